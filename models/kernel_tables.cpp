@@ -1,0 +1,199 @@
+#include "models/kernel_tables.hpp"
+
+#include "sim/base/math.hpp"
+#include "sim/config/units.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <tuple>
+
+namespace orrery {
+
+namespace {
+
+// Backward over forward efficiency of fused attention, see the header.
+constexpr double kBackwardEfficiency = 63.0 / 73.0;
+
+// Index of the last axis point at or below x, and the fraction towards the next, clamped to the axis.
+std::pair<std::size_t, double> locate(const std::vector<double>& axis, double x) {
+    if (axis.size() == 1 || x <= axis.front()) {
+        return {0, 0};
+    }
+    if (x >= axis.back()) {
+        return {axis.size() - 2, 1};
+    }
+    const auto upper = std::upper_bound(axis.begin(), axis.end(), x);
+    const auto index = static_cast<std::size_t>(upper - axis.begin()) - 1;
+    return {index, (x - axis[index]) / (axis[index + 1] - axis[index])};
+}
+
+}  // namespace
+
+double ResidualGrid::log_ratio(double time, double prior) { return log_pinned(time / prior); }
+
+std::vector<ResidualGrid::Row> ResidualGrid::load(const std::string& path) {
+    std::ifstream stream(path);
+    if (!stream) {
+        throw ConfigError({Diagnostic{path, 0, 0, "cannot be read"}});
+    }
+    std::vector<Row> rows;
+    std::vector<Diagnostic> errors;
+    std::string line;
+    bool header = true;
+    for (int number = 1; std::getline(stream, line); ++number) {
+        if (line.empty() || line[0] == '#') {
+            continue;
+        }
+        if (header) {
+            header = false;
+            continue;
+        }
+        std::array<double, 4> cells{};
+        std::size_t count = 0;
+        bool good = true;
+        for (std::size_t start = 0; start <= line.size() && good;) {
+            const std::size_t comma = std::min(line.find(',', start), line.size());
+            good = count < cells.size() && parse_number(line.substr(start, comma - start), cells[count]) && cells[count] > 0;
+            ++count;
+            start = comma + 1;
+        }
+        if (!good || count != cells.size()) {
+            errors.push_back(Diagnostic{path, number, 1, "expected four positive numbers: size,size,size,us"});
+            continue;
+        }
+        rows.push_back(Row{cells[0], cells[1], cells[2], cells[3], 0});
+    }
+    if (rows.empty() && errors.empty()) {
+        errors.push_back(Diagnostic{path, 1, 1, "holds no rows"});
+    }
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+    return rows;
+}
+
+void ResidualGrid::build() {
+    for (const Row& row : rows_) {
+        axes_[0].push_back(log2_pinned(row.a));
+        axes_[1].push_back(log2_pinned(row.b));
+        axes_[2].push_back(log2_pinned(row.c));
+    }
+    for (std::vector<double>& axis : axes_) {
+        std::sort(axis.begin(), axis.end());
+        axis.erase(std::unique(axis.begin(), axis.end()), axis.end());
+    }
+    const double missing = std::numeric_limits<double>::quiet_NaN();
+    values_.assign(axes_[0].size() * axes_[1].size() * axes_[2].size(), missing);
+    const auto index = [&](std::size_t i, std::size_t j, std::size_t k) {
+        return (i * axes_[1].size() + j) * axes_[2].size() + k;
+    };
+    const auto position = [&](std::size_t axis, double size) {
+        return static_cast<std::size_t>(
+            std::lower_bound(axes_[axis].begin(), axes_[axis].end(), log2_pinned(size)) - axes_[axis].begin());
+    };
+    for (const Row& row : rows_) {
+        values_[index(position(0, row.a), position(1, row.b), position(2, row.c))] = row.residual;
+    }
+    // Holes (combinations that were not measured) take the value of the nearest measured point along the last two axes.
+    const std::vector<double> measured = values_;
+    for (std::size_t i = 0; i < axes_[0].size(); ++i) {
+        for (std::size_t j = 0; j < axes_[1].size(); ++j) {
+            for (std::size_t k = 0; k < axes_[2].size(); ++k) {
+                double best = std::numeric_limits<double>::infinity();
+                for (std::size_t jj = 0; std::isnan(measured[index(i, j, k)]) && jj < axes_[1].size(); ++jj) {
+                    for (std::size_t kk = 0; kk < axes_[2].size(); ++kk) {
+                        const double distance = std::abs(axes_[1][jj] - axes_[1][j]) + std::abs(axes_[2][kk] - axes_[2][k]);
+                        if (!std::isnan(measured[index(i, jj, kk)]) && distance < best) {
+                            best = distance;
+                            values_[index(i, j, k)] = measured[index(i, jj, kk)];
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for (const double value : values_) {
+        if (std::isnan(value)) {
+            throw ConfigError({Diagnostic{path_, 0, 0, "a size of the first column has no rows at all"}});
+        }
+    }
+}
+
+double ResidualGrid::residual(double a, double b, double c) const {
+    const auto [i, x] = locate(axes_[0], log2_pinned(a));
+    const auto [j, y] = locate(axes_[1], log2_pinned(b));
+    const auto [k, z] = locate(axes_[2], log2_pinned(c));
+    const auto at = [&](std::size_t di, std::size_t dj, std::size_t dk) {
+        const std::size_t ii = std::min(i + di, axes_[0].size() - 1);
+        const std::size_t jj = std::min(j + dj, axes_[1].size() - 1);
+        const std::size_t kk = std::min(k + dk, axes_[2].size() - 1);
+        return values_[(ii * axes_[1].size() + jj) * axes_[2].size() + kk];
+    };
+    const auto mix = [](double low, double high, double f) { return low + (high - low) * f; };
+    return mix(mix(mix(at(0, 0, 0), at(0, 0, 1), z), mix(at(0, 1, 0), at(0, 1, 1), z), y),
+               mix(mix(at(1, 0, 0), at(1, 0, 1), z), mix(at(1, 1, 0), at(1, 1, 1), z), y), x);
+}
+
+KernelTables::KernelTables(const DeviceSpec& device, const std::string& directory)
+    : device_(device), roofline_(device) {
+    const std::string folder = directory + "/" + device.kernels;
+    gemm_ = std::make_unique<ResidualGrid>(folder + "/gemm-bf16.csv", [&](double m, double n, double k) {
+        return prior(m, n, k, Precision::bf16);
+    });
+    if (std::filesystem::exists(folder + "/gemm-fp8.csv")) {
+        gemm_fp8_ = std::make_unique<ResidualGrid>(folder + "/gemm-fp8.csv", [&](double m, double n, double k) {
+            return prior(m, n, k, Precision::fp8);
+        });
+    }
+    const std::string attention = directory + "/" +
+                                  (device.attention_kernels.empty() ? device.kernels : device.attention_kernels) +
+                                  "/attention-forward.csv";
+    attention_ = std::make_unique<ResidualGrid>(attention, [&](double head_dim, double length, double batch_heads) {
+        return roofline_.seconds(Attention{batch_heads, length, length, head_dim, true, 0, false});
+    });
+}
+
+double KernelTables::prior(double m, double n, double k, Precision precision) const {
+    const Gemm gemm{m, n, k, 1, precision, 0};
+    return device_.launch.value +
+           std::max(gemm.flops() / device_.matrix_flops(precision), gemm.bytes() / roofline_.memory_rate());
+}
+
+double KernelTables::seconds(const Gemm& gemm) const {
+    const bool fp8 = gemm.precision == Precision::fp8;
+    const ResidualGrid* grid = fp8 ? gemm_fp8_.get() : gemm_.get();
+    if (grid == nullptr || gemm.precision == Precision::fp32 || gemm.precision == Precision::tf32 || gemm.batch > 1) {
+        return roofline_.seconds(gemm);
+    }
+    const double burst = prior(gemm.m, gemm.n, gemm.k, gemm.precision) *
+                         exp_pinned(grid->residual(gemm.m, gemm.n, gemm.k));
+    // A clock lowered by the power limit slows the arithmetic, not the memory: weigh by the share of arithmetic.
+    const double weight = gemm.flops() / device_.matrix_flops(gemm.precision) /
+                          prior(gemm.m, gemm.n, gemm.k, gemm.precision);
+    const double slowdown = 1 + weight * (1 / device_.sustained.value - 1);
+    return burst * slowdown + gemm.extra_bytes / roofline_.memory_rate();
+}
+
+double KernelTables::seconds(const Attention& attention) const {
+    // The tables hold causal kernels with as many queries as keys: what counts for the efficiency is the length.
+    const double length = std::max(attention.queries, attention.window > 0 ? std::min(attention.window, attention.keys)
+                                                                            : attention.keys);
+    Attention forward = attention;
+    forward.backward = false;
+    const double efficient = exp_pinned(attention_->residual(attention.head_dim, length, attention.batch_heads));
+    const double seconds = roofline_.seconds(forward) * efficient;
+    return attention.backward ? seconds * 2.5 / kBackwardEfficiency : seconds;
+}
+
+std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const std::string& directory) {
+    if (device.kernels.empty()) {
+        return std::make_unique<Roofline>(device);
+    }
+    return std::make_unique<KernelTables>(device, directory);
+}
+
+}  // namespace orrery

@@ -1,0 +1,68 @@
+#include "sim/base/error.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace orrery {
+
+std::string Diagnostic::to_string() const {
+    std::string out;
+    if (!file.empty()) {
+        out += file + ":";
+    }
+    if (line > 0) {
+        out += std::to_string(line) + ":" + std::to_string(column) + ":";
+    }
+    return out.empty() ? "error: " + text : out + " error: " + text;
+}
+
+static std::string join(const std::vector<Diagnostic>& diagnostics) {
+    std::string out;
+    for (const Diagnostic& diagnostic : diagnostics) {
+        out += (out.empty() ? "" : "\n") + diagnostic.to_string();
+    }
+    return out;
+}
+
+ConfigError::ConfigError(std::vector<Diagnostic> diagnostics)
+    : Error(2, join(diagnostics)), diagnostics_(std::move(diagnostics)) {}
+
+void assertion_failed(const char* condition, const char* file, int line, const char* function) {
+    std::string_view path(file);
+    const auto slash = path.rfind('/');
+    if (slash != std::string_view::npos) {
+        path.remove_prefix(slash + 1);
+    }
+    throw InternalError("assertion failed: " + std::string(condition) + " in " + function + " (" +
+                        std::string(path) + ":" + std::to_string(line) + ")");
+}
+
+static std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = row[0];
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+            diagonal = row[j];
+            row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+        }
+    }
+    return row[b.size()];
+}
+
+std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates) {
+    std::string best;
+    std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+    for (const std::string& candidate : candidates) {
+        const std::size_t distance = edit_distance(word, candidate);
+        if (distance < best_distance) {
+            best_distance = distance;
+            best = candidate;
+        }
+    }
+    return best;
+}
+
+}  // namespace orrery

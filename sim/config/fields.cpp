@@ -1,0 +1,476 @@
+#include "sim/config/fields.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+namespace orrery {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string limits_text(const Field& field) {
+    if (std::isfinite(field.min) && std::isfinite(field.max)) {
+        return fmt::format("between {} and {}", field.min, field.max);
+    }
+    return std::isfinite(field.min) ? fmt::format("at least {}", field.min) : fmt::format("at most {}", field.max);
+}
+
+// Reads one map. Fields ask for their keys; what nobody asked for is an unknown key.
+class Reader final : public Fields {
+  public:
+    Reader(const YamlNode& node, const DataDirectory& data, std::vector<Diagnostic>& errors, bool partial)
+        : node_(node), data_(data), errors_(errors), partial_(partial) {}
+
+    void integer(const Field& field, std::int64_t& value) override {
+        const YamlNode* node = scalar(field);
+        if (node == nullptr) {
+            return;
+        }
+        double number = 0;
+        if (!parse_number(node->scalar, number) || number != std::floor(number) || std::abs(number) > 9e15) {
+            return fail(*node, fmt::format("'{}' must be a whole number, not '{}'{}", field.key, node->scalar,
+                                           octal_hint(node->scalar)));
+        }
+        if (in_limits(field, *node, number)) {
+            value = static_cast<std::int64_t>(number);
+        }
+    }
+
+    void number(const Field& field, double& value) override {
+        const YamlNode* node = scalar(field);
+        if (node == nullptr) {
+            return;
+        }
+        double number = 0;
+        if (!parse_number(node->scalar, number)) {
+            return fail(*node, fmt::format("'{}' must be a number, not '{}'{}", field.key, node->scalar,
+                                           octal_hint(node->scalar)));
+        }
+        if (in_limits(field, *node, number)) {
+            value = number;
+        }
+    }
+
+    void boolean(const Field& field, bool& value) override {
+        const YamlNode* node = scalar(field);
+        if (node == nullptr) {
+            return;
+        }
+        if (node->scalar != "true" && node->scalar != "false") {
+            return fail(*node, fmt::format("'{}' must be true or false, not '{}'", field.key, node->scalar));
+        }
+        value = node->scalar == "true";
+    }
+
+    void text(const Field& field, std::string& value) override {
+        if (const YamlNode* node = scalar(field)) {
+            value = node->scalar;
+        }
+    }
+
+    void quantity(const Field& field, Dimension dimension, double& value) override {
+        if (const YamlNode* node = scalar(field)) {
+            read_quantity(field, *node, dimension, value);
+        }
+    }
+
+    void sourced(const Field& field, Dimension dimension, Sourced<double>& value) override {
+        const YamlNode* node = take(field);
+        if (node == nullptr) {
+            return;
+        }
+        if (node->kind == YamlNode::Kind::scalar) {
+            if (read_quantity(field, *node, dimension, value.value)) {
+                value.how = "scenario";
+                value.source = node->mark.file ? fmt::format("{}:{}", *node->mark.file, node->mark.line) : "";
+            }
+            return;
+        }
+        if (node->kind != YamlNode::Kind::map) {
+            return fail(*node, fmt::format("'{}' must be a quantity or {{value, how, source}}", field.key));
+        }
+        Reader inner(*node, data_, errors_, false);
+        inner.quantity(Field{"value", "", true, field.min, field.max}, dimension, value.value);
+        inner.text(Field{"how", "", true}, value.how);
+        inner.text(Field{"source", "", true}, value.source);
+        inner.finish();
+    }
+
+    void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) override {
+        const YamlNode* node = scalar(field);
+        if (node == nullptr) {
+            return;
+        }
+        const auto found = std::find(names.begin(), names.end(), node->scalar);
+        if (found == names.end()) {
+            return fail(*node, fmt::format("'{}' cannot be '{}'{}; it is one of {}", field.key, node->scalar,
+                                           did_you_mean(node->scalar, names), fmt::join(names, ", ")));
+        }
+        index = static_cast<std::size_t>(found - names.begin());
+    }
+
+    void section(const Field& field, const std::optional<PresetKind>& preset, bool& present,
+                 const std::function<void(Fields&)>& describe) override {
+        const YamlNode* node = take(field);
+        if (node == nullptr) {
+            return;
+        }
+        present = true;
+        if (node->kind == YamlNode::Kind::scalar && preset) {
+            read_preset(*preset, *node, false, describe);
+            return;
+        }
+        if (node->kind != YamlNode::Kind::map) {
+            return fail(*node, fmt::format("'{}' must be a map{}", field.key,
+                                           preset ? fmt::format(" or the name of a {} preset", preset->what) : ""));
+        }
+        bool based = false;
+        if (const YamlNode* name = preset ? node->find("preset") : nullptr) {
+            read_preset(*preset, *name, true, describe);
+            based = true;
+        }
+        Reader inner(*node, data_, errors_, based || partial_);
+        if (preset) {
+            inner.known_.insert("preset");
+        }
+        describe(inner);
+        inner.finish();
+    }
+
+    void text_list(const Field& field, std::vector<std::string>& value) override {
+        const YamlNode* node = take(field);
+        if (node == nullptr) {
+            return;
+        }
+        if (node->kind != YamlNode::Kind::sequence) {
+            return fail(*node, fmt::format("'{}' must be a list", field.key));
+        }
+        value.clear();
+        for (const YamlNode& item : node->items) {
+            value.push_back(item.scalar);
+        }
+    }
+
+    void number_list(const Field& field, std::vector<double>& value) override {
+        const YamlNode* node = take(field);
+        if (node == nullptr) {
+            return;
+        }
+        if (node->kind != YamlNode::Kind::sequence) {
+            return fail(*node, fmt::format("'{}' must be a list of numbers", field.key));
+        }
+        value.clear();
+        for (const YamlNode& item : node->items) {
+            double number = 0;
+            if (item.kind != YamlNode::Kind::scalar || !parse_number(item.scalar, number)) {
+                fail(item, fmt::format("'{}' is not a number", item.scalar));
+            } else if (in_limits(field, item, number)) {
+                value.push_back(number);
+            }
+        }
+    }
+
+    /// Reports the keys that nobody asked for.
+    void finish() {
+        const std::vector<std::string> names(known_.begin(), known_.end());
+        for (const YamlNode::Entry& entry : node_.entries) {
+            if (!known_.contains(entry.key)) {
+                errors_.push_back(entry.key_mark.error(
+                    fmt::format("unknown key '{}'{}", entry.key, did_you_mean(entry.key, names))));
+            }
+        }
+    }
+
+  private:
+    static std::string did_you_mean(const std::string& word, const std::vector<std::string>& names) {
+        const std::string nearest = nearest_name(word, names);
+        return nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest);
+    }
+
+    static std::string octal_hint(const std::string& text) {
+        return text.size() > 1 && text[0] == '0' && text.find_first_not_of("0123456789") == std::string::npos
+                   ? "; leading zeros look octal, write it without"
+                   : "";
+    }
+
+    void fail(const YamlNode& node, const std::string& text) { errors_.push_back(node.mark.error(text)); }
+
+    const YamlNode* take(const Field& field) {
+        known_.insert(field.key);
+        const YamlNode* node = node_.find(field.key);
+        if (node == nullptr || node->kind == YamlNode::Kind::null) {
+            if (field.required && !partial_) {
+                errors_.push_back(node_.mark.error(fmt::format("'{}' is missing: {}", field.key, field.doc)));
+            }
+            return nullptr;
+        }
+        return node;
+    }
+
+    const YamlNode* scalar(const Field& field) {
+        const YamlNode* node = take(field);
+        if (node != nullptr && node->kind != YamlNode::Kind::scalar) {
+            fail(*node, fmt::format("'{}' must be a single value", field.key));
+            return nullptr;
+        }
+        return node;
+    }
+
+    bool in_limits(const Field& field, const YamlNode& node, double number) {
+        if (number >= field.min && number <= field.max) {
+            return true;
+        }
+        fail(node, fmt::format("'{}' must be {}, not {}", field.key, limits_text(field), node.scalar));
+        return false;
+    }
+
+    bool read_quantity(const Field& field, const YamlNode& node, Dimension dimension, double& value) {
+        std::string problem;
+        double number = 0;
+        if (!parse_quantity(node.scalar, dimension, number, problem)) {
+            fail(node, fmt::format("'{}': {}", field.key, problem));
+            return false;
+        }
+        if (number < field.min || number > field.max) {
+            fail(node, fmt::format("'{}' must be between {} and {}, not {}", field.key,
+                                   pretty_quantity(field.min, dimension), pretty_quantity(field.max, dimension),
+                                   node.scalar));
+            return false;
+        }
+        value = number;
+        return true;
+    }
+
+    bool read_preset(const PresetKind& kind, const YamlNode& name, bool partial,
+                     const std::function<void(Fields&)>& describe) {
+        const std::vector<std::string> names = data_.names(kind);
+        if (std::find(names.begin(), names.end(), name.scalar) == names.end()) {
+            fail(name, fmt::format("unknown {} preset '{}'{}; 'orrery list {}s' shows them all", kind.what, name.scalar,
+                                   did_you_mean(name.scalar, names), kind.what));
+            return false;
+        }
+        const YamlNode file = load_yaml(data_.path(kind, name.scalar));
+        Reader inner(file, data_, errors_, partial);
+        describe(inner);
+        inner.finish();
+        return true;
+    }
+
+    const YamlNode& node_;
+    const DataDirectory& data_;
+    std::vector<Diagnostic>& errors_;
+    bool partial_;
+    std::set<std::string> known_;
+};
+
+class Writer final : public Fields {
+  public:
+    Json json = Json::object();
+
+    void integer(const Field& field, std::int64_t& value) override { json[field.key] = value; }
+    void number(const Field& field, double& value) override { json[field.key] = value; }
+    void boolean(const Field& field, bool& value) override { json[field.key] = value; }
+    void text(const Field& field, std::string& value) override {
+        if (!value.empty()) {
+            json[field.key] = value;
+        }
+    }
+    void quantity(const Field& field, Dimension dimension, double& value) override {
+        json[field.key] = format_quantity(value, dimension);
+    }
+    void sourced(const Field& field, Dimension dimension, Sourced<double>& value) override {
+        if (!value.how.empty()) {
+            json[field.key] = {{"value", format_quantity(value.value, dimension)},
+                               {"how", value.how},
+                               {"source", value.source}};
+        }
+    }
+    void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) override {
+        json[field.key] = names[index];
+    }
+    void section(const Field& field, const std::optional<PresetKind>&, bool&,
+                 const std::function<void(Fields&)>& describe) override {
+        Writer inner;
+        describe(inner);
+        json[field.key] = std::move(inner.json);
+    }
+    void text_list(const Field& field, std::vector<std::string>& value) override { json[field.key] = value; }
+    void number_list(const Field& field, std::vector<double>& value) override { json[field.key] = value; }
+};
+
+class SchemaWriter final : public Fields {
+  public:
+    Json properties = Json::object();
+    Json required = Json::array();
+
+    void integer(const Field& field, std::int64_t& value) override { limits(add(field, "integer", value), field); }
+    void number(const Field& field, double& value) override { limits(add(field, "number", value), field); }
+    void boolean(const Field& field, bool& value) override { add(field, "boolean", value); }
+    void text(const Field& field, std::string& value) override { add(field, "string", value); }
+    void quantity(const Field& field, Dimension dimension, double& value) override {
+        Json& entry = add(field, "string", format_quantity(value, dimension));
+        describe_unit(entry, field, dimension);
+        if (dimension == Dimension::fraction) {
+            entry["type"] = {"string", "number"};
+        }
+    }
+    void sourced(const Field& field, Dimension dimension, Sourced<double>& value) override {
+        Json& entry = add(field, "string", format_quantity(value.value, dimension));
+        describe_unit(entry, field, dimension);
+        entry["type"] = {"string", "object", "number"};
+    }
+    void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) override {
+        add(field, "string", names[index])["enum"] = names;
+    }
+    void section(const Field& field, const std::optional<PresetKind>& preset, bool&,
+                 const std::function<void(Fields&)>& describe) override {
+        SchemaWriter inner;
+        describe(inner);
+        Json object = inner.object();
+        if (preset) {
+            object["properties"]["preset"] = {{"type", "string"},
+                                              {"description", fmt::format("start from this {} preset", preset->what)}};
+            object.erase("required");
+            properties[field.key] = {{"description", field.doc},
+                                     {"anyOf", Json::array({Json{{"type", "string"}}, object})}};
+        } else {
+            object["description"] = field.doc;
+            properties[field.key] = std::move(object);
+        }
+        if (field.required) {
+            required.push_back(field.key);
+        }
+    }
+    void text_list(const Field& field, std::vector<std::string>& value) override { add(field, "array", value); }
+    void number_list(const Field& field, std::vector<double>& value) override { add(field, "array", value); }
+
+    [[nodiscard]] Json object() const {
+        Json out = {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
+        if (!required.empty()) {
+            out["required"] = required;
+        }
+        return out;
+    }
+
+  private:
+    Json& add(const Field& field, const char* type, const Json& value) {
+        Json entry = {{"type", type}, {"description", field.doc}};
+        if (field.required) {
+            required.push_back(field.key);
+        } else {
+            entry["default"] = value;
+        }
+        return properties[field.key] = std::move(entry);
+    }
+    static void limits(Json& entry, const Field& field) {
+        if (std::isfinite(field.min)) {
+            entry["minimum"] = field.min;
+        }
+        if (std::isfinite(field.max)) {
+            entry["maximum"] = field.max;
+        }
+    }
+    static void describe_unit(Json& entry, const Field& field, Dimension dimension) {
+        entry["description"] = fmt::format("{} (units: {})", field.doc, fmt::join(unit_names(dimension), ", "));
+    }
+};
+
+class Explainer final : public Fields {
+  public:
+    std::vector<Explained> found;
+    std::string prefix;
+
+    void integer(const Field& field, std::int64_t& value) override { add(field, std::to_string(value)); }
+    void number(const Field& field, double& value) override { add(field, fmt::format("{}", value)); }
+    void boolean(const Field& field, bool& value) override { add(field, value ? "true" : "false"); }
+    void text(const Field& field, std::string& value) override {
+        if (!value.empty()) {
+            add(field, value);
+        }
+    }
+    void quantity(const Field& field, Dimension dimension, double& value) override {
+        add(field, pretty_quantity(value, dimension));
+    }
+    void sourced(const Field& field, Dimension dimension, Sourced<double>& value) override {
+        if (!value.how.empty()) {
+            found.push_back(Explained{prefix + field.key, pretty_quantity(value.value, dimension), value.how,
+                                      value.source, field.doc});
+        }
+    }
+    void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) override {
+        add(field, names[index]);
+    }
+    void section(const Field& field, const std::optional<PresetKind>&, bool&,
+                 const std::function<void(Fields&)>& describe) override {
+        const std::string outer = prefix;
+        prefix += std::string(field.key) + ".";
+        describe(*this);
+        prefix = outer;
+    }
+    void text_list(const Field& field, std::vector<std::string>& value) override {
+        add(field, fmt::format("{}", fmt::join(value, ", ")));
+    }
+    void number_list(const Field& field, std::vector<double>& value) override {
+        add(field, fmt::format("{}", fmt::join(value, ", ")));
+    }
+
+  private:
+    void add(const Field& field, const std::string& value) {
+        found.push_back(Explained{prefix + field.key, value, "", "", field.doc});
+    }
+};
+
+}  // namespace
+
+std::vector<std::string> DataDirectory::names(const PresetKind& kind) const {
+    std::vector<std::string> names;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(root_ + "/" + kind.directory, ignored)) {
+        if (entry.path().extension() == ".yaml") {
+            names.push_back(entry.path().stem().string());
+        }
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+std::string DataDirectory::path(const PresetKind& kind, const std::string& name) const {
+    return fmt::format("{}/{}/{}.yaml", root_, kind.directory, name);
+}
+
+void read_fields(const YamlNode& node, const DataDirectory& data, std::vector<Diagnostic>& errors,
+                 const std::function<void(Fields&)>& describe) {
+    if (node.kind != YamlNode::Kind::map) {
+        errors.push_back(node.mark.error("expected a map of keys and values"));
+        return;
+    }
+    Reader reader(node, data, errors, false);
+    describe(reader);
+    reader.finish();
+}
+
+std::string write_fields(const std::function<void(Fields&)>& describe) {
+    Writer writer;
+    describe(writer);
+    return writer.json.dump();
+}
+
+std::string schema_of(const std::function<void(Fields&)>& describe) {
+    SchemaWriter writer;
+    describe(writer);
+    return writer.object().dump(2);
+}
+
+std::vector<Explained> explain_fields(const std::function<void(Fields&)>& describe) {
+    Explainer explainer;
+    describe(explainer);
+    return std::move(explainer.found);
+}
+
+}  // namespace orrery

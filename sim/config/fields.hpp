@@ -1,0 +1,109 @@
+#pragma once
+// One description of a section serves its reading, its writing, its JSON Schema and its explanation.
+//
+// A specification names its fields once, in a function `describe(Fields&, Spec&)`. Visitors do the rest:
+//   Reader        YAML -> specification, collecting every error with its position
+//   Writer        specification -> resolved JSON that reads back to the same specification
+//   SchemaWriter  specification -> JSON Schema for editors
+//   Explainer     specification -> each value with where it comes from
+
+#include "sim/config/units.hpp"
+#include "sim/config/yaml_tree.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+/// A value with where it comes from. `how`: spec, measured, fitted, derived, assumed or scenario.
+template <class T>
+struct Sourced {
+    T value{};
+    std::string how;
+    std::string source;
+};
+
+/// Name, documentation and limits of one field.
+struct Field {
+    const char* key;
+    const char* doc;
+    bool required = false;
+    double min = -std::numeric_limits<double>::infinity();
+    double max = std::numeric_limits<double>::infinity();
+};
+
+/// Where presets of a kind live and what they are called in messages.
+struct PresetKind {
+    const char* what;       ///< "node", "model"
+    const char* directory;  ///< relative to the data directory, such as "workloads/data/models"
+};
+
+class Fields {
+  public:
+    virtual ~Fields() = default;
+    virtual void integer(const Field& field, std::int64_t& value) = 0;
+    virtual void number(const Field& field, double& value) = 0;
+    virtual void boolean(const Field& field, bool& value) = 0;
+    virtual void text(const Field& field, std::string& value) = 0;
+    /// A quantity in base units; limits are in base units too.
+    virtual void quantity(const Field& field, Dimension dimension, double& value) = 0;
+    /// As quantity, but the value may carry its source: {value: ..., how: ..., source: ...}.
+    virtual void sourced(const Field& field, Dimension dimension, Sourced<double>& value) = 0;
+    virtual void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) = 0;
+    /// A nested map. With a preset kind, a plain word or `preset: name` starts from a file.
+    /// `present` tells whether the section was given at all (stays as it was when not).
+    virtual void section(const Field& field, const std::optional<PresetKind>& preset, bool& present,
+                         const std::function<void(Fields&)>& describe) = 0;
+    virtual void text_list(const Field& field, std::vector<std::string>& value) = 0;
+    virtual void number_list(const Field& field, std::vector<double>& value) = 0;
+
+    void section(const Field& field, const std::function<void(Fields&)>& describe) {
+        bool present = false;
+        section(field, std::nullopt, present, describe);
+    }
+    /// An enumeration whose values are 0, 1, 2... in the order of `names`.
+    template <class Enum>
+    void enumeration(const Field& field, const std::vector<std::string>& names, Enum& value) {
+        auto index = static_cast<std::size_t>(value);
+        choice(field, names, index);
+        value = static_cast<Enum>(index);
+    }
+};
+
+/// Finds presets and data files. Holds the directory that has models/, topologies/, workloads/.
+class DataDirectory {
+  public:
+    explicit DataDirectory(std::string root) : root_(std::move(root)) {}
+    [[nodiscard]] const std::string& root() const { return root_; }
+    /// Names of the presets of a kind, sorted.
+    [[nodiscard]] std::vector<std::string> names(const PresetKind& kind) const;
+    [[nodiscard]] std::string path(const PresetKind& kind, const std::string& name) const;
+    [[nodiscard]] std::string path(const std::string& relative) const { return root_ + "/" + relative; }
+
+  private:
+    std::string root_;
+};
+
+/// Reads a map into a specification. Errors collect in `errors`; nothing is thrown but for unreadable presets.
+void read_fields(const YamlNode& node, const DataDirectory& data, std::vector<Diagnostic>& errors,
+                 const std::function<void(Fields&)>& describe);
+/// The specification as JSON text (one object), fields in the order of description.
+[[nodiscard]] std::string write_fields(const std::function<void(Fields&)>& describe);
+/// The JSON Schema of one object, as text.
+[[nodiscard]] std::string schema_of(const std::function<void(Fields&)>& describe);
+
+/// One value of a specification with its origin.
+struct Explained {
+    std::string path;
+    std::string value;
+    std::string how;
+    std::string source;
+    std::string doc;
+};
+[[nodiscard]] std::vector<Explained> explain_fields(const std::function<void(Fields&)>& describe);
+
+}  // namespace orrery

@@ -1,0 +1,327 @@
+#include "sim/config/yaml_tree.hpp"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/yaml.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+
+namespace orrery {
+
+namespace {
+
+constexpr std::size_t kMaxBytes = 16U << 20;
+constexpr std::size_t kMaxDepth = 64;
+constexpr std::size_t kMaxNodes = 1'000'000;  // after aliases are expanded
+
+std::size_t count_nodes(const YamlNode& node) {
+    std::size_t count = 1;
+    for (const YamlNode& item : node.items) {
+        count += count_nodes(item);
+    }
+    for (const YamlNode::Entry& entry : node.entries) {
+        count += count_nodes(entry.value);
+    }
+    return count;
+}
+
+// Builds the tree from yaml-cpp's events, which keep positions, duplicates and aliases apart.
+class TreeBuilder final : public YAML::EventHandler {
+  public:
+    TreeBuilder(const std::string& text, std::shared_ptr<const std::string> file)
+        : text_(text), file_(std::move(file)) {}
+
+    void OnDocumentStart(const YAML::Mark&) override {}
+    void OnDocumentEnd() override {}
+    void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { finish(make(mark), anchor); }
+
+    void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+        const auto found = anchors_.find(anchor);
+        if (found == anchors_.end()) {
+            fail(mark, "an alias cannot refer to the value it is part of");
+        }
+        nodes_ += found->second.second;
+        check_size(mark);
+        finish(YamlNode(found->second.first), 0);
+    }
+
+    void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  const std::string& value) override {
+        YamlNode node = make(mark);
+        node.quoted = tag == "!";
+        node.kind = !node.quoted && (value.empty() || value == "~" || value == "null") ? YamlNode::Kind::null
+                                                                                     : YamlNode::Kind::scalar;
+        node.scalar = value;
+        if (node.quoted) {
+            check_quote(mark);
+        } else if (tag != "?" && !tag.empty()) {
+            fail(mark, "tags such as '" + tag + "' are not used here");
+        }
+        finish(std::move(node), anchor);
+    }
+
+    void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                         YAML::EmitterStyle::value) override {
+        open(mark, YamlNode::Kind::sequence, anchor);
+    }
+    void OnSequenceEnd() override { close(); }
+    void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                    YAML::EmitterStyle::value) override {
+        open(mark, YamlNode::Kind::map, anchor);
+    }
+    void OnMapEnd() override { close(); }
+
+    std::vector<Diagnostic> errors;
+    YamlNode root;
+
+  private:
+    struct Open {
+        YamlNode node;
+        YAML::anchor_t anchor;
+        bool has_key = false;
+        std::string key;
+        Mark key_mark;
+    };
+
+    [[nodiscard]] Mark mark_at(const YAML::Mark& mark) const { return Mark{file_, mark.line + 1, mark.column + 1}; }
+
+    [[noreturn]] void fail(const YAML::Mark& mark, const std::string& text) {
+        errors.push_back(mark_at(mark).error(text));
+        throw ConfigError(errors);
+    }
+
+    YamlNode make(const YAML::Mark& mark) {
+        YamlNode node;
+        node.mark = mark_at(mark);
+        ++nodes_;
+        check_size(mark);
+        return node;
+    }
+
+    void check_size(const YAML::Mark& mark) {
+        if (nodes_ > kMaxNodes) {
+            fail(mark, "the file expands to more than " + std::to_string(kMaxNodes) + " values (aliases of aliases?)");
+        }
+    }
+
+    // yaml-cpp accepts a quote that never closes: look for the closing one in the text.
+    void check_quote(const YAML::Mark& mark) {
+        const auto start = static_cast<std::size_t>(mark.pos);
+        if (start >= text_.size() || (text_[start] != '"' && text_[start] != '\'')) {
+            return;
+        }
+        const char quote = text_[start];
+        for (std::size_t i = start + 1; i < text_.size(); ++i) {
+            if (quote == '"' && text_[i] == '\\') {
+                ++i;
+            } else if (text_[i] == quote) {
+                if (quote == '\'' && i + 1 < text_.size() && text_[i + 1] == '\'') {
+                    ++i;
+                    continue;
+                }
+                return;
+            }
+        }
+        fail(mark, "this quote is never closed");
+    }
+
+    void open(const YAML::Mark& mark, YamlNode::Kind kind, YAML::anchor_t anchor) {
+        if (stack_.size() >= kMaxDepth) {
+            fail(mark, "nested deeper than " + std::to_string(kMaxDepth) + " levels");
+        }
+        YamlNode node = make(mark);
+        node.kind = kind;
+        stack_.push_back(Open{std::move(node), anchor, false, {}, {}});
+    }
+
+    void close() {
+        Open done = std::move(stack_.back());
+        stack_.pop_back();
+        finish(std::move(done.node), done.anchor);
+    }
+
+    void finish(YamlNode node, YAML::anchor_t anchor) {
+        if (anchor != 0) {
+            const std::size_t size = count_nodes(node);
+            anchors_[anchor] = {node, size};
+        }
+        if (stack_.empty()) {
+            root = std::move(node);
+            return;
+        }
+        Open& parent = stack_.back();
+        if (parent.node.kind == YamlNode::Kind::sequence) {
+            parent.node.items.push_back(std::move(node));
+        } else if (!parent.has_key) {
+            parent.has_key = true;
+            parent.key_mark = node.mark;
+            if (node.kind == YamlNode::Kind::sequence || node.kind == YamlNode::Kind::map) {
+                errors.push_back(node.mark.error("a key must be a plain word"));
+            }
+            parent.key = node.scalar;
+        } else {
+            parent.has_key = false;
+            if (const YamlNode* first = parent.node.find(parent.key)) {
+                errors.push_back(parent.key_mark.error("duplicate key '" + parent.key + "' (first at line " +
+                                                       std::to_string(first->mark.line) + ")"));
+                return;
+            }
+            parent.node.entries.push_back(YamlNode::Entry{parent.key, parent.key_mark, std::move(node)});
+        }
+    }
+
+    const std::string& text_;
+    std::shared_ptr<const std::string> file_;
+    std::vector<Open> stack_;
+    std::map<YAML::anchor_t, std::pair<YamlNode, std::size_t>> anchors_;
+    std::size_t nodes_ = 0;
+};
+
+void append_json_string(std::string& out, const std::string& text) {
+    out += '"';
+    for (const char c : text) {
+        if (c == '"' || c == '\\') {
+            out += '\\';
+        }
+        out += c;
+    }
+    out += '"';
+}
+
+void append_canonical(std::string& out, const YamlNode& node) {
+    switch (node.kind) {
+        case YamlNode::Kind::null: out += "null"; break;
+        case YamlNode::Kind::scalar: append_json_string(out, node.scalar); break;
+        case YamlNode::Kind::sequence:
+            out += '[';
+            for (const YamlNode& item : node.items) {
+                append_canonical(out, item);
+                out += ',';
+            }
+            out += ']';
+            break;
+        case YamlNode::Kind::map:
+            out += '{';
+            for (const YamlNode::Entry& entry : node.entries) {
+                append_json_string(out, entry.key);
+                out += ':';
+                append_canonical(out, entry.value);
+                out += ',';
+            }
+            out += '}';
+            break;
+    }
+}
+
+}  // namespace
+
+const YamlNode* YamlNode::find(const std::string& key) const {
+    for (const Entry& entry : entries) {
+        if (entry.key == key) {
+            return &entry.value;
+        }
+    }
+    return nullptr;
+}
+
+YamlNode* YamlNode::find(const std::string& key) {
+    return const_cast<YamlNode*>(std::as_const(*this).find(key));
+}
+
+YamlNode parse_yaml(const std::string& text, const std::string& name) {
+    const auto file = std::make_shared<const std::string>(name);
+    if (text.size() > kMaxBytes) {
+        throw ConfigError({Diagnostic{name, 0, 0, "larger than 16 MiB: not a configuration file"}});
+    }
+    if (text.find('\0') != std::string::npos) {
+        throw ConfigError({Diagnostic{name, 0, 0, "contains a zero byte: not a text file"}});
+    }
+    TreeBuilder builder(text, file);
+    try {
+        std::istringstream stream(text);
+        YAML::Parser parser(stream);
+        if (!parser.HandleNextDocument(builder)) {
+            throw ConfigError({Diagnostic{name, 1, 1, "the file is empty"}});
+        }
+        TreeBuilder rest(text, file);
+        if (parser.HandleNextDocument(rest)) {
+            builder.errors.push_back(rest.root.mark.error("a file holds one document; remove the '---'"));
+        }
+    } catch (const YAML::Exception& error) {
+        builder.errors.push_back(Diagnostic{name, error.mark.line + 1, error.mark.column + 1, error.msg});
+    }
+    if (!builder.errors.empty()) {
+        throw ConfigError(builder.errors);
+    }
+    if (builder.root.kind == YamlNode::Kind::null) {
+        throw ConfigError({Diagnostic{name, 1, 1, "the file is empty"}});
+    }
+    return std::move(builder.root);
+}
+
+YamlNode load_yaml(const std::string& path) {
+    std::ifstream stream(path, std::ios::binary);
+    std::ostringstream text;
+    if (stream) {
+        text << stream.rdbuf();
+    }
+    if (!stream || !text) {
+        throw ConfigError({Diagnostic{path, 0, 0, "cannot be read: no such file, or no permission"}});
+    }
+    return parse_yaml(text.str(), path);
+}
+
+void apply_override(YamlNode& root, const std::string& assignment) {
+    const auto equals = assignment.find('=');
+    const auto bad = [&](const std::string& why) {
+        throw ConfigError({Diagnostic{"--set " + assignment, 0, 0, why}});
+    };
+    if (equals == std::string::npos || equals == 0) {
+        bad("expected key.path=value");
+    }
+    YamlNode* at = &root;
+    std::string path = assignment.substr(0, equals);
+    const auto file = std::make_shared<const std::string>("--set " + assignment);
+    for (std::size_t start = 0;;) {
+        const auto dot = path.find('.', start);
+        const std::string key = path.substr(start, dot == std::string::npos ? dot : dot - start);
+        if (key.empty()) {
+            bad("empty key in '" + path + "'");
+        }
+        if (at->kind == YamlNode::Kind::scalar) {
+            // A preset name becomes a map that starts from this preset.
+            YamlNode name = *at;
+            at->kind = YamlNode::Kind::map;
+            at->entries = {YamlNode::Entry{"preset", name.mark, name}};
+            at->scalar.clear();
+        } else if (at->kind != YamlNode::Kind::map) {
+            at->kind = YamlNode::Kind::map;
+        }
+        YamlNode* next = at->find(key);
+        if (next == nullptr) {
+            YamlNode fresh;
+            fresh.mark = Mark{file, 0, 0};
+            at->entries.push_back(YamlNode::Entry{key, Mark{file, 0, 0}, fresh});
+            next = &at->entries.back().value;
+        }
+        at = next;
+        if (dot == std::string::npos) {
+            break;
+        }
+        start = dot + 1;
+    }
+    const std::string value = assignment.substr(equals + 1);
+    if (value.empty()) {
+        bad("the value is missing");
+    }
+    *at = parse_yaml(value, "--set " + assignment);
+}
+
+std::string canonical_text(const YamlNode& node) {
+    std::string out;
+    append_canonical(out, node);
+    return out;
+}
+
+}  // namespace orrery

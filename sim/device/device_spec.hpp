@@ -1,0 +1,39 @@
+#pragma once
+// What is known of a device: capacities, each with its source. Immutable; read from models/data/devices/*.yaml.
+
+#include "sim/config/fields.hpp"
+
+#include <string>
+
+namespace orrery {
+
+/// Number formats of operands. Order matters: it indexes tables and names.
+enum class Precision { fp32, tf32, fp16, bf16, fp8 };
+[[nodiscard]] const std::vector<std::string>& precision_names();
+/// Bytes of one element.
+[[nodiscard]] double bytes_of(Precision precision);
+
+struct DeviceSpec {
+    std::string name;
+    Sourced<double> memory;             ///< B, of the main memory (HBM)
+    Sourced<double> memory_bandwidth;   ///< B/s, vendor figure
+    Sourced<double> memory_efficiency;  ///< fraction of it that streaming kernels reach
+    Sourced<double> flops_fp32;         ///< FLOP/s of the vector units
+    Sourced<double> flops_bf16;         ///< dense tensor FLOP/s (fp16 and bf16)
+    Sourced<double> flops_fp8;          ///< dense; absent on devices without
+    Sourced<double> sustained;          ///< sustained over burst rate of large GEMMs (power limit)
+    Sourced<double> launch;             ///< s, from one kernel's end to the next one's start in a stream
+    Sourced<double> tdp;                ///< W
+    Sourced<double> idle_power;         ///< W
+    std::int64_t compute_units = 0;     ///< SMs or CUs
+    std::string kernels;                ///< folder of measured kernels in models/data/kernels; empty: roofline only
+    std::string attention_kernels;      ///< the same for attention, where it differs
+
+    /// Dense matrix FLOP/s for a precision; 0 when the device has no unit for it.
+    [[nodiscard]] double matrix_flops(Precision precision) const;
+};
+
+/// Names the fields of a device for reading, writing, schema and explanation.
+void describe(Fields& fields, DeviceSpec& device);
+
+}  // namespace orrery

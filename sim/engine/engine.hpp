@@ -1,0 +1,50 @@
+#pragma once
+// The engine: sole owner of the clock. Models schedule events; the engine hands them back in total order.
+//
+// Lazily recomputed state (fluid shares) settles at the end of each instant, once for all that happened in it. The
+// number of rounds of an instant is bounded, so a zero-delay livelock is an error and not a hang.
+
+#include "sim/engine/event_queue.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace orrery {
+
+/// Receives the events it scheduled. `datum` is what was given to Engine::schedule.
+class EventHandler {
+  public:
+    virtual ~EventHandler() = default;
+    virtual void on_event(std::uint32_t datum) = 0;
+    /// Called when all events of an instant have run, before the clock moves. May schedule events at `now`.
+    virtual void settle() {}
+};
+
+class Engine {
+  public:
+    /// Registers a handler that outlives the engine's run; returns the index used with `schedule`.
+    std::uint32_t add_handler(EventHandler& handler, bool settles = false);
+
+    [[nodiscard]] SimTime now() const { return now_; }
+    [[nodiscard]] std::uint64_t events() const { return events_; }
+
+    /// Precondition: at >= now(). `order` comes from event_order().
+    void schedule(SimTime at, std::uint64_t order, std::uint32_t handler, std::uint32_t datum) {
+        queue_.push(Event{at.ps(), order, handler, datum});
+    }
+
+    /// Runs until no event is left. Throws InternalError on a livelock within one instant.
+    void run();
+
+    /// Rounds of events and settling allowed at one instant before it counts as a livelock.
+    static constexpr std::uint64_t kMaxRoundsPerInstant = 10'000'000;
+
+  private:
+    EventQueue queue_;
+    SimTime now_;
+    std::uint64_t events_ = 0;
+    std::vector<EventHandler*> handlers_;
+    std::vector<EventHandler*> settlers_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,108 @@
+#include "sim/engine/executor.hpp"
+
+namespace orrery {
+
+namespace {
+// The high bit of an event's datum: the latency of an activity has passed (else: a fixed task has finished).
+constexpr std::uint32_t kLatencyOver = 0x80000000U;
+constexpr std::size_t kProgressInterval = 1U << 18;
+}  // namespace
+
+Executor::Executor(Engine& engine, Sharing& sharing, const TaskGraph& graph)
+    : engine_(engine),
+      sharing_(sharing),
+      graph_(graph),
+      handler_(engine.add_handler(*this)),
+      waiting_for_(graph.predecessor_counts()),
+      classes_(graph.demand_set_count()),
+      starts_(graph.size()),
+      ends_(graph.size()),
+      released_by_(graph.size(), TaskId().value()) {
+    ORRERY_ASSERT(graph.size() < kLatencyOver);
+    sharing_.set_listener(*this);
+}
+
+SimTime Executor::run() {
+    // `begin` may finish zero-length work at once, so the roots are listed before any of them runs.
+    std::vector<std::uint32_t> roots;
+    for (std::uint32_t id = 0; id < graph_.size(); ++id) {
+        if (waiting_for_[id] == 0) {
+            roots.push_back(id);
+        }
+    }
+    for (const std::uint32_t id : roots) {
+        begin(id);
+    }
+    engine_.run();
+    if (finished_ != graph_.size()) {
+        for (std::uint32_t id = 0; id < graph_.size(); ++id) {
+            if (ends_[id] == SimTime() && waiting_for_[id] == 0 && starts_[id] <= engine_.now() &&
+                graph_.task(TaskId(id)).activity != Task::kNoActivity) {
+                throw InfeasibleError("task '" + graph_.name_of(TaskId(id)) + "' of rank " +
+                                      std::to_string(graph_.task(TaskId(id)).rank) +
+                                      " can never finish: a resource on its path has no capacity");
+            }
+        }
+        throw InternalError("the task graph has a cycle: " + std::to_string(graph_.size() - finished_) +
+                            " tasks never became ready");
+    }
+    return last_;
+}
+
+void Executor::begin(std::uint32_t id) {
+    const Task& task = graph_.task(TaskId(id));
+    starts_[id] = engine_.now();
+    const bool activity = task.activity != Task::kNoActivity;
+    if (task.duration > SimTime()) {
+        engine_.schedule(engine_.now() + task.duration, event_order(Phase::device, task.rank, id), handler_,
+                         activity ? id | kLatencyOver : id);
+    } else if (activity) {
+        on_event(id | kLatencyOver);
+    } else {
+        finish(id);
+    }
+}
+
+void Executor::on_event(std::uint32_t datum) {
+    if ((datum & kLatencyOver) == 0) {
+        finish(datum);
+        return;
+    }
+    const std::uint32_t id = datum & ~kLatencyOver;
+    const TaskGraph::Activity& activity = graph_.activity(graph_.task(TaskId(id)).activity);
+    ClassId& known = classes_[activity.demand_set];
+    if (!known.valid()) {
+        known = sharing_.hold(graph_.demands(activity.demand_set), graph_.bound(activity.demand_set));
+    }
+    sharing_.start(known, activity.amount, id);
+}
+
+void Executor::on_activity_done(std::uint64_t cookie) { finish(static_cast<std::uint32_t>(cookie)); }
+
+void Executor::finish(std::uint32_t id) {
+    ends_[id] = engine_.now();
+    last_ = engine_.now();
+    if (++finished_ % kProgressInterval == 0 && progress_) {
+        progress_(static_cast<double>(finished_) / static_cast<double>(graph_.size()));
+    }
+    for (const std::uint32_t next : graph_.successors(TaskId(id))) {
+        ORRERY_ASSERT(waiting_for_[next] > 0);
+        if (--waiting_for_[next] == 0) {
+            released_by_[next] = id;
+            ready_.push_back(next);
+        }
+    }
+    // A chain of zero-length tasks is worked off here and not by recursion, which could exhaust the stack.
+    if (draining_) {
+        return;
+    }
+    draining_ = true;
+    while (!ready_.empty()) {
+        const std::uint32_t next = ready_.back();
+        ready_.pop_back();
+        begin(next);
+    }
+    draining_ = false;
+}
+
+}  // namespace orrery

@@ -1,0 +1,55 @@
+#pragma once
+// Runs a static task graph on an engine: tasks start when all they wait for has finished.
+//
+// In-order streams are edges between consecutive tasks of a stream, added by whoever builds the graph; the executor
+// knows only dependencies. A graph that stops before every task has run (a cycle, a transfer over a dead link) is an
+// error that names the first task left, never a silent end.
+
+#include "sim/engine/engine.hpp"
+#include "sim/engine/task_graph.hpp"
+
+#include <functional>
+#include <vector>
+
+namespace orrery {
+
+class Executor final : public EventHandler, public SharingListener {
+  public:
+    /// All three must outlive the executor. Takes over as the listener of `sharing`.
+    Executor(Engine& engine, Sharing& sharing, const TaskGraph& graph);
+
+    /// Called every few hundred thousand finished tasks with the fraction done.
+    void set_progress(std::function<void(double)> progress) { progress_ = std::move(progress); }
+
+    /// Runs the graph to its end; returns the time of the last completion.
+    SimTime run();
+
+    [[nodiscard]] SimTime start_of(TaskId id) const { return starts_[id.value()]; }
+    [[nodiscard]] SimTime end_of(TaskId id) const { return ends_[id.value()]; }
+    /// The task whose completion let this one start; invalid for a task that waited for nothing.
+    [[nodiscard]] TaskId released_by(TaskId id) const { return TaskId(released_by_[id.value()]); }
+
+    void on_event(std::uint32_t datum) override;
+    void on_activity_done(std::uint64_t cookie) override;
+
+  private:
+    void begin(std::uint32_t id);
+    void finish(std::uint32_t id);
+
+    Engine& engine_;
+    Sharing& sharing_;
+    const TaskGraph& graph_;
+    std::uint32_t handler_;
+    std::vector<std::uint32_t> waiting_for_;
+    std::vector<ClassId> classes_;  ///< by demand set
+    std::vector<SimTime> starts_;
+    std::vector<SimTime> ends_;
+    std::vector<std::uint32_t> released_by_;
+    std::vector<std::uint32_t> ready_;  ///< tasks that became ready while another was being finished
+    bool draining_ = false;
+    std::size_t finished_ = 0;
+    SimTime last_;
+    std::function<void(double)> progress_;
+};
+
+}  // namespace orrery

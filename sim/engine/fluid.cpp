@@ -1,0 +1,592 @@
+#include "sim/engine/fluid.hpp"
+
+#include "sim/base/random.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace orrery {
+
+namespace {
+
+// A rate that moved by less than this (relative) counts as unchanged: it is the noise of summing in another order.
+constexpr double kSameRate = 1e-14;
+
+struct HigherThreshold {
+    template <class Member>
+    bool operator()(const Member& a, const Member& b) const {
+        return a.threshold > b.threshold || (a.threshold == b.threshold && a.cookie > b.cookie);
+    }
+};
+
+struct HigherLevel {
+    template <class Level>
+    bool operator()(const Level& a, const Level& b) const {
+        return a.level > b.level || (a.level == b.level && a.index > b.index);
+    }
+};
+
+std::uint64_t hash_demands(std::span<const Demand> demands, double rate_bound) {
+    std::uint64_t hash = mix64(std::bit_cast<std::uint64_t>(rate_bound));
+    for (const Demand& demand : demands) {
+        hash = mix64(hash ^ demand.resource.value()) + std::bit_cast<std::uint64_t>(demand.weight);
+    }
+    return mix64(hash);
+}
+
+}  // namespace
+
+FluidSharing::FluidSharing(Engine& engine, SimTime window)
+    : engine_(engine), handler_(engine.add_handler(*this, true)), window_(window) {}
+
+ResourceId FluidSharing::add_resource(double capacity) {
+    ORRERY_ASSERT(capacity >= 0 && std::isfinite(capacity));
+    resources_.emplace_back().capacity = capacity;
+    return ResourceId(resources_.size() - 1);
+}
+
+double FluidSharing::capacity(ResourceId resource) const { return resources_[resource.value()].capacity; }
+
+std::uint32_t FluidSharing::allocate_slots(std::span<const Demand> demands) {
+    std::uint32_t first = 0;
+    if (demands.size() < free_slots_.size() && !free_slots_[demands.size()].empty()) {
+        first = free_slots_[demands.size()].back();
+        free_slots_[demands.size()].pop_back();
+    } else {
+        first = static_cast<std::uint32_t>(slots_.size());
+        slots_.resize(slots_.size() + demands.size());
+    }
+    for (std::size_t i = 0; i < demands.size(); ++i) {
+        ORRERY_ASSERT(demands[i].resource.value() < resources_.size() && demands[i].weight > 0);
+        slots_[first + i] = Slot{demands[i].resource.value(), 0, demands[i].weight};
+    }
+    return first;
+}
+
+ClassId FluidSharing::hold(std::span<const Demand> demands, double rate_bound) {
+    ORRERY_ASSERT(!demands.empty() || std::isfinite(rate_bound));
+    const std::uint64_t hash = hash_demands(demands, rate_bound);
+    const auto [bucket, inserted] = by_hash_.try_emplace(hash, kNone);
+    for (std::uint32_t id = bucket->second; id != kNone; id = classes_[id].next_same_hash) {
+        Class& c = classes_[id];
+        if (c.rate_bound == rate_bound &&
+            std::equal(demands.begin(), demands.end(), slots_.begin() + c.first_slot,
+                       slots_.begin() + c.first_slot + c.slot_count, [](const Demand& demand, const Slot& slot) {
+                           return demand.resource.value() == slot.resource && demand.weight == slot.weight;
+                       })) {
+            ++c.holds;
+            return ClassId(id);
+        }
+    }
+    std::uint32_t id = 0;
+    if (free_classes_.empty()) {
+        id = static_cast<std::uint32_t>(classes_.size());
+        classes_.emplace_back();
+        new_rates_.push_back(0);
+    } else {
+        id = free_classes_.back();
+        free_classes_.pop_back();
+    }
+    Class& c = classes_[id];
+    c.first_slot = allocate_slots(demands);
+    c.slot_count = static_cast<std::uint32_t>(demands.size());
+    c.rate_bound = rate_bound;
+    c.solo_rate = rate_bound;
+    for (const Demand& demand : demands) {
+        c.solo_rate = std::min(c.solo_rate, resources_[demand.resource.value()].capacity / demand.weight);
+    }
+    c.hash = hash;
+    c.next_same_hash = bucket->second;
+    bucket->second = id;
+    c.holds = 1;
+    return ClassId(id);
+}
+
+void FluidSharing::release(ClassId id) {
+    Class& c = classes_[id.value()];
+    ORRERY_ASSERT(c.holds > 0);
+    if (--c.holds == 0 && c.members.empty()) {
+        touch(id.value());  // freed when the instant settles, unless it is wanted again before
+    }
+}
+
+void FluidSharing::free_class(std::uint32_t id) {
+    Class& c = classes_[id];
+    const auto bucket = by_hash_.find(c.hash);
+    std::uint32_t* link = &bucket->second;
+    while (*link != id) {
+        link = &classes_[*link].next_same_hash;
+    }
+    *link = c.next_same_hash;
+    if (bucket->second == kNone) {
+        by_hash_.erase(bucket);
+    }
+    if (free_slots_.size() <= c.slot_count) {
+        free_slots_.resize(c.slot_count + 1);
+    }
+    free_slots_[c.slot_count].push_back(c.first_slot);
+    std::vector<Member> members = std::move(c.members);
+    members.clear();
+    c = Class{};
+    c.members = std::move(members);
+    free_classes_.push_back(id);
+}
+
+void FluidSharing::attach(std::uint32_t id) {
+    Class& c = classes_[id];
+    c.attached = true;
+    for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+        Resource& resource = resources_[slots_[s].resource];
+        slots_[s].position = static_cast<std::uint32_t>(resource.users.size());
+        resource.users.push_back(User{id, s});
+    }
+}
+
+void FluidSharing::detach(std::uint32_t id) {
+    Class& c = classes_[id];
+    c.attached = false;
+    for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+        Resource& resource = resources_[slots_[s].resource];
+        resource.carried += c.total * slots_[s].weight;
+        const std::uint32_t position = slots_[s].position;
+        resource.users[position] = resource.users.back();
+        slots_[resource.users[position].slot].position = position;
+        resource.users.pop_back();
+        if (resource.users.empty()) {
+            resource.potential = 0;  // sheds the rounding of many additions and subtractions
+        }
+    }
+    c.served = 0;
+    c.total = 0;
+    c.rate = 0;
+}
+
+void FluidSharing::touch(std::uint32_t id) {
+    if (!classes_[id].touched) {
+        classes_[id].touched = true;
+        touched_.push_back(id);
+    }
+}
+
+void FluidSharing::advance(Class& c) {
+    const std::int64_t now = engine_.now().ps();
+    if (c.served_at != now) {
+        const double service = c.rate * (static_cast<double>(now - c.served_at) * 1e-12);
+        c.served += service;
+        c.total += service * static_cast<double>(c.members.size());
+        c.served_at = now;
+    }
+}
+
+void FluidSharing::start(ClassId id, double amount, std::uint64_t cookie) {
+    ORRERY_ASSERT(amount >= 0 && std::isfinite(amount));
+    Class& c = classes_[id.value()];
+    advance(c);
+    c.members.push_back(Member{c.served + amount, cookie});
+    std::push_heap(c.members.begin(), c.members.end(), HigherThreshold{});
+    touch(id.value());
+}
+
+void FluidSharing::on_event(std::uint32_t datum) {
+    if (datum != wake_generation_) {
+        return;  // a later solve moved the next completion
+    }
+    wake_at_ = -1;
+    const std::int64_t now = engine_.now().ps();
+    finished_.clear();
+    while (!heap_.empty() && classes_[heap_[0]].completion <= now) {
+        finished_.push_back(heap_[0]);
+        heap_remove(heap_[0]);
+    }
+    for (std::size_t i = 0; i < finished_.size(); ++i) {
+        const std::uint32_t id = finished_[i];
+        advance(classes_[id]);
+        touch(id);
+        // Half a picosecond of service, or the rounding of the sums, is nothing left. The listener may start
+        // activities in this very class, so the class is looked up anew each time.
+        for (;;) {
+            Class& c = classes_[id];
+            if (c.members.empty()) {
+                break;
+            }
+            const double left = c.members.front().threshold - c.served;
+            if (left > std::max(c.rate * 0.51e-12, std::abs(c.served) * 4e-16)) {
+                break;
+            }
+            const std::uint64_t cookie = c.members.front().cookie;
+            std::pop_heap(c.members.begin(), c.members.end(), HigherThreshold{});
+            c.members.pop_back();
+            listener_->on_activity_done(cookie);
+        }
+    }
+}
+
+void FluidSharing::update_completion(std::uint32_t id) {
+    Class& c = classes_[id];
+    if (c.members.empty() || c.rate <= 0) {
+        heap_remove(id);
+        return;
+    }
+    const double left = std::max(0.0, c.members.front().threshold - c.served) / c.rate;
+    const SimTime at = SimTime::from_ps(c.served_at) + SimTime::from_seconds(left);
+    heap_update(id, std::max(at.ps(), engine_.now().ps()));
+}
+
+void FluidSharing::settle() {
+    if (touched_.empty()) {
+        return;
+    }
+    seeds_.clear();
+    for (const std::uint32_t id : touched_) {
+        Class& c = classes_[id];
+        c.touched = false;
+        const auto count = static_cast<std::uint32_t>(c.members.size());
+        if (count == c.solved_count) {
+            if (count > 0) {
+                advance(c);
+                update_completion(id);
+            } else if (c.holds == 0) {
+                free_class(id);
+            }
+            continue;
+        }
+        advance(c);
+        if (!c.attached) {
+            attach(id);
+        }
+        const double change = static_cast<double>(count) - static_cast<double>(c.solved_count);
+        for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+            resources_[slots_[s].resource].potential += change * slots_[s].weight * c.solo_rate;
+        }
+        seeds_.push_back(id);
+    }
+    touched_.clear();
+    if (!seeds_.empty()) {
+        solve();
+    }
+    schedule_wake();
+}
+
+bool FluidSharing::binding(const Resource& resource) const {
+    return resource.potential > resource.capacity * (1 + 1e-13);
+}
+
+// A level below which no rate changes when activities arrive at this resource.
+//
+// Let x solve: sum over old users of weight * min(rate, x) + (weights of arrivals) * x = capacity. While filling up to
+// the least such x over all resources, the arrivals fit beside the old allocation, so each resource saturates at the
+// level where it did before, and all rates below x are as they were. Newton's iteration from x = 0 rises to the root
+// from below, so stopping early is safe. Departures only make room; they are counted as if still there.
+double FluidSharing::lower_bound_level(const Resource& resource) const {
+    double level = 0;
+    for (int pass = 0; pass < 4; ++pass) {
+        double used = 0;
+        double weight = 0;
+        for (const User& user : resource.users) {
+            const Class& c = classes_[user.owner];
+            const auto now = static_cast<double>(c.members.size());
+            const auto before = static_cast<double>(c.solved_count);
+            const double w = slots_[user.slot].weight;
+            if (before > 0 && c.rate < level) {
+                used += w * before * c.rate;
+                weight += w * std::max(0.0, now - before);
+            } else {
+                weight += w * std::max(now, before);
+            }
+        }
+        const double next = weight > 0 ? (resource.capacity - used) / weight : level;
+        if (!(next > level * (1 + 1e-9))) {
+            break;
+        }
+        level = next;
+    }
+    return level;
+}
+
+void FluidSharing::solve() {
+    ++solves_;
+    ++epoch_;
+    double level = kUnbounded;
+    affected_resources_.clear();
+    affected_classes_.clear();
+    for (const std::uint32_t id : seeds_) {
+        Class& c = classes_[id];
+        if (c.members.size() < c.solved_count) {
+            level = std::min(level, c.rate);
+        } else {
+            for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+                Resource& resource = resources_[slots_[s].resource];
+                if (resource.visited != epoch_ && binding(resource)) {
+                    level = std::min(level, lower_bound_level(resource));
+                    resource.visited = epoch_;
+                    affected_resources_.push_back(slots_[s].resource);
+                }
+            }
+        }
+    }
+    collect(level * (1 - 1e-9));
+    fill();
+    for (const std::uint32_t id : affected_classes_) {
+        Class& c = classes_[id];
+        const double rate = new_rates_[id];
+        if (std::abs(rate - c.rate) > kSameRate * c.rate) {
+            advance(c);
+            c.rate = rate;
+            update_completion(id);
+        }
+    }
+    for (const std::uint32_t id : seeds_) {
+        Class& c = classes_[id];
+        c.solved_count = static_cast<std::uint32_t>(c.members.size());
+        if (c.solved_count == 0) {
+            heap_remove(id);
+            detach(id);
+            if (c.holds == 0) {
+                free_class(id);
+            }
+        } else {
+            update_completion(id);
+        }
+    }
+}
+
+// The classes at or above `level` that are connected to the changed ones through binding resources.
+void FluidSharing::collect(double level) {
+    const auto visit = [&](std::uint32_t id) {
+        Class& c = classes_[id];
+        c.visited = epoch_;
+        affected_classes_.push_back(id);
+        for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+            Resource& resource = resources_[slots_[s].resource];
+            if (resource.visited != epoch_ && binding(resource)) {
+                resource.visited = epoch_;
+                affected_resources_.push_back(slots_[s].resource);
+            }
+        }
+    };
+    for (const std::uint32_t id : seeds_) {
+        const Class& c = classes_[id];
+        if (!c.members.empty()) {
+            visit(id);
+        }
+        if (c.members.size() < c.solved_count) {
+            // What it shared has to be filled again, even where its leaving means that nothing binds any more.
+            for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+                Resource& resource = resources_[slots_[s].resource];
+                if (resource.visited != epoch_) {
+                    resource.visited = epoch_;
+                    affected_resources_.push_back(slots_[s].resource);
+                }
+            }
+        }
+    }
+    for (std::size_t i = 0; i < affected_resources_.size(); ++i) {
+        // By index: visiting a class may grow the list.
+        Resource& resource = resources_[affected_resources_[i]];
+        resource.free = resource.capacity;
+        resource.weight = 0;
+        resource.unfrozen = 0;
+        for (const User& user : resource.users) {
+            Class& c = classes_[user.owner];
+            if (c.visited != epoch_) {
+                if (c.members.empty()) {
+                    continue;
+                }
+                if (c.rate < level) {
+                    resource.free -= slots_[user.slot].weight * static_cast<double>(c.members.size()) * c.rate;
+                    continue;
+                }
+                visit(user.owner);
+            }
+            resource.weight += slots_[user.slot].weight * static_cast<double>(c.members.size());
+            ++resource.unfrozen;
+        }
+    }
+}
+
+void FluidSharing::freeze(std::uint32_t id, double level, std::uint32_t except) {
+    Class& c = classes_[id];
+    c.visited = epoch_ - 1;  // frozen: out of this solve
+    new_rates_[id] = level;
+    const auto count = static_cast<double>(c.members.size());
+    for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+        if (slots_[s].resource != except) {
+            Resource& resource = resources_[slots_[s].resource];
+            if (resource.visited == epoch_) {
+                const double weight = slots_[s].weight * count;
+                resource.free -= level * weight;
+                resource.weight -= weight;
+                --resource.unfrozen;
+            }
+        }
+    }
+}
+
+void FluidSharing::fill() {
+    ++epoch_;  // so that `visited == epoch_ - 1` means: in this solve and not frozen yet
+    classes_filled_ += affected_classes_.size();
+    levels_.clear();
+    for (const std::uint32_t index : affected_resources_) {
+        Resource& resource = resources_[index];
+        resource.visited = epoch_;
+        if (resource.unfrozen > 0) {
+            levels_.push_back(Level{std::max(0.0, resource.free / resource.weight), index, false});
+        }
+    }
+    for (const std::uint32_t id : affected_classes_) {
+        Class& c = classes_[id];
+        c.visited = epoch_;
+        double bound = c.rate_bound;
+        for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+            const Resource& resource = resources_[slots_[s].resource];
+            if (resource.visited != epoch_) {
+                bound = std::min(bound, resource.capacity / slots_[s].weight);
+            }
+        }
+        if (bound != kUnbounded) {
+            levels_.push_back(Level{bound, id, true});
+        }
+    }
+    std::make_heap(levels_.begin(), levels_.end(), HigherLevel{});
+    double floor = 0;
+    while (!levels_.empty()) {
+        std::pop_heap(levels_.begin(), levels_.end(), HigherLevel{});
+        Level top = levels_.back();
+        levels_.pop_back();
+        if (top.is_class) {
+            if (classes_[top.index].visited == epoch_) {
+                floor = std::max(floor, top.level);
+                freeze(top.index, floor, kNone);
+            }
+            continue;
+        }
+        Resource& resource = resources_[top.index];
+        if (resource.unfrozen == 0) {
+            continue;
+        }
+        const double level = std::max(0.0, resource.free / resource.weight);
+        if (level > top.level && !levels_.empty() && level > levels_.front().level) {
+            top.level = level;  // others froze below: it saturates later than was thought
+            levels_.push_back(top);
+            std::push_heap(levels_.begin(), levels_.end(), HigherLevel{});
+            continue;
+        }
+        floor = std::max(floor, level);
+        resource.unfrozen = 0;
+        for (const User& user : resource.users) {
+            if (classes_[user.owner].visited == epoch_) {
+                freeze(user.owner, floor, top.index);
+            }
+        }
+    }
+}
+
+void FluidSharing::schedule_wake() {
+    if (heap_.empty()) {
+        return;
+    }
+    const std::int64_t next = classes_[heap_[0]].completion;
+    if (wake_at_ >= 0 && next == wake_at_) {
+        return;
+    }
+    if (wake_at_ >= 0 && window_.ps() > 0 && next >= wake_at_ - window_.ps() && next <= wake_at_) {
+        return;  // the wake already planned is within this completion's window
+    }
+    ++wake_generation_;
+    wake_at_ = (SimTime::from_ps(next) + window_).ps();
+    engine_.schedule(SimTime::from_ps(wake_at_), event_order(Phase::network, 0, wake_generation_), handler_,
+                     wake_generation_);
+}
+
+double FluidSharing::load(ResourceId resource) const {
+    double sum = 0;
+    for (const User& user : resources_[resource.value()].users) {
+        const Class& c = classes_[user.owner];
+        sum += slots_[user.slot].weight * c.rate * static_cast<double>(c.members.size());
+    }
+    return sum;
+}
+
+double FluidSharing::carried(ResourceId resource) const {
+    double sum = resources_[resource.value()].carried;
+    for (const User& user : resources_[resource.value()].users) {
+        const Class& c = classes_[user.owner];
+        const double since = static_cast<double>(engine_.now().ps() - c.served_at) * 1e-12;
+        sum += slots_[user.slot].weight * (c.total + c.rate * since * static_cast<double>(c.members.size()));
+    }
+    return sum;
+}
+
+bool FluidSharing::before(std::uint32_t a, std::uint32_t b) const {
+    return classes_[a].completion < classes_[b].completion ||
+           (classes_[a].completion == classes_[b].completion && a < b);
+}
+
+void FluidSharing::heap_update(std::uint32_t id, std::int64_t key) {
+    Class& c = classes_[id];
+    if (c.heap_position == kNone) {
+        c.completion = key;
+        c.heap_position = static_cast<std::uint32_t>(heap_.size());
+        heap_.push_back(id);
+        sift_up(c.heap_position);
+    } else if (key != c.completion) {
+        c.completion = key;
+        sift_up(c.heap_position);
+        sift_down(c.heap_position);
+    }
+}
+
+void FluidSharing::heap_remove(std::uint32_t id) {
+    const std::uint32_t position = classes_[id].heap_position;
+    if (position == kNone) {
+        return;
+    }
+    classes_[id].heap_position = kNone;
+    const std::uint32_t last = heap_.back();
+    heap_.pop_back();
+    if (last != id) {
+        heap_[position] = last;
+        classes_[last].heap_position = position;
+        sift_up(position);
+        sift_down(classes_[last].heap_position);
+    }
+}
+
+void FluidSharing::sift_up(std::uint32_t position) {
+    const std::uint32_t id = heap_[position];
+    while (position > 0) {
+        const std::uint32_t parent = (position - 1) / 2;
+        if (!before(id, heap_[parent])) {
+            break;
+        }
+        heap_[position] = heap_[parent];
+        classes_[heap_[position]].heap_position = position;
+        position = parent;
+    }
+    heap_[position] = id;
+    classes_[id].heap_position = position;
+}
+
+void FluidSharing::sift_down(std::uint32_t position) {
+    const std::uint32_t id = heap_[position];
+    for (;;) {
+        std::uint32_t child = 2 * position + 1;
+        if (child >= heap_.size()) {
+            break;
+        }
+        if (child + 1 < heap_.size() && before(heap_[child + 1], heap_[child])) {
+            ++child;
+        }
+        if (!before(heap_[child], id)) {
+            break;
+        }
+        heap_[position] = heap_[child];
+        classes_[heap_[position]].heap_position = position;
+        position = child;
+    }
+    heap_[position] = id;
+    classes_[id].heap_position = position;
+}
+
+}  // namespace orrery

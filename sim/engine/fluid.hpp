@@ -1,0 +1,152 @@
+#pragma once
+// Fluid resource sharing: weighted max-min fairness, recomputed only where something changed.
+//
+// Claims: at every instant the rates are max-min fair: no activity's rate can be raised without lowering that of one
+// with an equal or lower rate, and no resource carries more than its capacity. Completion times are exact to the
+// picosecond rounding of each completion.
+//
+// How it is fast, without approximation:
+//   * activities with equal demands are one class with one rate and one completion entry;
+//   * changes are settled once an instant; an equal replacement of a finished activity needs no solve;
+//   * a resource that could carry all its users at their solo rates never binds, and couples nothing;
+//   * an arrival or departure at fill level r leaves all rates below r as they were, so only the classes at or above r
+//     that are connected through binding resources are filled again.
+// Optionally completions are grouped in a window (inexact by at most the window; off by default).
+//
+// Sources: Bertsekas and Gallager, Data Networks, 2nd ed., section 6.5.2 (progressive filling); the level argument is
+// proved in the comment at lower_bound_level().
+// Validated by tests/sim/engine/fluid_test.cpp (closed forms, brute-force max-min, conservation) and
+// tests/sim/network/simgrid_test.cpp (SimGrid at tightened precision).
+
+#include "sim/engine/engine.hpp"
+#include "sim/engine/sharing.hpp"
+
+#include <unordered_map>
+#include <vector>
+
+namespace orrery {
+
+class FluidSharing final : public Sharing, public EventHandler {
+  public:
+    /// `window`: completions are held back to be handled together at most this long. Zero: exact.
+    explicit FluidSharing(Engine& engine, SimTime window = SimTime());
+
+    ResourceId add_resource(double capacity) override;
+    [[nodiscard]] double capacity(ResourceId resource) const override;
+    ClassId hold(std::span<const Demand> demands, double rate_bound = kUnbounded) override;
+    void release(ClassId id) override;
+    void start(ClassId id, double amount, std::uint64_t cookie) override;
+    void set_listener(SharingListener& listener) override { listener_ = &listener; }
+
+    void on_event(std::uint32_t datum) override;
+    void settle() override;
+
+    /// Current rate of each activity of the class, in units per second.
+    [[nodiscard]] double rate(ClassId id) const { return classes_[id.value()].rate; }
+    /// Sum of the rates times weights on a resource, in units per second.
+    [[nodiscard]] double load(ResourceId resource) const;
+    /// Units that have passed a resource so far, in its own units.
+    [[nodiscard]] double carried(ResourceId resource) const;
+
+    /// Counters for benchmarks: solves done and classes filled in them.
+    [[nodiscard]] std::uint64_t solves() const { return solves_; }
+    [[nodiscard]] std::uint64_t classes_filled() const { return classes_filled_; }
+
+  private:
+    struct Slot {  ///< one demand of a class, with its place in the resource's list of users
+        std::uint32_t resource;
+        std::uint32_t position;
+        double weight;
+    };
+    struct Member {
+        double threshold;  ///< value of the class's served amount at which it is done
+        std::uint64_t cookie;
+    };
+    struct Class {
+        std::uint32_t first_slot = 0;
+        std::uint32_t slot_count = 0;
+        double rate_bound = 0;
+        double solo_rate = 0;       ///< rate when alone: the bound and capacity/weight of each resource
+        double rate = 0;
+        double served = 0;          ///< units served to each member since the class was last empty
+        double total = 0;           ///< units served to all members since then
+        std::int64_t served_at = 0;
+        std::int64_t completion = 0;
+        std::uint32_t solved_count = 0;  ///< members at the last solve
+        std::uint32_t holds = 0;
+        std::uint32_t heap_position = kNone;
+        std::uint32_t visited = 0;  ///< epoch of the last solve that touched it
+        std::uint32_t next_same_hash = kNone;
+        std::uint64_t hash = 0;
+        bool touched = false;
+        bool attached = false;
+        std::vector<Member> members;  ///< a heap on threshold
+    };
+    struct User {
+        std::uint32_t owner;  ///< class
+        std::uint32_t slot;
+    };
+    struct Resource {
+        double capacity = 0;
+        double potential = 0;  ///< sum of weight * count * solo rate of its users
+        double carried = 0;    ///< units carried for classes that have left
+        std::uint32_t visited = 0;
+        std::uint32_t unfrozen = 0;
+        double free = 0;
+        double weight = 0;
+        std::vector<User> users;
+    };
+    struct Level {  ///< an entry of the filling heap: a resource saturates, or a class meets its own bound
+        double level;
+        std::uint32_t index;
+        bool is_class;
+    };
+    static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
+
+    [[nodiscard]] std::uint32_t allocate_slots(std::span<const Demand> demands);
+    void free_class(std::uint32_t id);
+    void attach(std::uint32_t id);
+    void detach(std::uint32_t id);
+    void touch(std::uint32_t id);
+    void advance(Class& c);
+    void update_completion(std::uint32_t id);
+    [[nodiscard]] bool binding(const Resource& resource) const;
+    [[nodiscard]] double lower_bound_level(const Resource& resource) const;
+    void solve();
+    void collect(double level);
+    void fill();
+    void freeze(std::uint32_t id, double level, std::uint32_t except);
+    void schedule_wake();
+
+    void heap_update(std::uint32_t id, std::int64_t key);
+    void heap_remove(std::uint32_t id);
+    void sift_up(std::uint32_t position);
+    void sift_down(std::uint32_t position);
+    [[nodiscard]] bool before(std::uint32_t a, std::uint32_t b) const;
+
+    Engine& engine_;
+    SharingListener* listener_ = nullptr;
+    std::uint32_t handler_;
+    SimTime window_;
+    std::vector<Resource> resources_;
+    std::vector<Class> classes_;
+    std::vector<std::uint32_t> free_classes_;
+    std::vector<Slot> slots_;
+    std::vector<std::vector<std::uint32_t>> free_slots_;  ///< by length
+    std::unordered_map<std::uint64_t, std::uint32_t> by_hash_;
+    std::vector<std::uint32_t> heap_;  ///< classes by (completion, id)
+    std::vector<std::uint32_t> touched_;
+    std::vector<std::uint32_t> seeds_;
+    std::vector<std::uint32_t> affected_resources_;
+    std::vector<std::uint32_t> affected_classes_;
+    std::vector<double> new_rates_;
+    std::vector<Level> levels_;
+    std::vector<std::uint32_t> finished_;
+    std::uint32_t epoch_ = 0;
+    std::uint32_t wake_generation_ = 0;
+    std::int64_t wake_at_ = -1;  ///< time of the wake event in the queue that still counts; negative: none
+    std::uint64_t solves_ = 0;
+    std::uint64_t classes_filled_ = 0;
+};
+
+}  // namespace orrery

@@ -1,0 +1,54 @@
+#pragma once
+// How activities share resources: the interface of every sharing model.
+//
+// An activity moves or computes an amount (bytes, FLOPs) and demands several resources at once. At rate x it uses
+// `weight * x` of each resource's capacity: a plain flow has weight 1 on each link of its path, a ring all-reduce is one
+// activity with the weight that its traffic puts on each link of the ring.
+
+#include "sim/base/id.hpp"
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+namespace orrery {
+
+/// Use of one resource per unit of an activity's rate. Weights are positive.
+struct Demand {
+    ResourceId resource;
+    double weight = 1;
+    friend bool operator==(const Demand&, const Demand&) = default;
+};
+
+/// Told when activities finish. `cookie` is what was given to Sharing::start.
+class SharingListener {
+  public:
+    virtual ~SharingListener() = default;
+    virtual void on_activity_done(std::uint64_t cookie) = 0;
+};
+
+/// Activities with equal demands form a class and always progress at equal rates.
+using ClassId = Id<struct ClassTag>;
+
+class Sharing {
+  public:
+    virtual ~Sharing() = default;
+
+    /// Adds a resource with a capacity in units per second (bytes/s, FLOP/s). Zero means that nothing passes.
+    virtual ResourceId add_resource(double capacity) = 0;
+    [[nodiscard]] virtual double capacity(ResourceId resource) const = 0;
+
+    /// The class of activities with these demands and this bound on the rate of each. Held until `release`.
+    /// Precondition: at least one demand, or a finite bound.
+    virtual ClassId hold(std::span<const Demand> demands, double rate_bound = kUnbounded) = 0;
+    virtual void release(ClassId id) = 0;
+
+    /// Starts an activity now. It finishes when `amount` units have been served; the listener is told then.
+    virtual void start(ClassId id, double amount, std::uint64_t cookie) = 0;
+
+    virtual void set_listener(SharingListener& listener) = 0;
+
+    static constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+};
+
+}  // namespace orrery

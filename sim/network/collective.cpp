@@ -1,0 +1,128 @@
+#include "sim/network/collective.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace orrery {
+
+const std::vector<std::string>& collective_op_names() {
+    static const std::vector<std::string> kNames = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all",
+                                                    "send-recv"};
+    return kNames;
+}
+
+double wire_bytes(CollectiveOp op, std::uint32_t ranks, double bytes) {
+    if (ranks < 2) {
+        return 0;
+    }
+    const double share = static_cast<double>(ranks - 1) / ranks;
+    switch (op) {
+        case CollectiveOp::all_reduce: return 2 * share * bytes;
+        case CollectiveOp::all_gather:
+        case CollectiveOp::reduce_scatter:
+        case CollectiveOp::all_to_all: return share * bytes;
+        case CollectiveOp::send_recv: return bytes;
+    }
+    return 0;
+}
+
+GroupLayout layout_of(const Fabric& fabric, const std::vector<GpuId>& group) {
+    std::map<std::uint32_t, std::uint32_t> count;
+    for (const GpuId gpu : group) {
+        ++count[fabric.node_of(gpu)];
+    }
+    for (const auto& [node, members] : count) {
+        if (members != count.begin()->second) {
+            throw InfeasibleError("a communication group of " + std::to_string(group.size()) +
+                                  " ranks has " + std::to_string(members) + " of them on node " + std::to_string(node) +
+                                  " and " + std::to_string(count.begin()->second) + " on node " +
+                                  std::to_string(count.begin()->first) + "; choose degrees that divide the node");
+        }
+    }
+    return GroupLayout{static_cast<std::uint32_t>(group.size()), static_cast<std::uint32_t>(count.size())};
+}
+
+GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, CollectiveOp op,
+                            const std::vector<GpuId>& group, double bytes, const std::vector<bool>* only_nodes) {
+    GroupTransfer out;
+    if (group.size() < 2 || bytes <= 0) {
+        return out;
+    }
+    const GroupLayout layout = layout_of(fabric, group);
+    const FabricShape& shape = fabric.shape();
+    const double port = shape.intra == IntraKind::mesh ? shape.intra_bandwidth * (shape.gpus_per_node - 1)
+                                                       : shape.intra_bandwidth;
+    const CollectivePrice price = model.price(op, layout, bytes, port);
+    out.latency = price.latency + (layout.nodes > 1 ? shape.nic_latency + 4 * shape.link_latency : shape.intra_latency);
+    out.bytes = wire_bytes(op, layout.ranks, bytes);
+
+    const double r = layout.per_node();
+    const double n = layout.ranks;
+    // A ring leaves each node once; of an all-to-all only what goes to the own node stays inside.
+    const double inside = op == CollectiveOp::all_to_all ? (r - 1) / (n - 1) : (layout.nodes > 1 ? (r - 1) / r : 1);
+    const double outside = op == CollectiveOp::all_to_all ? (n - r) / (n - 1) * r : (layout.nodes > 1 ? 1 : 0);
+    std::map<std::uint32_t, double> weights;
+    const auto wanted = [&](std::uint32_t node) { return only_nodes == nullptr || (*only_nodes)[node]; };
+    for (const GpuId gpu : group) {
+        if (inside > 0 && wanted(fabric.node_of(gpu))) {
+            weights[fabric.intra_up(gpu).value()] += inside / price.intra_efficiency;
+            weights[fabric.intra_down(gpu).value()] += inside / price.intra_efficiency;
+        }
+    }
+    if (outside > 0) {
+        // Member j of each node sends to member j of the next node in ring order.
+        const std::size_t per_node = layout.per_node();
+        const double weight = outside / r / price.nic_efficiency;
+        for (std::size_t i = 0; i < group.size(); ++i) {
+            const GpuId from = group[i];
+            const GpuId to = group[(i + per_node) % group.size()];
+            const bool from_wanted = wanted(fabric.node_of(from));
+            const bool to_wanted = wanted(fabric.node_of(to));
+            if (!from_wanted && !to_wanted) {
+                continue;
+            }
+            const Route route = fabric.route(from, to, PathChoice::spray, 0);
+            const std::span<const ResourceId> links = route.resources();
+            // A folded run keeps the ports at its own nodes; the path in between cannot bind.
+            const std::size_t ports = shape.pcie_bandwidth > 0 ? 2 : 1;
+            for (std::size_t k = 0; k < links.size(); ++k) {
+                const bool at_from = k < ports;
+                const bool at_to = k + ports >= links.size();
+                const bool keep = only_nodes == nullptr || (at_from && from_wanted) || (at_to && to_wanted);
+                if (keep) {
+                    weights[links[k].value()] += weight;
+                }
+            }
+        }
+    }
+    for (const auto& [resource, weight] : weights) {
+        out.demands.push_back(Demand{ResourceId(resource), weight});
+    }
+    return out;
+}
+
+GroupTransfer make_send(const Fabric& fabric, const CollectiveModel& model, GpuId from, GpuId to, double bytes,
+                        PathChoice choice, std::uint64_t hash) {
+    const bool inside = fabric.node_of(from) == fabric.node_of(to);
+    const CollectivePrice price = model.price(CollectiveOp::send_recv, GroupLayout{2, inside ? 1U : 2U}, bytes,
+                                              fabric.shape().intra_bandwidth);
+    const Route route = fabric.route(from, to, choice, hash);
+    GroupTransfer out;
+    out.latency = price.latency + route.latency;
+    out.bytes = bytes;
+    const double weight = 1 / (inside ? price.intra_efficiency : price.nic_efficiency);
+    for (const ResourceId link : route.resources()) {
+        out.demands.push_back(Demand{link, weight});
+    }
+    return out;
+}
+
+double seconds_alone(const Fabric& fabric, const GroupTransfer& transfer) {
+    double slowest = 0;
+    for (const Demand& demand : transfer.demands) {
+        slowest = std::max(slowest, demand.weight / fabric.capacity(demand.resource));
+    }
+    return transfer.latency + transfer.bytes * slowest;
+}
+
+}  // namespace orrery

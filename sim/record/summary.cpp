@@ -1,0 +1,115 @@
+#include "sim/record/summary.hpp"
+
+#include "sim/base/error.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+namespace orrery {
+
+namespace {
+
+// Twelve significant digits: more than any figure deserves, fewer than the noise of a different order of additions.
+double rounded(double value) { return std::stod(fmt::format("{:.12g}", value)); }
+
+}  // namespace
+
+const Metric* Summary::find(const std::string& name) const {
+    for (const Metric& metric : metrics) {
+        if (metric.name == name) {
+            return &metric;
+        }
+    }
+    return nullptr;
+}
+
+std::string to_json(const Summary& summary, bool with_host) {
+    using Json = nlohmann::ordered_json;
+    Json out;
+    out["schema"] = "orrery-summary-1";
+    out["scenario"] = summary.scenario;
+    out["kind"] = summary.kind;
+    out["hash"] = summary.hash;
+    out["seed"] = summary.seed;
+    out["metrics"] = Json::object();
+    for (const Metric& metric : summary.metrics) {
+        Json entry = {{"value", rounded(metric.value)}, {"unit", metric.unit}};
+        entry["low"] = metric.low ? Json(rounded(*metric.low)) : Json();
+        entry["high"] = metric.high ? Json(rounded(*metric.high)) : Json();
+        // "fct_s.mean" is the mean of fct_s.
+        const auto dot = metric.name.find('.');
+        if (dot == std::string::npos) {
+            out["metrics"][metric.name] = std::move(entry);
+        } else {
+            out["metrics"][metric.name.substr(0, dot)][metric.name.substr(dot + 1)] = std::move(entry);
+        }
+    }
+    out["metrics"]["events"] = {{"value", summary.events}, {"unit", "1"}, {"low", nullptr}, {"high", nullptr}};
+    out["breakdown"] = Json::object();
+    for (const auto& [name, seconds] : summary.breakdown) {
+        out["breakdown"][name] = rounded(seconds);
+    }
+    out["notes"] = summary.notes;
+    if (with_host) {
+        out["host"] = {{"wall_time_s", rounded(summary.wall_time_s)}, {"peak_rss_mib", rounded(summary.peak_rss_mib)}};
+    }
+    return out.dump(2) + "\n";
+}
+
+std::string to_chrome_trace(const Timeline& timeline) {
+    std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+    const auto quoted = [](const std::string& text) { return nlohmann::json(text).dump(); };
+    for (const auto& [id, name] : timeline.processes) {
+        out += fmt::format("{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"args\":{{\"name\":{}}}}},\n", id,
+                           quoted(name));
+        for (const auto& [thread, label] : timeline.threads) {
+            out += fmt::format("{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}},\n",
+                               id, thread, quoted(label));
+        }
+    }
+    for (const Span& span : timeline.spans) {
+        out += fmt::format("{{\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{:.6f},\"dur\":{:.6f}}},\n",
+                           quoted(span.name), quoted(span.category), span.process, span.thread, span.start_us,
+                           span.duration_us);
+    }
+    for (std::size_t i = 0; i < timeline.arrows.size(); ++i) {
+        const FlowArrow& arrow = timeline.arrows[i];
+        out += fmt::format("{{\"ph\":\"s\",\"name\":\"send\",\"cat\":\"send\",\"id\":{},\"pid\":{},\"tid\":{},\"ts\":{:.6f}}},\n",
+                           i, arrow.from_process, arrow.from_thread, arrow.from_us);
+        out += fmt::format("{{\"ph\":\"f\",\"bp\":\"e\",\"name\":\"send\",\"cat\":\"send\",\"id\":{},\"pid\":{},\"tid\":{},\"ts\":{:.6f}}},\n",
+                           i, arrow.to_process, arrow.to_thread, arrow.to_us);
+    }
+    if (out.size() >= 2 && out[out.size() - 2] == ',') {
+        out.erase(out.size() - 2, 1);
+    }
+    return out + "]}\n";
+}
+
+void write_file(const std::string& path, const std::string& text) {
+    if (path == "-") {
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        return;
+    }
+    const std::string beside = path + ".part";
+    {
+        std::ofstream stream(beside, std::ios::binary | std::ios::trunc);
+        stream << text;
+        stream.close();
+        if (!stream) {
+            std::error_code ignored;
+            std::filesystem::remove(beside, ignored);
+            throw ConfigError({Diagnostic{path, 0, 0, "cannot be written"}});
+        }
+    }
+    std::error_code failed;
+    std::filesystem::rename(beside, path, failed);
+    if (failed) {
+        throw ConfigError({Diagnostic{path, 0, 0, "cannot be written: " + failed.message()}});
+    }
+}
+
+}  // namespace orrery

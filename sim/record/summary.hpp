@@ -1,0 +1,74 @@
+#pragma once
+// What a run reports: metrics with units and intervals, a breakdown, notes; and its writers.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace orrery {
+
+/// A predicted value. `low` and `high` bound the 90 % interval once calibration gives one.
+struct Metric {
+    std::string name;
+    double value = 0;
+    std::string unit;
+    std::optional<double> low;
+    std::optional<double> high;
+};
+
+struct Summary {
+    std::string scenario;   ///< name of the scenario file, without its folder
+    std::string kind;
+    std::string hash;       ///< of the resolved scenario
+    std::uint64_t seed = 0;
+    std::vector<Metric> metrics;
+    /// Parts of the headline time in seconds; they add up to it.
+    std::vector<std::pair<std::string, double>> breakdown;
+    std::vector<std::string> notes;
+    std::uint64_t events = 0;
+    // Of the machine that ran it, never compared:
+    double wall_time_s = 0;
+    double peak_rss_mib = 0;
+
+    /// The value of a metric, or nullptr.
+    [[nodiscard]] const Metric* find(const std::string& name) const;
+    void add(const std::string& name, double value, const std::string& unit) {
+        metrics.push_back(Metric{name, value, unit, std::nullopt, std::nullopt});
+    }
+};
+
+/// The summary as JSON. `with_host`: include the `host` object (wall time, memory).
+[[nodiscard]] std::string to_json(const Summary& summary, bool with_host);
+
+/// An interval of a rank's stream, for timelines.
+struct Span {
+    std::string name;
+    std::string category;
+    std::uint32_t process;  ///< rank
+    std::uint32_t thread;   ///< stream
+    double start_us;
+    double duration_us;
+};
+/// An arrow from the end of one span to the start of another.
+struct FlowArrow {
+    std::uint32_t from_process, from_thread;
+    double from_us;
+    std::uint32_t to_process, to_thread;
+    double to_us;
+};
+struct Timeline {
+    std::vector<std::pair<std::uint32_t, std::string>> processes;
+    std::vector<std::pair<std::uint32_t, std::string>> threads;  ///< names of streams, the same in every process
+    std::vector<Span> spans;
+    std::vector<FlowArrow> arrows;
+};
+/// Chrome trace event format, which ui.perfetto.dev opens.
+[[nodiscard]] std::string to_chrome_trace(const Timeline& timeline);
+
+/// Writes beside the target and renames, so that no partial file is ever seen; "-" is standard output.
+/// Throws ConfigError when the place cannot be written.
+void write_file(const std::string& path, const std::string& text);
+
+}  // namespace orrery

@@ -1,0 +1,302 @@
+#include "tools/driver/scenario.hpp"
+
+#include "models/collective_library.hpp"
+#include "models/kernel_tables.hpp"
+#include "sim/base/random.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <limits>
+
+namespace orrery {
+
+namespace {
+
+constexpr const char* kSchemaVersionDoc = "version of the scenario language; this is 1";
+
+void describe_network(Fields& fields, NetworkSpec& network) {
+    fields.enumeration({"fidelity", "analytic: alpha-beta with reservations; fluid: max-min fair sharing"},
+                       {"analytic", "fluid"}, network.fidelity);
+    fields.enumeration({"paths", "spray: evenly over parallel paths; ecmp: a hash picks one"}, {"spray", "ecmp"},
+                       network.paths);
+    fields.enumeration({"collectives", "library: nccl as measured, or ideal links"}, {"nccl", "ideal"},
+                       network.collectives);
+    fields.quantity({"batch", "completions within this window are handled together; 0 s: exact", false, 0, 1},
+                    Dimension::time, network.batch);
+    fields.boolean({"fold", "simulate what is provably identical once"}, network.fold);
+}
+
+// FNV over the resolved text, as sixteen hexadecimal digits.
+std::string hash_text(const std::string& text) { return fmt::format("{:016x}", mix64(hash64(text))); }
+
+void add_training_metrics(const Scenario& s, const TrainingResult& result, Summary& out) {
+    const auto gpus = static_cast<double>(s.plan.ranks());
+    const double tokens = static_cast<double>(s.plan.global_batch) * static_cast<double>(s.model.sequence);
+    const double model_rate = result.model_flops / result.iteration_s / gpus;
+    const double peak = s.cluster.node.gpu.flops_bf16.value;
+    out.add("iteration_time_s", result.iteration_s, "s");
+    out.add("tokens_per_s", tokens / result.iteration_s, "1/s");
+    out.add("tflops_per_gpu", model_rate * 1e-12, "TFLOP/s");
+    out.add("mfu", model_rate / peak, "1");
+    out.add("hfu", result.hardware_flops / result.iteration_s / gpus / peak, "1");
+    out.add("memory_per_gpu_gib", result.memory_bytes / (1024.0 * 1024 * 1024), "GiB");
+    out.add("bubble_fraction", result.bubble_s / result.iteration_s, "1");
+    out.add("exposed_communication_s", result.exposed_communication_s, "s");
+    for (int i = 0; i < kCategoryCount; ++i) {
+        if (result.booked[static_cast<std::size_t>(i)] > 0) {
+            out.breakdown.emplace_back(category_name(static_cast<Category>(i)), result.booked[static_cast<std::size_t>(i)]);
+        }
+    }
+    out.breakdown.emplace_back("bubble", result.bubble_s);
+    if (result.folded_into_one > 1) {
+        out.notes.push_back(fmt::format("{} ranks simulated, each standing for {}", result.simulated_ranks,
+                                        result.folded_into_one));
+    } else {
+        out.notes.push_back(fmt::format("{} ranks simulated one by one", result.simulated_ranks));
+    }
+    if (s.network.batch > 0) {
+        out.notes.push_back(fmt::format("completions grouped within {}", pretty_quantity(s.network.batch, Dimension::time)));
+    }
+}
+
+void run_training(const Scenario& scenario, ModelCache& models, const RunOptions& options, const Fabric& fabric,
+                  RunOutput& out) {
+    const DeviceSpec& gpu = scenario.cluster.node.gpu;
+    check(scenario.model, scenario.plan, fabric.gpus(), scenario.plan_mark);
+    if (gpu.matrix_flops(scenario.plan.precision) <= 0) {
+        throw InfeasibleError(fmt::format("{} has no matrix unit for {}", gpu.name,
+                                          precision_names()[static_cast<std::size_t>(scenario.plan.precision)]));
+    }
+    TrainingOptions training;
+    training.fidelity = scenario.network.fidelity;
+    training.batch_window = SimTime::from_seconds(scenario.network.batch);
+    training.timeline = options.timeline;
+    training.progress = options.progress;
+    const TrainingInput input{scenario.model,
+                              scenario.plan,
+                              scenario.software,
+                              models.device(gpu, scenario.compute),
+                              fabric,
+                              models.collectives(scenario.cluster.node.collectives, scenario.network.collectives),
+                              scenario.network.paths,
+                              scenario.network.fold};
+    TrainingResult result = simulate(
+        input, options.check_memory ? gpu.memory.value : std::numeric_limits<double>::infinity(), training);
+    add_training_metrics(scenario, result, out.summary);
+    out.summary.events = result.events;
+    out.timeline = std::move(result.timeline);
+    out.training = std::move(result);
+}
+
+void run_messages_of(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out) {
+    MessageRunOptions run;
+    run.analytic = scenario.network.fidelity == Fidelity::analytic;
+    run.fold = scenario.network.fold;
+    run.paths = scenario.network.paths;
+    run.batch_window = SimTime::from_seconds(scenario.network.batch);
+    run.progress = options.progress;
+    MessageRunResult result;
+    Summary& summary = out.summary;
+    if (scenario.kind == ScenarioKind::collective) {
+        const CollectiveSpec& spec = scenario.collective;
+        const auto ranks = spec.ranks > 0 ? static_cast<std::uint32_t>(spec.ranks) : fabric.gpus();
+        if (ranks > fabric.gpus()) {
+            throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks, fabric.gpus()));
+        }
+        const bool ring = spec.algorithm == Algorithm::ring && spec.op != CollectiveOp::all_to_all &&
+                          spec.op != CollectiveOp::send_recv;
+        result = ring ? run_ring(fabric, spec, ranks, run)
+                      : run_messages(fabric, make_schedule(spec, ranks, fabric.shape().gpus_per_node), run);
+        summary.add("collective_time_s", result.seconds, "s");
+        const double algorithm_rate = result.seconds > 0 ? spec.bytes / result.seconds : 0;
+        summary.add("algbw_gbps", algorithm_rate * 8e-9, "Gb/s");
+        summary.add("busbw_gbps", algorithm_rate * 8e-9 * wire_bytes(spec.op, ranks, 1), "Gb/s");
+    } else {
+        const Schedule traffic =
+            make_traffic(scenario.traffic, fabric.gpus(), static_cast<std::uint64_t>(scenario.seed));
+        result = run_messages(fabric, traffic, run);
+        std::vector<double> sorted = result.completions;
+        std::sort(sorted.begin(), sorted.end());
+        double sum = 0;
+        for (const double value : sorted) {
+            sum += value;
+        }
+        const auto quantile = [&](double q) {
+            return sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(q * static_cast<double>(sorted.size())))];
+        };
+        summary.add("fct_s.mean", sum / static_cast<double>(sorted.size()), "s");
+        summary.add("fct_s.p50", quantile(0.5), "s");
+        summary.add("fct_s.p99", quantile(0.99), "s");
+        summary.add("fct_s.max", sorted.back(), "s");
+    }
+    summary.add("messages", static_cast<double>(result.messages), "1");
+    summary.add("bytes_on_wire", result.bytes, "B");
+    summary.add("max_link_utilisation", result.max_link_utilisation, "1");
+    summary.events = result.events;
+    if (result.folded_into_one > 1) {
+        summary.notes.push_back(fmt::format("each simulated rank stands for {}", result.folded_into_one));
+    }
+}
+
+}  // namespace
+
+const std::vector<std::string>& scenario_kind_names() {
+    static const std::vector<std::string> kNames = {"training", "collective", "network"};
+    return kNames;
+}
+
+void describe(Fields& fields, Scenario& s) {
+    std::int64_t version = 1;
+    fields.integer({"orrery", kSchemaVersionDoc, true, 1, 1}, version);
+    fields.enumeration({"kind", "what the scenario asks", true}, scenario_kind_names(), s.kind);
+    fields.integer({"seed", "of all random streams", false, 0, 9e15}, s.seed);
+    bool present = false;
+    fields.section({"cluster", "the machines and their network", true}, std::nullopt, present,
+                   [&](Fields& inner) { describe(inner, s.cluster); });
+    if (s.kind == ScenarioKind::training) {
+        fields.section({"model", "what is trained: a preset or its dimensions", true}, kModelPresets, present,
+                       [&](Fields& inner) { describe(inner, s.model); });
+        fields.section({"plan", "how it is spread over the cluster", true}, std::nullopt, present,
+                       [&](Fields& inner) { describe(inner, s.plan); });
+        fields.section({"software", "the generation of training software", true}, kSoftwarePresets, present,
+                       [&](Fields& inner) { describe(inner, s.software); });
+        fields.section({"compute", "where kernel times come from"}, [&](Fields& inner) {
+            inner.enumeration({"model", "calibrated on measured kernels, or a roofline"}, {"calibrated", "roofline"},
+                              s.compute);
+        });
+        std::size_t faults = 0;
+        fields.choice({"faults", "failures during the run"}, {"none"}, faults);
+    } else if (s.kind == ScenarioKind::collective) {
+        fields.section({"collective", "the operation", true}, std::nullopt, present,
+                       [&](Fields& inner) { describe(inner, s.collective); });
+    } else {
+        fields.section({"traffic", "who sends how much to whom", true}, std::nullopt, present,
+                       [&](Fields& inner) { describe(inner, s.traffic); });
+    }
+    fields.section({"network", "how the network is simulated"}, [&](Fields& inner) { describe_network(inner, s.network); });
+}
+
+Scenario read_scenario(const YamlNode& root, const std::string& name, const DataDirectory& data) {
+    Scenario scenario;
+    scenario.name = name;
+    std::vector<Diagnostic> errors;
+    if (root.kind != YamlNode::Kind::map) {
+        throw ConfigError({root.mark.error("a scenario is a map that starts with 'orrery: 1'")});
+    }
+    // Keys of another kind of scenario are unknown keys, so the kind has to be known first.
+    if (const YamlNode* kind = root.find("kind")) {
+        const auto& names = scenario_kind_names();
+        const auto found = std::find(names.begin(), names.end(), kind->scalar);
+        if (found != names.end()) {
+            scenario.kind = static_cast<ScenarioKind>(found - names.begin());
+        }
+    }
+    const auto mark_of = [&](const char* key) {
+        const YamlNode* node = root.find(key);
+        return node != nullptr ? node->mark : root.mark;
+    };
+    scenario.cluster_mark = mark_of("cluster");
+    scenario.plan_mark = mark_of("plan");
+    read_fields(root, data, errors, [&](Fields& fields) { describe(fields, scenario); });
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+    complete(scenario.model);
+    (void)shape_of(scenario.cluster, scenario.cluster_mark);
+    return scenario;
+}
+
+Scenario load_scenario(const std::string& path, const std::vector<std::string>& overrides, const DataDirectory& data) {
+    YamlNode root;
+    if (path == "-") {
+        const std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+        root = parse_yaml(text, "standard input");
+    } else {
+        root = load_yaml(path);
+    }
+    for (const std::string& assignment : overrides) {
+        apply_override(root, assignment);
+    }
+    return read_scenario(root, path == "-" ? "stdin" : std::filesystem::path(path).filename().string(), data);
+}
+
+std::string resolved_json(Scenario scenario) {
+    return write_fields([&](Fields& fields) { describe(fields, scenario); });
+}
+
+std::string scenario_schema(ScenarioKind kind) {
+    Scenario scenario;
+    scenario.kind = kind;
+    return schema_of([&](Fields& fields) { describe(fields, scenario); });
+}
+
+const CostModel& ModelCache::device(const DeviceSpec& device, ComputeKind kind) {
+    DeviceSpec copy = device;
+    const std::string key = write_fields([&](Fields& fields) { orrery::describe(fields, copy); }) +
+                            (kind == ComputeKind::roofline ? "roofline" : "calibrated");
+    std::unique_ptr<CostModel>& slot = devices_[key];
+    if (!slot) {
+        if (kind == ComputeKind::roofline) {
+            slot = std::make_unique<Roofline>(device);
+        } else {
+            slot = make_calibrated_model(device, data_.path("models/data/kernels"));
+        }
+    }
+    return *slot;
+}
+
+const CollectiveModel& ModelCache::collectives(const std::string& generation, LibraryKind kind) {
+    std::unique_ptr<CollectiveModel>& slot = libraries_[kind == LibraryKind::ideal ? "ideal" : generation];
+    if (!slot) {
+        if (kind == LibraryKind::ideal) {
+            slot = std::make_unique<IdealCollectives>();
+        } else {
+            slot = make_nccl(generation, data_);
+        }
+    }
+    return *slot;
+}
+
+RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& options) {
+    const auto started = std::chrono::steady_clock::now();
+    RunOutput out;
+    out.summary.scenario = scenario.name;
+    out.summary.kind = scenario_kind_names()[static_cast<std::size_t>(scenario.kind)];
+    out.summary.hash = hash_text(resolved_json(scenario));
+    out.summary.seed = static_cast<std::uint64_t>(scenario.seed);
+    const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+    if (scenario.kind == ScenarioKind::training) {
+        if (scenario.cluster.nodes == 0) {
+            throw ConfigError({scenario.cluster_mark.error("training needs 'nodes' with GPUs, not bare hosts")});
+        }
+        run_training(scenario, models, options, fabric, out);
+    } else {
+        run_messages_of(scenario, options, fabric, out);
+    }
+    const auto elapsed = std::chrono::steady_clock::now() - started;
+    out.summary.wall_time_s = std::chrono::duration<double>(elapsed).count();
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    out.summary.peak_rss_mib = static_cast<double>(usage.ru_maxrss) / 1024;
+    return out;
+}
+
+DataDirectory find_data_directory(const std::string& program) {
+    std::error_code failed;
+    const std::filesystem::path real = std::filesystem::read_symlink("/proc/self/exe", failed);
+    const std::filesystem::path base = failed ? std::filesystem::path(program) : real;
+    const std::filesystem::path installed = base.parent_path().parent_path() / "share" / "orrery";
+    if (std::filesystem::exists(installed / "models" / "data")) {
+        return DataDirectory(installed.string());
+    }
+    return DataDirectory(ORRERY_SOURCE_DIR);
+}
+
+}  // namespace orrery

@@ -1,0 +1,95 @@
+#pragma once
+// A scenario: from YAML to a resolved specification, and from there to a summary.
+//
+// The one library that the program, the tests and the validation link. It knows every kind of scenario and nothing of
+// command lines.
+
+#include "topologies/cluster_spec.hpp"
+#include "workloads/collective/message_run.hpp"
+#include "workloads/training/simulate.hpp"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace orrery {
+
+enum class ScenarioKind { training, collective, network };
+[[nodiscard]] const std::vector<std::string>& scenario_kind_names();
+
+enum class ComputeKind { calibrated, roofline };
+enum class LibraryKind { nccl, ideal };
+
+struct NetworkSpec {
+    Fidelity fidelity = Fidelity::fluid;
+    PathChoice paths = PathChoice::spray;
+    LibraryKind collectives = LibraryKind::nccl;
+    double batch = 0;  ///< s, window in which completions are grouped
+    bool fold = true;
+};
+
+/// A scenario as read, with every preset expanded. Plain data: can be copied and changed before a run.
+struct Scenario {
+    std::string name;
+    std::string text_hash;
+    ScenarioKind kind = ScenarioKind::training;
+    std::int64_t seed = 1;
+    Mark cluster_mark;
+    Mark plan_mark;
+    ClusterSpec cluster;
+    ModelSpec model;
+    PlanSpec plan;
+    SoftwareSpec software;
+    CollectiveSpec collective;
+    TrafficSpec traffic;
+    ComputeKind compute = ComputeKind::calibrated;
+    NetworkSpec network;
+};
+
+/// Names every field of a scenario of its kind.
+void describe(Fields& fields, Scenario& scenario);
+
+/// Reads a scenario tree. Throws ConfigError with every error found.
+[[nodiscard]] Scenario read_scenario(const YamlNode& root, const std::string& name, const DataDirectory& data);
+/// Loads a file ("-": standard input) and applies `key.path=value` overrides.
+[[nodiscard]] Scenario load_scenario(const std::string& path, const std::vector<std::string>& overrides,
+                                     const DataDirectory& data);
+/// The resolved scenario as JSON: reads back to the same scenario.
+[[nodiscard]] std::string resolved_json(Scenario scenario);
+/// JSON Schema of a scenario of one kind.
+[[nodiscard]] std::string scenario_schema(ScenarioKind kind);
+
+struct RunOptions {
+    bool timeline = false;
+    bool check_memory = true;  ///< refuse what does not fit
+    std::function<void(double)> progress;
+};
+
+struct RunOutput {
+    Summary summary;
+    Timeline timeline;
+    std::optional<TrainingResult> training;
+};
+
+/// Models built for scenarios, kept between runs: reading kernel tables costs more than simulating.
+class ModelCache {
+  public:
+    explicit ModelCache(DataDirectory data) : data_(std::move(data)) {}
+    [[nodiscard]] const DataDirectory& data() const { return data_; }
+    [[nodiscard]] const CostModel& device(const DeviceSpec& device, ComputeKind kind);
+    [[nodiscard]] const CollectiveModel& collectives(const std::string& generation, LibraryKind kind);
+
+  private:
+    DataDirectory data_;
+    std::map<std::string, std::unique_ptr<CostModel>> devices_;
+    std::map<std::string, std::unique_ptr<CollectiveModel>> libraries_;
+};
+
+/// Runs a scenario. Throws ConfigError or InfeasibleError.
+[[nodiscard]] RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& options);
+
+/// The data directory of this installation: beside the program (../share/orrery), else the source tree it was built in.
+[[nodiscard]] DataDirectory find_data_directory(const std::string& program);
+
+}  // namespace orrery

@@ -1,0 +1,267 @@
+#include "tools/program/commands.hpp"
+
+#include "tools/driver/scenario.hpp"
+#include "tools/program/terminal.hpp"
+#include "topologies/graph.hpp"
+#include "validation/validate.hpp"
+
+#include <boost/version.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+
+namespace orrery {
+
+namespace {
+
+struct Command {
+    const char* name;
+    std::size_t min_arguments;
+    std::size_t max_arguments;
+    std::function<int(const CommandLine&, const DataDirectory&)> run;
+};
+
+std::string one_line(const Metric& metric) {
+    if (metric.unit == "1" && metric.value <= 1 && metric.value >= 0 && metric.name != "messages") {
+        return fmt::format("{:.2f} %", metric.value * 100);
+    }
+    if (metric.unit == "s") {
+        return pretty_quantity(metric.value, Dimension::time);
+    }
+    if (metric.unit == "1" || metric.unit == "B") {
+        return fmt::format("{:.6g}{}", metric.value, metric.unit == "B" ? " B" : "");
+    }
+    return fmt::format("{:.5g} {}", metric.value, metric.unit == "1/s" ? "/s" : metric.unit);
+}
+
+void print_summary(const Terminal& terminal, const Summary& summary) {
+    terminal.heading(fmt::format("{} ({})", summary.scenario, summary.kind));
+    std::vector<std::vector<std::string>> rows;
+    for (const Metric& metric : summary.metrics) {
+        rows.push_back({metric.name, one_line(metric)});
+    }
+    terminal.table({}, rows);
+    if (!summary.breakdown.empty()) {
+        double total = 0;
+        for (const auto& [name, seconds] : summary.breakdown) {
+            total += seconds;
+        }
+        terminal.heading("where the time goes (mean over ranks)");
+        rows.clear();
+        for (const auto& [name, seconds] : summary.breakdown) {
+            rows.push_back({name, pretty_quantity(seconds, Dimension::time), fmt::format("{:5.1f} %", 100 * seconds / total),
+                            terminal.bar(seconds / total)});
+        }
+        terminal.table({}, rows);
+    }
+    for (const std::string& note : summary.notes) {
+        fmt::print("note: {}\n", note);
+    }
+    fmt::print("{} events in {:.3g} s, {:.0f} MiB\n", summary.events, summary.wall_time_s, summary.peak_rss_mib);
+}
+
+int command_run(const CommandLine& line, const DataDirectory& data) {
+    const Scenario scenario = load_scenario(line.arguments[0], line.overrides, data);
+    const Terminal terminal(line.color, line.quiet);
+    ModelCache models(data);
+    RunOptions options;
+    options.timeline = !line.trace.empty();
+    Progress progress(line.quiet);
+    options.progress = [&](double fraction) { progress.update(fraction); };
+    const RunOutput out = run(scenario, models, options);
+    progress.finish();
+    if (!line.resolved.empty()) {
+        write_file(line.resolved, resolved_json(scenario) + "\n");
+    }
+    if (!line.trace.empty()) {
+        write_file(line.trace, to_chrome_trace(out.timeline));
+    }
+    // The host's time and memory go to the terminal; a file stays byte-identical between runs.
+    if (!line.json.empty()) {
+        write_file(line.json, to_json(out.summary, false));
+    }
+    if (!line.quiet && line.json != "-") {
+        print_summary(terminal, out.summary);
+    }
+    return 0;
+}
+
+int command_explain(const CommandLine& line, const DataDirectory& data) {
+    Scenario scenario = load_scenario(line.arguments[0], line.overrides, data);
+    const Terminal terminal(line.color, line.quiet);
+    terminal.heading("values and where they come from");
+    std::vector<std::vector<std::string>> rows;
+    for (const Explained& value : explain_fields([&](Fields& fields) { describe(fields, scenario); })) {
+        rows.push_back({value.path, value.value, value.how.empty() ? "" : value.how + ": " + value.source});
+    }
+    terminal.table({"value", "", "source"}, rows);
+    ModelCache models(data);
+    const RunOutput out = run(scenario, models, {});
+    print_summary(terminal, out.summary);
+    if (out.training) {
+        terminal.heading("memory of the fullest stage");
+        const auto fullest = std::max_element(out.training->memory.begin(), out.training->memory.end(),
+                                              [](const MemoryUse& a, const MemoryUse& b) { return a.total() < b.total(); });
+        const auto show = [](double bytes) { return pretty_quantity(bytes, Dimension::bytes); };
+        terminal.table({}, {{"weights", show(fullest->weights)},
+                            {"gradients", show(fullest->gradients)},
+                            {"optimizer", show(fullest->optimizer)},
+                            {"activations", show(fullest->activations)},
+                            {"buffers", show(fullest->buffers)},
+                            {"total", show(fullest->total())},
+                            {"device", show(scenario.cluster.node.gpu.memory.value)}});
+    }
+    return 0;
+}
+
+int command_topology(const CommandLine& line, const DataDirectory& data) {
+    const Scenario scenario = load_scenario(line.arguments[0], line.overrides, data);
+    const Terminal terminal(line.color, line.quiet);
+    const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+    const GraphReport report = inspect(fabric);
+    const FabricShape& shape = fabric.shape();
+    terminal.heading("fabric");
+    const auto rate = [](double value) { return pretty_quantity(value, Dimension::rate); };
+    terminal.table({}, {{"nodes", std::to_string(shape.nodes)},
+                        {"GPUs", std::to_string(fabric.gpus())},
+                        {"NICs", fmt::format("{} at {}", shape.nodes * shape.nics_per_node, rate(shape.nic_bandwidth))},
+                        {"inside a node", rate(shape.intra_bandwidth)},
+                        {"leaf switches", std::to_string(fabric.leaves())},
+                        {"spine switches", std::to_string(fabric.spines())},
+                        {"core switches", std::to_string(fabric.cores())},
+                        {"full bisection", fabric.full_bisection() ? "yes" : "no"},
+                        {"links (one direction)", std::to_string(report.links)},
+                        {"reachable from GPU 0", fmt::format("{} of {} GPUs", report.reachable_gpus, fabric.gpus())},
+                        {"longest shortest path", fmt::format("{} links", report.diameter_from_first)}});
+    if (fabric.gpus() > 1) {
+        const GpuId last(fabric.gpus() - 1);
+        const Route route = fabric.route(GpuId(0), last, scenario.network.paths, 0);
+        terminal.heading(fmt::format("path from GPU 0 to GPU {}: {} without load", last.value(),
+                                     pretty_quantity(route.latency, Dimension::time)));
+        std::vector<std::vector<std::string>> rows;
+        for (const ResourceId link : route.resources()) {
+            rows.push_back({fabric.resource_name(link), rate(fabric.capacity(link))});
+        }
+        terminal.table({}, rows);
+    }
+    return 0;
+}
+
+int command_list(const CommandLine& line, const DataDirectory& data) {
+    const Terminal terminal(line.color, line.quiet);
+    const std::vector<PresetKind> kinds = {kModelPresets, kNodePresets, kDevicePresets, kSoftwarePresets};
+    const std::string wanted = line.arguments.empty() ? "" : line.arguments[0];
+    std::vector<std::string> known = {"scenarios", "fields"};
+    bool found = false;
+    for (const PresetKind& kind : kinds) {
+        known.push_back(std::string(kind.what) + "s");
+        if (!wanted.empty() && wanted != known.back()) {
+            continue;
+        }
+        found = true;
+        terminal.heading(known.back());
+        std::vector<std::vector<std::string>> rows;
+        for (const std::string& name : data.names(kind)) {
+            const YamlNode file = load_yaml(data.path(kind, name));
+            const YamlNode* title = file.find("name");
+            rows.push_back({name, title != nullptr && title->scalar != name ? title->scalar : ""});
+        }
+        terminal.table({}, rows);
+    }
+    if (wanted.empty() || wanted == "scenarios") {
+        found = true;
+        terminal.heading("scenarios");
+        std::vector<std::string> paths;
+        std::error_code ignored;
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(data.path("scenarios"), ignored)) {
+            if (entry.path().extension() == ".yaml" && entry.path().filename() != "expected.yaml") {
+                paths.push_back("scenarios/" + std::filesystem::relative(entry.path(), data.path("scenarios")).string());
+            }
+        }
+        std::sort(paths.begin(), paths.end());
+        for (const std::string& path : paths) {
+            fmt::print("  {}\n", path);
+        }
+    }
+    if (wanted == "fields") {
+        found = true;
+        for (std::size_t kind = 0; kind < scenario_kind_names().size(); ++kind) {
+            Scenario scenario;
+            scenario.kind = static_cast<ScenarioKind>(kind);
+            terminal.heading("kind: " + scenario_kind_names()[kind]);
+            std::vector<std::vector<std::string>> rows;
+            for (const Explained& field : explain_fields([&](Fields& fields) { describe(fields, scenario); })) {
+                rows.push_back({field.path, field.value, field.doc});
+            }
+            terminal.table({"key", "default", "meaning"}, rows);
+        }
+    }
+    if (!found) {
+        const std::string nearest = nearest_name(wanted, known);
+        throw ConfigError(fmt::format("unknown kind '{}'{}", wanted,
+                                      nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)));
+    }
+    return 0;
+}
+
+int command_schema(const CommandLine& line, const DataDirectory&) {
+    const std::string wanted = line.arguments.empty() ? "training" : line.arguments[0];
+    const auto& names = scenario_kind_names();
+    const auto found = std::find(names.begin(), names.end(), wanted);
+    if (found == names.end()) {
+        throw ConfigError(fmt::format("unknown kind '{}'; it is one of {}", wanted, fmt::join(names, ", ")));
+    }
+    fmt::print("{}\n", scenario_schema(static_cast<ScenarioKind>(found - names.begin())));
+    return 0;
+}
+
+int command_validate(const CommandLine& line, const DataDirectory& data) {
+    const Terminal terminal(line.color, line.quiet);
+    const std::string suite = line.arguments.empty() ? "all" : line.arguments[0];
+    if (suite != "all" && suite != "training" && suite != "collectives") {
+        throw ConfigError(fmt::format("unknown suite '{}'; it is one of training, collectives", suite));
+    }
+    ModelCache models(data);
+    if (suite != "training") {
+        validate_collectives(models, terminal, line.points);
+    }
+    if (suite != "collectives") {
+        validate_training(models, terminal, line.points, line.fit);
+    }
+    return 0;
+}
+
+int command_version(const CommandLine&, const DataDirectory& data) {
+    fmt::print("orrery {} (Boost {}.{}.{}, fmt {}.{}.{})\ndata: {}\n", ORRERY_VERSION, BOOST_VERSION / 100000,
+               BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100, FMT_VERSION / 10000, FMT_VERSION / 100 % 100,
+               FMT_VERSION % 100, data.root());
+    return 0;
+}
+
+}  // namespace
+
+int run_command(const CommandLine& line) {
+    static const std::vector<Command> kCommands = {
+        {"run", 1, 1, command_run},           {"explain", 1, 1, command_explain}, {"topology", 1, 1, command_topology},
+        {"validate", 0, 1, command_validate}, {"list", 0, 1, command_list},       {"schema", 0, 1, command_schema},
+        {"version", 0, 0, command_version}};
+    std::vector<std::string> names;
+    for (const Command& command : kCommands) {
+        names.emplace_back(command.name);
+        if (line.command != command.name) {
+            continue;
+        }
+        if (line.arguments.size() < command.min_arguments || line.arguments.size() > command.max_arguments) {
+            throw ConfigError(fmt::format("'orrery {}' takes {} argument{}; see 'orrery --help'", command.name,
+                                          command.min_arguments == 0 ? "at most one" : "one", ""));
+        }
+        return command.run(line, find_data_directory(line.program));
+    }
+    const std::string nearest = nearest_name(line.command, names);
+    throw ConfigError(fmt::format("unknown command '{}'{}; see 'orrery --help'", line.command,
+                                  nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)));
+}
+
+}  // namespace orrery

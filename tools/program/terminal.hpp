@@ -1,0 +1,40 @@
+#pragma once
+// Tables, headings, bars and progress on a terminal; plain text when the output is not one.
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+class Terminal {
+  public:
+    /// `color`: auto, always or never. Throws ConfigError for anything else.
+    Terminal(const std::string& color, bool quiet);
+    void heading(const std::string& text) const;
+    /// Aligned columns; numbers to the right. `header` may be empty.
+    void table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) const;
+    /// A bar of up to 30 blocks for a share of 1.
+    [[nodiscard]] std::string bar(double share) const;
+    [[nodiscard]] bool quiet() const { return quiet_; }
+
+  private:
+    bool color_;
+    bool quiet_;
+};
+
+/// Progress on standard error, only on a terminal and only for work over a second, with an estimate of what is left.
+class Progress {
+  public:
+    explicit Progress(bool quiet);
+    void update(double fraction);
+    void finish();
+
+  private:
+    bool enabled_;
+    bool shown_ = false;
+    std::chrono::steady_clock::time_point started_;
+    std::chrono::steady_clock::time_point last_;
+};
+
+}  // namespace orrery

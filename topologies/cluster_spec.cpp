@@ -1,0 +1,113 @@
+#include "topologies/cluster_spec.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+void describe(Fields& fields, NodeSpec& node) {
+    fields.text({"name", "name of the node type"}, node.name);
+    fields.integer({"gpus", "GPUs in a node", false, 1, 1024}, node.gpus);
+    bool present = false;
+    fields.section({"gpu", "the device: a preset or its constants", true}, kDevicePresets, present,
+                   [&](Fields& inner) { describe(inner, node.gpu); });
+    fields.enumeration({"intra", "what joins the GPUs of a node"}, {"nvswitch", "mesh", "pcie"}, node.intra);
+    fields.sourced({"intra_bandwidth", "bandwidth inside the node, a GPU and direction (mesh: a pair)", false, 0, 1e14},
+                   Dimension::rate, node.intra_bandwidth);
+    fields.sourced({"intra_latency", "latency of a transfer inside the node", false, 0, 1e-3}, Dimension::time,
+                   node.intra_latency);
+    fields.integer({"nics", "NICs in a node", false, 0, 1024}, node.nics);
+    fields.sourced({"nic_bandwidth", "rate of a NIC, a direction", false, 0, 1e14}, Dimension::rate,
+                   node.nic_bandwidth);
+    fields.sourced({"nic_latency", "latency through both NICs and hosts", false, 0, 1e-3}, Dimension::time,
+                   node.nic_latency);
+    fields.sourced({"pcie_bandwidth", "bandwidth between a GPU and its NIC; leave out: not limiting", false, 0, 1e14},
+                   Dimension::rate, node.pcie_bandwidth);
+    fields.text({"collectives", "table of measured collectives inside the node (models/data/collectives)"},
+                node.collectives);
+}
+
+static void describe(Fields& fields, FabricSpec& fabric) {
+    fields.enumeration({"kind", "how the switches are arranged"}, {"leaf-spine", "fat-tree"}, fabric.kind);
+    fields.integer({"nodes_per_leaf", "nodes that share a leaf switch (or a group of rail leaves)", false, 1, 65536},
+                   fabric.nodes_per_leaf);
+    fields.integer({"hosts_per_leaf", "the same for clusters given in hosts (0: as nodes_per_leaf)", false, 0, 65536},
+                   fabric.hosts_per_leaf);
+    fields.integer({"rails", "leaf switches that the NICs of one node spread over", false, 1, 1024}, fabric.rails);
+    fields.integer({"spines", "spine switches, of a pod in a fat tree (0: one a host port of a leaf)", false, 0, 4096},
+                   fabric.spines);
+    fields.integer({"leaf_groups_per_pod", "fat tree: groups of nodes in a pod", false, 1, 4096},
+                   fabric.leaf_groups_per_pod);
+    fields.integer({"cores_per_spine", "fat tree: core switches a spine reaches", false, 1, 4096},
+                   fabric.cores_per_spine);
+    fields.number({"oversubscription", "host over uplink bandwidth of a leaf", false, 1e-3, 1e3},
+                  fabric.oversubscription);
+    fields.number({"core_oversubscription", "fat tree: bandwidth into over out of a pod", false, 1e-3, 1e3},
+                  fabric.core_oversubscription);
+    fields.quantity({"link", "rate of a host link (0: the NIC's)", false, 0, 1e14}, Dimension::rate, fabric.link);
+    fields.quantity({"latency", "latency of a link, its switch included", false, 0, 1}, Dimension::time,
+                    fabric.latency);
+}
+
+void describe(Fields& fields, ClusterSpec& cluster) {
+    fields.integer({"nodes", "number of nodes", false, 1, 1'000'000}, cluster.nodes);
+    fields.integer({"hosts", "instead of nodes: bare hosts with one NIC each", false, 1, 1'000'000}, cluster.hosts);
+    bool present = false;
+    fields.section({"node", "what a node is: a preset or its parts"}, kNodePresets, present,
+                   [&](Fields& inner) { describe(inner, cluster.node); });
+    fields.section({"fabric", "the switches between the nodes"},
+                   [&](Fields& inner) { describe(inner, cluster.fabric); });
+}
+
+FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark) {
+    const FabricSpec& f = cluster.fabric;
+    std::vector<Diagnostic> errors;
+    FabricShape shape;
+    if ((cluster.nodes > 0) == (cluster.hosts > 0)) {
+        errors.push_back(mark.error("a cluster has either 'nodes' (with a 'node') or 'hosts'"));
+    } else if (cluster.hosts > 0) {
+        if (f.link <= 0) {
+            errors.push_back(mark.error("'fabric.link' is missing: the rate of each host's link"));
+        }
+        shape.nodes = static_cast<std::uint32_t>(cluster.hosts);
+        shape.gpus_per_node = 1;
+        shape.nics_per_node = 1;
+        shape.nic_bandwidth = f.link;
+    } else {
+        if (cluster.node.gpu.memory.how.empty()) {
+            errors.push_back(mark.error("'node' is missing: a preset ('orrery list nodes') or its parts"));
+        }
+        shape.nodes = static_cast<std::uint32_t>(cluster.nodes);
+        shape.gpus_per_node = static_cast<std::uint32_t>(cluster.node.gpus);
+        shape.nics_per_node = static_cast<std::uint32_t>(cluster.node.nics);
+        shape.intra = cluster.node.intra;
+        shape.intra_bandwidth = cluster.node.intra_bandwidth.value;
+        shape.intra_latency = cluster.node.intra_latency.value;
+        shape.nic_bandwidth = f.link > 0 ? f.link : cluster.node.nic_bandwidth.value;
+        shape.nic_latency = cluster.node.nic_latency.value;
+        shape.pcie_bandwidth = cluster.node.pcie_bandwidth.value;
+    }
+    if (static_cast<std::int64_t>(shape.nodes) * shape.gpus_per_node > 4'000'000) {
+        errors.push_back(mark.error("more than 4,000,000 GPUs"));
+    }
+    shape.kind = f.kind;
+    shape.nodes_per_leaf = static_cast<std::uint32_t>(f.hosts_per_leaf > 0 ? f.hosts_per_leaf : f.nodes_per_leaf);
+    shape.nodes_per_leaf = std::min(shape.nodes_per_leaf, std::max(1U, shape.nodes));
+    shape.rails = static_cast<std::uint32_t>(f.rails);
+    if (shape.nics_per_node > 0 && shape.nics_per_node % shape.rails != 0) {
+        errors.push_back(mark.error("'fabric.rails' must divide the NICs of a node (" +
+                                    std::to_string(shape.nics_per_node) + ")"));
+    }
+    const std::uint32_t host_ports = shape.nodes_per_leaf * std::max(1U, shape.nics_per_node / shape.rails);
+    shape.spines = f.spines > 0 ? static_cast<std::uint32_t>(f.spines) : std::max(1U, host_ports);
+    shape.leaf_groups_per_pod = static_cast<std::uint32_t>(f.leaf_groups_per_pod);
+    shape.cores_per_spine = static_cast<std::uint32_t>(f.cores_per_spine);
+    shape.leaf_oversubscription = f.oversubscription;
+    shape.spine_oversubscription = f.core_oversubscription;
+    shape.link_latency = f.latency;
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+    return shape;
+}
+
+}  // namespace orrery

@@ -1,0 +1,56 @@
+#pragma once
+// The `cluster` section of a scenario: nodes, what is in a node, and the fabric between them.
+//
+// Node presets live in topologies/data/nodes. Source of each constant is in the preset.
+
+#include "sim/device/device_spec.hpp"
+#include "sim/network/fabric.hpp"
+
+namespace orrery {
+
+struct NodeSpec {
+    std::string name;
+    std::int64_t gpus = 8;
+    DeviceSpec gpu;
+    IntraKind intra = IntraKind::nvswitch;
+    Sourced<double> intra_bandwidth;  ///< B/s a GPU and direction, or a pair in a mesh
+    Sourced<double> intra_latency;    ///< s
+    std::int64_t nics = 8;
+    Sourced<double> nic_bandwidth;    ///< B/s and direction
+    Sourced<double> nic_latency;      ///< s
+    Sourced<double> pcie_bandwidth;   ///< B/s a GPU and direction; absent: not limiting
+    std::string collectives = "nvlink3"; ///< generation of the table of measured collectives
+};
+
+struct FabricSpec {
+    FabricKind kind = FabricKind::leaf_spine;
+    std::int64_t nodes_per_leaf = 16;
+    std::int64_t hosts_per_leaf = 0;  ///< synonym of nodes_per_leaf for clusters given in hosts
+    std::int64_t rails = 1;
+    std::int64_t spines = 0;          ///< 0: as many as a leaf has ports towards its hosts
+    std::int64_t leaf_groups_per_pod = 8;
+    std::int64_t cores_per_spine = 8;
+    double oversubscription = 1;
+    double core_oversubscription = 1;
+    double link = 0;                  ///< B/s; 0: the NIC's rate
+    double latency = 500e-9;          ///< s a link
+};
+
+struct ClusterSpec {
+    std::int64_t nodes = 0;
+    std::int64_t hosts = 0;  ///< bare hosts with one NIC each, instead of nodes
+    NodeSpec node;
+    FabricSpec fabric;
+};
+
+inline constexpr PresetKind kNodePresets{"node", "topologies/data/nodes"};
+inline constexpr PresetKind kDevicePresets{"device", "models/data/devices"};
+
+void describe(Fields& fields, NodeSpec& node);
+void describe(Fields& fields, ClusterSpec& cluster);
+
+/// Checks what a single field cannot see (a node is given, the fabric is not larger than the limits) and computes the
+/// shape. Throws ConfigError with the position of the section.
+[[nodiscard]] FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark);
+
+}  // namespace orrery

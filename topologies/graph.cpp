@@ -1,0 +1,50 @@
+#include "topologies/graph.hpp"
+
+#include <boost/graph/breadth_first_search.hpp>
+#include <boost/graph/compressed_sparse_row_graph.hpp>
+
+#include <algorithm>
+#include <limits>
+
+namespace orrery {
+
+namespace {
+
+using Graph = boost::compressed_sparse_row_graph<boost::directedS>;
+
+Graph build(const Fabric& fabric) {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
+    for (const Fabric::Link& link : fabric.links()) {
+        edges.emplace_back(link.from, link.to);
+    }
+    return Graph(boost::edges_are_unsorted_multi_pass, edges.begin(), edges.end(), fabric.vertex_count());
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> distances_from(const Fabric& fabric, GpuId from) {
+    const Graph graph = build(fabric);
+    constexpr std::uint32_t kUnreached = std::numeric_limits<std::uint32_t>::max();
+    std::vector<std::uint32_t> distance(fabric.vertex_count(), kUnreached);
+    distance[from.value()] = 0;
+    const auto record = boost::record_distances(distance.data(), boost::on_tree_edge());
+    boost::breadth_first_search(graph, static_cast<Graph::vertex_descriptor>(from.value()),
+                                boost::visitor(boost::make_bfs_visitor(record)));
+    return distance;
+}
+
+GraphReport inspect(const Fabric& fabric) {
+    GraphReport report;
+    report.vertices = fabric.vertex_count();
+    report.links = fabric.links().size();
+    const std::vector<std::uint32_t> distance = distances_from(fabric, GpuId(0));
+    for (std::uint32_t gpu = 0; gpu < fabric.gpus(); ++gpu) {
+        if (distance[gpu] != std::numeric_limits<std::uint32_t>::max()) {
+            ++report.reachable_gpus;
+            report.diameter_from_first = std::max(report.diameter_from_first, distance[gpu]);
+        }
+    }
+    return report;
+}
+
+}  // namespace orrery

@@ -1,0 +1,98 @@
+#include "validation/statistics.hpp"
+#include "validation/validate.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+
+namespace orrery {
+
+namespace {
+
+struct Row {
+    std::string system, node, op;
+    double gpus, nodes, bytes, microseconds;
+};
+
+// system;node preset;op;gpus;nodes;bytes;us - semicolons, because names of systems hold commas.
+std::vector<Row> load_rows(const std::string& path) {
+    std::ifstream stream(path);
+    if (!stream) {
+        throw ConfigError({Diagnostic{path, 0, 0, "cannot be read"}});
+    }
+    std::vector<Row> rows;
+    std::string line;
+    for (int number = 1; std::getline(stream, line); ++number) {
+        if (line.empty() || line[0] == '#' || line.rfind("system;", 0) == 0) {
+            continue;
+        }
+        std::vector<std::string> cells;
+        std::istringstream split(line);
+        for (std::string cell; std::getline(split, cell, ';');) {
+            cells.push_back(cell);
+        }
+        Row row;
+        if (cells.size() < 7 || !parse_number(cells[3], row.gpus) || !parse_number(cells[4], row.nodes) ||
+            !parse_number(cells[5], row.bytes) || !parse_number(cells[6], row.microseconds)) {
+            throw ConfigError({Diagnostic{path, number, 1, "expected system;node;op;gpus;nodes;bytes;us"}});
+        }
+        row.system = cells[0];
+        row.node = cells[1];
+        row.op = cells[2];
+        rows.push_back(row);
+    }
+    return rows;
+}
+
+}  // namespace
+
+void validate_collectives(ModelCache& models, const Terminal& terminal, bool print_points) {
+    const std::vector<Row> rows = load_rows(models.data().path("validation/collectives/measured.csv"));
+    std::map<std::string, std::vector<double>> groups;
+    std::map<std::string, std::vector<double>> large;
+    std::vector<std::vector<std::string>> listed;
+    for (const Row& row : rows) {
+        const YamlNode scenario = parse_yaml(
+            fmt::format("orrery: 1\nkind: collective\ncluster: {{nodes: {}, node: {}, fabric: {{nodes_per_leaf: 16}}}}\n"
+                        "collective: {{size: {} B}}\n", row.nodes, row.node, row.bytes),
+            "measured.csv");
+        const Scenario parsed = read_scenario(scenario, "point", models.data());
+        const Fabric fabric(shape_of(parsed.cluster, parsed.cluster_mark));
+        std::vector<GpuId> group;
+        const auto per_node = static_cast<std::uint32_t>(row.gpus / row.nodes);
+        for (std::uint32_t node = 0; node < static_cast<std::uint32_t>(row.nodes); ++node) {
+            for (std::uint32_t i = 0; i < per_node; ++i) {
+                group.emplace_back(node * fabric.shape().gpus_per_node + i);
+            }
+        }
+        const auto& names = collective_op_names();
+        const auto op = static_cast<CollectiveOp>(std::find(names.begin(), names.end(), row.op) - names.begin());
+        const CollectiveModel& model = models.collectives(parsed.cluster.node.collectives, LibraryKind::nccl);
+        const double predicted = seconds_alone(fabric, make_transfer(fabric, model, op, group, row.bytes));
+        const double error = predicted / (row.microseconds * 1e-6) - 1;
+        groups[row.system].push_back(error);
+        if (row.bytes >= 64.0 * 1024 * 1024) {
+            large[row.system].push_back(error);
+        }
+        listed.push_back({row.system, row.op, fmt::format("{:.0f}", row.gpus), fmt::format("{:.0f}", row.bytes),
+                          fmt::format("{:.1f} us", row.microseconds), fmt::format("{:.1f} us", predicted * 1e6),
+                          fmt::format("{:+.1f} %", 100 * error)});
+    }
+    if (print_points) {
+        terminal.heading("measured collectives");
+        terminal.table({"system", "op", "GPUs", "bytes", "measured", "predicted", "error"}, listed);
+    }
+    terminal.heading("collectives by system");
+    std::vector<std::vector<std::string>> table;
+    for (const auto& [name, errors] : groups) {
+        const ErrorStatistics s = statistics_of(errors);
+        const ErrorStatistics big = statistics_of(large[name]);
+        table.push_back({name, std::to_string(s.count), fmt::format("{:.1f} %", s.mape), fmt::format("{:+.1f} %", s.median_bias),
+                         fmt::format("{:.1f} %", s.worst), big.count > 0 ? fmt::format("{:.1f} %", big.mape) : "-"});
+    }
+    terminal.table({"system", "points", "MAPE", "median bias", "worst", "MAPE from 64 MiB"}, table);
+}
+
+}  // namespace orrery

@@ -1,0 +1,269 @@
+#include "workloads/collective/message_run.hpp"
+
+#include "sim/engine/fluid.hpp"
+#include "sim/network/analytic.hpp"
+
+#include <algorithm>
+#include <memory>
+
+namespace orrery {
+
+namespace {
+
+constexpr std::uint64_t kProgressInterval = 1U << 18;
+
+std::unique_ptr<Sharing> make_sharing(Engine& engine, const MessageRunOptions& options) {
+    if (options.analytic) {
+        return std::make_unique<AnalyticSharing>(engine);
+    }
+    return std::make_unique<FluidSharing>(engine, options.batch_window);
+}
+
+std::vector<Demand> demands_of(const Route& route) {
+    std::vector<Demand> demands;
+    for (const ResourceId link : route.resources()) {
+        demands.push_back(Demand{link, 1});
+    }
+    return demands;
+}
+
+void measure(const Fabric& fabric, const Sharing& sharing, MessageRunResult& result) {
+    const auto* fluid = dynamic_cast<const FluidSharing*>(&sharing);
+    if (fluid == nullptr || result.seconds <= 0) {
+        return;
+    }
+    result.solves = fluid->solves();
+    for (std::size_t i = 0; i < fabric.resource_count(); ++i) {
+        const ResourceId id(i);
+        if (fabric.capacity(id) > 0) {
+            result.max_link_utilisation = std::max(
+                result.max_link_utilisation, fluid->carried(id) / (fabric.capacity(id) * result.seconds));
+        }
+    }
+}
+
+// Runs a stored schedule: each message waits for its count of arrivals, then for its path's latency, then shares.
+class ScheduleRun final : public EventHandler, public SharingListener {
+  public:
+    ScheduleRun(const Fabric& fabric, const Schedule& schedule, const MessageRunOptions& options)
+        : fabric_(fabric),
+          schedule_(schedule),
+          options_(options),
+          sharing_(make_sharing(engine_, options)),
+          handler_(engine_.add_handler(*this)),
+          classes_(schedule.messages.size()) {
+        fabric.add_to(*sharing_);
+        sharing_->set_listener(*this);
+        waiting_.reserve(schedule.messages.size());
+        for (const Message& message : schedule.messages) {
+            waiting_.push_back(message.waits_for);
+        }
+        result_.completions.resize(schedule.messages.size(), 0);
+    }
+
+    MessageRunResult run() {
+        for (std::uint32_t id = 0; id < waiting_.size(); ++id) {
+            if (schedule_.messages[id].waits_for == 0) {
+                begin(id);
+            }
+        }
+        engine_.run();
+        if (result_.messages != waiting_.size()) {
+            for (std::uint32_t id = 0; id < waiting_.size(); ++id) {
+                if (waiting_[id] == 0 && classes_[id].valid()) {
+                    throw InfeasibleError("message from " + std::to_string(schedule_.messages[id].from) + " to " +
+                                          std::to_string(schedule_.messages[id].to) +
+                                          " can never finish: a link on its path has no capacity");
+                }
+            }
+            throw InternalError("a schedule of messages has a cycle");
+        }
+        result_.seconds = engine_.now().seconds();
+        result_.events = engine_.events();
+        measure(fabric_, *sharing_, result_);
+        return std::move(result_);
+    }
+
+    void on_event(std::uint32_t id) override { sharing_->start(classes_[id], schedule_.messages[id].bytes, id); }
+
+    void on_activity_done(std::uint64_t cookie) override {
+        const auto id = static_cast<std::uint32_t>(cookie);
+        const Message& message = schedule_.messages[id];
+        sharing_->release(classes_[id]);
+        classes_[id] = ClassId();
+        result_.completions[id] = engine_.now().seconds();
+        result_.bytes += message.bytes;
+        if (++result_.messages % kProgressInterval == 0 && options_.progress) {
+            options_.progress(static_cast<double>(result_.messages) / static_cast<double>(waiting_.size()));
+        }
+        for (std::uint32_t k = 0; k < message.release_count; ++k) {
+            const std::uint32_t next = schedule_.releases[message.first_release + k];
+            if (--waiting_[next] == 0) {
+                begin(next);
+            }
+        }
+    }
+
+  private:
+    void begin(std::uint32_t id) {
+        const Message& message = schedule_.messages[id];
+        const Route route = fabric_.route(GpuId(message.from), GpuId(message.to), options_.paths,
+                                          (static_cast<std::uint64_t>(message.from) << 32) | message.to);
+        demands_.clear();
+        for (const ResourceId link : route.resources()) {
+            demands_.push_back(Demand{link, 1});
+        }
+        classes_[id] = sharing_->hold(demands_);
+        const SimTime latency = SimTime::from_seconds(route.latency);
+        if (latency > SimTime()) {
+            engine_.schedule(engine_.now() + latency, event_order(Phase::network, 2 + message.from, id), handler_, id);
+        } else {
+            on_event(id);
+        }
+    }
+
+    const Fabric& fabric_;
+    const Schedule& schedule_;
+    const MessageRunOptions& options_;
+    Engine engine_;
+    std::unique_ptr<Sharing> sharing_;
+    std::uint32_t handler_;
+    std::vector<std::uint32_t> waiting_;
+    std::vector<ClassId> classes_;
+    std::vector<Demand> demands_;
+    MessageRunResult result_;
+};
+
+// A ring in steady bookkeeping: a rank sends its next message when the last one has left and its data have come.
+class RingRun final : public EventHandler, public SharingListener {
+  public:
+    RingRun(const Fabric& fabric, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t simulated,
+            const MessageRunOptions& options)
+        : fabric_(fabric),
+          options_(options),
+          sharing_(make_sharing(engine_, options)),
+          handler_(engine_.add_handler(*this)),
+          ranks_(ranks),
+          steps_((spec.op == CollectiveOp::all_reduce ? 2 : 1) * (ranks - 1)),
+          bytes_(spec.bytes / ranks),
+          edges_(simulated) {
+        fabric.add_to(*sharing_);
+        sharing_->set_listener(*this);
+        for (std::uint32_t i = 0; i < simulated; ++i) {
+            const Route route = fabric.route(GpuId(i), GpuId((i + 1) % ranks), options.paths,
+                                             (static_cast<std::uint64_t>(i) << 32) | (i + 1));
+            double bound = Sharing::kUnbounded;
+            if (spec.slow_rank == static_cast<std::int64_t>(i)) {
+                bound = spec.slow_factor * fabric.capacity(route.links[0]);
+                for (const ResourceId link : route.resources()) {
+                    bound = std::min(bound, spec.slow_factor * fabric.capacity(link));
+                }
+            }
+            edges_[i].flow = sharing_->hold(demands_of(route), bound);
+            edges_[i].latency = SimTime::from_seconds(route.latency);
+        }
+    }
+
+    MessageRunResult run() {
+        for (std::uint32_t i = 0; i < edges_.size(); ++i) {
+            advance(i);
+        }
+        engine_.run();
+        const std::uint64_t expected = static_cast<std::uint64_t>(edges_.size()) * steps_;
+        if (done_ != expected) {
+            throw InfeasibleError("the ring can never finish: a link on it has no capacity");
+        }
+        MessageRunResult result;
+        result.folded_into_one = ranks_ / static_cast<std::uint32_t>(edges_.size());
+        result.messages = done_ * result.folded_into_one;
+        result.bytes = static_cast<double>(result.messages) * bytes_;
+        result.seconds = engine_.now().seconds();
+        result.events = engine_.events();
+        measure(fabric_, *sharing_, result);
+        return result;
+    }
+
+    void on_event(std::uint32_t edge) override { sharing_->start(edges_[edge].flow, bytes_, edge); }
+
+    void on_activity_done(std::uint64_t cookie) override {
+        const auto edge = static_cast<std::uint32_t>(cookie);
+        const std::uint32_t next = edge + 1 == edges_.size() ? 0 : edge + 1;
+        edges_[edge].sending = false;
+        ++edges_[edge].sent;
+        ++edges_[next].received;
+        if (++done_ % kProgressInterval == 0 && options_.progress) {
+            options_.progress(static_cast<double>(done_) / (static_cast<double>(edges_.size()) * steps_));
+        }
+        advance(edge);
+        advance(next);
+    }
+
+  private:
+    struct Edge {
+        ClassId flow;
+        SimTime latency;
+        std::uint32_t sent = 0;
+        std::uint32_t received = 0;
+        bool sending = false;
+    };
+
+    void advance(std::uint32_t i) {
+        Edge& edge = edges_[i];
+        if (edge.sending || edge.sent == steps_ || edge.received < edge.sent) {
+            return;
+        }
+        edge.sending = true;
+        if (edge.latency > SimTime()) {
+            engine_.schedule(engine_.now() + edge.latency, event_order(Phase::network, 2 + i, edge.sent), handler_, i);
+        } else {
+            on_event(i);
+        }
+    }
+
+    const Fabric& fabric_;
+    const MessageRunOptions& options_;
+    Engine engine_;
+    std::unique_ptr<Sharing> sharing_;
+    std::uint32_t handler_;
+    std::uint32_t ranks_;
+    std::uint32_t steps_;
+    double bytes_;
+    std::vector<Edge> edges_;
+    std::uint64_t done_ = 0;
+};
+
+// Smallest number of neighbouring ranks after which the ring looks the same from every link's point of view: a node when
+// all nodes hang on one leaf, else a whole group of nodes under one leaf. Equal capacities are the fabric's construction;
+// what has to hold is that groups are whole and that switches cannot bind.
+std::uint32_t ring_period(const Fabric& fabric, const CollectiveSpec& spec, std::uint32_t ranks,
+                          const MessageRunOptions& options) {
+    const FabricShape& shape = fabric.shape();
+    if (!options.fold || spec.slow_rank >= 0 || !fabric.full_bisection() || options.paths != PathChoice::spray ||
+        shape.kind != FabricKind::leaf_spine || ranks % shape.gpus_per_node != 0) {
+        return ranks;
+    }
+    const std::uint32_t nodes = ranks / shape.gpus_per_node;
+    if (nodes == 1) {
+        return 1;
+    }
+    if (nodes <= shape.nodes_per_leaf) {
+        return shape.gpus_per_node;
+    }
+    return nodes % shape.nodes_per_leaf == 0 ? shape.nodes_per_leaf * shape.gpus_per_node : ranks;
+}
+
+}  // namespace
+
+MessageRunResult run_messages(const Fabric& fabric, const Schedule& schedule, const MessageRunOptions& options) {
+    return ScheduleRun(fabric, schedule, options).run();
+}
+
+MessageRunResult run_ring(const Fabric& fabric, const CollectiveSpec& spec, std::uint32_t ranks,
+                          const MessageRunOptions& options) {
+    if (ranks < 2) {
+        return {};
+    }
+    return RingRun(fabric, spec, ranks, ring_period(fabric, spec, ranks, options), options).run();
+}
+
+}  // namespace orrery

@@ -1,0 +1,29 @@
+#pragma once
+// Memory of a rank by kind, and the error when it does not fit.
+//
+// Claims: weights, gradients and optimizer states of a stage under ZeRO 0 to 3; activations a layer after Korthikanti et
+// al., arXiv:2205.05198, equations 1 to 6, times the micro-batches that the schedule holds at its peak.
+// Limits: fragmentation and library buffers are one constant of the software; 16-bit weights and fp32 optimizer states.
+
+#include "workloads/training/schedule.hpp"
+
+namespace orrery {
+
+/// Bytes of one rank.
+struct MemoryUse {
+    double weights = 0;
+    double gradients = 0;
+    double optimizer = 0;
+    double activations = 0;
+    double buffers = 0;
+    [[nodiscard]] double total() const { return weights + gradients + optimizer + activations + buffers; }
+};
+
+/// `layers`: of the stage; `in_flight`: micro-batch passes of one chunk held at the peak (of `chunks` a stage).
+[[nodiscard]] MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
+                                  double layers, bool first_stage, bool last_stage, std::uint32_t in_flight);
+
+/// Throws InfeasibleError that names what does not fit and what would.
+void require_fits(const MemoryUse& use, double capacity, std::uint32_t stage, const PlanSpec& plan);
+
+}  // namespace orrery

@@ -1,0 +1,160 @@
+#include "workloads/training/simulate.hpp"
+
+#include "sim/engine/executor.hpp"
+#include "sim/engine/fluid.hpp"
+#include "sim/network/analytic.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace orrery {
+
+namespace {
+
+bool is_communication(Category category) {
+    return category == Category::tensor_communication || category == Category::pipeline_communication ||
+           category == Category::data_communication || category == Category::context_communication;
+}
+
+// Books a gap of the compute stream before `id` (from `from` to `to`): while the transfer it waited for was under way
+// it is exposed communication, before that the rank had nothing to do.
+void book_gap(const TrainingGraph& lowered, const Executor& executor, TaskId id, SimTime from, SimTime to,
+              TrainingResult& result) {
+    const TaskId cause = executor.released_by(id);
+    SimTime active = to;
+    Category kind = Category::other;
+    if (cause.valid()) {
+        kind = lowered.graph.task(cause).category;
+        if (is_communication(kind)) {
+            active = std::max(from, executor.start_of(cause));
+        }
+    }
+    if (kind == Category::other && cause.valid()) {
+        // Behind a barrier: the last reduction to finish is what was waited for.
+        const TaskId before = executor.released_by(cause);
+        if (before.valid() && is_communication(lowered.graph.task(before).category)) {
+            kind = lowered.graph.task(before).category;
+            active = std::max(from, executor.start_of(before));
+        }
+    }
+    result.bubble_s += (active - from).seconds();
+    if (is_communication(kind)) {
+        result.booked[static_cast<std::size_t>(kind)] += (to - active).seconds();
+    } else {
+        result.bubble_s += (to - active).seconds();
+    }
+}
+
+void book(const TrainingGraph& lowered, const Executor& executor, SimTime end, TrainingResult& result) {
+    for (const std::vector<TaskId>& stream : lowered.compute) {
+        SimTime at;
+        for (const TaskId id : stream) {
+            if (executor.start_of(id) > at) {
+                book_gap(lowered, executor, id, at, executor.start_of(id), result);
+            }
+            const Price& price = lowered.prices[lowered.price_of[id.value()]];
+            for (std::size_t i = 0; i < price.seconds.size(); ++i) {
+                result.booked[i] += price.seconds[i];
+            }
+            at = executor.end_of(id);
+        }
+        // After its last task a rank waits for what the others still do (the gather of weights, say).
+        const bool gathers = end > at;
+        if (gathers) {
+            result.booked[static_cast<std::size_t>(Category::data_communication)] += (end - at).seconds();
+        }
+    }
+    const auto ranks = static_cast<double>(lowered.compute.size());
+    for (double& seconds : result.booked) {
+        seconds /= ranks;
+    }
+    result.bubble_s /= ranks;
+    for (int i = 0; i < kCategoryCount; ++i) {
+        if (is_communication(static_cast<Category>(i))) {
+            result.exposed_communication_s += result.booked[static_cast<std::size_t>(i)];
+        }
+    }
+}
+
+Timeline draw(const TrainingGraph& lowered, const Executor& executor, std::uint32_t limit) {
+    Timeline timeline;
+    timeline.threads = {{0, "compute"}, {1, "send"}, {2, "gather"}, {3, "reduce"}};
+    const std::uint32_t per_stage = lowered.ranks_per_stage;
+    // As many ranks of each stage as fit, so that every stage is seen.
+    const std::uint32_t shown = std::max(1U, std::min(per_stage, limit / std::max(1U, lowered.stages)));
+    std::vector<bool> wanted;
+    for (std::uint32_t i = 0; i < lowered.ranks.size(); ++i) {
+        const std::uint32_t rank = lowered.ranks[i];
+        if (i % per_stage < shown) {
+            wanted.resize(std::max<std::size_t>(wanted.size(), rank + 1));
+            wanted[rank] = true;
+            timeline.processes.emplace_back(rank, fmt::format("rank {} (stage {})", rank, i / per_stage));
+        }
+    }
+    const auto us = [](SimTime time) { return static_cast<double>(time.ps()) * 1e-6; };
+    for (std::uint32_t i = 0; i < lowered.graph.size(); ++i) {
+        const TaskId id(i);
+        const Task& task = lowered.graph.task(id);
+        if (task.rank >= wanted.size() || !wanted[task.rank] || executor.end_of(id) == executor.start_of(id)) {
+            continue;
+        }
+        timeline.spans.push_back(Span{lowered.graph.name_of(id), category_name(task.category), task.rank, task.stream,
+                                      us(executor.start_of(id)), us(executor.end_of(id) - executor.start_of(id))});
+        if (task.category != Category::pipeline_communication) {
+            continue;
+        }
+        for (const std::uint32_t next : lowered.graph.successors(id)) {
+            const Task& receiver = lowered.graph.task(TaskId(next));
+            if (receiver.rank != task.rank && receiver.rank < wanted.size() && wanted[receiver.rank]) {
+                timeline.arrows.push_back(FlowArrow{task.rank, task.stream, us(executor.start_of(id)), receiver.rank,
+                                                    receiver.stream, us(executor.start_of(TaskId(next)))});
+            }
+        }
+    }
+    return timeline;
+}
+
+}  // namespace
+
+const std::vector<std::string>& fidelity_names() {
+    static const std::vector<std::string> kNames = {"analytic", "fluid", "packet", "simgrid"};
+    return kNames;
+}
+
+TrainingResult simulate(const TrainingInput& input, double memory_capacity, const TrainingOptions& options) {
+    TrainingResult result;
+    result.memory = memory_by_stage(input.model, input.plan, input.software);
+    for (std::uint32_t stage = 0; stage < result.memory.size(); ++stage) {
+        result.memory_bytes = std::max(result.memory_bytes, result.memory[stage].total());
+        require_fits(result.memory[stage], memory_capacity, stage, input.plan);
+    }
+    const TrainingGraph lowered = lower(input);
+    Engine engine;
+    std::unique_ptr<Sharing> sharing;
+    if (options.fidelity == Fidelity::analytic) {
+        sharing = std::make_unique<AnalyticSharing>(engine);
+    } else {
+        sharing = std::make_unique<FluidSharing>(engine, options.batch_window);
+    }
+    input.fabric.add_to(*sharing);
+    Executor executor(engine, *sharing, lowered.graph);
+    executor.set_progress(options.progress);
+    const SimTime end = executor.run();
+    result.iteration_s = end.seconds();
+    book(lowered, executor, end, result);
+    const double tokens = static_cast<double>(input.plan.global_batch) * static_cast<double>(input.model.sequence);
+    result.model_flops = tokens * input.model.flops_per_token();
+    result.hardware_flops = lowered.hardware_flops * static_cast<double>(input.plan.ranks());
+    result.events = engine.events();
+    result.tasks = lowered.graph.size();
+    result.simulated_ranks = static_cast<std::uint32_t>(lowered.ranks.size());
+    result.folded_into_one = lowered.folded_into_one;
+    if (options.timeline) {
+        result.timeline = draw(lowered, executor, options.timeline_ranks);
+    }
+    return result;
+}
+
+}  // namespace orrery

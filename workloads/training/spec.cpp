@@ -1,0 +1,144 @@
+#include "workloads/training/spec.hpp"
+
+#include <fmt/format.h>
+
+namespace orrery {
+
+double ModelSpec::layer_parameters() const {
+    const auto h = static_cast<double>(hidden);
+    const double attention = h * (q_width() + 2 * kv_width()) + q_width() * h;
+    const double mlp = h * static_cast<double>(ffn) * (gated ? 3 : 2);
+    return attention + mlp + 4 * h;
+}
+
+double ModelSpec::embedding_parameters() const { return static_cast<double>(vocabulary) * static_cast<double>(hidden); }
+
+double ModelSpec::parameters() const {
+    return static_cast<double>(layers) * layer_parameters() + embedding_parameters() * (tied_embeddings ? 1 : 2);
+}
+
+double ModelSpec::flops_per_token() const {
+    const auto h = static_cast<double>(hidden);
+    const auto s = static_cast<double>(sequence);
+    const double matrix = static_cast<double>(layers) * (layer_parameters() - 4 * h) + embedding_parameters();
+    const double seen = window > 0 && window < sequence ? static_cast<double>(window) : s / 2;
+    return 6 * matrix + 12 * static_cast<double>(layers) * q_width() * seen;
+}
+
+void describe(Fields& fields, ModelSpec& model) {
+    fields.text({"name", "name of the model"}, model.name);
+    fields.integer({"layers", "transformer layers", true, 1, 10000}, model.layers);
+    fields.integer({"hidden", "width of the residual stream", true, 1, 1'000'000}, model.hidden);
+    fields.integer({"heads", "attention heads", true, 1, 100'000}, model.heads);
+    fields.integer({"kv_heads", "key/value heads (grouped-query attention); 0: as heads", false, 0, 100'000},
+                   model.kv_heads);
+    fields.integer({"head_dim", "width of a head; 0: hidden / heads", false, 0, 100'000}, model.head_dim);
+    fields.integer({"ffn", "width of the feed-forward layer; 0: 4 x hidden", false, 0, 10'000'000}, model.ffn);
+    fields.boolean({"gated", "gated feed-forward (SwiGLU and the like)"}, model.gated);
+    fields.integer({"vocabulary", "tokens in the vocabulary", true, 1, 100'000'000}, model.vocabulary);
+    fields.integer({"sequence", "tokens in a sequence", false, 1, 100'000'000}, model.sequence);
+    fields.boolean({"tied_embeddings", "the LM head shares the embedding's weights"}, model.tied_embeddings);
+    fields.boolean({"rotary", "rotary position embedding"}, model.rotary);
+    fields.boolean({"parallel_block", "attention and feed-forward run in parallel"}, model.parallel_block);
+    fields.integer({"window", "sliding-window attention in tokens; 0: full", false, 0, 100'000'000}, model.window);
+    fields.boolean({"dropout", "trained with dropout"}, model.dropout);
+}
+
+void describe(Fields& fields, PlanSpec& plan) {
+    fields.integer({"tensor", "tensor-parallel degree", false, 1, 1024}, plan.tensor);
+    fields.integer({"pipeline", "pipeline stages", false, 1, 10000}, plan.pipeline);
+    fields.integer({"data", "data-parallel degree", false, 1, 1'000'000}, plan.data);
+    fields.integer({"context", "context-parallel degree", false, 1, 1024}, plan.context);
+    fields.integer({"micro_batch", "sequences in a micro-batch", false, 1, 1'000'000}, plan.micro_batch);
+    fields.integer({"global_batch", "sequences in a step, over all ranks", true, 1, 1'000'000'000}, plan.global_batch);
+    fields.enumeration({"schedule", "pipeline schedule"}, {"gpipe", "1f1b", "interleaved"}, plan.schedule);
+    fields.integer({"chunks", "model chunks a stage (interleaved schedule)", false, 1, 1000}, plan.chunks);
+    fields.enumeration({"recompute", "activation recomputation"}, {"none", "selective", "half", "full"},
+                       plan.recompute);
+    fields.boolean({"sequence_parallel", "shard norms and dropout over the tensor-parallel group"},
+                   plan.sequence_parallel);
+    fields.integer({"zero", "ZeRO stage (3: FSDP)", false, 0, 3}, plan.zero);
+    fields.integer({"shard", "ranks that share weights under ZeRO-3; 0: all", false, 0, 1'000'000}, plan.shard);
+    fields.enumeration({"precision", "of matrix products"}, precision_names(), plan.precision);
+    fields.enumeration({"attention", "attention kernel"}, {"unfused", "flash"}, plan.attention);
+    fields.enumeration({"fusion", "elementwise kernels: fused, or one an operation"}, {"fused", "eager"}, plan.fusion);
+    fields.enumeration({"gradient_precision", "of gradients on the wire"}, precision_names(), plan.gradient_precision);
+    fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
+        inner.enumeration({"tensor", "none; backward: behind weight gradients; full: also chunked into GEMMs"},
+                          {"none", "backward", "full"}, plan.overlap_tensor);
+        inner.boolean({"pipeline", "stages do not wait for their sends"}, plan.overlap_pipeline);
+        inner.boolean({"data", "gradient reduction starts as soon as a chunk's gradients are final"},
+                      plan.overlap_data);
+        inner.boolean({"parameters", "weights of ZeRO-1 are gathered behind the first forward passes"},
+                      plan.overlap_parameters);
+    });
+}
+
+void describe(Fields& fields, SoftwareSpec& software) {
+    fields.text({"name", "name of the generation"}, software.name);
+    fields.sourced({"kernel_slowdown", "kernel time in a training step over that in a microbenchmark", true, 0.5, 3},
+                   Dimension::fraction, software.kernel_slowdown);
+    fields.sourced({"layer_overhead", "time a layer and pass beyond its kernels", true, 0, 1e-2}, Dimension::time,
+                   software.layer_overhead);
+    fields.sourced({"step_overhead", "time an iteration beyond its passes", true, 0, 60}, Dimension::time,
+                   software.step_overhead);
+    fields.boolean({"fused_gradient_accumulation", "weight gradients are added in the GEMM's epilogue"},
+                   software.fused_gradient_accumulation);
+    fields.boolean({"scatter_gather_pipeline", "each tensor-parallel rank sends its share between stages"},
+                   software.scatter_gather_pipeline);
+    fields.sourced({"reserved_memory", "memory a GPU for context and library buffers", true, 0, 1e12},
+                   Dimension::bytes, software.reserved_memory);
+}
+
+void complete(ModelSpec& model) {
+    if (model.kv_heads == 0) {
+        model.kv_heads = model.heads;
+    }
+    if (model.head_dim == 0 && model.heads > 0) {
+        model.head_dim = model.hidden / model.heads;
+    }
+    if (model.ffn == 0) {
+        model.ffn = 4 * model.hidden;
+    }
+}
+
+void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, const Mark& mark) {
+    if (model.heads % model.kv_heads != 0) {
+        throw ConfigError({mark.error(fmt::format("kv_heads ({}) must divide heads ({})", model.kv_heads, model.heads))});
+    }
+    const auto require = [](bool fits, const std::string& text) {
+        if (!fits) {
+            throw InfeasibleError("the plan does not divide: " + text);
+        }
+    };
+    require(plan.ranks() == gpus, fmt::format("tensor {} x pipeline {} x data {} x context {} = {} ranks, but the cluster "
+                                              "has {} GPUs", plan.tensor, plan.pipeline, plan.data, plan.context,
+                                              plan.ranks(), gpus));
+    require(model.heads % plan.tensor == 0, fmt::format("tensor {} must divide the {} heads", plan.tensor, model.heads));
+    require(model.ffn % plan.tensor == 0, fmt::format("tensor {} must divide the feed-forward width {}", plan.tensor, model.ffn));
+    require(plan.global_batch % (plan.micro_batch * plan.data) == 0,
+            fmt::format("micro_batch {} x data {} must divide global_batch {}", plan.micro_batch, plan.data,
+                        plan.global_batch));
+    require(model.sequence % plan.context == 0,
+            fmt::format("context {} must divide the sequence {}", plan.context, model.sequence));
+    const std::int64_t chunks = plan.schedule == ScheduleKind::interleaved ? plan.chunks : 1;
+    require(plan.pipeline * chunks <= model.layers + 2,
+            fmt::format("pipeline {} x chunks {} is more than the {} layers", plan.pipeline, chunks, model.layers));
+    if (plan.schedule == ScheduleKind::interleaved && chunks > 1) {
+        require(plan.pipeline > 1, "an interleaved schedule needs at least two pipeline stages");
+        require(plan.micro_batches() % plan.pipeline == 0,
+                fmt::format("an interleaved schedule needs micro-batches ({}) in multiples of the stages ({})",
+                            plan.micro_batches(), plan.pipeline));
+    }
+    if (plan.schedule != ScheduleKind::interleaved && plan.chunks > 1) {
+        throw ConfigError({mark.error("'chunks' above 1 needs schedule: interleaved")});
+    }
+    if (plan.zero == 3 && plan.pipeline > 1) {
+        throw ConfigError({mark.error("zero: 3 with pipeline > 1 is not supported: use zero: 1 or 2")});
+    }
+    const std::int64_t shard = plan.shard > 0 ? plan.shard : plan.data * plan.context;
+    require(plan.data * plan.context % shard == 0, fmt::format("shard {} must divide data x context {}", shard,
+                                                               plan.data * plan.context));
+}
+
+}  // namespace orrery
