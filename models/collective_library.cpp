@@ -17,11 +17,15 @@ double prior(double op, double ranks, double bytes, double bandwidth) {
 
 double code(CollectiveOp op) {
     switch (op) {
-        case CollectiveOp::all_reduce: return 1;
-        case CollectiveOp::all_gather: return 2;
-        case CollectiveOp::reduce_scatter: return 3;
+        case CollectiveOp::all_reduce:
+            return 1;
+        case CollectiveOp::all_gather:
+            return 2;
+        case CollectiveOp::reduce_scatter:
+            return 3;
         case CollectiveOp::all_to_all:
-        case CollectiveOp::send_recv: return 4;
+        case CollectiveOp::send_recv:
+            return 4;
     }
     return 1;
 }
@@ -33,18 +37,24 @@ void describe(Fields& fields, AcrossNodes& across) {
                    across.step_latency);
     fields.sourced({"efficiency", "fraction of the NICs' rate that large messages reach", true, 0.05, 1},
                    Dimension::fraction, across.efficiency);
+    fields.sourced({"send_latency", "a point-to-point message between nodes", true, 0, 1e-2}, Dimension::time,
+                   across.send_latency);
+    fields.sourced({"send_efficiency", "fraction of a NIC's rate that it reaches", true, 0.05, 1}, Dimension::fraction,
+                   across.send_efficiency);
 }
 
 NcclModel::NcclModel(const std::string& table, double reference_bandwidth, const AcrossNodes& across)
     : reference_bandwidth_(reference_bandwidth),
       across_(across),
-      grid_(table, [&](double op, double ranks, double bytes) { return prior(op, ranks, bytes, reference_bandwidth); }) {}
+      grid_(table,
+            [&](double op, double ranks, double bytes) { return prior(op, ranks, bytes, reference_bandwidth); }) {}
 
 double NcclModel::time_in_node(CollectiveOp op, double ranks, double bytes, double bandwidth) const {
     return prior(code(op), ranks, bytes, bandwidth) * exp_pinned(grid_.residual(code(op), ranks, bytes));
 }
 
-CollectivePrice NcclModel::price(CollectiveOp op, const GroupLayout& layout, double bytes, double intra_bandwidth) const {
+CollectivePrice NcclModel::price(CollectiveOp op, const GroupLayout& layout, double bytes,
+                                 double intra_bandwidth) const {
     const double wire = wire_bytes(op, layout.ranks, bytes);
     CollectivePrice out;
     if (layout.nodes == 1) {
@@ -57,16 +67,19 @@ CollectivePrice NcclModel::price(CollectiveOp op, const GroupLayout& layout, dou
         return out;
     }
     const double steps = (op == CollectiveOp::all_reduce ? 2.0 : 1.0) * (layout.ranks - 1);
-    out.latency = across_.latency.value +
-                  (op == CollectiveOp::send_recv ? 0.0 : steps * across_.step_latency.value);
+    if (op == CollectiveOp::send_recv) {
+        out.latency = across_.send_latency.value;
+        out.nic_efficiency = across_.send_efficiency.value;
+        return out;
+    }
+    out.latency = across_.latency.value + steps * across_.step_latency.value;
     out.nic_efficiency = across_.efficiency.value;
     // Inside the nodes the same channels run at the rate that large messages reach there.
     if (layout.per_node() > 1) {
         constexpr double kLarge = 512.0 * 1024 * 1024;
         const double r = layout.per_node();
         const double time = time_in_node(op, r, kLarge, intra_bandwidth);
-        out.intra_efficiency =
-            std::min(1.0, wire_bytes(op, layout.per_node(), kLarge) / intra_bandwidth / time);
+        out.intra_efficiency = std::min(1.0, wire_bytes(op, layout.per_node(), kLarge) / intra_bandwidth / time);
     }
     return out;
 }

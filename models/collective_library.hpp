@@ -17,9 +17,11 @@ namespace orrery {
 
 /// Constants of collectives between nodes; see models/data/collectives/across_nodes.yaml for their fit.
 struct AcrossNodes {
-    Sourced<double> latency;       ///< s, start of a collective
-    Sourced<double> step_latency;  ///< s, a step of the ring
-    Sourced<double> efficiency;    ///< of the NICs' rate
+    Sourced<double> latency;          ///< s, start of a collective
+    Sourced<double> step_latency;     ///< s, a step of the ring
+    Sourced<double> efficiency;       ///< of the NICs' rate
+    Sourced<double> send_latency;     ///< s, a point-to-point message
+    Sourced<double> send_efficiency;  ///< of one NIC's rate that it reaches
 };
 void describe(Fields& fields, AcrossNodes& across);
 

@@ -33,7 +33,9 @@ std::pair<std::size_t, double> locate(const std::vector<double>& axis, double x)
 
 }  // namespace
 
-double ResidualGrid::log_ratio(double time, double prior) { return log_pinned(time / prior); }
+double ResidualGrid::log_ratio(double time, double prior) {
+    return log_pinned(time / prior);
+}
 
 std::vector<ResidualGrid::Row> ResidualGrid::load(const std::string& path) {
     std::ifstream stream(path);
@@ -57,7 +59,8 @@ std::vector<ResidualGrid::Row> ResidualGrid::load(const std::string& path) {
         bool good = true;
         for (std::size_t start = 0; start <= line.size() && good;) {
             const std::size_t comma = std::min(line.find(',', start), line.size());
-            good = count < cells.size() && parse_number(line.substr(start, comma - start), cells[count]) && cells[count] > 0;
+            good = count < cells.size() && parse_number(line.substr(start, comma - start), cells[count]) &&
+                   cells[count] > 0;
             ++count;
             start = comma + 1;
         }
@@ -92,8 +95,8 @@ void ResidualGrid::build() {
         return (i * axes_[1].size() + j) * axes_[2].size() + k;
     };
     const auto position = [&](std::size_t axis, double size) {
-        return static_cast<std::size_t>(
-            std::lower_bound(axes_[axis].begin(), axes_[axis].end(), log2_pinned(size)) - axes_[axis].begin());
+        return static_cast<std::size_t>(std::lower_bound(axes_[axis].begin(), axes_[axis].end(), log2_pinned(size)) -
+                                        axes_[axis].begin());
     };
     for (const Row& row : rows_) {
         values_[index(position(0, row.a), position(1, row.b), position(2, row.c))] = row.residual;
@@ -106,7 +109,8 @@ void ResidualGrid::build() {
                 double best = std::numeric_limits<double>::infinity();
                 for (std::size_t jj = 0; std::isnan(measured[index(i, j, k)]) && jj < axes_[1].size(); ++jj) {
                     for (std::size_t kk = 0; kk < axes_[2].size(); ++kk) {
-                        const double distance = std::abs(axes_[1][jj] - axes_[1][j]) + std::abs(axes_[2][kk] - axes_[2][k]);
+                        const double distance =
+                            std::abs(axes_[1][jj] - axes_[1][j]) + std::abs(axes_[2][kk] - axes_[2][k]);
                         if (!std::isnan(measured[index(i, jj, kk)]) && distance < best) {
                             best = distance;
                             values_[index(i, j, k)] = measured[index(i, jj, kk)];
@@ -141,13 +145,11 @@ double ResidualGrid::residual(double a, double b, double c) const {
 KernelTables::KernelTables(const DeviceSpec& device, const std::string& directory)
     : device_(device), roofline_(device) {
     const std::string folder = directory + "/" + device.kernels;
-    gemm_ = std::make_unique<ResidualGrid>(folder + "/gemm-bf16.csv", [&](double m, double n, double k) {
-        return prior(m, n, k, Precision::bf16);
-    });
+    gemm_ = std::make_unique<ResidualGrid>(
+        folder + "/gemm-bf16.csv", [&](double m, double n, double k) { return prior(m, n, k, Precision::bf16); });
     if (std::filesystem::exists(folder + "/gemm-fp8.csv")) {
-        gemm_fp8_ = std::make_unique<ResidualGrid>(folder + "/gemm-fp8.csv", [&](double m, double n, double k) {
-            return prior(m, n, k, Precision::fp8);
-        });
+        gemm_fp8_ = std::make_unique<ResidualGrid>(
+            folder + "/gemm-fp8.csv", [&](double m, double n, double k) { return prior(m, n, k, Precision::fp8); });
     }
     const std::string attention = directory + "/" +
                                   (device.attention_kernels.empty() ? device.kernels : device.attention_kernels) +
@@ -169,23 +171,24 @@ double KernelTables::seconds(const Gemm& gemm) const {
     if (grid == nullptr || gemm.precision == Precision::fp32 || gemm.precision == Precision::tf32 || gemm.batch > 1) {
         return roofline_.seconds(gemm);
     }
-    const double burst = prior(gemm.m, gemm.n, gemm.k, gemm.precision) *
-                         exp_pinned(grid->residual(gemm.m, gemm.n, gemm.k));
+    const double burst =
+        prior(gemm.m, gemm.n, gemm.k, gemm.precision) * exp_pinned(grid->residual(gemm.m, gemm.n, gemm.k));
     // A clock lowered by the power limit slows the arithmetic, not the memory: weigh by the share of arithmetic.
-    const double weight = gemm.flops() / device_.matrix_flops(gemm.precision) /
-                          prior(gemm.m, gemm.n, gemm.k, gemm.precision);
+    const double weight =
+        gemm.flops() / device_.matrix_flops(gemm.precision) / prior(gemm.m, gemm.n, gemm.k, gemm.precision);
     const double slowdown = 1 + weight * (1 / device_.sustained.value - 1);
     return burst * slowdown + gemm.extra_bytes / roofline_.memory_rate();
 }
 
 double KernelTables::seconds(const Attention& attention) const {
     // The tables hold causal kernels with as many queries as keys: what counts for the efficiency is the length.
-    const double length = std::max(attention.queries, attention.window > 0 ? std::min(attention.window, attention.keys)
-                                                                            : attention.keys);
+    const double length =
+        std::max(attention.queries, attention.window > 0 ? std::min(attention.window, attention.keys) : attention.keys);
     Attention forward = attention;
     forward.backward = false;
     const double efficient = exp_pinned(attention_->residual(attention.head_dim, length, attention.batch_heads));
-    const double seconds = roofline_.seconds(forward) * efficient;
+    const double older = attention.flash2 && device_.flash2.value > 0 ? device_.flash2.value : 1;
+    const double seconds = roofline_.seconds(forward) * efficient / older;
     return attention.backward ? seconds * 2.5 / kBackwardEfficiency : seconds;
 }
 

@@ -24,7 +24,8 @@ double Roofline::seconds(const Gemm& gemm) const {
         const double tile_n = kTileN * std::sqrt(scale);
         const double tiles = std::ceil(gemm.m / tile_m) * std::ceil(gemm.n / tile_n) * gemm.batch;
         const double waves = std::ceil(tiles / units);
-        const double tile_seconds = 2 * tile_m * tile_n * gemm.k / (peak / units * kPeakInsideTile * std::sqrt(std::sqrt(scale)));
+        const double tile_seconds =
+            2 * tile_m * tile_n * gemm.k / (peak / units * kPeakInsideTile * std::sqrt(std::sqrt(scale)));
         best = std::min(best, waves * tile_seconds);
     }
     const double memory = (gemm.bytes() - gemm.extra_bytes) / memory_rate();

@@ -94,8 +94,8 @@ FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark) {
     shape.nodes_per_leaf = std::min(shape.nodes_per_leaf, std::max(1U, shape.nodes));
     shape.rails = static_cast<std::uint32_t>(f.rails);
     if (shape.nics_per_node > 0 && shape.nics_per_node % shape.rails != 0) {
-        errors.push_back(mark.error("'fabric.rails' must divide the NICs of a node (" +
-                                    std::to_string(shape.nics_per_node) + ")"));
+        errors.push_back(
+            mark.error("'fabric.rails' must divide the NICs of a node (" + std::to_string(shape.nics_per_node) + ")"));
     }
     const std::uint32_t host_ports = shape.nodes_per_leaf * std::max(1U, shape.nics_per_node / shape.rails);
     shape.spines = f.spines > 0 ? static_cast<std::uint32_t>(f.spines) : std::max(1U, host_ports);

@@ -16,10 +16,10 @@ struct NodeSpec {
     Sourced<double> intra_bandwidth;  ///< B/s a GPU and direction, or a pair in a mesh
     Sourced<double> intra_latency;    ///< s
     std::int64_t nics = 8;
-    Sourced<double> nic_bandwidth;    ///< B/s and direction
-    Sourced<double> nic_latency;      ///< s
-    Sourced<double> pcie_bandwidth;   ///< B/s a GPU and direction; absent: not limiting
-    std::string collectives = "nvlink3"; ///< generation of the table of measured collectives
+    Sourced<double> nic_bandwidth;        ///< B/s and direction
+    Sourced<double> nic_latency;          ///< s
+    Sourced<double> pcie_bandwidth;       ///< B/s a GPU and direction; absent: not limiting
+    std::string collectives = "nvlink3";  ///< generation of the table of measured collectives
 };
 
 struct FabricSpec {
@@ -27,13 +27,13 @@ struct FabricSpec {
     std::int64_t nodes_per_leaf = 16;
     std::int64_t hosts_per_leaf = 0;  ///< synonym of nodes_per_leaf for clusters given in hosts
     std::int64_t rails = 1;
-    std::int64_t spines = 0;          ///< 0: as many as a leaf has ports towards its hosts
+    std::int64_t spines = 0;  ///< 0: as many as a leaf has ports towards its hosts
     std::int64_t leaf_groups_per_pod = 8;
     std::int64_t cores_per_spine = 8;
     double oversubscription = 1;
     double core_oversubscription = 1;
-    double link = 0;                  ///< B/s; 0: the NIC's rate
-    double latency = 500e-9;          ///< s a link
+    double link = 0;          ///< B/s; 0: the NIC's rate
+    double latency = 500e-9;  ///< s a link
 };
 
 struct ClusterSpec {

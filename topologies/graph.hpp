@@ -11,8 +11,8 @@ namespace orrery {
 struct GraphReport {
     std::size_t vertices = 0;
     std::size_t links = 0;
-    std::uint32_t reachable_gpus = 0;        ///< from GPU 0, itself included
-    std::uint32_t diameter_from_first = 0;   ///< links of the longest shortest path from GPU 0 to a GPU
+    std::uint32_t reachable_gpus = 0;       ///< from GPU 0, itself included
+    std::uint32_t diameter_from_first = 0;  ///< links of the longest shortest path from GPU 0 to a GPU
 };
 
 /// Walks the graph of links from GPU 0.

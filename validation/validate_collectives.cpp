@@ -55,8 +55,10 @@ void validate_collectives(ModelCache& models, const Terminal& terminal, bool pri
     std::vector<std::vector<std::string>> listed;
     for (const Row& row : rows) {
         const YamlNode scenario = parse_yaml(
-            fmt::format("orrery: 1\nkind: collective\ncluster: {{nodes: {}, node: {}, fabric: {{nodes_per_leaf: 16}}}}\n"
-                        "collective: {{size: {} B}}\n", row.nodes, row.node, row.bytes),
+            fmt::format(
+                "orrery: 1\nkind: collective\ncluster: {{nodes: {}, node: {}, fabric: {{nodes_per_leaf: 16}}}}\n"
+                "collective: {{size: {} B}}\n",
+                row.nodes, row.node, row.bytes),
             "measured.csv");
         const Scenario parsed = read_scenario(scenario, "point", models.data());
         const Fabric fabric(shape_of(parsed.cluster, parsed.cluster_mark));
@@ -89,8 +91,9 @@ void validate_collectives(ModelCache& models, const Terminal& terminal, bool pri
     for (const auto& [name, errors] : groups) {
         const ErrorStatistics s = statistics_of(errors);
         const ErrorStatistics big = statistics_of(large[name]);
-        table.push_back({name, std::to_string(s.count), fmt::format("{:.1f} %", s.mape), fmt::format("{:+.1f} %", s.median_bias),
-                         fmt::format("{:.1f} %", s.worst), big.count > 0 ? fmt::format("{:.1f} %", big.mape) : "-"});
+        table.push_back({name, std::to_string(s.count), fmt::format("{:.1f} %", s.mape),
+                         fmt::format("{:+.1f} %", s.median_bias), fmt::format("{:.1f} %", s.worst),
+                         big.count > 0 ? fmt::format("{:.1f} %", big.mape) : "-"});
     }
     terminal.table({"system", "points", "MAPE", "median bias", "worst", "MAPE from 64 MiB"}, table);
 }

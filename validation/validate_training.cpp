@@ -27,7 +27,9 @@ struct Point {
     bool refused_by_memory = false;
 };
 
-[[nodiscard]] double error_of(const Point& point) { return point.low / point.measured - 1; }
+[[nodiscard]] double error_of(const Point& point) {
+    return point.low / point.measured - 1;
+}
 
 std::string scalar(const YamlNode& node, const char* key) {
     const YamlNode* value = node.find(key);
@@ -97,15 +99,17 @@ std::vector<Point> load_points(const DataDirectory& data) {
             }
             const Scenario& first = point.variants[0];
             point.hardware = first.cluster.node.gpu.name;
-            point.family = fmt::format("{} {}x{} {} GPUs, batch {}", point.source, first.model.layers, first.model.hidden,
-                                       first.plan.ranks(), first.plan.global_batch);
+            point.family = fmt::format("{} {}x{} {} GPUs, batch {}", point.source, first.model.layers,
+                                       first.model.hidden, first.plan.ranks(), first.plan.global_batch);
             points.push_back(std::move(point));
         }
     }
     return points;
 }
 
-bool is_scored(const Point& point) { return point.variants.size() == 1; }
+bool is_scored(const Point& point) {
+    return point.variants.size() == 1;
+}
 
 // Runs the variants; a range over those that the model says fit, when there are several.
 void predict(Point& point, ModelCache& models) {
@@ -130,7 +134,9 @@ void predict(Point& point, ModelCache& models) {
     }
 }
 
-std::string percent(double value) { return fmt::format("{:+.1f} %", value); }
+std::string percent(double value) {
+    return fmt::format("{:+.1f} %", value);
+}
 
 void print_groups(const Terminal& terminal, const std::string& title, const std::vector<Point>& points,
                   const std::function<std::string(const Point&)>& key) {
@@ -182,7 +188,8 @@ void print_ranking(const Terminal& terminal, const std::vector<Point>& points) {
             predicted.push_back(point->low);
             measured.push_back(point->measured);
         }
-        const auto chosen = static_cast<std::size_t>(std::min_element(predicted.begin(), predicted.end()) - predicted.begin());
+        const auto chosen =
+            static_cast<std::size_t>(std::min_element(predicted.begin(), predicted.end()) - predicted.begin());
         const double best = *std::min_element(measured.begin(), measured.end());
         rows.push_back({name, std::to_string(members.size()), fmt::format("{:.2f}", kendall_tau(predicted, measured)),
                         fmt::format("{:.1f} %", 100 * (measured[chosen] / best - 1))});
@@ -191,7 +198,8 @@ void print_ranking(const Terminal& terminal, const std::vector<Point>& points) {
     terminal.table({"family", "plans", "Kendall tau", "regret of the predicted best"}, rows);
 }
 
-// Mean over sources of the mean |log(predicted / measured)| on the half declared for fitting.
+// Mean |log(predicted / measured)| on the half declared for fitting. A source weighs as the square root of its points:
+// a source with one point must not decide, nor must one with a hundred decide alone.
 double objective(std::vector<Point>& points, ModelCache& models, const std::string& software,
                  const std::array<double, 3>& constants) {
     std::map<std::string, std::pair<double, double>> sums;
@@ -211,10 +219,13 @@ double objective(std::vector<Point>& points, ModelCache& models, const std::stri
         }
     }
     double total = 0;
+    double weights = 0;
     for (const auto& [source, sum] : sums) {
-        total += sum.first / sum.second;
+        const double weight = std::sqrt(sum.second);
+        total += weight * sum.first / sum.second;
+        weights += weight;
     }
-    return total / static_cast<double>(sums.size());
+    return weights > 0 ? total / weights : 0;
 }
 
 // Coordinate descent with shrinking steps: robust against the kinks of an absolute error.
@@ -258,7 +269,8 @@ void fit_software(std::vector<Point>& points, ModelCache& models, const Terminal
         rows.push_back({name, fmt::format("{:.3f}", constants[0]), pretty_quantity(constants[1], Dimension::time),
                         pretty_quantity(constants[2], Dimension::time), fmt::format("{:.1f} %", 100 * best)});
     }
-    terminal.table({"software", "kernel_slowdown", "layer_overhead", "step_overhead", "mean |log error| of its half"}, rows);
+    terminal.table({"software", "kernel_slowdown", "layer_overhead", "step_overhead", "mean |log error| of its half"},
+                   rows);
     for (Point& point : points) {
         for (Scenario& variant : point.variants) {
             const auto found = fitted.find(variant.software.name);
@@ -290,9 +302,13 @@ void validate_training(ModelCache& models, const Terminal& terminal, bool print_
             const std::string predicted = is_scored(point) ? fmt::format("{:.4g}", point.low)
                                                            : fmt::format("{:.4g} to {:.4g}", point.low, point.high);
             const bool inside = point.measured >= point.low && point.measured <= point.high;
-            rows.push_back({point.id, fmt::format("{:.4g} s", point.measured), predicted,
-                            is_scored(point) ? percent(100 * error_of(point)) : inside ? "inside" : percent(100 * ((point.measured > point.high ? point.high : point.low) / point.measured - 1)),
-                            is_scored(point) ? (point.fitted_half ? "fitted half" : "held back") : "not scored"});
+            rows.push_back(
+                {point.id, fmt::format("{:.4g} s", point.measured), predicted,
+                 is_scored(point) ? percent(100 * error_of(point))
+                 : inside
+                     ? "inside"
+                     : percent(100 * ((point.measured > point.high ? point.high : point.low) / point.measured - 1)),
+                 is_scored(point) ? (point.fitted_half ? "fitted half" : "held back") : "not scored"});
         }
         terminal.heading("points");
         terminal.table({"point", "measured", "predicted", "error", ""}, rows);
@@ -301,7 +317,10 @@ void validate_training(ModelCache& models, const Terminal& terminal, bool print_
     print_groups(terminal, "by hardware", points, [](const Point& p) { return p.hardware; });
     print_groups(terminal, "by scale", points, [](const Point& p) {
         const std::int64_t gpus = p.variants[0].plan.ranks();
-        return std::string(gpus <= 8 ? "1: up to 8 GPUs" : gpus <= 64 ? "2: 9 to 64 GPUs" : gpus <= 512 ? "3: 65 to 512 GPUs" : "4: more");
+        return std::string(gpus <= 8     ? "1: up to 8 GPUs"
+                           : gpus <= 64  ? "2: 9 to 64 GPUs"
+                           : gpus <= 512 ? "3: 65 to 512 GPUs"
+                                         : "4: more");
     });
     print_ranking(terminal, points);
 
@@ -324,15 +343,19 @@ void validate_training(ModelCache& models, const Terminal& terminal, bool print_
     const ErrorStatistics s = statistics_of(all);
     terminal.heading("summary");
     terminal.table(
-        {}, {{"scored points", std::to_string(s.count)},
-             {"mean of the sources' MAPEs", fmt::format("{:.2f} %", mean_of_sources(points, [](const Point&) { return true; }))},
-             {"  on the fitted half", fmt::format("{:.2f} %", mean_of_sources(points, [](const Point& p) { return p.fitted_half; }))},
-             {"  on the half held back", fmt::format("{:.2f} %", mean_of_sources(points, [](const Point& p) { return !p.fitted_half; }))},
-             {"MAPE over points", fmt::format("{:.2f} %", s.mape)},
-             {"median bias", percent(s.median_bias)},
-             {"worst", fmt::format("{:.1f} %", s.worst)},
-             {"runs with something left open", fmt::format("{}, measured inside the predicted range: {}", open, inside)},
-             {"  MAPE to the range of those outside", fmt::format("{:.1f} %", statistics_of(outside).mape)}});
+        {},
+        {{"scored points", std::to_string(s.count)},
+         {"mean of the sources' MAPEs",
+          fmt::format("{:.2f} %", mean_of_sources(points, [](const Point&) { return true; }))},
+         {"  on the fitted half",
+          fmt::format("{:.2f} %", mean_of_sources(points, [](const Point& p) { return p.fitted_half; }))},
+         {"  on the half held back",
+          fmt::format("{:.2f} %", mean_of_sources(points, [](const Point& p) { return !p.fitted_half; }))},
+         {"MAPE over points", fmt::format("{:.2f} %", s.mape)},
+         {"median bias", percent(s.median_bias)},
+         {"worst", fmt::format("{:.1f} %", s.worst)},
+         {"runs with something left open", fmt::format("{}, measured inside the predicted range: {}", open, inside)},
+         {"  MAPE to the range of those outside", fmt::format("{:.1f} %", statistics_of(outside).mape)}});
 }
 
 }  // namespace orrery

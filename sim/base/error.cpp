@@ -33,8 +33,8 @@ void assertion_failed(const char* condition, const char* file, int line, const c
     if (slash != std::string_view::npos) {
         path.remove_prefix(slash + 1);
     }
-    throw InternalError("assertion failed: " + std::string(condition) + " in " + function + " (" +
-                        std::string(path) + ":" + std::to_string(line) + ")");
+    throw InternalError("assertion failed: " + std::string(condition) + " in " + function + " (" + std::string(path) +
+                        ":" + std::to_string(line) + ")");
 }
 
 static std::size_t edit_distance(std::string_view a, std::string_view b) {

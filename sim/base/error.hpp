@@ -23,10 +23,10 @@ class Error : public std::runtime_error {
 
 /// One thing wrong with an input, at a place a person can jump to.
 struct Diagnostic {
-    std::string file;   ///< empty when the input is not a file
-    int line = 0;       ///< 1-based; 0 when unknown
-    int column = 0;     ///< 1-based; 0 when unknown
-    std::string text;   ///< what is wrong, and what to write instead
+    std::string file;  ///< empty when the input is not a file
+    int line = 0;      ///< 1-based; 0 when unknown
+    int column = 0;    ///< 1-based; 0 when unknown
+    std::string text;  ///< what is wrong, and what to write instead
 
     /// "file:line:column: error: text"
     [[nodiscard]] std::string to_string() const;

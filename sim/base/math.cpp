@@ -61,7 +61,9 @@ double log_pinned(double x) {
     return exponent * kLn2High + (ln_mantissa + exponent * kLn2Low);
 }
 
-double log2_pinned(double x) { return log_pinned(x) * kLog2E; }
+double log2_pinned(double x) {
+    return log_pinned(x) * kLog2E;
+}
 
 double pow_pinned(double x, double y) {
     if (y == 0) {

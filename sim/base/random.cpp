@@ -37,7 +37,9 @@ std::uint64_t RandomStream::next() {
     return result;
 }
 
-double RandomStream::uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
+double RandomStream::uniform() {
+    return static_cast<double>(next() >> 11) * 0x1.0p-53;
+}
 
 std::uint64_t RandomStream::below(std::uint64_t bound) {
     ORRERY_ASSERT(bound > 0);
@@ -50,7 +52,9 @@ std::uint64_t RandomStream::below(std::uint64_t bound) {
     }
 }
 
-double RandomStream::exponential(double mean) { return -mean * log_pinned(1.0 - uniform()); }
+double RandomStream::exponential(double mean) {
+    return -mean * log_pinned(1.0 - uniform());
+}
 
 double RandomStream::normal() {
     for (;;) {

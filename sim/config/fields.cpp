@@ -181,8 +181,8 @@ class Reader final : public Fields {
         const std::vector<std::string> names(known_.begin(), known_.end());
         for (const YamlNode::Entry& entry : node_.entries) {
             if (!known_.contains(entry.key)) {
-                errors_.push_back(entry.key_mark.error(
-                    fmt::format("unknown key '{}'{}", entry.key, did_you_mean(entry.key, names))));
+                errors_.push_back(
+                    entry.key_mark.error(fmt::format("unknown key '{}'{}", entry.key, did_you_mean(entry.key, names))));
             }
         }
     }
@@ -238,9 +238,9 @@ class Reader final : public Fields {
             return false;
         }
         if (number < field.min || number > field.max) {
-            fail(node, fmt::format("'{}' must be between {} and {}, not {}", field.key,
-                                   pretty_quantity(field.min, dimension), pretty_quantity(field.max, dimension),
-                                   node.scalar));
+            fail(node,
+                 fmt::format("'{}' must be between {} and {}, not {}", field.key, pretty_quantity(field.min, dimension),
+                             pretty_quantity(field.max, dimension), node.scalar));
             return false;
         }
         value = number;
@@ -286,9 +286,8 @@ class Writer final : public Fields {
     }
     void sourced(const Field& field, Dimension dimension, Sourced<double>& value) override {
         if (!value.how.empty()) {
-            json[field.key] = {{"value", format_quantity(value.value, dimension)},
-                               {"how", value.how},
-                               {"source", value.source}};
+            json[field.key] = {
+                {"value", format_quantity(value.value, dimension)}, {"how", value.how}, {"source", value.source}};
         }
     }
     void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) override {

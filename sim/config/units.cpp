@@ -72,13 +72,20 @@ std::string join_units(Dimension dimension) {
 
 const char* dimension_name(Dimension dimension) {
     switch (dimension) {
-        case Dimension::time: return "a time";
-        case Dimension::bytes: return "a size in bytes";
-        case Dimension::rate: return "a data rate";
-        case Dimension::flops: return "a compute rate";
-        case Dimension::frequency: return "a frequency";
-        case Dimension::power: return "a power";
-        case Dimension::fraction: return "a fraction";
+        case Dimension::time:
+            return "a time";
+        case Dimension::bytes:
+            return "a size in bytes";
+        case Dimension::rate:
+            return "a data rate";
+        case Dimension::flops:
+            return "a compute rate";
+        case Dimension::frequency:
+            return "a frequency";
+        case Dimension::power:
+            return "a power";
+        case Dimension::fraction:
+            return "a fraction";
     }
     return "a quantity";
 }
@@ -87,13 +94,20 @@ const char* dimension_name(Dimension dimension) {
 
 const char* base_unit(Dimension dimension) {
     switch (dimension) {
-        case Dimension::time: return "s";
-        case Dimension::bytes: return "B";
-        case Dimension::rate: return "B/s";
-        case Dimension::flops: return "FLOP/s";
-        case Dimension::frequency: return "Hz";
-        case Dimension::power: return "W";
-        case Dimension::fraction: return "";
+        case Dimension::time:
+            return "s";
+        case Dimension::bytes:
+            return "B";
+        case Dimension::rate:
+            return "B/s";
+        case Dimension::flops:
+            return "FLOP/s";
+        case Dimension::frequency:
+            return "Hz";
+        case Dimension::power:
+            return "W";
+        case Dimension::fraction:
+            return "";
     }
     return "";
 }
@@ -190,7 +204,8 @@ std::string pretty_quantity(double value, Dimension dimension) {
     for (const Unit& unit : kUnits) {
         const bool binary = std::string_view(unit.name).find('i') != std::string_view::npos &&
                             (dimension == Dimension::bytes || dimension == Dimension::rate);
-        const bool bits = dimension == Dimension::rate && std::string_view(unit.name).find("bps") != std::string_view::npos;
+        const bool bits =
+            dimension == Dimension::rate && std::string_view(unit.name).find("bps") != std::string_view::npos;
         const bool wanted = dimension == Dimension::bytes ? binary || unit.factor == 1 : !binary && !bits;
         if (unit.dimension == dimension && wanted && std::abs(value) >= unit.factor * 0.9999 &&
             (best == nullptr || unit.factor > best->factor) && unit.factor <= 1e15 &&

@@ -51,7 +51,7 @@ class TreeBuilder final : public YAML::EventHandler {
         YamlNode node = make(mark);
         node.quoted = tag == "!";
         node.kind = !node.quoted && (value.empty() || value == "~" || value == "null") ? YamlNode::Kind::null
-                                                                                     : YamlNode::Kind::scalar;
+                                                                                       : YamlNode::Kind::scalar;
         node.scalar = value;
         if (node.quoted) {
             check_quote(mark);
@@ -191,8 +191,12 @@ void append_json_string(std::string& out, const std::string& text) {
 
 void append_canonical(std::string& out, const YamlNode& node) {
     switch (node.kind) {
-        case YamlNode::Kind::null: out += "null"; break;
-        case YamlNode::Kind::scalar: append_json_string(out, node.scalar); break;
+        case YamlNode::Kind::null:
+            out += "null";
+            break;
+        case YamlNode::Kind::scalar:
+            append_json_string(out, node.scalar);
+            break;
         case YamlNode::Kind::sequence:
             out += '[';
             for (const YamlNode& item : node.items) {
@@ -274,9 +278,7 @@ YamlNode load_yaml(const std::string& path) {
 
 void apply_override(YamlNode& root, const std::string& assignment) {
     const auto equals = assignment.find('=');
-    const auto bad = [&](const std::string& why) {
-        throw ConfigError({Diagnostic{"--set " + assignment, 0, 0, why}});
-    };
+    const auto bad = [&](const std::string& why) { throw ConfigError({Diagnostic{"--set " + assignment, 0, 0, why}}); };
     if (equals == std::string::npos || equals == 0) {
         bad("expected key.path=value");
     }

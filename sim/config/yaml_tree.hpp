@@ -1,9 +1,9 @@
 #pragma once
 // The strict YAML layer: text to a tree in which every value knows its file, line and column.
 //
-// yaml-cpp reads the text; this layer refuses what it lets pass: duplicate keys, unterminated quotes, several documents,
-// aliases that explode ("YAML bombs"), files beyond 16 MiB and nesting beyond 64 levels. Scalars stay text: what a
-// number means is decided where it is read, so `010` is never 8.
+// yaml-cpp reads the text; this layer refuses what it lets pass: duplicate keys, unterminated quotes, several
+// documents, aliases that explode ("YAML bombs"), files beyond 16 MiB and nesting beyond 64 levels. Scalars stay text:
+// what a number means is decided where it is read, so `010` is never 8.
 
 #include "sim/base/error.hpp"
 

@@ -10,21 +10,28 @@ const std::vector<std::string>& precision_names() {
 double bytes_of(Precision precision) {
     switch (precision) {
         case Precision::fp32:
-        case Precision::tf32: return 4;
+        case Precision::tf32:
+            return 4;
         case Precision::fp16:
-        case Precision::bf16: return 2;
-        case Precision::fp8: return 1;
+        case Precision::bf16:
+            return 2;
+        case Precision::fp8:
+            return 1;
     }
     return 4;
 }
 
 double DeviceSpec::matrix_flops(Precision precision) const {
     switch (precision) {
-        case Precision::fp32: return flops_fp32.value;
-        case Precision::tf32: return flops_bf16.value / 2;
+        case Precision::fp32:
+            return flops_fp32.value;
+        case Precision::tf32:
+            return flops_bf16.value / 2;
         case Precision::fp16:
-        case Precision::bf16: return flops_bf16.value;
-        case Precision::fp8: return flops_fp8.value;
+        case Precision::bf16:
+            return flops_bf16.value;
+        case Precision::fp8:
+            return flops_fp8.value;
     }
     return 0;
 }
@@ -46,6 +53,8 @@ void describe(Fields& fields, DeviceSpec& device) {
     fields.sourced({"launch", "gap between kernels of one stream", true, 0, 1e-3}, Dimension::time, device.launch);
     fields.sourced({"tdp", "board power limit", false, 0, 1e5}, Dimension::power, device.tdp);
     fields.sourced({"idle_power", "power when idle", false, 0, 1e5}, Dimension::power, device.idle_power);
+    fields.sourced({"flash2", "rate of FlashAttention-2 over that of the measured attention kernels", false, 0, 2},
+                   Dimension::fraction, device.flash2);
     fields.integer({"compute_units", "SMs or CUs", true, 1, 100000}, device.compute_units);
     fields.text({"kernels", "table of measured kernels (a folder of models/data/kernels)"}, device.kernels);
     fields.text({"attention_kernels", "the same for attention, where it differs"}, device.attention_kernels);

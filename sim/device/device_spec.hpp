@@ -25,6 +25,7 @@ struct DeviceSpec {
     Sourced<double> launch;             ///< s, from one kernel's end to the next one's start in a stream
     Sourced<double> tdp;                ///< W
     Sourced<double> idle_power;         ///< W
+    Sourced<double> flash2;             ///< rate of FlashAttention-2 over that of the measured attention kernels; 0: 1
     std::int64_t compute_units = 0;     ///< SMs or CUs
     std::string kernels;                ///< folder of measured kernels in models/data/kernels; empty: roofline only
     std::string attention_kernels;      ///< the same for attention, where it differs

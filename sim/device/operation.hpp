@@ -24,17 +24,20 @@ struct Gemm {
 /// Fused (flash) attention over `batch_heads` independent heads.
 struct Attention {
     double batch_heads = 1;
-    double queries = 1;       ///< query tokens
-    double keys = 1;          ///< key tokens that each query could see
+    double queries = 1;  ///< query tokens
+    double keys = 1;     ///< key tokens that each query could see
     double head_dim = 128;
     bool causal = true;
-    double window = 0;        ///< sliding window in tokens; 0: none
+    double window = 0;  ///< sliding window in tokens; 0: none
     bool backward = false;
+    bool flash2 = false;  ///< FlashAttention-2, which Hopper's newer kernels outrun
 
     /// Fraction of the queries x keys rectangle that is computed.
     [[nodiscard]] double density() const;
     /// Two matrix products forward, five backward (scores are recomputed).
-    [[nodiscard]] double flops() const { return (backward ? 10 : 4) * batch_heads * queries * keys * head_dim * density(); }
+    [[nodiscard]] double flops() const {
+        return (backward ? 10 : 4) * batch_heads * queries * keys * head_dim * density();
+    }
 };
 
 /// A kernel bound by memory bandwidth: norms, activations, softmax, optimizer steps, copies.

@@ -11,7 +11,9 @@ struct Later {
 };
 }  // namespace
 
-EventQueue::EventQueue() { instant_.reserve(64); }
+EventQueue::EventQueue() {
+    instant_.reserve(64);
+}
 
 void EventQueue::push(const Event& event) {
     ORRERY_ASSERT(event.time_ps >= last_);

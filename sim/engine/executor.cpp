@@ -77,7 +77,9 @@ void Executor::on_event(std::uint32_t datum) {
     sharing_.start(known, activity.amount, id);
 }
 
-void Executor::on_activity_done(std::uint64_t cookie) { finish(static_cast<std::uint32_t>(cookie)); }
+void Executor::on_activity_done(std::uint64_t cookie) {
+    finish(static_cast<std::uint32_t>(cookie));
+}
 
 void Executor::finish(std::uint32_t id) {
     ends_[id] = engine_.now();

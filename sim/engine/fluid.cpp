@@ -46,7 +46,9 @@ ResourceId FluidSharing::add_resource(double capacity) {
     return ResourceId(resources_.size() - 1);
 }
 
-double FluidSharing::capacity(ResourceId resource) const { return resources_[resource.value()].capacity; }
+double FluidSharing::capacity(ResourceId resource) const {
+    return resources_[resource.value()].capacity;
+}
 
 std::uint32_t FluidSharing::allocate_slots(std::span<const Demand> demands) {
     std::uint32_t first = 0;

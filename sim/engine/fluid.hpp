@@ -66,10 +66,10 @@ class FluidSharing final : public Sharing, public EventHandler {
         std::uint32_t first_slot = 0;
         std::uint32_t slot_count = 0;
         double rate_bound = 0;
-        double solo_rate = 0;       ///< rate when alone: the bound and capacity/weight of each resource
+        double solo_rate = 0;  ///< rate when alone: the bound and capacity/weight of each resource
         double rate = 0;
-        double served = 0;          ///< units served to each member since the class was last empty
-        double total = 0;           ///< units served to all members since then
+        double served = 0;  ///< units served to each member since the class was last empty
+        double total = 0;   ///< units served to all members since then
         std::int64_t served_at = 0;
         std::int64_t completion = 0;
         std::uint32_t solved_count = 0;  ///< members at the last solve

@@ -2,8 +2,8 @@
 // How activities share resources: the interface of every sharing model.
 //
 // An activity moves or computes an amount (bytes, FLOPs) and demands several resources at once. At rate x it uses
-// `weight * x` of each resource's capacity: a plain flow has weight 1 on each link of its path, a ring all-reduce is one
-// activity with the weight that its traffic puts on each link of the ring.
+// `weight * x` of each resource's capacity: a plain flow has weight 1 on each link of its path, a ring all-reduce is
+// one activity with the weight that its traffic puts on each link of the ring.
 
 #include "sim/base/id.hpp"
 

@@ -5,9 +5,16 @@
 namespace orrery {
 
 const char* category_name(Category category) {
-    static constexpr const char* kNames[kCategoryCount] = {
-        "forward", "backward", "recompute", "optimizer", "tensor communication", "pipeline communication",
-        "data communication", "context communication", "overhead", "other"};
+    static constexpr const char* kNames[kCategoryCount] = {"forward",
+                                                           "backward",
+                                                           "recompute",
+                                                           "optimizer",
+                                                           "tensor communication",
+                                                           "pipeline communication",
+                                                           "data communication",
+                                                           "context communication",
+                                                           "overhead",
+                                                           "other"};
     return kNames[static_cast<std::size_t>(category)];
 }
 

@@ -16,18 +16,26 @@ namespace orrery {
 
 /// What a task's time is booked under. Every interval of a stream is attributed to one of these.
 enum class Category : std::uint8_t {
-    forward, backward, recompute, optimizer, tensor_communication, pipeline_communication, data_communication,
-    context_communication, overhead, other
+    forward,
+    backward,
+    recompute,
+    optimizer,
+    tensor_communication,
+    pipeline_communication,
+    data_communication,
+    context_communication,
+    overhead,
+    other
 };
 [[nodiscard]] const char* category_name(Category category);
 inline constexpr int kCategoryCount = 10;
 
 struct Task {
-    SimTime duration;                     ///< of a fixed task; of an activity, its latency before it starts to share
-    std::uint32_t activity = kNoActivity; ///< index in the graph's activities
-    std::uint32_t rank = 0;               ///< who it belongs to, for order and records
-    std::uint16_t name = 0;               ///< index in the graph's names
-    std::uint8_t stream = 0;              ///< stream of the rank
+    SimTime duration;                      ///< of a fixed task; of an activity, its latency before it starts to share
+    std::uint32_t activity = kNoActivity;  ///< index in the graph's activities
+    std::uint32_t rank = 0;                ///< who it belongs to, for order and records
+    std::uint16_t name = 0;                ///< index in the graph's names
+    std::uint8_t stream = 0;               ///< stream of the rank
     Category category = Category::other;
 
     static constexpr std::uint32_t kNoActivity = 0xFFFFFFFFU;

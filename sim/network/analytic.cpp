@@ -22,7 +22,9 @@ ClassId AnalyticSharing::hold(std::span<const Demand> demands, double rate_bound
     return ClassId(id);
 }
 
-void AnalyticSharing::release(ClassId id) { free_classes_.push_back(id.value()); }
+void AnalyticSharing::release(ClassId id) {
+    free_classes_.push_back(id.value());
+}
 
 void AnalyticSharing::start(ClassId id, double amount, std::uint64_t cookie) {
     const Class& c = classes_[id.value()];

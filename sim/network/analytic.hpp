@@ -19,9 +19,7 @@ class AnalyticSharing final : public Sharing, public EventHandler {
     explicit AnalyticSharing(Engine& engine) : engine_(engine), handler_(engine.add_handler(*this)) {}
 
     ResourceId add_resource(double capacity) override;
-    [[nodiscard]] double capacity(ResourceId resource) const override {
-        return resources_[resource.value()].capacity;
-    }
+    [[nodiscard]] double capacity(ResourceId resource) const override { return resources_[resource.value()].capacity; }
     ClassId hold(std::span<const Demand> demands, double rate_bound = kUnbounded) override;
     void release(ClassId id) override;
     void start(ClassId id, double amount, std::uint64_t cookie) override;

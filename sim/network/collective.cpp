@@ -17,11 +17,14 @@ double wire_bytes(CollectiveOp op, std::uint32_t ranks, double bytes) {
     }
     const double share = static_cast<double>(ranks - 1) / ranks;
     switch (op) {
-        case CollectiveOp::all_reduce: return 2 * share * bytes;
+        case CollectiveOp::all_reduce:
+            return 2 * share * bytes;
         case CollectiveOp::all_gather:
         case CollectiveOp::reduce_scatter:
-        case CollectiveOp::all_to_all: return share * bytes;
-        case CollectiveOp::send_recv: return bytes;
+        case CollectiveOp::all_to_all:
+            return share * bytes;
+        case CollectiveOp::send_recv:
+            return bytes;
     }
     return 0;
 }
@@ -33,9 +36,9 @@ GroupLayout layout_of(const Fabric& fabric, const std::vector<GpuId>& group) {
     }
     for (const auto& [node, members] : count) {
         if (members != count.begin()->second) {
-            throw InfeasibleError("a communication group of " + std::to_string(group.size()) +
-                                  " ranks has " + std::to_string(members) + " of them on node " + std::to_string(node) +
-                                  " and " + std::to_string(count.begin()->second) + " on node " +
+            throw InfeasibleError("a communication group of " + std::to_string(group.size()) + " ranks has " +
+                                  std::to_string(members) + " of them on node " + std::to_string(node) + " and " +
+                                  std::to_string(count.begin()->second) + " on node " +
                                   std::to_string(count.begin()->first) + "; choose degrees that divide the node");
         }
     }
@@ -50,8 +53,8 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
     }
     const GroupLayout layout = layout_of(fabric, group);
     const FabricShape& shape = fabric.shape();
-    const double port = shape.intra == IntraKind::mesh ? shape.intra_bandwidth * (shape.gpus_per_node - 1)
-                                                       : shape.intra_bandwidth;
+    const double port =
+        shape.intra == IntraKind::mesh ? shape.intra_bandwidth * (shape.gpus_per_node - 1) : shape.intra_bandwidth;
     const CollectivePrice price = model.price(op, layout, bytes, port);
     out.latency = price.latency + (layout.nodes > 1 ? shape.nic_latency + 4 * shape.link_latency : shape.intra_latency);
     out.bytes = wire_bytes(op, layout.ranks, bytes);
@@ -104,8 +107,8 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
 GroupTransfer make_send(const Fabric& fabric, const CollectiveModel& model, GpuId from, GpuId to, double bytes,
                         PathChoice choice, std::uint64_t hash) {
     const bool inside = fabric.node_of(from) == fabric.node_of(to);
-    const CollectivePrice price = model.price(CollectiveOp::send_recv, GroupLayout{2, inside ? 1U : 2U}, bytes,
-                                              fabric.shape().intra_bandwidth);
+    const CollectivePrice price =
+        model.price(CollectiveOp::send_recv, GroupLayout{2, inside ? 1U : 2U}, bytes, fabric.shape().intra_bandwidth);
     const Route route = fabric.route(from, to, choice, hash);
     GroupTransfer out;
     out.latency = price.latency + route.latency;

@@ -47,16 +47,14 @@ class CollectiveModel {
 /// A model of a library that costs nothing: closed forms of the wire volume over the links.
 class IdealCollectives final : public CollectiveModel {
   public:
-    [[nodiscard]] CollectivePrice price(CollectiveOp, const GroupLayout&, double, double) const override {
-        return {};
-    }
+    [[nodiscard]] CollectivePrice price(CollectiveOp, const GroupLayout&, double, double) const override { return {}; }
 };
 
 /// One collective ready to run: latency first, then an activity.
 struct GroupTransfer {
     double latency = 0;  ///< s
     std::vector<Demand> demands;
-    double bytes = 0;    ///< amount of the activity: wire bytes of a rank
+    double bytes = 0;  ///< amount of the activity: wire bytes of a rank
 };
 
 /// Layout of GPUs on nodes. Throws InfeasibleError when nodes hold different numbers of them.

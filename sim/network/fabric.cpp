@@ -8,7 +8,9 @@ namespace orrery {
 
 namespace {
 
-std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
+std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) {
+    return (a + b - 1) / b;
+}
 
 void append(Route& route, std::uint32_t resource) {
     ORRERY_ASSERT(route.count < Route::kMaxLinks);
@@ -60,8 +62,7 @@ Fabric::Fabric(const FabricShape& shape) : shape_(shape) {
     leaf_up_bundle_ = reserve(leaves_, leaf_bandwidth);
     leaf_down_bundle_ = reserve(leaves_, leaf_bandwidth);
     if (s.kind == FabricKind::fat_tree) {
-        const double pod_bandwidth =
-            leaf_bandwidth * s.rails * s.leaf_groups_per_pod / s.spine_oversubscription;
+        const double pod_bandwidth = leaf_bandwidth * s.rails * s.leaf_groups_per_pod / s.spine_oversubscription;
         const double link = pod_bandwidth / s.spines / s.cores_per_spine;
         cores_ = s.spines * s.cores_per_spine;
         spine_up_ = reserve(static_cast<std::size_t>(spines_) * s.cores_per_spine, link);
@@ -73,8 +74,8 @@ Fabric::Fabric(const FabricShape& shape) : shape_(shape) {
 
 std::uint32_t Fabric::nic_of(GpuId gpu) const {
     const std::uint32_t local = gpu.value() % shape_.gpus_per_node;
-    const std::uint32_t nic = static_cast<std::uint32_t>(static_cast<std::uint64_t>(local) * shape_.nics_per_node /
-                                                         shape_.gpus_per_node);
+    const std::uint32_t nic =
+        static_cast<std::uint32_t>(static_cast<std::uint64_t>(local) * shape_.nics_per_node / shape_.gpus_per_node);
     return node_of(gpu) * shape_.nics_per_node + nic;
 }
 
@@ -204,8 +205,8 @@ std::string Fabric::resource_name(ResourceId resource) const {
 }
 
 std::size_t Fabric::vertex_count() const {
-    return static_cast<std::size_t>(gpus()) + shape_.nodes + static_cast<std::size_t>(shape_.nodes) * shape_.nics_per_node +
-           leaves_ + spines_ + cores_;
+    return static_cast<std::size_t>(gpus()) + shape_.nodes +
+           static_cast<std::size_t>(shape_.nodes) * shape_.nics_per_node + leaves_ + spines_ + cores_;
 }
 
 VertexKind Fabric::vertex_kind(std::uint32_t vertex) const {

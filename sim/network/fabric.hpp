@@ -1,10 +1,10 @@
 #pragma once
 // The fabric: every link of a cluster, and the path between any two GPUs by arithmetic.
 //
-// Claims: paths are shortest paths of the graph of links (checked against a breadth-first search in the tests), found in
-// constant time without stored routes, so 16,384 GPUs build in milliseconds and in a few MiB.
-// Scope: nodes with GPUs joined by a switch (NVSwitch), a full mesh (xGMI) or PCIe, NICs on PCIe; leaf-spine and
-// three-level fat tree between nodes, with rails. A path's hops inside the fabric are one of:
+// Claims: paths are shortest paths of the graph of links (checked against a breadth-first search in the tests), found
+// in constant time without stored routes, so 16,384 GPUs build in milliseconds and in a few MiB. Scope: nodes with GPUs
+// joined by a switch (NVSwitch), a full mesh (xGMI) or PCIe, NICs on PCIe; leaf-spine and three-level fat tree between
+// nodes, with rails. A path's hops inside the fabric are one of:
 //   spray  evenly over all parallel paths: the bundle of parallel links is one resource with their summed capacity
 //   ecmp   a hash of the flow picks one path: single links are resources, and collisions happen
 // Limits: no link failures yet (capacities are constants), no adaptive choice (packet fidelity brings both).
@@ -32,20 +32,20 @@ struct FabricShape {
     std::uint32_t gpus_per_node = 8;
     std::uint32_t nics_per_node = 8;
     IntraKind intra = IntraKind::nvswitch;
-    double intra_bandwidth = 0;   ///< B/s a GPU and direction (nvswitch, pcie), or a pair and direction (mesh)
-    double intra_latency = 0;     ///< s, GPU to GPU inside a node
-    double pcie_bandwidth = 0;    ///< B/s a GPU and direction between GPU and NIC; 0: not limiting
-    double nic_bandwidth = 0;     ///< B/s and direction
-    double nic_latency = 0;       ///< s, through both NICs and the host
+    double intra_bandwidth = 0;  ///< B/s a GPU and direction (nvswitch, pcie), or a pair and direction (mesh)
+    double intra_latency = 0;    ///< s, GPU to GPU inside a node
+    double pcie_bandwidth = 0;   ///< B/s a GPU and direction between GPU and NIC; 0: not limiting
+    double nic_bandwidth = 0;    ///< B/s and direction
+    double nic_latency = 0;      ///< s, through both NICs and the host
     FabricKind kind = FabricKind::leaf_spine;
     std::uint32_t nodes_per_leaf = 16;
-    std::uint32_t rails = 1;            ///< leaf switches that the NICs of a node spread over
-    std::uint32_t spines = 1;           ///< per pod in a fat tree, in total in a leaf-spine fabric
+    std::uint32_t rails = 1;                ///< leaf switches that the NICs of a node spread over
+    std::uint32_t spines = 1;               ///< per pod in a fat tree, in total in a leaf-spine fabric
     std::uint32_t leaf_groups_per_pod = 1;  ///< fat tree: groups of nodes under one pod
-    std::uint32_t cores_per_spine = 1;  ///< fat tree: core switches that each pod's spine reaches
-    double leaf_oversubscription = 1;   ///< bandwidth of a leaf's hosts over that of its uplinks
-    double spine_oversubscription = 1;  ///< fat tree: of a pod's spines towards the cores
-    double link_latency = 0;            ///< s a link, switch included
+    std::uint32_t cores_per_spine = 1;      ///< fat tree: core switches that each pod's spine reaches
+    double leaf_oversubscription = 1;       ///< bandwidth of a leaf's hosts over that of its uplinks
+    double spine_oversubscription = 1;      ///< fat tree: of a pod's spines towards the cores
+    double link_latency = 0;                ///< s a link, switch included
 };
 
 /// A path: the resources a flow uses, in order, and its latency without load.

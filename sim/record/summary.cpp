@@ -14,7 +14,9 @@ namespace orrery {
 namespace {
 
 // Twelve significant digits: more than any figure deserves, fewer than the noise of a different order of additions.
-double rounded(double value) { return std::stod(fmt::format("{:.12g}", value)); }
+double rounded(double value) {
+    return std::stod(fmt::format("{:.12g}", value));
+}
 
 }  // namespace
 
@@ -67,21 +69,25 @@ std::string to_chrome_trace(const Timeline& timeline) {
         out += fmt::format("{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"args\":{{\"name\":{}}}}},\n", id,
                            quoted(name));
         for (const auto& [thread, label] : timeline.threads) {
-            out += fmt::format("{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}},\n",
-                               id, thread, quoted(label));
+            out += fmt::format(
+                "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}},\n", id,
+                thread, quoted(label));
         }
     }
     for (const Span& span : timeline.spans) {
-        out += fmt::format("{{\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{:.6f},\"dur\":{:.6f}}},\n",
-                           quoted(span.name), quoted(span.category), span.process, span.thread, span.start_us,
-                           span.duration_us);
+        out += fmt::format(
+            "{{\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{:.6f},\"dur\":{:.6f}}},\n",
+            quoted(span.name), quoted(span.category), span.process, span.thread, span.start_us, span.duration_us);
     }
     for (std::size_t i = 0; i < timeline.arrows.size(); ++i) {
         const FlowArrow& arrow = timeline.arrows[i];
-        out += fmt::format("{{\"ph\":\"s\",\"name\":\"send\",\"cat\":\"send\",\"id\":{},\"pid\":{},\"tid\":{},\"ts\":{:.6f}}},\n",
-                           i, arrow.from_process, arrow.from_thread, arrow.from_us);
-        out += fmt::format("{{\"ph\":\"f\",\"bp\":\"e\",\"name\":\"send\",\"cat\":\"send\",\"id\":{},\"pid\":{},\"tid\":{},\"ts\":{:.6f}}},\n",
-                           i, arrow.to_process, arrow.to_thread, arrow.to_us);
+        out += fmt::format(
+            "{{\"ph\":\"s\",\"name\":\"send\",\"cat\":\"send\",\"id\":{},\"pid\":{},\"tid\":{},\"ts\":{:.6f}}},\n", i,
+            arrow.from_process, arrow.from_thread, arrow.from_us);
+        out += fmt::format(
+            "{{\"ph\":\"f\",\"bp\":\"e\",\"name\":\"send\",\"cat\":\"send\",\"id\":{},\"pid\":{},\"tid\":{},\"ts\":{:."
+            "6f}}},\n",
+            i, arrow.to_process, arrow.to_thread, arrow.to_us);
     }
     if (out.size() >= 2 && out[out.size() - 2] == ',') {
         out.erase(out.size() - 2, 1);

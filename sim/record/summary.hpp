@@ -19,9 +19,9 @@ struct Metric {
 };
 
 struct Summary {
-    std::string scenario;   ///< name of the scenario file, without its folder
+    std::string scenario;  ///< name of the scenario file, without its folder
     std::string kind;
-    std::string hash;       ///< of the resolved scenario
+    std::string hash;  ///< of the resolved scenario
     std::uint64_t seed = 0;
     std::vector<Metric> metrics;
     /// Parts of the headline time in seconds; they add up to it.

@@ -34,7 +34,9 @@ void describe_network(Fields& fields, NetworkSpec& network) {
 }
 
 // FNV over the resolved text, as sixteen hexadecimal digits.
-std::string hash_text(const std::string& text) { return fmt::format("{:016x}", mix64(hash64(text))); }
+std::string hash_text(const std::string& text) {
+    return fmt::format("{:016x}", mix64(hash64(text)));
+}
 
 void add_training_metrics(const Scenario& s, const TrainingResult& result, Summary& out) {
     const auto gpus = static_cast<double>(s.plan.ranks());
@@ -51,18 +53,20 @@ void add_training_metrics(const Scenario& s, const TrainingResult& result, Summa
     out.add("exposed_communication_s", result.exposed_communication_s, "s");
     for (int i = 0; i < kCategoryCount; ++i) {
         if (result.booked[static_cast<std::size_t>(i)] > 0) {
-            out.breakdown.emplace_back(category_name(static_cast<Category>(i)), result.booked[static_cast<std::size_t>(i)]);
+            out.breakdown.emplace_back(category_name(static_cast<Category>(i)),
+                                       result.booked[static_cast<std::size_t>(i)]);
         }
     }
     out.breakdown.emplace_back("bubble", result.bubble_s);
     if (result.folded_into_one > 1) {
-        out.notes.push_back(fmt::format("{} ranks simulated, each standing for {}", result.simulated_ranks,
-                                        result.folded_into_one));
+        out.notes.push_back(
+            fmt::format("{} ranks simulated, each standing for {}", result.simulated_ranks, result.folded_into_one));
     } else {
         out.notes.push_back(fmt::format("{} ranks simulated one by one", result.simulated_ranks));
     }
     if (s.network.batch > 0) {
-        out.notes.push_back(fmt::format("completions grouped within {}", pretty_quantity(s.network.batch, Dimension::time)));
+        out.notes.push_back(
+            fmt::format("completions grouped within {}", pretty_quantity(s.network.batch, Dimension::time)));
     }
 }
 
@@ -87,8 +91,8 @@ void run_training(const Scenario& scenario, ModelCache& models, const RunOptions
                               models.collectives(scenario.cluster.node.collectives, scenario.network.collectives),
                               scenario.network.paths,
                               scenario.network.fold};
-    TrainingResult result = simulate(
-        input, options.check_memory ? gpu.memory.value : std::numeric_limits<double>::infinity(), training);
+    TrainingResult result =
+        simulate(input, options.check_memory ? gpu.memory.value : std::numeric_limits<double>::infinity(), training);
     add_training_metrics(scenario, result, out.summary);
     out.summary.events = result.events;
     out.timeline = std::move(result.timeline);
@@ -129,7 +133,8 @@ void run_messages_of(const Scenario& scenario, const RunOptions& options, const 
             sum += value;
         }
         const auto quantile = [&](double q) {
-            return sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(q * static_cast<double>(sorted.size())))];
+            return sorted[std::min(sorted.size() - 1,
+                                   static_cast<std::size_t>(q * static_cast<double>(sorted.size())))];
         };
         summary.add("fct_s.mean", sum / static_cast<double>(sorted.size()), "s");
         summary.add("fct_s.p50", quantile(0.5), "s");
@@ -180,7 +185,8 @@ void describe(Fields& fields, Scenario& s) {
         fields.section({"traffic", "who sends how much to whom", true}, std::nullopt, present,
                        [&](Fields& inner) { describe(inner, s.traffic); });
     }
-    fields.section({"network", "how the network is simulated"}, [&](Fields& inner) { describe_network(inner, s.network); });
+    fields.section({"network", "how the network is simulated"},
+                   [&](Fields& inner) { describe_network(inner, s.network); });
 }
 
 Scenario read_scenario(const YamlNode& root, const std::string& name, const DataDirectory& data) {

@@ -5,8 +5,8 @@
 #include "topologies/graph.hpp"
 #include "validation/validate.hpp"
 
-#include <boost/version.hpp>
 #include <fmt/format.h>
+#include <boost/version.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -51,8 +51,8 @@ void print_summary(const Terminal& terminal, const Summary& summary) {
         terminal.heading("where the time goes (mean over ranks)");
         rows.clear();
         for (const auto& [name, seconds] : summary.breakdown) {
-            rows.push_back({name, pretty_quantity(seconds, Dimension::time), fmt::format("{:5.1f} %", 100 * seconds / total),
-                            terminal.bar(seconds / total)});
+            rows.push_back({name, pretty_quantity(seconds, Dimension::time),
+                            fmt::format("{:5.1f} %", 100 * seconds / total), terminal.bar(seconds / total)});
         }
         terminal.table({}, rows);
     }
@@ -102,8 +102,9 @@ int command_explain(const CommandLine& line, const DataDirectory& data) {
     print_summary(terminal, out.summary);
     if (out.training) {
         terminal.heading("memory of the fullest stage");
-        const auto fullest = std::max_element(out.training->memory.begin(), out.training->memory.end(),
-                                              [](const MemoryUse& a, const MemoryUse& b) { return a.total() < b.total(); });
+        const auto fullest =
+            std::max_element(out.training->memory.begin(), out.training->memory.end(),
+                             [](const MemoryUse& a, const MemoryUse& b) { return a.total() < b.total(); });
         const auto show = [](double bytes) { return pretty_quantity(bytes, Dimension::bytes); };
         terminal.table({}, {{"weights", show(fullest->weights)},
                             {"gradients", show(fullest->gradients)},
@@ -177,7 +178,8 @@ int command_list(const CommandLine& line, const DataDirectory& data) {
         std::error_code ignored;
         for (const auto& entry : std::filesystem::recursive_directory_iterator(data.path("scenarios"), ignored)) {
             if (entry.path().extension() == ".yaml" && entry.path().filename() != "expected.yaml") {
-                paths.push_back("scenarios/" + std::filesystem::relative(entry.path(), data.path("scenarios")).string());
+                paths.push_back("scenarios/" +
+                                std::filesystem::relative(entry.path(), data.path("scenarios")).string());
             }
         }
         std::sort(paths.begin(), paths.end());

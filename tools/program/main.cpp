@@ -2,8 +2,8 @@
 
 #include "tools/program/commands.hpp"
 
-#include <boost/program_options.hpp>
 #include <fmt/format.h>
+#include <boost/program_options.hpp>
 
 #include <cstdio>
 #include <exception>
@@ -45,8 +45,9 @@ int dispatch(int argc, char** argv) {
     options.add_options()("command", po::value<std::string>())("arguments", po::value<std::vector<std::string>>())(
         "set", po::value<std::vector<std::string>>()->composing())("seed", po::value<std::int64_t>())(
         "json", po::value<std::string>())("trace", po::value<std::string>())("resolved", po::value<std::string>())(
-        "quiet", po::bool_switch())("color", po::value<std::string>()->default_value("auto"))("help,h", po::bool_switch())(
-        "version", po::bool_switch())("points", po::bool_switch())("fit", po::bool_switch());
+        "quiet", po::bool_switch())("color", po::value<std::string>()->default_value("auto"))(
+        "help,h", po::bool_switch())("version", po::bool_switch())("points", po::bool_switch())("fit",
+                                                                                                po::bool_switch());
     po::positional_options_description positional;
     positional.add("command", 1).add("arguments", -1);
     po::variables_map values;
@@ -96,7 +97,10 @@ int main(int argc, char** argv) {
         return 2;
     } catch (const orrery::Error& error) {
         const std::string text = error.what();
-        fmt::print(stderr, "{}{}\n", error.exit_code() == 2 ? "" : error.exit_code() == 3 ? "infeasible: " : "internal error: ",
+        fmt::print(stderr, "{}{}\n",
+                   error.exit_code() == 2   ? ""
+                   : error.exit_code() == 3 ? "infeasible: "
+                                            : "internal error: ",
                    text);
         return error.exit_code();
     } catch (const std::bad_alloc&) {

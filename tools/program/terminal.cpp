@@ -14,8 +14,8 @@ namespace {
 
 // Columns a UTF-8 text takes: continuation bytes take none.
 std::size_t width(const std::string& text) {
-    return static_cast<std::size_t>(
-        std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+    return static_cast<std::size_t>(std::count_if(
+        text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
 bool is_number(const std::string& text) {
@@ -52,7 +52,8 @@ void Terminal::table(const std::vector<std::string>& header, const std::vector<s
         std::string line = " ";
         for (std::size_t i = 0; i < row.size(); ++i) {
             const std::string padding(widths[i] - width(row[i]), ' ');
-            const bool right = i > 0 && (is_number(row[i]) || strong) && i + 1 < widths.size() + 1 && is_number(rows.empty() ? row[i] : rows[0][std::min(i, rows[0].size() - 1)]);
+            const bool right = i > 0 && (is_number(row[i]) || strong) && i + 1 < widths.size() + 1 &&
+                               is_number(rows.empty() ? row[i] : rows[0][std::min(i, rows[0].size() - 1)]);
             line += " " + (right ? padding + row[i] : row[i] + padding) + " ";
         }
         line.erase(line.find_last_not_of(' ') + 1);

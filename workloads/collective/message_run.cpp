@@ -36,8 +36,8 @@ void measure(const Fabric& fabric, const Sharing& sharing, MessageRunResult& res
     for (std::size_t i = 0; i < fabric.resource_count(); ++i) {
         const ResourceId id(i);
         if (fabric.capacity(id) > 0) {
-            result.max_link_utilisation = std::max(
-                result.max_link_utilisation, fluid->carried(id) / (fabric.capacity(id) * result.seconds));
+            result.max_link_utilisation =
+                std::max(result.max_link_utilisation, fluid->carried(id) / (fabric.capacity(id) * result.seconds));
         }
     }
 }
@@ -232,9 +232,9 @@ class RingRun final : public EventHandler, public SharingListener {
     std::uint64_t done_ = 0;
 };
 
-// Smallest number of neighbouring ranks after which the ring looks the same from every link's point of view: a node when
-// all nodes hang on one leaf, else a whole group of nodes under one leaf. Equal capacities are the fabric's construction;
-// what has to hold is that groups are whole and that switches cannot bind.
+// Smallest number of neighbouring ranks after which the ring looks the same from every link's point of view: a node
+// when all nodes hang on one leaf, else a whole group of nodes under one leaf. Equal capacities are the fabric's
+// construction; what has to hold is that groups are whole and that switches cannot bind.
 std::uint32_t ring_period(const Fabric& fabric, const CollectiveSpec& spec, std::uint32_t ranks,
                           const MessageRunOptions& options) {
     const FabricShape& shape = fabric.shape();

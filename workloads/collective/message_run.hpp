@@ -1,16 +1,15 @@
 #pragma once
 // Collectives and traffic as messages: every message of a schedule is a flow on the fabric with its own dependencies.
 //
-// Claims: a schedule states for each message who sends how much to whom and which earlier messages must have arrived. The
-// runner starts a message when its dependencies are met and counts every one. Equal messages of a symmetric ring are one
-// class: the ring over whole nodes looks the same from every node, so one node's messages stand for all (folded) when the
-// fabric's links are equal; `only equal links` is checked, not assumed.
-// Scope: ring, tree, double binary tree (pipelined), recursive halving-doubling, hierarchical, in-switch all-reduce,
-// direct all-to-all; permutation, incast, shift, all-to-all and ring traffic.
-// Limits: no protocol overhead here (that is CollectiveModel's); reductions cost no time.
-// Sources: Thakur et al., IJHPCA 2005; Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast", 2009;
-// Patarasuk and Yuan, JPDC 2009 (ring).
-// Validated by tests/workloads/collective_test.cpp: closed forms of every algorithm, folded = unfolded.
+// Claims: a schedule states for each message who sends how much to whom and which earlier messages must have arrived.
+// The runner starts a message when its dependencies are met and counts every one. Equal messages of a symmetric ring
+// are one class: the ring over whole nodes looks the same from every node, so one node's messages stand for all
+// (folded) when the fabric's links are equal; `only equal links` is checked, not assumed. Scope: ring, tree, double
+// binary tree (pipelined), recursive halving-doubling, hierarchical, in-switch all-reduce, direct all-to-all;
+// permutation, incast, shift, all-to-all and ring traffic. Limits: no protocol overhead here (that is
+// CollectiveModel's); reductions cost no time. Sources: Thakur et al., IJHPCA 2005; Sanders, Speck, Traeff, "Two-tree
+// algorithms for full bandwidth broadcast", 2009; Patarasuk and Yuan, JPDC 2009 (ring). Validated by
+// tests/workloads/collective_test.cpp: closed forms of every algorithm, folded = unfolded.
 
 #include "sim/config/fields.hpp"
 #include "sim/network/collective.hpp"
@@ -36,10 +35,10 @@ void describe(Fields& fields, CollectiveSpec& spec);
 enum class TrafficPattern { permutation, shift, incast, all_to_all, ring };
 struct TrafficSpec {
     TrafficPattern pattern = TrafficPattern::permutation;
-    double size = 0;             ///< bytes of each flow
-    double spread = 0;           ///< sizes are uniform within size x (1 +- spread)
-    std::int64_t shift = 1;      ///< shift: destination = source + shift
-    std::int64_t senders = 0;    ///< incast: 0 = all but the receiver
+    double size = 0;           ///< bytes of each flow
+    double spread = 0;         ///< sizes are uniform within size x (1 +- spread)
+    std::int64_t shift = 1;    ///< shift: destination = source + shift
+    std::int64_t senders = 0;  ///< incast: 0 = all but the receiver
 };
 void describe(Fields& fields, TrafficSpec& spec);
 
@@ -59,14 +58,14 @@ struct Schedule {
     std::vector<std::uint32_t> releases;
 };
 
-/// The messages of a collective over `ranks` ranks in nodes of `per_node`. Throws InfeasibleError when the algorithm does
-/// not apply (halving-doubling needs a power of two).
+/// The messages of a collective over `ranks` ranks in nodes of `per_node`. Throws InfeasibleError when the algorithm
+/// does not apply (halving-doubling needs a power of two).
 [[nodiscard]] Schedule make_schedule(const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node);
 [[nodiscard]] Schedule make_traffic(const TrafficSpec& spec, std::uint32_t ranks, std::uint64_t seed);
 
 struct MessageRunOptions {
     bool analytic = false;
-    bool fold = true;                 ///< use the symmetry of rings where it is proved
+    bool fold = true;  ///< use the symmetry of rings where it is proved
     PathChoice paths = PathChoice::spray;
     SimTime batch_window;
     std::function<void(double)> progress;

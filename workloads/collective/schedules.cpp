@@ -74,8 +74,8 @@ class Builder {
 
 constexpr std::uint32_t kNone = 0xFFFFFFFFU;
 
-// A ring over `members`: `steps` messages of each to its successor. A message waits for the one that brought its data and
-// for the sender's previous one. `first_waits`: messages that must have arrived at member i before its first send.
+// A ring over `members`: `steps` messages of each to its successor. A message waits for the one that brought its data
+// and for the sender's previous one. `first_waits`: messages that must have arrived at member i before its first send.
 // Returns the last message that reaches each member.
 std::vector<std::uint32_t> add_ring(Builder& builder, const std::vector<std::uint32_t>& members, double bytes,
                                     std::uint32_t steps, const std::vector<std::uint32_t>& first_waits) {
@@ -126,8 +126,8 @@ void add_tree(Builder& builder, std::uint32_t n, std::uint32_t shift, double byt
         order.insert(order.end(), children[order[i]].begin(), children[order[i]].end());
     }
     const double piece_bytes = bytes / pieces;
-    std::vector<std::uint32_t> up(n + 1, kNone);     // the last message of a label to its parent
-    std::vector<std::uint32_t> down(n + 1, kNone);   // the last message of a label's parent to it
+    std::vector<std::uint32_t> up(n + 1, kNone);    // the last message of a label to its parent
+    std::vector<std::uint32_t> down(n + 1, kNone);  // the last message of a label's parent to it
     for (std::uint32_t piece = 0; piece < pieces; ++piece) {
         for (std::size_t i = order.size(); i-- > 1;) {
             const std::uint32_t label = order[i];
@@ -270,8 +270,8 @@ Schedule make_schedule(const CollectiveSpec& spec, std::uint32_t ranks, std::uin
         case Algorithm::hierarchical:
             only_all_reduce();
             if (ranks % per_node != 0) {
-                throw InfeasibleError(fmt::format("a hierarchical all-reduce needs whole nodes: {} ranks in nodes of {}",
-                                                  ranks, per_node));
+                throw InfeasibleError(fmt::format(
+                    "a hierarchical all-reduce needs whole nodes: {} ranks in nodes of {}", ranks, per_node));
             }
             add_hierarchical(builder, ranks, per_node, spec.bytes);
             break;
@@ -303,7 +303,9 @@ Schedule make_traffic(const TrafficSpec& spec, std::uint32_t ranks, std::uint64_
     Builder builder;
     RandomStream pairs(seed, "traffic/pairs");
     RandomStream sizes(seed, "traffic/sizes");
-    const auto size = [&] { return spec.spread > 0 ? spec.size * (1 + spec.spread * (2 * sizes.uniform() - 1)) : spec.size; };
+    const auto size = [&] {
+        return spec.spread > 0 ? spec.size * (1 + spec.spread * (2 * sizes.uniform() - 1)) : spec.size;
+    };
     if (ranks < 2) {
         throw InfeasibleError("traffic needs at least two hosts");
     }

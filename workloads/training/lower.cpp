@@ -14,8 +14,8 @@ constexpr std::uint8_t kSendStream = 1;
 constexpr std::uint8_t kGatherStream = 2;
 constexpr std::uint8_t kReduceStream = 3;
 
-// Builds the graph of one iteration. Rank r of the job sits on GPU r: tensor-parallel ranks are neighbours, then context,
-// data and pipeline (Megatron's order).
+// Builds the graph of one iteration. Rank r of the job sits on GPU r: tensor-parallel ranks are neighbours, then
+// context, data and pipeline (Megatron's order).
 class Lowering {
   public:
     explicit Lowering(const TrainingInput& input)
@@ -113,9 +113,7 @@ class Lowering {
         return id;
     }
 
-    std::uint32_t demand_set(const GroupTransfer& transfer) {
-        return out_.graph.add_demands(transfer.demands);
-    }
+    std::uint32_t demand_set(const GroupTransfer& transfer) { return out_.graph.add_demands(transfer.demands); }
 
     TaskId transfer(std::uint32_t rank, std::uint8_t stream, std::uint16_t name, Category category, double latency,
                     std::uint32_t set, double bytes) {
@@ -136,8 +134,8 @@ class Lowering {
         std::vector<GpuId> gpus;             ///< all ranks, in ring order
     };
 
-    // Groups of the data-parallel collectives of a stage, by member of the tensor-parallel group. Context-parallel ranks hold
-    // the same weights and take part. `first`/`count`/`stride`: replicas of the group.
+    // Groups of the data-parallel collectives of a stage, by member of the tensor-parallel group. Context-parallel
+    // ranks hold the same weights and take part. `first`/`count`/`stride`: replicas of the group.
     std::vector<Group> groups(std::uint32_t stage, std::uint32_t count, bool replicas_of_shards) {
         // Ranks with the same weights in order: replica-major, then context.
         const std::uint32_t width = data_ * context_;
@@ -319,8 +317,9 @@ void Lowering::build_pipeline() {
                           TaskId next_of_sender) {
         auto [entry, fresh] = sets.try_emplace({from, to});
         if (fresh) {
-            entry->second.second = make_send(in_.fabric, in_.collectives, GpuId(out_.ranks[from]), GpuId(out_.ranks[to]),
-                                             bytes, in_.paths, (static_cast<std::uint64_t>(from) << 32) | to);
+            entry->second.second =
+                make_send(in_.fabric, in_.collectives, GpuId(out_.ranks[from]), GpuId(out_.ranks[to]), bytes, in_.paths,
+                          (static_cast<std::uint64_t>(from) << 32) | to);
             entry->second.first = demand_set(entry->second.second);
         }
         const TaskId id = transfer(from, kSendStream, name, Category::pipeline_communication,
@@ -419,7 +418,8 @@ void Lowering::build_pipeline() {
 }
 
 // The norm of all gradients is a barrier; then each rank updates its weights.
-void Lowering::finish_step(const std::vector<std::vector<TaskId>>& reduced, const std::vector<double>& stage_parameters) {
+void Lowering::finish_step(const std::vector<std::vector<TaskId>>& reduced,
+                           const std::vector<double>& stage_parameters) {
     TaskGraph& graph = out_.graph;
     Task barrier;
     barrier.name = graph.name("norm of gradients");
@@ -504,7 +504,8 @@ void Lowering::build_sharded() {
             entry->second.first = demand_set(entry->second.second);
         }
         const GroupTransfer& what = entry->second.second;
-        const TaskId id = transfer(group.members[0], stream, name, Category::data_communication, what.latency,
+        const double latency = what.latency * static_cast<double>(in_.software.gathers_per_layer);
+        const TaskId id = transfer(group.members[0], stream, name, Category::data_communication, latency,
                                    entry->second.first, what.bytes);
         for (const std::uint32_t member : group.members) {
             in_order(member, stream, id);
@@ -527,14 +528,20 @@ void Lowering::build_sharded() {
         for (const bool backward : {false, true}) {
             const bool gathers = plan.zero >= 3 || (m == 0 && !backward);
             std::vector<std::vector<TaskId>> done(rank_count);  // passes of this sweep, in order
+            std::vector<std::vector<TaskId>> scattered_before(rank_count);
             for (std::uint32_t step = 0; step < units; ++step) {
                 const std::uint32_t unit = backward ? units - 1 - step : step;
                 std::vector<std::vector<TaskId>> inputs(rank_count);
+                if (backward && !plan.overlap_data) {
+                    inputs = scattered_before;
+                }
                 for (const Group& group : shards) {
                     if (gathers && unit_parameters(unit) > 0) {
-                        // At most two gathered units ahead of the computation (rate limiter of FSDP).
+                        // With overlap, at most two gathered units ahead of the computation (rate limiter of FSDP);
+                        // without, a unit is gathered when the one before it is done.
+                        const std::uint32_t ahead = plan.overlap_data ? 2 : 1;
                         const std::vector<TaskId> after =
-                            step >= 2 ? per_rank(group, done, step - 2) : std::vector<TaskId>();
+                            step >= ahead ? per_rank(group, done, step - ahead) : std::vector<TaskId>();
                         const TaskId id = launch(group, kGatherStream, gather_name, CollectiveOp::all_gather,
                                                  2 * unit_parameters(unit), after);
                         for (const std::uint32_t member : group.members) {
@@ -561,6 +568,7 @@ void Lowering::build_sharded() {
                                              gradient_bytes * unit_parameters(unit), per_rank(group, done, step));
                     for (const std::uint32_t member : group.members) {
                         scattered[member] = id;
+                        scattered_before[member] = {id};
                         if (last) {
                             reduced[member].push_back(id);
                         }
@@ -603,7 +611,9 @@ std::vector<std::uint32_t> split_layers(std::int64_t layers, std::int64_t chunks
     return out;
 }
 
-TrainingGraph lower(const TrainingInput& input) { return Lowering(input).build(); }
+TrainingGraph lower(const TrainingInput& input) {
+    return Lowering(input).build();
+}
 
 std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software) {
     const auto stages = static_cast<std::uint32_t>(plan.pipeline);
@@ -616,8 +626,8 @@ std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& p
         for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
             count += layers[chunk * stages + stage];
         }
-        const auto passes = schedule_of(plan.schedule, stages, chunks,
-                                        static_cast<std::uint32_t>(plan.micro_batches()), stage);
+        const auto passes =
+            schedule_of(plan.schedule, stages, chunks, static_cast<std::uint32_t>(plan.micro_batches()), stage);
         out.push_back(memory_of(model, plan, software, count, stage == 0, stage + 1 == stages, peak_in_flight(passes)));
     }
     return out;

@@ -1,15 +1,14 @@
 #pragma once
 // A training iteration as a task graph at stage granularity: passes, sends, gradient reductions, optimizer.
 //
-// Claims: every rank runs its stage's schedule in order; a pass waits for its input to arrive; sends, reductions and gathers
-// are activities on the fabric and contend there. With ZeRO-2/3 and no pipeline the granularity is a layer, because its
-// gathers and reductions hide behind the layers before and after.
-// Folding: data-parallel replicas that own whole nodes do the same at the same time, when the fabric has full bisection; one
-// set of nodes (`block` replicas) then stands for all. A folded run gives the same times as the unfolded one.
-// Limits: equal devices and no stragglers (folding would be switched off for them); the tensor-parallel group's collectives
-// are inside a pass's price.
-// Sources: Narayanan et al., SC21; Rajbhandari et al., "ZeRO", SC20; Zhao et al., "PyTorch FSDP", VLDB 2023.
-// Validated by tests/workloads/training_test.cpp (bubble closed forms, folded = unfolded) and `orrery validate training`.
+// Claims: every rank runs its stage's schedule in order; a pass waits for its input to arrive; sends, reductions and
+// gathers are activities on the fabric and contend there. With ZeRO-2/3 and no pipeline the granularity is a layer,
+// because its gathers and reductions hide behind the layers before and after. Folding: data-parallel replicas that own
+// whole nodes do the same at the same time, when the fabric has full bisection; one set of nodes (`block` replicas)
+// then stands for all. A folded run gives the same times as the unfolded one. Limits: equal devices and no stragglers
+// (folding would be switched off for them); the tensor-parallel group's collectives are inside a pass's price. Sources:
+// Narayanan et al., SC21; Rajbhandari et al., "ZeRO", SC20; Zhao et al., "PyTorch FSDP", VLDB 2023. Validated by
+// tests/workloads/training_test.cpp (bubble closed forms, folded = unfolded) and `orrery validate training`.
 
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"
@@ -32,18 +31,18 @@ struct TrainingInput {
 struct TrainingGraph {
     TaskGraph graph;
     std::uint32_t stages = 1;
-    std::uint32_t ranks_per_stage = 1;       ///< simulated ones
-    std::uint32_t folded_into_one = 1;       ///< ranks that each simulated rank stands for
-    std::vector<std::uint32_t> ranks;        ///< simulated ranks, global numbers, stage by stage
-    std::vector<std::vector<TaskId>> compute;///< by simulated rank: the tasks of its compute stream, in order
-    std::vector<Price> prices;               ///< composition of compute tasks
-    std::vector<std::uint32_t> price_of;     ///< by task: index in prices, or kNoPrice
+    std::uint32_t ranks_per_stage = 1;         ///< simulated ones
+    std::uint32_t folded_into_one = 1;         ///< ranks that each simulated rank stands for
+    std::vector<std::uint32_t> ranks;          ///< simulated ranks, global numbers, stage by stage
+    std::vector<std::vector<TaskId>> compute;  ///< by simulated rank: the tasks of its compute stream, in order
+    std::vector<Price> prices;                 ///< composition of compute tasks
+    std::vector<std::uint32_t> price_of;       ///< by task: index in prices, or kNoPrice
     static constexpr std::uint32_t kNoPrice = 0xFFFFFFFFU;
-    double hardware_flops = 0;               ///< of one simulated stage set, recomputation included, per GPU on average
+    double hardware_flops = 0;  ///< of one simulated stage set, recomputation included, per GPU on average
 };
 
-/// Layers of each model chunk, in order of the model: [stage + stages * chunk]. Where layers + 2 divides, the embedding and
-/// the head count as layers of the first and last chunk.
+/// Layers of each model chunk, in order of the model: [stage + stages * chunk]. Where layers + 2 divides, the embedding
+/// and the head count as layers of the first and last chunk.
 [[nodiscard]] std::vector<std::uint32_t> split_layers(std::int64_t layers, std::int64_t chunks);
 
 [[nodiscard]] TrainingGraph lower(const TrainingInput& input);

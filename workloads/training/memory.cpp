@@ -13,7 +13,8 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     const auto t = static_cast<double>(plan.tensor);
     const double embeddings = model.embedding_parameters() * ((first_stage ? 1 : 0) + (last_stage ? 1 : 0));
     const bool shared = first_stage && last_stage && model.tied_embeddings;
-    const double parameters = (layers * model.layer_parameters() + (shared ? model.embedding_parameters() : embeddings)) / t;
+    const double parameters =
+        (layers * model.layer_parameters() + (shared ? model.embedding_parameters() : embeddings)) / t;
     const double group = static_cast<double>(plan.data * plan.context);
     const double shard = plan.shard > 0 ? static_cast<double>(plan.shard) : group;
     MemoryUse use;
@@ -61,15 +62,17 @@ void require_fits(const MemoryUse& use, double capacity, std::uint32_t stage, co
     const auto show = [](double bytes) { return pretty_quantity(bytes, Dimension::bytes); };
     std::string advice = "raise tensor or pipeline";
     if (use.activations > use.total() / 3) {
-        advice = plan.recompute == Recompute::full ? "lower micro_batch or raise tensor" : "use recompute: full, or lower micro_batch";
+        advice = plan.recompute == Recompute::full ? "lower micro_batch or raise tensor"
+                                                   : "use recompute: full, or lower micro_batch";
     } else if (use.optimizer > use.total() / 3 && plan.zero == 0 && plan.data > 1) {
         advice = "use zero: 1";
     }
-    throw InfeasibleError(fmt::format(
-        "out of memory: stage {} needs {} a GPU, the device has {} (weights {}, gradients {}, optimizer {}, activations {}, "
-        "buffers {}); {}",
-        stage, show(use.total()), show(capacity), show(use.weights), show(use.gradients), show(use.optimizer),
-        show(use.activations), show(use.buffers), advice));
+    throw InfeasibleError(
+        fmt::format("out of memory: stage {} needs {} a GPU, the device has {} (weights {}, gradients {}, optimizer "
+                    "{}, activations {}, "
+                    "buffers {}); {}",
+                    stage, show(use.total()), show(capacity), show(use.weights), show(use.gradients),
+                    show(use.optimizer), show(use.activations), show(use.buffers), advice));
 }
 
 }  // namespace orrery

@@ -1,9 +1,9 @@
 #pragma once
 // Memory of a rank by kind, and the error when it does not fit.
 //
-// Claims: weights, gradients and optimizer states of a stage under ZeRO 0 to 3; activations a layer after Korthikanti et
-// al., arXiv:2205.05198, equations 1 to 6, times the micro-batches that the schedule holds at its peak.
-// Limits: fragmentation and library buffers are one constant of the software; 16-bit weights and fp32 optimizer states.
+// Claims: weights, gradients and optimizer states of a stage under ZeRO 0 to 3; activations a layer after Korthikanti
+// et al., arXiv:2205.05198, equations 1 to 6, times the micro-batches that the schedule holds at its peak. Limits:
+// fragmentation and library buffers are one constant of the software; 16-bit weights and fp32 optimizer states.
 
 #include "workloads/training/schedule.hpp"
 

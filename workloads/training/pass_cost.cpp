@@ -61,13 +61,13 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
     const double h = static_cast<double>(model.hidden);
     // Lookup: gathers rows, writes activations (and the sum over the tensor-parallel group).
     embedding_forward_[Category::forward] = streaming(tokens_ * h * 2 * 3, 2);
-    embedding_forward_[Category::tensor_communication] =
-        tensor_collective(plan.sequence_parallel ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce,
-                          tokens_ * h * 2);
+    embedding_forward_[Category::tensor_communication] = tensor_collective(
+        plan.sequence_parallel ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce, tokens_ * h * 2);
     // Scatter-add into the weight gradient.
     embedding_backward_[Category::backward] = streaming(tokens_ * h * (2 + 2 * 4), 2);
     if (plan.sequence_parallel) {
-        embedding_backward_[Category::tensor_communication] = tensor_collective(CollectiveOp::all_gather, tokens_ * h * 2);
+        embedding_backward_[Category::tensor_communication] =
+            tensor_collective(CollectiveOp::all_gather, tokens_ * h * 2);
     }
     head_forward_ = price_head(Direction::forward);
     head_backward_ = price_head(Direction::backward);
@@ -157,7 +157,8 @@ Price PassCost::price_attention(Direction direction) const {
         price.flops += (backward ? 2 : 1) * (scores.flops() + values.flops());
         return price;
     }
-    Attention attention{heads, s, s, d, true, static_cast<double>(model_.window), backward};
+    Attention attention{
+        heads, s, s, d, true, static_cast<double>(model_.window), backward, plan_.attention == AttentionKernel::flash2};
     price.flops += attention.flops() / static_cast<double>(plan_.context);
     if (plan_.context == 1) {
         price[kind] += device_.seconds(attention);
@@ -166,11 +167,11 @@ Price PassCost::price_attention(Direction direction) const {
     // Ring attention with balanced (zigzag) halves: in each of c steps a rank attends to half of one rank's keys on
     // average, while the next keys and values are on their way.
     const auto c = static_cast<double>(plan_.context);
-    Attention piece{heads, s / c, s / c, d, false, 0, backward};
+    Attention piece{heads, s / c, s / c, d, false, 0, backward, attention.flash2};
     const double kernel = device_.seconds(piece) * c / 2;
     const double bytes = (backward ? 2 : 1) * 2 * tokens_ * model_.kv_width() / t_ * 2;
-    const double step = seconds_alone(
-        fabric_, make_transfer(fabric_, collectives_, CollectiveOp::send_recv, context_group_, bytes));
+    const double step =
+        seconds_alone(fabric_, make_transfer(fabric_, collectives_, CollectiveOp::send_recv, context_group_, bytes));
     price[kind] += kernel;
     price[Category::context_communication] += std::max(0.0, (c - 1) * (step - kernel / c));
     return price;
@@ -244,7 +245,8 @@ Price PassCost::price_layer(Direction direction, bool attention_only) const {
                 }
             } else {
                 const double reduce = tensor_collective(CollectiveOp::all_reduce, bytes);
-                left += backward ? exposed(reduce, in / 2, behind_weights, false) : exposed(reduce, out, false, chunked);
+                left +=
+                    backward ? exposed(reduce, in / 2, behind_weights, false) : exposed(reduce, out, false, chunked);
             }
         }
         price[Category::tensor_communication] += left;
@@ -283,8 +285,7 @@ Price PassCost::optimizer(double parameters) const {
     Price price;
     // Adam: reads gradient, weight, both moments (fp32), writes weight, both moments and the 16-bit copy; before it one
     // pass each to unscale or check, to take the norm of and to zero the gradients.
-    price[Category::optimizer] =
-        streaming(parameters * (16 + 12 + 2 + 12), 8) * software_.kernel_slowdown.value;
+    price[Category::optimizer] = streaming(parameters * (16 + 12 + 2 + 12), 8) * software_.kernel_slowdown.value;
     return price;
 }
 

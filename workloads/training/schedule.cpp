@@ -6,7 +6,8 @@ namespace orrery {
 
 namespace {
 
-// Forward passes go through groups of `stages` micro-batches chunk by chunk; backward passes the same, last chunk first.
+// Forward passes go through groups of `stages` micro-batches chunk by chunk; backward passes the same, last chunk
+// first.
 Pass interleaved_pass(bool backward, std::uint32_t index, std::uint32_t stages, std::uint32_t chunks) {
     const std::uint32_t group = index / (stages * chunks);
     const std::uint32_t within = index % (stages * chunks);
@@ -21,8 +22,12 @@ std::vector<Pass> schedule_of(ScheduleKind kind, std::uint32_t stages, std::uint
     const std::uint32_t total = micro_batches * chunks;
     std::uint32_t warmup = 0;
     switch (kind) {
-        case ScheduleKind::gpipe: warmup = total; break;
-        case ScheduleKind::one_f_one_b: warmup = stages - stage - 1; break;
+        case ScheduleKind::gpipe:
+            warmup = total;
+            break;
+        case ScheduleKind::one_f_one_b:
+            warmup = stages - stage - 1;
+            break;
         case ScheduleKind::interleaved:
             warmup = chunks == 1 ? stages - stage - 1 : (stages - stage - 1) * 2 + (chunks - 1) * stages;
             break;

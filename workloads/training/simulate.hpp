@@ -13,7 +13,7 @@ enum class Fidelity { analytic, fluid, packet, simgrid };
 
 struct TrainingOptions {
     Fidelity fidelity = Fidelity::fluid;
-    SimTime batch_window;               ///< completions grouped within it; zero: exact
+    SimTime batch_window;  ///< completions grouped within it; zero: exact
     bool timeline = false;
     std::uint32_t timeline_ranks = 64;  ///< at most this many ranks are drawn
     std::function<void(double)> progress;

@@ -11,7 +11,9 @@ double ModelSpec::layer_parameters() const {
     return attention + mlp + 4 * h;
 }
 
-double ModelSpec::embedding_parameters() const { return static_cast<double>(vocabulary) * static_cast<double>(hidden); }
+double ModelSpec::embedding_parameters() const {
+    return static_cast<double>(vocabulary) * static_cast<double>(hidden);
+}
 
 double ModelSpec::parameters() const {
     return static_cast<double>(layers) * layer_parameters() + embedding_parameters() * (tied_embeddings ? 1 : 2);
@@ -60,7 +62,7 @@ void describe(Fields& fields, PlanSpec& plan) {
     fields.integer({"zero", "ZeRO stage (3: FSDP)", false, 0, 3}, plan.zero);
     fields.integer({"shard", "ranks that share weights under ZeRO-3; 0: all", false, 0, 1'000'000}, plan.shard);
     fields.enumeration({"precision", "of matrix products"}, precision_names(), plan.precision);
-    fields.enumeration({"attention", "attention kernel"}, {"unfused", "flash"}, plan.attention);
+    fields.enumeration({"attention", "attention kernel"}, {"unfused", "flash", "flash2"}, plan.attention);
     fields.enumeration({"fusion", "elementwise kernels: fused, or one an operation"}, {"fused", "eager"}, plan.fusion);
     fields.enumeration({"gradient_precision", "of gradients on the wire"}, precision_names(), plan.gradient_precision);
     fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
@@ -86,8 +88,10 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.fused_gradient_accumulation);
     fields.boolean({"scatter_gather_pipeline", "each tensor-parallel rank sends its share between stages"},
                    software.scatter_gather_pipeline);
-    fields.sourced({"reserved_memory", "memory a GPU for context and library buffers", true, 0, 1e12},
-                   Dimension::bytes, software.reserved_memory);
+    fields.integer({"gathers_per_layer", "collectives that ZeRO-3 splits a layer's weights into", false, 1, 1000},
+                   software.gathers_per_layer);
+    fields.sourced({"reserved_memory", "memory a GPU for context and library buffers", true, 0, 1e12}, Dimension::bytes,
+                   software.reserved_memory);
 }
 
 void complete(ModelSpec& model) {
@@ -104,18 +108,22 @@ void complete(ModelSpec& model) {
 
 void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, const Mark& mark) {
     if (model.heads % model.kv_heads != 0) {
-        throw ConfigError({mark.error(fmt::format("kv_heads ({}) must divide heads ({})", model.kv_heads, model.heads))});
+        throw ConfigError(
+            {mark.error(fmt::format("kv_heads ({}) must divide heads ({})", model.kv_heads, model.heads))});
     }
     const auto require = [](bool fits, const std::string& text) {
         if (!fits) {
             throw InfeasibleError("the plan does not divide: " + text);
         }
     };
-    require(plan.ranks() == gpus, fmt::format("tensor {} x pipeline {} x data {} x context {} = {} ranks, but the cluster "
-                                              "has {} GPUs", plan.tensor, plan.pipeline, plan.data, plan.context,
-                                              plan.ranks(), gpus));
-    require(model.heads % plan.tensor == 0, fmt::format("tensor {} must divide the {} heads", plan.tensor, model.heads));
-    require(model.ffn % plan.tensor == 0, fmt::format("tensor {} must divide the feed-forward width {}", plan.tensor, model.ffn));
+    require(plan.ranks() == gpus,
+            fmt::format("tensor {} x pipeline {} x data {} x context {} = {} ranks, but the cluster "
+                        "has {} GPUs",
+                        plan.tensor, plan.pipeline, plan.data, plan.context, plan.ranks(), gpus));
+    require(model.heads % plan.tensor == 0,
+            fmt::format("tensor {} must divide the {} heads", plan.tensor, model.heads));
+    require(model.ffn % plan.tensor == 0,
+            fmt::format("tensor {} must divide the feed-forward width {}", plan.tensor, model.ffn));
     require(plan.global_batch % (plan.micro_batch * plan.data) == 0,
             fmt::format("micro_batch {} x data {} must divide global_batch {}", plan.micro_batch, plan.data,
                         plan.global_batch));
@@ -137,8 +145,8 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
         throw ConfigError({mark.error("zero: 3 with pipeline > 1 is not supported: use zero: 1 or 2")});
     }
     const std::int64_t shard = plan.shard > 0 ? plan.shard : plan.data * plan.context;
-    require(plan.data * plan.context % shard == 0, fmt::format("shard {} must divide data x context {}", shard,
-                                                               plan.data * plan.context));
+    require(plan.data * plan.context % shard == 0,
+            fmt::format("shard {} must divide data x context {}", shard, plan.data * plan.context));
 }
 
 }  // namespace orrery

@@ -14,16 +14,16 @@ struct ModelSpec {
     std::int64_t layers = 0;
     std::int64_t hidden = 0;
     std::int64_t heads = 0;
-    std::int64_t kv_heads = 0;        ///< 0: as heads (multi-head attention)
-    std::int64_t head_dim = 0;        ///< 0: hidden / heads
-    std::int64_t ffn = 0;             ///< 0: 4 x hidden
-    bool gated = false;               ///< SwiGLU-like: two up projections
+    std::int64_t kv_heads = 0;  ///< 0: as heads (multi-head attention)
+    std::int64_t head_dim = 0;  ///< 0: hidden / heads
+    std::int64_t ffn = 0;       ///< 0: 4 x hidden
+    bool gated = false;         ///< SwiGLU-like: two up projections
     std::int64_t vocabulary = 0;
     std::int64_t sequence = 2048;
-    bool tied_embeddings = true;      ///< the LM head shares the embedding's weights
+    bool tied_embeddings = true;  ///< the LM head shares the embedding's weights
     bool rotary = false;
-    bool parallel_block = false;      ///< attention and FFN read the same norm and share one all-reduce
-    std::int64_t window = 0;          ///< sliding-window attention; 0: full
+    bool parallel_block = false;  ///< attention and FFN read the same norm and share one all-reduce
+    std::int64_t window = 0;      ///< sliding-window attention; 0: full
     bool dropout = false;
 
     /// Weights of one layer; of the embedding (the LM head again when not tied).
@@ -40,7 +40,8 @@ struct ModelSpec {
 enum class ScheduleKind { gpipe, one_f_one_b, interleaved };
 /// selective: the attention core; half: half of each layer's products (every second one); full: whole layers.
 enum class Recompute { none, selective, half, full };
-enum class AttentionKernel { unfused, flash };
+/// flash: the newest fused kernel of the device; flash2: FlashAttention-2.
+enum class AttentionKernel { unfused, flash, flash2 };
 enum class TensorOverlap { none, backward, full };
 /// fused: one kernel a norm, rotary embedding or gate; eager: one for each elementwise operation in them.
 enum class Fusion { fused, eager };
@@ -53,11 +54,11 @@ struct PlanSpec {
     std::int64_t micro_batch = 1;
     std::int64_t global_batch = 0;
     ScheduleKind schedule = ScheduleKind::one_f_one_b;
-    std::int64_t chunks = 1;          ///< model chunks a stage (interleaved)
+    std::int64_t chunks = 1;  ///< model chunks a stage (interleaved)
     Recompute recompute = Recompute::none;
     bool sequence_parallel = false;
-    std::int64_t zero = 0;            ///< ZeRO stage; 3 is FSDP
-    std::int64_t shard = 0;           ///< ranks that share the weights under ZeRO-3; 0: all of the data-parallel group
+    std::int64_t zero = 0;   ///< ZeRO stage; 3 is FSDP
+    std::int64_t shard = 0;  ///< ranks that share the weights under ZeRO-3; 0: all of the data-parallel group
     Precision precision = Precision::bf16;
     AttentionKernel attention = AttentionKernel::flash;
     Fusion fusion = Fusion::fused;
@@ -75,12 +76,13 @@ struct PlanSpec {
 /// that were fitted on training runs; see validation/training/README.md for the points they were fitted on.
 struct SoftwareSpec {
     std::string name;
-    Sourced<double> kernel_slowdown;    ///< kernels in a training step over the same kernels in a microbenchmark
-    Sourced<double> layer_overhead;     ///< s a layer and pass: small kernels and gaps that are not modelled
-    Sourced<double> step_overhead;      ///< s an iteration: data loading, gradient clipping, logging
+    Sourced<double> kernel_slowdown;          ///< kernels in a training step over the same kernels in a microbenchmark
+    Sourced<double> layer_overhead;           ///< s a layer and pass: small kernels and gaps that are not modelled
+    Sourced<double> step_overhead;            ///< s an iteration: data loading, gradient clipping, logging
     bool fused_gradient_accumulation = true;  ///< weight gradients are added in the GEMM's epilogue
     bool scatter_gather_pipeline = true;      ///< each tensor-parallel rank sends its share between stages
-    Sourced<double> reserved_memory;    ///< B a GPU: context, library buffers, fragmentation
+    std::int64_t gathers_per_layer = 1;       ///< collectives that ZeRO-3 splits a layer's weights into
+    Sourced<double> reserved_memory;          ///< B a GPU: context, library buffers, fragmentation
 };
 
 inline constexpr PresetKind kModelPresets{"model", "workloads/data/models"};

@@ -1,0 +1,71 @@
+# Shared by tools/orrery and tools/test: installs what is missing and builds. Sourced, not run.
+# Quiet when there is nothing to do; everything it says goes to standard error.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# What the build needs, by Debian package. README.md says why each is there.
+packages=(g++ cmake ninja-build libboost-dev libboost-graph-dev libboost-program-options-dev libyaml-cpp-dev
+          libfmt-dev nlohmann-json3-dev doctest-dev libsimgrid-dev)
+
+say() { printf 'orrery: %s\n' "$*" >&2; }
+
+install_missing() {
+    # One look at the package data base, and none at all once a build has succeeded with this list.
+    local stamp="$root/build/packages.ok"
+    [ -f "$stamp" ] && [ "$(cat "$stamp")" = "${packages[*]}" ] && return 0
+    local missing=() package
+    for package in "${packages[@]}"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+    done
+    if [ "${#missing[@]}" -gt 0 ]; then
+        if ! command -v apt-get >/dev/null 2>&1; then
+            say "these packages are missing and there is no apt-get here to install them: ${missing[*]}"
+            exit 2
+        fi
+        local as_root=()
+        if [ "$(id -u)" -ne 0 ]; then
+            if ! command -v sudo >/dev/null 2>&1 || ! sudo -n true 2>/dev/null; then
+                say "no rights to install: run 'apt-get install ${missing[*]}' as root, then try again"
+                exit 2
+            fi
+            as_root=(sudo -n)
+        fi
+        say "installing ${missing[*]}"
+        mkdir -p "$root/build"
+        if ! { "${as_root[@]}" apt-get update -qq &&
+               DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends \
+                   "${missing[@]}"; } >"$root/build/install.log" 2>&1; then
+            tail -n 20 "$root/build/install.log" >&2
+            say "installing failed; the log is build/install.log"
+            exit 2
+        fi
+    fi
+    mkdir -p "$root/build"
+    printf '%s' "${packages[*]}" >"$stamp"
+}
+
+# build PRESET TARGET...: configures once and builds incrementally on all cores.
+build() {
+    local preset=$1
+    shift
+    install_missing
+    local folder="$root/build/$preset" log="$root/build/$preset.log"
+    mkdir -p "$folder"
+    (
+        flock 9
+        if [ ! -f "$folder/build.ninja" ]; then
+            say "configuring ($preset)"
+            if ! (cd "$root" && cmake --preset "$preset") >"$log" 2>&1; then
+                tail -n 30 "$log" >&2
+                say "configuring failed; the log is build/$preset.log"
+                exit 2
+            fi
+            say "building ($preset); the first time takes some minutes"
+        fi
+        if ! cmake --build "$folder" --target "$@" >"$log" 2>&1; then
+            grep -E 'error|FAILED' -A 5 "$log" | head -n 60 >&2
+            say "building failed; the log is build/$preset.log"
+            exit 2
+        fi
+    ) 9>"$root/build/$preset.lock" || exit 2
+}
