@@ -49,8 +49,8 @@ static void describe(Fields& fields, FabricSpec& fabric) {
 }
 
 void describe(Fields& fields, ClusterSpec& cluster) {
-    fields.integer({"nodes", "number of nodes", false, 1, 1'000'000}, cluster.nodes);
-    fields.integer({"hosts", "instead of nodes: bare hosts with one NIC each", false, 1, 1'000'000}, cluster.hosts);
+    fields.integer({"nodes", "number of nodes", false, 0, 1'000'000}, cluster.nodes);
+    fields.integer({"hosts", "instead of nodes: bare hosts with one NIC each", false, 0, 1'000'000}, cluster.hosts);
     bool present = false;
     fields.section({"node", "what a node is: a preset or its parts"}, kNodePresets, present,
                    [&](Fields& inner) { describe(inner, cluster.node); });

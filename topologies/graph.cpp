@@ -12,10 +12,13 @@ namespace {
 
 using Graph = boost::compressed_sparse_row_graph<boost::directedS>;
 
-Graph build(const Fabric& fabric) {
+// GPUs do not forward: only the first one has links out.
+Graph build(const Fabric& fabric, GpuId from) {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
     for (const Fabric::Link& link : fabric.links()) {
-        edges.emplace_back(link.from, link.to);
+        if (link.from == from.value() || fabric.vertex_kind(link.from) != VertexKind::gpu) {
+            edges.emplace_back(link.from, link.to);
+        }
     }
     return Graph(boost::edges_are_unsorted_multi_pass, edges.begin(), edges.end(), fabric.vertex_count());
 }
@@ -23,7 +26,7 @@ Graph build(const Fabric& fabric) {
 }  // namespace
 
 std::vector<std::uint32_t> distances_from(const Fabric& fabric, GpuId from) {
-    const Graph graph = build(fabric);
+    const Graph graph = build(fabric, from);
     constexpr std::uint32_t kUnreached = std::numeric_limits<std::uint32_t>::max();
     std::vector<std::uint32_t> distance(fabric.vertex_count(), kUnreached);
     distance[from.value()] = 0;

@@ -18,6 +18,7 @@ struct GraphReport {
 /// Walks the graph of links from GPU 0.
 [[nodiscard]] GraphReport inspect(const Fabric& fabric);
 /// Number of links of the shortest path from one GPU to every vertex; UINT32_MAX where there is none.
+/// GPUs do not forward.
 [[nodiscard]] std::vector<std::uint32_t> distances_from(const Fabric& fabric, GpuId from);
 
 }  // namespace orrery

@@ -22,8 +22,9 @@ namespace {
 constexpr const char* kSchemaVersionDoc = "version of the scenario language; this is 1";
 
 void describe_network(Fields& fields, NetworkSpec& network) {
-    fields.enumeration({"fidelity", "analytic: alpha-beta with reservations; fluid: max-min fair sharing"},
-                       {"analytic", "fluid"}, network.fidelity);
+    fields.enumeration(
+        {"fidelity", "analytic: alpha-beta with reservations; fluid: max-min fair sharing; simgrid: SimGrid's"},
+        fidelity_names(), network.fidelity);
     fields.enumeration({"paths", "spray: evenly over parallel paths; ecmp: a hash picks one"}, {"spray", "ecmp"},
                        network.paths);
     fields.enumeration({"collectives", "library: nccl as measured, or ideal links"}, {"nccl", "ideal"},
@@ -102,6 +103,7 @@ void run_training(const Scenario& scenario, ModelCache& models, const RunOptions
 void run_messages_of(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out) {
     MessageRunOptions run;
     run.analytic = scenario.network.fidelity == Fidelity::analytic;
+    const bool simgrid = scenario.network.fidelity == Fidelity::simgrid;
     run.fold = scenario.network.fold;
     run.paths = scenario.network.paths;
     run.batch_window = SimTime::from_seconds(scenario.network.batch);
@@ -116,8 +118,13 @@ void run_messages_of(const Scenario& scenario, const RunOptions& options, const 
         }
         const bool ring = spec.algorithm == Algorithm::ring && spec.op != CollectiveOp::all_to_all &&
                           spec.op != CollectiveOp::send_recv;
-        result = ring ? run_ring(fabric, spec, ranks, run)
-                      : run_messages(fabric, make_schedule(spec, ranks, fabric.shape().gpus_per_node), run);
+        if (ring && !simgrid) {
+            result = run_ring(fabric, spec, ranks, run);
+        } else {
+            const Schedule schedule = make_schedule(spec, ranks, fabric.shape().gpus_per_node);
+            result =
+                simgrid ? run_messages_on_simgrid(fabric, schedule, run.paths) : run_messages(fabric, schedule, run);
+        }
         summary.add("collective_time_s", result.seconds, "s");
         const double algorithm_rate = result.seconds > 0 ? spec.bytes / result.seconds : 0;
         summary.add("algbw_gbps", algorithm_rate * 8e-9, "Gb/s");
@@ -125,7 +132,7 @@ void run_messages_of(const Scenario& scenario, const RunOptions& options, const 
     } else {
         const Schedule traffic =
             make_traffic(scenario.traffic, fabric.gpus(), static_cast<std::uint64_t>(scenario.seed));
-        result = run_messages(fabric, traffic, run);
+        result = simgrid ? run_messages_on_simgrid(fabric, traffic, run.paths) : run_messages(fabric, traffic, run);
         std::vector<double> sorted = result.completions;
         std::sort(sorted.begin(), sorted.end());
         double sum = 0;
@@ -279,6 +286,10 @@ RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& op
     out.summary.seed = static_cast<std::uint64_t>(scenario.seed);
     const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
     if (scenario.kind == ScenarioKind::training) {
+        if (scenario.network.fidelity == Fidelity::simgrid) {
+            throw ConfigError({scenario.plan_mark.error(
+                "fidelity simgrid serves collective and network scenarios: SimGrid owns its clock; use fluid here")});
+        }
         if (scenario.cluster.nodes == 0) {
             throw ConfigError({scenario.cluster_mark.error("training needs 'nodes' with GPUs, not bare hosts")});
         }

@@ -2,8 +2,10 @@
 
 #include "sim/engine/fluid.hpp"
 #include "sim/network/analytic.hpp"
+#include "sim/network/simgrid_job.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 namespace orrery {
@@ -114,7 +116,7 @@ class ScheduleRun final : public EventHandler, public SharingListener {
             demands_.push_back(Demand{link, 1});
         }
         classes_[id] = sharing_->hold(demands_);
-        const SimTime latency = SimTime::from_seconds(route.latency);
+        const SimTime latency = SimTime::from_seconds(message.delay + route.latency);
         if (latency > SimTime()) {
             engine_.schedule(engine_.now() + latency, event_order(Phase::network, 2 + message.from, id), handler_, id);
         } else {
@@ -256,6 +258,39 @@ std::uint32_t ring_period(const Fabric& fabric, const CollectiveSpec& spec, std:
 
 MessageRunResult run_messages(const Fabric& fabric, const Schedule& schedule, const MessageRunOptions& options) {
     return ScheduleRun(fabric, schedule, options).run();
+}
+
+MessageRunResult run_messages_on_simgrid(const Fabric& fabric, const Schedule& schedule, PathChoice paths,
+                                         bool tightened) {
+    SimgridJob job;
+    job.tightened = tightened;
+    for (std::size_t i = 0; i < fabric.resource_count(); ++i) {
+        job.capacities.push_back(std::max(1.0, fabric.capacity(ResourceId(i))));
+    }
+    for (const Message& message : schedule.messages) {
+        const Route route = fabric.route(GpuId(message.from), GpuId(message.to), paths,
+                                         (static_cast<std::uint64_t>(message.from) << 32) | message.to);
+        SimgridJob::Message out;
+        out.bytes = static_cast<std::uint64_t>(std::ceil(message.bytes));
+        out.delay = message.delay + route.latency;
+        out.waits_for = message.waits_for;
+        for (const ResourceId link : route.resources()) {
+            out.links.push_back(link.value());
+        }
+        out.releases.assign(schedule.releases.begin() + message.first_release,
+                            schedule.releases.begin() + message.first_release + message.release_count);
+        job.messages.push_back(std::move(out));
+    }
+    const SimgridResult done = run_simgrid(job);
+    MessageRunResult result;
+    result.completions = done.completions;
+    result.wall_seconds = done.wall_seconds;
+    result.messages = done.completions.size();
+    for (std::size_t i = 0; i < job.messages.size(); ++i) {
+        result.seconds = std::max(result.seconds, done.completions[i]);
+        result.bytes += static_cast<double>(job.messages[i].bytes);
+    }
+    return result;
 }
 
 MessageRunResult run_ring(const Fabric& fabric, const CollectiveSpec& spec, std::uint32_t ranks,

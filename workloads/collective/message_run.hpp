@@ -47,6 +47,7 @@ struct Message {
     std::uint32_t from = 0;
     std::uint32_t to = 0;
     double bytes = 0;
+    double delay = 0;  ///< s, between the last arrival it waits for and its start
     std::uint32_t waits_for = 0;
     std::uint32_t first_release = 0;  ///< range in Schedule::releases
     std::uint32_t release_count = 0;
@@ -78,6 +79,7 @@ struct MessageRunResult {
     double bytes = 0;                 ///< on the wire
     std::uint64_t events = 0;
     std::uint64_t solves = 0;
+    double wall_seconds = 0;          ///< of SimGrid's own run, without starting the process
     double max_link_utilisation = 0;  ///< bytes over capacity x time of the busiest resource
     std::uint32_t folded_into_one = 1;
 };
@@ -85,6 +87,9 @@ struct MessageRunResult {
 /// Runs a stored schedule.
 [[nodiscard]] MessageRunResult run_messages(const Fabric& fabric, const Schedule& schedule,
                                             const MessageRunOptions& options);
+/// Runs a stored schedule on SimGrid, in a child process. Sizes are rounded up to whole bytes.
+[[nodiscard]] MessageRunResult run_messages_on_simgrid(const Fabric& fabric, const Schedule& schedule, PathChoice paths,
+                                                       bool tightened = true);
 /// Runs a ring collective without storing its messages: 33.5 million of them at 4,096 ranks.
 [[nodiscard]] MessageRunResult run_ring(const Fabric& fabric, const CollectiveSpec& spec, std::uint32_t ranks,
                                         const MessageRunOptions& options);

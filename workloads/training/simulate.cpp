@@ -119,7 +119,7 @@ Timeline draw(const TrainingGraph& lowered, const Executor& executor, std::uint3
 }  // namespace
 
 const std::vector<std::string>& fidelity_names() {
-    static const std::vector<std::string> kNames = {"analytic", "fluid", "packet", "simgrid"};
+    static const std::vector<std::string> kNames = {"analytic", "fluid", "simgrid"};
     return kNames;
 }
 

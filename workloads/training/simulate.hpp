@@ -8,7 +8,7 @@
 
 namespace orrery {
 
-enum class Fidelity { analytic, fluid, packet, simgrid };
+enum class Fidelity { analytic, fluid, simgrid };
 [[nodiscard]] const std::vector<std::string>& fidelity_names();
 
 struct TrainingOptions {

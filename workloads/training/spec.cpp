@@ -23,7 +23,12 @@ double ModelSpec::flops_per_token() const {
     const auto h = static_cast<double>(hidden);
     const auto s = static_cast<double>(sequence);
     const double matrix = static_cast<double>(layers) * (layer_parameters() - 4 * h) + embedding_parameters();
-    const double seen = window > 0 && window < sequence ? static_cast<double>(window) : s / 2;
+    double seen = s / 2;
+    if (window > 0 && window < sequence) {
+        // The first `window` tokens see half of it on average, the others all of it.
+        const auto w = static_cast<double>(window);
+        seen = (w * w / 2 + (s - w) * w) / s;
+    }
     return 6 * matrix + 12 * static_cast<double>(layers) * q_width() * seen;
 }
 

@@ -1,0 +1,41 @@
+#pragma once
+// A job for SimGrid, which runs in a child process: it owns its clock and has one engine a process.
+//
+// The job is a set of links and a schedule of messages with their paths; the result is when each message arrived. The
+// child is the program `orrery-simgrid`, beside the program that asks. SimGrid is our oracle for sharing (CM02 without
+// cross traffic is plain max-min) and the `simgrid` fidelity of collectives and traffic.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+struct SimgridJob {
+    struct Message {
+        std::uint64_t bytes = 0;  ///< SimGrid's payloads are whole bytes
+        double delay = 0;         ///< s, between the last dependency and the start of sharing
+        std::uint32_t waits_for = 0;
+        std::vector<std::uint32_t> links;
+        std::vector<std::uint32_t> releases;
+    };
+    /// SimGrid errs by up to 2e-5 at its default precision; tightened it agrees with exact arithmetic.
+    bool tightened = true;
+    std::vector<double> capacities;  ///< B/s by link
+    std::vector<Message> messages;
+};
+
+struct SimgridResult {
+    std::vector<double> completions;  ///< s by message
+    double wall_seconds = 0;          ///< of the simulation alone, without reading the job
+};
+
+/// Text forms that both processes share.
+[[nodiscard]] std::string write_job(const SimgridJob& job);
+/// Throws InternalError on malformed text.
+[[nodiscard]] SimgridJob read_job(const std::string& text);
+
+/// Runs the job in a child process. Throws ConfigError when this build has no SimGrid, InternalError when it fails.
+[[nodiscard]] SimgridResult run_simgrid(const SimgridJob& job);
+
+}  // namespace orrery

@@ -1,0 +1,115 @@
+#include "models/collective_library.hpp"
+#include "models/kernel_tables.hpp"
+#include "tests/support/support.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace orrery;
+
+namespace {
+
+DeviceSpec device(const std::string& name) {
+    DeviceSpec spec;
+    std::vector<Diagnostic> errors;
+    read_fields(load_yaml(test::data().path(kDevicePresets, name)), test::data(), errors,
+                [&](Fields& fields) { describe(fields, spec); });
+    REQUIRE(errors.empty());
+    return spec;
+}
+
+}  // namespace
+
+TEST_CASE("a calibrated GEMM reproduces its table on the grid, up to the sustained rate") {
+    DeviceSpec a100 = device("a100-sxm-80g");
+    a100.sustained.value = 1;
+    const KernelTables model(a100, test::data().path("models/data/kernels"));
+    // Row 8192,8192,8192 of the table: 293.7 TFLOP/s.
+    const Gemm gemm{8192, 8192, 8192, 1, Precision::bf16, 0};
+    CHECK(gemm.flops() / model.seconds(gemm) * 1e-12 == doctest::Approx(293.7).epsilon(0.002));
+}
+
+TEST_CASE("no GEMM beats the device's peak, whatever its shape") {
+    for (const std::string& name : test::data().names(kDevicePresets)) {
+        const DeviceSpec spec = device(name);
+        const CostModel& model = test::models().device(spec, ComputeKind::calibrated);
+        for (double m = 1; m < 40000; m *= 1.9) {
+            for (double n = 64; n < 70000; n *= 2.7) {
+                for (double k = 64; k < 70000; k *= 3.1) {
+                    const Gemm gemm{m, n, k, 1, Precision::bf16, 0};
+                    const double seconds = model.seconds(gemm);
+                    REQUIRE(seconds > 0);
+                    REQUIRE(gemm.flops() / seconds <= spec.flops_bf16.value);
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("the measured ceilings of sustained GEMMs come out within 12 per cent") {
+    // devices.yaml ceilings: A100 256.5 TFLOP/s sustained, H100 MAMF 794.5, H200 697 held over a second.
+    for (const auto& [name, ceiling] : {std::pair{"a100-sxm-80g", 256.5}, {"h100-sxm", 794.5}, {"h200-sxm", 697.0}}) {
+        const CostModel& model = test::models().device(device(name), ComputeKind::calibrated);
+        double best = 0;
+        for (const double m : {2048.0, 4096.0, 8192.0}) {
+            for (const double n : {4096.0, 8192.0, 12288.0}) {
+                const Gemm gemm{m, n, 8192, 1, Precision::bf16, 0};
+                best = std::max(best, gemm.flops() / model.seconds(gemm) * 1e-12);
+            }
+        }
+        CHECK_MESSAGE(best == doctest::Approx(ceiling).epsilon(0.12), name);
+    }
+}
+
+TEST_CASE("causal attention is half the work, a window less, and backward two and a half times") {
+    CHECK(Attention{1, 4096, 4096, 128, true, 0, false}.density() == doctest::Approx(0.5).epsilon(1e-3));
+    CHECK(Attention{1, 4096, 4096, 128, false, 0, false}.density() == 1);
+    CHECK(Attention{1, 4, 4, 128, true, 2, false}.density() == doctest::Approx((1 + 2 + 2 + 2) / 16.0));
+    const Attention forward{8, 4096, 4096, 128, true, 0, false};
+    const Attention backward{8, 4096, 4096, 128, true, 0, true};
+    CHECK(backward.flops() == 2.5 * forward.flops());
+}
+
+TEST_CASE("the collective model reproduces its table and never beats the links by more than in-switch reduction can") {
+    const auto nccl = make_nccl("nvlink3", test::data());
+    FabricShape shape;
+    shape.intra_bandwidth = 300e9;
+    const Fabric fabric(shape);
+    std::vector<GpuId> group;
+    for (std::uint32_t i = 0; i < 8; ++i) {
+        group.emplace_back(i);
+    }
+    // Row 1,8,536870912 of the table: 4,226 us.
+    const double time = seconds_alone(fabric, make_transfer(fabric, *nccl, CollectiveOp::all_reduce, group, 536870912));
+    CHECK(time == doctest::Approx(4226e-6).epsilon(0.001));
+    double previous = 0;
+    for (double bytes = 8192; bytes < 4e9; bytes *= 2) {
+        const double now = seconds_alone(fabric, make_transfer(fabric, *nccl, CollectiveOp::all_reduce, group, bytes));
+        CHECK(now >= previous * 0.95);
+        CHECK(now >= wire_bytes(CollectiveOp::all_reduce, 8, bytes) / 300e9 / 2);
+        previous = now;
+    }
+}
+
+TEST_CASE("a group spread unevenly over nodes is refused with its numbers") {
+    FabricShape shape;
+    shape.nodes = 2;
+    shape.intra_bandwidth = 1e11;
+    shape.nic_bandwidth = 1e10;
+    const Fabric fabric(shape);
+    CHECK_THROWS_WITH_AS((void)layout_of(fabric, {GpuId(0), GpuId(1), GpuId(8)}), doctest::Contains("3 ranks"),
+                         InfeasibleError);
+}
+
+TEST_CASE("a malformed kernel table is refused with its line") {
+    const std::string path = "/tmp/orrery-test-table.csv";
+    write_file(path, "# c\nm,n,k,us\n1,2,3,4\n1,2,x,4\n1,2,3\n1,2,3,-4\n");
+    try {
+        const ResidualGrid grid(path, [](double, double, double) { return 1e-6; });
+        FAIL("accepted");
+    } catch (const ConfigError& error) {
+        REQUIRE(error.diagnostics().size() == 3);
+        CHECK(error.diagnostics()[0].line == 4);
+        CHECK(error.diagnostics()[2].line == 6);
+    }
+    std::remove(path.c_str());
+}

@@ -1,0 +1,188 @@
+#include "sim/config/fields.hpp"
+#include "tests/support/support.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+using namespace orrery;
+
+namespace {
+
+std::string parse_error(const std::string& text) {
+    try {
+        (void)parse_yaml(text, "f.yaml");
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+double quantity(const std::string& text, Dimension dimension) {
+    double value = -1;
+    std::string problem;
+    return parse_quantity(text, dimension, value, problem) ? value : -1;
+}
+
+std::string quantity_problem(const std::string& text, Dimension dimension) {
+    double value = 0;
+    std::string problem;
+    return parse_quantity(text, dimension, value, problem) ? "" : problem;
+}
+
+const char* kScenario = R"(orrery: 1
+kind: training
+cluster: {nodes: 1, node: dgx-a100-80g}
+model: {layers: 4, hidden: 1024, heads: 16, vocabulary: 1000}
+plan: {tensor: 2, data: 4, global_batch: 8}
+software: megatron-lm-2021
+)";
+
+std::string with(std::string from, const std::string& what, const std::string& to) {
+    const auto at = from.find(what);
+    REQUIRE(at != std::string::npos);
+    return from.replace(at, what.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("bits are not bytes, GiB is not GB") {
+    CHECK(quantity("400 Gbps", Dimension::rate) == 50e9);
+    CHECK(quantity("400 GB/s", Dimension::rate) == 400e9);
+    CHECK(quantity("80 GiB", Dimension::bytes) == 80.0 * 1024 * 1024 * 1024);
+    CHECK(quantity("80 GB", Dimension::bytes) == 80e9);
+    CHECK(quantity("1.5 us", Dimension::time) == doctest::Approx(1.5e-6));
+    CHECK(quantity("1.5e-3 s", Dimension::time) == doctest::Approx(1.5e-3));
+    CHECK(quantity("90 %", Dimension::fraction) == doctest::Approx(0.9));
+    CHECK(quantity("312 TFLOP/s", Dimension::flops) == 312e12);
+}
+
+TEST_CASE("a quantity without a unit, with a wrong or an unknown one is refused with the units that are right") {
+    CHECK(quantity_problem("400", Dimension::rate).find("no unit") != std::string::npos);
+    CHECK(quantity_problem("400 GB", Dimension::rate).find("wrong kind of unit") != std::string::npos);
+    CHECK(quantity_problem("400 Gbs", Dimension::rate).find("did you mean 'Gbps'") != std::string::npos);
+    CHECK(quantity_problem("many GB", Dimension::bytes).find("not a size in bytes") != std::string::npos);
+    CHECK(quantity_problem("1e999 GB", Dimension::bytes) != "");
+}
+
+TEST_CASE("numbers are decimal: octal-looking, hexadecimal and infinite ones are refused") {
+    double value = 0;
+    CHECK(parse_number("10", value));
+    CHECK(parse_number("0.5", value));
+    CHECK(parse_number("-3e2", value));
+    for (const char* bad : {"010", "0x10", "inf", "nan", "1_000", "", "1e999", "--1", "1 2"}) {
+        CHECK_MESSAGE(!parse_number(bad, value), bad);
+    }
+    CHECK(test::refusal(with(kScenario, "layers: 4", "layers: 010")).find("leading zeros look octal") !=
+          std::string::npos);
+}
+
+TEST_CASE("what yaml-cpp lets pass is refused: duplicates, open quotes, several documents, empty files") {
+    CHECK(parse_error("a: 1\nb: 2\na: 3\n").find("f.yaml:3:1: error: duplicate key 'a'") != std::string::npos);
+    CHECK(parse_error("a: \"open\nb: 2\n").find("never closed") != std::string::npos);
+    CHECK(parse_error("a: 'it''s fine'\n").empty());
+    CHECK(parse_error("a: 1\n---\nb: 2\n").find("one document") != std::string::npos);
+    CHECK(parse_error("").find("empty") != std::string::npos);
+    CHECK(parse_error("# only a comment\n").find("empty") != std::string::npos);
+    CHECK(parse_error("a: [1, 2\n").find("f.yaml:") != std::string::npos);
+    CHECK(parse_error(std::string("a: \0b", 5)).find("zero byte") != std::string::npos);
+}
+
+TEST_CASE("aliases that explode and nesting without end are refused quickly") {
+    std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+    for (int i = 1; i < 12; ++i) {
+        bomb += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [";
+        for (int k = 0; k < 10; ++k) {
+            bomb += "*a" + std::to_string(i - 1) + (k < 9 ? ", " : "]\n");
+        }
+    }
+    CHECK(parse_error(bomb).find("expands to more than") != std::string::npos);
+    CHECK(parse_error("a: " + std::string(200, '[') + std::string(200, ']')).find("nested deeper") !=
+          std::string::npos);
+    CHECK(parse_error("a: &x [*x]\n") != "");
+}
+
+TEST_CASE("all errors of a scenario come at once, each with its place and the nearest name") {
+    std::string text = kScenario;
+    text = with(text, "tensor: 2", "tensr: 2");
+    text = with(text, "hidden: 1024", "hidden: wide");
+    text = with(text, "dgx-a100-80g", "dgx-a100-80");
+    const std::string errors = test::refusal(text);
+    CHECK(errors.find("test.yaml:5:8: error: unknown key 'tensr' (did you mean 'tensor'?)") != std::string::npos);
+    CHECK(errors.find("test.yaml:4:28: error: 'hidden' must be a whole number, not 'wide'") != std::string::npos);
+    CHECK(errors.find("unknown node preset 'dgx-a100-80' (did you mean 'dgx-a100-80g'?)") != std::string::npos);
+}
+
+TEST_CASE("keys of another kind of scenario, missing keys and wrong types are errors") {
+    CHECK(
+        test::refusal(with(kScenario, "software:", "traffic: {size: 1 MB}\nsoftware:")).find("unknown key 'traffic'") !=
+        std::string::npos);
+    CHECK(test::refusal(with(kScenario, ", global_batch: 8", "")).find("'global_batch' is missing") !=
+          std::string::npos);
+    CHECK(test::refusal(with(kScenario, "{tensor: 2, data: 4, global_batch: 8}", "fast")).find("must be a map") !=
+          std::string::npos);
+    CHECK(test::refusal(with(kScenario, "tensor: 2", "tensor: [2]")).find("must be a single value") !=
+          std::string::npos);
+    CHECK(test::refusal(with(kScenario, "tensor: 2", "tensor: 2000000")).find("between 1 and 1024") !=
+          std::string::npos);
+    CHECK(test::refusal(with(kScenario, "tensor: 2", "tensor: 99999999999999999999999")).find("tensor") !=
+          std::string::npos);
+    CHECK(test::refusal(with(kScenario, "kind: training", "kind: trainng")).find("did you mean 'training'") !=
+          std::string::npos);
+}
+
+TEST_CASE("a preset can be overridden in place, and a scenario override reaches into it") {
+    const Scenario plain = test::scenario(kScenario);
+    const Scenario changed =
+        test::scenario(with(kScenario, "node: dgx-a100-80g", "node: {preset: dgx-a100-80g, nics: 4}"));
+    CHECK(plain.cluster.node.nics == 8);
+    CHECK(changed.cluster.node.nics == 4);
+    CHECK(changed.cluster.node.gpu.memory.value == plain.cluster.node.gpu.memory.value);
+
+    YamlNode tree = parse_yaml(kScenario, "test.yaml");
+    apply_override(tree, "cluster.node.gpu.memory=40 GiB");
+    apply_override(tree, "plan.recompute=full");
+    const Scenario overridden = read_scenario(tree, "test", test::data());
+    CHECK(overridden.cluster.node.gpu.memory.value == 40.0 * 1024 * 1024 * 1024);
+    CHECK(overridden.cluster.node.gpu.memory.how == "scenario");
+    CHECK(overridden.plan.recompute == Recompute::full);
+    CHECK_THROWS_AS(apply_override(tree, "no-equals-sign"), ConfigError);
+    CHECK_THROWS_AS(apply_override(tree, "a..b=1"), ConfigError);
+    apply_override(tree, "plan.tensr=4");
+    CHECK_THROWS_WITH_AS((void)read_scenario(tree, "test", test::data()), doctest::Contains("did you mean 'tensor'"),
+                         ConfigError);
+}
+
+TEST_CASE("a resolved scenario reads back to itself") {
+    const Scenario first = test::scenario(kScenario);
+    const std::string resolved = resolved_json(first);
+    const Scenario second = read_scenario(parse_yaml(resolved, "resolved"), "test", test::data());
+    CHECK(resolved_json(second) == resolved);
+}
+
+TEST_CASE("every preset of every kind loads, with a source on every constant") {
+    for (const std::string& name : test::data().names(kNodePresets)) {
+        std::vector<Diagnostic> errors;
+        NodeSpec node;
+        read_fields(load_yaml(test::data().path(kNodePresets, name)), test::data(), errors,
+                    [&](Fields& fields) { describe(fields, node); });
+        CHECK_MESSAGE(errors.empty(), name);
+        CHECK_MESSAGE(node.gpu.memory.source != "", name);
+        CHECK_MESSAGE(node.gpu.flops_bf16.source != "", name);
+        CHECK_NOTHROW((void)test::models().device(node.gpu, ComputeKind::calibrated));
+        CHECK_NOTHROW((void)test::models().collectives(node.collectives, LibraryKind::nccl));
+    }
+    for (const std::string& name : test::data().names(kModelPresets)) {
+        std::vector<Diagnostic> errors;
+        ModelSpec model;
+        read_fields(load_yaml(test::data().path(kModelPresets, name)), test::data(), errors,
+                    [&](Fields& fields) { describe(fields, model); });
+        CHECK_MESSAGE(errors.empty(), name);
+    }
+}
+
+TEST_CASE("the JSON Schema is valid JSON and knows every key") {
+    const auto schema = nlohmann::json::parse(scenario_schema(ScenarioKind::training));
+    CHECK(schema["properties"]["plan"]["properties"].contains("tensor"));
+    CHECK(schema["properties"]["plan"]["properties"]["recompute"]["enum"].size() == 4);
+    CHECK(schema["additionalProperties"] == false);
+}

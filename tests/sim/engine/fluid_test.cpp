@@ -1,0 +1,322 @@
+#include "sim/engine/fluid.hpp"
+#include "sim/base/random.hpp"
+#include "sim/engine/executor.hpp"
+#include "sim/network/analytic.hpp"
+#include "tests/support/support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+
+using namespace orrery;
+
+namespace {
+
+// Starts activities at given times and notes when each finishes.
+class Script final : public EventHandler, public SharingListener {
+  public:
+    template <class Model>
+    Script(Engine& engine, Model& sharing) : engine_(engine), sharing_(sharing), id_(engine.add_handler(*this)) {
+        sharing.set_listener(*this);
+    }
+    void at(double seconds, std::vector<Demand> demands, double amount, double bound = Sharing::kUnbounded) {
+        plan_.push_back({sharing_.hold(demands, bound), amount});
+        done.push_back(-1);
+        const auto index = static_cast<std::uint32_t>(plan_.size() - 1);
+        engine_.schedule(SimTime::from_seconds(seconds), event_order(Phase::device, 0, index), id_, index);
+    }
+    void on_event(std::uint32_t i) override { sharing_.start(plan_[i].first, plan_[i].second, i); }
+    void on_activity_done(std::uint64_t cookie) override { done[cookie] = engine_.now().seconds(); }
+
+    std::vector<double> done;
+
+  private:
+    Engine& engine_;
+    Sharing& sharing_;
+    std::uint32_t id_;
+    std::vector<std::pair<ClassId, double>> plan_;
+};
+
+struct Case {
+    std::vector<double> capacities;
+    std::vector<std::vector<Demand>> flows;
+    std::vector<double> bounds;
+};
+
+// Textbook progressive filling: raise all rates together, freeze what saturates.
+std::vector<double> brute_force(const Case& c) {
+    std::vector<double> rate(c.flows.size(), -1);
+    std::vector<double> left = c.capacities;
+    for (;;) {
+        double level = 1e300;
+        for (std::size_t r = 0; r < left.size(); ++r) {
+            double weight = 0;
+            for (std::size_t f = 0; f < c.flows.size(); ++f) {
+                for (const Demand& d : c.flows[f]) {
+                    weight += rate[f] < 0 && d.resource.value() == r ? d.weight : 0;
+                }
+            }
+            if (weight > 0) {
+                level = std::min(level, left[r] / weight);
+            }
+        }
+        for (std::size_t f = 0; f < c.flows.size(); ++f) {
+            if (rate[f] < 0) {
+                level = std::min(level, c.bounds[f]);
+            }
+        }
+        if (level > 1e299) {
+            return rate;
+        }
+        std::vector<std::size_t> frozen;
+        for (std::size_t f = 0; f < c.flows.size(); ++f) {
+            bool stop = rate[f] < 0 && c.bounds[f] <= level * (1 + 1e-12);
+            for (const Demand& d : c.flows[f]) {
+                double weight = 0;
+                for (std::size_t g = 0; g < c.flows.size(); ++g) {
+                    for (const Demand& e : c.flows[g]) {
+                        weight += rate[g] < 0 && e.resource == d.resource ? e.weight : 0;
+                    }
+                }
+                stop = stop || (rate[f] < 0 && left[d.resource.value()] / weight <= level * (1 + 1e-12));
+            }
+            if (stop) {
+                frozen.push_back(f);
+            }
+        }
+        for (const std::size_t f : frozen) {
+            rate[f] = level;
+            for (const Demand& d : c.flows[f]) {
+                left[d.resource.value()] -= d.weight * level;
+            }
+        }
+    }
+}
+
+Case random_case(RandomStream& random) {
+    Case c;
+    const std::size_t resources = 1 + random.below(8);
+    for (std::size_t i = 0; i < resources; ++i) {
+        c.capacities.push_back(1 + static_cast<double>(random.below(20)));
+    }
+    const std::size_t flows = 1 + random.below(14);
+    for (std::size_t f = 0; f < flows; ++f) {
+        std::vector<Demand> demands;
+        for (std::uint32_t r = 0; r < resources; ++r) {
+            if (random.below(3) == 0) {
+                demands.push_back(Demand{ResourceId(r), random.below(2) == 0 ? 1.0 : 0.25 + random.uniform()});
+            }
+        }
+        const double bound = random.below(4) == 0 || demands.empty() ? 0.5 + 5 * random.uniform() : Sharing::kUnbounded;
+        c.flows.push_back(std::move(demands));
+        c.bounds.push_back(bound);
+    }
+    return c;
+}
+
+}  // namespace
+
+TEST_CASE("one activity alone runs at the tightest of its resources") {
+    Engine engine;
+    FluidSharing fluid(engine);
+    const ResourceId wide = fluid.add_resource(100);
+    const ResourceId narrow = fluid.add_resource(10);
+    Script script(engine, fluid);
+    script.at(0, {{wide, 1}, {narrow, 1}}, 50);
+    script.at(10, {{wide, 4}}, 50);
+    engine.run();
+    CHECK(script.done[0] == 5);
+    CHECK(script.done[1] == 12);
+}
+
+TEST_CASE("two equal activities share a resource, and the one that is left speeds up") {
+    Engine engine;
+    FluidSharing fluid(engine);
+    const ResourceId link = fluid.add_resource(10);
+    Script script(engine, fluid);
+    script.at(0, {{link, 1}}, 50);
+    script.at(0, {{link, 1}}, 100);
+    script.at(2, {{link, 1}}, 30, 1.0);  // bounded: takes 1, the others share 9
+    engine.run();
+    // 0..2 at 5 each: 40 and 90 left; then 4.5 each: 40/4.5 = 8.889 s; then 9 for the second.
+    CHECK(script.done[0] == doctest::Approx(2 + 40 / 4.5).epsilon(1e-12));
+    CHECK(script.done[1] == doctest::Approx(2 + 40 / 4.5 + 50 / 9.0).epsilon(1e-12));
+    CHECK(script.done[2] == 32);
+}
+
+TEST_CASE("the classic three-link example of max-min fairness") {
+    Engine engine;
+    FluidSharing fluid(engine);
+    const ResourceId a = fluid.add_resource(10);
+    const ResourceId b = fluid.add_resource(4);
+    const ClassId both = fluid.hold(std::vector<Demand>{{a, 1}, {b, 1}});
+    const ClassId only_a = fluid.hold(std::vector<Demand>{{a, 1}});
+    const ClassId only_b = fluid.hold(std::vector<Demand>{{b, 1}});
+    fluid.start(both, 1e6, 0);
+    fluid.start(only_a, 1e6, 1);
+    fluid.start(only_b, 1e6, 2);
+    fluid.settle();
+    CHECK(fluid.rate(both) == 2);
+    CHECK(fluid.rate(only_b) == 2);
+    CHECK(fluid.rate(only_a) == 8);
+    CHECK(fluid.load(a) == 10);
+}
+
+TEST_CASE("random allocations equal brute-force progressive filling, however they came about") {
+    for (int round = 0; round < 3000 * test::scale(); ++round) {
+        RandomStream random(static_cast<std::uint64_t>(round), "maxmin");
+        Case c = random_case(random);
+        Engine engine;
+        FluidSharing fluid(engine);
+        for (const double capacity : c.capacities) {
+            fluid.add_resource(capacity);
+        }
+        // One by one, so that every arrival is an incremental solve on what was there.
+        std::vector<ClassId> ids;
+        for (std::size_t f = 0; f < c.flows.size(); ++f) {
+            ids.push_back(fluid.hold(c.flows[f], c.bounds[f]));
+            fluid.start(ids.back(), 1e4, f);
+            if (random.below(2) == 0) {
+                fluid.settle();
+            }
+        }
+        fluid.settle();
+        const std::vector<double> expected = brute_force(c);
+        for (std::size_t f = 0; f < ids.size(); ++f) {
+            REQUIRE(fluid.rate(ids[f]) == doctest::Approx(expected[f]).epsilon(1e-9));
+        }
+        for (std::uint32_t r = 0; r < c.capacities.size(); ++r) {
+            REQUIRE(fluid.load(ResourceId(r)) <= c.capacities[r] * (1 + 1e-12));
+        }
+    }
+}
+
+TEST_CASE("scaling all capacities by k divides all times by k") {
+    for (int round = 0; round < 100; ++round) {
+        std::vector<double> times[2];
+        for (const int k : {1, 4}) {
+            RandomStream random(static_cast<std::uint64_t>(round), "scaling");
+            const Case c = random_case(random);
+            Engine engine;
+            FluidSharing fluid(engine);
+            for (const double capacity : c.capacities) {
+                fluid.add_resource(capacity * k);
+            }
+            Script script(engine, fluid);
+            for (std::size_t f = 0; f < c.flows.size(); ++f) {
+                script.at(random.uniform() / k, c.flows[f], 1 + 10 * random.uniform(), c.bounds[f] * k);
+            }
+            engine.run();
+            times[k == 1 ? 0 : 1] = script.done;
+        }
+        for (std::size_t f = 0; f < times[0].size(); ++f) {
+            REQUIRE(times[1][f] * 4 == doctest::Approx(times[0][f]).epsilon(1e-9));
+        }
+    }
+}
+
+TEST_CASE("what passes a resource is what was sent, and never more than it can carry") {
+    for (int round = 0; round < 200; ++round) {
+        RandomStream random(static_cast<std::uint64_t>(round), "conservation");
+        const Case c = random_case(random);
+        Engine engine;
+        FluidSharing fluid(engine);
+        for (const double capacity : c.capacities) {
+            fluid.add_resource(capacity);
+        }
+        Script script(engine, fluid);
+        std::vector<double> sent(c.capacities.size(), 0);
+        for (std::size_t f = 0; f < c.flows.size(); ++f) {
+            const double amount = 1 + 10 * random.uniform();
+            script.at(3 * random.uniform(), c.flows[f], amount, c.bounds[f]);
+            for (const Demand& d : c.flows[f]) {
+                sent[d.resource.value()] += d.weight * amount;
+            }
+        }
+        engine.run();
+        for (std::uint32_t r = 0; r < sent.size(); ++r) {
+            REQUIRE(fluid.carried(ResourceId(r)) == doctest::Approx(sent[r]).epsilon(1e-9));
+            REQUIRE(sent[r] <= c.capacities[r] * engine.now().seconds() * (1 + 1e-9));
+        }
+    }
+}
+
+TEST_CASE("a completion window delays completions by no more than the window") {
+    for (int round = 0; round < 50; ++round) {
+        std::vector<double> exact;
+        std::vector<double> windowed;
+        for (const double window : {0.0, 0.01}) {
+            RandomStream random(static_cast<std::uint64_t>(round), "window");
+            Engine engine;
+            FluidSharing fluid(engine, SimTime::from_seconds(window));
+            const ResourceId link = fluid.add_resource(10);
+            Script script(engine, fluid);
+            for (int i = 0; i < 20; ++i) {
+                script.at(0, {{link, 1}}, 1 + random.uniform());
+            }
+            engine.run();
+            (window == 0 ? exact : windowed) = script.done;
+        }
+        for (std::size_t i = 0; i < exact.size(); ++i) {
+            CHECK(windowed[i] >= exact[i] - 1e-12);
+            CHECK(windowed[i] <= exact[i] + 20 * 0.01);
+        }
+    }
+}
+
+TEST_CASE("analytic sharing equals fluid without contention and serialises with it") {
+    Engine engine;
+    AnalyticSharing analytic(engine);
+    const ResourceId a = analytic.add_resource(10);
+    const ResourceId b = analytic.add_resource(20);
+    Script script(engine, analytic);
+    script.at(0, {{a, 1}, {b, 1}}, 50);
+    script.at(1, {{a, 1}}, 50);       // waits for the first: no link carries more than it can
+    script.at(20, {{b, 1}}, 40, 10);  // its own bound
+    engine.run();
+    CHECK(script.done[0] == 5);
+    CHECK(script.done[1] == 10);
+    CHECK(script.done[2] == 24);
+}
+
+TEST_CASE("the executor runs dependencies in order and names what can never finish") {
+    TaskGraph graph;
+    Task task;
+    task.name = graph.name("work");
+    task.duration = SimTime::from_seconds(1);
+    const TaskId first = graph.add(task);
+    const TaskId second = graph.add(task);
+    const std::uint32_t set = graph.add_demands({Demand{ResourceId(0), 1}});
+    task.name = graph.name("move");
+    const TaskId move = graph.add_activity(task, set, 30);
+    graph.add_edge(first, second);
+    graph.add_edge(second, move);
+    graph.freeze();
+    for (const double capacity : {10.0, 0.0}) {
+        Engine engine;
+        FluidSharing fluid(engine);
+        fluid.add_resource(capacity);
+        Executor executor(engine, fluid, graph);
+        if (capacity > 0) {
+            CHECK(executor.run().seconds() == 6);  // 1 + 1 + latency 1 + 30 / 10
+            CHECK(executor.start_of(move).seconds() == 2);
+            CHECK(executor.released_by(move) == second);
+        } else {
+            CHECK_THROWS_WITH_AS((void)executor.run(), doctest::Contains("'move'"), InfeasibleError);
+        }
+    }
+}
+
+TEST_CASE("a task graph with a cycle is an error") {
+    TaskGraph graph;
+    const TaskId a = graph.add(Task{});
+    const TaskId b = graph.add(Task{});
+    graph.add_edge(a, b);
+    graph.add_edge(b, a);
+    graph.freeze();
+    Engine engine;
+    FluidSharing fluid(engine);
+    Executor executor(engine, fluid, graph);
+    CHECK_THROWS_WITH_AS((void)executor.run(), doctest::Contains("cycle"), InternalError);
+}

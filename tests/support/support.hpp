@@ -1,0 +1,56 @@
+#pragma once
+// What several tests share.
+
+#include "tools/driver/scenario.hpp"
+
+#include <cstdlib>
+#include <string>
+
+namespace orrery::test {
+
+/// Multiplies the number of random cases: 1 in CI, 20 in the soak run.
+inline int scale() {
+    const char* text = std::getenv("ORRERY_TEST_SCALE");
+    return text != nullptr ? std::max(1, std::atoi(text)) : 1;
+}
+
+inline DataDirectory data() {
+    return DataDirectory(ORRERY_SOURCE_DIR);
+}
+
+/// Models are slow to load and free of state: one cache serves all tests.
+inline ModelCache& models() {
+    static ModelCache cache(data());
+    return cache;
+}
+
+/// Reads a scenario from text.
+inline Scenario scenario(const std::string& text) {
+    return read_scenario(parse_yaml(text, "test.yaml"), "test", data());
+}
+
+/// The error text of a scenario that must be refused; empty when it is accepted.
+inline std::string refusal(const std::string& text) {
+    try {
+        (void)scenario(text);
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+/// A fabric of bare hosts: `hosts` on leaves of `per_leaf` with `spines` spines, rates in B/s.
+inline FabricShape hosts(std::uint32_t count, std::uint32_t per_leaf, std::uint32_t spines, double rate,
+                         double latency = 0) {
+    FabricShape shape;
+    shape.nodes = count;
+    shape.gpus_per_node = 1;
+    shape.nics_per_node = 1;
+    shape.nic_bandwidth = rate;
+    shape.nodes_per_leaf = per_leaf;
+    shape.spines = spines;
+    shape.link_latency = latency;
+    return shape;
+}
+
+}  // namespace orrery::test

@@ -1,0 +1,276 @@
+// The program as a user meets it: exit codes, texts, files.
+
+#include "tests/support/support.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+using namespace orrery;
+
+namespace {
+
+struct Outcome {
+    int code;
+    std::string text;
+};
+
+Outcome orrery_command(const std::string& arguments) {
+    const char* program = std::getenv("ORRERY_PROGRAM");
+    const auto self = std::filesystem::read_symlink("/proc/self/exe");
+    const std::string path = program != nullptr ? program : (self.parent_path() / "orrery").string();
+    std::FILE* pipe = popen((path + " " + arguments + " 2>&1").c_str(), "r");
+    REQUIRE(pipe != nullptr);
+    Outcome out{0, {}};
+    std::array<char, 4096> buffer{};
+    for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
+        out.text.append(buffer.data(), n);
+    }
+    out.code = WEXITSTATUS(pclose(pipe));
+    return out;
+}
+
+// A folder that goes with its scope.
+class Folder {
+  public:
+    Folder() : path_((std::filesystem::temp_directory_path() / fmt::format("orrery-test-{}", ::getpid())).string()) {
+        std::filesystem::create_directories(path_);
+    }
+    ~Folder() { std::filesystem::remove_all(path_); }
+    [[nodiscard]] std::string file(const std::string& name, const std::string& text = "") const {
+        const std::string path = path_ + "/" + name;
+        if (!text.empty()) {
+            std::ofstream(path) << text;
+        }
+        return path;
+    }
+
+  private:
+    std::string path_;
+};
+
+std::string read(const std::string& path) {
+    std::ifstream stream(path, std::ios::binary);
+    std::ostringstream text;
+    text << stream.rdbuf();
+    return text.str();
+}
+
+const char* kGood = R"(orrery: 1
+kind: training
+cluster: {nodes: 1, node: dgx-a100-80g}
+model: {layers: 4, hidden: 1024, heads: 16, vocabulary: 1000}
+plan: {tensor: 2, data: 4, global_batch: 8}
+software: megatron-lm-2021
+)";
+
+const std::string kBase = std::string(ORRERY_SOURCE_DIR) + "/scenarios/training/gpt3-175b-1024xA100.yaml";
+
+}  // namespace
+
+TEST_CASE("bad input exits with 2, the place and what to do, and writes no file") {
+    const Folder folder;
+    const std::string good = folder.file("good.yaml", kGood);
+    struct Case {
+        std::string arguments;
+        std::string expected;
+    };
+    std::string bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\n";
+    for (char c = 'b'; c < 'k'; ++c) {
+        bomb += fmt::format("{0}: &{0} [*{1}, *{1}, *{1}, *{1}, *{1}, *{1}, *{1}, *{1}, *{1}, *{1}]\n", c,
+                            static_cast<char>(c - 1));
+    }
+    const std::vector<Case> cases = {
+        {"run " + folder.file("missing.yaml"), "missing.yaml: error: cannot be read"},
+        {"run " + folder.file("blank.yaml", "\n"), "blank.yaml:1:1: error: the file is empty"},
+        {"run " + folder.file("list.yaml", "- 1\n"), "a scenario is a map"},
+        {"run " + folder.file("bomb.yaml", bomb), "expands to more than"},
+        {"run " + folder.file("dup.yaml", std::string(kGood) + "software: maxtext\n"),
+         "dup.yaml:7:1: error: duplicate key 'software'"},
+        {"run " + good + " --set plan.tensr=2", "unknown key 'tensr' (did you mean 'tensor'?)"},
+        {"run " + good + " --set cluster.fabric.link=400", "has no unit"},
+        {"run " + good + " --set cluster.fabric.link='400 GB'", "wrong kind of unit"},
+        {"run " + good + " --set model.layers=1e30", "'layers' must be a whole number"},
+        {"run " + good + " --set model.layers=999999999", "'layers' must be between"},
+        {"run " + good + " --set cluster.nodes=900000", "more than 4,000,000 GPUs"},
+        {"run " + good + " --set cluster.node=dgx-a10", "unknown node preset 'dgx-a10'"},
+        {"run " + good + " --set nonsense", "expected key.path=value"},
+        {"run " + good + " --set network.fidelity=simgrid", "serves collective and network scenarios"},
+        {"run " + good + " --json /nowhere/x.json", "cannot be written"},
+        {"run", "takes one argument"},
+        {"rum " + good, "did you mean 'run'?"},
+        {"run " + good + " --jsn x", "unrecognised option"},
+        {"run " + good + " --color pink", "--color is auto, always or never"},
+        {"list modles", "did you mean 'models'?"},
+        {"schema nothing", "unknown kind"},
+        {"validate nothing", "unknown suite"},
+    };
+    for (const Case& c : cases) {
+        const Outcome out = orrery_command(c.arguments);
+        CHECK_MESSAGE(out.code == 2, c.arguments << "\n" << out.text);
+        CHECK_MESSAGE(out.text.find(c.expected) != std::string::npos, c.arguments << "\n" << out.text);
+    }
+    const std::string json = folder.file("out.json");
+    CHECK(orrery_command("run " + good + " --set plan.tensr=2 --json " + json).code == 2);
+    CHECK(!std::filesystem::exists(json));
+}
+
+TEST_CASE("what is valid but infeasible exits with 3 and says why in numbers") {
+    const Folder folder;
+    const std::string good = folder.file("good.yaml", kGood);
+    const std::vector<std::pair<std::string, std::string>> cases = {
+        {"run " + good + " --set plan.tensor=4",
+         "the plan does not divide: tensor 4 x pipeline 1 x data 4 x context 1 = 16 ranks, but the cluster has 8 GPUs"},
+        {"run " + good + " --set plan.global_batch=9", "micro_batch 1 x data 4 must divide global_batch 9"},
+        {"run " + good + " --set model.layers=900 --set model.hidden=16384", "out of memory: stage 0 needs"},
+        {"run " + good + " --set cluster.nodes=2 --set cluster.node.nics=0 --set plan.data=8",
+         "node 1 cannot be reached"},
+        {"run " + good + " --set plan.precision=fp8", "no matrix unit for fp8"},
+    };
+    for (const auto& [arguments, expected] : cases) {
+        const Outcome out = orrery_command(arguments);
+        CHECK_MESSAGE(out.code == 3, arguments << "\n" << out.text);
+        CHECK_MESSAGE(out.text.find(expected) != std::string::npos, arguments << "\n" << out.text);
+    }
+}
+
+TEST_CASE("help, version, list, schema, explain and topology answer with 0") {
+    CHECK(orrery_command("--help").code == 0);
+    CHECK(orrery_command("--version").text.find("orrery 0.") != std::string::npos);
+    CHECK(orrery_command("list").text.find("gpt3-175b") != std::string::npos);
+    CHECK(orrery_command("list fields").text.find("plan.tensor") != std::string::npos);
+    CHECK(nlohmann::json::parse(orrery_command("schema training").text).contains("properties"));
+    const Outcome explain = orrery_command("explain " + kBase);
+    CHECK(explain.code == 0);
+    CHECK(explain.text.find("cluster.node.gpu.memory_bandwidth") != std::string::npos);
+    CHECK(explain.text.find("gpu-benches") != std::string::npos);
+    const Outcome topology = orrery_command("topology " + kBase);
+    CHECK(topology.code == 0);
+    CHECK(topology.text.find("1024 of 1024 GPUs") != std::string::npos);
+    CHECK(orrery_command("").code == 2);
+}
+
+TEST_CASE("equal input gives byte-identical JSON and trace, which are valid and agree") {
+    const Folder folder;
+    const std::string small = kBase + " --set cluster.nodes=16 --set plan.data=1 --set plan.global_batch=32";
+    for (const char* name : {"1", "2"}) {
+        REQUIRE(orrery_command(fmt::format("run {} --quiet --json {} --trace {}", small,
+                                           folder.file(std::string("j") + name), folder.file(std::string("t") + name)))
+                    .code == 0);
+    }
+    CHECK(read(folder.file("j1")) == read(folder.file("j2")));
+    CHECK(read(folder.file("t1")) == read(folder.file("t2")));
+    const auto summary = nlohmann::json::parse(read(folder.file("j1")));
+    for (const char* metric : {"iteration_time_s", "tokens_per_s", "tflops_per_gpu", "mfu", "hfu", "memory_per_gpu_gib",
+                               "bubble_fraction", "exposed_communication_s"}) {
+        CHECK_MESSAGE(summary["metrics"].contains(metric), metric);
+        CHECK(summary["metrics"][metric].contains("low"));
+    }
+    double sum = 0;
+    for (const auto& part : summary["breakdown"]) {
+        sum += part.get<double>();
+    }
+    const double total = summary["metrics"]["iteration_time_s"]["value"];
+    CHECK(sum == doctest::Approx(total).epsilon(1e-9));
+    const auto trace = nlohmann::json::parse(read(folder.file("t1")));
+    double end = 0;
+    std::size_t starts = 0;
+    std::size_t finishes = 0;
+    for (const auto& event : trace["traceEvents"]) {
+        if (event["ph"] == "X") {
+            end = std::max(end, event["ts"].get<double>() + event["dur"].get<double>());
+        }
+        starts += event["ph"] == "s" ? 1 : 0;
+        finishes += event["ph"] == "f" ? 1 : 0;
+    }
+    CHECK(end * 1e-6 == doctest::Approx(total).epsilon(1e-6));
+    CHECK(starts > 0);
+    CHECK(starts == finishes);
+}
+
+TEST_CASE("a resolved scenario runs to the same summary") {
+    const Folder folder;
+    REQUIRE(orrery_command(
+                fmt::format("run {} --quiet --json {} --resolved {}", kBase, folder.file("a"), folder.file("r.yaml")))
+                .code == 0);
+    REQUIRE(orrery_command(fmt::format("run {} --quiet --json {}", folder.file("r.yaml"), folder.file("b"))).code == 0);
+    auto a = nlohmann::json::parse(read(folder.file("a")));
+    auto b = nlohmann::json::parse(read(folder.file("b")));
+    a.erase("scenario");
+    b.erase("scenario");
+    CHECK(a == b);
+}
+
+TEST_CASE("a scenario can come from standard input") {
+    const Folder folder;
+    CHECK(orrery_command("run - --json - < " + folder.file("good.yaml", kGood)).text.find("\"iteration_time_s\"") !=
+          std::string::npos);
+}
+
+TEST_CASE("every scenario runs to its committed summary") {
+    // ORRERY_UPDATE_EXPECTED=1 rewrites them; the commit says why.
+    const std::string root = ORRERY_SOURCE_DIR;
+    const bool update = std::getenv("ORRERY_UPDATE_EXPECTED") != nullptr;
+    std::size_t count = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root + "/scenarios")) {
+        if (entry.path().extension() != ".yaml" || entry.path().filename() == "expected.yaml") {
+            continue;
+        }
+        const std::string relative = std::filesystem::relative(entry.path(), root + "/scenarios").string();
+        const std::string expected = root + "/tests/expected/" + relative.substr(0, relative.size() - 5) + ".json";
+        const Outcome out = orrery_command("run " + entry.path().string() + " --quiet --json -");
+        CHECK_MESSAGE(out.code == 0, relative << "\n" << out.text);
+        if (update) {
+            std::filesystem::create_directories(std::filesystem::path(expected).parent_path());
+            std::ofstream(expected) << out.text;
+        }
+        CHECK_MESSAGE(out.text == read(expected), relative);
+        ++count;
+    }
+    CHECK(count >= 4);
+}
+
+TEST_CASE("papers: each scenario is within its band, or its expected.yaml says that it falls short and why") {
+    const std::string root = std::string(ORRERY_SOURCE_DIR) + "/scenarios/papers";
+    std::size_t count = 0;
+    for (const auto& folder : std::filesystem::directory_iterator(root)) {
+        const YamlNode expected = load_yaml(folder.path().string() + "/expected.yaml");
+        for (const YamlNode& row : expected.find("rows")->items) {
+            double measured = 0;
+            double band = 0;
+            REQUIRE(parse_number(row.find("iteration_time_s")->scalar, measured));
+            REQUIRE(parse_number(row.find("band")->scalar, band));
+            double low = 1e300;
+            double high = 0;
+            for (const YamlNode& variant : row.find("variants")->items) {
+                std::vector<std::string> overrides;
+                for (const YamlNode& assignment : variant.items) {
+                    overrides.push_back(assignment.scalar);
+                }
+                const Scenario s =
+                    load_scenario(folder.path().string() + "/" + row.find("scenario")->scalar, overrides, test::data());
+                RunOptions options;
+                options.check_memory = false;
+                const double seconds = run(s, test::models(), options).summary.find("iteration_time_s")->value;
+                low = std::min(low, seconds);
+                high = std::max(high, seconds);
+            }
+            const bool inside = measured >= low * (1 - band) && measured <= high * (1 + band);
+            const YamlNode* status = row.find("status");
+            const bool said_short = status != nullptr && status->scalar.rfind("short", 0) == 0;
+            const std::string text = fmt::format("{}: published {} s, predicted {:.4g} to {:.4g} s, band {}",
+                                                 row.find("scenario")->scalar, measured, low, high, band);
+            MESSAGE(std::string(text + (inside ? "" : " SHORT")));
+            CHECK_MESSAGE(inside != said_short, text);
+            ++count;
+        }
+    }
+    CHECK(count >= 17);
+}

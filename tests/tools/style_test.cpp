@@ -1,0 +1,100 @@
+// House rules that a machine can check.
+
+#include "tests/support/support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+using namespace orrery;
+
+namespace {
+
+template <class Visit>
+void each_source(const std::vector<std::string>& folders, const Visit& visit) {
+    const std::string root = ORRERY_SOURCE_DIR;
+    for (const std::string& folder : folders) {
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(root + "/" + folder)) {
+            const auto extension = entry.path().extension();
+            if (extension == ".cpp" || extension == ".hpp") {
+                std::ifstream stream(entry.path());
+                const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+                visit(std::filesystem::relative(entry.path(), root).string(), text);
+            }
+        }
+    }
+}
+
+// Paths included with quotes.
+std::vector<std::string> includes(const std::string& text) {
+    std::vector<std::string> out;
+    const std::string key = "#include \"";
+    for (std::size_t at = text.find(key); at != std::string::npos; at = text.find(key, at + 1)) {
+        const std::size_t start = at + key.size();
+        out.push_back(text.substr(start, text.find('"', start) - start));
+    }
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("layers: sim knows nobody, and models, topologies and workloads do not know each other") {
+    const std::vector<std::pair<std::string, std::set<std::string>>> allowed = {
+        {"sim", {"sim"}},
+        {"models", {"sim", "models"}},
+        {"topologies", {"sim", "topologies"}},
+        {"workloads", {"sim", "workloads"}},
+    };
+    for (const auto& [folder, may] : allowed) {
+        each_source({folder}, [&, &rule = may](const std::string& path, const std::string& text) {
+            for (const std::string& include : includes(text)) {
+                CHECK_MESSAGE(rule.contains(include.substr(0, include.find('/'))), path << " includes " << include);
+            }
+        });
+    }
+}
+
+TEST_CASE("heavy headers stay out of public headers, and every header is included once and from the root") {
+    each_source({"sim", "models", "topologies", "workloads", "tools", "validation"},
+                [](const std::string& path, const std::string& text) {
+                    if (path.ends_with(".hpp")) {
+                        CHECK_MESSAGE(text.rfind("#pragma once", 0) == 0, path);
+                        for (const char* heavy : {"<yaml-cpp", "<boost/", "<Eigen", "<simgrid", "<nlohmann"}) {
+                            CHECK_MESSAGE(text.find(std::string("#include ") + heavy) == std::string::npos,
+                                          path << " includes " << heavy);
+                        }
+                    }
+                    for (const std::string& include : includes(text)) {
+                        CHECK_MESSAGE(include.find('/') != std::string::npos, path << " includes " << include);
+                    }
+                });
+}
+
+TEST_CASE("no hidden state, foreign randomness or wall clock where results come from") {
+    each_source({"sim", "models", "topologies", "workloads"}, [](const std::string& path, const std::string& text) {
+        for (const char* word : {"std::random_device", "std::mt19937", "_distribution<", "system_clock", "steady_clock",
+                                 "getenv(", "std::exp(", "std::log(", "std::pow(", "rand("}) {
+            CHECK_MESSAGE(text.find(word) == std::string::npos, path << " uses " << word);
+        }
+    });
+}
+
+TEST_CASE("a scenario asks one question in at most 60 lines and says so in its first comment") {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(std::string(ORRERY_SOURCE_DIR) + "/scenarios")) {
+        if (entry.path().extension() == ".yaml" && entry.path().filename() != "expected.yaml") {
+            std::ifstream stream(entry.path());
+            std::string first;
+            std::getline(stream, first);
+            CHECK_MESSAGE(first.rfind("# ", 0) == 0, entry.path().string());
+            CHECK_MESSAGE(first.find('?') != std::string::npos, entry.path().string());
+            std::size_t lines = 1;
+            for (std::string line; std::getline(stream, line);) {
+                ++lines;
+            }
+            CHECK_MESSAGE(lines <= 60, entry.path().string());
+        }
+    }
+}

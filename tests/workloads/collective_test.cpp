@@ -1,0 +1,182 @@
+#include "tests/support/support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+
+using namespace orrery;
+
+namespace {
+
+CollectiveSpec spec(CollectiveOp op, Algorithm algorithm, double bytes) {
+    CollectiveSpec s;
+    s.op = op;
+    s.algorithm = algorithm;
+    s.bytes = bytes;
+    return s;
+}
+
+double seconds(const Fabric& fabric, const CollectiveSpec& s, std::uint32_t ranks) {
+    return run_messages(fabric, make_schedule(s, ranks, fabric.shape().gpus_per_node), {}).seconds;
+}
+
+}  // namespace
+
+TEST_CASE("ring collectives take their closed form: steps x (latency + S/n/B)") {
+    for (const std::uint32_t n : {2U, 3U, 8U, 16U}) {
+        const Fabric fabric(test::hosts(n, n, 1, 1e9, 1e-6));
+        for (const auto& [op, steps] : {std::pair{CollectiveOp::all_reduce, 2 * (n - 1)},
+                                        {CollectiveOp::all_gather, n - 1},
+                                        {CollectiveOp::reduce_scatter, n - 1}}) {
+            const double bytes = 1e6 * n;
+            const double expected = steps * (2e-6 + bytes / n / 1e9);
+            CHECK(seconds(fabric, spec(op, Algorithm::ring, bytes), n) == doctest::Approx(expected).epsilon(1e-12));
+            CHECK(run_ring(fabric, spec(op, Algorithm::ring, bytes), n, {}).seconds ==
+                  doctest::Approx(expected).epsilon(1e-12));
+        }
+    }
+}
+
+TEST_CASE("halving-doubling takes 2 log2(n) latencies and 2 (n-1)/n S/B") {
+    for (const std::uint32_t n : {2U, 4U, 16U}) {
+        const Fabric fabric(test::hosts(n, n, 1, 1e9, 1e-6));
+        const double bytes = 1.6e7;
+        const double expected = 2 * std::countr_zero(n) * 2e-6 + 2 * (n - 1.0) / n * bytes / 1e9;
+        CHECK(seconds(fabric, spec(CollectiveOp::all_reduce, Algorithm::halving_doubling, bytes), n) ==
+              doctest::Approx(expected).epsilon(1e-12));
+    }
+    CHECK_THROWS_AS((void)make_schedule(spec(CollectiveOp::all_reduce, Algorithm::halving_doubling, 1e6), 6, 1),
+                    InfeasibleError);
+}
+
+TEST_CASE("trees are pipelined: more pieces bring a chain of two levels to twice the payload, not to its depth") {
+    // Seven ranks: root with two inner nodes with two leaves each; a parent receives from two children at once.
+    const Fabric fabric(test::hosts(7, 7, 1, 1e9));
+    CollectiveSpec s = spec(CollectiveOp::all_reduce, Algorithm::tree, 1e9);
+    s.pipeline = 1;
+    // Unpipelined: up 2 levels x (2 S/B: two children share the port), down 2 levels x (2 S/B).
+    CHECK(seconds(fabric, s, 7) == doctest::Approx(8).epsilon(1e-9));
+    s.pipeline = 256;
+    CHECK(seconds(fabric, s, 7) < 4.2);
+}
+
+TEST_CASE("a pipelined tree takes 3 S/B, a double binary tree 2 S/B like a long ring") {
+    const std::uint32_t n = 16;
+    const Fabric fabric(test::hosts(n, n, 1, 1e9));
+    CollectiveSpec tree = spec(CollectiveOp::all_reduce, Algorithm::tree, 1e9);
+    CollectiveSpec both = spec(CollectiveOp::all_reduce, Algorithm::double_tree, 1e9);
+    tree.pipeline = both.pipeline = 512;
+    const double single = seconds(fabric, tree, n);
+    const double doubled = seconds(fabric, both, n);
+    // An inner node receives from two children going up and from its parent going down: three payloads. With two trees
+    // of half the payload a rank is inner in one and leaf in the other: (3 + 1) / 2.
+    CHECK(single == doctest::Approx(3).epsilon(0.02));
+    CHECK(doubled == doctest::Approx(2).epsilon(0.02));
+}
+
+TEST_CASE("a hierarchical all-reduce is reduce-scatter inside, ring between, all-gather inside") {
+    FabricShape shape;
+    shape.nodes = 4;
+    shape.gpus_per_node = 8;
+    shape.nics_per_node = 8;
+    shape.intra_bandwidth = 100e9;
+    shape.nic_bandwidth = 10e9;
+    shape.rails = 8;
+    const Fabric fabric(shape);
+    const double bytes = 8e9;
+    const double inside = 7 * (bytes / 8) / 100e9;
+    const double between = 6 * (bytes / 8 / 4) / 10e9;
+    CHECK(seconds(fabric, spec(CollectiveOp::all_reduce, Algorithm::hierarchical, bytes), 32) ==
+          doctest::Approx(2 * inside + between).epsilon(1e-9));
+}
+
+TEST_CASE("an in-switch all-reduce moves the payload once each way") {
+    FabricShape shape;
+    shape.intra_bandwidth = 100e9;
+    const Fabric fabric(shape);
+    CHECK(seconds(fabric, spec(CollectiveOp::all_reduce, Algorithm::in_switch, 1e9), 8) ==
+          doctest::Approx(0.01).epsilon(1e-12));
+}
+
+TEST_CASE("a direct all-to-all is bound by each host's port: (n-1)/n S/B") {
+    const Fabric fabric(test::hosts(16, 4, 4, 1e9));
+    CHECK(seconds(fabric, spec(CollectiveOp::all_to_all, Algorithm::direct, 1.6e9), 16) ==
+          doctest::Approx(15.0 / 16 * 1.6).epsilon(1e-9));
+}
+
+TEST_CASE(
+    "a folded ring equals the unfolded one at 256 hosts and at 32 nodes of 8 GPUs, and both count every message") {
+    FabricShape node;
+    node.nodes = 32;
+    node.gpus_per_node = 8;
+    node.nics_per_node = 8;
+    node.intra_bandwidth = 300e9;
+    node.intra_latency = 1e-6;
+    node.pcie_bandwidth = 25e9;
+    node.nic_bandwidth = 25e9;
+    node.rails = 8;
+    node.spines = 4;
+    node.nodes_per_leaf = 8;
+    node.link_latency = 6e-7;
+    for (const Fabric& fabric : {Fabric(test::hosts(256, 32, 32, 50e9, 5e-7)), Fabric(node)}) {
+        MessageRunOptions folded;
+        MessageRunOptions unfolded;
+        unfolded.fold = false;
+        const CollectiveSpec s = spec(CollectiveOp::all_reduce, Algorithm::ring, 64.0 * 1024 * 1024);
+        const MessageRunResult a = run_ring(fabric, s, 256, folded);
+        const MessageRunResult b = run_ring(fabric, s, 256, unfolded);
+        CHECK(a.folded_into_one > 1);
+        CHECK(b.folded_into_one == 1);
+        CHECK(a.seconds == b.seconds);
+        CHECK(a.messages == 256ULL * 510);
+        CHECK(b.messages == a.messages);
+        // The stored schedule of the same ring is a third way to the same time.
+        CHECK(run_messages(fabric, make_schedule(s, 256, 8), {}).seconds == doctest::Approx(a.seconds).epsilon(1e-9));
+    }
+}
+
+TEST_CASE("one slow link slows a bandwidth-bound ring by its own factor") {
+    const Fabric fabric(test::hosts(16, 16, 1, 1e9));
+    CollectiveSpec s = spec(CollectiveOp::all_reduce, Algorithm::ring, 1.6e9);
+    const double before = run_ring(fabric, s, 16, {}).seconds;
+    s.slow_rank = 3;
+    s.slow_factor = 0.5;
+    const double after = run_ring(fabric, s, 16, {}).seconds;
+    CHECK(before == doctest::Approx(3.0).epsilon(1e-9));
+    CHECK(after > 1.9 * before);
+    CHECK(after <= 2.0 * before + 1e-9);
+}
+
+TEST_CASE("relabelling hosts under one leaf leaves the times as they were") {
+    const Fabric fabric(test::hosts(8, 8, 1, 1e9));
+    Schedule a;
+    Schedule b;
+    for (std::uint32_t i = 0; i < 8; ++i) {
+        a.messages.push_back(Message{i, (i + 3) % 8, 1e6 * (i + 1), 0, 0, 0, 0});
+        b.messages.push_back(Message{7 - i, (15 - i - 3) % 8, 1e6 * (i + 1), 0, 0, 0, 0});
+    }
+    CHECK(run_messages(fabric, a, {}).completions == run_messages(fabric, b, {}).completions);
+}
+
+TEST_CASE("fluid equals analytic when flows do not meet") {
+    const Fabric fabric(test::hosts(16, 4, 4, 1e9, 1e-6));
+    TrafficSpec traffic;
+    traffic.pattern = TrafficPattern::shift;
+    traffic.size = 1e7;
+    const Schedule schedule = make_traffic(traffic, 16, 1);
+    MessageRunOptions analytic;
+    analytic.analytic = true;
+    CHECK(run_messages(fabric, schedule, {}).completions == run_messages(fabric, schedule, analytic).completions);
+}
+
+TEST_CASE("no link carries more than it can in the analytic model either") {
+    const Fabric fabric(test::hosts(16, 16, 1, 1e9));
+    TrafficSpec traffic;
+    traffic.pattern = TrafficPattern::incast;
+    traffic.size = 1e7;
+    MessageRunOptions analytic;
+    analytic.analytic = true;
+    CHECK(run_messages(fabric, make_traffic(traffic, 16, 1), analytic).seconds == doctest::Approx(0.15).epsilon(1e-9));
+    CHECK(run_messages(fabric, make_traffic(traffic, 16, 1), {}).seconds == doctest::Approx(0.15).epsilon(1e-9));
+}

@@ -1,0 +1,244 @@
+#include "tests/support/support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+using namespace orrery;
+
+namespace {
+
+const char* kTwoStages = R"(orrery: 1
+kind: training
+cluster: {nodes: 8, node: dgx-a100-80g, fabric: {nodes_per_leaf: 4, rails: 8}}
+model: {layers: 8, hidden: 2048, heads: 16, vocabulary: 32000, sequence: 1024}
+plan: {tensor: 4, pipeline: 2, data: 8, micro_batch: 1, global_batch: 64, recompute: full}
+software: megatron-lm-2021
+)";
+
+TrainingResult train(Scenario s) {
+    RunOptions options;
+    options.check_memory = false;
+    return *run(s, test::models(), options).training;
+}
+
+}  // namespace
+
+TEST_CASE("a schedule runs each pass once, forward before backward, and holds no more than it must") {
+    for (const std::uint32_t stages : {1U, 2U, 4U, 7U}) {
+        for (const std::uint32_t chunks : {1U, 3U}) {
+            for (const std::uint32_t m : {stages, 4 * stages}) {
+                for (std::uint32_t stage = 0; stage < stages; ++stage) {
+                    for (const ScheduleKind kind :
+                         {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved}) {
+                        const std::uint32_t v = kind == ScheduleKind::interleaved && stages > 1 ? chunks : 1;
+                        const auto passes = schedule_of(kind, stages, v, m, stage);
+                        REQUIRE(passes.size() == 2 * m * v);
+                        std::set<std::pair<std::uint32_t, std::uint32_t>> forward;
+                        std::set<std::pair<std::uint32_t, std::uint32_t>> backward;
+                        for (const Pass& pass : passes) {
+                            const std::pair key{pass.chunk, pass.micro_batch};
+                            if (pass.backward) {
+                                REQUIRE(forward.contains(key));
+                                REQUIRE(backward.insert(key).second);
+                            } else {
+                                REQUIRE(forward.insert(key).second);
+                            }
+                        }
+                        if (kind == ScheduleKind::one_f_one_b) {
+                            CHECK(peak_in_flight(passes) == std::min(m, stages - stage));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("layers split evenly, and where layers + 2 divides the ends hold one fewer") {
+    CHECK(split_layers(8, 4) == std::vector<std::uint32_t>{2, 2, 2, 2});
+    CHECK(split_layers(10, 4) == std::vector<std::uint32_t>{2, 3, 3, 2});
+    CHECK(split_layers(9, 4) == std::vector<std::uint32_t>{3, 2, 2, 2});
+    CHECK(split_layers(126, 16) == [] {
+        std::vector<std::uint32_t> v(16, 8);
+        v.front() = v.back() = 7;
+        return v;
+    }());
+}
+
+TEST_CASE("the bubble of equal stages is (p - 1)(f + b)/v for 1F1B, GPipe and interleaved schedules") {
+    for (const auto& [kind, chunks] :
+         {std::pair{ScheduleKind::one_f_one_b, 1}, {ScheduleKind::gpipe, 1}, {ScheduleKind::interleaved, 2}}) {
+        Scenario s = test::scenario(R"(orrery: 1
+kind: training
+cluster: {nodes: 1, node: dgx-a100-80g}
+model: {layers: 16, hidden: 4096, heads: 32, vocabulary: 8, sequence: 2048, tied_embeddings: false}
+plan: {pipeline: 8, micro_batch: 1, global_batch: 16, overlap: {pipeline: true}}
+software: {preset: megatron-core-2024, layer_overhead: 0 us, step_overhead: 0 s}
+network: {collectives: ideal}
+)");
+        s.plan.schedule = kind;
+        s.plan.chunks = chunks;
+        s.cluster.node.intra_bandwidth.value = 1e14;  // sends take no time
+        s.cluster.node.intra_latency.value = 0;
+        const TrainingResult r = train(s);
+        const double work = r.booked[static_cast<std::size_t>(Category::forward)] +
+                            r.booked[static_cast<std::size_t>(Category::backward)];
+        const double pass_pair = work / 16;  // of one micro-batch
+        CHECK(r.bubble_s == doctest::Approx(7 * pass_pair / chunks).epsilon(0.02));
+    }
+}
+
+TEST_CASE("a folded iteration takes exactly as long as the unfolded one") {
+    for (const char* change : {"plan.zero=0", "plan.zero=1", "plan.overlap.data=true", "plan.overlap.pipeline=true",
+                               "plan.recompute=none", "plan.sequence_parallel=true", "plan.data=4 plan.context=2"}) {
+        YamlNode tree = parse_yaml(kTwoStages, "test.yaml");
+        std::string rest = change;
+        while (!rest.empty()) {
+            const auto space = rest.find(' ');
+            apply_override(tree, rest.substr(0, space));
+            rest = space == std::string::npos ? "" : rest.substr(space + 1);
+        }
+        Scenario s = read_scenario(tree, "test", test::data());
+        const TrainingResult folded = train(s);
+        s.network.fold = false;
+        const TrainingResult unfolded = train(s);
+        CHECK_MESSAGE(folded.folded_into_one > 1, change);
+        CHECK_MESSAGE(unfolded.simulated_ranks == 64, change);
+        CHECK_MESSAGE(folded.iteration_s == unfolded.iteration_s, change);
+        CHECK_MESSAGE(folded.bubble_s == doctest::Approx(unfolded.bubble_s).epsilon(1e-9), change);
+    }
+}
+
+TEST_CASE("a folded FSDP iteration equals the unfolded one, also with hybrid shards") {
+    for (const char* shard : {"plan.shard=0", "plan.shard=8", "plan.shard=16"}) {
+        YamlNode tree = parse_yaml(kTwoStages, "test.yaml");
+        for (const char* change :
+             {"plan.tensor=1", "plan.pipeline=1", "plan.data=64", "plan.zero=3", "plan.overlap.data=true", shard}) {
+            apply_override(tree, change);
+        }
+        Scenario s = read_scenario(tree, "test", test::data());
+        const TrainingResult folded = train(s);
+        s.network.fold = false;
+        const TrainingResult unfolded = train(s);
+        CHECK_MESSAGE(folded.folded_into_one == 8, shard);
+        CHECK_MESSAGE(folded.iteration_s == unfolded.iteration_s, shard);
+    }
+}
+
+TEST_CASE("an oversubscribed fabric or hashed paths are not folded") {
+    for (const char* change : {"cluster.fabric.oversubscription=2", "network.paths=ecmp"}) {
+        YamlNode tree = parse_yaml(kTwoStages, "test.yaml");
+        apply_override(tree, change);
+        CHECK(train(read_scenario(tree, "test", test::data())).folded_into_one == 1);
+    }
+}
+
+TEST_CASE("every second of an iteration is booked") {
+    for (const char* change : {"plan.zero=0", "plan.zero=1", "plan.overlap.data=true", "plan.pipeline=1 "}) {
+        YamlNode tree = parse_yaml(kTwoStages, "test.yaml");
+        std::string text = change;
+        if (text.back() == ' ') {
+            apply_override(tree, "plan.pipeline=1");
+            apply_override(tree, "plan.data=16");
+            apply_override(tree, "plan.zero=3");
+        } else {
+            apply_override(tree, text);
+        }
+        const TrainingResult r = train(read_scenario(tree, "test", test::data()));
+        double sum = r.bubble_s;
+        for (const double seconds : r.booked) {
+            sum += seconds;
+        }
+        CHECK(sum == doctest::Approx(r.iteration_s).epsilon(1e-9));
+    }
+}
+
+TEST_CASE(
+    "model FLOPs are six times the matrix weights plus causal attention, and hardware FLOPs agree without "
+    "recomputation") {
+    YamlNode tree = parse_yaml(kTwoStages, "test.yaml");
+    apply_override(tree, "plan.recompute=none");
+    const Scenario s = read_scenario(tree, "test", test::data());
+    const double h = 2048;
+    const double weights = 8 * (4 * h * h + 8 * h * h) + 32000 * h;
+    CHECK(s.model.flops_per_token() == doctest::Approx(6 * weights + 12 * 8 * h * 512));
+    const TrainingResult r = train(s);
+    // Flash attention recomputes scores: ten products backward instead of eight, 7/6 of the attention's share in all.
+    const double attention = 12 * 8 * h * 512 * 64 * 1024;
+    CHECK(r.hardware_flops == doctest::Approx(r.model_flops + attention / 6).epsilon(2e-3));
+}
+
+TEST_CASE("an iteration takes at least its work at peak rate, and more under full recomputation") {
+    YamlNode tree = parse_yaml(kTwoStages, "test.yaml");
+    const TrainingResult full = train(read_scenario(tree, "test", test::data()));
+    apply_override(tree, "plan.recompute=none");
+    const TrainingResult none = train(read_scenario(tree, "test", test::data()));
+    CHECK(none.iteration_s > none.model_flops / 64 / 312e12);
+    CHECK(full.iteration_s > 1.15 * none.iteration_s);
+    CHECK(full.memory_bytes < none.memory_bytes);
+}
+
+TEST_CASE("overlap never makes an iteration slower; more bandwidth neither") {
+    YamlNode tree = parse_yaml(kTwoStages, "test.yaml");
+    const double base = train(read_scenario(tree, "test", test::data())).iteration_s;
+    for (const char* change : {"plan.overlap.tensor=backward", "plan.overlap.tensor=full", "plan.overlap.pipeline=true",
+                               "plan.overlap.data=true", "cluster.fabric.link=400 Gbps"}) {
+        YamlNode changed = tree;
+        apply_override(changed, change);
+        CHECK_MESSAGE(train(read_scenario(changed, "test", test::data())).iteration_s <= base * (1 + 1e-9), change);
+    }
+}
+
+TEST_CASE("activation memory follows Korthikanti et al., equations 1 to 5") {
+    ModelSpec model;
+    model.layers = 1;
+    model.hidden = 6144;
+    model.heads = 64;
+    model.vocabulary = 1;
+    model.sequence = 2048;
+    model.dropout = true;
+    complete(model);
+    PlanSpec plan;
+    plan.micro_batch = 4;
+    plan.global_batch = 4;
+    plan.tensor = 8;
+    plan.attention = AttentionKernel::unfused;
+    const double sbh = 2048.0 * 4 * 6144;
+    const double scores = 5.0 * 64 * 2048 / 6144;
+    const auto activations = [&] {
+        return memory_of(model, plan, SoftwareSpec{}, 1, true, false, 1).activations / sbh;
+    };
+    CHECK(activations() == doctest::Approx(10 + 24 / 8.0 + scores / 8));
+    plan.sequence_parallel = true;
+    CHECK(activations() == doctest::Approx((34 + scores) / 8));
+    plan.recompute = Recompute::selective;
+    CHECK(activations() == doctest::Approx(34 / 8.0));
+    plan.sequence_parallel = false;
+    plan.recompute = Recompute::full;
+    CHECK(activations() == doctest::Approx(2 + 10 + 24 / 8.0 + scores / 8).epsilon(0.6));
+}
+
+TEST_CASE("ZeRO stages shard what they say") {
+    ModelSpec model;
+    model.layers = 10;
+    model.hidden = 4096;
+    model.heads = 32;
+    model.vocabulary = 50000;
+    complete(model);
+    PlanSpec plan;
+    plan.data = 8;
+    plan.global_batch = 8;
+    MemoryUse use[4];
+    for (std::int64_t zero = 0; zero < 4; ++zero) {
+        plan.zero = zero;
+        use[zero] = memory_of(model, plan, SoftwareSpec{}, 10, true, true, 1);
+    }
+    const double n = model.parameters();
+    CHECK(use[0].weights == doctest::Approx(2 * n));
+    CHECK(use[0].optimizer == doctest::Approx(12 * n));
+    CHECK(use[1].optimizer == doctest::Approx(12 * n / 8));
+    CHECK(use[1].gradients == doctest::Approx(2 * n));
+    CHECK(use[2].gradients == doctest::Approx(2 * n / 8));
+    CHECK(use[3].weights == doctest::Approx(2 * n / 8));
+}
