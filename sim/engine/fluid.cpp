@@ -12,6 +12,12 @@ namespace {
 
 // A rate that moved by less than this (relative) counts as unchanged: it is the noise of summing in another order.
 constexpr double kSameRate = 1e-14;
+// Rates closer than kTie (relative) count as equal, a resource filled to 1 - kSaturated as full: above the rounding of
+// sums, far below anything that shows in a completion time.
+constexpr double kTie = 1e-12;
+constexpr double kSaturated = 1e-11;
+constexpr int kMaxRepairRounds = 24;
+constexpr std::uint32_t kMaxRepairBackoff = 256;
 
 struct HigherThreshold {
     template <class Member>
@@ -85,7 +91,6 @@ ClassId FluidSharing::hold(std::span<const Demand> demands, double rate_bound) {
     if (free_classes_.empty()) {
         id = static_cast<std::uint32_t>(classes_.size());
         classes_.emplace_back();
-        new_rates_.push_back(0);
     } else {
         id = free_classes_.back();
         free_classes_.pop_back();
@@ -138,16 +143,18 @@ void FluidSharing::free_class(std::uint32_t id) {
 void FluidSharing::attach(std::uint32_t id) {
     Class& c = classes_[id];
     c.attached = true;
+    ++attached_count_;
     for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
         Resource& resource = resources_[slots_[s].resource];
         slots_[s].position = static_cast<std::uint32_t>(resource.users.size());
-        resource.users.push_back(User{id, s});
+        resource.users.push_back(User{id, s, slots_[s].weight});
     }
 }
 
 void FluidSharing::detach(std::uint32_t id) {
     Class& c = classes_[id];
     c.attached = false;
+    --attached_count_;
     for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
         Resource& resource = resources_[slots_[s].resource];
         resource.carried += c.total * slots_[s].weight;
@@ -162,6 +169,7 @@ void FluidSharing::detach(std::uint32_t id) {
     c.served = 0;
     c.total = 0;
     c.rate = 0;
+    c.bottleneck = kNone;
 }
 
 void FluidSharing::touch(std::uint32_t id) {
@@ -243,7 +251,8 @@ void FluidSharing::settle() {
     for (const std::uint32_t id : touched_) {
         Class& c = classes_[id];
         c.touched = false;
-        const auto count = static_cast<std::uint32_t>(c.members.size());
+        const auto count = static_cast<double>(c.members.size());
+        c.count = count;
         if (count == c.solved_count) {
             if (count > 0) {
                 advance(c);
@@ -257,7 +266,7 @@ void FluidSharing::settle() {
         if (!c.attached) {
             attach(id);
         }
-        const double change = static_cast<double>(count) - static_cast<double>(c.solved_count);
+        const double change = count - c.solved_count;
         for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
             resources_[slots_[s].resource].potential += change * slots_[s].weight * c.solo_rate;
         }
@@ -287,9 +296,9 @@ double FluidSharing::lower_bound_level(const Resource& resource) const {
         double weight = 0;
         for (const User& user : resource.users) {
             const Class& c = classes_[user.owner];
-            const auto now = static_cast<double>(c.members.size());
-            const auto before = static_cast<double>(c.solved_count);
-            const double w = slots_[user.slot].weight;
+            const double now = c.count;
+            const double before = c.solved_count;
+            const double w = user.weight;
             if (before > 0 && c.rate < level) {
                 used += w * before * c.rate;
                 weight += w * std::max(0.0, now - before);
@@ -308,39 +317,31 @@ double FluidSharing::lower_bound_level(const Resource& resource) const {
 
 void FluidSharing::solve() {
     ++solves_;
-    ++epoch_;
-    double level = kUnbounded;
-    affected_resources_.clear();
-    affected_classes_.clear();
-    for (const std::uint32_t id : seeds_) {
-        Class& c = classes_[id];
-        if (c.members.size() < c.solved_count) {
-            level = std::min(level, c.rate);
-        } else {
-            for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
-                Resource& resource = resources_[slots_[s].resource];
-                if (resource.visited != epoch_ && binding(resource)) {
-                    level = std::min(level, lower_bound_level(resource));
-                    resource.visited = epoch_;
-                    affected_resources_.push_back(slots_[s].resource);
-                }
-            }
-        }
+    // Local repair first; where it keeps failing (dense traffic), only now and then.
+    bool repaired = false;
+    if (repair_pause_ == 0) {
+        repaired = repair();
+        repair_backoff_ = repaired ? 1 : std::min(2 * repair_backoff_, kMaxRepairBackoff);
+        repair_pause_ = repaired ? 0 : repair_backoff_;
+    } else {
+        --repair_pause_;
     }
-    collect(level * (1 - 1e-9));
-    fill();
+    if (!repaired) {
+        fill_from_level();
+    }
+    classes_filled_ += affected_classes_.size();
     for (const std::uint32_t id : affected_classes_) {
         Class& c = classes_[id];
-        const double rate = new_rates_[id];
-        if (std::abs(rate - c.rate) > kSameRate * c.rate) {
+        c.bottleneck = c.new_bottleneck;
+        if (std::abs(c.new_rate - c.rate) > kSameRate * c.rate) {
             advance(c);
-            c.rate = rate;
+            c.rate = c.new_rate;
             update_completion(id);
         }
     }
     for (const std::uint32_t id : seeds_) {
         Class& c = classes_[id];
-        c.solved_count = static_cast<std::uint32_t>(c.members.size());
+        c.solved_count = c.count;
         if (c.solved_count == 0) {
             heap_remove(id);
             detach(id);
@@ -353,96 +354,171 @@ void FluidSharing::solve() {
     }
 }
 
-// The classes at or above `level` that are connected to the changed ones through binding resources.
-void FluidSharing::collect(double level) {
-    const auto visit = [&](std::uint32_t id) {
-        Class& c = classes_[id];
-        c.visited = epoch_;
-        affected_classes_.push_back(id);
-        for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
-            Resource& resource = resources_[slots_[s].resource];
-            if (resource.visited != epoch_ && binding(resource)) {
-                resource.visited = epoch_;
-                affected_resources_.push_back(slots_[s].resource);
-            }
+void FluidSharing::start_set() {
+    ++set_epoch_;
+    affected_resources_.clear();
+    affected_classes_.clear();
+}
+
+void FluidSharing::include_resource(std::uint32_t index) {
+    Resource& resource = resources_[index];
+    if (resource.in_set != set_epoch_) {
+        resource.in_set = set_epoch_;
+        affected_resources_.push_back(index);
+    }
+}
+
+void FluidSharing::include_class(std::uint32_t id) {
+    Class& c = classes_[id];
+    if (c.in_set == set_epoch_) {
+        return;
+    }
+    c.in_set = set_epoch_;
+    affected_classes_.push_back(id);
+    for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+        if (binding(resources_[slots_[s].resource])) {
+            include_resource(slots_[s].resource);
         }
-    };
+    }
+}
+
+// Starts from the changed classes and those that were held back by what they use, fills them with all others fixed, and
+// takes in every class that the result leaves without a bottleneck, until there is none: an allocation is max-min fair
+// exactly when each class has a saturated resource on which no rate is higher, or meets its own bound.
+bool FluidSharing::repair() {
+    start_set();
     for (const std::uint32_t id : seeds_) {
         const Class& c = classes_[id];
-        if (!c.members.empty()) {
-            visit(id);
+        if (c.count > 0) {
+            include_class(id);
         }
-        if (c.members.size() < c.solved_count) {
-            // What it shared has to be filled again, even where its leaving means that nothing binds any more.
-            for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
-                Resource& resource = resources_[slots_[s].resource];
-                if (resource.visited != epoch_) {
-                    resource.visited = epoch_;
-                    affected_resources_.push_back(slots_[s].resource);
+        for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+            const std::uint32_t index = slots_[s].resource;
+            // Only where something is held back or could be overrun is there anything to repair.
+            if (binding(resources_[index]) || c.count < c.solved_count) {
+                include_resource(index);
+                for (const User& user : resources_[index].users) {
+                    if (classes_[user.owner].bottleneck == index && classes_[user.owner].count > 0) {
+                        include_class(user.owner);
+                    }
                 }
             }
         }
     }
-    for (std::size_t i = 0; i < affected_resources_.size(); ++i) {
-        // By index: visiting a class may grow the list.
-        Resource& resource = resources_[affected_resources_[i]];
-        resource.free = resource.capacity;
-        resource.weight = 0;
-        resource.unfrozen = 0;
+    const std::size_t limit = std::max<std::size_t>(64, attached_count_ / 3);
+    for (int round = 0; round < kMaxRepairRounds; ++round) {
+        if (affected_classes_.size() > limit) {
+            return false;
+        }
+        fill();
+        if (!include_violators()) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool FluidSharing::include_violators() {
+    const std::size_t before = affected_classes_.size();
+    const std::size_t resources = affected_resources_.size();
+    for (std::size_t i = 0; i < resources; ++i) {
+        const std::uint32_t index = affected_resources_[i];
+        const Resource& resource = resources_[index];
+        double used = 0;
+        double highest = 0;
         for (const User& user : resource.users) {
-            Class& c = classes_[user.owner];
-            if (c.visited != epoch_) {
-                if (c.members.empty()) {
-                    continue;
-                }
-                if (c.rate < level) {
-                    resource.free -= slots_[user.slot].weight * static_cast<double>(c.members.size()) * c.rate;
-                    continue;
-                }
-                visit(user.owner);
+            const Class& c = classes_[user.owner];
+            if (c.count > 0) {
+                const double rate = c.in_set == set_epoch_ ? c.new_rate : c.rate;
+                used += user.weight * c.count * rate;
+                highest = std::max(highest, rate);
             }
-            resource.weight += slots_[user.slot].weight * static_cast<double>(c.members.size());
-            ++resource.unfrozen;
+        }
+        const bool saturated = used >= resource.capacity * (1 - kSaturated);
+        for (const User& user : resource.users) {
+            const Class& c = classes_[user.owner];
+            if (c.in_set == set_epoch_ || c.count == 0) {
+                continue;
+            }
+            const bool above = resource.level >= 0 && c.rate > resource.level * (1 + kTie);
+            const bool freed = c.bottleneck == index && (!saturated || c.rate < highest * (1 - kTie));
+            if (above || freed) {
+                include_class(user.owner);
+            }
         }
     }
+    return affected_classes_.size() > before;
 }
 
-void FluidSharing::freeze(std::uint32_t id, double level, std::uint32_t except) {
-    Class& c = classes_[id];
-    c.visited = epoch_ - 1;  // frozen: out of this solve
-    new_rates_[id] = level;
-    const auto count = static_cast<double>(c.members.size());
-    for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
-        if (slots_[s].resource != except) {
+// The classes at or above the least level where something changes, connected to the changed ones through binding
+// resources: a superset of what can change, found without trial.
+void FluidSharing::fill_from_level() {
+    start_set();
+    double level = kUnbounded;
+    for (const std::uint32_t id : seeds_) {
+        const Class& c = classes_[id];
+        if (c.count < c.solved_count) {
+            level = std::min(level, c.rate);
+        }
+        for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
             Resource& resource = resources_[slots_[s].resource];
-            if (resource.visited == epoch_) {
-                const double weight = slots_[s].weight * count;
-                resource.free -= level * weight;
-                resource.weight -= weight;
-                --resource.unfrozen;
+            // What a leaving class shared has to be filled again, even where nothing binds any more.
+            const bool arrives = c.count > c.solved_count && binding(resource);
+            if (arrives && resource.in_set != set_epoch_) {
+                level = std::min(level, lower_bound_level(resource));
             }
+            if (arrives || c.count < c.solved_count) {
+                include_resource(slots_[s].resource);
+            }
+        }
+    }
+    for (const std::uint32_t id : seeds_) {
+        if (classes_[id].count > 0) {
+            include_class(id);
+        }
+    }
+    level *= 1 - 1e-9;
+    for (std::size_t i = 0; i < affected_resources_.size(); ++i) {
+        // By index: including a class may grow the list.
+        const std::uint32_t index = affected_resources_[i];
+        for (std::size_t u = 0; u < resources_[index].users.size(); ++u) {
+            const std::uint32_t owner = resources_[index].users[u].owner;
+            if (classes_[owner].rate >= level && classes_[owner].count > 0) {
+                include_class(owner);
+            }
+        }
+    }
+    fill();
+}
+
+void FluidSharing::freeze(std::uint32_t id, double level, std::uint32_t bottleneck) {
+    Class& c = classes_[id];
+    c.unfrozen = false;
+    --rising_;
+    c.new_rate = level;
+    c.new_bottleneck = bottleneck;
+    const auto count = c.count;
+    for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+        Resource& resource = resources_[slots_[s].resource];
+        if (resource.in_set == set_epoch_ && slots_[s].resource != bottleneck) {
+            const double weight = slots_[s].weight * count;
+            resource.free -= level * weight;
+            resource.weight -= weight;
+            --resource.unfrozen;
         }
     }
 }
 
+// Progressive filling of the classes in the set, all others fixed at their rates.
 void FluidSharing::fill() {
-    ++epoch_;  // so that `visited == epoch_ - 1` means: in this solve and not frozen yet
-    classes_filled_ += affected_classes_.size();
     levels_.clear();
-    for (const std::uint32_t index : affected_resources_) {
-        Resource& resource = resources_[index];
-        resource.visited = epoch_;
-        if (resource.unfrozen > 0) {
-            levels_.push_back(Level{std::max(0.0, resource.free / resource.weight), index, false});
-        }
-    }
     for (const std::uint32_t id : affected_classes_) {
         Class& c = classes_[id];
-        c.visited = epoch_;
+        c.unfrozen = true;
         double bound = c.rate_bound;
         for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
             const Resource& resource = resources_[slots_[s].resource];
-            if (resource.visited != epoch_) {
+            if (resource.in_set != set_epoch_) {
                 bound = std::min(bound, resource.capacity / slots_[s].weight);
             }
         }
@@ -450,14 +526,49 @@ void FluidSharing::fill() {
             levels_.push_back(Level{bound, id, true});
         }
     }
-    std::make_heap(levels_.begin(), levels_.end(), HigherLevel{});
+    for (const std::uint32_t index : affected_resources_) {
+        Resource& resource = resources_[index];
+        resource.free = resource.capacity;
+        resource.weight = 0;
+        resource.unfrozen = 0;
+        resource.level = -1;
+        for (const User& user : resource.users) {
+            const Class& c = classes_[user.owner];
+            if (c.count == 0) {
+                continue;
+            }
+            const double weight = user.weight * c.count;
+            if (c.in_set == set_epoch_) {
+                resource.weight += weight;
+                ++resource.unfrozen;
+            } else {
+                resource.free -= weight * c.rate;
+            }
+        }
+        if (resource.unfrozen > 0) {
+            levels_.push_back(Level{std::max(0.0, resource.free / resource.weight), index, false});
+        }
+    }
+    // First levels in a sorted list, levels that rose since in a heap: most entries are never moved again.
+    std::sort(levels_.begin(), levels_.end(), [](const Level& x, const Level& y) { return HigherLevel{}(y, x); });
+    raised_.clear();
+    std::size_t next = 0;
     double floor = 0;
-    while (!levels_.empty()) {
-        std::pop_heap(levels_.begin(), levels_.end(), HigherLevel{});
-        Level top = levels_.back();
-        levels_.pop_back();
+    rising_ = affected_classes_.size();
+    while (rising_ > 0) {
+        const bool from_heap =
+            next == levels_.size() || (!raised_.empty() && HigherLevel{}(levels_[next], raised_.front()));
+        if (from_heap) {
+            std::pop_heap(raised_.begin(), raised_.end(), HigherLevel{});
+        }
+        Level top = from_heap ? raised_.back() : levels_[next];
+        if (from_heap) {
+            raised_.pop_back();
+        } else {
+            ++next;
+        }
         if (top.is_class) {
-            if (classes_[top.index].visited == epoch_) {
+            if (classes_[top.index].unfrozen) {
                 floor = std::max(floor, top.level);
                 freeze(top.index, floor, kNone);
             }
@@ -468,16 +579,20 @@ void FluidSharing::fill() {
             continue;
         }
         const double level = std::max(0.0, resource.free / resource.weight);
-        if (level > top.level && !levels_.empty() && level > levels_.front().level) {
+        const bool later = (next < levels_.size() && level > levels_[next].level) ||
+                           (!raised_.empty() && level > raised_.front().level);
+        if (level > top.level && later) {
             top.level = level;  // others froze below: it saturates later than was thought
-            levels_.push_back(top);
-            std::push_heap(levels_.begin(), levels_.end(), HigherLevel{});
+            raised_.push_back(top);
+            std::push_heap(raised_.begin(), raised_.end(), HigherLevel{});
             continue;
         }
         floor = std::max(floor, level);
         resource.unfrozen = 0;
+        resource.level = floor;
         for (const User& user : resource.users) {
-            if (classes_[user.owner].visited == epoch_) {
+            const Class& c = classes_[user.owner];
+            if (c.in_set == set_epoch_ && c.unfrozen) {
                 freeze(user.owner, floor, top.index);
             }
         }
@@ -505,7 +620,7 @@ double FluidSharing::load(ResourceId resource) const {
     double sum = 0;
     for (const User& user : resources_[resource.value()].users) {
         const Class& c = classes_[user.owner];
-        sum += slots_[user.slot].weight * c.rate * static_cast<double>(c.members.size());
+        sum += user.weight * c.rate * static_cast<double>(c.members.size());
     }
     return sum;
 }
@@ -515,7 +630,7 @@ double FluidSharing::carried(ResourceId resource) const {
     for (const User& user : resources_[resource.value()].users) {
         const Class& c = classes_[user.owner];
         const double since = static_cast<double>(engine_.now().ps() - c.served_at) * 1e-12;
-        sum += slots_[user.slot].weight * (c.total + c.rate * since * static_cast<double>(c.members.size()));
+        sum += user.weight * (c.total + c.rate * since * static_cast<double>(c.members.size()));
     }
     return sum;
 }

@@ -9,8 +9,10 @@
 //   * activities with equal demands are one class with one rate and one completion entry;
 //   * changes are settled once an instant; an equal replacement of a finished activity needs no solve;
 //   * a resource that could carry all its users at their solo rates never binds, and couples nothing;
-//   * an arrival or departure at fill level r leaves all rates below r as they were, so only the classes at or above r
-//     that are connected through binding resources are filled again.
+//   * a change is repaired locally: the classes it touches are filled again with all others fixed, and whoever is then
+//     left without a bottleneck joins, until nobody is;
+//   * where that spreads too far, only the classes at or above the fill level of the change, connected through binding
+//     resources, are filled again: an arrival or departure at level r leaves all rates below r as they were.
 // Optionally completions are grouped in a window (inexact by at most the window; off by default).
 //
 // Sources: Bertsekas and Gallager, Data Networks, 2nd ed., section 6.5.2 (progressive filling); the level argument is
@@ -63,37 +65,46 @@ class FluidSharing final : public Sharing, public EventHandler {
         std::uint64_t cookie;
     };
     struct Class {
+        // What the fills read of every user of a resource comes first, in one line of the cache.
+        double rate = 0;
+        double new_rate = 0;               ///< found by the fill under way
+        double count = 0;                  ///< members, as of the solve under way
+        std::uint32_t bottleneck = kNone;  ///< the saturated resource that holds it back; none: its own bound
+        std::uint32_t new_bottleneck = kNone;
+        std::uint32_t in_set = 0;  ///< the set of classes being filled that it was last in
+        bool unfrozen = false;     ///< still rising in the fill under way
+        bool touched = false;
+        bool attached = false;
         std::uint32_t first_slot = 0;
         std::uint32_t slot_count = 0;
         double rate_bound = 0;
         double solo_rate = 0;  ///< rate when alone: the bound and capacity/weight of each resource
-        double rate = 0;
-        double served = 0;  ///< units served to each member since the class was last empty
-        double total = 0;   ///< units served to all members since then
+        double served = 0;     ///< units served to each member since the class was last empty
+        double total = 0;      ///< units served to all members since then
         std::int64_t served_at = 0;
         std::int64_t completion = 0;
-        std::uint32_t solved_count = 0;  ///< members at the last solve
+        double solved_count = 0;  ///< members at the last solve
         std::uint32_t holds = 0;
         std::uint32_t heap_position = kNone;
-        std::uint32_t visited = 0;  ///< epoch of the last solve that touched it
         std::uint32_t next_same_hash = kNone;
         std::uint64_t hash = 0;
-        bool touched = false;
-        bool attached = false;
         std::vector<Member> members;  ///< a heap on threshold
     };
     struct User {
         std::uint32_t owner;  ///< class
         std::uint32_t slot;
+        double weight;
     };
     struct Resource {
         double capacity = 0;
         double potential = 0;  ///< sum of weight * count * solo rate of its users
         double carried = 0;    ///< units carried for classes that have left
-        std::uint32_t visited = 0;
+        std::uint32_t in_set = 0;
+        // Of the fill under way: classes still rising, their weight, what is left for them, where it saturated.
         std::uint32_t unfrozen = 0;
         double free = 0;
         double weight = 0;
+        double level = -1;
         std::vector<User> users;
     };
     struct Level {  ///< an entry of the filling heap: a resource saturates, or a class meets its own bound
@@ -113,9 +124,14 @@ class FluidSharing final : public Sharing, public EventHandler {
     [[nodiscard]] bool binding(const Resource& resource) const;
     [[nodiscard]] double lower_bound_level(const Resource& resource) const;
     void solve();
-    void collect(double level);
+    void start_set();
+    void include_resource(std::uint32_t index);
+    void include_class(std::uint32_t id);
+    [[nodiscard]] bool repair();
+    [[nodiscard]] bool include_violators();
+    void fill_from_level();
     void fill();
-    void freeze(std::uint32_t id, double level, std::uint32_t except);
+    void freeze(std::uint32_t id, double level, std::uint32_t bottleneck);
     void schedule_wake();
 
     void heap_update(std::uint32_t id, std::int64_t key);
@@ -139,10 +155,14 @@ class FluidSharing final : public Sharing, public EventHandler {
     std::vector<std::uint32_t> seeds_;
     std::vector<std::uint32_t> affected_resources_;
     std::vector<std::uint32_t> affected_classes_;
-    std::vector<double> new_rates_;
     std::vector<Level> levels_;
+    std::vector<Level> raised_;
     std::vector<std::uint32_t> finished_;
-    std::uint32_t epoch_ = 0;
+    std::uint32_t set_epoch_ = 0;
+    std::size_t attached_count_ = 0;
+    std::size_t rising_ = 0;  ///< classes not frozen yet in the fill under way
+    std::uint32_t repair_pause_ = 0;
+    std::uint32_t repair_backoff_ = 1;
     std::uint32_t wake_generation_ = 0;
     std::int64_t wake_at_ = -1;  ///< time of the wake event in the queue that still counts; negative: none
     std::uint64_t solves_ = 0;
