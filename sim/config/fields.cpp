@@ -24,8 +24,9 @@ std::string limits_text(const Field& field) {
 // Reads one map. Fields ask for their keys; what nobody asked for is an unknown key.
 class Reader final : public Fields {
   public:
-    Reader(const YamlNode& node, const DataDirectory& data, std::vector<Diagnostic>& errors, bool partial)
-        : node_(node), data_(data), errors_(errors), partial_(partial) {}
+    Reader(const YamlNode& node, const DataDirectory& data, std::vector<Diagnostic>& errors, bool partial,
+           Origins* origins, std::string prefix)
+        : node_(node), data_(data), errors_(errors), partial_(partial), origins_(origins), prefix_(std::move(prefix)) {}
 
     void integer(const Field& field, std::int64_t& value) override {
         const YamlNode* node = scalar(field);
@@ -95,7 +96,7 @@ class Reader final : public Fields {
         if (node->kind != YamlNode::Kind::map) {
             return fail(*node, fmt::format("'{}' must be a quantity or {{value, how, source}}", field.key));
         }
-        Reader inner(*node, data_, errors_, false);
+        Reader inner(*node, data_, errors_, false, nullptr, {});
         inner.quantity(Field{"value", "", true, field.min, field.max}, dimension, value.value);
         inner.text(Field{"how", "", true}, value.how);
         inner.text(Field{"source", "", true}, value.source);
@@ -123,7 +124,7 @@ class Reader final : public Fields {
         }
         present = true;
         if (node->kind == YamlNode::Kind::scalar && preset) {
-            read_preset(*preset, *node, false, describe);
+            read_preset(*preset, *node, false, describe, field.key);
             return;
         }
         if (node->kind != YamlNode::Kind::map) {
@@ -132,10 +133,10 @@ class Reader final : public Fields {
         }
         bool based = false;
         if (const YamlNode* name = preset ? node->find("preset") : nullptr) {
-            read_preset(*preset, *name, true, describe);
+            read_preset(*preset, *name, true, describe, field.key);
             based = true;
         }
-        Reader inner(*node, data_, errors_, based || partial_);
+        Reader inner(*node, data_, errors_, based || partial_, origins_, prefix_ + field.key + ".");
         if (preset) {
             inner.known_.insert("preset");
         }
@@ -210,6 +211,12 @@ class Reader final : public Fields {
             }
             return nullptr;
         }
+        if (origins_ != nullptr && node->kind == YamlNode::Kind::scalar && node->mark.file) {
+            const std::string& file = *node->mark.file;
+            const std::string name = file.substr(file.find_last_of('/') + 1);
+            (*origins_)[prefix_ + field.key] =
+                node->mark.line > 0 && file.rfind("--set", 0) != 0 ? fmt::format("{}:{}", name, node->mark.line) : file;
+        }
         return node;
     }
 
@@ -248,7 +255,7 @@ class Reader final : public Fields {
     }
 
     bool read_preset(const PresetKind& kind, const YamlNode& name, bool partial,
-                     const std::function<void(Fields&)>& describe) {
+                     const std::function<void(Fields&)>& describe, const char* key) {
         const std::vector<std::string> names = data_.names(kind);
         if (std::find(names.begin(), names.end(), name.scalar) == names.end()) {
             fail(name, fmt::format("unknown {} preset '{}'{}; 'orrery list {}s' shows them all", kind.what, name.scalar,
@@ -256,7 +263,7 @@ class Reader final : public Fields {
             return false;
         }
         const YamlNode file = load_yaml(data_.path(kind, name.scalar));
-        Reader inner(file, data_, errors_, partial);
+        Reader inner(file, data_, errors_, partial, origins_, prefix_ + key + ".");
         describe(inner);
         inner.finish();
         return true;
@@ -266,6 +273,8 @@ class Reader final : public Fields {
     const DataDirectory& data_;
     std::vector<Diagnostic>& errors_;
     bool partial_;
+    Origins* origins_;
+    std::string prefix_;
     std::set<std::string> known_;
 };
 
@@ -444,12 +453,12 @@ std::string DataDirectory::path(const PresetKind& kind, const std::string& name)
 }
 
 void read_fields(const YamlNode& node, const DataDirectory& data, std::vector<Diagnostic>& errors,
-                 const std::function<void(Fields&)>& describe) {
+                 const std::function<void(Fields&)>& describe, Origins* origins) {
     if (node.kind != YamlNode::Kind::map) {
         errors.push_back(node.mark.error("expected a map of keys and values"));
         return;
     }
-    Reader reader(node, data, errors, false);
+    Reader reader(node, data, errors, false, origins, {});
     describe(reader);
     reader.finish();
 }

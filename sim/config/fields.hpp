@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -88,9 +89,12 @@ class DataDirectory {
     std::string root_;
 };
 
+/// Where each given value stands ("file:line"), by path such as "plan.tensor"; what is not in it is a default.
+using Origins = std::map<std::string, std::string>;
+
 /// Reads a map into a specification. Errors collect in `errors`; nothing is thrown but for unreadable presets.
 void read_fields(const YamlNode& node, const DataDirectory& data, std::vector<Diagnostic>& errors,
-                 const std::function<void(Fields&)>& describe);
+                 const std::function<void(Fields&)>& describe, Origins* origins = nullptr);
 /// The specification as JSON text (one object), fields in the order of description.
 [[nodiscard]] std::string write_fields(const std::function<void(Fields&)>& describe);
 /// The JSON Schema of one object, as text.

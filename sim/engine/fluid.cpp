@@ -389,20 +389,26 @@ bool FluidSharing::repair() {
     start_set();
     for (const std::uint32_t id : seeds_) {
         const Class& c = classes_[id];
-        if (c.count > 0) {
-            include_class(id);
-        }
         for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
-            const std::uint32_t index = slots_[s].resource;
             // Only where something is held back or could be overrun is there anything to repair.
-            if (binding(resources_[index]) || c.count < c.solved_count) {
-                include_resource(index);
-                for (const User& user : resources_[index].users) {
-                    if (classes_[user.owner].bottleneck == index && classes_[user.owner].count > 0) {
-                        include_class(user.owner);
-                    }
-                }
+            if (c.count < c.solved_count || binding(resources_[slots_[s].resource])) {
+                include_resource(slots_[s].resource);
             }
+        }
+    }
+    const std::size_t changed = affected_resources_.size();
+    for (std::size_t i = 0; i < changed; ++i) {
+        const std::uint32_t index = affected_resources_[i];
+        for (std::size_t u = 0; u < resources_[index].users.size(); ++u) {
+            const std::uint32_t owner = resources_[index].users[u].owner;
+            if (classes_[owner].bottleneck == index && classes_[owner].count > 0) {
+                include_class(owner);
+            }
+        }
+    }
+    for (const std::uint32_t id : seeds_) {
+        if (classes_[id].count > 0) {
+            include_class(id);
         }
     }
     const std::size_t limit = std::max<std::size_t>(64, attached_count_ / 3);

@@ -1,4 +1,5 @@
-// Benchmarks: prints what README quotes. Usage: orrery_bench [queue] [sharing] [sharing-slow] [scale]
+// Benchmarks: prints what README quotes. Usage: orrery_bench [queue] [sharing] [scale] [all-to-all] [uneven]
+// Without arguments the first three run, in half a minute; the last two take minutes and run when named.
 //
 // Speeds are for comparing inside one run, not across machines. SimGrid runs in a child process a case, at its default
 // precision; only its own simulation is timed, without start-up and reading. Medians of three where a run is short.
@@ -91,7 +92,8 @@ void bench_queue() {
     fmt::print("  {:>9} {:>12} {:>22}\n", "pending", "this queue", "std::priority_queue");
     for (const std::size_t pending : {1000UL, 100'000UL, 1'000'000UL}) {
         EventQueue queue;
-        const double ours = hold(pending, 4'000'000, [&](const Event& e) { queue.push(e); }, [&] { return queue.pop(); });
+        const double ours = hold(
+            pending, 4'000'000, [&](const Event& e) { queue.push(e); }, [&] { return queue.pop(); });
         std::priority_queue<Event, std::vector<Event>, Later> reference;
         const double standard = hold(
             pending, 2'000'000, [&](const Event& e) { reference.push(e); },
@@ -134,12 +136,14 @@ void compare(const char* name, const Fabric& fabric, const Schedule& schedule, d
     const MessageRunResult theirs = run_messages_on_simgrid(fabric, schedule, PathChoice::ecmp, false);
     const auto flows = static_cast<double>(schedule.messages.size());
     fmt::print("  {:<34} {:>9} {:>12.0f} {:>12.0f} {:>8.0f} x  (required {:.0f} x)  end {:.6g} / {:.6g} s\n", name,
-               schedule.messages.size(), flows / seconds, flows / theirs.wall_seconds,
-               theirs.wall_seconds / seconds, required, ours.seconds, theirs.seconds);
+               schedule.messages.size(), flows / seconds, flows / theirs.wall_seconds, theirs.wall_seconds / seconds,
+               required, ours.seconds, theirs.seconds);
     std::fflush(stdout);
 }
 
-Fabric leaf_spine(std::uint32_t hosts) { return Fabric(test::hosts(hosts, 16, 16, 50e9)); }
+Fabric leaf_spine(std::uint32_t hosts) {
+    return Fabric(test::hosts(hosts, 16, 16, 50e9));
+}
 
 Schedule traffic(TrafficPattern pattern, std::uint32_t hosts, double spread = 0) {
     TrafficSpec spec;
@@ -149,18 +153,26 @@ Schedule traffic(TrafficPattern pattern, std::uint32_t hosts, double spread = 0)
     return make_traffic(spec, hosts, 1);
 }
 
-void bench_sharing(bool slow) {
+void print_sharing_header() {
     fmt::print("fluid sharing, flows/s (leaf-spine, full bisection, one hashed path a flow)\n");
     fmt::print("  {:<34} {:>9} {:>12} {:>12}\n", "case", "flows", "fluid", "SimGrid CM02");
-    if (!slow) {
-        compare("permutation, 4,096 hosts", leaf_spine(4096), traffic(TrafficPattern::permutation, 4096), 10);
-        CollectiveSpec ring;
-        ring.bytes = 64.0 * 1024 * 1024;
-        compare("ring all-reduce, 256 hosts", leaf_spine(256), make_schedule(ring, 256, 1), 10);
-        compare("churn, 4 live flows a host, 256", leaf_spine(256), churn(256, 8), 6);
-        return;
-    }
+}
+
+void bench_sharing() {
+    print_sharing_header();
+    compare("permutation, 4,096 hosts", leaf_spine(4096), traffic(TrafficPattern::permutation, 4096), 10);
+    CollectiveSpec ring;
+    ring.bytes = 64.0 * 1024 * 1024;
+    compare("ring all-reduce, 256 hosts", leaf_spine(256), make_schedule(ring, 256, 1), 10);
+    compare("churn, 4 live flows a host, 256", leaf_spine(256), churn(256, 8), 6);
+}
+
+void bench_all_to_all() {
+    print_sharing_header();
     compare("all-to-all, 256 hosts, all at once", leaf_spine(256), traffic(TrafficPattern::all_to_all, 256), 500);
+}
+
+void bench_uneven() {
     fmt::print("all-to-all at 256 hosts with sizes 10 % uneven\n");
     const Fabric fabric = leaf_spine(256);
     const Schedule uneven = traffic(TrafficPattern::all_to_all, 256, 0.1);
@@ -171,8 +183,8 @@ void bench_sharing(bool slow) {
         options.batch_window = SimTime::from_seconds(window);
         MessageRunResult result;
         const double seconds = seconds_of([&] { result = run_messages(fabric, uneven, options); });
-        fmt::print("  window {:>8}: {:8.2f} s, {} solves, last flow at {:.9g} s\n", pretty_quantity(window, Dimension::time),
-                   seconds, result.solves, result.seconds);
+        fmt::print("  window {:>8}: {:8.2f} s, {} solves, last flow at {:.9g} s\n",
+                   pretty_quantity(window, Dimension::time), seconds, result.solves, result.seconds);
         std::fflush(stdout);
         if (window == 1e-5) {
             windowed = result;
@@ -184,28 +196,31 @@ void bench_sharing(bool slow) {
                 mean += error / static_cast<double>(result.completions.size());
                 worst = std::max(worst, error);
             }
-            fmt::print("  completions with a window of 10 us against exact: mean error {:.4f} %, worst {:.4f} %\n", 100 * mean,
-                       100 * worst);
+            fmt::print("  completions with a window of 10 us against exact: mean error {:.4f} %, worst {:.4f} %\n",
+                       100 * mean, 100 * worst);
         }
     }
 }
 
 void bench_scale() {
     const std::string root = ORRERY_SOURCE_DIR;
-    const auto scenario_run = [&](const char* what, const std::string& file, const std::vector<std::string>& overrides) {
+    const auto scenario_run = [&](const char* what, const std::string& file,
+                                  const std::vector<std::string>& overrides) {
         in_child([&] {
             const Scenario s = load_scenario(root + "/" + file, overrides, test::data());
             RunOutput out;
             const double seconds = seconds_of([&] { out = run(s, test::models(), {}); });
             const Metric* messages = out.summary.find("messages");
-            fmt::print("  {:<58} {:>8.3f} s {:>8.0f} MiB {:>12} events{}\n", what, seconds, peak_mib(), out.summary.events,
+            fmt::print("  {:<58} {:>8.3f} s {:>8.0f} MiB {:>12} events{}\n", what, seconds, peak_mib(),
+                       out.summary.events,
                        messages != nullptr ? fmt::format(", {:.0f} messages", messages->value) : "");
         });
     };
     fmt::print("scale, one core\n");
     const std::string ring = "scenarios/collective/ring-4096.yaml";
     scenario_run("ring all-reduce of 64 MiB, 4,096 ranks, folded", ring, {});
-    scenario_run("the same, one link 1 % slower (nothing folds)", ring, {"collective.slow_rank=7", "collective.slow_factor=0.99"});
+    scenario_run("the same, one link 1 % slower (nothing folds)", ring,
+                 {"collective.slow_rank=7", "collective.slow_factor=0.99"});
     const std::string big = "scenarios/training/megascale-175b-12288xA100.yaml";
     scenario_run("12,288-GPU training iteration, every rank", big, {"network.fold=false"});
     scenario_run("12,288-GPU training iteration, folded", big, {});
@@ -220,8 +235,8 @@ void bench_scale() {
         const double before = peak_mib();
         std::size_t resources = 0;
         const double seconds = seconds_of([&] { resources = Fabric(shape).resource_count(); });
-        fmt::print("  {:<58} {:>8.3f} s {:>8.1f} MiB {:>12} links\n", "fabric of 16,384 GPUs", seconds, peak_mib() - before,
-                   resources);
+        fmt::print("  {:<58} {:>8.3f} s {:>8.1f} MiB {:>12} links\n", "fabric of 16,384 GPUs", seconds,
+                   peak_mib() - before, resources);
     });
 }
 
@@ -234,10 +249,13 @@ int main(int argc, char** argv) {
         bench_queue();
     }
     if (all || wanted.contains("sharing")) {
-        bench_sharing(false);
+        bench_sharing();
     }
-    if (wanted.contains("sharing-slow")) {
-        bench_sharing(true);  // minutes: SimGrid alone takes some
+    if (wanted.contains("all-to-all")) {
+        bench_all_to_all();
+    }
+    if (wanted.contains("uneven")) {
+        bench_uneven();
     }
     if (all || wanted.contains("scale")) {
         bench_scale();

@@ -14,6 +14,7 @@
 #include <iostream>
 #include <iterator>
 #include <limits>
+#include <numeric>
 
 namespace orrery {
 
@@ -100,6 +101,42 @@ void run_training(const Scenario& scenario, ModelCache& models, const RunOptions
     out.training = std::move(result);
 }
 
+constexpr std::size_t kMostDrawn = 200'000;
+
+std::string too_many_to_draw(std::uint64_t messages) {
+    return fmt::format("--trace draws up to {} messages of a fluid or analytic run; this one has {}", kMostDrawn,
+                       messages);
+}
+
+// Messages as spans on their senders, in as many lanes as overlap.
+Timeline draw_messages(const Schedule& schedule, const MessageRunResult& result) {
+    if (result.starts.size() != schedule.messages.size() || schedule.messages.size() > kMostDrawn) {
+        throw ConfigError(too_many_to_draw(schedule.messages.size()));
+    }
+    Timeline timeline;
+    std::map<std::uint32_t, std::vector<double>> lanes;  // by sender: when each lane is free
+    std::vector<std::uint32_t> order(schedule.messages.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return result.starts[a] < result.starts[b]; });
+    for (const std::uint32_t id : order) {
+        const Message& message = schedule.messages[id];
+        std::vector<double>& busy = lanes[message.from];
+        std::uint32_t lane = 0;
+        while (lane < busy.size() && busy[lane] > result.starts[id]) {
+            ++lane;
+        }
+        busy.resize(std::max<std::size_t>(busy.size(), lane + 1));
+        busy[lane] = result.completions[id];
+        timeline.spans.push_back(Span{fmt::format("to {}", message.to), "message", message.from, lane,
+                                      result.starts[id] * 1e6, (result.completions[id] - result.starts[id]) * 1e6});
+    }
+    for (const auto& [sender, busy] : lanes) {
+        timeline.processes.emplace_back(sender, fmt::format("rank {}", sender));
+    }
+    return timeline;
+}
+
 void run_messages_of(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out) {
     MessageRunOptions run;
     run.analytic = scenario.network.fidelity == Fidelity::analytic;
@@ -118,12 +155,17 @@ void run_messages_of(const Scenario& scenario, const RunOptions& options, const 
         }
         const bool ring = spec.algorithm == Algorithm::ring && spec.op != CollectiveOp::all_to_all &&
                           spec.op != CollectiveOp::send_recv;
-        if (ring && !simgrid) {
+        const std::uint64_t ring_messages = static_cast<std::uint64_t>(ranks) * 2 * (ranks - 1);
+        if (ring && !simgrid && !(options.timeline && ring_messages <= kMostDrawn)) {
             result = run_ring(fabric, spec, ranks, run);
         } else {
             const Schedule schedule = make_schedule(spec, ranks, fabric.shape().gpus_per_node);
             result =
                 simgrid ? run_messages_on_simgrid(fabric, schedule, run.paths) : run_messages(fabric, schedule, run);
+            out.timeline = options.timeline ? draw_messages(schedule, result) : Timeline();
+        }
+        if (options.timeline && out.timeline.spans.empty()) {
+            throw ConfigError(too_many_to_draw(ring_messages));
         }
         summary.add("collective_time_s", result.seconds, "s");
         const double algorithm_rate = result.seconds > 0 ? spec.bytes / result.seconds : 0;
@@ -133,6 +175,7 @@ void run_messages_of(const Scenario& scenario, const RunOptions& options, const 
         const Schedule traffic =
             make_traffic(scenario.traffic, fabric.gpus(), static_cast<std::uint64_t>(scenario.seed));
         result = simgrid ? run_messages_on_simgrid(fabric, traffic, run.paths) : run_messages(fabric, traffic, run);
+        out.timeline = options.timeline ? draw_messages(traffic, result) : Timeline();
         std::vector<double> sorted = result.completions;
         std::sort(sorted.begin(), sorted.end());
         double sum = 0;
@@ -217,7 +260,8 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
     };
     scenario.cluster_mark = mark_of("cluster");
     scenario.plan_mark = mark_of("plan");
-    read_fields(root, data, errors, [&](Fields& fields) { describe(fields, scenario); });
+    read_fields(
+        root, data, errors, [&](Fields& fields) { describe(fields, scenario); }, &scenario.origins);
     if (!errors.empty()) {
         throw ConfigError(errors);
     }

@@ -35,6 +35,7 @@ struct Scenario {
     std::string text_hash;
     ScenarioKind kind = ScenarioKind::training;
     std::int64_t seed = 1;
+    Origins origins;  ///< where each given value stands, for explanations
     Mark cluster_mark;
     Mark plan_mark;
     ClusterSpec cluster;

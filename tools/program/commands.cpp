@@ -94,7 +94,9 @@ int command_explain(const CommandLine& line, const DataDirectory& data) {
     terminal.heading("values and where they come from");
     std::vector<std::vector<std::string>> rows;
     for (const Explained& value : explain_fields([&](Fields& fields) { describe(fields, scenario); })) {
-        rows.push_back({value.path, value.value, value.how.empty() ? "" : value.how + ": " + value.source});
+        const auto origin = scenario.origins.find(value.path);
+        const std::string place = origin != scenario.origins.end() ? origin->second : "default";
+        rows.push_back({value.path, value.value, value.how.empty() ? place : value.how + ": " + value.source});
     }
     terminal.table({"value", "", "source"}, rows);
     ModelCache models(data);

@@ -19,7 +19,7 @@ std::size_t width(const std::string& text) {
 }
 
 bool is_number(const std::string& text) {
-    return !text.empty() && (text[0] == '-' || text[0] == '+' || (text[0] >= '0' && text[0] <= '9'));
+    return text == "-" || (!text.empty() && (text[0] == '-' || text[0] == '+' || (text[0] >= '0' && text[0] <= '9')));
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ Terminal::Terminal(const std::string& color, bool quiet) : color_(color == "alwa
 }
 
 void Terminal::heading(const std::string& text) const {
-    fmt::print("{}{}{}\n", color_ ? "\n\033[1m" : "\n", text, color_ ? "\033[0m" : "");
+    fmt::print("\n{}{}{}\n", color_ ? "\033[1m" : "", text, color_ ? "\033[0m" : "");
 }
 
 void Terminal::table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) const {
@@ -48,13 +48,18 @@ void Terminal::table(const std::vector<std::string>& header, const std::vector<s
     for (const auto& row : rows) {
         measure(row);
     }
+    // A column of numbers is aligned to the right, its header with it.
+    std::vector<bool> right(widths.size(), !rows.empty());
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+        for (const auto& row : rows) {
+            right[i] = right[i] && (i >= row.size() || row[i].empty() || is_number(row[i]));
+        }
+    }
     const auto print = [&](const std::vector<std::string>& row, bool strong) {
         std::string line = " ";
         for (std::size_t i = 0; i < row.size(); ++i) {
             const std::string padding(widths[i] - width(row[i]), ' ');
-            const bool right = i > 0 && (is_number(row[i]) || strong) && i + 1 < widths.size() + 1 &&
-                               is_number(rows.empty() ? row[i] : rows[0][std::min(i, rows[0].size() - 1)]);
-            line += " " + (right ? padding + row[i] : row[i] + padding) + " ";
+            line += " " + (right[i] ? padding + row[i] : row[i] + padding) + " ";
         }
         line.erase(line.find_last_not_of(' ') + 1);
         fmt::print("{}{}{}\n", strong && color_ ? "\033[2m" : "", line, strong && color_ ? "\033[0m" : "");

@@ -60,6 +60,7 @@ class ScheduleRun final : public EventHandler, public SharingListener {
         for (const Message& message : schedule.messages) {
             waiting_.push_back(message.waits_for);
         }
+        result_.starts.resize(schedule.messages.size(), 0);
         result_.completions.resize(schedule.messages.size(), 0);
     }
 
@@ -109,6 +110,7 @@ class ScheduleRun final : public EventHandler, public SharingListener {
   private:
     void begin(std::uint32_t id) {
         const Message& message = schedule_.messages[id];
+        result_.starts[id] = engine_.now().seconds();
         const Route route = fabric_.route(GpuId(message.from), GpuId(message.to), options_.paths,
                                           (static_cast<std::uint64_t>(message.from) << 32) | message.to);
         demands_.clear();

@@ -74,7 +74,8 @@ struct MessageRunOptions {
 
 struct MessageRunResult {
     double seconds = 0;               ///< when the last message has arrived
-    std::vector<double> completions;  ///< by message, s; empty for rings run without a stored schedule
+    std::vector<double> starts;       ///< by message, s: when its dependencies were met
+    std::vector<double> completions;  ///< by message, s; both empty for rings run without a stored schedule
     std::uint64_t messages = 0;       ///< counted, folded ones times their number
     double bytes = 0;                 ///< on the wire
     std::uint64_t events = 0;
