@@ -1,3 +1,4 @@
+#include "validation/scatter.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
 
@@ -285,7 +286,8 @@ void fit_software(std::vector<Point>& points, ModelCache& models, const Terminal
 
 }  // namespace
 
-void validate_training(ModelCache& models, const Terminal& terminal, bool print_points, bool fit) {
+void validate_training(ModelCache& models, const Terminal& terminal, bool print_points, bool fit,
+                       const std::string& svg) {
     std::vector<Point> points = load_points(models.data());
     if (fit) {
         fit_software(points, models, terminal);
@@ -296,6 +298,17 @@ void validate_training(ModelCache& models, const Terminal& terminal, bool print_
         progress.update(static_cast<double>(i + 1) / static_cast<double>(points.size()));
     }
     progress.finish();
+    if (!svg.empty()) {
+        std::vector<ScatterPoint> scatter;
+        for (const Point& point : points) {
+            if (is_scored(point) && point.low > 0) {
+                scatter.push_back(ScatterPoint{point.measured, point.low, point.source,
+                                               fmt::format("{}: {:+.1f} %", point.id, 100 * error_of(point))});
+            }
+        }
+        write_file(svg,
+                   scatter_svg(fmt::format("{} measured training iterations; band: 10 %", scatter.size()), scatter));
+    }
     if (print_points) {
         std::vector<std::vector<std::string>> rows;
         for (const Point& point : points) {

@@ -169,7 +169,7 @@ void FluidSharing::detach(std::uint32_t id) {
     c.served = 0;
     c.total = 0;
     c.rate = 0;
-    c.bottleneck = kNone;
+    set_bottleneck(c, kNone);
 }
 
 void FluidSharing::touch(std::uint32_t id) {
@@ -332,7 +332,7 @@ void FluidSharing::solve() {
     classes_filled_ += affected_classes_.size();
     for (const std::uint32_t id : affected_classes_) {
         Class& c = classes_[id];
-        c.bottleneck = c.new_bottleneck;
+        set_bottleneck(c, c.new_bottleneck);
         if (std::abs(c.new_rate - c.rate) > kSameRate * c.rate) {
             advance(c);
             c.rate = c.new_rate;
@@ -352,6 +352,16 @@ void FluidSharing::solve() {
             update_completion(id);
         }
     }
+}
+
+void FluidSharing::set_bottleneck(Class& c, std::uint32_t resource) {
+    if (c.bottleneck != kNone) {
+        --resources_[c.bottleneck].held_back;
+    }
+    if (resource != kNone) {
+        ++resources_[resource].held_back;
+    }
+    c.bottleneck = resource;
 }
 
 void FluidSharing::start_set() {
@@ -399,6 +409,9 @@ bool FluidSharing::repair() {
     const std::size_t changed = affected_resources_.size();
     for (std::size_t i = 0; i < changed; ++i) {
         const std::uint32_t index = affected_resources_[i];
+        if (resources_[index].held_back == 0) {
+            continue;
+        }
         for (std::size_t u = 0; u < resources_[index].users.size(); ++u) {
             const std::uint32_t owner = resources_[index].users[u].owner;
             if (classes_[owner].bottleneck == index && classes_[owner].count > 0) {
@@ -430,6 +443,9 @@ bool FluidSharing::include_violators() {
     for (std::size_t i = 0; i < resources; ++i) {
         const std::uint32_t index = affected_resources_[i];
         const Resource& resource = resources_[index];
+        if (resource.level < 0 && resource.held_back == 0) {
+            continue;  // it saturates neither now nor did before
+        }
         double used = 0;
         double highest = 0;
         for (const User& user : resource.users) {

@@ -100,6 +100,7 @@ class FluidSharing final : public Sharing, public EventHandler {
         double potential = 0;  ///< sum of weight * count * solo rate of its users
         double carried = 0;    ///< units carried for classes that have left
         std::uint32_t in_set = 0;
+        std::uint32_t held_back = 0;  ///< classes whose bottleneck it is
         // Of the fill under way: classes still rising, their weight, what is left for them, where it saturated.
         std::uint32_t unfrozen = 0;
         double free = 0;
@@ -124,6 +125,7 @@ class FluidSharing final : public Sharing, public EventHandler {
     [[nodiscard]] bool binding(const Resource& resource) const;
     [[nodiscard]] double lower_bound_level(const Resource& resource) const;
     void solve();
+    void set_bottleneck(Class& c, std::uint32_t resource);
     void start_set();
     void include_resource(std::uint32_t index);
     void include_class(std::uint32_t id);

@@ -232,7 +232,7 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         validate_collectives(models, terminal, line.points);
     }
     if (suite != "collectives") {
-        validate_training(models, terminal, line.points, line.fit);
+        validate_training(models, terminal, line.points, line.fit, line.svg);
     }
     return 0;
 }

@@ -26,6 +26,7 @@ usage: orrery COMMAND [ARGUMENTS]
   topology FILE   the cluster of a scenario: links, capacities, paths
   validate [SUITE]  predictions against measured runs: training, collectives
       --points       print every point          --fit  fit the software constants on the declared half
+      --svg FILE     predicted against measured as a picture
   list [KIND]     presets: models, nodes, devices, softwares, scenarios, fields
   schema [KIND]   JSON Schema of scenarios, for editors
   version
@@ -45,9 +46,9 @@ int dispatch(int argc, char** argv) {
     options.add_options()("command", po::value<std::string>())("arguments", po::value<std::vector<std::string>>())(
         "set", po::value<std::vector<std::string>>()->composing())("seed", po::value<std::int64_t>())(
         "json", po::value<std::string>())("trace", po::value<std::string>())("resolved", po::value<std::string>())(
-        "quiet", po::bool_switch())("color", po::value<std::string>()->default_value("auto"))(
-        "help,h", po::bool_switch())("version", po::bool_switch())("points", po::bool_switch())("fit",
-                                                                                                po::bool_switch());
+        "svg", po::value<std::string>())("quiet", po::bool_switch())(
+        "color", po::value<std::string>()->default_value("auto"))("help,h", po::bool_switch())(
+        "version", po::bool_switch())("points", po::bool_switch())("fit", po::bool_switch());
     po::positional_options_description positional;
     positional.add("command", 1).add("arguments", -1);
     po::variables_map values;
@@ -73,6 +74,7 @@ int dispatch(int argc, char** argv) {
     line.json = text("json");
     line.trace = text("trace");
     line.resolved = text("resolved");
+    line.svg = text("svg");
     line.color = text("color");
     line.quiet = values["quiet"].as<bool>();
     line.points = values["points"].as<bool>();
