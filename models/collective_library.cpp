@@ -44,10 +44,9 @@ void describe(Fields& fields, AcrossNodes& across) {
 }
 
 NcclModel::NcclModel(const std::string& table, double reference_bandwidth, const AcrossNodes& across)
-    : reference_bandwidth_(reference_bandwidth),
-      across_(across),
-      grid_(table,
-            [&](double op, double ranks, double bytes) { return prior(op, ranks, bytes, reference_bandwidth); }) {}
+    : across_(across), grid_(table, [&](double op, double ranks, double bytes) {
+          return prior(op, ranks, bytes, reference_bandwidth);
+      }) {}
 
 double NcclModel::time_in_node(CollectiveOp op, double ranks, double bytes, double bandwidth) const {
     return prior(code(op), ranks, bytes, bandwidth) * exp_pinned(grid_.residual(code(op), ranks, bytes));

@@ -35,7 +35,6 @@ class NcclModel final : public CollectiveModel {
   private:
     [[nodiscard]] double time_in_node(CollectiveOp op, double ranks, double bytes, double bandwidth) const;
 
-    double reference_bandwidth_;
     AcrossNodes across_;
     ResidualGrid grid_;
 };

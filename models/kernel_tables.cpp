@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <map>
 #include <tuple>
 
 namespace orrery {
@@ -128,15 +127,19 @@ void ResidualGrid::build() {
 }
 
 double ResidualGrid::residual(double a, double b, double c) const {
-    const auto [i, x] = locate(axes_[0], log2_pinned(a));
-    const auto [j, y] = locate(axes_[1], log2_pinned(b));
-    const auto [k, z] = locate(axes_[2], log2_pinned(c));
+    const std::array<double, 3> sizes = {a, b, c};
+    std::array<std::size_t, 3> cell{};
+    std::array<double, 3> inside{};
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+        std::tie(cell[axis], inside[axis]) = locate(axes_[axis], log2_pinned(sizes[axis]));
+    }
     const auto at = [&](std::size_t di, std::size_t dj, std::size_t dk) {
-        const std::size_t ii = std::min(i + di, axes_[0].size() - 1);
-        const std::size_t jj = std::min(j + dj, axes_[1].size() - 1);
-        const std::size_t kk = std::min(k + dk, axes_[2].size() - 1);
-        return values_[(ii * axes_[1].size() + jj) * axes_[2].size() + kk];
+        const std::size_t i = std::min(cell[0] + di, axes_[0].size() - 1);
+        const std::size_t j = std::min(cell[1] + dj, axes_[1].size() - 1);
+        const std::size_t k = std::min(cell[2] + dk, axes_[2].size() - 1);
+        return values_[(i * axes_[1].size() + j) * axes_[2].size() + k];
     };
+    const auto [x, y, z] = inside;
     const auto mix = [](double low, double high, double f) { return low + (high - low) * f; };
     return mix(mix(mix(at(0, 0, 0), at(0, 0, 1), z), mix(at(0, 1, 0), at(0, 1, 1), z), y),
                mix(mix(at(1, 0, 0), at(1, 0, 1), z), mix(at(1, 1, 0), at(1, 1, 1), z), y), x);

@@ -47,7 +47,9 @@ TEST_CASE("no GEMM beats the device's peak, whatever its shape") {
 
 TEST_CASE("the measured ceilings of sustained GEMMs come out within 12 per cent") {
     // devices.yaml ceilings: A100 256.5 TFLOP/s sustained, H100 MAMF 794.5, H200 697 held over a second.
-    for (const auto& [name, ceiling] : {std::pair{"a100-sxm-80g", 256.5}, {"h100-sxm", 794.5}, {"h200-sxm", 697.0}}) {
+    for (const auto& row : {std::pair{"a100-sxm-80g", 256.5}, {"h100-sxm", 794.5}, {"h200-sxm", 697.0}}) {
+        const std::string name = row.first;
+        const double ceiling = row.second;
         const CostModel& model = test::models().device(device(name), ComputeKind::calibrated);
         double best = 0;
         for (const double m : {2048.0, 4096.0, 8192.0}) {

@@ -134,7 +134,9 @@ TEST_CASE("what is valid but infeasible exits with 3 and says why in numbers") {
          "node 1 cannot be reached"},
         {"run " + good + " --set plan.precision=fp8", "no matrix unit for fp8"},
     };
-    for (const auto& [arguments, expected] : cases) {
+    for (const auto& row : cases) {
+        const std::string& arguments = row.first;
+        const std::string& expected = row.second;
         const Outcome out = orrery_command(arguments);
         CHECK_MESSAGE(out.code == 3, arguments << "\n" << out.text);
         CHECK_MESSAGE(out.text.find(expected) != std::string::npos, arguments << "\n" << out.text);

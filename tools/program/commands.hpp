@@ -17,6 +17,7 @@ struct CommandLine {
     std::string json, trace, resolved, svg;
     std::string color = "auto";
     bool quiet = false;
+    bool host = false;
     bool points = false;
     bool fit = false;
 };

@@ -19,7 +19,7 @@ usage: orrery COMMAND [ARGUMENTS]
 
   run FILE        simulate a scenario ("-": standard input)
       --set key.path=value   change a value (repeatable)    --seed N
-      --json FILE            write the summary ("-": standard output)
+      --json FILE            write the summary ("-": standard output)   --host  with this machine's time and memory
       --trace FILE           write a timeline for ui.perfetto.dev
       --resolved FILE        write the scenario with all presets expanded
   explain FILE    each value with its source, and where the time goes
@@ -48,7 +48,7 @@ int dispatch(int argc, char** argv) {
         "json", po::value<std::string>())("trace", po::value<std::string>())("resolved", po::value<std::string>())(
         "svg", po::value<std::string>())("quiet", po::bool_switch())(
         "color", po::value<std::string>()->default_value("auto"))("help,h", po::bool_switch())(
-        "version", po::bool_switch())("points", po::bool_switch())("fit", po::bool_switch());
+        "version", po::bool_switch())("points", po::bool_switch())("fit", po::bool_switch())("host", po::bool_switch());
     po::positional_options_description positional;
     positional.add("command", 1).add("arguments", -1);
     po::variables_map values;
@@ -76,6 +76,7 @@ int dispatch(int argc, char** argv) {
     line.resolved = text("resolved");
     line.svg = text("svg");
     line.color = text("color");
+    line.host = values["host"].as<bool>();
     line.quiet = values["quiet"].as<bool>();
     line.points = values["points"].as<bool>();
     line.fit = values["fit"].as<bool>();
