@@ -78,7 +78,8 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
     if (!line.trace.empty()) {
         write_file(line.trace, to_chrome_trace(out.timeline));
     }
-    // The host's time and memory go to the terminal; a file stays byte-identical between runs unless they are asked for.
+    // The host's time and memory go to the terminal; a file stays byte-identical between runs unless they are asked
+    // for.
     if (!line.json.empty()) {
         write_file(line.json, to_json(out.summary, line.host));
     }

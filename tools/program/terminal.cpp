@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace orrery {
@@ -74,8 +75,8 @@ void Terminal::table(const std::vector<std::string>& header, const std::vector<s
 
 std::string Terminal::bar(double share) const {
     std::string out;
-    const auto blocks = static_cast<int>(share * 30 + 0.5);
-    for (int i = 0; i < blocks; ++i) {
+    const auto blocks = std::lround(share * 30);
+    for (long i = 0; i < blocks; ++i) {
         out += "\u2588";
     }
     return out;

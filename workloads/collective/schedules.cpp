@@ -203,7 +203,7 @@ void add_hierarchical(Builder& builder, std::uint32_t n, std::uint32_t per_node,
                 first.push_back(waits[node * per_node + i]);
             }
             const auto last = add_ring(builder, members, bytes / per_node, per_node - 1, first);
-            std::copy(last.begin(), last.end(), out.begin() + node * per_node);
+            std::copy(last.begin(), last.end(), out.begin() + static_cast<std::ptrdiff_t>(node) * per_node);
         }
         return per_node > 1 ? out : waits;
     };

@@ -37,7 +37,7 @@ std::vector<Pass> schedule_of(ScheduleKind kind, std::uint32_t stages, std::uint
         return chunks == 1 ? Pass{backward, 0, index} : interleaved_pass(backward, index, stages, chunks);
     };
     std::vector<Pass> passes;
-    passes.reserve(2 * total);
+    passes.reserve(2UL * total);
     std::uint32_t forward = 0;
     std::uint32_t backward = 0;
     while (forward < warmup) {

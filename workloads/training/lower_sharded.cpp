@@ -1,0 +1,154 @@
+#include "workloads/training/lowering.hpp"
+
+#include <map>
+
+namespace orrery {
+
+namespace {
+
+// Gathers and reductions unit by unit: unit 0 is the embedding, the last one the head, between them the layers.
+class ShardedLowering final : public Lowering {
+  public:
+    explicit ShardedLowering(const TrainingInput& input)
+        : Lowering(input),
+          units_(static_cast<std::uint32_t>(input.model.layers) + 2),
+          shard_(input.plan.shard > 0 ? static_cast<std::uint32_t>(input.plan.shard) : width()),
+          shards_(groups(0, shard_, false)),
+          replicas_(shard_ < width() ? groups(0, shard_, true) : std::vector<Group>()),
+          reduced_(rank_count()) {}
+
+  private:
+    void add_tasks() override {
+        for (const bool backward : {false, true}) {
+            for (std::uint32_t unit = 0; unit < units_; ++unit) {
+                const Price price = unit_price(unit, backward);
+                out_.hardware_flops += price.flops * micro_batches_;
+                prices_[backward ? 1 : 0].push_back(add_price(price));
+            }
+        }
+        start_step();
+        for (std::uint32_t m = 0; m < micro_batches_; ++m) {
+            sweep(m, false);
+            sweep(m, true);
+        }
+        finish_step(reduced_, {in_.model.parameters() / tensor_});
+    }
+
+    [[nodiscard]] bool is_table(std::uint32_t unit) const { return unit == 0 || unit + 1 == units_; }
+
+    [[nodiscard]] double unit_parameters(std::uint32_t unit) const {
+        if (!is_table(unit)) {
+            return in_.model.layer_parameters() / tensor_;
+        }
+        return unit > 0 && in_.model.tied_embeddings ? 0 : in_.model.embedding_parameters() / tensor_;
+    }
+
+    [[nodiscard]] Price unit_price(std::uint32_t unit, bool backward) const {
+        return chunk_price(is_table(unit) ? 0 : 1, unit == 0, unit + 1 == units_, backward);
+    }
+
+    // A transfer of each group, operation and size is planned once.
+    TaskId launch(const Group& group, std::uint8_t stream, const char* name, CollectiveOp op, double bytes,
+                  const std::vector<TaskId>& after) {
+        auto [entry, fresh] = planned_.try_emplace({group.gpus[0].value(), {static_cast<int>(op), bytes}});
+        auto& [set, planned] = entry->second;
+        if (fresh) {
+            planned = plan_transfer(op, group, bytes);
+            planned.latency *= static_cast<double>(in_.software.gathers_per_layer);
+            set = out_.graph.add_demands(planned.demands);
+        }
+        return collective(group, stream, out_.graph.name(name), planned, set, after);
+    }
+
+    // One micro-batch through all units, forward or backward.
+    void sweep(std::uint32_t micro_batch, bool backward) {
+        const bool gathers = in_.plan.zero >= 3 || (micro_batch == 0 && !backward);
+        const std::uint16_t name = out_.graph.name(backward ? "backward" : "forward");
+        TaskLists done(rank_count());       // passes of this sweep, in order
+        TaskLists scattered(rank_count());  // reduction of the unit before
+        for (std::uint32_t step = 0; step < units_; ++step) {
+            const std::uint32_t unit = backward ? units_ - 1 - step : step;
+            // Without overlap a pass waits for the reduction of the unit before it.
+            TaskLists inputs = in_.plan.overlap_data ? TaskLists(rank_count()) : scattered;
+            if (gathers && unit_parameters(unit) > 0) {
+                gather(unit, step, done, inputs);
+            }
+            for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
+                const TaskId id = compute(rank, name, backward ? Category::backward : Category::forward,
+                                          prices_[backward ? 1 : 0][unit]);
+                for (const TaskId input : inputs[rank]) {
+                    out_.graph.add_edge(input, id);
+                }
+                done[rank].push_back(id);
+            }
+            if (backward && unit_parameters(unit) > 0) {
+                reduce(unit, step, micro_batch + 1 == micro_batches_, done, scattered);
+            }
+        }
+    }
+
+    [[nodiscard]] static std::vector<TaskId> of_members(const Group& group, const TaskLists& tasks, std::size_t index) {
+        std::vector<TaskId> out;
+        out.reserve(group.members.size());
+        for (const std::uint32_t member : group.members) {
+            out.push_back(tasks[member][index]);
+        }
+        return out;
+    }
+
+    // With overlap, at most two gathered units ahead of the computation (rate limiter of FSDP); without, a unit is
+    // gathered when the one before it is done.
+    void gather(std::uint32_t unit, std::uint32_t step, const TaskLists& done, TaskLists& inputs) {
+        const std::uint32_t ahead = in_.plan.overlap_data ? 2 : 1;
+        for (const Group& group : shards_) {
+            const std::vector<TaskId> after =
+                step >= ahead ? of_members(group, done, step - ahead) : std::vector<TaskId>();
+            const TaskId id = launch(group, kGatherStream, "gather weights", CollectiveOp::all_gather,
+                                     2 * unit_parameters(unit), after);
+            for (const std::uint32_t member : group.members) {
+                inputs[member].push_back(id);
+            }
+        }
+    }
+
+    // Over the shards after every micro-batch, over their replicas after the last one.
+    void reduce(std::uint32_t unit, std::uint32_t step, bool last, const TaskLists& done, TaskLists& scattered) {
+        const double bytes = bytes_of(in_.plan.gradient_precision) * unit_parameters(unit);
+        for (const Group& group : shards_) {
+            const TaskId id = launch(group, kReduceStream, "reduce gradients", CollectiveOp::reduce_scatter, bytes,
+                                     of_members(group, done, step));
+            for (const std::uint32_t member : group.members) {
+                scattered[member] = {id};
+                if (last) {
+                    reduced_[member].push_back(id);
+                }
+            }
+        }
+        for (const Group& group : replicas_) {
+            if (!last) {
+                break;
+            }
+            const TaskId id = launch(group, kReduceStream, "reduce over replicas", CollectiveOp::all_reduce,
+                                     bytes / shard_, of_members(group, scattered, 0));
+            for (const std::uint32_t member : group.members) {
+                reduced_[member].push_back(id);
+            }
+        }
+    }
+
+    std::uint32_t units_;
+    std::uint32_t shard_;  ///< ranks that share the weights
+    std::vector<Group> shards_;
+    std::vector<Group> replicas_;
+    std::vector<std::uint32_t> prices_[2];  ///< forward, backward: by unit
+    TaskLists reduced_;
+    std::map<std::pair<std::uint32_t, std::pair<int, double>>, std::pair<std::uint32_t, GroupTransfer>> planned_;
+};
+
+}  // namespace
+
+TrainingGraph lower_sharded(const TrainingInput& input) {
+    return ShardedLowering(input).build();
+}
+
+}  // namespace orrery

@@ -1,0 +1,94 @@
+#pragma once
+// The common parts of lowering an iteration: which ranks are simulated, in-order streams, groups and collectives.
+// Internal to workloads/training; lower.hpp is the interface.
+
+#include "workloads/training/lower.hpp"
+
+namespace orrery {
+
+/// Streams of a rank.
+inline constexpr std::uint8_t kComputeStream = 0;
+inline constexpr std::uint8_t kSendStream = 1;
+inline constexpr std::uint8_t kGatherStream = 2;
+inline constexpr std::uint8_t kReduceStream = 3;
+inline constexpr std::uint8_t kStreamCount = 4;
+
+/// Rank r of the job sits on GPU r: tensor-parallel ranks are neighbours, then context, data and pipeline (Megatron's
+/// order). `block_` replicas are simulated; lower.hpp says when they can stand for all.
+class Lowering {
+  public:
+    explicit Lowering(const TrainingInput& input);
+    virtual ~Lowering() = default;
+    Lowering(const Lowering&) = delete;
+    Lowering& operator=(const Lowering&) = delete;
+
+    /// Adds all tasks and freezes the graph. Call once.
+    [[nodiscard]] TrainingGraph build();
+
+  protected:
+    /// A collective of the replicas that hold the same weights.
+    struct Group {
+        std::vector<std::uint32_t> members;  ///< simulated ranks
+        std::vector<GpuId> gpus;             ///< all ranks, in ring order
+    };
+    using TaskLists = std::vector<std::vector<TaskId>>;  ///< by simulated rank
+
+    virtual void add_tasks() = 0;
+
+    [[nodiscard]] std::uint32_t per_replica() const { return tensor_ * context_; }
+    [[nodiscard]] std::uint32_t per_stage() const { return block_ * per_replica(); }
+    [[nodiscard]] std::uint32_t rank_count() const { return static_cast<std::uint32_t>(out_.ranks.size()); }
+    /// Ranks that hold the same weights: data-parallel replicas and, with them, context-parallel ranks.
+    [[nodiscard]] std::uint32_t width() const { return data_ * context_; }
+
+    std::uint32_t add_price(const Price& price);
+    /// Appends a task to the compute stream of a simulated rank.
+    TaskId compute(std::uint32_t rank, std::uint16_t name, Category category, std::uint32_t price);
+    /// Adds an activity that belongs to no stream yet.
+    TaskId transfer(std::uint32_t rank, std::uint8_t stream, std::uint16_t name, Category category, double latency,
+                    std::uint32_t demand_set, double bytes);
+    /// A transfer of a group whose demands are in the graph already, in order on a stream of each member.
+    TaskId collective(const Group& group, std::uint8_t stream, std::uint16_t name, const GroupTransfer& planned,
+                      std::uint32_t demand_set, const std::vector<TaskId>& after);
+    /// The same, planned here: for transfers that occur once.
+    TaskId collective(const Group& group, std::uint8_t stream, std::uint16_t name, CollectiveOp op, double bytes,
+                      const std::vector<TaskId>& after);
+    [[nodiscard]] GroupTransfer plan_transfer(CollectiveOp op, const Group& group, double bytes) const;
+
+    /// Groups of `size` neighbours among the ranks of a stage that hold the same weights, or (across) the groups of
+    /// equal places in those: shards and their replicas.
+    [[nodiscard]] std::vector<Group> groups(std::uint32_t stage, std::uint32_t size, bool across) const;
+
+    /// Weights of `layers` layers on a rank, with the embedding tables that the ends of the model hold.
+    [[nodiscard]] double parameters(std::uint32_t layers, bool first, bool last) const;
+    [[nodiscard]] Price chunk_price(std::uint32_t layers, bool first, bool last, bool backward) const;
+
+    /// Starts every rank's compute stream with the overhead of a step.
+    void start_step();
+    /// The norm of all gradients is a barrier; then each rank updates its weights.
+    void finish_step(const TaskLists& reduced, const std::vector<double>& stage_parameters);
+
+    TrainingInput in_;
+    PassCost cost_;
+    std::uint32_t tensor_, context_, data_, stages_, chunks_, micro_batches_;
+    std::uint32_t block_ = 1;  ///< simulated replicas
+    TrainingGraph out_;
+
+  private:
+    void choose_block();
+    void list_ranks();
+    [[nodiscard]] std::uint32_t global_rank(std::uint32_t stage, std::uint32_t replica, std::uint32_t member) const {
+        return (stage * data_ + replica) * per_replica() + member;
+    }
+    TaskId in_order(std::uint32_t rank, std::uint8_t stream, TaskId id);
+
+    std::vector<bool> kept_nodes_;
+    std::vector<TaskId> last_;  ///< by simulated rank and stream
+};
+
+/// Pipelines and plain data parallelism: the granularity is a stage's chunk.
+[[nodiscard]] TrainingGraph lower_pipeline(const TrainingInput& input);
+/// ZeRO-2/3 without a pipeline: the granularity is a layer.
+[[nodiscard]] TrainingGraph lower_sharded(const TrainingInput& input);
+
+}  // namespace orrery
