@@ -53,6 +53,11 @@ Fabric::Fabric(const FabricShape& shape) : shape_(shape) {
     nic_in_ = reserve(nic_count, s.nic_bandwidth);
     const std::uint32_t groups = ceil_div(s.nodes, s.nodes_per_leaf);
     leaves_ = groups * s.rails;
+    const double switch_links = 2.0 * leaves_ * s.spines + 2.0 * s.spines * s.cores_per_spine * leaves_;
+    if (switch_links > 2e8) {
+        throw InfeasibleError(
+            "the fabric has more than 200 million switch links: use fewer spines or more nodes_per_leaf");
+    }
     const double host_bandwidth = s.nodes_per_leaf * s.nics_per_node * s.nic_bandwidth / s.rails;
     const double leaf_bandwidth = host_bandwidth / s.leaf_oversubscription;
     pods_ = s.kind == FabricKind::fat_tree ? ceil_div(groups, s.leaf_groups_per_pod) : 1;

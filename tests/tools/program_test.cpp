@@ -125,6 +125,9 @@ TEST_CASE("bad input exits with 2, the place and what to do, and writes no file"
 TEST_CASE("what is valid but infeasible exits with 3 and says why in numbers") {
     const Folder folder;
     const std::string good = folder.file("good.yaml", kGood);
+    const std::string traffic = folder.file("traffic.yaml",
+                                            "orrery: 1\nkind: network\ncluster: {hosts: 16, fabric: {link: 1 Gbps}}\n"
+                                            "traffic: {pattern: all-to-all, size: 1 MB}\n");
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"run " + good + " --set plan.tensor=4",
          "the plan does not divide: tensor 4 x pipeline 1 x data 4 x context 1 = 16 ranks, but the cluster has 8 GPUs"},
@@ -133,6 +136,12 @@ TEST_CASE("what is valid but infeasible exits with 3 and says why in numbers") {
         {"run " + good + " --set cluster.nodes=2 --set cluster.node.nics=0 --set plan.data=8",
          "node 1 cannot be reached"},
         {"run " + good + " --set plan.precision=fp8", "no matrix unit for fp8"},
+        {"run " + good + " --set plan.global_batch=800000000", "tasks (8 ranks with 200000000 micro-batches each)"},
+        {"run " + traffic + " --set cluster.hosts=100000", "the schedule has 1e+10 messages"},
+        {"run " + traffic +
+             " --set cluster.hosts=1000000 --set cluster.fabric.hosts_per_leaf=1 --set "
+             "cluster.fabric.spines=4096",
+         "more than 200 million switch links"},
     };
     for (const auto& row : cases) {
         const std::string& arguments = row.first;

@@ -226,7 +226,22 @@ void add_hierarchical(Builder& builder, std::uint32_t n, std::uint32_t per_node,
 
 }  // namespace
 
+// 40 bytes a message with its releases: refuse what would not fit into the memory of an ordinary machine.
+static void require_size(double messages) {
+    constexpr double kMost = 1e8;
+    if (messages > kMost) {
+        throw InfeasibleError(
+            fmt::format("the schedule has {:.3g} messages; at most {:.3g} can be stored", messages, kMost));
+    }
+}
+
 Schedule make_schedule(const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node) {
+    const double n = ranks;
+    const bool trees = spec.algorithm == Algorithm::tree || spec.algorithm == Algorithm::double_tree;
+    require_size(trees                                       ? 4 * n * static_cast<double>(spec.pipeline)
+                 : spec.algorithm == Algorithm::hierarchical ? 2 * n * (per_node + n / per_node)
+                 : spec.algorithm == Algorithm::halving_doubling || spec.algorithm == Algorithm::in_switch ? 64 * n
+                                                                                                           : 2 * n * n);
     Builder builder;
     const bool all_reduce = spec.op == CollectiveOp::all_reduce;
     const auto only_all_reduce = [&] {
@@ -309,6 +324,7 @@ Schedule make_traffic(const TrafficSpec& spec, std::uint32_t ranks, std::uint64_
     if (ranks < 2) {
         throw InfeasibleError("traffic needs at least two hosts");
     }
+    require_size(spec.pattern == TrafficPattern::all_to_all ? static_cast<double>(ranks) * ranks : ranks);
     switch (spec.pattern) {
         case TrafficPattern::permutation: {
             // Sattolo's algorithm: one cycle through all hosts, so nobody sends to itself.

@@ -2,6 +2,8 @@
 
 #include "workloads/training/lowering.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace orrery {
@@ -16,7 +18,22 @@ Lowering::Lowering(const TrainingInput& input)
       chunks_(input.plan.schedule == ScheduleKind::interleaved ? static_cast<std::uint32_t>(input.plan.chunks) : 1),
       micro_batches_(static_cast<std::uint32_t>(input.plan.micro_batches())) {
     choose_block();
+    require_size();
     list_ranks();
+}
+
+// About 60 bytes a task with its edges: refuse what would not fit into the memory of an ordinary machine.
+void Lowering::require_size() const {
+    constexpr double kMostTasks = 2e8;
+    const bool sharded = in_.plan.zero >= 2 && stages_ == 1;
+    const double passes = sharded ? 5.0 * static_cast<double>(in_.model.layers + 2) : 4.0 * chunks_;
+    const double tasks = passes * micro_batches_ * stages_ * per_stage();
+    if (tasks > kMostTasks) {
+        throw InfeasibleError(
+            fmt::format("the iteration has about {:.3g} tasks ({} ranks with {} micro-batches each); the "
+                        "limit is {:.3g}: use a larger micro_batch, or a plan that folds",
+                        tasks, stages_ * per_stage(), micro_batches_, kMostTasks));
+    }
 }
 
 TrainingGraph Lowering::build() {

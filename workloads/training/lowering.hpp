@@ -76,6 +76,7 @@ class Lowering {
 
   private:
     void choose_block();
+    void require_size() const;
     void list_ranks();
     [[nodiscard]] std::uint32_t global_rank(std::uint32_t stage, std::uint32_t replica, std::uint32_t member) const {
         return (stage * data_ + replica) * per_replica() + member;
