@@ -48,6 +48,12 @@ void book_gap(const TrainingGraph& lowered, const Executor& executor, TaskId id,
 }
 
 void book(const TrainingGraph& lowered, const Executor& executor, SimTime end, TrainingResult& result) {
+    // What a rank waits for after its own last task: the gather of weights, or the optimizers of fuller stages.
+    bool gathers = false;
+    for (std::uint32_t i = 0; i < lowered.graph.size(); ++i) {
+        gathers =
+            gathers || (executor.end_of(TaskId(i)) == end && is_communication(lowered.graph.task(TaskId(i)).category));
+    }
     for (const std::vector<TaskId>& stream : lowered.compute) {
         SimTime at;
         for (const TaskId id : stream) {
@@ -60,11 +66,8 @@ void book(const TrainingGraph& lowered, const Executor& executor, SimTime end, T
             }
             at = executor.end_of(id);
         }
-        // After its last task a rank waits for what the others still do (the gather of weights, say).
-        const bool gathers = end > at;
-        if (gathers) {
-            result.booked[static_cast<std::size_t>(Category::data_communication)] += (end - at).seconds();
-        }
+        (gathers ? result.booked[static_cast<std::size_t>(Category::data_communication)] : result.bubble_s) +=
+            (end - at).seconds();
     }
     const auto ranks = static_cast<double>(lowered.compute.size());
     for (double& seconds : result.booked) {
