@@ -24,8 +24,7 @@ struct Point {
     std::vector<Scenario> variants;  ///< one, or what the source leaves open
     // Results:
     double low = 0, high = 0;
-    std::size_t infeasible = 0;
-    bool refused_by_memory = false;
+    bool refused_by_memory = false;  ///< although it ran
 };
 
 [[nodiscard]] double error_of(const Point& point) {
@@ -115,18 +114,19 @@ bool is_scored(const Point& point) {
 // Runs the variants; a range over those that the model says fit, when there are several.
 void predict(Point& point, ModelCache& models) {
     point.low = 0;
-    point.infeasible = 0;
     RunOptions options;
     options.check_memory = point.variants.size() > 1;
     for (const bool insist : {options.check_memory, false}) {
         options.check_memory = insist;
         for (const Scenario& variant : point.variants) {
             try {
-                const double seconds = run(variant, models, options).summary.find("iteration_time_s")->value;
+                const RunOutput out = run(variant, models, options);
+                const double seconds = out.summary.find("iteration_time_s")->value;
+                point.refused_by_memory = out.training->memory_bytes > variant.cluster.node.gpu.memory.value;
                 point.low = point.low == 0 ? seconds : std::min(point.low, seconds);
                 point.high = std::max(point.high, seconds);
             } catch (const InfeasibleError&) {
-                ++point.infeasible;
+                // Not every combination of what a source leaves open fits.
             }
         }
         if (point.low > 0) {
@@ -353,6 +353,8 @@ void validate_training(ModelCache& models, const Terminal& terminal, bool print_
             }
         }
     }
+    const auto refused =
+        std::count_if(points.begin(), points.end(), [](const Point& p) { return is_scored(p) && p.refused_by_memory; });
     const ErrorStatistics s = statistics_of(all);
     terminal.heading("summary");
     terminal.table(
@@ -367,6 +369,7 @@ void validate_training(ModelCache& models, const Terminal& terminal, bool print_
          {"MAPE over points", fmt::format("{:.2f} %", s.mape)},
          {"median bias", percent(s.median_bias)},
          {"worst", fmt::format("{:.1f} %", s.worst)},
+         {"runs that the memory model would refuse", std::to_string(refused)},
          {"runs with something left open", fmt::format("{}, measured inside the predicted range: {}", open, inside)},
          {"  MAPE to the range of those outside", fmt::format("{:.1f} %", statistics_of(outside).mape)}});
 }

@@ -221,8 +221,8 @@ void describe(Fields& fields, Scenario& s) {
                        [&](Fields& inner) { describe(inner, s.model); });
         fields.section({"plan", "how it is spread over the cluster", true}, std::nullopt, present,
                        [&](Fields& inner) { describe(inner, s.plan); });
-        fields.section({"software", "the generation of training software (default: megatron-core-2024)"}, kSoftwarePresets, present,
-                       [&](Fields& inner) { describe(inner, s.software); });
+        fields.section({"software", "the generation of training software (default: megatron-core-2024)"},
+                       kSoftwarePresets, present, [&](Fields& inner) { describe(inner, s.software); });
         fields.section({"compute", "where kernel times come from"}, [&](Fields& inner) {
             inner.enumeration({"model", "calibrated on measured kernels, or a roofline"}, {"calibrated", "roofline"},
                               s.compute);
@@ -267,9 +267,8 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
         throw ConfigError(errors);
     }
     if (scenario.kind == ScenarioKind::training && scenario.software.name.empty()) {
-        read_fields(
-            load_yaml(data.path(kSoftwarePresets, kDefaultSoftware)), data, errors,
-            [&](Fields& fields) { describe(fields, scenario.software); });
+        read_fields(load_yaml(data.path(kSoftwarePresets, kDefaultSoftware)), data, errors,
+                    [&](Fields& fields) { describe(fields, scenario.software); });
     }
     complete(scenario.model);
     (void)shape_of(scenario.cluster, scenario.cluster_mark);
