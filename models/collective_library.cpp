@@ -52,33 +52,36 @@ double NcclModel::time_in_node(CollectiveOp op, double ranks, double bytes, doub
     return prior(code(op), ranks, bytes, bandwidth) * exp_pinned(grid_.residual(code(op), ranks, bytes));
 }
 
-CollectivePrice NcclModel::price(CollectiveOp op, const GroupLayout& layout, double bytes,
-                                 double intra_bandwidth) const {
-    const double wire = wire_bytes(op, layout.ranks, bytes);
+CollectivePrice NcclModel::price(CollectiveOp op, const GroupLayout& layout, Bytes payload,
+                                 BytesPerSecond intra) const {
+    const double bytes = payload.value();
+    const double intra_bandwidth = intra.value();
+    const double wire = wire_bytes(op, layout.ranks, payload).value();
     CollectivePrice out;
     if (layout.nodes == 1) {
         // A table for another rate of link is stretched in its bandwidth term only.
         const double time = time_in_node(op, layout.ranks, bytes, intra_bandwidth);
         const double start = time_in_node(op, layout.ranks, kSmallest, intra_bandwidth);
         const double on_links = wire / intra_bandwidth;
-        out.latency = std::max(0.0, std::min(start, time - on_links));
-        out.intra_efficiency = on_links / std::max(time - out.latency, on_links * 0.5);
+        out.latency = Seconds(std::max(0.0, std::min(start, time - on_links)));
+        out.intra_efficiency = on_links / std::max(time - out.latency.value(), on_links * 0.5);
         return out;
     }
     const double steps = (op == CollectiveOp::all_reduce ? 2.0 : 1.0) * (layout.ranks - 1);
     if (op == CollectiveOp::send_recv) {
-        out.latency = across_.send_latency.value;
+        out.latency = Seconds(across_.send_latency.value);
         out.nic_efficiency = across_.send_efficiency.value;
         return out;
     }
-    out.latency = across_.latency.value + steps * across_.step_latency.value;
+    out.latency = Seconds(across_.latency.value + steps * across_.step_latency.value);
     out.nic_efficiency = across_.efficiency.value;
     // Inside the nodes the same channels run at the rate that large messages reach there.
     if (layout.per_node() > 1) {
         constexpr double kLarge = 512.0 * 1024 * 1024;
         const double r = layout.per_node();
         const double time = time_in_node(op, r, kLarge, intra_bandwidth);
-        out.intra_efficiency = std::min(1.0, wire_bytes(op, layout.per_node(), kLarge) / intra_bandwidth / time);
+        out.intra_efficiency =
+            std::min(1.0, wire_bytes(op, layout.per_node(), Bytes(kLarge)).value() / intra_bandwidth / time);
     }
     return out;
 }

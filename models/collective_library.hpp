@@ -29,8 +29,8 @@ class NcclModel final : public CollectiveModel {
   public:
     /// `table`: path of the CSV; `reference_bandwidth`: B/s a GPU of the system it was measured on.
     NcclModel(const std::string& table, double reference_bandwidth, const AcrossNodes& across);
-    [[nodiscard]] CollectivePrice price(CollectiveOp op, const GroupLayout& layout, double bytes,
-                                        double intra_bandwidth) const override;
+    [[nodiscard]] CollectivePrice price(CollectiveOp op, const GroupLayout& layout, Bytes payload,
+                                        BytesPerSecond intra_bandwidth) const override;
 
   private:
     [[nodiscard]] double time_in_node(CollectiveOp op, double ranks, double bytes, double bandwidth) const;

@@ -158,7 +158,7 @@ KernelTables::KernelTables(const DeviceSpec& device, const std::string& director
                                   (device.attention_kernels.empty() ? device.kernels : device.attention_kernels) +
                                   "/attention-forward.csv";
     attention_ = std::make_unique<ResidualGrid>(attention, [&](double head_dim, double length, double batch_heads) {
-        return roofline_.seconds(Attention{batch_heads, length, length, head_dim, true, 0, false});
+        return roofline_.seconds(Attention{batch_heads, length, length, head_dim, true, 0, false}).value();
     });
 }
 
@@ -168,7 +168,7 @@ double KernelTables::prior(double m, double n, double k, Precision precision) co
            std::max(gemm.flops() / device_.matrix_flops(precision), gemm.bytes() / roofline_.memory_rate());
 }
 
-double KernelTables::seconds(const Gemm& gemm) const {
+Seconds KernelTables::seconds(const Gemm& gemm) const {
     const bool fp8 = gemm.precision == Precision::fp8;
     const ResidualGrid* grid = fp8 ? gemm_fp8_.get() : gemm_.get();
     if (grid == nullptr || gemm.precision == Precision::fp32 || gemm.precision == Precision::tf32 || gemm.batch > 1) {
@@ -180,10 +180,10 @@ double KernelTables::seconds(const Gemm& gemm) const {
     const double weight =
         gemm.flops() / device_.matrix_flops(gemm.precision) / prior(gemm.m, gemm.n, gemm.k, gemm.precision);
     const double slowdown = 1 + weight * (1 / device_.sustained.value - 1);
-    return burst * slowdown + gemm.extra_bytes / roofline_.memory_rate();
+    return Seconds(burst * slowdown + gemm.extra_bytes / roofline_.memory_rate());
 }
 
-double KernelTables::seconds(const Attention& attention) const {
+Seconds KernelTables::seconds(const Attention& attention) const {
     // The tables hold causal kernels with as many queries as keys: what counts for the efficiency is the length.
     const double length =
         std::max(attention.queries, attention.window > 0 ? std::min(attention.window, attention.keys) : attention.keys);
@@ -191,8 +191,8 @@ double KernelTables::seconds(const Attention& attention) const {
     forward.backward = false;
     const double efficient = exp_pinned(attention_->residual(attention.head_dim, length, attention.batch_heads));
     const double older = attention.flash2 && device_.flash2.value > 0 ? device_.flash2.value : 1;
-    const double seconds = roofline_.seconds(forward) * efficient / older;
-    return attention.backward ? seconds * 2.5 / kBackwardEfficiency : seconds;
+    const Seconds seconds = roofline_.seconds(forward) * efficient / older;
+    return attention.backward ? seconds * (2.5 / kBackwardEfficiency) : seconds;
 }
 
 std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const std::string& directory) {

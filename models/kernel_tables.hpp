@@ -57,9 +57,9 @@ class KernelTables final : public CostModel {
   public:
     /// `directory` holds models/data/kernels. Precondition: device.kernels is not empty.
     KernelTables(const DeviceSpec& device, const std::string& directory);
-    [[nodiscard]] double seconds(const Gemm& gemm) const override;
-    [[nodiscard]] double seconds(const Attention& attention) const override;
-    [[nodiscard]] double seconds(const Streaming& streaming) const override { return roofline_.seconds(streaming); }
+    [[nodiscard]] Seconds seconds(const Gemm& gemm) const override;
+    [[nodiscard]] Seconds seconds(const Attention& attention) const override;
+    [[nodiscard]] Seconds seconds(const Streaming& streaming) const override { return roofline_.seconds(streaming); }
 
   private:
     [[nodiscard]] double prior(double m, double n, double k, Precision precision) const;

@@ -14,7 +14,7 @@ constexpr double kTileN = 256;
 constexpr double kAttentionEfficiency = 0.63;
 }  // namespace
 
-double Roofline::seconds(const Gemm& gemm) const {
+Seconds Roofline::seconds(const Gemm& gemm) const {
     const double peak = device_.matrix_flops(gemm.precision);
     const auto units = static_cast<double>(device_.compute_units);
     // The smallest tile that still fills the device is what a library's heuristics pick.
@@ -29,18 +29,18 @@ double Roofline::seconds(const Gemm& gemm) const {
         best = std::min(best, waves * tile_seconds);
     }
     const double memory = (gemm.bytes() - gemm.extra_bytes) / memory_rate();
-    return device_.launch.value + std::max(best, memory) + gemm.extra_bytes / memory_rate();
+    return Seconds(device_.launch.value + std::max(best, memory) + gemm.extra_bytes / memory_rate());
 }
 
-double Roofline::seconds(const Attention& attention) const {
+Seconds Roofline::seconds(const Attention& attention) const {
     const double compute = attention.flops() / (device_.flops_bf16.value * kAttentionEfficiency);
     const double memory = (attention.backward ? 8 : 4) * attention.batch_heads *
                           std::max(attention.queries, attention.keys) * attention.head_dim * 2 / memory_rate();
-    return device_.launch.value + std::max(compute, memory);
+    return Seconds(device_.launch.value + std::max(compute, memory));
 }
 
-double Roofline::seconds(const Streaming& streaming) const {
-    return streaming.kernels * device_.launch.value + streaming.bytes / memory_rate();
+Seconds Roofline::seconds(const Streaming& streaming) const {
+    return Seconds(streaming.kernels * device_.launch.value + streaming.bytes / memory_rate());
 }
 
 }  // namespace orrery

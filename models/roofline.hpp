@@ -16,9 +16,9 @@ namespace orrery {
 class Roofline final : public CostModel {
   public:
     explicit Roofline(const DeviceSpec& device) : device_(device) {}
-    [[nodiscard]] double seconds(const Gemm& gemm) const override;
-    [[nodiscard]] double seconds(const Attention& attention) const override;
-    [[nodiscard]] double seconds(const Streaming& streaming) const override;
+    [[nodiscard]] Seconds seconds(const Gemm& gemm) const override;
+    [[nodiscard]] Seconds seconds(const Attention& attention) const override;
+    [[nodiscard]] Seconds seconds(const Streaming& streaming) const override;
 
     /// Streaming rate of the main memory in B/s.
     [[nodiscard]] double memory_rate() const {

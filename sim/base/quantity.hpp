@@ -31,10 +31,6 @@ class Quantity {
 
 using Bytes = Quantity<struct BytesTag>;                    ///< bytes (never bits)
 using BytesPerSecond = Quantity<struct BytesPerSecondTag>;  ///< B/s
-using Flops = Quantity<struct FlopsTag>;                    ///< floating-point operations
-using FlopsPerSecond = Quantity<struct FlopsPerSecondTag>;  ///< FLOP/s
 using Seconds = Quantity<struct SecondsTag>;                ///< s, for specifications; the clock is SimTime
-using Watts = Quantity<struct WattsTag>;                    ///< W
-using Hertz = Quantity<struct HertzTag>;                    ///< 1/s
 
 }  // namespace orrery

@@ -144,39 +144,6 @@ class Reader final : public Fields {
         inner.finish();
     }
 
-    void text_list(const Field& field, std::vector<std::string>& value) override {
-        const YamlNode* node = take(field);
-        if (node == nullptr) {
-            return;
-        }
-        if (node->kind != YamlNode::Kind::sequence) {
-            return fail(*node, fmt::format("'{}' must be a list", field.key));
-        }
-        value.clear();
-        for (const YamlNode& item : node->items) {
-            value.push_back(item.scalar);
-        }
-    }
-
-    void number_list(const Field& field, std::vector<double>& value) override {
-        const YamlNode* node = take(field);
-        if (node == nullptr) {
-            return;
-        }
-        if (node->kind != YamlNode::Kind::sequence) {
-            return fail(*node, fmt::format("'{}' must be a list of numbers", field.key));
-        }
-        value.clear();
-        for (const YamlNode& item : node->items) {
-            double number = 0;
-            if (item.kind != YamlNode::Kind::scalar || !parse_number(item.scalar, number)) {
-                fail(item, fmt::format("'{}' is not a number", item.scalar));
-            } else if (in_limits(field, item, number)) {
-                value.push_back(number);
-            }
-        }
-    }
-
     /// Reports the keys that nobody asked for.
     void finish() {
         const std::vector<std::string> names(known_.begin(), known_.end());
@@ -308,8 +275,6 @@ class Writer final : public Fields {
         describe(inner);
         json[field.key] = std::move(inner.json);
     }
-    void text_list(const Field& field, std::vector<std::string>& value) override { json[field.key] = value; }
-    void number_list(const Field& field, std::vector<double>& value) override { json[field.key] = value; }
 };
 
 class SchemaWriter final : public Fields {
@@ -355,8 +320,6 @@ class SchemaWriter final : public Fields {
             required.push_back(field.key);
         }
     }
-    void text_list(const Field& field, std::vector<std::string>& value) override { add(field, "array", value); }
-    void number_list(const Field& field, std::vector<double>& value) override { add(field, "array", value); }
 
     [[nodiscard]] Json object() const {
         Json out = {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
@@ -420,12 +383,6 @@ class Explainer final : public Fields {
         prefix += std::string(field.key) + ".";
         describe(*this);
         prefix = outer;
-    }
-    void text_list(const Field& field, std::vector<std::string>& value) override {
-        add(field, fmt::format("{}", fmt::join(value, ", ")));
-    }
-    void number_list(const Field& field, std::vector<double>& value) override {
-        add(field, fmt::format("{}", fmt::join(value, ", ")));
     }
 
   private:

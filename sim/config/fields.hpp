@@ -59,8 +59,6 @@ class Fields {
     /// `present` tells whether the section was given at all (stays as it was when not).
     virtual void section(const Field& field, const std::optional<PresetKind>& preset, bool& present,
                          const std::function<void(Fields&)>& describe) = 0;
-    virtual void text_list(const Field& field, std::vector<std::string>& value) = 0;
-    virtual void number_list(const Field& field, std::vector<double>& value) = 0;
 
     void section(const Field& field, const std::function<void(Fields&)>& describe) {
         bool present = false;

@@ -11,22 +11,22 @@ const std::vector<std::string>& collective_op_names() {
     return kNames;
 }
 
-double wire_bytes(CollectiveOp op, std::uint32_t ranks, double bytes) {
+Bytes wire_bytes(CollectiveOp op, std::uint32_t ranks, Bytes payload) {
     if (ranks < 2) {
-        return 0;
+        return Bytes();
     }
     const double share = static_cast<double>(ranks - 1) / ranks;
     switch (op) {
         case CollectiveOp::all_reduce:
-            return 2 * share * bytes;
+            return 2 * share * payload;
         case CollectiveOp::all_gather:
         case CollectiveOp::reduce_scatter:
         case CollectiveOp::all_to_all:
-            return share * bytes;
+            return share * payload;
         case CollectiveOp::send_recv:
-            return bytes;
+            return payload;
     }
-    return 0;
+    return Bytes();
 }
 
 GroupLayout layout_of(const Fabric& fabric, const std::vector<GpuId>& group) {
@@ -46,18 +46,19 @@ GroupLayout layout_of(const Fabric& fabric, const std::vector<GpuId>& group) {
 }
 
 GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, CollectiveOp op,
-                            const std::vector<GpuId>& group, double bytes, const std::vector<bool>* only_nodes) {
+                            const std::vector<GpuId>& group, Bytes payload, const std::vector<bool>* only_nodes) {
     GroupTransfer out;
-    if (group.size() < 2 || bytes <= 0) {
+    if (group.size() < 2 || payload <= Bytes()) {
         return out;
     }
     const GroupLayout layout = layout_of(fabric, group);
     const FabricShape& shape = fabric.shape();
     const double port =
         shape.intra == IntraKind::mesh ? shape.intra_bandwidth * (shape.gpus_per_node - 1) : shape.intra_bandwidth;
-    const CollectivePrice price = model.price(op, layout, bytes, port);
-    out.latency = price.latency + (layout.nodes > 1 ? shape.nic_latency + 4 * shape.link_latency : shape.intra_latency);
-    out.bytes = wire_bytes(op, layout.ranks, bytes);
+    const CollectivePrice price = model.price(op, layout, payload, BytesPerSecond(port));
+    out.latency =
+        price.latency + Seconds(layout.nodes > 1 ? shape.nic_latency + 4 * shape.link_latency : shape.intra_latency);
+    out.bytes = wire_bytes(op, layout.ranks, payload);
 
     const double r = layout.per_node();
     const double n = layout.ranks;
@@ -104,15 +105,15 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
     return out;
 }
 
-GroupTransfer make_send(const Fabric& fabric, const CollectiveModel& model, GpuId from, GpuId to, double bytes,
+GroupTransfer make_send(const Fabric& fabric, const CollectiveModel& model, GpuId from, GpuId to, Bytes payload,
                         PathChoice choice, std::uint64_t hash) {
     const bool inside = fabric.node_of(from) == fabric.node_of(to);
-    const CollectivePrice price =
-        model.price(CollectiveOp::send_recv, GroupLayout{2, inside ? 1U : 2U}, bytes, fabric.shape().intra_bandwidth);
+    const CollectivePrice price = model.price(CollectiveOp::send_recv, GroupLayout{2, inside ? 1U : 2U}, payload,
+                                              BytesPerSecond(fabric.shape().intra_bandwidth));
     const Route route = fabric.route(from, to, choice, hash);
     GroupTransfer out;
-    out.latency = price.latency + route.latency;
-    out.bytes = bytes;
+    out.latency = price.latency + Seconds(route.latency);
+    out.bytes = payload;
     const double weight = 1 / (inside ? price.intra_efficiency : price.nic_efficiency);
     for (const ResourceId link : route.resources()) {
         out.demands.push_back(Demand{link, weight});
@@ -120,12 +121,12 @@ GroupTransfer make_send(const Fabric& fabric, const CollectiveModel& model, GpuI
     return out;
 }
 
-double seconds_alone(const Fabric& fabric, const GroupTransfer& transfer) {
+Seconds seconds_alone(const Fabric& fabric, const GroupTransfer& transfer) {
     double slowest = 0;
     for (const Demand& demand : transfer.demands) {
         slowest = std::max(slowest, demand.weight / fabric.capacity(demand.resource));
     }
-    return transfer.latency + transfer.bytes * slowest;
+    return transfer.latency + Seconds(transfer.bytes.value() * slowest);
 }
 
 }  // namespace orrery

@@ -20,7 +20,7 @@ enum class CollectiveOp { all_reduce, all_gather, reduce_scatter, all_to_all, se
 [[nodiscard]] const std::vector<std::string>& collective_op_names();
 
 /// Bytes that each rank puts on the wire for a payload of `bytes` (the larger of input and output buffer of a rank).
-[[nodiscard]] double wire_bytes(CollectiveOp op, std::uint32_t ranks, double bytes);
+[[nodiscard]] Bytes wire_bytes(CollectiveOp op, std::uint32_t ranks, Bytes payload);
 
 /// How the ranks of a group lie on nodes. Regular: every node holds the same number.
 struct GroupLayout {
@@ -31,7 +31,7 @@ struct GroupLayout {
 
 /// What a library makes of the links: a fixed time, and the fraction of a link's rate that its traffic reaches.
 struct CollectivePrice {
-    double latency = 0;           ///< s, before and between the transfers, whatever the size of the links
+    Seconds latency;              ///< before and between the transfers, whatever the size of the links
     double intra_efficiency = 1;  ///< of the links inside a node
     double nic_efficiency = 1;    ///< of the NICs
 };
@@ -39,22 +39,24 @@ struct CollectivePrice {
 class CollectiveModel {
   public:
     virtual ~CollectiveModel() = default;
-    /// `intra_bandwidth`: B/s of a GPU inside its node, one direction.
-    [[nodiscard]] virtual CollectivePrice price(CollectiveOp op, const GroupLayout& layout, double bytes,
-                                                double intra_bandwidth) const = 0;
+    /// `intra_bandwidth`: of a GPU inside its node, one direction.
+    [[nodiscard]] virtual CollectivePrice price(CollectiveOp op, const GroupLayout& layout, Bytes payload,
+                                                BytesPerSecond intra_bandwidth) const = 0;
 };
 
 /// A model of a library that costs nothing: closed forms of the wire volume over the links.
 class IdealCollectives final : public CollectiveModel {
   public:
-    [[nodiscard]] CollectivePrice price(CollectiveOp, const GroupLayout&, double, double) const override { return {}; }
+    [[nodiscard]] CollectivePrice price(CollectiveOp, const GroupLayout&, Bytes, BytesPerSecond) const override {
+        return {};
+    }
 };
 
 /// One collective ready to run: latency first, then an activity.
 struct GroupTransfer {
-    double latency = 0;  ///< s
+    Seconds latency;
     std::vector<Demand> demands;
-    double bytes = 0;  ///< amount of the activity: wire bytes of a rank
+    Bytes bytes;  ///< amount of the activity: wire bytes of a rank
 };
 
 /// Layout of GPUs on nodes. Throws InfeasibleError when nodes hold different numbers of them.
@@ -64,14 +66,14 @@ struct GroupTransfer {
 /// `only_nodes`: keep the demands of these nodes alone, for folded runs; links between nodes are then
 /// left out too, which Fabric::full_bisection() must have proved harmless.
 [[nodiscard]] GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, CollectiveOp op,
-                                          const std::vector<GpuId>& group, double bytes,
+                                          const std::vector<GpuId>& group, Bytes payload,
                                           const std::vector<bool>* only_nodes = nullptr);
 
 /// A message from one GPU to another, with what the library adds to a point-to-point transfer.
 [[nodiscard]] GroupTransfer make_send(const Fabric& fabric, const CollectiveModel& model, GpuId from, GpuId to,
-                                      double bytes, PathChoice choice, std::uint64_t hash);
+                                      Bytes payload, PathChoice choice, std::uint64_t hash);
 
-/// Seconds that the transfer takes alone.
-[[nodiscard]] double seconds_alone(const Fabric& fabric, const GroupTransfer& transfer);
+/// Time that the transfer takes alone.
+[[nodiscard]] Seconds seconds_alone(const Fabric& fabric, const GroupTransfer& transfer);
 
 }  // namespace orrery

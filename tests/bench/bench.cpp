@@ -225,13 +225,7 @@ void bench_scale() {
     scenario_run("12,288-GPU training iteration, every rank", big, {"network.fold=false"});
     scenario_run("12,288-GPU training iteration, folded", big, {});
     in_child([&] {
-        FabricShape shape;
-        shape.nodes = 2048;
-        shape.intra_bandwidth = 450e9;
-        shape.pcie_bandwidth = 50e9;
-        shape.nic_bandwidth = 50e9;
-        shape.rails = 8;
-        shape.spines = 16;
+        const FabricShape shape = test::rail_nodes(2048);
         const double before = peak_mib();
         std::size_t resources = 0;
         const double seconds = seconds_of([&] { resources = Fabric(shape).resource_count(); });

@@ -25,7 +25,7 @@ TEST_CASE("a calibrated GEMM reproduces its table on the grid, up to the sustain
     const KernelTables model(a100, test::data().path("models/data/kernels"));
     // Row 8192,8192,8192 of the table: 293.7 TFLOP/s.
     const Gemm gemm{8192, 8192, 8192, 1, Precision::bf16, 0};
-    CHECK(gemm.flops() / model.seconds(gemm) * 1e-12 == doctest::Approx(293.7).epsilon(0.002));
+    CHECK(gemm.flops() / model.seconds(gemm).value() * 1e-12 == doctest::Approx(293.7).epsilon(0.002));
 }
 
 TEST_CASE("no GEMM beats the device's peak, whatever its shape") {
@@ -36,7 +36,7 @@ TEST_CASE("no GEMM beats the device's peak, whatever its shape") {
             for (double n = 64; n < 70000; n *= 2.7) {
                 for (double k = 64; k < 70000; k *= 3.1) {
                     const Gemm gemm{m, n, k, 1, Precision::bf16, 0};
-                    const double seconds = model.seconds(gemm);
+                    const double seconds = model.seconds(gemm).value();
                     REQUIRE(seconds > 0);
                     REQUIRE(gemm.flops() / seconds <= spec.flops_bf16.value);
                 }
@@ -55,7 +55,7 @@ TEST_CASE("the measured ceilings of sustained GEMMs come out within 12 per cent"
         for (const double m : {2048.0, 4096.0, 8192.0}) {
             for (const double n : {4096.0, 8192.0, 12288.0}) {
                 const Gemm gemm{m, n, 8192, 1, Precision::bf16, 0};
-                best = std::max(best, gemm.flops() / model.seconds(gemm) * 1e-12);
+                best = std::max(best, gemm.flops() / model.seconds(gemm).value() * 1e-12);
             }
         }
         CHECK_MESSAGE(best == doctest::Approx(ceiling).epsilon(0.12), name);
@@ -81,13 +81,15 @@ TEST_CASE("the collective model reproduces its table and never beats the links b
         group.emplace_back(i);
     }
     // Row 1,8,536870912 of the table: 4,226 us.
-    const double time = seconds_alone(fabric, make_transfer(fabric, *nccl, CollectiveOp::all_reduce, group, 536870912));
+    const double time =
+        seconds_alone(fabric, make_transfer(fabric, *nccl, CollectiveOp::all_reduce, group, Bytes(536870912))).value();
     CHECK(time == doctest::Approx(4226e-6).epsilon(0.001));
     double previous = 0;
     for (double bytes = 8192; bytes < 4e9; bytes *= 2) {
-        const double now = seconds_alone(fabric, make_transfer(fabric, *nccl, CollectiveOp::all_reduce, group, bytes));
+        const double now =
+            seconds_alone(fabric, make_transfer(fabric, *nccl, CollectiveOp::all_reduce, group, Bytes(bytes))).value();
         CHECK(now >= previous * 0.95);
-        CHECK(now >= wire_bytes(CollectiveOp::all_reduce, 8, bytes) / 300e9 / 2);
+        CHECK(now >= wire_bytes(CollectiveOp::all_reduce, 8, Bytes(bytes)).value() / 300e9 / 2);
         previous = now;
     }
 }

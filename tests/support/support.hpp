@@ -39,6 +39,27 @@ inline std::string refusal(const std::string& text) {
     return "";
 }
 
+/// A small training scenario that runs; tests change parts of it.
+inline constexpr const char* kSmallTraining = R"(orrery: 1
+kind: training
+cluster: {nodes: 1, node: dgx-a100-80g}
+model: {layers: 4, hidden: 1024, heads: 16, vocabulary: 1000}
+plan: {tensor: 2, data: 4, global_batch: 8}
+software: megatron-lm-2021
+)";
+
+/// Nodes of eight GPUs with a rail of leaf switches a GPU: NVLink 4 and 400 Gb/s.
+inline FabricShape rail_nodes(std::uint32_t nodes) {
+    FabricShape shape;
+    shape.nodes = nodes;
+    shape.intra_bandwidth = 450e9;
+    shape.pcie_bandwidth = 50e9;
+    shape.nic_bandwidth = 50e9;
+    shape.rails = 8;
+    shape.spines = 16;
+    return shape;
+}
+
 /// A fabric of bare hosts: `hosts` on leaves of `per_leaf` with `spines` spines, rates in B/s.
 inline FabricShape hosts(std::uint32_t count, std::uint32_t per_leaf, std::uint32_t spines, double rate,
                          double latency = 0) {

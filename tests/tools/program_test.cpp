@@ -63,21 +63,13 @@ std::string read(const std::string& path) {
     return text.str();
 }
 
-const char* kGood = R"(orrery: 1
-kind: training
-cluster: {nodes: 1, node: dgx-a100-80g}
-model: {layers: 4, hidden: 1024, heads: 16, vocabulary: 1000}
-plan: {tensor: 2, data: 4, global_batch: 8}
-software: megatron-lm-2021
-)";
-
 const std::string kBase = std::string(ORRERY_SOURCE_DIR) + "/scenarios/training/gpt3-175b-1024xA100.yaml";
 
 }  // namespace
 
 TEST_CASE("bad input exits with 2, the place and what to do, and writes no file") {
     const Folder folder;
-    const std::string good = folder.file("good.yaml", kGood);
+    const std::string good = folder.file("good.yaml", test::kSmallTraining);
     struct Case {
         std::string arguments;
         std::string expected;
@@ -92,7 +84,7 @@ TEST_CASE("bad input exits with 2, the place and what to do, and writes no file"
         {"run " + folder.file("blank.yaml", "\n"), "blank.yaml:1:1: error: the file is empty"},
         {"run " + folder.file("list.yaml", "- 1\n"), "a scenario is a map"},
         {"run " + folder.file("bomb.yaml", bomb), "expands to more than"},
-        {"run " + folder.file("dup.yaml", std::string(kGood) + "software: maxtext\n"),
+        {"run " + folder.file("dup.yaml", std::string(test::kSmallTraining) + "software: maxtext\n"),
          "dup.yaml:7:1: error: duplicate key 'software'"},
         {"run " + good + " --set plan.tensr=2", "unknown key 'tensr' (did you mean 'tensor'?)"},
         {"run " + good + " --set cluster.fabric.link=400", "has no unit"},
@@ -124,7 +116,7 @@ TEST_CASE("bad input exits with 2, the place and what to do, and writes no file"
 
 TEST_CASE("what is valid but infeasible exits with 3 and says why in numbers") {
     const Folder folder;
-    const std::string good = folder.file("good.yaml", kGood);
+    const std::string good = folder.file("good.yaml", test::kSmallTraining);
     const std::string traffic = folder.file("traffic.yaml",
                                             "orrery: 1\nkind: network\ncluster: {hosts: 16, fabric: {link: 1 Gbps}}\n"
                                             "traffic: {pattern: all-to-all, size: 1 MB}\n");
@@ -221,8 +213,8 @@ TEST_CASE("a resolved scenario runs to the same summary") {
 
 TEST_CASE("a scenario can come from standard input") {
     const Folder folder;
-    CHECK(orrery_command("run - --json - < " + folder.file("good.yaml", kGood)).text.find("\"iteration_time_s\"") !=
-          std::string::npos);
+    CHECK(orrery_command("run - --json - < " + folder.file("good.yaml", test::kSmallTraining))
+              .text.find("\"iteration_time_s\"") != std::string::npos);
 }
 
 TEST_CASE("every scenario runs to its committed summary") {

@@ -171,7 +171,7 @@ void run_messages_of(const Scenario& scenario, const RunOptions& options, const 
         summary.add("collective_time_s", result.seconds, "s");
         const double algorithm_rate = result.seconds > 0 ? spec.bytes / result.seconds : 0;
         summary.add("algbw_gbps", algorithm_rate * 8e-9, "Gb/s");
-        summary.add("busbw_gbps", algorithm_rate * 8e-9 * wire_bytes(spec.op, ranks, 1), "Gb/s");
+        summary.add("busbw_gbps", algorithm_rate * 8e-9 * wire_bytes(spec.op, ranks, Bytes(1)).value(), "Gb/s");
     } else {
         const Schedule traffic =
             make_traffic(scenario.traffic, fabric.gpus(), static_cast<std::uint64_t>(scenario.seed));

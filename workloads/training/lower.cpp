@@ -116,13 +116,14 @@ TaskId Lowering::transfer(std::uint32_t rank, std::uint8_t stream, std::uint16_t
 }
 
 GroupTransfer Lowering::plan_transfer(CollectiveOp op, const Group& group, double bytes) const {
-    return make_transfer(in_.fabric, in_.collectives, op, group.gpus, bytes, block_ == data_ ? nullptr : &kept_nodes_);
+    return make_transfer(in_.fabric, in_.collectives, op, group.gpus, Bytes(bytes),
+                         block_ == data_ ? nullptr : &kept_nodes_);
 }
 
 TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16_t name, const GroupTransfer& planned,
                             std::uint32_t demand_set, const std::vector<TaskId>& after) {
-    const TaskId id = transfer(group.members[0], stream, name, Category::data_communication, planned.latency,
-                               demand_set, planned.bytes);
+    const TaskId id = transfer(group.members[0], stream, name, Category::data_communication, planned.latency.value(),
+                               demand_set, planned.bytes.value());
     for (const std::uint32_t member : group.members) {
         in_order(member, stream, id);
     }

@@ -161,11 +161,13 @@ class PipelineLowering final : public Lowering {
         auto [entry, fresh] = sends_.try_emplace({from, to});
         auto& [set, planned] = entry->second;
         if (fresh) {
-            planned = make_send(in_.fabric, in_.collectives, GpuId(out_.ranks[from]), GpuId(out_.ranks[to]),
-                                cost_.boundary_bytes(), in_.paths, (static_cast<std::uint64_t>(from) << 32) | to);
+            planned =
+                make_send(in_.fabric, in_.collectives, GpuId(out_.ranks[from]), GpuId(out_.ranks[to]),
+                          Bytes(cost_.boundary_bytes()), in_.paths, (static_cast<std::uint64_t>(from) << 32) | to);
             set = out_.graph.add_demands(planned.demands);
         }
-        return transfer(from, kSendStream, name, Category::pipeline_communication, planned.latency, set, planned.bytes);
+        return transfer(from, kSendStream, name, Category::pipeline_communication, planned.latency.value(), set,
+                        planned.bytes.value());
     }
 
     // By chunk behind the remaining passes, or all at the end.

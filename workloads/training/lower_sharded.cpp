@@ -54,7 +54,7 @@ class ShardedLowering final : public Lowering {
         auto& [set, planned] = entry->second;
         if (fresh) {
             planned = plan_transfer(op, group, bytes);
-            planned.latency *= static_cast<double>(in_.software.gathers_per_layer);
+            planned.latency = planned.latency * static_cast<double>(in_.software.gathers_per_layer);
             set = out_.graph.add_demands(planned.demands);
         }
         return collective(group, stream, out_.graph.name(name), planned, set, after);

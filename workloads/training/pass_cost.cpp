@@ -74,14 +74,14 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
 }
 
 double PassCost::streaming(double bytes, double kernels) const {
-    return device_.seconds(Streaming{bytes, kernels});
+    return device_.seconds(Streaming{bytes, kernels}).value();
 }
 
 double PassCost::tensor_collective(CollectiveOp op, double bytes) const {
     if (tensor_group_.size() < 2) {
         return 0;
     }
-    return seconds_alone(fabric_, make_transfer(fabric_, collectives_, op, tensor_group_, bytes));
+    return seconds_alone(fabric_, make_transfer(fabric_, collectives_, op, tensor_group_, Bytes(bytes))).value();
 }
 
 // Communication left over after hiding it behind `cover` seconds of kernels. Chunked overlap (a collective cut into as
@@ -102,7 +102,7 @@ double PassCost::product(double m, double n, double k, bool low_precision, Price
         gemm.precision = Precision::fp16;
     }
     price.flops += gemm.flops();
-    double seconds = device_.seconds(gemm);
+    double seconds = device_.seconds(gemm).value();
     if (gemm.precision == Precision::fp8) {
         seconds += streaming(m * k * 4);  // cast of the activations, kept transposed for the backward pass too
     }
@@ -125,7 +125,7 @@ double PassCost::product_backward(double m, double n, double k, bool low_precisi
     } else if (accumulates) {
         seconds += streaming(n * k * 10);
     }
-    seconds += device_.seconds(data) + device_.seconds(weight);
+    seconds += device_.seconds(data).value() + device_.seconds(weight).value();
     if (data.precision == Precision::fp8) {
         seconds += streaming(m * n * 4);
     }
@@ -148,10 +148,10 @@ Price PassCost::price_attention(Direction direction) const {
         const double dropout = model_.dropout ? 1 : 0;
         if (backward) {
             // Each product has two gradients of its own size.
-            price[kind] += 2 * device_.seconds(scores) + 2 * device_.seconds(values);
+            price[kind] += 2 * device_.seconds(scores).value() + 2 * device_.seconds(values).value();
             price[kind] += streaming(elements * (6 + 5 * dropout), 1 + dropout);
         } else {
-            price[kind] += device_.seconds(scores) + device_.seconds(values);
+            price[kind] += device_.seconds(scores).value() + device_.seconds(values).value();
             price[kind] += streaming(elements * (4 + 5 * dropout), 1 + dropout);
         }
         price.flops += (backward ? 2 : 1) * (scores.flops() + values.flops());
@@ -161,17 +161,18 @@ Price PassCost::price_attention(Direction direction) const {
         heads, s, s, d, true, static_cast<double>(model_.window), backward, plan_.attention == AttentionKernel::flash2};
     price.flops += attention.flops() / static_cast<double>(plan_.context);
     if (plan_.context == 1) {
-        price[kind] += device_.seconds(attention);
+        price[kind] += device_.seconds(attention).value();
         return price;
     }
     // Ring attention with balanced (zigzag) halves: in each of c steps a rank attends to half of one rank's keys on
     // average, while the next keys and values are on their way.
     const auto c = static_cast<double>(plan_.context);
     Attention piece{heads, s / c, s / c, d, false, 0, backward, attention.flash2};
-    const double kernel = device_.seconds(piece) * c / 2;
+    const double kernel = device_.seconds(piece).value() * c / 2;
     const double bytes = (backward ? 2 : 1) * 2 * tokens_ * model_.kv_width() / t_ * 2;
-    const double step =
-        seconds_alone(fabric_, make_transfer(fabric_, collectives_, CollectiveOp::send_recv, context_group_, bytes));
+    const double step = seconds_alone(fabric_, make_transfer(fabric_, collectives_, CollectiveOp::send_recv,
+                                                             context_group_, Bytes(bytes)))
+                            .value();
     price[kind] += kernel;
     price[Category::context_communication] += std::max(0.0, (c - 1) * (step - kernel / c));
     return price;

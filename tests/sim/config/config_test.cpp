@@ -29,14 +29,6 @@ std::string quantity_problem(const std::string& text, Dimension dimension) {
     return parse_quantity(text, dimension, value, problem) ? "" : problem;
 }
 
-const char* kScenario = R"(orrery: 1
-kind: training
-cluster: {nodes: 1, node: dgx-a100-80g}
-model: {layers: 4, hidden: 1024, heads: 16, vocabulary: 1000}
-plan: {tensor: 2, data: 4, global_batch: 8}
-software: megatron-lm-2021
-)";
-
 std::string with(std::string from, const std::string& what, const std::string& to) {
     const auto at = from.find(what);
     REQUIRE(at != std::string::npos);
@@ -72,7 +64,7 @@ TEST_CASE("numbers are decimal: octal-looking, hexadecimal and infinite ones are
     for (const char* bad : {"010", "0x10", "inf", "nan", "1_000", "", "1e999", "--1", "1 2"}) {
         CHECK_MESSAGE(!parse_number(bad, value), bad);
     }
-    CHECK(test::refusal(with(kScenario, "layers: 4", "layers: 010")).find("leading zeros look octal") !=
+    CHECK(test::refusal(with(test::kSmallTraining, "layers: 4", "layers: 010")).find("leading zeros look octal") !=
           std::string::npos);
 }
 
@@ -102,7 +94,7 @@ TEST_CASE("aliases that explode and nesting without end are refused quickly") {
 }
 
 TEST_CASE("all errors of a scenario come at once, each with its place and the nearest name") {
-    std::string text = kScenario;
+    std::string text = test::kSmallTraining;
     text = with(text, "tensor: 2", "tensr: 2");
     text = with(text, "hidden: 1024", "hidden: wide");
     text = with(text, "dgx-a100-80g", "dgx-a100-80");
@@ -113,32 +105,32 @@ TEST_CASE("all errors of a scenario come at once, each with its place and the ne
 }
 
 TEST_CASE("keys of another kind of scenario, missing keys and wrong types are errors") {
+    CHECK(test::refusal(with(test::kSmallTraining, "software:", "traffic: {size: 1 MB}\nsoftware:"))
+              .find("unknown key 'traffic'") != std::string::npos);
+    CHECK(test::refusal(with(test::kSmallTraining, ", global_batch: 8", "")).find("'global_batch' is missing") !=
+          std::string::npos);
+    CHECK(test::refusal(with(test::kSmallTraining, "{tensor: 2, data: 4, global_batch: 8}", "fast"))
+              .find("must be a map") != std::string::npos);
+    CHECK(test::refusal(with(test::kSmallTraining, "tensor: 2", "tensor: [2]")).find("must be a single value") !=
+          std::string::npos);
+    CHECK(test::refusal(with(test::kSmallTraining, "tensor: 2", "tensor: 2000000")).find("between 1 and 1024") !=
+          std::string::npos);
+    CHECK(test::refusal(with(test::kSmallTraining, "tensor: 2", "tensor: 99999999999999999999999")).find("tensor") !=
+          std::string::npos);
     CHECK(
-        test::refusal(with(kScenario, "software:", "traffic: {size: 1 MB}\nsoftware:")).find("unknown key 'traffic'") !=
+        test::refusal(with(test::kSmallTraining, "kind: training", "kind: trainng")).find("did you mean 'training'") !=
         std::string::npos);
-    CHECK(test::refusal(with(kScenario, ", global_batch: 8", "")).find("'global_batch' is missing") !=
-          std::string::npos);
-    CHECK(test::refusal(with(kScenario, "{tensor: 2, data: 4, global_batch: 8}", "fast")).find("must be a map") !=
-          std::string::npos);
-    CHECK(test::refusal(with(kScenario, "tensor: 2", "tensor: [2]")).find("must be a single value") !=
-          std::string::npos);
-    CHECK(test::refusal(with(kScenario, "tensor: 2", "tensor: 2000000")).find("between 1 and 1024") !=
-          std::string::npos);
-    CHECK(test::refusal(with(kScenario, "tensor: 2", "tensor: 99999999999999999999999")).find("tensor") !=
-          std::string::npos);
-    CHECK(test::refusal(with(kScenario, "kind: training", "kind: trainng")).find("did you mean 'training'") !=
-          std::string::npos);
 }
 
 TEST_CASE("a preset can be overridden in place, and a scenario override reaches into it") {
-    const Scenario plain = test::scenario(kScenario);
+    const Scenario plain = test::scenario(test::kSmallTraining);
     const Scenario changed =
-        test::scenario(with(kScenario, "node: dgx-a100-80g", "node: {preset: dgx-a100-80g, nics: 4}"));
+        test::scenario(with(test::kSmallTraining, "node: dgx-a100-80g", "node: {preset: dgx-a100-80g, nics: 4}"));
     CHECK(plain.cluster.node.nics == 8);
     CHECK(changed.cluster.node.nics == 4);
     CHECK(changed.cluster.node.gpu.memory.value == plain.cluster.node.gpu.memory.value);
 
-    YamlNode tree = parse_yaml(kScenario, "test.yaml");
+    YamlNode tree = parse_yaml(test::kSmallTraining, "test.yaml");
     apply_override(tree, "cluster.node.gpu.memory=40 GiB");
     apply_override(tree, "plan.recompute=full");
     const Scenario overridden = read_scenario(tree, "test", test::data());
@@ -153,7 +145,7 @@ TEST_CASE("a preset can be overridden in place, and a scenario override reaches 
 }
 
 TEST_CASE("a resolved scenario reads back to itself") {
-    const Scenario first = test::scenario(kScenario);
+    const Scenario first = test::scenario(test::kSmallTraining);
     const std::string resolved = resolved_json(first);
     const Scenario second = read_scenario(parse_yaml(resolved, "resolved"), "test", test::data());
     CHECK(resolved_json(second) == resolved);

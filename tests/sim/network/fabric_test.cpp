@@ -95,13 +95,7 @@ TEST_CASE("a bundle of parallel links carries what its links carry together") {
 }
 
 TEST_CASE("16,384 GPUs build in under a second without a stored route per pair") {
-    FabricShape shape;
-    shape.nodes = 2048;
-    shape.intra_bandwidth = 450e9;
-    shape.pcie_bandwidth = 50e9;
-    shape.nic_bandwidth = 50e9;
-    shape.rails = 8;
-    shape.spines = 16;
+    const FabricShape shape = test::rail_nodes(2048);
     const auto started = std::chrono::steady_clock::now();
     const Fabric fabric(shape);
     CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count() < 1);
