@@ -1,15 +1,16 @@
 #pragma once
 // The calibrated compute model: measured kernel times, interpolated as a correction of a roofline.
 //
-// Claims: a GEMM's time is prior * exp(r), where the prior is launch + max(FLOPs / peak, bytes / memory rate) and r is
-// interpolated linearly in log2 of (m, n, k) on a grid of measured kernels; outside the grid r is that of its border.
-// Large GEMMs run at the sustained rate of a power-limited device instead of the burst rate of the sweep. Fused
-// attention is interpolated in the same way in log2 of (length, heads) of measured causal forward kernels; the backward
-// pass has 2.5 times the work at 63/73 of the efficiency. Scope: the devices with a folder in models/data/kernels;
-// others fall back on models/roofline.hpp. Limits: one library version a device; transposed layouts cost the same;
-// batched GEMMs cost as one with m * batch rows for small heads (memory-bound regime), which the unfused attention of
-// 2021 needs. Sources: the header line of each table (ai-dynamo/aiconfigurator, measured 2025-2026); the form won the
-// trials in the calibration notes (5 % on held-back H200 GEMMs). Efficiency of attention backward against forward: Dao,
+// Claims: a GEMM's time is prior * exp(r), where the prior is launch + max(FLOPs / peak, bytes / memory rate) and r
+// is interpolated linearly in log2 of (m, n, k) on a grid of measured kernels; outside the grid r is that of its
+// border. Large GEMMs run at the sustained rate of a power-limited device instead of the burst rate of the sweep.
+// Fused attention is interpolated in the same way in log2 of (length, heads) of measured causal forward kernels;
+// the backward pass has 2.5 times the work at 63/73 of the efficiency.
+// Scope: the devices with a folder in models/data/kernels; others fall back on models/roofline.hpp.
+// Limits: one library version a device; transposed layouts cost the same; batched GEMMs (the unfused attention of
+// 2021) are priced by the roofline.
+// Sources: the header line of each table (ai-dynamo/aiconfigurator, measured 2025-2026); the form won the trials in
+// the calibration notes (5 % on held-back H200 GEMMs). Efficiency of attention backward against forward: Dao,
 // "FlashAttention-2", arXiv:2307.08691, section 4.1 (up to 73 % forward and 63 % backward of the A100's peak).
 // Validated by tests/models/cost_model_test.cpp and `orrery validate training`.
 

@@ -2,12 +2,14 @@
 // Roofline with tile and wave quantisation: the compute model of devices without measured kernels.
 //
 // Claims: t = launch + max(compute, memory). Compute time counts whole output tiles of 128 x 256 (smaller tiles for
-// small problems) in whole waves over the compute units, at 92 % of the tensor peak inside a tile; memory time moves
-// every operand once at the device's measured streaming rate. Scope: dense matrix products, flash attention, streaming
-// kernels. Limits: no split-K, no L2 reuse, no clock model. Sources: Williams, Waterman, Patterson, "Roofline", CACM
-// 52(4), 2009; NVIDIA, "Matrix Multiplication Background User's Guide" (tiles and waves). The 92 % is the rate of the
-// largest GEMM in the A100 table (293 of 312 TFLOP/s) less 2 %. Validated by tests/models/cost_model_test.cpp and
-// `orrery validate training`.
+// small problems) in whole waves over the compute units, at 92 % of the tensor peak inside a tile; memory time
+// moves every operand once at the device's measured streaming rate.
+// Scope: dense matrix products, flash attention, streaming kernels.
+// Limits: no split-K, no L2 reuse, no clock model.
+// Sources: Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009; NVIDIA, "Matrix Multiplication Background
+// User's Guide" (tiles and waves). The 92 % is the rate of the largest GEMM in the A100 table (293 of 312 TFLOP/s)
+// less 2 %.
+// Validated by tests/models/cost_model_test.cpp and `orrery validate training`.
 
 #include "sim/device/cost_model.hpp"
 

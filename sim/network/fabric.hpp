@@ -1,10 +1,10 @@
 #pragma once
 // The fabric: every link of a cluster, and the path between any two GPUs by arithmetic.
 //
-// Claims: paths are shortest paths of the graph of links (checked against a breadth-first search in the tests), found
-// in constant time without stored routes, so 16,384 GPUs build in milliseconds and in a few MiB. Scope: nodes with GPUs
-// joined by a switch (NVSwitch), a full mesh (xGMI) or PCIe, NICs on PCIe; leaf-spine and three-level fat tree between
-// nodes, with rails. A path's hops inside the fabric are one of:
+// Claims: paths are shortest paths of the graph of links (checked against a breadth-first search in the tests),
+// found in constant time without stored routes, so 16,384 GPUs build in milliseconds and in a few MiB.
+// Scope: nodes with GPUs joined by a switch (NVSwitch), a full mesh (xGMI) or PCIe, NICs on PCIe; leaf-spine and
+// three-level fat tree between nodes, with rails. A path's hops inside the fabric are one of:
 //   spray  evenly over all parallel paths: the bundle of parallel links is one resource with their summed capacity
 //   ecmp   a hash of the flow picks one path: single links are resources, and collisions happen
 // Limits: no link failures yet (capacities are constants), no adaptive choice (packet fidelity brings both).

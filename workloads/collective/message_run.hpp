@@ -1,15 +1,16 @@
 #pragma once
 // Collectives and traffic as messages: every message of a schedule is a flow on the fabric with its own dependencies.
 //
-// Claims: a schedule states for each message who sends how much to whom and which earlier messages must have arrived.
-// The runner starts a message when its dependencies are met and counts every one. Equal messages of a symmetric ring
-// are one class: the ring over whole nodes looks the same from every node, so one node's messages stand for all
-// (folded) when the fabric's links are equal; `only equal links` is checked, not assumed. Scope: ring, tree, double
-// binary tree (pipelined), recursive halving-doubling, hierarchical, in-switch all-reduce, direct all-to-all;
-// permutation, incast, shift, all-to-all and ring traffic. Limits: no protocol overhead here (that is
-// CollectiveModel's); reductions cost no time. Sources: Thakur et al., IJHPCA 2005; Sanders, Speck, Traeff, "Two-tree
-// algorithms for full bandwidth broadcast", 2009; Patarasuk and Yuan, JPDC 2009 (ring). Validated by
-// tests/workloads/collective_test.cpp: closed forms of every algorithm, folded = unfolded.
+// Claims: a schedule states for each message who sends how much to whom and which earlier messages must have
+// arrived. The runner starts a message when its dependencies are met and counts every one. Equal messages of a
+// symmetric ring are one class: a ring over whole nodes looks the same from each of them, so one node (or one group
+// under a leaf) stands for all where the fabric has full bisection and sprays.
+// Scope: ring, tree, double binary tree (pipelined), recursive halving-doubling, hierarchical, in-switch
+// all-reduce, direct all-to-all; permutation, incast, shift, all-to-all and ring traffic.
+// Limits: no protocol overhead here (that is CollectiveModel's); reductions cost no time.
+// Sources: Thakur et al., IJHPCA 2005; Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast",
+// 2009; Patarasuk and Yuan, JPDC 2009 (ring).
+// Validated by tests/workloads/collective_test.cpp: closed forms of every algorithm, folded = unfolded.
 
 #include "sim/config/fields.hpp"
 #include "sim/network/collective.hpp"

@@ -1,14 +1,17 @@
 #pragma once
 // A training iteration as a task graph at stage granularity: passes, sends, gradient reductions, optimizer.
 //
-// Claims: every rank runs its stage's schedule in order; a pass waits for its input to arrive; sends, reductions and
-// gathers are activities on the fabric and contend there. With ZeRO-2/3 and no pipeline the granularity is a layer,
-// because its gathers and reductions hide behind the layers before and after. Folding: data-parallel replicas that own
-// whole nodes do the same at the same time, when the fabric has full bisection; one set of nodes (`block` replicas)
-// then stands for all. A folded run gives the same times as the unfolded one. Limits: equal devices and no stragglers
-// (folding would be switched off for them); the tensor-parallel group's collectives are inside a pass's price. Sources:
-// Narayanan et al., SC21; Rajbhandari et al., "ZeRO", SC20; Zhao et al., "PyTorch FSDP", VLDB 2023. Validated by
-// tests/workloads/training_test.cpp (bubble closed forms, folded = unfolded) and `orrery validate training`.
+// Claims: every rank runs its stage's schedule in order; a pass waits for its input to arrive; sends, reductions
+// and gathers are activities on the fabric and contend there. With ZeRO-2/3 and no pipeline the granularity is a
+// layer, because its gathers and reductions hide behind the layers before and after.
+// Folding: data-parallel replicas that own whole nodes do the same at the same time, when the fabric has full
+// bisection; one set of nodes (`block` replicas) then stands for all. A folded run gives the same times as the
+// unfolded one.
+// Limits: equal devices and no stragglers (folding would be switched off for them); the tensor-parallel group's
+// collectives are inside a pass's price.
+// Sources: Narayanan et al., SC21; Rajbhandari et al., "ZeRO", SC20; Zhao et al., "PyTorch FSDP", VLDB 2023.
+// Validated by tests/workloads/training_test.cpp (bubble closed forms, folded = unfolded) and `orrery validate
+// training`.
 
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"

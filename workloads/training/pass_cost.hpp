@@ -2,14 +2,17 @@
 // What one pass of one micro-batch through one layer costs a rank: its kernels and its tensor-parallel communication.
 //
 // Claims: a layer is the list of its matrix products, attention kernels and streaming kernels, each priced by the
-// device's cost model; tensor- and context-parallel collectives are priced on the fabric, alone, because every rank of
-// a group is in the same place of the same program. What is hidden behind kernels is taken off, as the plan's overlap
-// switches say. Scope: dense transformers, MHA and GQA, plain or gated feed-forward, unfused or flash attention,
-// fp16/bf16/fp8. Limits: no contention between a hidden collective and the kernels that hide it; fp8 keeps attention,
-// norms and the LM head in 16 bits and pays for the casts of both operands of each product. Sources: Narayanan et al.,
-// SC21 (tensor parallelism, recomputation); Korthikanti et al., arXiv:2205.05198 (sequence parallelism, selective
-// recomputation, activation memory); NVIDIA Transformer Engine documentation (fp8 casts). Validated by
-// tests/workloads/training_test.cpp (FLOPs against 6ND and the causal formula) and `orrery validate training`.
+// device's cost model; tensor- and context-parallel collectives are priced on the fabric, alone, because every rank
+// of a group is in the same place of the same program. What is hidden behind kernels is taken off, as the plan's
+// overlap switches say.
+// Scope: dense transformers, MHA and GQA, plain or gated feed-forward, unfused or flash attention, fp16/bf16/fp8.
+// Limits: no contention between a hidden collective and the kernels that hide it; fp8 keeps attention, norms and
+// the LM head in 16 bits and pays for the casts of both operands of each product.
+// Sources: Narayanan et al., SC21 (tensor parallelism, recomputation); Korthikanti et al., arXiv:2205.05198
+// (sequence parallelism, selective recomputation, activation memory); NVIDIA Transformer Engine documentation (fp8
+// casts).
+// Validated by tests/workloads/training_test.cpp (FLOPs against 6ND and the causal formula) and `orrery validate
+// training`.
 
 #include "sim/device/cost_model.hpp"
 #include "sim/engine/task_graph.hpp"
