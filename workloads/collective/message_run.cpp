@@ -1,6 +1,7 @@
 #include "workloads/collective/message_run.hpp"
 
 #include "sim/engine/fluid.hpp"
+#include "sim/engine/task_source.hpp"
 #include "sim/network/analytic.hpp"
 #include "sim/network/simgrid_job.hpp"
 
@@ -45,17 +46,16 @@ void measure(const Fabric& fabric, const Sharing& sharing, MessageRunResult& res
 }
 
 // Runs a stored schedule: each message waits for its count of arrivals, then for its path's latency, then shares.
-class ScheduleRun final : public EventHandler, public SharingListener {
+class ScheduleRun final : public TaskSource {
   public:
     ScheduleRun(const Fabric& fabric, const Schedule& schedule, const MessageRunOptions& options)
         : fabric_(fabric),
           schedule_(schedule),
           options_(options),
           sharing_(make_sharing(engine_, options)),
-          handler_(engine_.add_handler(*this)),
+          dispatcher_(engine_, *sharing_, *this),
           classes_(schedule.messages.size()) {
         fabric.add_to(*sharing_);
-        sharing_->set_listener(*this);
         waiting_.reserve(schedule.messages.size());
         for (const Message& message : schedule.messages) {
             waiting_.push_back(message.waits_for);
@@ -65,12 +65,7 @@ class ScheduleRun final : public EventHandler, public SharingListener {
     }
 
     MessageRunResult run() {
-        for (std::uint32_t id = 0; id < waiting_.size(); ++id) {
-            if (schedule_.messages[id].waits_for == 0) {
-                begin(id);
-            }
-        }
-        engine_.run();
+        dispatcher_.run();
         if (result_.messages != waiting_.size()) {
             for (std::uint32_t id = 0; id < waiting_.size(); ++id) {
                 if (waiting_[id] == 0 && classes_[id].valid()) {
@@ -87,10 +82,16 @@ class ScheduleRun final : public EventHandler, public SharingListener {
         return std::move(result_);
     }
 
-    void on_event(std::uint32_t id) override { sharing_->start(classes_[id], schedule_.messages[id].bytes, id); }
+    void begin(Dispatcher&) override {
+        for (std::uint32_t id = 0; id < waiting_.size(); ++id) {
+            if (schedule_.messages[id].waits_for == 0) {
+                start(id);
+            }
+        }
+    }
 
-    void on_activity_done(std::uint64_t cookie) override {
-        const auto id = static_cast<std::uint32_t>(cookie);
+    void on_done(std::uint64_t token, Dispatcher&) override {
+        const auto id = static_cast<std::uint32_t>(token);
         const Message& message = schedule_.messages[id];
         sharing_->release(classes_[id]);
         classes_[id] = ClassId();
@@ -102,13 +103,13 @@ class ScheduleRun final : public EventHandler, public SharingListener {
         for (std::uint32_t k = 0; k < message.release_count; ++k) {
             const std::uint32_t next = schedule_.releases[message.first_release + k];
             if (--waiting_[next] == 0) {
-                begin(next);
+                start(next);
             }
         }
     }
 
   private:
-    void begin(std::uint32_t id) {
+    void start(std::uint32_t id) {
         const Message& message = schedule_.messages[id];
         result_.starts[id] = engine_.now().seconds();
         const Route route = fabric_.route(GpuId(message.from), GpuId(message.to), options_.paths,
@@ -118,12 +119,8 @@ class ScheduleRun final : public EventHandler, public SharingListener {
             demands_.push_back(Demand{link, 1});
         }
         classes_[id] = sharing_->hold(demands_);
-        const SimTime latency = SimTime::from_seconds(message.delay + route.latency);
-        if (latency > SimTime()) {
-            engine_.schedule(engine_.now() + latency, event_order(Phase::network, 2 + message.from, id), handler_, id);
-        } else {
-            on_event(id);
-        }
+        dispatcher_.share(classes_[id], message.bytes, SimTime::from_seconds(message.delay + route.latency),
+                          message.from, id);
     }
 
     const Fabric& fabric_;
@@ -131,7 +128,7 @@ class ScheduleRun final : public EventHandler, public SharingListener {
     const MessageRunOptions& options_;
     Engine engine_;
     std::unique_ptr<Sharing> sharing_;
-    std::uint32_t handler_;
+    Dispatcher dispatcher_;
     std::vector<std::uint32_t> waiting_;
     std::vector<ClassId> classes_;
     std::vector<Demand> demands_;
@@ -139,20 +136,19 @@ class ScheduleRun final : public EventHandler, public SharingListener {
 };
 
 // A ring in steady bookkeeping: a rank sends its next message when the last one has left and its data have come.
-class RingRun final : public EventHandler, public SharingListener {
+class RingRun final : public TaskSource {
   public:
     RingRun(const Fabric& fabric, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t simulated,
             const MessageRunOptions& options)
         : fabric_(fabric),
           options_(options),
           sharing_(make_sharing(engine_, options)),
-          handler_(engine_.add_handler(*this)),
+          dispatcher_(engine_, *sharing_, *this),
           ranks_(ranks),
           steps_((spec.op == CollectiveOp::all_reduce ? 2 : 1) * (ranks - 1)),
           bytes_(spec.bytes / ranks),
           edges_(simulated) {
         fabric.add_to(*sharing_);
-        sharing_->set_listener(*this);
         for (std::uint32_t i = 0; i < simulated; ++i) {
             const Route route = fabric.route(GpuId(i), GpuId((i + 1) % ranks), options.paths,
                                              (static_cast<std::uint64_t>(i) << 32) | (i + 1));
@@ -169,10 +165,7 @@ class RingRun final : public EventHandler, public SharingListener {
     }
 
     MessageRunResult run() {
-        for (std::uint32_t i = 0; i < edges_.size(); ++i) {
-            advance(i);
-        }
-        engine_.run();
+        dispatcher_.run();
         const std::uint64_t expected = static_cast<std::uint64_t>(edges_.size()) * steps_;
         if (done_ != expected) {
             throw InfeasibleError("the ring can never finish: a link on it has no capacity");
@@ -187,10 +180,14 @@ class RingRun final : public EventHandler, public SharingListener {
         return result;
     }
 
-    void on_event(std::uint32_t edge) override { sharing_->start(edges_[edge].flow, bytes_, edge); }
+    void begin(Dispatcher&) override {
+        for (std::uint32_t i = 0; i < edges_.size(); ++i) {
+            advance(i);
+        }
+    }
 
-    void on_activity_done(std::uint64_t cookie) override {
-        const auto edge = static_cast<std::uint32_t>(cookie);
+    void on_done(std::uint64_t token, Dispatcher&) override {
+        const auto edge = static_cast<std::uint32_t>(token);
         const std::uint32_t next = edge + 1 == edges_.size() ? 0 : edge + 1;
         edges_[edge].sending = false;
         ++edges_[edge].sent;
@@ -217,18 +214,14 @@ class RingRun final : public EventHandler, public SharingListener {
             return;
         }
         edge.sending = true;
-        if (edge.latency > SimTime()) {
-            engine_.schedule(engine_.now() + edge.latency, event_order(Phase::network, 2 + i, edge.sent), handler_, i);
-        } else {
-            on_event(i);
-        }
+        dispatcher_.share(edge.flow, bytes_, edge.latency, i, i);
     }
 
     const Fabric& fabric_;
     const MessageRunOptions& options_;
     Engine engine_;
     std::unique_ptr<Sharing> sharing_;
-    std::uint32_t handler_;
+    Dispatcher dispatcher_;
     std::uint32_t ranks_;
     std::uint32_t steps_;
     double bytes_;

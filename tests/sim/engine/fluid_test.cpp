@@ -1,6 +1,7 @@
 #include "sim/engine/fluid.hpp"
 #include "sim/base/random.hpp"
 #include "sim/engine/executor.hpp"
+#include "sim/engine/task_source.hpp"
 #include "sim/network/analytic.hpp"
 #include "tests/support/support.hpp"
 
@@ -306,6 +307,41 @@ TEST_CASE("the executor runs dependencies in order and names what can never fini
             CHECK_THROWS_WITH_AS((void)executor.run(), doctest::Contains("'move'"), InfeasibleError);
         }
     }
+}
+
+namespace {
+// Two compute steps, then a transfer; a third step is decided by what the first brought.
+class Reactive final : public TaskSource {
+  public:
+    explicit Reactive(ClassId link) : link_(link) {}
+    void begin(Dispatcher& d) override {
+        d.delay(SimTime::from_seconds(1), 0, 1);
+        d.delay(SimTime::from_seconds(2), 0, 2);
+    }
+    void on_done(std::uint64_t token, Dispatcher& d) override {
+        log.push_back({token, d.now().seconds()});
+        if (token == 1) {
+            d.share(link_, 30, SimTime::from_seconds(0.5), 0, 3);
+        } else if (token == 3) {
+            d.delay(SimTime(), 0, 4);
+        }
+    }
+    std::vector<std::pair<std::uint64_t, double>> log;
+
+  private:
+    ClassId link_;
+};
+}  // namespace
+
+TEST_CASE("a reactive source starts work as other work finishes") {
+    Engine engine;
+    FluidSharing fluid(engine);
+    const ResourceId link = fluid.add_resource(10);
+    Reactive source(fluid.hold(std::vector<Demand>{{link, 1}}));
+    Dispatcher dispatcher(engine, fluid, source);
+    CHECK(dispatcher.run().seconds() == 4.5);
+    const std::vector<std::pair<std::uint64_t, double>> expected = {{1, 1}, {2, 2}, {3, 4.5}, {4, 4.5}};
+    CHECK(source.log == expected);
 }
 
 TEST_CASE("a task graph with a cycle is an error") {
