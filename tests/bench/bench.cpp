@@ -2,7 +2,7 @@
 // Without arguments the first three run, in half a minute; the last two take minutes and run when named.
 //
 // Speeds are for comparing inside one run, not across machines. SimGrid runs in a child process a case, at its default
-// precision; only its own simulation is timed, without start-up and reading. Ours are medians of five.
+// precision; only its own simulation is timed, without start-up and reading. Ours are medians of five, SimGrid's the best of five.
 
 #include "sim/base/random.hpp"
 #include "sim/engine/event_queue.hpp"
@@ -135,7 +135,12 @@ void compare(const char* name, const Fabric& fabric, const Schedule& schedule, d
     options.paths = PathChoice::ecmp;
     MessageRunResult ours;
     const double seconds = median_of_five([&] { ours = run_messages(fabric, schedule, options); });
-    const MessageRunResult theirs = run_messages_on_simgrid(fabric, schedule, PathChoice::ecmp, false);
+    // SimGrid's best of five, where it takes under two seconds.
+    MessageRunResult theirs = run_messages_on_simgrid(fabric, schedule, PathChoice::ecmp, false);
+    for (int i = 0; i < 4 && theirs.wall_seconds < 2; ++i) {
+        const MessageRunResult again = run_messages_on_simgrid(fabric, schedule, PathChoice::ecmp, false);
+        theirs.wall_seconds = std::min(theirs.wall_seconds, again.wall_seconds);
+    }
     const auto flows = static_cast<double>(schedule.messages.size());
     fmt::print("  {:<34} {:>9} {:>12.0f} {:>12.0f} {:>8.0f} x  (required {:.0f} x)  end {:.6g} / {:.6g} s\n", name,
                schedule.messages.size(), flows / seconds, flows / theirs.wall_seconds, theirs.wall_seconds / seconds,
