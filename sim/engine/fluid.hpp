@@ -13,7 +13,8 @@
 //     left without a bottleneck joins, until nobody is;
 //   * where that spreads too far, only the classes at or above the fill level of the change, connected through binding
 //     resources, are filled again: an arrival or departure at level r leaves all rates below r as they were.
-// Optionally completions are grouped in a window (inexact by at most the window; off by default).
+// Optionally completions are grouped in a window (off by default; each handling is late by at most the window, and what
+// has finished holds its share until then, so delays can add up over successive completions).
 //
 // Sources: Bertsekas and Gallager, Data Networks, 2nd ed., section 6.5.2 (progressive filling); the level argument is
 // proved in the comment at lower_bound_level().
@@ -30,7 +31,7 @@ namespace orrery {
 
 class FluidSharing final : public Sharing, public EventHandler {
   public:
-    /// `window`: completions are held back to be handled together at most this long. Zero: exact.
+    /// `window`: each completion is handled at most this late, together with others. Zero: exact.
     explicit FluidSharing(Engine& engine, SimTime window = SimTime());
 
     ResourceId add_resource(double capacity) override;

@@ -32,12 +32,14 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     const double width = static_cast<double>(model.ffn) / static_cast<double>(model.hidden);
     const double inside = 8 + (model.gated ? 6 : 4) * width;
     const double outside = model.dropout ? 10 : 8;
-    const double scores = plan.attention == AttentionKernel::unfused && plan.recompute == Recompute::none
+    // Attention scores, their softmax and its dropout: kept only where nothing is recomputed.
+    const double scores = plan.attention == AttentionKernel::unfused
                               ? 5 * static_cast<double>(model.heads) * static_cast<double>(model.sequence) /
                                     static_cast<double>(model.hidden)
                               : 0;
-    double layer = sbh * (outside / (plan.sequence_parallel ? t : 1) + (inside + scores) / t);
-    double working = 0;  // of the layer in work, under full recomputation
+    const double kept_scores = plan.recompute == Recompute::selective ? 0 : scores;
+    double layer = sbh * (outside / (plan.sequence_parallel ? t : 1) + (inside + kept_scores) / t);
+    double working = 0;  // of the layer in work, under full recomputation: its scores too
     if (plan.recompute == Recompute::full) {
         working = layer;
         layer = 2 * sbh / (plan.sequence_parallel ? t : 1);

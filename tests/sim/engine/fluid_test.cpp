@@ -243,7 +243,7 @@ TEST_CASE("what passes a resource is what was sent, and never more than it can c
     }
 }
 
-TEST_CASE("a completion window delays completions by no more than the window") {
+TEST_CASE("a completion window never completes early, and delays by at most a window for each completion so far") {
     for (int round = 0; round < 50; ++round) {
         std::vector<double> exact;
         std::vector<double> windowed;
