@@ -21,7 +21,8 @@ class ShardedLowering final : public Lowering {
     void add_tasks() override {
         for (const bool backward : {false, true}) {
             for (std::uint32_t unit = 0; unit < units_; ++unit) {
-                const Price price = unit_price(unit, backward);
+                Price price = unit_price(unit, backward);
+                price[Category::overhead] += host_time(unit, backward);
                 out_.hardware_flops += price.flops * micro_batches_;
                 prices_[backward ? 1 : 0].push_back(add_price(price));
             }
@@ -32,6 +33,9 @@ class ShardedLowering final : public Lowering {
             sweep(m, true);
         }
         finish_step(reduced_, {in_.model.parameters() / tensor_});
+        if (pieces() > 0) {
+            gather_kept();
+        }
     }
 
     [[nodiscard]] bool is_table(std::uint32_t unit) const { return unit == 0 || unit + 1 == units_; }
@@ -47,14 +51,51 @@ class ShardedLowering final : public Lowering {
         return chunk_price(is_table(unit) ? 0 : 1, unit == 0, unit + 1 == units_, backward);
     }
 
-    // A transfer of each group, operation and size is planned once.
+    // Host seconds of one collective over a list with a tensor for every rank: 0 where buffers are flat.
+    [[nodiscard]] double pieces() const { return shard_ * in_.software.piece_time.value; }
+    [[nodiscard]] bool gathers(bool backward, std::uint32_t micro_batch) const {
+        return in_.plan.zero >= 3 || (micro_batch == 0 && !backward);
+    }
+    [[nodiscard]] double gather_rounds(bool backward) const {
+        return backward && in_.software.regathers && in_.plan.recompute == Recompute::full ? 2 : 1;
+    }
+
+    // DeepSpeed waits for the device before it cuts a buffer into its list, so no kernel hides this time.
+    [[nodiscard]] double host_time(std::uint32_t unit, bool backward) const {
+        if (unit_parameters(unit) == 0) {
+            return 0;
+        }
+        const auto of_layer = [&](std::int64_t count) { return is_table(unit) ? 1.0 : static_cast<double>(count); };
+        const double gathered =
+            in_.plan.zero >= 3 ? gather_rounds(backward) * of_layer(in_.software.gathers_per_layer) : 0;
+        return pieces() * (gathered + (backward ? of_layer(in_.software.reductions_per_layer) : 0));
+    }
+
+    // Tensors too small to be sharded in the passes (norms, biases) are gathered once a step, in pieces as well.
+    void gather_kept() {
+        const double kept = static_cast<double>(in_.model.layers) *
+                            static_cast<double>(in_.software.reductions_per_layer - in_.software.gathers_per_layer);
+        Price price;
+        price[Category::overhead] = std::max(0.0, kept) * pieces();
+        const std::uint32_t index = add_price(price);
+        for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
+            compute(rank, out_.graph.name("gather kept weights"), Category::overhead, index);
+        }
+    }
+
+    // A transfer of each group, operation and size is planned once. A list is copied piece by piece from or to the flat
+    // buffer that the library needs (read and written), and a gather's buffer is cleared first.
     TaskId launch(const Group& group, std::uint8_t stream, const char* name, CollectiveOp op, double bytes,
-                  const std::vector<TaskId>& after) {
+                  std::int64_t collectives, const std::vector<TaskId>& after) {
         auto [entry, fresh] = planned_.try_emplace({group.gpus[0].value(), {static_cast<int>(op), bytes}});
         auto& [set, planned] = entry->second;
         if (fresh) {
             planned = plan_transfer(op, group, bytes);
-            planned.latency = planned.latency * static_cast<double>(in_.software.gathers_per_layer);
+            planned.latency = planned.latency * static_cast<double>(collectives);
+            if (pieces() > 0 && op != CollectiveOp::all_reduce) {
+                const double copies = op == CollectiveOp::all_gather ? 3 : 2;
+                planned.latency = planned.latency + Seconds(cost_.memory_traffic(copies * bytes));
+            }
             set = out_.graph.add_demands(planned.demands);
         }
         return collective(group, stream, out_.graph.name(name), planned, set, after);
@@ -62,7 +103,6 @@ class ShardedLowering final : public Lowering {
 
     // One micro-batch through all units, forward or backward.
     void sweep(std::uint32_t micro_batch, bool backward) {
-        const bool gathers = in_.plan.zero >= 3 || (micro_batch == 0 && !backward);
         const std::uint16_t name = out_.graph.name(backward ? "backward" : "forward");
         TaskLists done(rank_count());       // passes of this sweep, in order
         TaskLists scattered(rank_count());  // reduction of the unit before
@@ -70,8 +110,8 @@ class ShardedLowering final : public Lowering {
             const std::uint32_t unit = backward ? units_ - 1 - step : step;
             // Without overlap a pass waits for the reduction of the unit before it.
             TaskLists inputs = in_.plan.overlap_data ? TaskLists(rank_count()) : scattered;
-            if (gathers && unit_parameters(unit) > 0) {
-                gather(unit, step, done, inputs);
+            if (gathers(backward, micro_batch) && unit_parameters(unit) > 0) {
+                gather(unit, step, gather_rounds(backward), done, inputs);
             }
             for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
                 const TaskId id = compute(rank, name, backward ? Category::backward : Category::forward,
@@ -98,13 +138,14 @@ class ShardedLowering final : public Lowering {
 
     // With overlap, at most two gathered units ahead of the computation (rate limiter of FSDP); without, a unit is
     // gathered when the one before it is done.
-    void gather(std::uint32_t unit, std::uint32_t step, const TaskLists& done, TaskLists& inputs) {
+    void gather(std::uint32_t unit, std::uint32_t step, double rounds, const TaskLists& done, TaskLists& inputs) {
         const std::uint32_t ahead = in_.plan.overlap_data ? 2 : 1;
         for (const Group& group : shards_) {
             const std::vector<TaskId> after =
                 step >= ahead ? of_members(group, done, step - ahead) : std::vector<TaskId>();
             const TaskId id = launch(group, kGatherStream, "gather weights", CollectiveOp::all_gather,
-                                     2 * unit_parameters(unit), after);
+                                     2 * rounds * unit_parameters(unit),
+                                     static_cast<std::int64_t>(rounds) * in_.software.gathers_per_layer, after);
             for (const std::uint32_t member : group.members) {
                 inputs[member].push_back(id);
             }
@@ -116,7 +157,7 @@ class ShardedLowering final : public Lowering {
         const double bytes = bytes_of(in_.plan.gradient_precision) * unit_parameters(unit);
         for (const Group& group : shards_) {
             const TaskId id = launch(group, kReduceStream, "reduce gradients", CollectiveOp::reduce_scatter, bytes,
-                                     of_members(group, done, step));
+                                     in_.software.reductions_per_layer, of_members(group, done, step));
             for (const std::uint32_t member : group.members) {
                 scattered[member] = {id};
                 if (last) {
@@ -128,8 +169,9 @@ class ShardedLowering final : public Lowering {
             if (!last) {
                 break;
             }
-            const TaskId id = launch(group, kReduceStream, "reduce over replicas", CollectiveOp::all_reduce,
-                                     bytes / shard_, of_members(group, scattered, 0));
+            const TaskId id =
+                launch(group, kReduceStream, "reduce over replicas", CollectiveOp::all_reduce, bytes / shard_,
+                       in_.software.reductions_per_layer, of_members(group, scattered, 0));
             for (const std::uint32_t member : group.members) {
                 reduced_[member].push_back(id);
             }

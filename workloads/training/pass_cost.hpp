@@ -50,6 +50,8 @@ class PassCost {
     [[nodiscard]] const Price& head_backward() const { return head_backward_; }
     /// The optimizer step over this many weights of a rank.
     [[nodiscard]] Price optimizer(double parameters) const;
+    /// Seconds that kernels which only move this many bytes take.
+    [[nodiscard]] double memory_traffic(double bytes) const { return streaming(bytes); }
     /// Bytes that a rank sends to the next stage for one micro-batch.
     [[nodiscard]] double boundary_bytes() const;
     /// All-gather inside the tensor-parallel group that completes a scattered boundary; 0 when there is none.

@@ -93,8 +93,15 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.fused_gradient_accumulation);
     fields.boolean({"scatter_gather_pipeline", "each tensor-parallel rank sends its share between stages"},
                    software.scatter_gather_pipeline);
-    fields.integer({"gathers_per_layer", "collectives that ZeRO-3 splits a layer's weights into", false, 1, 1000},
+    fields.integer({"gathers_per_layer", "collectives that ZeRO-3 gathers a layer's weights with", false, 1, 1000},
                    software.gathers_per_layer);
+    fields.integer({"reductions_per_layer", "collectives that ZeRO-3 reduces a layer's gradients with", false, 1, 1000},
+                   software.reductions_per_layer);
+    fields.boolean({"regathers", "full recomputation gathers weights that its backward pass gathers again"},
+                   software.regathers);
+    fields.sourced(
+        {"piece_time", "host time for each rank's piece of a collective over a list of tensors", false, 0, 1e-3},
+        Dimension::time, software.piece_time);
     fields.sourced({"reserved_memory", "memory a GPU for context and library buffers", true, 0, 1e12}, Dimension::bytes,
                    software.reserved_memory);
 }

@@ -81,8 +81,12 @@ struct SoftwareSpec {
     Sourced<double> step_overhead;            ///< s an iteration: data loading, gradient clipping, logging
     bool fused_gradient_accumulation = true;  ///< weight gradients are added in the GEMM's epilogue
     bool scatter_gather_pipeline = true;      ///< each tensor-parallel rank sends its share between stages
-    std::int64_t gathers_per_layer = 1;       ///< collectives that ZeRO-3 splits a layer's weights into
-    Sourced<double> reserved_memory;          ///< B a GPU: context, library buffers, fragmentation
+    std::int64_t gathers_per_layer = 1;       ///< collectives that ZeRO-3 gathers a layer's weights with
+    std::int64_t reductions_per_layer = 1;    ///< collectives that ZeRO-3 reduces a layer's gradients with
+    bool regathers = false;  ///< full recomputation gathers weights that its backward pass gathers again
+    /// s of the host for each rank's piece of a collective over a list of tensors, one a rank; 0: over flat buffers.
+    Sourced<double> piece_time;
+    Sourced<double> reserved_memory;  ///< B a GPU: context, library buffers, fragmentation
 };
 
 inline constexpr PresetKind kModelPresets{"model", "workloads/data/models"};
