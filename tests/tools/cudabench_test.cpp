@@ -1,0 +1,49 @@
+#include "tools/cudabench/points.hpp"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <set>
+
+using namespace orrery::cudabench;
+
+TEST_CASE("cudabench: every point has a name of its own, and every group of the plan is there") {
+    std::set<std::string> names;
+    std::map<std::string, int> groups;
+    for (const Point& point : all_points()) {
+        CHECK_MESSAGE(names.insert(point.id()).second, point.id());
+        ++groups[point.group];
+    }
+    CHECK(groups.size() == 10);
+    CHECK(groups["gemm"] == 43 * 23 + 2 * 75 + 24);
+    CHECK(groups["launch"] == 3);
+}
+
+TEST_CASE("cudabench: matrix products of backward passes have the sizes of their layer") {
+    // y[tokens, n] = x[tokens, k] w[n, k]^T: dx is tokens x k over n, dw is n x k over the tokens.
+    int data = 0;
+    int weight = 0;
+    for (const Point& point : all_points()) {
+        data += point.phase == "data_gradient" && point.shape_text() == "m=1024 n=4096 k=6144" ? 1 : 0;
+        weight += point.phase == "weight_gradient" && point.shape_text() == "m=6144 n=4096 k=1024" ? 1 : 0;
+    }
+    CHECK(data == 1);
+    CHECK(weight == 1);
+}
+
+TEST_CASE("cudabench: a trace that was cut off resumes after its last complete row") {
+    const std::vector<Point> points = all_points();
+    Measured measured;
+    measured.library = "none";
+    measured.median_ns = 1000.5;
+    measured.reps = 7;
+    std::string text = trace_head({{"device", "h200-sxm"}, {"source", "test"}, {"date", "2026-11-21"}});
+    CHECK(measured_points(text) == std::vector<std::string>{"point"});  // the names of the columns
+    text += trace_row(points[0], measured, false) + "\n";
+    text += trace_row(points[100], measured, true) + "\n";
+    const std::string cut = trace_row(points[200], measured, false).substr(0, 60);
+    const std::vector<std::string> found = measured_points(text + cut);
+    REQUIRE(found.size() == 3);
+    CHECK(found[1] == points[0].id());
+    CHECK(found[2] == points[100].id());
+}

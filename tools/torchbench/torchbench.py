@@ -1,0 +1,424 @@
+#!/usr/bin/env python3
+"""Measures attention, transformer layers and whole steps with PyTorch, as a microbenchmark trace.
+
+    tools/torchbench/torchbench.py --out FILE --device h200-sxm [--groups attention,layer,...] [--seconds N]
+
+The `attention` group (forward, backward, chunked and decode, through PyTorch's fused kernels) is for calibration. All other
+groups are end-to-end runs, marked as held out: cost models are never fitted on them. The layout of the file is documented in
+models/calibration/trace.hpp. Rows are flushed as measured; run again with the same file, it goes on where it stopped.
+`--smoke` runs a tiny version of everything on the CPU, to test the script itself.
+"""
+
+import argparse
+import datetime
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+COLUMNS = ("op,phase,dtype,shape,library,mode,cache,split,point,median_ns,min_ns,p10_ns,p90_ns,mean_ns,reps,note").split(",")
+LLAMA_8B = dict(hidden=4096, ffn=14336, heads=32, kv_heads=8, head_dim=128)
+GPT2_124M = dict(hidden=768, ffn=3072, heads=12, kv_heads=12, head_dim=64)
+GPT_1_3B = dict(hidden=2048, ffn=8192, heads=16, kv_heads=16, head_dim=128)
+TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
+TINY = dict(hidden=64, ffn=128, heads=4, kv_heads=2, head_dim=16)
+
+
+def repeat_kv(x, times):
+    return x if times == 1 else x.repeat_interleave(times, dim=1)
+
+
+def attention(q, k, v, causal):
+    """q: [b, h, sq, d], k and v: [b, g, skv, d]; a causal mask is aligned to the last key."""
+    grouped = dict(enable_gqa=True) if TORCH >= (2, 5) and q.shape[1] != k.shape[1] else {}
+    if not grouped:
+        k, v = repeat_kv(k, q.shape[1] // k.shape[1]), repeat_kv(v, q.shape[1] // v.shape[1])
+    if not hasattr(F, "scaled_dot_product_attention"):  # PyTorch 1, for --smoke
+        score = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        if causal:
+            mask = torch.ones(score.shape[-2:], dtype=torch.bool, device=q.device).tril(k.shape[2] - q.shape[2])
+            score = score.masked_fill(~mask, float("-inf"))
+        return score.softmax(-1) @ v
+    if causal and q.shape[2] != k.shape[2]:
+        from torch.nn.attention.bias import causal_lower_right
+
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=causal_lower_right(q.shape[2], k.shape[2]), **grouped)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, **grouped)
+
+
+class RmsNorm(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
+
+
+class Layer(nn.Module):
+    """Pre-norm transformer layer: Llama (RMS norm, rotary, SwiGLU) or GPT (layer norm, GELU)."""
+
+    def __init__(self, hidden, ffn, heads, kv_heads, head_dim, gated):
+        super().__init__()
+        self.heads, self.kv_heads, self.head_dim, self.gated = heads, kv_heads, head_dim, gated
+        norm = RmsNorm if gated else nn.LayerNorm
+        self.norm1, self.norm2 = norm(hidden), norm(hidden)
+        self.qkv = nn.Linear(hidden, (heads + 2 * kv_heads) * head_dim, bias=not gated)
+        self.out = nn.Linear(heads * head_dim, hidden, bias=not gated)
+        self.up = nn.Linear(hidden, (2 if gated else 1) * ffn, bias=not gated)
+        self.down = nn.Linear(ffn, hidden, bias=not gated)
+
+    def forward(self, x, angles=None, cache=None):
+        b, s, _ = x.shape
+        q, k, v = self.qkv(self.norm1(x)).split(
+            [n * self.head_dim for n in (self.heads, self.kv_heads, self.kv_heads)], dim=-1)
+        q, k, v = (t.view(b, s, -1, self.head_dim).transpose(1, 2) for t in (q, k, v))
+        if angles is not None:
+            q, k = rotate(q, angles), rotate(k, angles)
+        causal = s > 1
+        if cache is not None:
+            # The new tokens take the last places of the cache, as a paged engine would write them.
+            cache[0][:, :, -s:], cache[1][:, :, -s:] = k, v
+            k, v = cache
+        x = x + self.out(attention(q, k, v, causal).transpose(1, 2).reshape(b, s, -1))
+        y = self.up(self.norm2(x))
+        if self.gated:
+            gate, y = y.chunk(2, dim=-1)
+            y = F.silu(gate) * y
+        else:
+            y = F.gelu(y, approximate="tanh")
+        return x + self.down(y)
+
+
+def rotate(x, angles):
+    low, high = x.chunk(2, dim=-1)
+    cos, sin = angles
+    return torch.cat((low * cos - high * sin, low * sin + high * cos), dim=-1)
+
+
+class Experts(nn.Module):
+    """A mixture-of-experts feed-forward layer, one product an expert."""
+
+    def __init__(self, hidden, ffn, experts, topk):
+        super().__init__()
+        self.gate = nn.Linear(hidden, experts, bias=False)
+        self.up = nn.Parameter(torch.randn(experts, hidden, 2 * ffn) / math.sqrt(hidden))
+        self.down = nn.Parameter(torch.randn(experts, ffn, hidden) / math.sqrt(ffn))
+        self.topk = topk
+
+    def forward(self, x):
+        weight, expert = self.gate(x).float().softmax(-1).topk(self.topk, dim=-1)
+        order = expert.flatten().argsort()
+        rows = x[order // self.topk]
+        counts = torch.bincount(expert.flatten(), minlength=self.up.shape[0]).tolist()
+        parts = []
+        for e, part in enumerate(rows.split(counts)):
+            gate, up = (part @ self.up[e]).chunk(2, dim=-1)
+            parts.append((F.silu(gate) * up) @ self.down[e])
+        y = torch.cat(parts) * weight.flatten()[order].unsqueeze(-1).to(x.dtype)
+        return torch.zeros_like(x).index_add(0, order // self.topk, y)
+
+
+class Gpt(nn.Module):
+    def __init__(self, layers, vocabulary, sequence, shape):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, shape["hidden"])
+        self.places = nn.Embedding(sequence, shape["hidden"])
+        self.layers = nn.ModuleList(Layer(**shape, gated=False) for _ in range(layers))
+        self.norm = nn.LayerNorm(shape["hidden"])
+
+    def forward(self, tokens, labels):
+        x = self.tokens(tokens) + self.places.weight[: tokens.shape[1]]
+        for layer in self.layers:
+            x = layer(x)
+        return F.cross_entropy((self.norm(x) @ self.tokens.weight.t()).flatten(0, 1).float(), labels.flatten())
+
+
+class Bench:
+    def __init__(self, args):
+        self.args = args
+        self.cuda = not args.smoke
+        self.dtype = torch.bfloat16 if self.cuda else torch.float32
+        self.where = torch.device("cuda" if self.cuda else "cpu")
+        self.start = time.monotonic()
+        self.done = self.resume()
+
+    def resume(self):
+        """Names of the points that the file holds; writes its head when it is new, drops a row that was cut off."""
+        try:
+            with open(self.args.out, encoding="utf-8") as file:
+                text = file.read()
+        except FileNotFoundError:
+            text = ""
+        text = text[: text.rfind("\n") + 1]
+        lines = [line.split(",") for line in text.splitlines() if line and not line.startswith("#")]
+        with open(self.args.out, "w", encoding="utf-8") as file:
+            file.write(text or self.head())
+        return {cells[COLUMNS.index("point")] for cells in lines[1:] if len(cells) == len(COLUMNS)}
+
+    def head(self):
+        version = subprocess.run(["git", "log", "-1", "--format=%h", "--", os.path.dirname(os.path.abspath(__file__))],
+                                 capture_output=True, text=True, check=False, cwd=os.path.dirname(os.path.abspath(__file__)))
+        meta = {"device": self.args.device, "source": f"tools/torchbench at {version.stdout.strip() or 'unknown'}",
+                "date": datetime.date.today().isoformat(), "torch": torch.__version__, "timer": "CUDA events",
+                "warm_up": "3 executions", "seed": "1"}
+        if self.cuda:
+            meta["device_name"] = torch.cuda.get_device_name()
+            meta["cuda"] = torch.version.cuda
+            meta["cudnn"] = str(torch.backends.cudnn.version())
+        lines = ["# orrery-trace: 1"] + [f"# {key}: {value}" for key, value in meta.items()]
+        return "\n".join(lines + [",".join(COLUMNS)]) + "\n"
+
+    def tensor(self, *shape):
+        return torch.randn(*shape, device=self.where, dtype=self.dtype)
+
+    def time(self, run, graph):
+        """Seconds of single executions: in a CUDA graph, or launched by the host."""
+        for _ in range(3):
+            run()
+        if not self.cuda:
+            out = []
+            for _ in range(3):
+                begin = time.perf_counter()
+                run()
+                out.append(time.perf_counter() - begin)
+            return out
+        torch.cuda.synchronize()
+        replay = run
+        if graph:
+            captured = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(captured):
+                run()
+            replay = captured.replay
+        replay()
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        replay()
+        end.record()
+        torch.cuda.synchronize()
+        reps = int(min(100, max(7, 0.2 / max(1e-6, begin.elapsed_time(end) * 1e-3))))
+        marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(reps)]
+        for first, last in marks:
+            first.record()
+            replay()
+            last.record()
+        torch.cuda.synchronize()
+        return [first.elapsed_time(last) * 1e-3 for first, last in marks]
+
+    def point(self, op, shape, run, *, phase="", mode="eager", held_out=True, note="", library=None):
+        text = " ".join(f"{key}={value}" for key, value in shape.items())
+        name = "/".join(part for part in (op, phase, mode, note.replace(" ", "-"), text) if part)
+        if name in self.done:
+            return
+        if time.monotonic() - self.start > self.args.seconds:
+            raise TimeoutError
+        try:
+            times = sorted(self.time(run(), mode == "graph"))
+        except torch.cuda.OutOfMemoryError if hasattr(torch.cuda, "OutOfMemoryError") else MemoryError:
+            print(f"left out, out of memory: {name}", file=sys.stderr)
+            torch.cuda.empty_cache()
+            return
+        quantile = lambda q: times[min(len(times) - 1, round(q * (len(times) - 1)))]
+        cells = dict(op=op, phase=phase, dtype="bf16", shape=text, library=library or f"torch-{torch.__version__}", mode=mode,
+                     cache="warm", split="holdout" if held_out else "", point=name,
+                     median_ns=statistics.median(times) * 1e9, min_ns=times[0] * 1e9, p10_ns=quantile(0.1) * 1e9,
+                     p90_ns=quantile(0.9) * 1e9, mean_ns=statistics.fmean(times) * 1e9, reps=len(times), note=note)
+        row = ",".join(f"{cells[c]:.1f}" if isinstance(cells[c], float) else str(cells[c]) for c in COLUMNS)
+        with open(self.args.out, "a", encoding="utf-8") as file:
+            file.write(row + "\n")
+        self.done.add(name)
+
+
+def attention_points(bench):
+    shapes = [(32, 8, 128), (8, 1, 128), (16, 16, 64)] if bench.cuda else [(4, 2, 16)]
+    longest, most = (16384, 32768) if bench.cuda else (256, 256)
+
+    def measure(batch, queries, keys, heads, kv_heads, width, backward):
+        shape = dict(batch=batch, queries=queries, keys=keys, heads=heads, kv_heads=kv_heads, head_dim=width, causal=1)
+
+        def run():
+            q = bench.tensor(batch, heads, queries, width)
+            k, v = bench.tensor(batch, kv_heads, keys, width), bench.tensor(batch, kv_heads, keys, width)
+            if not backward:
+                return lambda: attention(q, k, v, True)
+            inputs = [t.requires_grad_() for t in (q, repeat_kv(k, heads // kv_heads), repeat_kv(v, heads // kv_heads))]
+            out = attention(*inputs, True)
+            gradient = torch.randn_like(out)
+            return lambda: torch.autograd.grad(out, inputs, gradient, retain_graph=True)
+
+        # A retained graph cannot be captured, and a mask of its own object launches nothing extra.
+        graph = bench.cuda and not backward and queries == keys
+        bench.point("attention_prefill", shape, run, phase="backward" if backward else "", held_out=False,
+                    mode="graph" if graph else "eager")
+
+    for heads, kv_heads, width in shapes:
+        for batch in (1, 2, 4, 8, 16):
+            length = 128
+            while length <= longest and batch * length <= most:
+                measure(batch, length, length, heads, kv_heads, width, False)
+                if length >= 512 or not bench.cuda:
+                    measure(batch, length, length, heads, kv_heads, width, True)
+                length *= 2
+    for queries in (256, 512, 1024, 2048) if bench.cuda else (8,):
+        for before in (1024, 4096, 16384, 32768) if bench.cuda else (16,):
+            measure(1, queries, before + queries, *shapes[0], False)
+    for heads, kv_heads, width in shapes[:2]:
+        for batch in (1, 2, 4, 8, 16, 32, 64, 128, 256) if bench.cuda else (1, 2):
+            for keys in (128, 512, 2048, 8192, 32768) if bench.cuda else (32,):
+                shape = dict(batch=batch, keys=keys, heads=heads, kv_heads=kv_heads, head_dim=width)
+
+                def run(batch=batch, keys=keys, heads=heads, kv_heads=kv_heads, width=width):
+                    # The query heads of a group are queries of their key head: its cache is read once, as engines do.
+                    q = bench.tensor(batch, kv_heads, heads // kv_heads, width)
+                    k, v = bench.tensor(batch, kv_heads, keys, width), bench.tensor(batch, kv_heads, keys, width)
+                    return lambda: attention(q, k, v, False)
+
+                if batch * keys <= 4 << 20:
+                    bench.point("attention_decode", shape, run, held_out=False, mode="graph" if bench.cuda else "eager")
+
+
+def angles_of(bench, length, width):
+    turn = torch.arange(length, device=bench.where).float()[:, None] * torch.arange(width // 2, device=bench.where)
+    return turn.cos().to(bench.dtype), turn.sin().to(bench.dtype)
+
+
+def layer_points(bench):
+    shape = LLAMA_8B if bench.cuda else TINY
+    for batch, queries in ((1, 512), (1, 2048), (4, 2048), (1, 8192)) if bench.cuda else ((1, 16),):
+        for backward in (False, True):
+            for mode in ("eager", "graph") if bench.cuda else ("eager",):
+
+                def run(batch=batch, queries=queries, backward=backward):
+                    layer = Layer(**shape, gated=True).to(bench.where, bench.dtype)
+                    x = bench.tensor(batch, queries, shape["hidden"]).requires_grad_(backward)
+                    angles = angles_of(bench, queries, shape["head_dim"])
+                    gradient = torch.randn_like(x)
+
+                    def forward():
+                        with torch.no_grad():
+                            layer(x, angles)
+
+                    return (lambda: layer(x, angles).backward(gradient)) if backward else forward
+
+                bench.point("layer", dict(batch=batch, queries=queries, **shape, gated=1), run, mode=mode,
+                            note="forward and backward" if backward else "")
+
+
+def serving_points(bench):
+    shape, layers, vocabulary = (LLAMA_8B, 32, 128256) if bench.cuda else (TINY, 2, 128)
+    built = {}
+
+    def model():
+        if not built:
+            built["layers"] = [Layer(**shape, gated=True).to(bench.where, bench.dtype) for _ in range(layers)]
+            built["head"] = bench.tensor(vocabulary, shape["hidden"])
+        return built["layers"], built["head"]
+
+    def step(sequences):
+        """sequences: (count, new tokens, keys in the cache with them) of one pass over groups of equal sequences."""
+
+        def run():
+            blocks, head = model()
+            groups = []
+            for count, new, keys in sequences:
+                caches = [[bench.tensor(count, shape["kv_heads"], keys, shape["head_dim"]) for _ in range(2)] for _ in blocks]
+                groups.append((bench.tensor(count, new, shape["hidden"]), caches, angles_of(bench, new, shape["head_dim"])))
+
+            def execute():
+                with torch.no_grad():
+                    for x, caches, angles in groups:
+                        for block, cache in zip(blocks, caches):
+                            x = block(x, angles, cache)
+                        (x[:, -1] @ head.t()).argmax(-1)
+
+            return execute
+
+        return run
+
+    base = dict(layers=layers, **shape, vocabulary=vocabulary, gated=1)
+    graph = "graph" if bench.cuda else "eager"
+    for batch, keys in (((1, 512), (1, 4096), (8, 512), (8, 4096), (32, 512), (32, 4096), (128, 512)) if bench.cuda
+                        else ((2, 16),)):
+        bench.point("step", dict(batch=batch, queries=1, keys=keys, **base), step([(batch, 1, keys)]), mode=graph,
+                    note="decode")
+    for tokens in (128, 1024, 4096) if bench.cuda else (16,):
+        bench.point("step", dict(batch=1, queries=tokens, **base), step([(1, tokens, tokens)]), mode=graph, note="prefill")
+    chunk, decoding, keys = (512, 64, 2048) if bench.cuda else (8, 2, 16)
+    bench.point("step", dict(batch=1, queries=chunk, decode_batch=decoding, decode_keys=keys, **base),
+                step([(1, chunk, chunk), (decoding, 1, keys)]), mode=graph,
+                note="prefill and decode one after the other")
+
+
+def training_points(bench):
+    runs = ([("124M", GPT2_124M, 12, 16, 1024), ("1.3B", GPT_1_3B, 24, 4, 2048)] if bench.cuda else [("tiny", TINY, 2, 2, 16)])
+    vocabulary = 50304 if bench.cuda else 128
+    for _, shape, layers, batch, sequence in runs:
+        for mode in ("eager", "compiled") if bench.cuda else ("eager",):
+
+            def run(shape=shape, layers=layers, batch=batch, sequence=sequence, mode=mode):
+                model = Gpt(layers, vocabulary, sequence, shape).to(bench.where)
+                optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, **(dict(fused=True) if bench.cuda else {}))
+                compiled = torch.compile(model) if mode == "compiled" else model
+                tokens = torch.randint(vocabulary, (batch, sequence), device=bench.where)
+
+                def execute():
+                    with torch.autocast(bench.where.type, dtype=torch.bfloat16):
+                        loss = compiled(tokens, tokens)
+                    loss.backward()
+                    optimizer.step()
+                    optimizer.zero_grad(set_to_none=True)
+
+                return execute
+
+            bench.point("step", dict(batch=batch, queries=sequence, layers=layers, **shape, vocabulary=vocabulary, gated=0,
+                                     training=1), run, note=f"adamw autocast {mode}")
+
+
+def moe_points(bench):
+    tokens, hidden, ffn, experts, topk = (4096, 2048, 1408, 64, 6) if bench.cuda else (16, 32, 16, 4, 2)
+
+    def run():
+        layer = Experts(hidden, ffn, experts, topk).to(bench.where, bench.dtype)
+        x = bench.tensor(tokens, hidden).requires_grad_()
+        gradient = torch.randn_like(x)
+        return lambda: layer(x).backward(gradient)
+
+    bench.point("moe", dict(tokens=tokens, experts=experts, topk=topk, hidden=hidden, ffn=ffn, gated=1), run,
+                note="forward and backward with one product an expert")
+
+
+GROUPS = dict(attention=attention_points, layer=layer_points, serving=serving_points, training=training_points, moe=moe_points)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--device", default="cpu", help="the device's name in models/data/devices")
+    parser.add_argument("--groups", default=",".join(GROUPS), help="default: %(default)s")
+    parser.add_argument("--seconds", type=float, default=420, help="stop after that long (default %(default)s)")
+    parser.add_argument("--smoke", action="store_true", help="tiny shapes on the CPU")
+    args = parser.parse_args()
+    unknown = [name for name in args.groups.split(",") if name not in GROUPS]
+    if unknown:
+        parser.error(f"unknown group {unknown[0]!r}; there are {', '.join(GROUPS)}")
+    if not args.smoke and not torch.cuda.is_available():
+        sys.exit("torchbench: no CUDA device here (--smoke tests the script on the CPU)")
+    torch.manual_seed(1)
+    bench = Bench(args)
+    try:
+        for name in args.groups.split(","):
+            GROUPS[name](bench)
+            if bench.cuda:
+                torch.cuda.empty_cache()
+    except TimeoutError:
+        sys.exit("torchbench: out of time; run it again to go on")
+
+
+if __name__ == "__main__":
+    main()
