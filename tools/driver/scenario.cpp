@@ -102,6 +102,43 @@ void run_training(const Scenario& scenario, ModelCache& models, const RunOptions
     out.training = std::move(result);
 }
 
+void run_replay(const Scenario& scenario, ModelCache& models, const RunOptions& options, const Fabric& fabric,
+                RunOutput& out) {
+    if (scenario.network.fidelity == Fidelity::simgrid) {
+        throw ConfigError("fidelity simgrid serves collective and network scenarios; use fluid for a replay");
+    }
+    const ReplayTrace trace = read_replay((std::filesystem::path(scenario.folder) / scenario.replay.trace).string());
+    ReplayOptions replay_options;
+    replay_options.analytic = scenario.network.fidelity == Fidelity::analytic;
+    replay_options.batch_window = SimTime::from_seconds(scenario.network.batch);
+    replay_options.paths = scenario.network.paths;
+    replay_options.timeline = options.timeline;
+    replay_options.progress = options.progress;
+    ReplayResult result =
+        replay(trace, scenario.replay, scenario.cluster.node.gpu, fabric,
+               models.collectives(scenario.cluster.node.collectives, scenario.network.collectives), replay_options);
+    Summary& summary = out.summary;
+    summary.add("replay_time_s", result.seconds, "s");
+    if (result.recorded_s >= 0) {
+        summary.add("recorded_time_s", result.recorded_s, "s");
+    }
+    summary.add("operations", static_cast<double>(result.tasks), "1");
+    summary.breakdown = {{"device", result.device_s},
+                         {"exposed communication", result.exposed_communication_s},
+                         {"host", result.host_s},
+                         {"idle", result.idle_s}};
+    summary.events = result.events;
+    summary.notes.push_back(fmt::format("recorded by {}; {} ranks simulated", trace.meta.at("source"), result.ranks));
+    constexpr double kFaithful = 0.01;
+    if (result.unchanged && result.recorded_s > 0) {
+        const double error = result.seconds / result.recorded_s - 1;
+        summary.notes.push_back(
+            fmt::format("unchanged replay: {:+.3f} % of the recorded time{}", error * 100,
+                        std::abs(error) > kFaithful ? ", more than the 1 % that it should keep" : ""));
+    }
+    out.timeline = std::move(result.timeline);
+}
+
 constexpr std::size_t kMostDrawn = 200'000;
 
 std::string too_many_to_draw(std::uint64_t messages) {
@@ -204,7 +241,7 @@ void run_messages_of(const Scenario& scenario, const RunOptions& options, const 
 }  // namespace
 
 const std::vector<std::string>& scenario_kind_names() {
-    static const std::vector<std::string> kNames = {"training", "collective", "network"};
+    static const std::vector<std::string> kNames = {"training", "collective", "network", "replay"};
     return kNames;
 }
 
@@ -232,6 +269,14 @@ void describe(Fields& fields, Scenario& s) {
     } else if (s.kind == ScenarioKind::collective) {
         fields.section({"collective", "the operation", true}, std::nullopt, present,
                        [&](Fields& inner) { describe(inner, s.collective); });
+    } else if (s.kind == ScenarioKind::replay) {
+        fields.section({"compute", "the recorded program", true}, [&](Fields& inner) {
+            std::size_t model = 0;
+            inner.choice({"model", "replay: times come from the record"}, {"replay"}, model);
+            inner.text({"trace", "file written by 'orrery import'; relative paths start at the scenario", true},
+                       s.replay.trace);
+        });
+        fields.section({"replay", "what is changed about it"}, [&](Fields& inner) { describe(inner, s.replay); });
     } else {
         fields.section({"traffic", "who sends how much to whom", true}, std::nullopt, present,
                        [&](Fields& inner) { describe(inner, s.traffic); });
@@ -286,7 +331,10 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
     for (const std::string& assignment : overrides) {
         apply_override(root, assignment);
     }
-    return read_scenario(root, path == "-" ? "stdin" : std::filesystem::path(path).filename().string(), data);
+    Scenario scenario =
+        read_scenario(root, path == "-" ? "stdin" : std::filesystem::path(path).filename().string(), data);
+    scenario.folder = path == "-" ? "" : std::filesystem::path(path).parent_path().string();
+    return scenario;
 }
 
 std::string resolved_json(Scenario scenario) {
@@ -343,6 +391,8 @@ RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& op
             throw ConfigError({scenario.cluster_mark.error("training needs 'nodes' with GPUs, not bare hosts")});
         }
         run_training(scenario, models, options, fabric, out);
+    } else if (scenario.kind == ScenarioKind::replay) {
+        run_replay(scenario, models, options, fabric, out);
     } else {
         run_messages_of(scenario, options, fabric, out);
     }

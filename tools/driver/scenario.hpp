@@ -6,6 +6,7 @@
 
 #include "topologies/cluster_spec.hpp"
 #include "workloads/collective/message_run.hpp"
+#include "workloads/replay/replay.hpp"
 #include "workloads/training/simulate.hpp"
 
 #include <functional>
@@ -15,7 +16,7 @@
 
 namespace orrery {
 
-enum class ScenarioKind { training, collective, network };
+enum class ScenarioKind { training, collective, network, replay };
 [[nodiscard]] const std::vector<std::string>& scenario_kind_names();
 
 enum class ComputeKind { calibrated, roofline };
@@ -44,6 +45,8 @@ struct Scenario {
     SoftwareSpec software;
     CollectiveSpec collective;
     TrafficSpec traffic;
+    ReplaySpec replay;
+    std::string folder;  ///< of the scenario file: paths in it start there
     ComputeKind compute = ComputeKind::calibrated;
     NetworkSpec network;
 };

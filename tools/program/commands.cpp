@@ -1,6 +1,7 @@
 #include "tools/program/commands.hpp"
 
 #include "tools/driver/scenario.hpp"
+#include "tools/program/import_command.hpp"
 #include "tools/program/terminal.hpp"
 #include "topologies/graph.hpp"
 #include "validation/validate.hpp"
@@ -249,8 +250,13 @@ int command_version(const CommandLine&, const DataDirectory& data) {
 
 int run_command(const CommandLine& line) {
     static const std::vector<Command> kCommands = {
-        {"run", 1, 1, command_run},           {"explain", 1, 1, command_explain}, {"topology", 1, 1, command_topology},
-        {"validate", 0, 1, command_validate}, {"list", 0, 1, command_list},       {"schema", 0, 1, command_schema},
+        {"run", 1, 1, command_run},
+        {"explain", 1, 1, command_explain},
+        {"topology", 1, 1, command_topology},
+        {"validate", 0, 1, command_validate},
+        {"list", 0, 1, command_list},
+        {"schema", 0, 1, command_schema},
+        {"import", 0, 3, [](const CommandLine& l, const DataDirectory&) { return command_import(l); }},
         {"version", 0, 0, command_version}};
     std::vector<std::string> names;
     for (const Command& command : kCommands) {

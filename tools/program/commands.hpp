@@ -14,7 +14,7 @@ struct CommandLine {
     std::string command;
     std::vector<std::string> arguments;
     std::vector<std::string> overrides;
-    std::string json, trace, resolved, svg;
+    std::string json, trace, resolved, svg, output;
     std::string color = "auto";
     bool quiet = false;
     bool host = false;

@@ -27,6 +27,8 @@ usage: orrery COMMAND [ARGUMENTS]
   validate [SUITE]  predictions against measured runs: training, collectives
       --points       print every point          --fit  fit the software constants on the declared half
       --svg FILE     predicted against measured as a picture
+  import FORMAT FILE  a trace of another tool as a program to replay: pytorch-profiler, nsys, chakra, goal, aicb
+      -o FILE        where to write it (default: NAME.replay)
   list [KIND]     presets: models, nodes, devices, softwares, scenarios, fields
   schema [KIND]   JSON Schema of scenarios, for editors
   version
@@ -46,7 +48,7 @@ int dispatch(int argc, char** argv) {
     options.add_options()("command", po::value<std::string>())("arguments", po::value<std::vector<std::string>>())(
         "set", po::value<std::vector<std::string>>()->composing())("seed", po::value<std::int64_t>())(
         "json", po::value<std::string>())("trace", po::value<std::string>())("resolved", po::value<std::string>())(
-        "svg", po::value<std::string>())("quiet", po::bool_switch())(
+        "svg", po::value<std::string>())("output,o", po::value<std::string>())("quiet", po::bool_switch())(
         "color", po::value<std::string>()->default_value("auto"))("help,h", po::bool_switch())(
         "version", po::bool_switch())("points", po::bool_switch())("fit", po::bool_switch())("host", po::bool_switch());
     po::positional_options_description positional;
@@ -75,6 +77,7 @@ int dispatch(int argc, char** argv) {
     line.trace = text("trace");
     line.resolved = text("resolved");
     line.svg = text("svg");
+    line.output = text("output");
     line.color = text("color");
     line.host = values["host"].as<bool>();
     line.quiet = values["quiet"].as<bool>();

@@ -1,0 +1,281 @@
+#include "sim/base/random.hpp"
+#include "tests/support/support.hpp"
+#include "workloads/replay/import.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+using namespace orrery;
+
+namespace {
+
+std::string sample(const char* name) {
+    return std::string(ORRERY_SOURCE_DIR) + "/tests/data/replay/" + name;
+}
+
+std::string text_of(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+// Eight GPUs on a switch, and a library that costs nothing.
+FabricShape one_node() {
+    FabricShape shape = test::rail_nodes(1);
+    shape.intra_latency = 1e-6;
+    return shape;
+}
+
+ReplayResult run_trace(const ReplayTrace& trace, ReplaySpec spec = {}) {
+    const Fabric fabric(one_node());
+    DeviceSpec device;
+    device.flops_bf16.value = 1e14;
+    device.memory_bandwidth.value = 1e12;
+    return replay(trace, spec, device, fabric, IdealCollectives(), {});
+}
+
+// The export that tests/data/replay/step.nsys.sql describes, as a data base in a file.
+std::string nsys_sample() {
+    const std::string path =
+        (std::filesystem::temp_directory_path() / fmt::format("orrery-nsys-{}.sqlite", getpid())).string();
+    std::filesystem::remove(path);
+    sqlite3* handle = nullptr;
+    REQUIRE(sqlite3_open(path.c_str(), &handle) == SQLITE_OK);
+    REQUIRE(sqlite3_exec(handle, text_of(sample("step.nsys.sql")).c_str(), nullptr, nullptr, nullptr) == SQLITE_OK);
+    sqlite3_close(handle);
+    return path;
+}
+
+// Microseconds: doctest's tolerance is relative to one more than the value, useless for seconds.
+double us(double seconds) {
+    return seconds * 1e6;
+}
+
+std::string problem_of(const std::function<void()>& work) {
+    try {
+        work();
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("replay: an unchanged profiler trace takes the recorded time") {
+    const ReplayTrace trace = import_trace("pytorch-profiler", sample("step.json"));
+    CHECK(trace.ranks == 8);
+    CHECK(trace.same_program);
+    const ReplayResult result = run_trace(trace);
+    CHECK(result.unchanged);
+    CHECK(us(result.seconds) == doctest::Approx(us(trace.recorded_s)).epsilon(1e-6));
+    CHECK(us(result.device_s + result.exposed_communication_s + result.host_s + result.idle_s) ==
+          doctest::Approx(us(result.seconds)).epsilon(1e-9));
+    // The record's own sums: kernels 120 + 30 + 150 + 20 + 240 + 300 + 90 + 15 us and a copy of 2 us.
+    CHECK(us(result.device_s) == doctest::Approx(us(967e-6)).epsilon(1e-6));
+    // The second all-reduce ends 182 us after the last backward kernel; nothing hides it.
+    CHECK(us(result.exposed_communication_s) == doctest::Approx(us(180e-6)).epsilon(1e-6));
+}
+
+TEST_CASE("replay: waits between streams that were not recorded are found, recorded ones are kept") {
+    const ReplayTrace trace = import_trace("pytorch-profiler", sample("step.json"));
+    CHECK(trace.meta.at("recorded_waits") == "1");
+    CHECK(trace.meta.at("inferred_waits") == "2");  // the first reduction on its gradients, the optimizer on the last
+    // Twice as fast kernels: the optimizer still comes after the reductions, which take what they took.
+    ReplaySpec fast;
+    fast.kernel_speed = 2;
+    const ReplayResult result = run_trace(trace, fast);
+    CHECK_FALSE(result.unchanged);
+    CHECK(result.seconds < trace.recorded_s);
+    CHECK(us(result.device_s) == doctest::Approx(us(967e-6 / 2)).epsilon(1e-6));
+    CHECK(result.exposed_communication_s > 180e-6);
+}
+
+TEST_CASE("replay: collectives of a trace on another network take what that network gives") {
+    const ReplayTrace trace = import_trace("pytorch-profiler", sample("step.json"));
+    ReplaySpec spec;
+    spec.communication = ReplayCommunication::simulated;
+    const ReplayResult result = run_trace(trace, spec);
+    CHECK(result.ranks == 8);
+    // 48 MiB over eight ranks at 450 GB/s: 2 x 7/8 of it on each wire, alone.
+    const double each = 2.0 * 7 / 8 * 50331648.0 / 450e9;
+    CHECK(us(result.exposed_communication_s) == doctest::Approx(us(each)).epsilon(0.02));
+    CHECK(us(result.seconds) == doctest::Approx(us(trace.recorded_s - 180e-6 + each)).epsilon(0.01));
+}
+
+TEST_CASE("replay: a program of eight ranks runs on more, and its groups over the whole job grow with it") {
+    const ReplayTrace trace = import_trace("pytorch-profiler", sample("step.json"));
+    Scenario s = load_scenario(std::string(ORRERY_SOURCE_DIR) + "/scenarios/replay/two-layer-step.yaml",
+                               {"replay.communication=simulated", "replay.ranks=64", "cluster.nodes=8"}, test::data());
+    const RunOutput wide = run(s, test::models(), {});
+    s.replay.ranks = 8;
+    s.cluster.nodes = 1;
+    const RunOutput narrow = run(s, test::models(), {});
+    CHECK(wide.summary.find("replay_time_s")->value > narrow.summary.find("replay_time_s")->value);
+    s.cluster.nodes = 1;
+    s.replay.ranks = 64;
+    CHECK(problem_of([&] { (void)run(s, test::models(), {}); }).find("64 ranks, but the cluster has 8 GPUs") !=
+          std::string::npos);
+    CHECK(trace.groups.size() == 1);
+}
+
+TEST_CASE("replay: the committed trace is what the importer makes of its sample, and reads back to itself") {
+    const std::string text = format_replay(import_trace("pytorch-profiler", sample("step.json")));
+    CHECK(text == text_of(std::string(ORRERY_SOURCE_DIR) + "/scenarios/replay/two-layer-step.replay"));
+    CHECK(format_replay(parse_replay(text, "again")) == text);
+    for (const auto& [format, file] : {std::pair{"goal", "pingpong.goal"}, std::pair{"chakra", "pair.0.et"},
+                                       std::pair{"aicb", "two-layers.aicb.txt"}}) {
+        const std::string once = format_replay(import_trace(format, sample(file)));
+        CHECK(format_replay(parse_replay(once, file)) == once);
+    }
+}
+
+TEST_CASE("replay: the same step from Nsight Systems takes the same time") {
+    const std::string path = nsys_sample();
+    const ReplayTrace trace = import_trace("nsys", path);
+    CHECK(trace.meta.at("recorded_waits") == "1");
+    CHECK(us(run_trace(trace).seconds) == doctest::Approx(us(1185e-6)).epsilon(1e-6));
+    CHECK(us(trace.recorded_s) == doctest::Approx(us(1185e-6)).epsilon(1e-6));
+    std::filesystem::remove(path);
+}
+
+TEST_CASE("replay: GOAL computations and messages add up, whatever the order of the lines") {
+    const ReplayResult result = run_trace(import_trace("goal", sample("pingpong.goal")));
+    // 1 us, 1 MB at 450 GB/s, 2.5 us, 0.5 MB back, and the latency of the switch each way.
+    const double wire = (1e6 + 0.5e6) / 450e9 + 2e-6;
+    CHECK(us(result.seconds) == doctest::Approx(us(3.5e-6 + wire)).epsilon(1e-6));
+}
+
+TEST_CASE("replay: Chakra honours data and control dependencies and integers of every encoding") {
+    const ReplayTrace trace = import_trace("chakra", sample("pair.1.et"));
+    CHECK(trace.ranks == 2);
+    for (const ReplayOp& op : trace.ops) {
+        if (op.kind == ReplayKind::collective || op.kind == ReplayKind::send || op.kind == ReplayKind::recv) {
+            CHECK(op.bytes == 1 << 20);
+        }
+        if (op.kind == ReplayKind::collective) {
+            CHECK(op.after_count == 2);
+        }
+    }
+    // The all-reduce waits for the slower product (140 us); then 2 GFLOP at 100 TFLOP/s; then a message.
+    const double reduce = static_cast<double>(1 << 20) / 450e9 + 1e-6;
+    const double message = reduce;
+    CHECK(us(run_trace(trace).seconds) == doctest::Approx(us(140e-6 + reduce + 20e-6 + message)).epsilon(1e-6));
+}
+
+TEST_CASE("replay: a SimAI workload repeats its layers, and gradients overlap what follows") {
+    const ReplayTrace trace = import_trace("aicb", sample("two-layers.aicb.txt"));
+    CHECK(trace.ranks == 8);
+    const ReplayResult result = run_trace(trace);
+    const double compute = 2 * (10 + 30 + 20 + 60 + 5 + 15) * 1e-6 + 200e-9;
+    CHECK(us(result.device_s) == doctest::Approx(us(compute)).epsilon(1e-6));
+    // Tensor-parallel groups of four; the gradients of the first layer over pairs, with nothing left to hide them.
+    const double reduce = 1.5 * 1048576 / 450e9 + 1e-6;
+    const double gather = 0.75 * 2097152 / 450e9 + 1e-6;
+    const double gradients = 4194304 / 450e9 + 1e-6;
+    CHECK(us(result.exposed_communication_s) == doctest::Approx(us(4 * reduce + 4 * gather + gradients)).epsilon(1e-6));
+}
+
+TEST_CASE("replay: what does not match is refused with its name") {
+    ReplayTrace alone = import_trace("goal", sample("pingpong.goal"));
+    alone.ops.back().tag = 9;
+    CHECK(problem_of([&] { (void)run_trace(alone); }).find("has no message") != std::string::npos);
+
+    ReplayTrace lonely = import_trace("chakra", sample("pair.0.et"));
+    for (ReplayOp& op : lonely.ops) {
+        if (op.kind == ReplayKind::collective && op.rank == 1) {
+            op.kind = ReplayKind::kernel;
+        }
+    }
+    CHECK(problem_of([&] { (void)run_trace(lonely); }).find("1 of 2 ranks never come to 'all_reduce'") !=
+          std::string::npos);
+}
+
+TEST_CASE("replay: malformed traces are refused with the line or the byte") {
+    const auto refused = [](const std::string& text, auto reader) {
+        return problem_of([&] { (void)reader(text, "bad"); });
+    };
+    CHECK(refused("num_ranks 2\nrank 0 {\ncalc ten\n}\n", import_goal).find("bad:3:1") != std::string::npos);
+    CHECK(refused("num_ranks 1\nrank 0 {\na: calc 1\nb: calc 1\na requires b\nb requires a\n}\n", import_goal)
+              .find("in a circle") != std::string::npos);
+    CHECK(refused("num_ranks 1\nrank 0 {\ncalc 1\n", import_goal).find("ends inside") != std::string::npos);
+    CHECK(refused("{\"traceEvents\": [{\"ph\": \"X\", ", import_pytorch).find("byte") != std::string::npos);
+    CHECK(refused("{\"traceEvents\": []}", import_pytorch).find("no kernel") != std::string::npos);
+    const std::string aicb = text_of(sample("two-layers.aicb.txt"));
+    CHECK(refused(aicb.substr(0, aicb.find("mlp")), import_aicb).find("cut off") != std::string::npos);
+    CHECK(refused(std::string(aicb).replace(aicb.find("ALLREDUCE"), 9, "ALLREDUKE"), import_aicb).find("bad:3:1") !=
+          std::string::npos);
+    CHECK(refused("# orrery-replay: 1\n# ranks: 1\n# source: x\nlane,a\nop,0,0,kernel,k,1,,,,,,,,-1\n", parse_replay)
+              .find("bad:5:1") != std::string::npos);
+    CHECK(refused("something", parse_replay).find("starts with") != std::string::npos);
+    CHECK(problem_of([] { (void)import_trace("nsys", sample("step.json")); }).find("not a database") !=
+          std::string::npos);
+    CHECK(problem_of([] { (void)import_trace("pytorch", "x"); }).find("did you mean") == std::string::npos);
+    CHECK(problem_of([] { (void)import_trace("gaol", "x"); }).find("did you mean 'goal'?") != std::string::npos);
+}
+
+// Flips, drops and doubles bytes of valid files: a trace or a ConfigError, never anything else.
+TEST_CASE("replay: damaged traces never crash a reader") {
+    RandomStream random(7, "damage");
+    const std::string pytorch = text_of(sample("step.json"));
+    const std::string goal = text_of(sample("pingpong.goal"));
+    const std::string aicb = text_of(sample("two-layers.aicb.txt"));
+    const std::string chakra = text_of(sample("pair.0.et"));
+    const std::string own = format_replay(import_aicb(aicb, "own"));
+    const int rounds = 300 * test::scale();
+    int read = 0;
+    for (int round = 0; round < rounds; ++round) {
+        for (int kind = 0; kind < 5; ++kind) {
+            std::string text = kind == 0 ? pytorch : kind == 1 ? goal : kind == 2 ? aicb : kind == 3 ? chakra : own;
+            for (std::uint64_t edits = 1 + random.below(4); edits > 0 && !text.empty(); --edits) {
+                const std::size_t at = random.below(text.size());
+                switch (random.below(4)) {
+                    case 0:
+                        text[at] = static_cast<char>(random.below(256));
+                        break;
+                    case 1:
+                        text.erase(at, 1 + random.below(20));
+                        break;
+                    case 2:
+                        text.insert(at, text.substr(random.below(text.size()), random.below(20)));
+                        break;
+                    default:
+                        text.resize(at + 1);
+                        break;
+                }
+            }
+            try {
+                ReplayTrace trace;
+                trace.ranks = 2;
+                trace.same_program = false;
+                switch (kind) {
+                    case 0:
+                        trace = import_pytorch(text, "damaged");
+                        break;
+                    case 1:
+                        trace = import_goal(text, "damaged");
+                        break;
+                    case 2:
+                        trace = import_aicb(text, "damaged");
+                        break;
+                    case 3:
+                        import_chakra_rank(text, "damaged", 0, {}, trace);
+                        break;
+                    default:
+                        trace = parse_replay(text, "damaged");
+                        break;
+                }
+                (void)run_trace(trace);
+                ++read;
+            } catch (const Error& error) {
+                CHECK_MESSAGE(error.exit_code() != 0, error.what());
+            }
+        }
+    }
+    CHECK(read > 0);
+}

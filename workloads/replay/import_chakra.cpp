@@ -1,0 +1,431 @@
+// Chakra execution traces: a stream of length-prefixed protobuf messages, a head and then nodes, one file a rank.
+//
+// Messages are read field by field and not by a schema: attributes carry integers in any of protobuf's encodings, and files of
+// several versions of the format are around.
+// Source: MLCommons Chakra, schema/protobuf/et_def.proto.
+
+#include "sim/base/error.hpp"
+#include "workloads/replay/import.hpp"
+#include "workloads/replay/input_file.hpp"
+
+#include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/unknown_field_set.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cctype>
+#include <filesystem>
+#include <unordered_map>
+
+namespace orrery {
+
+namespace {
+
+using google::protobuf::UnknownField;
+using google::protobuf::UnknownFieldSet;
+using Json = nlohmann::json;
+
+constexpr int kMostMessage = 64 << 20;
+constexpr std::size_t kMostNodes = 20'000'000;
+
+// Field numbers of et_def.proto.
+enum NodeField {
+    kId = 1,
+    kName,
+    kType,
+    kControlDependencies,
+    kDataDependencies,
+    kStart,
+    kDuration,
+    kInputs,
+    kOutputs,
+    kAttributes
+};
+enum NodeType : std::uint64_t { kMetadata = 1, kLoad, kStore, kCompute, kSend, kReceive, kCollective };
+// By CollectiveCommType: all-reduce, reduce, all-gather, gather, scatter, broadcast, all-to-all, reduce-scatter, its block
+// form, barrier. One-to-all and all-to-one operations move at most what the matching all-to-all ones do.
+constexpr std::array<CollectiveOp, 10> kCollectives = {
+    CollectiveOp::all_reduce,     CollectiveOp::reduce_scatter, CollectiveOp::all_gather, CollectiveOp::all_gather,
+    CollectiveOp::all_gather,     CollectiveOp::all_gather,     CollectiveOp::all_to_all, CollectiveOp::reduce_scatter,
+    CollectiveOp::reduce_scatter, CollectiveOp::all_reduce};
+
+double zigzag(std::uint64_t value) {
+    return static_cast<double>(static_cast<std::int64_t>(value >> 1U) ^ -static_cast<std::int64_t>(value & 1U));
+}
+
+// The value of an attribute as a number, whatever its encoding (oneof fields 3 to 27); NaN-free: 0 for other kinds.
+double number_of(const UnknownField& field) {
+    switch (field.type()) {
+        case UnknownField::TYPE_VARINT: {
+            const bool sint = field.number() == 15 || field.number() == 17;
+            const bool is_signed = field.number() == 7 || field.number() == 9;
+            return sint        ? zigzag(field.varint())
+                   : is_signed ? static_cast<double>(static_cast<std::int64_t>(field.varint()))
+                               : static_cast<double>(field.varint());
+        }
+        case UnknownField::TYPE_FIXED32:
+            return field.number() == 5    ? static_cast<double>(std::bit_cast<float>(field.fixed32()))
+                   : field.number() == 23 ? static_cast<double>(static_cast<std::int32_t>(field.fixed32()))
+                                          : static_cast<double>(field.fixed32());
+        case UnknownField::TYPE_FIXED64:
+            return field.number() == 3    ? std::bit_cast<double>(field.fixed64())
+                   : field.number() == 25 ? static_cast<double>(static_cast<std::int64_t>(field.fixed64()))
+                                          : static_cast<double>(field.fixed64());
+        default:
+            return 0;
+    }
+}
+
+struct Node {
+    std::uint64_t id = 0;
+    std::uint64_t type = 0;
+    std::string name;
+    std::string input_values;
+    std::uint64_t duration_us = 0;
+    std::vector<std::uint64_t> after;
+    std::map<std::string, double> numbers;
+    std::map<std::string, std::string> texts;
+
+    [[nodiscard]] double number(const char* key, double otherwise = 0) const {
+        const auto found = numbers.find(key);
+        return found == numbers.end() ? otherwise : found->second;
+    }
+};
+
+class RankReader {
+  public:
+    RankReader(const std::string& bytes, const std::string& name, std::uint32_t rank,
+               std::map<std::string, std::vector<std::uint32_t>> groups, ReplayTrace& trace)
+        : bytes_(bytes), file_(name), rank_(rank), groups_(std::move(groups)), trace_(trace) {}
+
+    void run() {
+        read_messages();
+        place();
+    }
+
+  private:
+    [[noreturn]] void fail(std::size_t at, const std::string& text) const {
+        throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("byte {}: {}", at, text)}});
+    }
+
+    void read_messages() {
+        std::size_t at = 0;
+        bool head = true;
+        while (at < bytes_.size()) {
+            google::protobuf::io::CodedInputStream in(reinterpret_cast<const std::uint8_t*>(bytes_.data()) + at,
+                                                      static_cast<int>(std::min<std::size_t>(bytes_.size() - at, 16)));
+            std::uint32_t length = 0;
+            if (!in.ReadVarint32(&length)) {
+                fail(at, "the length of a message is cut off");
+            }
+            const std::size_t start = at + static_cast<std::size_t>(in.CurrentPosition());
+            if (length > kMostMessage || length > bytes_.size() - start) {
+                fail(at, fmt::format("a message of {} bytes, but {} are left: the file is cut off or no Chakra trace",
+                                     length, bytes_.size() - start));
+            }
+            UnknownFieldSet message;
+            if (!message.ParseFromArray(bytes_.data() + start, static_cast<int>(length))) {
+                fail(start, "this is no protobuf message");
+            }
+            // The first message is the head: a version and attributes.
+            if (!head) {
+                if (nodes_.size() == kMostNodes) {
+                    fail(at, fmt::format("more than {} nodes", kMostNodes));
+                }
+                read_node(message, start);
+            }
+            head = false;
+            at = start + length;
+        }
+        if (nodes_.empty()) {
+            fail(0, "holds no node");
+        }
+    }
+
+    static void read_integers(const UnknownField& field, std::vector<std::uint64_t>& out) {
+        if (field.type() == UnknownField::TYPE_VARINT) {
+            out.push_back(field.varint());
+        } else if (field.type() == UnknownField::TYPE_LENGTH_DELIMITED) {  // packed
+            const std::string& bytes = field.length_delimited();
+            google::protobuf::io::CodedInputStream in(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                                                      static_cast<int>(bytes.size()));
+            std::uint64_t value = 0;
+            while (in.ReadVarint64(&value)) {
+                out.push_back(value);
+            }
+        }
+    }
+
+    void read_attribute(const std::string& bytes, Node& node) const {
+        UnknownFieldSet message;
+        if (!message.ParseFromString(bytes)) {
+            return;
+        }
+        std::string key;
+        for (int i = 0; i < message.field_count(); ++i) {
+            const UnknownField& field = message.field(i);
+            if (field.number() == 1 && field.type() == UnknownField::TYPE_LENGTH_DELIMITED) {
+                key = field.length_delimited();
+            }
+        }
+        for (int i = 0; i < message.field_count(); ++i) {
+            const UnknownField& field = message.field(i);
+            if (field.number() == 29 && field.type() == UnknownField::TYPE_LENGTH_DELIMITED) {
+                node.texts[key] = field.length_delimited();
+            } else if (field.number() >= 3 && field.type() != UnknownField::TYPE_LENGTH_DELIMITED) {
+                node.numbers[key] = number_of(field);
+            }
+        }
+    }
+
+    void read_node(const UnknownFieldSet& message, std::size_t at) {
+        Node node;
+        for (int i = 0; i < message.field_count(); ++i) {
+            const UnknownField& field = message.field(i);
+            const bool text = field.type() == UnknownField::TYPE_LENGTH_DELIMITED;
+            const bool integer = field.type() == UnknownField::TYPE_VARINT;
+            if (field.number() == kId && integer) {
+                node.id = field.varint();
+            } else if (field.number() == kName && text) {
+                node.name = field.length_delimited();
+            } else if (field.number() == kType && integer) {
+                node.type = field.varint();
+            } else if (field.number() == kControlDependencies || field.number() == kDataDependencies) {
+                read_integers(field, node.after);
+            } else if (field.number() == kDuration && integer) {
+                node.duration_us = field.varint();
+            } else if (field.number() == kInputs && text) {
+                UnknownFieldSet inputs;
+                if (inputs.ParseFromString(field.length_delimited()) && inputs.field_count() > 0 &&
+                    inputs.field(0).number() == 1 && inputs.field(0).type() == UnknownField::TYPE_LENGTH_DELIMITED) {
+                    node.input_values = inputs.field(0).length_delimited();
+                }
+            } else if (field.number() == kAttributes && text) {
+                read_attribute(field.length_delimited(), node);
+            }
+        }
+        if (node.name.find("process_group:init") != std::string::npos) {
+            read_process_groups(node.input_values);
+        }
+        if (!index_.emplace(node.id, nodes_.size()).second) {
+            fail(at, fmt::format("node {} comes twice", node.id));
+        }
+        nodes_.push_back(std::move(node));
+        places_.push_back(at);
+    }
+
+    // A JSON list of groups with name and ranks; an empty list of ranks is all of them.
+    void read_process_groups(const std::string& text) {
+        const Json json = Json::parse(text, nullptr, false);
+        for (const Json& entry : json.is_array() ? json : Json::array()) {
+            const Json* name = entry.is_object() && entry.contains("pg_name") ? &entry["pg_name"] : nullptr;
+            if (name == nullptr || !entry.contains("ranks") || !entry["ranks"].is_array()) {
+                continue;
+            }
+            std::vector<std::uint32_t> members;
+            for (const Json& member : entry["ranks"]) {
+                if (member.is_number_unsigned() && member.get<std::uint64_t>() < trace_.ranks) {
+                    members.push_back(member.get<std::uint32_t>());
+                }
+            }
+            groups_[name->is_string() ? name->get<std::string>() : name->dump()] = std::move(members);
+        }
+    }
+
+    [[nodiscard]] std::uint32_t group_of(const Node& node, std::size_t at) {
+        const auto name = node.texts.find("pg_name");
+        ReplayGroup group;
+        if (name != node.texts.end() && !name->second.empty()) {
+            const auto found = groups_.find(name->second);
+            if (found == groups_.end()) {
+                fail(at, fmt::format("process group '{}' of node {} is nowhere described", name->second, node.id));
+            }
+            group.members = found->second;
+        }
+        if (group.members.empty()) {
+            for (std::uint32_t r = 0; r < trace_.ranks; ++r) {
+                group.members.push_back(r);
+            }
+        }
+        group.size = static_cast<std::uint32_t>(group.members.size());
+        return trace_.group(group);
+    }
+
+    ReplayOp op_of(const Node& node, std::size_t at) {
+        ReplayOp op;
+        op.rank = rank_;
+        op.name = trace_.name(node.name);
+        const double duration = static_cast<double>(node.duration_us) * 1e-6;
+        op.duration_s = node.duration_us > 0 ? duration : ReplayOp::kUnknown;
+        const auto sized = [&](const char* key) { return std::clamp(node.number(key), 0.0, 1e18); };
+        switch (node.type) {
+            case kCompute:
+                op.kind = node.number("is_cpu_op") != 0 ? ReplayKind::host : ReplayKind::kernel;
+                op.flops = std::clamp(node.number("num_ops"), 0.0, 1e24);
+                op.bytes = sized("tensor_size");
+                break;
+            case kLoad:
+            case kStore:
+                op.kind = ReplayKind::copy;
+                op.bytes = sized("tensor_size");
+                break;
+            case kSend:
+            case kReceive: {
+                op.kind = node.type == kSend ? ReplayKind::send : ReplayKind::recv;
+                op.bytes = sized("comm_size");
+                const double peer = node.number(node.type == kSend ? "comm_dst" : "comm_src");
+                if (!(peer >= 0 && peer < trace_.ranks)) {
+                    fail(at, fmt::format("node {} names peer {:g} of {} ranks", node.id, peer, trace_.ranks));
+                }
+                op.peer = static_cast<std::uint32_t>(peer);
+                op.tag = static_cast<std::uint32_t>(std::clamp(node.number("comm_tag"), 0.0, 4e9));
+                break;
+            }
+            case kCollective: {
+                op.kind = ReplayKind::collective;
+                op.bytes = sized("comm_size");
+                op.group = group_of(node, at);
+                const double type = node.number("comm_type", -1);
+                if (!(type >= 0 && type < static_cast<double>(kCollectives.size()))) {
+                    fail(at, fmt::format("node {} has no collective type that is known here", node.id));
+                }
+                op.collective = kCollectives[static_cast<std::size_t>(type)];
+                break;
+            }
+            default:  // metadata and what later versions add take no time
+                op.kind = ReplayKind::host;
+                op.duration_s = 0;
+        }
+        op.lane = trace_.lane(op.kind == ReplayKind::host     ? "host"
+                              : op.kind == ReplayKind::kernel ? "compute"
+                              : op.kind == ReplayKind::copy   ? "memory"
+                                                              : "network");
+        return op;
+    }
+
+    // Nodes in an order in which both kinds of dependencies come first.
+    void place() {
+        std::vector<std::uint32_t> missing(nodes_.size(), 0);
+        std::vector<std::vector<std::uint32_t>> later(nodes_.size());
+        for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
+            for (const std::uint64_t before : nodes_[i].after) {
+                const auto found = index_.find(before);
+                if (found == index_.end()) {
+                    fail(places_[i],
+                         fmt::format("node {} waits for node {}, which is not there", nodes_[i].id, before));
+                }
+                later[found->second].push_back(i);
+                ++missing[i];
+            }
+        }
+        std::vector<std::uint32_t> ready;
+        for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
+            if (missing[i] == 0) {
+                ready.push_back(i);
+            }
+        }
+        std::vector<std::uint32_t> placed(nodes_.size(), 0);
+        for (std::size_t next = 0; next < ready.size(); ++next) {
+            const std::uint32_t i = ready[next];
+            std::vector<std::uint32_t> waits;
+            for (const std::uint64_t before : nodes_[i].after) {
+                waits.push_back(placed[index_.find(before)->second]);
+            }
+            placed[i] = trace_.add(op_of(nodes_[i], places_[i]), std::move(waits));
+            for (const std::uint32_t waiting : later[i]) {
+                if (--missing[waiting] == 0) {
+                    ready.push_back(waiting);
+                }
+            }
+        }
+        if (ready.size() < nodes_.size()) {
+            fail(0, fmt::format("{} nodes wait for each other in a circle", nodes_.size() - ready.size()));
+        }
+    }
+
+    const std::string& bytes_;
+    const std::string& file_;
+    std::uint32_t rank_;
+    std::map<std::string, std::vector<std::uint32_t>> groups_;
+    ReplayTrace& trace_;
+    std::vector<Node> nodes_;
+    std::vector<std::size_t> places_;  ///< byte of each node
+    std::unordered_map<std::uint64_t, std::uint32_t> index_;
+};
+
+// Groups of ASTRA-sim's file beside the traces: {"1": [0, 1], ...}.
+std::map<std::string, std::vector<std::uint32_t>> groups_beside(const std::string& path) {
+    std::map<std::string, std::vector<std::uint32_t>> groups;
+    if (!std::filesystem::exists(path)) {
+        return groups;
+    }
+    const Json json = Json::parse(read_input(path), nullptr, false);
+    if (!json.is_object()) {
+        throw ConfigError({Diagnostic{path, 0, 0, "is no JSON map from groups to lists of ranks"}});
+    }
+    for (const auto& [name, members] : json.items()) {
+        for (const Json& member : members.is_array() ? members : Json::array()) {
+            if (!member.is_number_unsigned() || member.get<std::uint64_t>() > 1U << 20U) {
+                throw ConfigError({Diagnostic{path, 0, 0, fmt::format("group '{}' is no list of ranks", name)}});
+            }
+            groups[name].push_back(member.get<std::uint32_t>());
+        }
+    }
+    return groups;
+}
+
+}  // namespace
+
+void import_chakra_rank(const std::string& bytes, const std::string& name, std::uint32_t rank,
+                        std::map<std::string, std::vector<std::uint32_t>> groups, ReplayTrace& trace) {
+    RankReader(bytes, name, rank, std::move(groups), trace).run();
+}
+
+ReplayTrace import_chakra(const std::string& path) {
+    ReplayTrace trace;
+    trace.same_program = false;
+    trace.meta["source"] = "chakra";
+    // NAME.3.et: all ranks lie beside it. Any other name is a trace of one rank.
+    const std::string stem = std::filesystem::path(path).stem().string();
+    const std::size_t dot = stem.rfind('.');
+    const bool numbered = dot != std::string::npos && dot + 1 < stem.size() &&
+                          std::all_of(stem.begin() + static_cast<std::ptrdiff_t>(dot) + 1, stem.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (!numbered) {
+        import_chakra_rank(read_input(path), path, 0, {}, trace);
+        return trace;
+    }
+    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+    const std::string base = stem.substr(0, dot);
+    const std::string extension = std::filesystem::path(path).extension().string();
+    std::vector<std::string> files;
+    for (std::uint32_t rank = 0;; ++rank) {
+        const std::string file = (folder / fmt::format("{}.{}{}", base, rank, extension)).string();
+        if (!std::filesystem::exists(file)) {
+            break;
+        }
+        files.push_back(file);
+    }
+    if (files.empty()) {
+        throw ConfigError({Diagnostic{path, 0, 0, "there is no trace of rank 0 beside it"}});
+    }
+    trace.ranks = static_cast<std::uint32_t>(files.size());
+    const auto groups = groups_beside((folder / (base + ".json")).string());
+    for (std::uint32_t rank = 0; rank < files.size(); ++rank) {
+        import_chakra_rank(read_input(files[rank]), files[rank], rank, groups, trace);
+    }
+    for (const ReplayGroup& group : trace.groups) {
+        for (const std::uint32_t member : group.members) {
+            if (member >= trace.ranks) {
+                throw ConfigError({Diagnostic{
+                    path, 0, 0, fmt::format("a process group names rank {} of {} ranks", member, trace.ranks)}});
+            }
+        }
+    }
+    return trace;
+}
+
+}  // namespace orrery

@@ -1,0 +1,270 @@
+// Chrome traces of PyTorch's profiler, read event by event: the file may be larger than memory would hold as a tree.
+
+#include "sim/base/error.hpp"
+#include "workloads/replay/activities.hpp"
+#include "workloads/replay/import.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace orrery {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kMostEvents = 20'000'000;
+constexpr int kDeepest = 64;
+
+double bytes_of_type(const std::string& type) {
+    const std::pair<const char*, double> sizes[] = {{"BFloat16", 2}, {"Half", 2}, {"Float", 4}, {"Double", 8},
+                                                    {"Int", 4},      {"Long", 8}, {"Short", 2}, {"Float8", 1}};
+    for (const auto& [name, bytes] : sizes) {
+        if (type.find(name) != std::string::npos) {
+            return bytes;
+        }
+    }
+    return 1;  // Byte, Char, Bool, ...
+}
+
+// Values of one event as they come: top-level members, and the members of "args" that matter.
+struct Event {
+    std::map<std::string, Json> members;
+    std::map<std::string, Json> arguments;
+
+    [[nodiscard]] const Json* find(const std::map<std::string, Json>& from, const char* key) const {
+        const auto found = from.find(key);
+        return found == from.end() ? nullptr : &found->second;
+    }
+    [[nodiscard]] std::string text(const char* key) const { return text_of(find(members, key)); }
+    [[nodiscard]] std::string argument_text(const char* key) const { return text_of(find(arguments, key)); }
+    [[nodiscard]] double number(const char* key) const { return number_of(find(members, key)); }
+    [[nodiscard]] double argument(const char* key, double otherwise = 0) const {
+        const Json* value = find(arguments, key);
+        return value == nullptr ? otherwise : number_of(value);
+    }
+
+  private:
+    static std::string text_of(const Json* value) {
+        return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+    }
+    // Numbers come as numbers or as text.
+    static double number_of(const Json* value) {
+        if (value == nullptr) {
+            return 0;
+        }
+        if (value->is_number()) {
+            return value->get<double>();
+        }
+        return value->is_string() ? std::strtod(value->get_ref<const std::string&>().c_str(), nullptr) : 0;
+    }
+};
+
+class Reader final : public nlohmann::json_sax<Json> {
+  public:
+    explicit Reader(const std::string& file) : file_(file) {}
+
+    std::vector<HostCall> calls;
+    std::vector<DeviceActivity> activities;
+    std::vector<StreamWait> waits;
+    std::uint32_t ranks = 1;
+    std::map<std::int64_t, std::size_t> devices;  ///< number of operations by device
+    bool found_events = false;
+
+    bool null() override { return scalar(Json()); }
+    bool boolean(bool value) override { return scalar(Json(value)); }
+    bool number_integer(number_integer_t value) override { return scalar(Json(value)); }
+    bool number_unsigned(number_unsigned_t value) override { return scalar(Json(value)); }
+    bool number_float(number_float_t value, const string_t&) override { return scalar(Json(value)); }
+    bool string(string_t& value) override { return scalar(Json(value)); }
+    bool binary(binary_t&) override { return true; }
+    bool key(string_t& value) override {
+        key_ = value;
+        return true;
+    }
+    bool start_object(std::size_t) override { return open(false); }
+    bool end_object() override {
+        if (in_events_ && depth_ == events_depth_ + 1) {
+            finish_event();
+            event_ = Event();
+        }
+        return close();
+    }
+    bool start_array(std::size_t) override {
+        const bool events = depth_ <= 1 && (key_ == "traceEvents" || depth_ == 0);
+        open(true);
+        if (events && !in_events_) {
+            in_events_ = true;
+            found_events = true;
+            events_depth_ = depth_;
+        }
+        return true;
+    }
+    bool end_array() override {
+        if (in_events_ && depth_ == events_depth_) {
+            in_events_ = false;
+        }
+        return close();
+    }
+    bool parse_error(std::size_t position, const std::string&, const Json::exception& problem) override {
+        throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("byte {}: {}", position, problem.what())}});
+    }
+
+    // Correlation of the call that recorded an event, to the stream and time of the record.
+    void resolve_waits() {
+        std::map<std::uint64_t, const HostCall*> by_correlation;
+        for (const HostCall& call : calls) {
+            by_correlation.emplace(call.correlation, &call);
+        }
+        for (const auto& [wait, own, record] : raw_waits_) {
+            const auto waiting = by_correlation.find(own);
+            const auto recorded = by_correlation.find(record);
+            if (waiting != by_correlation.end() && recorded != by_correlation.end()) {
+                waits.push_back(wait);
+                waits.back().at_s = waiting->second->start_s;
+                waits.back().recorded_s = recorded->second->start_s;
+            }
+        }
+    }
+
+  private:
+    bool open(bool array) {
+        if (++depth_ > kDeepest) {
+            throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("is nested deeper than {} levels", kDeepest)}});
+        }
+        if (in_events_ && depth_ == events_depth_ + 2 && key_ == "args" && !array) {
+            in_arguments_ = true;
+        }
+        return true;
+    }
+    bool close() {
+        if (in_events_ && depth_ == events_depth_ + 2) {
+            in_arguments_ = false;
+        }
+        --depth_;
+        return true;
+    }
+
+    bool scalar(Json value) {
+        if (!in_events_) {
+            if (key_ == "world_size" && value.is_number_unsigned()) {
+                ranks = std::clamp<std::uint32_t>(value.get<std::uint32_t>(), 1, 1U << 20U);
+            }
+            return true;
+        }
+        if (depth_ == events_depth_ + 1) {
+            event_.members[key_] = std::move(value);
+        } else if (in_arguments_ && depth_ == events_depth_ + 2) {
+            event_.arguments[key_] = std::move(value);
+        }
+        return true;
+    }
+
+    void finish_event() {
+        if (activities.size() + calls.size() > kMostEvents) {
+            throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("holds more than {} events", kMostEvents)}});
+        }
+        if (event_.text("ph") != "X") {
+            return;
+        }
+        const std::string category = event_.text("cat");
+        const double start = event_.number("ts") * 1e-6;
+        const double end = start + std::max(0.0, event_.number("dur")) * 1e-6;
+        if (!(start > -1e12 && end < 1e12)) {
+            return;
+        }
+        const auto correlation = static_cast<std::uint64_t>(std::clamp(event_.argument("correlation"), 0.0, 1e18));
+        const auto whole = [](double value) { return static_cast<std::int64_t>(std::clamp(value, -1e15, 1e15)); };
+        if (category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset") {
+            DeviceActivity activity;
+            activity.start_s = start;
+            activity.end_s = end;
+            activity.correlation = correlation;
+            activity.stream = whole(event_.argument("stream"));
+            activity.copy = category != "kernel";
+            activity.name = event_.text("name");
+            add_collective(activity);
+            ++devices[whole(event_.argument("device"))];
+            activities.push_back(std::move(activity));
+        } else if (category == "cuda_runtime" || category == "cuda_driver" || category == "Runtime") {
+            HostCall call;
+            call.start_s = start;
+            call.end_s = end;
+            call.correlation = correlation;
+            call.thread = static_cast<std::uint64_t>(whole(std::abs(event_.number("tid"))));
+            call.name = event_.text("name");
+            if (call.name.find("DeviceSynchronize") != std::string::npos ||
+                call.name.find("EventSynchronize") != std::string::npos) {
+                call.kind = HostCall::Kind::sync_device;
+            } else if (call.name.find("StreamSynchronize") != std::string::npos) {
+                // The record of the call does not name the stream: the whole device is what it can have waited for.
+                call.kind = HostCall::Kind::sync_device;
+            }
+            calls.push_back(std::move(call));
+        } else if (category == "cuda_sync" && event_.argument_text("cuda_sync_kind") == "Stream Wait Event") {
+            const double record = event_.argument("wait_on_cuda_event_record_corr_id", -1);
+            if (record >= 0) {
+                StreamWait wait;
+                wait.stream = whole(event_.argument("stream"));
+                wait.other = whole(event_.argument("wait_on_stream"));
+                raw_waits_.push_back({wait, correlation, static_cast<std::uint64_t>(std::min(record, 1e18))});
+            }
+        }
+    }
+
+    void add_collective(DeviceActivity& activity) {
+        const std::string name = event_.argument_text("Collective name");
+        activity.collective = collective_of_kernel(name.empty() ? activity.name : "nccl " + name);
+        if (!activity.collective) {
+            return;
+        }
+        const double elements = std::max(event_.argument("In msg nelems"), event_.argument("Out msg nelems"));
+        activity.bytes = std::clamp(elements, 0.0, 1e15) * bytes_of_type(event_.argument_text("dtype"));
+        activity.group.size = static_cast<std::uint32_t>(std::clamp(event_.argument("Group size", 1), 1.0, 1048576.0));
+        // "[0, 8, 16]": ranks at equal distances, which every rank of one program has.
+        const std::string members = event_.argument_text("Process Group Ranks");
+        const std::size_t comma = members.find(',');
+        if (!members.empty() && members[0] == '[' && comma != std::string::npos) {
+            const double first = std::strtod(members.c_str() + 1, nullptr);
+            const double second = std::strtod(members.c_str() + comma + 1, nullptr);
+            activity.group.stride = static_cast<std::uint32_t>(std::clamp(second - first, 1.0, 1048576.0));
+        }
+        const double reach = static_cast<double>(activity.group.size) * activity.group.stride;
+        ranks = std::max(ranks, static_cast<std::uint32_t>(std::min(reach, 1048576.0)));
+    }
+
+    struct RawWait {
+        StreamWait wait;
+        std::uint64_t own;
+        std::uint64_t record;
+    };
+    const std::string& file_;
+    std::string key_;
+    int depth_ = 0;
+    int events_depth_ = 0;
+    bool in_events_ = false;
+    bool in_arguments_ = false;
+    Event event_;
+    std::vector<RawWait> raw_waits_;
+};
+
+}  // namespace
+
+ReplayTrace import_pytorch(const std::string& text, const std::string& name) {
+    Reader reader(name);
+    Json::sax_parse(text, &reader);
+    if (!reader.found_events) {
+        throw ConfigError({Diagnostic{name, 0, 0, "is not a Chrome trace: it has no 'traceEvents'"}});
+    }
+    if (reader.devices.size() > 1) {
+        throw ConfigError({Diagnostic{
+            name, 0, 0, fmt::format("holds {} devices; profile one process with one device", reader.devices.size())}});
+    }
+    reader.resolve_waits();
+    return from_activities(std::move(reader.calls), std::move(reader.activities), reader.waits, reader.ranks,
+                           "pytorch-profiler", name);
+}
+
+}  // namespace orrery

@@ -1,0 +1,430 @@
+#include "workloads/replay/replay.hpp"
+
+#include "sim/base/error.hpp"
+#include "sim/engine/executor.hpp"
+#include "sim/engine/fluid.hpp"
+#include "sim/network/analytic.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+
+namespace orrery {
+
+namespace {
+
+constexpr double kMostTasks = 1e8;
+constexpr std::uint32_t kShownRanks = 64;
+constexpr std::uint16_t kMostNames = 65'000;
+
+[[noreturn]] void refuse(const ReplaySpec& spec, const std::string& problem) {
+    throw ConfigError({Diagnostic{spec.trace, 0, 0, problem}});
+}
+
+// Builds the graph of tasks: every operation of every rank, a collective or message once for all who take part.
+class Lowering {
+  public:
+    Lowering(const ReplayTrace& trace, const ReplaySpec& spec, const DeviceSpec& device, const Fabric& fabric,
+             const CollectiveModel& collectives, PathChoice paths)
+        : trace_(trace), spec_(spec), device_(device), fabric_(fabric), collectives_(collectives), paths_(paths) {
+        choose_ranks();
+    }
+
+    TaskGraph graph;
+    std::uint32_t ranks = 1;  ///< simulated
+    bool needs_network = false;
+    std::vector<std::vector<TaskId>> tasks_of;       ///< by rank: the task of each of its operations
+    std::vector<std::vector<std::uint32_t>> ops_of;  ///< by rank: its operations
+
+    /// Whether the task of an operation begins with its lag; otherwise the lag is a task of its own.
+    [[nodiscard]] bool includes_lag(const ReplayOp& op) const {
+        return op.kind == ReplayKind::collective ? trace_.same_program && !simulated(op)
+                                                 : op.kind != ReplayKind::send && op.kind != ReplayKind::recv;
+    }
+
+    void run() {
+        assign_operations();
+        for (const std::string& name : trace_.names) {
+            names_.push_back(names_.size() < kMostNames ? graph.name(name) : graph.name("others"));
+        }
+        lag_ = names_.size() < kMostNames ? graph.name("lag") : graph.name("others");
+        tasks_of.resize(ranks);
+        for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+            tasks_of[rank].reserve(ops_of[rank].size());
+            for (const std::uint32_t i : ops_of[rank]) {
+                local_[i] = static_cast<std::uint32_t>(tasks_of[rank].size());
+                tasks_of[rank].push_back(lower(rank, trace_.ops[i]));
+            }
+        }
+        require_matches();
+        graph.freeze();
+    }
+
+  private:
+    struct Meeting {
+        TaskId task;
+        std::vector<bool> came;
+        std::uint32_t missing = 0;
+    };
+    struct Channel {
+        std::deque<TaskId> sends, receives;
+    };
+
+    [[nodiscard]] bool simulated(const ReplayOp& op) const {
+        const bool network = op.kind == ReplayKind::collective || op.kind == ReplayKind::send;
+        return network &&
+               (spec_.communication == ReplayCommunication::simulated || op.duration_s == ReplayOp::kUnknown);
+    }
+
+    void choose_ranks() {
+        needs_network =
+            std::any_of(trace_.ops.begin(), trace_.ops.end(), [&](const ReplayOp& op) { return simulated(op); });
+        const auto wanted = static_cast<std::uint32_t>(spec_.ranks);
+        if (!trace_.same_program && wanted != 0 && wanted != trace_.ranks) {
+            refuse(spec_,
+                   fmt::format("holds programs of {} ranks of their own; replay.ranks {} needs one that all share",
+                               trace_.ranks, wanted));
+        }
+        job_ = wanted != 0 ? wanted : trace_.ranks;
+        // Equal programs that never meet take equally long: one stands for all.
+        ranks = trace_.same_program && !needs_network ? 1 : job_;
+        if (ranks > fabric_.gpus()) {
+            throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks, fabric_.gpus()));
+        }
+        const double tasks = static_cast<double>(trace_.ops.size()) * (trace_.same_program ? ranks : 1);
+        if (tasks > kMostTasks) {
+            throw InfeasibleError(
+                fmt::format("{:.3g} operations; the limit is {:.3g}: replay fewer ranks", tasks, kMostTasks));
+        }
+    }
+
+    void assign_operations() {
+        ops_of.resize(ranks);
+        local_.resize(trace_.ops.size());
+        for (std::uint32_t i = 0; i < trace_.ops.size(); ++i) {
+            for (std::uint32_t rank = 0; rank < (trace_.same_program ? ranks : 0); ++rank) {
+                ops_of[rank].push_back(i);
+            }
+            if (!trace_.same_program) {
+                ops_of[trace_.ops[i].rank].push_back(i);
+            }
+        }
+    }
+
+    [[nodiscard]] Task task_of(std::uint32_t rank, const ReplayOp& op, Category category) const {
+        Task task;
+        task.rank = rank;
+        task.name = names_[op.name];
+        task.stream = static_cast<std::uint8_t>(std::min<std::uint32_t>(op.lane, 255));
+        task.category = category;
+        return task;
+    }
+
+    [[nodiscard]] double scaled(const ReplayOp& op) const {
+        if (op.kind == ReplayKind::host) {
+            return std::max(0.0, op.duration_s) / spec_.host_speed;
+        }
+        // Without a time, the device's roofline over what the record says of work and traffic.
+        const double seconds =
+            op.duration_s != ReplayOp::kUnknown
+                ? op.duration_s
+                : std::max(op.flops / device_.flops_bf16.value, op.bytes / device_.memory_bandwidth.value);
+        return seconds / spec_.kernel_speed;
+    }
+
+    // What an operation of this rank waits for, with its lag as a task of its own where others have to wait too.
+    void wait(std::uint32_t rank, const ReplayOp& op, TaskId task, bool own_lag) {
+        TaskId before = task;
+        if (own_lag && op.lag_s > 0) {
+            Task lag = task_of(rank, op, Category::overhead);
+            lag.name = lag_;
+            lag.duration = SimTime::from_seconds(op.lag_s / spec_.host_speed);
+            before = graph.add(lag);
+            graph.add_edge(before, task);
+        }
+        for (std::uint32_t k = 0; k < op.after_count; ++k) {
+            graph.add_edge(tasks_of[rank][local_[trace_.after[op.first_after + k]]], before);
+        }
+    }
+
+    TaskId lower(std::uint32_t rank, const ReplayOp& op) {
+        switch (op.kind) {
+            case ReplayKind::collective:
+                if (!includes_lag(op)) {
+                    return meet(rank, op);
+                }
+                break;
+            case ReplayKind::send:
+                return send(rank, op);
+            case ReplayKind::recv:
+                return receive(rank, op);
+            default:
+                break;
+        }
+        const Category category = op.kind == ReplayKind::host         ? Category::overhead
+                                  : op.kind == ReplayKind::collective ? Category::data_communication
+                                                                      : Category::forward;
+        Task task = task_of(rank, op, category);
+        const double seconds = op.kind == ReplayKind::collective ? op.duration_s : scaled(op);
+        task.duration = SimTime::from_seconds(seconds + op.lag_s / spec_.host_speed);
+        const TaskId id = graph.add(task);
+        wait(rank, op, id, false);
+        return id;
+    }
+
+    [[nodiscard]] std::vector<std::uint32_t> members_of(std::uint32_t rank, const ReplayOp& op) const {
+        const ReplayGroup& group = trace_.groups[op.group];
+        if (!group.members.empty()) {
+            return group.members;
+        }
+        const std::uint64_t recorded = static_cast<std::uint64_t>(group.size) * group.stride;
+        // A group that spread over the whole recorded job spreads over the whole replayed one.
+        const std::uint64_t size = recorded == trace_.ranks ? job_ / group.stride : group.size;
+        const std::uint64_t block = size * group.stride;
+        if (block == 0 || ranks % block != 0) {
+            throw InfeasibleError(
+                fmt::format("a group of {} ranks at distance {} does not divide {} ranks", size, group.stride, ranks));
+        }
+        std::vector<std::uint32_t> out;
+        const std::uint64_t first = rank / block * block + rank % group.stride;
+        for (std::uint64_t i = 0; i < size; ++i) {
+            out.push_back(static_cast<std::uint32_t>(first + i * group.stride));
+        }
+        return out;
+    }
+
+    // The n-th collective that a rank has with a group is the n-th of the other members too.
+    TaskId meet(std::uint32_t rank, const ReplayOp& op) {
+        const std::vector<std::uint32_t> members = members_of(rank, op);
+        const std::pair<std::uint32_t, std::uint32_t> group{op.group, members.front()};
+        const std::uint32_t turn = turns_[{group, rank}]++;
+        auto [entry, fresh] = meetings_.try_emplace({group, turn});
+        Meeting& meeting = entry->second;
+        if (fresh) {
+            meeting.came.assign(members.size(), false);
+            meeting.missing = static_cast<std::uint32_t>(members.size());
+            meeting.task = simulated(op) ? simulate_collective(rank, op, members) : recorded_collective(rank, op);
+        }
+        const auto place = std::find(members.begin(), members.end(), rank);
+        if (place == members.end()) {
+            refuse(spec_, fmt::format("rank {} takes part in '{}' of a group that it does not belong to", rank,
+                                      trace_.names[op.name]));
+        }
+        if (!meeting.came[static_cast<std::size_t>(place - members.begin())]) {
+            meeting.came[static_cast<std::size_t>(place - members.begin())] = true;
+            --meeting.missing;
+        }
+        wait(rank, op, meeting.task, true);
+        return meeting.task;
+    }
+
+    TaskId recorded_collective(std::uint32_t rank, const ReplayOp& op) {
+        Task task = task_of(rank, op, Category::data_communication);
+        task.duration = SimTime::from_seconds(op.duration_s);
+        return graph.add(task);
+    }
+
+    TaskId simulate_collective(std::uint32_t rank, const ReplayOp& op, const std::vector<std::uint32_t>& members) {
+        if (op.bytes <= 0 && op.collective != CollectiveOp::all_reduce) {
+            refuse(spec_, fmt::format("does not say how many bytes '{}' moves: it can only be replayed as recorded",
+                                      trace_.names[op.name]));
+        }
+        Task task = task_of(rank, op, Category::data_communication);
+        if (members.size() < 2) {
+            return graph.add(task);
+        }
+        std::vector<GpuId> gpus;
+        for (const std::uint32_t member : members) {
+            gpus.emplace_back(member);
+        }
+        const GroupTransfer planned =
+            make_transfer(fabric_, collectives_, op.collective, gpus, Bytes(std::max(1.0, op.bytes)));
+        return add_activity(task, planned);
+    }
+
+    TaskId add_activity(Task task, const GroupTransfer& planned) {
+        task.duration = SimTime::from_seconds(planned.latency.value());
+        return graph.add_activity(task, graph.add_demands(planned.demands), planned.bytes.value());
+    }
+
+    TaskId send(std::uint32_t rank, const ReplayOp& op) {
+        if (trace_.same_program) {
+            refuse(spec_, "sends and receives need a program for each rank");
+        }
+        Task task = task_of(rank, op, Category::pipeline_communication);
+        TaskId id;
+        if (simulated(op) && op.peer != rank) {
+            id = add_activity(task, make_send(fabric_, collectives_, GpuId(rank), GpuId(op.peer),
+                                              Bytes(std::max(1.0, op.bytes)), paths_, op.tag));
+        } else {
+            task.duration = SimTime::from_seconds(std::max(0.0, op.duration_s));
+            id = graph.add(task);
+        }
+        wait(rank, op, id, true);
+        Channel& channel = channels_[{rank, op.peer, op.tag}];
+        if (channel.receives.empty()) {
+            channel.sends.push_back(id);
+        } else {
+            graph.add_edge(id, channel.receives.front());
+            channel.receives.pop_front();
+        }
+        return id;
+    }
+
+    // A receive ends when its message is there and it has been posted.
+    TaskId receive(std::uint32_t rank, const ReplayOp& op) {
+        if (trace_.same_program) {
+            refuse(spec_, "sends and receives need a program for each rank");
+        }
+        const TaskId id = graph.add(task_of(rank, op, Category::pipeline_communication));
+        wait(rank, op, id, true);
+        Channel& channel = channels_[{op.peer, rank, op.tag}];
+        if (channel.sends.empty()) {
+            channel.receives.push_back(id);
+        } else {
+            graph.add_edge(channel.sends.front(), id);
+            channel.sends.pop_front();
+        }
+        return id;
+    }
+
+    void require_matches() const {
+        for (const auto& [key, meeting] : meetings_) {
+            if (meeting.missing > 0) {
+                refuse(spec_,
+                       fmt::format("{} of {} ranks never come to '{}' (group {}, turn {})", meeting.missing,
+                                   meeting.came.size(), graph.name_of(meeting.task), key.first.first, key.second));
+            }
+        }
+        for (const auto& [key, channel] : channels_) {
+            const auto& [from, to, tag] = key;
+            if (!channel.sends.empty() || !channel.receives.empty()) {
+                refuse(spec_, fmt::format("{} from rank {} to rank {} with tag {} has no {}",
+                                          channel.sends.empty() ? "a receive" : "a message", from, to, tag,
+                                          channel.sends.empty() ? "message" : "receive"));
+            }
+        }
+    }
+
+    const ReplayTrace& trace_;
+    const ReplaySpec& spec_;
+    const DeviceSpec& device_;
+    const Fabric& fabric_;
+    const CollectiveModel& collectives_;
+    PathChoice paths_;
+    std::uint32_t job_ = 1;
+    std::vector<std::uint16_t> names_;
+    std::uint16_t lag_ = 0;
+    std::vector<std::uint32_t> local_;  ///< place of an operation among those of the rank in work
+    std::map<std::pair<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>, std::uint32_t> turns_;
+    std::map<std::pair<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>, Meeting> meetings_;
+    std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Channel> channels_;
+};
+
+// Where a rank's time goes: of what runs at the same time, device work counts before communication before host calls.
+void book(const ReplayTrace& trace, const ReplaySpec& spec, const Lowering& lowered, const Executor& executor,
+          SimTime end, ReplayResult& result) {
+    struct Edge {
+        SimTime at;
+        int kind;  ///< 0 device, 1 communication, 2 host
+        int step;
+    };
+    const std::uint32_t shown = std::min(lowered.ranks, kShownRanks);
+    for (std::uint32_t rank = 0; rank < shown; ++rank) {
+        std::vector<Edge> edges;
+        for (std::size_t i = 0; i < lowered.ops_of[rank].size(); ++i) {
+            const ReplayOp& op = trace.ops[lowered.ops_of[rank][i]];
+            const TaskId id = lowered.tasks_of[rank][i];
+            const bool device = op.kind == ReplayKind::kernel || op.kind == ReplayKind::copy;
+            const int kind = device ? 0 : op.kind == ReplayKind::host ? 2 : 1;
+            // The lag in front of an operation is waiting, not work.
+            const SimTime lag =
+                lowered.includes_lag(op) ? SimTime::from_seconds(op.lag_s / spec.host_speed) : SimTime();
+            edges.push_back({std::min(executor.end_of(id), executor.start_of(id) + lag), kind, 1});
+            edges.push_back({executor.end_of(id), kind, -1});
+        }
+        std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) { return a.at < b.at; });
+        std::array<int, 3> running{};
+        std::array<double*, 3> booked = {&result.device_s, &result.exposed_communication_s, &result.host_s};
+        SimTime at;
+        for (const Edge& edge : edges) {
+            const double seconds = (edge.at - at).seconds();
+            const auto busy = std::find_if(running.begin(), running.end(), [](int count) { return count > 0; });
+            (busy == running.end() ? result.idle_s : *booked[static_cast<std::size_t>(busy - running.begin())]) +=
+                seconds;
+            running[static_cast<std::size_t>(edge.kind)] += edge.step;
+            at = edge.at;
+        }
+        result.idle_s += (end - at).seconds();
+    }
+    for (double* seconds : {&result.device_s, &result.exposed_communication_s, &result.host_s, &result.idle_s}) {
+        *seconds /= shown;
+    }
+}
+
+Timeline draw(const ReplayTrace& trace, const Lowering& lowered, const Executor& executor) {
+    Timeline timeline;
+    for (std::uint32_t lane = 0; lane < trace.lanes.size(); ++lane) {
+        timeline.threads.emplace_back(lane, trace.lanes[lane]);
+    }
+    const auto us = [](SimTime time) { return static_cast<double>(time.ps()) * 1e-6; };
+    for (std::uint32_t rank = 0; rank < std::min(lowered.ranks, kShownRanks); ++rank) {
+        timeline.processes.emplace_back(rank, fmt::format("rank {}", rank));
+        for (std::size_t i = 0; i < lowered.ops_of[rank].size(); ++i) {
+            const ReplayOp& op = trace.ops[lowered.ops_of[rank][i]];
+            const TaskId id = lowered.tasks_of[rank][i];
+            timeline.spans.push_back(Span{trace.names[op.name], replay_kind_names()[static_cast<std::size_t>(op.kind)],
+                                          rank, op.lane, us(executor.start_of(id)),
+                                          us(executor.end_of(id) - executor.start_of(id))});
+        }
+    }
+    return timeline;
+}
+
+}  // namespace
+
+void describe(Fields& fields, ReplaySpec& spec) {
+    fields.integer({"ranks", "ranks that run the recorded program; 0: as many as were recorded", false, 0, 1 << 20},
+                   spec.ranks);
+    fields.enumeration({"communication", "recorded: as long as it took; simulated: on this cluster's network"},
+                       {"recorded", "simulated"}, spec.communication);
+    fields.number({"kernel_speed", "kernels and copies run this many times as fast", false, 1e-3, 1e3},
+                  spec.kernel_speed);
+    fields.number({"host_speed", "host calls and gaps are this many times as fast", false, 1e-3, 1e3}, spec.host_speed);
+}
+
+ReplayResult replay(const ReplayTrace& trace, const ReplaySpec& spec, const DeviceSpec& device, const Fabric& fabric,
+                    const CollectiveModel& collectives, const ReplayOptions& options) {
+    if (trace.ops.empty()) {
+        refuse(spec, "holds no operation");
+    }
+    Lowering lowered(trace, spec, device, fabric, collectives, options.paths);
+    lowered.run();
+    Engine engine;
+    std::unique_ptr<Sharing> sharing;
+    if (options.analytic) {
+        sharing = std::make_unique<AnalyticSharing>(engine);
+    } else {
+        sharing = std::make_unique<FluidSharing>(engine, options.batch_window);
+    }
+    fabric.add_to(*sharing);
+    Executor executor(engine, *sharing, lowered.graph);
+    executor.set_progress(options.progress);
+    const SimTime end = executor.run();
+    ReplayResult result;
+    result.seconds = end.seconds();
+    result.recorded_s = trace.recorded_s;
+    result.ranks = lowered.ranks;
+    result.tasks = lowered.graph.size();
+    result.events = engine.events();
+    result.unchanged = !lowered.needs_network && spec.kernel_speed == 1 && spec.host_speed == 1;
+    book(trace, spec, lowered, executor, end, result);
+    if (options.timeline) {
+        result.timeline = draw(trace, lowered, executor);
+    }
+    return result;
+}
+
+}  // namespace orrery

@@ -1,0 +1,59 @@
+#pragma once
+// Runs a recorded program, as it was or changed: other networks for its collectives, other clocks, more ranks.
+//
+// Claims: an unchanged replay takes the recorded time (within 1 %, checked by the run); every operation waits for what it
+// waited for in the record, then its lag, then its duration.
+// Scope: kernels and copies divide by `kernel_speed`, host calls and lags by `host_speed`; collectives and messages either take
+// their recorded time once all ranks have come to them, or are activities of the fabric and contend there.
+// Limits: a recorded collective of one rank includes its waiting for the others; with `same` programs all ranks do the same
+// at the same time, so that their simulation shows what the network makes of it and no imbalance.
+// Validated by tests/workloads/replay_test.cpp.
+
+#include "sim/device/device_spec.hpp"
+#include "sim/record/summary.hpp"
+#include "workloads/replay/replay_trace.hpp"
+
+#include <functional>
+
+namespace orrery {
+
+enum class ReplayCommunication { recorded, simulated };
+
+/// What a scenario says about a replay.
+struct ReplaySpec {
+    std::string trace;       ///< file, as written in the scenario
+    std::int64_t ranks = 0;  ///< 0: as recorded; otherwise programs of one kind run on so many ranks
+    ReplayCommunication communication = ReplayCommunication::recorded;
+    double kernel_speed = 1;
+    double host_speed = 1;
+};
+void describe(Fields& fields, ReplaySpec& spec);
+
+struct ReplayOptions {
+    bool analytic = false;
+    SimTime batch_window;
+    PathChoice paths = PathChoice::spray;
+    bool timeline = false;
+    std::function<void(double)> progress;
+};
+
+struct ReplayResult {
+    double seconds = 0;
+    double recorded_s = ReplayOp::kUnknown;
+    /// Of one rank, mean over the ranks: time in which kernels or copies run, communication that none of them hides, host calls
+    /// beside neither, and the rest. They add up to `seconds`.
+    double device_s = 0, exposed_communication_s = 0, host_s = 0, idle_s = 0;
+    std::uint32_t ranks = 0;
+    std::uint64_t tasks = 0;
+    std::uint64_t events = 0;
+    bool unchanged = false;  ///< nothing was scaled: `seconds` should be `recorded_s`
+    Timeline timeline;
+};
+
+/// Throws InfeasibleError when the fabric has fewer GPUs than ranks or the run is too large, ConfigError when communication
+/// does not match or has no size.
+[[nodiscard]] ReplayResult replay(const ReplayTrace& trace, const ReplaySpec& spec, const DeviceSpec& device,
+                                  const Fabric& fabric, const CollectiveModel& collectives,
+                                  const ReplayOptions& options);
+
+}  // namespace orrery
