@@ -249,6 +249,9 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
     }
     // Keys of another kind of scenario are unknown keys, so the kind has to be known first.
     if (const YamlNode* kind = root.find("kind")) {
+        if (kind->scalar == "sweep") {
+            throw ConfigError({kind->mark.error("this is a sweep of scenarios: 'orrery sweep' runs it")});
+        }
         const auto& names = scenario_kind_names();
         const auto found = std::find(names.begin(), names.end(), kind->scalar);
         if (found != names.end()) {
