@@ -439,3 +439,55 @@ TEST_CASE("databases that cannot be used are refused, and nothing is lost") {
     CHECK(orrery_command(fmt::format("sweep {} --db {} --resume", sweep, full)).code == 0);
     CHECK(orrery_command("table --format csv " + full).text == before);
 }
+
+TEST_CASE("a sweep as a Slurm job array: tasks killed and requeued lose nothing and duplicate nothing") {
+    const Folder folder;
+    const std::string base = std::string(ORRERY_SOURCE_DIR) + "/scenarios/training/gpt3-175b-1024xA100.yaml";
+    const std::string sweep = folder.file("sweep.yaml", fmt::format(R"(orrery: 1
+kind: sweep
+base: {}
+axes: {{plan.pipeline: [8, 16, 32], plan.micro_batch: [1, 2], plan.zero: [0, 1], plan.recompute: [selective, full],
+       cluster.fabric.latency: {{linear: [100 ns, 2000 ns], count: 8}}}}
+derive: {{plan.data: 1024 / (plan.tensor * plan.pipeline)}}
+)",
+                                                                    base));
+    REQUIRE(orrery_command(fmt::format("sweep {} --db {} -j 2", sweep, folder.file("local"))).code == 0);
+    // Requeues the first two tasks that are seen running, each twice.
+    const std::string script = folder.file("script.sh", R"(
+"$1" sweep "$2" --db "$3" --slurm 4 -j 1 & sweep=$!
+for round in 1 2; do
+    for try in $(seq 100); do
+        running=$(squeue --noheader --array --states=running --format=%A | head -n 2)
+        [ -n "$running" ] && break
+        sleep 0.05
+    done
+    sleep 0.4
+    for job in $running; do scontrol requeue "$job" && echo "requeued $job"; done
+    sleep 1
+    # Slurm would wait two minutes before it starts them again.
+    for job in $running; do scontrol update "JobId=$job" StartTime=now; done
+done
+wait "$sweep"
+)");
+    const Outcome out = shell_command(fmt::format("{}/tests/tools/slurm.sh bash {} {} {} {}", ORRERY_SOURCE_DIR, script,
+                                                  orrery_program(), sweep, folder.file("slurm")));
+    if (out.code == 77) {
+        MESSAGE(out.text);
+        return;
+    }
+    CHECK_MESSAGE(out.code == 0, out.text);
+    CHECK_MESSAGE(out.text.find("requeued") != std::string::npos, out.text);
+    CHECK_MESSAGE(out.text.find("192 points from 4 databases") != std::string::npos, out.text);
+    const auto table = [&](const char* name) { return orrery_command("table --format csv " + folder.file(name)).text; };
+    CHECK(table("slurm") == table("local"));
+}
+
+TEST_CASE("--slurm without Slurm, or with options that it refuses, says so") {
+    const Folder folder;
+    (void)folder.file("base.yaml", kSmallTraining);
+    const std::string sweep = folder.file("sweep.yaml", kSmallSweep);
+    const Outcome out = shell_command(
+        fmt::format("PATH=/nowhere {} sweep {} --db {} --slurm 2", orrery_program(), sweep, folder.file("db")));
+    CHECK(out.code == 2);
+    CHECK_MESSAGE(out.text.find("there is no sbatch on this machine") != std::string::npos, out.text);
+}

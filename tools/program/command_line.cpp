@@ -77,6 +77,8 @@ const std::vector<CommandSpec>& command_table() {
           {"resume", "", "continue a database; points with results are not run again"},
           {"shard", "I/N", "run part I of N (I from 0)"},
           {"timeout", "TIME", "wall time a point may take, such as \"60 s\""},
+          {"slurm", "N", "as a Slurm job array of N tasks: submit, follow, merge"},
+          {"sbatch", "OPTION", "passed on to Slurm, such as --partition=long", true},
           {"dry-run", "", "count the points and show the first ones"}},
          {"orrery sweep scenarios/sweeps/gpt3-175b-plans.yaml -j 2 --db results.sqlite",
           "orrery sweep scenarios/sweeps/gpt3-175b-plans.yaml --db results.sqlite --resume",

@@ -307,13 +307,14 @@ std::string CommandLine::text(const std::string& name) const {
     return found == options.end() || found->second.empty() ? std::string() : found->second.back();
 }
 
+std::vector<std::string> CommandLine::values(const std::string& name) const {
+    const auto found = options.find(name);
+    return found == options.end() ? std::vector<std::string>() : found->second;
+}
+
 std::vector<std::string> CommandLine::list(const std::string& name) const {
     std::vector<std::string> out;
-    const auto found = options.find(name);
-    if (found == options.end()) {
-        return out;
-    }
-    for (const std::string& value : found->second) {
+    for (const std::string& value : values(name)) {
         for (std::size_t start = 0; start <= value.size();) {
             const std::size_t end = std::min(value.find(',', start), value.size());
             if (end > start) {
@@ -340,10 +341,7 @@ std::uint64_t CommandLine::whole(const std::string& name, std::uint64_t otherwis
 }
 
 std::vector<std::string> CommandLine::overrides() const {
-    std::vector<std::string> out;
-    if (const auto found = options.find("set"); found != options.end()) {
-        out = found->second;
-    }
+    std::vector<std::string> out = values("set");
     if (has("seed")) {
         out.push_back("seed=" + text("seed"));
     }

@@ -20,6 +20,8 @@ struct CommandLine {
     [[nodiscard]] bool has(const std::string& name) const { return options.contains(name); }
     /// The last value given; empty when none is.
     [[nodiscard]] std::string text(const std::string& name) const;
+    /// Every value given.
+    [[nodiscard]] std::vector<std::string> values(const std::string& name) const;
     /// Every value, each split at commas.
     [[nodiscard]] std::vector<std::string> list(const std::string& name) const;
     /// Throws ConfigError when it is no whole number between the limits.

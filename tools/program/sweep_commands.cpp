@@ -4,6 +4,7 @@
 #include "tools/program/commands.hpp"
 #include "tools/program/terminal.hpp"
 #include "tools/sweep/run_sweep.hpp"
+#include "tools/sweep/slurm.hpp"
 #include "tools/sweep/table.hpp"
 #include "tools/sweep/worker_pool.hpp"
 
@@ -53,6 +54,69 @@ int dry_run(const SweepSpec& sweep, const Terminal& terminal) {
     return 0;
 }
 
+std::string merge_into(const std::string& target, const std::vector<std::string>& parts) {
+    const bool exists = std::filesystem::exists(target);
+    // Beside and renamed: a merge that fails leaves no target behind.
+    const std::string beside = exists ? target : target + ".part";
+    const auto remove = [&] {
+        for (const char* end : {"", "-wal", "-shm"}) {
+            std::error_code ignored;
+            std::filesystem::remove(beside + end, ignored);
+        }
+    };
+    if (!exists) {
+        remove();
+    }
+    std::size_t points = 0;
+    bool complete = false;
+    try {
+        ResultStore store(beside, exists ? ResultStore::Mode::append : ResultStore::Mode::create);
+        for (const std::string& part : parts) {
+            store.merge(ResultStore(part, ResultStore::Mode::read));
+        }
+        store.each([&](const StoredPoint&, const PointResult&) { ++points; });
+        complete = store.complete();
+    } catch (...) {
+        if (!exists) {
+            remove();
+        }
+        throw;
+    }
+    if (!exists) {
+        std::filesystem::rename(beside, target);
+    }
+    return fmt::format("{}: {} points from {} databases{}", target, points, parts.size(),
+                       complete ? "" : "; the sweep is not complete");
+}
+
+int sweep_on_slurm(const CommandLine& line) {
+    SlurmOptions slurm;
+    slurm.program = std::filesystem::read_symlink("/proc/self/exe").string();
+    slurm.sweep = line.arguments[0];
+    if (slurm.sweep == "-") {
+        throw ConfigError("--slurm needs a sweep file: its tasks cannot read this standard input");
+    }
+    slurm.database = line.text("db");
+    slurm.tasks = static_cast<unsigned>(line.whole("slurm", 1, 1, 100'000));
+    slurm.sbatch_options = line.values("sbatch");
+    for (const std::string& assignment : line.overrides()) {
+        slurm.sweep_options.push_back("--set=" + assignment);
+    }
+    for (const char* name : {"jobs", "timeout"}) {
+        if (line.has(name)) {
+            slurm.sweep_options.push_back(fmt::format("--{}={}", name, line.text(name)));
+        }
+    }
+    slurm.say = [&](const std::string& text) {
+        if (!line.quiet()) {
+            fmt::print("{}\n", text);
+            std::fflush(stdout);
+        }
+    };
+    slurm.say(merge_into(slurm.database, run_on_slurm(slurm)));
+    return 0;
+}
+
 }  // namespace
 
 int command_sweep(const CommandLine& line, const DataDirectory& data) {
@@ -65,6 +129,9 @@ int command_sweep(const CommandLine& line, const DataDirectory& data) {
     options.database = line.text("db");
     if (options.database.empty()) {
         throw ConfigError("'orrery sweep' needs --db FILE for its results");
+    }
+    if (line.has("slurm")) {
+        return sweep_on_slurm(line);
     }
     options.resume = line.has("resume");
     options.workers = static_cast<unsigned>(line.whole("jobs", available_cores(), 1, 1024));
@@ -139,40 +206,9 @@ int command_table_of(const CommandLine& line, const DataDirectory&) {
 }
 
 int command_merge(const CommandLine& line, const DataDirectory&) {
-    const std::string& target = line.arguments[0];
-    const bool exists = std::filesystem::exists(target);
-    // Beside and renamed: a merge that fails leaves no target behind.
-    const std::string beside = exists ? target : target + ".part";
-    const auto remove = [&] {
-        for (const char* end : {"", "-wal", "-shm"}) {
-            std::error_code ignored;
-            std::filesystem::remove(beside + end, ignored);
-        }
-    };
-    if (!exists) {
-        remove();
-    }
-    std::size_t points = 0;
-    bool complete = false;
-    try {
-        ResultStore store(beside, exists ? ResultStore::Mode::append : ResultStore::Mode::create);
-        for (std::size_t i = 1; i < line.arguments.size(); ++i) {
-            store.merge(ResultStore(line.arguments[i], ResultStore::Mode::read));
-        }
-        store.each([&](const StoredPoint&, const PointResult&) { ++points; });
-        complete = store.complete();
-    } catch (...) {
-        if (!exists) {
-            remove();
-        }
-        throw;
-    }
-    if (!exists) {
-        std::filesystem::rename(beside, target);
-    }
+    const std::string text = merge_into(line.arguments[0], {line.arguments.begin() + 1, line.arguments.end()});
     if (!line.quiet()) {
-        fmt::print("{}: {} points from {} databases{}\n", target, points, line.arguments.size() - 1,
-                   complete ? "" : "; the sweep is not complete");
+        fmt::print("{}\n", text);
     }
     return 0;
 }

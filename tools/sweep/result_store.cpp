@@ -263,6 +263,10 @@ void ResultStore::finish_shard(unsigned shard, unsigned shards) {
     insert.bind(static_cast<std::int64_t>(shard)).bind(static_cast<std::int64_t>(shards)).step();
 }
 
+std::uint64_t ResultStore::shard_count() const {
+    return static_cast<std::uint64_t>(database_->integer("SELECT count(*) FROM shards"));
+}
+
 bool ResultStore::complete() const {
     return database_->integer("SELECT EXISTS(SELECT 1 FROM shards GROUP BY shards HAVING count(*) = shards)") != 0;
 }

@@ -74,7 +74,9 @@ class ResultStore {
     /// Keeps what is there when that is final.
     void add_result(const std::string& hash, const PointResult& result);
     void finish_shard(unsigned shard, unsigned shards);
-    /// Whether every shard has been run to its end.
+    /// Shards that have been run to their end.
+    [[nodiscard]] std::uint64_t shard_count() const;
+    /// Whether that is every one of them.
     [[nodiscard]] bool complete() const;
 
     /// Changes between these two become visible together; they commit without it one by one.
