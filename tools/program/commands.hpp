@@ -40,6 +40,7 @@ int run_command(const CommandLine& line);
 [[nodiscard]] std::string program_version();
 
 // Commands with files of their own; each returns the exit code.
+int command_check(const CommandLine& line, const DataDirectory& data);
 int command_sweep(const CommandLine& line, const DataDirectory& data);
 int command_table_of(const CommandLine& line, const DataDirectory& data);
 int command_merge(const CommandLine& line, const DataDirectory& data);
