@@ -263,12 +263,20 @@ int command_version(const CommandLine&, const DataDirectory& data) {
 using CommandFunction = int (*)(const CommandLine&, const DataDirectory&);
 
 const std::map<std::string, CommandFunction>& command_functions() {
-    static const std::map<std::string, CommandFunction> kFunctions = {
-        {"check", command_check},       {"run", command_run},           {"explain", command_explain},
-        {"sweep", command_sweep},       {"table", command_table_of},    {"merge", command_merge},
-        {"topology", command_topology}, {"validate", command_validate}, {"list", command_list},
-        {"schema", command_schema},     {"version", command_version},   {"completion", command_completion},
-        {"manual", command_manual}};
+    static const std::map<std::string, CommandFunction> kFunctions = {{"check", command_check},
+                                                                      {"plan", command_plan},
+                                                                      {"run", command_run},
+                                                                      {"explain", command_explain},
+                                                                      {"sweep", command_sweep},
+                                                                      {"table", command_table_of},
+                                                                      {"merge", command_merge},
+                                                                      {"topology", command_topology},
+                                                                      {"validate", command_validate},
+                                                                      {"list", command_list},
+                                                                      {"schema", command_schema},
+                                                                      {"version", command_version},
+                                                                      {"completion", command_completion},
+                                                                      {"manual", command_manual}};
     return kFunctions;
 }
 

@@ -41,6 +41,7 @@ int run_command(const CommandLine& line);
 
 // Commands with files of their own; each returns the exit code.
 int command_check(const CommandLine& line, const DataDirectory& data);
+int command_plan(const CommandLine& line, const DataDirectory& data);
 int command_sweep(const CommandLine& line, const DataDirectory& data);
 int command_table_of(const CommandLine& line, const DataDirectory& data);
 int command_merge(const CommandLine& line, const DataDirectory& data);
