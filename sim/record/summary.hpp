@@ -16,6 +16,8 @@ struct Metric {
     std::string unit;
     std::optional<double> low;
     std::optional<double> high;
+
+    friend bool operator==(const Metric&, const Metric&) = default;
 };
 
 struct Summary {

@@ -1,67 +1,19 @@
 // The program as a user meets it: exit codes, texts, files.
 
+#include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <sys/wait.h>
 #include <nlohmann/json.hpp>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 using namespace orrery;
+using namespace orrery::test;
 
 namespace {
-
-struct Outcome {
-    int code;
-    std::string text;
-};
-
-Outcome orrery_command(const std::string& arguments) {
-    const char* program = std::getenv("ORRERY_PROGRAM");
-    const auto self = std::filesystem::read_symlink("/proc/self/exe");
-    const std::string path = program != nullptr ? program : (self.parent_path() / "orrery").string();
-    std::FILE* pipe = popen((path + " " + arguments + " 2>&1").c_str(), "r");
-    REQUIRE(pipe != nullptr);
-    Outcome out{0, {}};
-    std::array<char, 4096> buffer{};
-    for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
-        out.text.append(buffer.data(), n);
-    }
-    out.code = WEXITSTATUS(pclose(pipe));
-    return out;
-}
-
-// A folder that goes with its scope.
-class Folder {
-  public:
-    Folder() : path_((std::filesystem::temp_directory_path() / fmt::format("orrery-test-{}", ::getpid())).string()) {
-        std::filesystem::create_directories(path_);
-    }
-    ~Folder() { std::filesystem::remove_all(path_); }
-    [[nodiscard]] std::string file(const std::string& name, const std::string& text = "") const {
-        const std::string path = path_ + "/" + name;
-        if (!text.empty()) {
-            std::ofstream(path) << text;
-        }
-        return path;
-    }
-
-  private:
-    std::string path_;
-};
-
-std::string read(const std::string& path) {
-    std::ifstream stream(path, std::ios::binary);
-    std::ostringstream text;
-    text << stream.rdbuf();
-    return text.str();
-}
 
 const std::string kBase = std::string(ORRERY_SOURCE_DIR) + "/scenarios/training/gpt3-175b-1024xA100.yaml";
 
@@ -223,7 +175,8 @@ TEST_CASE("every scenario runs to its committed summary") {
     const bool update = std::getenv("ORRERY_UPDATE_EXPECTED") != nullptr;
     std::size_t count = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(root + "/scenarios")) {
-        if (entry.path().extension() != ".yaml" || entry.path().filename() == "expected.yaml") {
+        if (entry.path().extension() != ".yaml" || entry.path().filename() == "expected.yaml" ||
+            entry.path().parent_path().filename() == "sweeps") {
             continue;
         }
         const std::string relative = std::filesystem::relative(entry.path(), root + "/scenarios").string();

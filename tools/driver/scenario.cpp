@@ -76,24 +76,12 @@ void add_training_metrics(const Scenario& s, const TrainingResult& result, Summa
 void run_training(const Scenario& scenario, ModelCache& models, const RunOptions& options, const Fabric& fabric,
                   RunOutput& out) {
     const DeviceSpec& gpu = scenario.cluster.node.gpu;
-    check(scenario.model, scenario.plan, fabric.gpus(), scenario.plan_mark);
-    if (gpu.matrix_flops(scenario.plan.precision) <= 0) {
-        throw InfeasibleError(fmt::format("{} has no matrix unit for {}", gpu.name,
-                                          precision_names()[static_cast<std::size_t>(scenario.plan.precision)]));
-    }
+    const TrainingInput input = training_input(scenario, models, fabric);
     TrainingOptions training;
     training.fidelity = scenario.network.fidelity;
     training.batch_window = SimTime::from_seconds(scenario.network.batch);
     training.timeline = options.timeline;
     training.progress = options.progress;
-    const TrainingInput input{scenario.model,
-                              scenario.plan,
-                              scenario.software,
-                              models.device(gpu, scenario.compute),
-                              fabric,
-                              models.collectives(scenario.cluster.node.collectives, scenario.network.collectives),
-                              scenario.network.paths,
-                              scenario.network.fold};
     TrainingResult result =
         simulate(input, options.check_memory ? gpu.memory.value : std::numeric_limits<double>::infinity(), training);
     add_training_metrics(scenario, result, out.summary);
@@ -294,6 +282,9 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
     }
     // Keys of another kind of scenario are unknown keys, so the kind has to be known first.
     if (const YamlNode* kind = root.find("kind")) {
+        if (kind->scalar == "sweep") {
+            throw ConfigError({kind->mark.error("this is a sweep of scenarios: 'orrery sweep' runs it")});
+        }
         const auto& names = scenario_kind_names();
         const auto found = std::find(names.begin(), names.end(), kind->scalar);
         if (found != names.end()) {
@@ -372,6 +363,23 @@ const CollectiveModel& ModelCache::collectives(const std::string& generation, Li
         }
     }
     return *slot;
+}
+
+TrainingInput training_input(const Scenario& scenario, ModelCache& models, const Fabric& fabric) {
+    const DeviceSpec& gpu = scenario.cluster.node.gpu;
+    check(scenario.model, scenario.plan, fabric.gpus(), scenario.plan_mark);
+    if (gpu.matrix_flops(scenario.plan.precision) <= 0) {
+        throw InfeasibleError(fmt::format("{} has no matrix unit for {}", gpu.name,
+                                          precision_names()[static_cast<std::size_t>(scenario.plan.precision)]));
+    }
+    return TrainingInput{scenario.model,
+                         scenario.plan,
+                         scenario.software,
+                         models.device(gpu, scenario.compute),
+                         fabric,
+                         models.collectives(scenario.cluster.node.collectives, scenario.network.collectives),
+                         scenario.network.paths,
+                         scenario.network.fold};
 }
 
 RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& options) {

@@ -90,6 +90,10 @@ class ModelCache {
     std::map<std::string, std::unique_ptr<CollectiveModel>> libraries_;
 };
 
+/// What a training scenario simulates; refers to its arguments, which must outlive it. Throws ConfigError or
+/// InfeasibleError when the plan does not fit the model and the cluster.
+[[nodiscard]] TrainingInput training_input(const Scenario& scenario, ModelCache& models, const Fabric& fabric);
+
 /// Runs a scenario. Throws ConfigError or InfeasibleError.
 [[nodiscard]] RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& options);
 

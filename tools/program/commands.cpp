@@ -1,28 +1,24 @@
 #include "tools/program/commands.hpp"
 
 #include "tools/driver/scenario.hpp"
-#include "tools/program/import_command.hpp"
+#include "tools/program/command_line.hpp"
 #include "tools/program/terminal.hpp"
+#include "tools/sweep/sweep_spec.hpp"
 #include "topologies/graph.hpp"
 #include "validation/validate.hpp"
 
 #include <fmt/format.h>
+#include <sqlite3.h>
 #include <boost/version.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 
 namespace orrery {
 
 namespace {
-
-struct Command {
-    const char* name;
-    std::size_t min_arguments;
-    std::size_t max_arguments;
-    std::function<int(const CommandLine&, const DataDirectory&)> run;
-};
 
 std::string one_line(const Metric& metric) {
     if (metric.unit == "1" && metric.value <= 1 && metric.value >= 0 && metric.name != "messages") {
@@ -64,35 +60,35 @@ void print_summary(const Terminal& terminal, const Summary& summary) {
 }
 
 int command_run(const CommandLine& line, const DataDirectory& data) {
-    const Scenario scenario = load_scenario(line.arguments[0], line.overrides, data);
-    const Terminal terminal(line.color, line.quiet);
+    const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
+    const Terminal terminal(line.color(), line.quiet());
     ModelCache models(data);
     RunOptions options;
-    options.timeline = !line.trace.empty();
-    Progress progress(line.quiet);
+    options.timeline = line.has("trace");
+    Progress progress(line.quiet());
     options.progress = [&](double fraction) { progress.update(fraction); };
     const RunOutput out = run(scenario, models, options);
     progress.finish();
-    if (!line.resolved.empty()) {
-        write_file(line.resolved, resolved_json(scenario) + "\n");
+    if (line.has("resolved")) {
+        write_file(line.text("resolved"), resolved_json(scenario) + "\n");
     }
-    if (!line.trace.empty()) {
-        write_file(line.trace, to_chrome_trace(out.timeline));
+    if (line.has("trace")) {
+        write_file(line.text("trace"), to_chrome_trace(out.timeline));
     }
     // The host's time and memory go to the terminal; a file stays byte-identical between runs unless they are asked
     // for.
-    if (!line.json.empty()) {
-        write_file(line.json, to_json(out.summary, line.host));
+    if (line.has("json")) {
+        write_file(line.text("json"), to_json(out.summary, line.has("host")));
     }
-    if (!line.quiet && line.json != "-") {
+    if (!line.quiet() && line.text("json") != "-") {
         print_summary(terminal, out.summary);
     }
     return 0;
 }
 
 int command_explain(const CommandLine& line, const DataDirectory& data) {
-    Scenario scenario = load_scenario(line.arguments[0], line.overrides, data);
-    const Terminal terminal(line.color, line.quiet);
+    Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
+    const Terminal terminal(line.color(), line.quiet());
     terminal.heading("values and where they come from");
     std::vector<std::vector<std::string>> rows;
     for (const Explained& value : explain_fields([&](Fields& fields) { describe(fields, scenario); })) {
@@ -122,8 +118,8 @@ int command_explain(const CommandLine& line, const DataDirectory& data) {
 }
 
 int command_topology(const CommandLine& line, const DataDirectory& data) {
-    const Scenario scenario = load_scenario(line.arguments[0], line.overrides, data);
-    const Terminal terminal(line.color, line.quiet);
+    const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
+    const Terminal terminal(line.color(), line.quiet());
     const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
     const GraphReport report = inspect(fabric);
     const FabricShape& shape = fabric.shape();
@@ -155,7 +151,7 @@ int command_topology(const CommandLine& line, const DataDirectory& data) {
 }
 
 int command_list(const CommandLine& line, const DataDirectory& data) {
-    const Terminal terminal(line.color, line.quiet);
+    const Terminal terminal(line.color(), line.quiet());
     const std::vector<PresetKind> kinds = {kModelPresets, kNodePresets, kDevicePresets, kSoftwarePresets};
     const std::string wanted = line.arguments.empty() ? "" : line.arguments[0];
     std::vector<std::string> known = {"scenarios", "fields"};
@@ -214,61 +210,162 @@ int command_list(const CommandLine& line, const DataDirectory& data) {
 
 int command_schema(const CommandLine& line, const DataDirectory&) {
     const std::string wanted = line.arguments.empty() ? "training" : line.arguments[0];
+    if (wanted == "sweep") {
+        fmt::print("{}\n", sweep_schema());
+        return 0;
+    }
     const auto& names = scenario_kind_names();
     const auto found = std::find(names.begin(), names.end(), wanted);
     if (found == names.end()) {
-        throw ConfigError(fmt::format("unknown kind '{}'; it is one of {}", wanted, fmt::join(names, ", ")));
+        throw ConfigError(fmt::format("unknown kind '{}'; it is one of {}, sweep", wanted, fmt::join(names, ", ")));
     }
     fmt::print("{}\n", scenario_schema(static_cast<ScenarioKind>(found - names.begin())));
     return 0;
 }
 
 int command_validate(const CommandLine& line, const DataDirectory& data) {
-    const Terminal terminal(line.color, line.quiet);
+    const Terminal terminal(line.color(), line.quiet());
     const std::string suite = line.arguments.empty() ? "all" : line.arguments[0];
     if (suite != "all" && suite != "training" && suite != "collectives") {
         throw ConfigError(fmt::format("unknown suite '{}'; it is one of training, collectives", suite));
     }
     ModelCache models(data);
     if (suite != "training") {
-        validate_collectives(models, terminal, line.points);
+        validate_collectives(models, terminal, line.has("points"));
     }
     if (suite != "collectives") {
-        validate_training(models, terminal, line.points, line.fit, line.svg);
+        validate_training(models, terminal, line.has("points"), line.has("fit"), line.text("svg"));
     }
+    return 0;
+}
+
+int command_completion(const CommandLine& line, const DataDirectory&) {
+    const std::string& shell = line.arguments[0];
+    if (shell != "bash" && shell != "zsh") {
+        throw ConfigError(fmt::format("completion is for bash or zsh, not '{}'", shell));
+    }
+    fmt::print("{}", completion_script(shell));
+    return 0;
+}
+
+int command_manual(const CommandLine&, const DataDirectory&) {
+    fmt::print("{}", manual_page(program_version()));
     return 0;
 }
 
 int command_version(const CommandLine&, const DataDirectory& data) {
-    fmt::print("orrery {} (Boost {}.{}.{}, fmt {}.{}.{})\ndata: {}\n", ORRERY_VERSION, BOOST_VERSION / 100000,
-               BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100, FMT_VERSION / 10000, FMT_VERSION / 100 % 100,
-               FMT_VERSION % 100, data.root());
+    fmt::print("orrery {} (Boost {}.{}.{}, fmt {}.{}.{}, SQLite {})\ndata: {}\n", program_version(),
+               BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100, FMT_VERSION / 10000,
+               FMT_VERSION / 100 % 100, FMT_VERSION % 100, sqlite3_libversion(), data.root());
     return 0;
+}
+
+using CommandFunction = int (*)(const CommandLine&, const DataDirectory&);
+
+const std::map<std::string, CommandFunction>& command_functions() {
+    static const std::map<std::string, CommandFunction> kFunctions = {
+        {"check", command_check},       {"plan", command_plan},
+        {"run", command_run},           {"explain", command_explain},
+        {"sweep", command_sweep},       {"table", command_table_of},
+        {"merge", command_merge},       {"import", command_import},
+        {"topology", command_topology}, {"validate", command_validate},
+        {"list", command_list},         {"schema", command_schema},
+        {"version", command_version},   {"completion", command_completion},
+        {"manual", command_manual}};
+    return kFunctions;
+}
+
+// Options belong to commands: `orrery table --trace x` would otherwise be silently without a trace.
+void check_options(const CommandLine& line, const CommandSpec& command) {
+    std::vector<std::string> known;
+    for (const auto* options : {&command.options, &common_options()}) {
+        for (const OptionSpec& option : *options) {
+            const std::string name = option.name;
+            known.push_back(name.substr(0, name.find(',')));
+        }
+    }
+    for (const auto& [name, values] : line.options) {
+        if (std::find(known.begin(), known.end(), name) == known.end()) {
+            throw ConfigError(
+                fmt::format("'orrery {0}' has no option --{1}; see 'orrery help {0}'", command.name, name));
+        }
+        const bool repeats = std::any_of(command.options.begin(), command.options.end(),
+                                         [&, &key = name](const OptionSpec& o) { return o.repeats && key == o.name; });
+        if (values.size() > 1 && !repeats) {
+            throw ConfigError(fmt::format("--{} is given {} times", name, values.size()));
+        }
+    }
 }
 
 }  // namespace
 
+std::string CommandLine::text(const std::string& name) const {
+    const auto found = options.find(name);
+    return found == options.end() || found->second.empty() ? std::string() : found->second.back();
+}
+
+std::vector<std::string> CommandLine::values(const std::string& name) const {
+    const auto found = options.find(name);
+    return found == options.end() ? std::vector<std::string>() : found->second;
+}
+
+std::vector<std::string> CommandLine::list(const std::string& name) const {
+    std::vector<std::string> out;
+    for (const std::string& value : values(name)) {
+        for (std::size_t start = 0; start <= value.size();) {
+            const std::size_t end = std::min(value.find(',', start), value.size());
+            if (end > start) {
+                out.push_back(value.substr(start, end - start));
+            }
+            start = end + 1;
+        }
+    }
+    return out;
+}
+
+std::uint64_t CommandLine::whole(const std::string& name, std::uint64_t otherwise, std::uint64_t least,
+                                 std::uint64_t most) const {
+    if (!has(name)) {
+        return otherwise;
+    }
+    double number = 0;
+    if (!parse_number(text(name), number) || number != std::floor(number) || number < static_cast<double>(least) ||
+        number > static_cast<double>(most)) {
+        throw ConfigError(
+            fmt::format("--{} must be a whole number between {} and {}, not '{}'", name, least, most, text(name)));
+    }
+    return static_cast<std::uint64_t>(number);
+}
+
+std::vector<std::string> CommandLine::overrides() const {
+    std::vector<std::string> out = values("set");
+    if (has("seed")) {
+        out.push_back("seed=" + text("seed"));
+    }
+    return out;
+}
+
+std::string program_version() {
+    return ORRERY_VERSION;
+}
+
 int run_command(const CommandLine& line) {
-    static const std::vector<Command> kCommands = {
-        {"run", 1, 1, command_run},
-        {"explain", 1, 1, command_explain},
-        {"topology", 1, 1, command_topology},
-        {"validate", 0, 1, command_validate},
-        {"list", 0, 1, command_list},
-        {"schema", 0, 1, command_schema},
-        {"import", 0, 3, [](const CommandLine& l, const DataDirectory&) { return command_import(l); }},
-        {"version", 0, 0, command_version}};
     std::vector<std::string> names;
-    for (const Command& command : kCommands) {
+    for (const CommandSpec& command : command_table()) {
         names.emplace_back(command.name);
         if (line.command != command.name) {
             continue;
         }
         if (line.arguments.size() < command.min_arguments || line.arguments.size() > command.max_arguments) {
-            throw ConfigError(fmt::format("'orrery {}' takes {} argument{}; see 'orrery --help'", command.name,
-                                          command.min_arguments == 0 ? "at most one" : "one", ""));
+            throw ConfigError(fmt::format("'orrery {0}' takes {1}; see 'orrery help {0}'", command.name,
+                                          command.max_arguments == 0 ? "no argument"
+                                          : command.max_arguments > 1
+                                              ? fmt::format("at least {} arguments", command.min_arguments)
+                                          : command.min_arguments == 0 ? "at most one argument"
+                                                                       : "one argument"));
         }
-        return command.run(line, find_data_directory(line.program));
+        check_options(line, command);
+        return command_functions().at(command.name)(line, find_data_directory(line.program));
     }
     const std::string nearest = nearest_name(line.command, names);
     throw ConfigError(fmt::format("unknown command '{}'{}; see 'orrery --help'", line.command,

@@ -2,8 +2,10 @@
 // The commands of the program, free of option parsing.
 
 #include "sim/base/error.hpp"
+#include "sim/config/fields.hpp"
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,16 +15,36 @@ struct CommandLine {
     std::string program;
     std::string command;
     std::vector<std::string> arguments;
-    std::vector<std::string> overrides;
-    std::string json, trace, resolved, svg, output;
-    std::string color = "auto";
-    bool quiet = false;
-    bool host = false;
-    bool points = false;
-    bool fit = false;
+    std::map<std::string, std::vector<std::string>> options;  ///< by long name; a switch that is given has no values
+
+    [[nodiscard]] bool has(const std::string& name) const { return options.contains(name); }
+    /// The last value given; empty when none is.
+    [[nodiscard]] std::string text(const std::string& name) const;
+    /// Every value given.
+    [[nodiscard]] std::vector<std::string> values(const std::string& name) const;
+    /// Every value, each split at commas.
+    [[nodiscard]] std::vector<std::string> list(const std::string& name) const;
+    /// Throws ConfigError when it is no whole number between the limits.
+    [[nodiscard]] std::uint64_t whole(const std::string& name, std::uint64_t otherwise, std::uint64_t least,
+                                      std::uint64_t most) const;
+    /// The `--set` and `--seed` options as overrides.
+    [[nodiscard]] std::vector<std::string> overrides() const;
+    [[nodiscard]] bool quiet() const { return has("quiet"); }
+    [[nodiscard]] std::string color() const { return has("color") ? text("color") : "auto"; }
 };
 
 /// Runs a command; returns the exit code. Throws the errors of sim/base/error.hpp.
 int run_command(const CommandLine& line);
+
+/// Version of the program with its commit.
+[[nodiscard]] std::string program_version();
+
+// Commands with files of their own; each returns the exit code.
+int command_import(const CommandLine& line, const DataDirectory& data);
+int command_check(const CommandLine& line, const DataDirectory& data);
+int command_plan(const CommandLine& line, const DataDirectory& data);
+int command_sweep(const CommandLine& line, const DataDirectory& data);
+int command_table_of(const CommandLine& line, const DataDirectory& data);
+int command_merge(const CommandLine& line, const DataDirectory& data);
 
 }  // namespace orrery

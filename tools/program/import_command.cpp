@@ -1,4 +1,6 @@
-#include "tools/program/import_command.hpp"
+// orrery import: other tools' traces to replay traces.
+
+#include "tools/program/commands.hpp"
 
 #include "sim/config/units.hpp"
 #include "sim/record/summary.hpp"
@@ -12,19 +14,13 @@
 
 namespace orrery {
 
-int command_import(const CommandLine& line) {
-    if (line.arguments.size() != 2) {
-        std::string known;
-        for (const ImportFormat& format : import_formats()) {
-            known += fmt::format("\n  {:<17} {}", format.name, format.doc);
-        }
-        throw ConfigError(fmt::format("'orrery import' takes a format and a file; the formats are{}", known));
-    }
+int command_import(const CommandLine& line, const DataDirectory&) {
     const std::string& file = line.arguments[1];
     const ReplayTrace trace = import_trace(line.arguments[0], file);
-    const std::string out = line.output.empty() ? std::filesystem::path(file).stem().string() + ".replay" : line.output;
+    const std::string out =
+        line.has("output") ? line.text("output") : std::filesystem::path(file).stem().string() + ".replay";
     write_file(out, format_replay(trace));
-    if (line.quiet) {
+    if (line.quiet()) {
         return 0;
     }
     std::array<std::size_t, 6> counts{};
@@ -43,7 +39,7 @@ int command_import(const CommandLine& line) {
     for (const auto& [key, value] : trace.meta) {
         rows.push_back({key, value});
     }
-    const Terminal terminal(line.color, line.quiet);
+    const Terminal terminal(line.color(), line.quiet());
     terminal.heading(out);
     terminal.table({}, rows);
     fmt::print("replay it with a scenario of 'kind: replay' and 'compute: {{model: replay, trace: {}}}'\n", out);

@@ -1,94 +1,73 @@
 // The orrery command line.
 
+#include "tools/program/command_line.hpp"
 #include "tools/program/commands.hpp"
 
 #include <fmt/format.h>
 #include <boost/program_options.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <iostream>
+#include <set>
 
 namespace po = boost::program_options;
 
 namespace {
 
-constexpr const char* kUsage = R"(Orrery: a discrete-event simulator of AI clusters.
-
-usage: orrery COMMAND [ARGUMENTS]
-
-  run FILE        simulate a scenario ("-": standard input)
-      --set key.path=value   change a value (repeatable)    --seed N
-      --json FILE            write the summary ("-": standard output)   --host  with this machine's time and memory
-      --trace FILE           write a timeline for ui.perfetto.dev
-      --resolved FILE        write the scenario with all presets expanded
-  explain FILE    each value with its source, and where the time goes
-  topology FILE   the cluster of a scenario: links, capacities, paths
-  validate [SUITE]  predictions against measured runs: training, collectives
-      --points       print every point          --fit  fit the software constants on the declared half
-      --svg FILE     predicted against measured as a picture
-  import FORMAT FILE  a trace of another tool as a program to replay: pytorch-profiler, nsys, chakra, goal, aicb
-      -o FILE        where to write it (default: NAME.replay)
-  list [KIND]     presets: models, nodes, devices, softwares, scenarios, fields
-  schema [KIND]   JSON Schema of scenarios, for editors
-  version
-
-common options: --quiet, --color auto|always|never, --help
-
-examples:
-  orrery run scenarios/training/gpt3-175b-1024xA100.yaml
-  orrery run scenarios/training/gpt3-175b-1024xA100.yaml --set plan.tensor=4 --set plan.pipeline=32 --json -
-  orrery explain scenarios/training/gpt3-175b-1024xA100.yaml
-
-exit codes: 0 fine, 1 a check failed, 2 bad input, 3 infeasible, 4 internal error
-)";
+po::options_description all_options() {
+    po::options_description options("options");
+    options.add_options()("command", po::value<std::string>())("arguments", po::value<std::vector<std::string>>());
+    std::set<std::string> known;
+    const auto add = [&](const orrery::OptionSpec& option) {
+        if (known.insert(option.name).second) {
+            if (*option.argument == '\0') {
+                options.add_options()(option.name, po::bool_switch());
+            } else {
+                options.add_options()(option.name, po::value<std::vector<std::string>>()->composing());
+            }
+        }
+    };
+    for (const orrery::OptionSpec& option : orrery::common_options()) {
+        add(option);
+    }
+    for (const orrery::CommandSpec& command : orrery::command_table()) {
+        std::for_each(command.options.begin(), command.options.end(), add);
+    }
+    return options;
+}
 
 int dispatch(int argc, char** argv) {
-    po::options_description options("options");
-    options.add_options()("command", po::value<std::string>())("arguments", po::value<std::vector<std::string>>())(
-        "set", po::value<std::vector<std::string>>()->composing())("seed", po::value<std::int64_t>())(
-        "json", po::value<std::string>())("trace", po::value<std::string>())("resolved", po::value<std::string>())(
-        "svg", po::value<std::string>())("output,o", po::value<std::string>())("quiet", po::bool_switch())(
-        "color", po::value<std::string>()->default_value("auto"))("help,h", po::bool_switch())(
-        "version", po::bool_switch())("points", po::bool_switch())("fit", po::bool_switch())("host", po::bool_switch());
+    const po::options_description options = all_options();
     po::positional_options_description positional;
     positional.add("command", 1).add("arguments", -1);
     po::variables_map values;
-    const auto parsed = po::command_line_parser(argc, argv).options(options).positional(positional).run();
-    po::store(parsed, values);
+    po::store(po::command_line_parser(argc, argv).options(options).positional(positional).run(), values);
     po::notify(values);
 
     orrery::CommandLine line;
     line.program = argv[0];
-    if (values.count("command") != 0) {
-        line.command = values["command"].as<std::string>();
+    for (const auto& [name, value] : values) {
+        if (name == "command") {
+            line.command = value.as<std::string>();
+        } else if (name == "arguments") {
+            line.arguments = value.as<std::vector<std::string>>();
+        } else if (value.value().type() == typeid(bool)) {
+            if (value.as<bool>()) {
+                line.options[name] = {};
+            }
+        } else {
+            line.options[name] = value.as<std::vector<std::string>>();
+        }
     }
-    if (values.count("arguments") != 0) {
-        line.arguments = values["arguments"].as<std::vector<std::string>>();
-    }
-    if (values.count("set") != 0) {
-        line.overrides = values["set"].as<std::vector<std::string>>();
-    }
-    if (values.count("seed") != 0) {
-        line.overrides.push_back("seed=" + std::to_string(values["seed"].as<std::int64_t>()));
-    }
-    const auto text = [&](const char* name) { return values.count(name) != 0 ? values[name].as<std::string>() : ""; };
-    line.json = text("json");
-    line.trace = text("trace");
-    line.resolved = text("resolved");
-    line.svg = text("svg");
-    line.output = text("output");
-    line.color = text("color");
-    line.host = values["host"].as<bool>();
-    line.quiet = values["quiet"].as<bool>();
-    line.points = values["points"].as<bool>();
-    line.fit = values["fit"].as<bool>();
-    if (values["version"].as<bool>()) {
+    if (line.has("version")) {
         line.command = "version";
     }
-    if (values["help"].as<bool>() || line.command.empty() || line.command == "help") {
-        fmt::print("{}", kUsage);
-        return line.command.empty() && !values["help"].as<bool>() ? 2 : 0;
+    const bool help = line.has("help");
+    if (help || line.command == "help" || line.command.empty()) {
+        const bool of_one = line.command == "help" ? !line.arguments.empty() : !line.command.empty();
+        fmt::print("{}", orrery::help_text(!of_one ? "" : line.command == "help" ? line.arguments[0] : line.command));
+        return line.command.empty() && !help ? 2 : 0;
     }
     return orrery::run_command(line);
 }

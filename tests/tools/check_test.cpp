@@ -1,0 +1,128 @@
+// Baselines: the project's own hold, a slower device is found and named.
+
+#include "tests/support/command.hpp"
+#include "tests/support/support.hpp"
+#include "tools/check/baseline.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+// An installation of its own, whose tables can be changed.
+class Installation {
+  public:
+    explicit Installation(const Folder& folder) : root_(folder.file("installation")) {
+        namespace fs = std::filesystem;
+        fs::create_directories(root_ + "/bin");
+        fs::copy_file(orrery_program(), root_ + "/bin/orrery");
+        for (const char* part : {"models/data", "topologies/data", "workloads/data"}) {
+            fs::create_directories(fs::path(data_path(part)).parent_path());
+            fs::copy(std::string(ORRERY_SOURCE_DIR) + "/" + part, data_path(part), fs::copy_options::recursive);
+        }
+    }
+    [[nodiscard]] std::string data_path(const std::string& relative) const {
+        return root_ + "/share/orrery/" + relative;
+    }
+    [[nodiscard]] Outcome run(const std::string& arguments) const {
+        return shell_command(root_ + "/bin/orrery " + arguments);
+    }
+    void replace(const std::string& file, const std::string& before, const std::string& after) const {
+        std::string text = read(data_path(file));
+        const auto at = text.find(before);
+        REQUIRE(at != std::string::npos);
+        std::ofstream(data_path(file)) << text.replace(at, before.size(), after);
+    }
+
+  private:
+    std::string root_;
+};
+
+}  // namespace
+
+TEST_CASE("the project's own baselines hold") {
+    const Outcome out = orrery_command(std::string("check ") + ORRERY_SOURCE_DIR + "/baselines/*.yaml");
+    CHECK_MESSAGE(out.code == 0, out.text);
+}
+
+TEST_CASE("check: a device 5 % slower is a regression with its cause, a table too; an update needs a reason") {
+    const Folder folder;
+    const Installation installation(folder);
+    (void)folder.file("base.yaml",
+                      read(std::string(ORRERY_SOURCE_DIR) + "/scenarios/training/gpt3-175b-1024xA100.yaml"));
+    const std::string scenario = folder.file("base.yaml");
+    const std::string baseline = folder.file("baseline.yaml");
+    const std::string make =
+        fmt::format("check {} --update --set compute.model=roofline --scenario {}", baseline, scenario);
+    CHECK(installation.run(make).text.find("--update needs --reason") != std::string::npos);
+    REQUIRE(installation.run(make + " --reason first").code == 0);
+    CHECK(installation.run("check " + baseline).code == 0);
+    CHECK(load_baseline(baseline).reason == "first");
+
+    // 5 % slower arithmetic and an input without effect.
+    installation.replace("models/data/devices/a100-sxm-80g.yaml", "312 TFLOP/s", "296.4 TFLOP/s");
+    installation.replace("models/data/devices/a100-sxm-80g.yaml", "value: 60 W", "value: 61 W");
+    const std::string junit = folder.file("junit.xml");
+    const std::string summary = folder.file("summary.md");
+    const Outcome slower = installation.run(fmt::format("check {} --junit {} --summary {}", baseline, junit, summary));
+    CHECK_MESSAGE(slower.code == 1, slower.text);
+    CHECK_MESSAGE(slower.text.find("REGRESSED") != std::string::npos, slower.text);
+    CHECK_MESSAGE(
+        slower.text.find("cluster.node.gpu.flops_bf16.value: 312 TFLOP/s -> 296.4 TFLOP/s, makes") != std::string::npos,
+        slower.text);
+    CHECK_MESSAGE(slower.text.find("idle_power.value: 60 W -> 61 W, without effect") != std::string::npos, slower.text);
+    CHECK(read(junit).find("<failure message=\"iteration_time_s: expected") != std::string::npos);
+    CHECK(read(summary).find(":x: REGRESSED") != std::string::npos);
+    if (shell_command("python3 -c ''").code == 0) {
+        CHECK(shell_command("python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' " + junit).code == 0);
+    }
+
+    // A measured table that changed is named by its file.
+    installation.replace("models/data/devices/a100-sxm-80g.yaml", "296.4 TFLOP/s", "312 TFLOP/s");
+    installation.replace("models/data/collectives/nvlink3.csv", "1,2,8192,10.97", "1,2,8192,12.97");
+    const Outcome table = installation.run("check " + baseline);
+    CHECK_MESSAGE(table.text.find("table models/data/collectives/nvlink3.csv: ") != std::string::npos, table.text);
+}
+
+TEST_CASE("check: tolerance and direction decide what is a regression") {
+    const Folder folder;
+    const std::string scenario = folder.file("scenario.yaml", kSmallTraining);
+    const double time = run(test::scenario(kSmallTraining), models(), {}).summary.find("iteration_time_s")->value;
+    const auto verdict = [&](double expected, const std::string& rest) {
+        const std::string path = folder.file(
+            "b.yaml", fmt::format("orrery-baseline: 1\nscenario: scenario.yaml\nmetrics: {{iteration_time_s: "
+                                  "{{value: {:.12g}{}}}}}\n",
+                                  expected, rest));
+        const BaselineOutcome out = check_baseline(load_baseline(path), models());
+        REQUIRE(out.metrics.size() == 1);
+        CHECK(out.passed() == (out.metrics[0].verdict != Verdict::regressed));
+        return out.metrics[0].verdict;
+    };
+    CHECK(verdict(time, "") == Verdict::same);
+    CHECK(verdict(time * 1.0099, ", tolerance: 1 %") == Verdict::moved);
+    CHECK(verdict(time * 1.02, ", tolerance: 1 %") == Verdict::regressed);
+    CHECK(verdict(time * 1.02, ", tolerance: 1 %, better: lower") == Verdict::improved);
+    CHECK(verdict(time * 0.98, ", tolerance: 1 %, better: lower") == Verdict::regressed);
+    CHECK(verdict(time * 1.02, ", tolerance: 1 %, better: higher") == Verdict::regressed);
+
+    const auto refused = [&](const std::string& text) {
+        return orrery_command("check " + folder.file("bad.yaml", text));
+    };
+    const Outcome many = refused("orrery-baseline: 1\nmetrics: {mfu: {valu: 1, tolerance: x}}\nreson: y\n");
+    CHECK(many.code == 2);
+    for (const char* expected : {"'scenario' is missing", "unknown key 'reson' (did you mean 'reason'?)",
+                                 "'mfu' needs a number", "'tolerance' must be like 1 %"}) {
+        CHECK_MESSAGE(many.text.find(expected) != std::string::npos, many.text);
+    }
+    CHECK(refused("a: 1\n").text.find("starts with 'orrery-baseline: 1'") != std::string::npos);
+    const Outcome missing = refused("orrery-baseline: 1\nscenario: scenario.yaml\nmetrics: {nonsense: {value: 1}}\n");
+    CHECK(missing.code == 1);
+    CHECK(missing.text.find("MISSING") != std::string::npos);
+    // A scenario that no longer fits is a regression and not an error of the check.
+    const Outcome infeasible =
+        refused("orrery-baseline: 1\nscenario: scenario.yaml\nset: [plan.tensor=4]\nmetrics: {mfu: {value: 1}}\n");
+    CHECK(infeasible.code == 1);
+    CHECK(infeasible.text.find("does not divide") != std::string::npos);
+}

@@ -1,0 +1,97 @@
+// The search for plans against simulating everything.
+
+#include "tests/support/command.hpp"
+#include "tests/support/support.hpp"
+#include "tools/plan/estimate.hpp"
+#include "tools/plan/search.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+// Sixteen GPUs and a model that fits in many ways, but not in all.
+constexpr const char* kPlanned = R"(orrery: 1
+kind: training
+cluster: {nodes: 2, node: dgx-a100-80g, fabric: {nodes_per_leaf: 2, rails: 8}}
+model: {layers: 24, hidden: 6144, heads: 48, vocabulary: 51200}
+plan: {tensor: 8, data: 2, global_batch: 64}
+software: megatron-lm-2021
+)";
+
+}  // namespace
+
+TEST_CASE("plan: the search finds what simulating the whole space finds, and drops only what cannot be") {
+    const Scenario base = scenario(kPlanned);
+    PlanOptions all;
+    all.simulate = 100'000;
+    all.workers = 2;
+    const PlanSearch whole = search_plans(base, data(), all);
+    CHECK(whole.listed == whole.do_not_divide + whole.do_not_fit + whole.ranked.size());
+    CHECK(whole.do_not_fit > 0);
+    CHECK(whole.ranked.size() > 500);
+    for (std::size_t i = 1; i < whole.ranked.size(); ++i) {
+        REQUIRE(whole.ranked[i].simulated);
+        CHECK(whole.ranked[i - 1].iteration_s <= whole.ranked[i].iteration_s);
+        CHECK(whole.ranked[i].memory_gib <= 80);
+    }
+    PlanOptions few = all;
+    few.simulate = 50;
+    const PlanSearch search = search_plans(base, data(), few);
+    CHECK(search.ranked.size() == whole.ranked.size());
+    CHECK(search.ranked[0].iteration_s == whole.ranked[0].iteration_s);
+    CHECK(search.worst_error < 0.2);
+    // The estimate ranks: over the whole space it is seldom far off.
+    std::vector<double> errors;
+    for (const RankedPlan& plan : whole.ranked) {
+        errors.push_back(std::abs(plan.estimate_s / plan.iteration_s - 1));
+    }
+    std::sort(errors.begin(), errors.end());
+    MESSAGE("estimate against simulation: median ", errors[errors.size() / 2], ", 95 % ",
+            errors[errors.size() * 95 / 100], ", worst ", errors.back());
+    CHECK(errors[errors.size() * 95 / 100] < 0.1);
+    // What the search calls a plan is what the scenario runs with its assignments.
+    for (const std::size_t i : {std::size_t{0}, std::size_t{20}}) {
+        YamlNode tree = parse_yaml(kPlanned, "test.yaml");
+        for (const std::string& assignment : assignments_of(search.ranked[i])) {
+            apply_override(tree, assignment);
+        }
+        const Scenario again = read_scenario(tree, "test", data());
+        CHECK(run(again, models(), {}).summary.find("iteration_time_s")->value == search.ranked[i].iteration_s);
+    }
+    // On the front nothing is better in both, off the front something is.
+    for (const RankedPlan& plan : whole.ranked) {
+        const bool beaten = std::any_of(whole.ranked.begin(), whole.ranked.end(), [&](const RankedPlan& other) {
+            return other.iteration_s <= plan.iteration_s && other.memory_gib <= plan.memory_gib &&
+                   (other.iteration_s < plan.iteration_s || other.memory_gib < plan.memory_gib);
+        });
+        CHECK(plan.pareto != beaten);
+    }
+}
+
+TEST_CASE("plan: the program prints best, reasons and front, the same on one or two processes") {
+    const Folder folder;
+    const std::string file = folder.file("scenario.yaml", kPlanned);
+    const Outcome one = orrery_command(fmt::format("plan {} -j 1 --json {}", file, folder.file("one.json")));
+    REQUIRE(one.code == 0);
+    REQUIRE(orrery_command(fmt::format("plan {} -j 2 --quiet --json {}", file, folder.file("two.json"))).code == 0);
+    CHECK(read(folder.file("one.json")) == read(folder.file("two.json")));
+    for (const char* expected : {"best plans, simulated", "Pareto front", "To run the best: orrery run", "backward"}) {
+        CHECK_MESSAGE(one.text.find(expected) != std::string::npos, one.text);
+    }
+    const auto json = nlohmann::json::parse(read(folder.file("one.json")));
+    CHECK(json["plans"].size() == json["feasible"].get<std::size_t>());
+    const Outcome sizes = orrery_command(fmt::format("plan {} --nodes 1,2 --price 2 --json - --simulate 5", file));
+    CHECK(sizes.text.find("cost_per_billion_tokens") != std::string::npos);
+    CHECK(orrery_command(fmt::format("plan {} --set model.layers=2000", file)).code == 3);
+    CHECK(orrery_command(fmt::format("plan {} --nodes x", file)).text.find("--nodes is a list") != std::string::npos);
+    const std::string network = folder.file("network.yaml",
+                                            "orrery: 1\nkind: network\ncluster: {hosts: 16, fabric: {link: 1 "
+                                            "Gbps}}\ntraffic: {pattern: ring, size: 1 MB}\n");
+    CHECK(orrery_command("plan " + network).code == 2);
+}

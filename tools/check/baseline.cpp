@@ -1,0 +1,334 @@
+#include "tools/check/baseline.hpp"
+
+#include "sim/config/units.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+namespace orrery {
+
+namespace {
+
+constexpr std::size_t kMostReverted = 30;  // changed inputs that are put back one by one to find the cause
+
+class BaselineReader {
+  public:
+    explicit BaselineReader(const std::string& path) : root_(load_yaml(path)) { baseline_.path = path; }
+
+    Baseline read() {
+        if (root_.kind != YamlNode::Kind::map || root_.find("orrery-baseline") == nullptr ||
+            root_.find("orrery-baseline")->scalar != "1") {
+            throw ConfigError({root_.mark.error("a baseline is a map that starts with 'orrery-baseline: 1'")});
+        }
+        keys_of(root_, {"orrery-baseline", "scenario", "set", "reason", "metrics", "inputs"});
+        if (const YamlNode* scenario = root_.find("scenario"); scenario != nullptr && !scenario->scalar.empty()) {
+            baseline_.scenario = scenario->scalar;
+        } else {
+            errors_.push_back(
+                root_.mark.error("'scenario' is missing: the path of the scenario, relative to this file"));
+        }
+        if (const YamlNode* set = root_.find("set")) {
+            for (const YamlNode& item : set->items) {
+                baseline_.overrides.push_back(item.scalar);
+            }
+        }
+        if (const YamlNode* reason = root_.find("reason")) {
+            baseline_.reason = reason->scalar;
+        }
+        read_metrics();
+        if (const YamlNode* inputs = root_.find("inputs")) {
+            for (const YamlNode::Entry& entry : inputs->entries) {
+                // Written as JSON: a quoted scalar is a text.
+                baseline_.inputs[entry.key] =
+                    entry.value.quoted ? nlohmann::json(entry.value.scalar).dump() : entry.value.scalar;
+            }
+        }
+        if (!errors_.empty()) {
+            throw ConfigError(errors_);
+        }
+        return std::move(baseline_);
+    }
+
+  private:
+    void keys_of(const YamlNode& node, const std::vector<std::string>& known) {
+        for (const YamlNode::Entry& entry : node.entries) {
+            if (std::find(known.begin(), known.end(), entry.key) == known.end()) {
+                const std::string nearest = nearest_name(entry.key, known);
+                errors_.push_back(entry.key_mark.error(
+                    fmt::format("unknown key '{}'{}", entry.key,
+                                nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest))));
+            }
+        }
+    }
+
+    void read_metrics() {
+        const YamlNode* metrics = root_.find("metrics");
+        if (metrics == nullptr || metrics->kind != YamlNode::Kind::map || metrics->entries.empty()) {
+            errors_.push_back((metrics != nullptr ? *metrics : root_)
+                                  .mark.error("'metrics' must be a map of names to {value, tolerance}"));
+            return;
+        }
+        for (const YamlNode::Entry& entry : metrics->entries) {
+            keys_of(entry.value, {"value", "tolerance", "better"});
+            ExpectedMetric metric;
+            metric.name = entry.key;
+            const YamlNode* value = entry.value.find("value");
+            if (value == nullptr || !parse_number(value->scalar, metric.value)) {
+                errors_.push_back(entry.value.mark.error(fmt::format("'{}' needs a number as its 'value'", entry.key)));
+            }
+            std::string problem;
+            if (const YamlNode* tolerance = entry.value.find("tolerance");
+                tolerance != nullptr &&
+                (!parse_quantity(tolerance->scalar, Dimension::fraction, metric.tolerance, problem) ||
+                 metric.tolerance < 0)) {
+                errors_.push_back(
+                    tolerance->mark.error(fmt::format("'tolerance' must be like 1 %, not '{}'", tolerance->scalar)));
+            }
+            if (const YamlNode* better = entry.value.find("better")) {
+                metric.better = better->scalar;
+                if (metric.better != "lower" && metric.better != "higher") {
+                    errors_.push_back(
+                        better->mark.error(fmt::format("'better' is lower or higher, not '{}'", metric.better)));
+                }
+            }
+            baseline_.metrics.push_back(std::move(metric));
+        }
+    }
+
+    YamlNode root_;
+    Baseline baseline_;
+    std::vector<Diagnostic> errors_;
+};
+
+double relative(double now, double expected) {
+    if (now == expected) {
+        return 0;
+    }
+    return expected == 0 ? std::copysign(1.0, now) : (now - expected) / std::abs(expected);
+}
+
+Verdict judge(const ExpectedMetric& metric, double change) {
+    if (change == 0) {
+        return Verdict::same;
+    }
+    if (std::abs(change) <= metric.tolerance) {
+        return Verdict::moved;
+    }
+    const bool better = (metric.better == "lower" && change < 0) || (metric.better == "higher" && change > 0);
+    return better ? Verdict::improved : Verdict::regressed;
+}
+
+bool fails(const MetricOutcome& outcome) {
+    return outcome.verdict == Verdict::regressed || outcome.verdict == Verdict::missing;
+}
+
+// Which changed inputs explain the move of a metric: each is put back alone and the scenario run again.
+void find_causes(BaselineOutcome& outcome, const Scenario& scenario, ModelCache& models) {
+    for (const ChangedInput& change : changes_between(outcome.baseline.inputs, inputs_of(scenario, models.data()))) {
+        outcome.causes.push_back({change, std::nullopt});
+    }
+    const auto worst =
+        std::max_element(outcome.metrics.begin(), outcome.metrics.end(),
+                         [](const auto& a, const auto& b) { return std::abs(a.change) < std::abs(b.change); });
+    if (worst == outcome.metrics.end() || worst->change == 0 || worst->verdict == Verdict::missing) {
+        return;
+    }
+    std::size_t tried = 0;
+    for (Cause& cause : outcome.causes) {
+        const std::optional<Scenario> reverted = with_reverted(scenario, cause.input, models.data());
+        if (!reverted || ++tried > kMostReverted) {
+            continue;
+        }
+        try {
+            const RunOutput out = run(*reverted, models, {});
+            if (const Metric* metric = out.summary.find(worst->expected.name)) {
+                cause.contribution = worst->change - relative(metric->value, worst->expected.value);
+            }
+        } catch (const Error&) {
+            // Alone it does not run: its share stays unknown.
+        }
+    }
+    std::stable_sort(outcome.causes.begin(), outcome.causes.end(), [](const Cause& a, const Cause& b) {
+        return std::abs(a.contribution.value_or(0)) > std::abs(b.contribution.value_or(0));
+    });
+}
+
+std::string escaped(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+        out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
+    }
+    return out;
+}
+
+std::string outcome_line(const MetricOutcome& m) {
+    return fmt::format("{}: expected {:.6g} within {:.3g} %, now {:.6g} ({:+.3g} %)", m.expected.name, m.expected.value,
+                       100 * m.expected.tolerance, m.now, 100 * m.change);
+}
+
+}  // namespace
+
+std::string Baseline::scenario_path() const {
+    return (std::filesystem::path(path).parent_path() / scenario).string();
+}
+
+bool BaselineOutcome::passed() const {
+    return error.empty() && std::none_of(metrics.begin(), metrics.end(), fails);
+}
+
+Baseline load_baseline(const std::string& path) {
+    return BaselineReader(path).read();
+}
+
+std::string baseline_text(const Baseline& baseline) {
+    const auto quoted = [](const std::string& text) { return nlohmann::json(text).dump(); };
+    std::string out = "# Written by 'orrery check --update'; tolerances and the choice of metrics are made by hand.\n";
+    out += fmt::format("orrery-baseline: 1\nscenario: {}\n", baseline.scenario);
+    if (!baseline.overrides.empty()) {
+        out += "set:\n";
+        for (const std::string& assignment : baseline.overrides) {
+            out += fmt::format("  - {}\n", quoted(assignment));
+        }
+    }
+    out += fmt::format("reason: {}\nmetrics:\n", quoted(baseline.reason));
+    for (const ExpectedMetric& metric : baseline.metrics) {
+        out += fmt::format("  {}: {{value: {:.12g}, tolerance: {:.6g} %{}}}\n", metric.name, metric.value,
+                           100 * metric.tolerance, metric.better.empty() ? "" : ", better: " + metric.better);
+    }
+    out += "inputs:\n";
+    for (const auto& [path, value] : baseline.inputs) {
+        out += fmt::format("  {}: {}\n", path, value);
+    }
+    return out;
+}
+
+BaselineOutcome check_baseline(const Baseline& baseline, ModelCache& models) {
+    BaselineOutcome outcome;
+    outcome.baseline = baseline;
+    const Scenario scenario = load_scenario(baseline.scenario_path(), baseline.overrides, models.data());
+    try {
+        const RunOutput out = run(scenario, models, {});
+        outcome.seconds = out.summary.wall_time_s;
+        for (const ExpectedMetric& metric : baseline.metrics) {
+            MetricOutcome m{metric, 0, 0, Verdict::missing};
+            if (const Metric* now = out.summary.find(metric.name)) {
+                // What a file holds has twelve digits; less than that is no change.
+                m.now = std::stod(fmt::format("{:.12g}", now->value));
+                m.change = relative(m.now, metric.value);
+                m.verdict = judge(metric, m.change);
+            }
+            outcome.metrics.push_back(m);
+        }
+    } catch (const InfeasibleError& error) {
+        outcome.error = error.what();
+    }
+    find_causes(outcome, scenario, models);
+    return outcome;
+}
+
+Baseline updated(Baseline baseline, ModelCache& models, const std::string& reason) {
+    const Scenario scenario = load_scenario(baseline.scenario_path(), baseline.overrides, models.data());
+    const RunOutput out = run(scenario, models, {});
+    if (baseline.metrics.empty()) {
+        for (const Metric& metric : out.summary.metrics) {
+            baseline.metrics.push_back({metric.name, 0, 0.01, ""});
+        }
+    }
+    for (ExpectedMetric& metric : baseline.metrics) {
+        const Metric* now = out.summary.find(metric.name);
+        if (now == nullptr) {
+            throw ConfigError(
+                {Diagnostic{baseline.path, 0, 0, fmt::format("the scenario has no metric '{}'", metric.name)}});
+        }
+        metric.value = now->value;
+    }
+    baseline.reason = reason;
+    baseline.inputs = inputs_of(scenario, models.data());
+    return baseline;
+}
+
+std::string verdict_name(Verdict verdict) {
+    switch (verdict) {
+        case Verdict::same:
+            return "same";
+        case Verdict::moved:
+            return "within tolerance";
+        case Verdict::improved:
+            return "improved";
+        case Verdict::regressed:
+            return "REGRESSED";
+        case Verdict::missing:
+            return "MISSING";
+    }
+    return "";
+}
+
+std::string cause_text(const Cause& cause) {
+    std::string text = fmt::format("{}: {} -> {}", cause.input.path, pretty_input(cause.input.before),
+                                   pretty_input(cause.input.after));
+    if (cause.contribution) {
+        text += std::abs(*cause.contribution) < 5e-7 ? ", without effect"
+                                                     : fmt::format(", makes {:+.3g} %", 100 * *cause.contribution);
+    }
+    return text;
+}
+
+std::string junit_xml(const std::vector<BaselineOutcome>& outcomes) {
+    std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"orrery check\">\n";
+    for (const BaselineOutcome& outcome : outcomes) {
+        const auto failures = std::count_if(outcome.metrics.begin(), outcome.metrics.end(), fails);
+        const std::string suite = escaped(outcome.baseline.path);
+        out += fmt::format("  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\">\n", suite,
+                           std::max<std::size_t>(outcome.metrics.size(), 1), failures, outcome.error.empty() ? 0 : 1);
+        std::string causes;
+        for (const Cause& cause : outcome.causes) {
+            causes += "\n" + cause_text(cause);
+        }
+        if (!outcome.error.empty()) {
+            out +=
+                fmt::format("    <testcase classname=\"{}\" name=\"run\"><error message=\"{}\">{}</error></testcase>\n",
+                            suite, escaped(outcome.error), escaped(causes));
+        }
+        for (const MetricOutcome& m : outcome.metrics) {
+            const std::string text = escaped(outcome_line(m));
+            out += fmt::format("    <testcase classname=\"{}\" name=\"{}\"", suite, escaped(m.expected.name));
+            out += fails(m) ? fmt::format("><failure message=\"{}\">{}{}</failure></testcase>\n", text, text,
+                                          escaped(causes))
+                            : std::string("/>\n");
+        }
+        out += "  </testsuite>\n";
+    }
+    return out + "</testsuites>\n";
+}
+
+std::string markdown_summary(const std::vector<BaselineOutcome>& outcomes) {
+    const auto passed = std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return o.passed(); });
+    std::string out = fmt::format(
+        "### Orrery: {} of {} baselines hold\n\n| baseline | metric | expected | now | change | verdict |\n"
+        "|---|---|---:|---:|---:|---|\n",
+        passed, outcomes.size());
+    std::string causes;
+    for (const BaselineOutcome& outcome : outcomes) {
+        const std::string name = std::filesystem::path(outcome.baseline.path).stem().string();
+        if (!outcome.error.empty()) {
+            out += fmt::format("| {} | | | | | :x: {} |\n", name, outcome.error);
+        }
+        for (const MetricOutcome& m : outcome.metrics) {
+            if (m.verdict != Verdict::same) {
+                out += fmt::format("| {} | {} | {:.6g} | {:.6g} | {:+.3g} % | {} {} |\n", name, m.expected.name,
+                                   m.expected.value, m.now, 100 * m.change,
+                                   fails(m) ? ":x:" : ":white_check_mark:", verdict_name(m.verdict));
+            }
+        }
+        for (const Cause& cause : outcome.causes) {
+            causes += fmt::format("- {}: {}\n", name, cause_text(cause));
+        }
+    }
+    return out + (causes.empty() ? "" : "\nInputs that changed:\n\n" + causes);
+}
+
+}  // namespace orrery

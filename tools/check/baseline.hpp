@@ -1,0 +1,79 @@
+#pragma once
+// Baselines: a scenario, the metrics expected of it with tolerances, and the inputs they were recorded with.
+//
+//   orrery-baseline: 1
+//   scenario: ../scenarios/training/gpt3-175b-1024xA100.yaml     (relative to the baseline)
+//   set: [plan.tensor=8]                                         (optional)
+//   reason: why the expected values are what they are
+//   metrics: {iteration_time_s: {value: 31.1, tolerance: 1 %}}
+//   inputs: {...}                                                (written by --update)
+
+#include "tools/check/inputs.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+struct ExpectedMetric {
+    std::string name;
+    double value = 0;
+    double tolerance = 0.01;  ///< relative
+    std::string better;       ///< lower, higher or empty; moves to the better side are no regression
+};
+
+struct Baseline {
+    std::string path;
+    std::string scenario;  ///< as written
+    std::vector<std::string> overrides;
+    std::string reason;
+    std::vector<ExpectedMetric> metrics;
+    std::map<std::string, std::string> inputs;
+
+    [[nodiscard]] std::string scenario_path() const;
+};
+
+/// Throws ConfigError with every error of the file.
+[[nodiscard]] Baseline load_baseline(const std::string& path);
+[[nodiscard]] std::string baseline_text(const Baseline& baseline);
+
+enum class Verdict { same, moved, improved, regressed, missing };
+
+struct MetricOutcome {
+    ExpectedMetric expected;
+    double now = 0;
+    double change = 0;  ///< relative
+    Verdict verdict = Verdict::same;
+};
+
+/// A changed input and, where it could be put back alone, how much of the move of the first failed metric it makes.
+struct Cause {
+    ChangedInput input;
+    std::optional<double> contribution;  ///< relative change of the metric that reverting it takes away
+};
+
+struct BaselineOutcome {
+    Baseline baseline;
+    std::string error;  ///< the scenario did not run: why
+    std::vector<MetricOutcome> metrics;
+    std::vector<Cause> causes;
+    double seconds = 0;
+    [[nodiscard]] bool passed() const;
+};
+
+/// Runs a baseline's scenario and compares. Throws ConfigError when the baseline or scenario cannot be read.
+[[nodiscard]] BaselineOutcome check_baseline(const Baseline& baseline, ModelCache& models);
+
+/// The baseline with the values and inputs of this version.
+[[nodiscard]] Baseline updated(Baseline baseline, ModelCache& models, const std::string& reason);
+
+/// JUnit XML: one suite a baseline, one case a metric.
+[[nodiscard]] std::string junit_xml(const std::vector<BaselineOutcome>& outcomes);
+/// A table in Markdown, as GitHub shows in the summary of a job.
+[[nodiscard]] std::string markdown_summary(const std::vector<BaselineOutcome>& outcomes);
+[[nodiscard]] std::string verdict_name(Verdict verdict);
+/// One line for people.
+[[nodiscard]] std::string cause_text(const Cause& cause);
+
+}  // namespace orrery

@@ -1,0 +1,465 @@
+#include "tools/plan/search.hpp"
+
+#include "sim/config/units.hpp"
+#include "tools/plan/estimate.hpp"
+#include "tools/sweep/worker_pool.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace orrery {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kBatch = 64;        // candidates a request
+constexpr std::size_t kMostOnFront = 30;  // plans of the estimated front that are simulated beside the best
+constexpr double kTimeoutSeconds = 600;
+constexpr double kGibi = 1024.0 * 1024 * 1024;
+
+struct Candidate {
+    std::int64_t nodes;
+    PlanSpec plan;
+};
+
+std::vector<std::int64_t> divisors(std::int64_t n, std::int64_t most) {
+    std::vector<std::int64_t> out;
+    for (std::int64_t d = 1; d <= std::min(n, most); ++d) {
+        if (n % d == 0) {
+            out.push_back(d);
+        }
+    }
+    return out;
+}
+
+// Lists the space for one size of cluster.
+class Space {
+  public:
+    Space(const Scenario& scenario, std::int64_t nodes, std::vector<Candidate>& out)
+        : scenario_(scenario), nodes_(nodes), gpus_(nodes * scenario.cluster.node.gpus), out_(out) {}
+
+    void list() {
+        for (const std::int64_t tensor : divisors(gpus_, 64)) {
+            if (scenario_.model.heads % tensor != 0 || scenario_.model.ffn % tensor != 0) {
+                continue;
+            }
+            for (const std::int64_t context : divisors(gpus_ / tensor, 64)) {
+                // Splitting sequences below a few thousand tokens a rank is what nobody does: it only costs exchanges.
+                if (context > 1 &&
+                    (scenario_.model.sequence % context != 0 || scenario_.model.sequence / context < 4096)) {
+                    continue;
+                }
+                for (const std::int64_t pipeline : divisors(gpus_ / tensor / context, scenario_.model.layers + 2)) {
+                    PlanSpec plan = scenario_.plan;
+                    plan.tensor = tensor;
+                    plan.context = context;
+                    plan.pipeline = pipeline;
+                    plan.data = gpus_ / tensor / context / pipeline;
+                    plan.shard = 0;
+                    add_batches(plan);
+                }
+            }
+        }
+    }
+
+  private:
+    void add_batches(PlanSpec plan) {
+        if (plan.global_batch % plan.data != 0) {
+            return;
+        }
+        for (const std::int64_t micro_batch : divisors(plan.global_batch / plan.data, 16)) {
+            plan.micro_batch = micro_batch;
+            plan.chunks = 1;
+            plan.schedule =
+                scenario_.plan.schedule == ScheduleKind::gpipe ? ScheduleKind::gpipe : ScheduleKind::one_f_one_b;
+            add_recomputation(plan);
+            const bool interleaves = plan.pipeline > 1 && plan.micro_batches() % plan.pipeline == 0;
+            for (std::int64_t chunks = 2; interleaves && plan.pipeline * chunks <= scenario_.model.layers; ++chunks) {
+                if (scenario_.model.layers % (plan.pipeline * chunks) == 0 ||
+                    (scenario_.model.layers + 2) % (plan.pipeline * chunks) == 0) {
+                    plan.chunks = chunks;
+                    plan.schedule = ScheduleKind::interleaved;
+                    add_recomputation(plan);
+                }
+            }
+        }
+    }
+
+    void add_recomputation(PlanSpec plan) {
+        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+            plan.recompute = recompute;
+            for (const bool sequence_parallel : {false, true}) {
+                if (sequence_parallel && plan.tensor == 1) {
+                    continue;
+                }
+                plan.sequence_parallel = sequence_parallel;
+                const std::int64_t most = plan.data * plan.context == 1 ? 0 : plan.pipeline == 1 ? 3 : 1;
+                for (std::int64_t zero = 0; zero <= most; ++zero) {
+                    plan.zero = zero;
+                    out_.push_back({nodes_, plan});
+                }
+            }
+        }
+    }
+
+    const Scenario& scenario_;
+    std::int64_t nodes_, gpus_;
+    std::vector<Candidate>& out_;
+};
+
+Scenario scenario_with(const Scenario& base, const Candidate& candidate) {
+    Scenario scenario = base;
+    scenario.cluster.nodes = candidate.nodes;
+    scenario.plan = candidate.plan;
+    return scenario;
+}
+
+// What workers do: judge a batch of candidates, or simulate one.
+class PlanWorker {
+  public:
+    PlanWorker(const Scenario& base, const std::vector<Candidate>& candidates, const DataDirectory& data)
+        : base_(base), candidates_(candidates), models_(data) {}
+
+    std::string answer(const std::string& request) {
+        const Json asked = Json::parse(request);
+        return (asked.contains("simulate") ? simulate_one(asked["simulate"]) : judge(asked["from"], asked["to"]))
+            .dump();
+    }
+
+  private:
+    const Fabric& fabric_for(std::int64_t nodes) {
+        std::unique_ptr<Fabric>& slot = fabrics_[nodes];
+        if (!slot) {
+            ClusterSpec cluster = base_.cluster;
+            cluster.nodes = nodes;
+            slot = std::make_unique<Fabric>(shape_of(cluster, base_.cluster_mark));
+        }
+        return *slot;
+    }
+
+    Json judge(std::size_t from, std::size_t to) {
+        Json feasible = Json::array();
+        std::uint64_t do_not_divide = 0;
+        std::uint64_t do_not_fit = 0;
+        for (std::size_t i = from; i < to; ++i) {
+            const Scenario scenario = scenario_with(base_, candidates_[i]);
+            try {
+                const Fabric& fabric = fabric_for(candidates_[i].nodes);
+                const TrainingInput input = training_input(scenario, models_, fabric);
+                const double memory = memory_of_plan(scenario);
+                if (memory > scenario.cluster.node.gpu.memory.value) {
+                    ++do_not_fit;
+                    continue;
+                }
+                feasible.push_back({i, estimate_iteration(input).value(), memory / kGibi});
+            } catch (const Error&) {
+                ++do_not_divide;
+            }
+        }
+        return {{"feasible", feasible}, {"divide", do_not_divide}, {"fit", do_not_fit}};
+    }
+
+    // Of the fullest stage; stops at the first that is too full, because schedules of long pipelines are long lists.
+    static double memory_of_plan(const Scenario& scenario) {
+        const double capacity = scenario.cluster.node.gpu.memory.value;
+        const double layers =
+            std::ceil(static_cast<double>(scenario.model.layers) / static_cast<double>(scenario.plan.pipeline));
+        const double least =
+            memory_of(scenario.model, scenario.plan, scenario.software, layers - 1, false, false, 1).total();
+        if (least > capacity) {
+            return least;
+        }
+        double most = 0;
+        for (const MemoryUse& use : memory_by_stage(scenario.model, scenario.plan, scenario.software)) {
+            most = std::max(most, use.total());
+        }
+        return most;
+    }
+
+    Json simulate_one(std::size_t index) {
+        try {
+            const RunOutput out = run(scenario_with(base_, candidates_[index]), models_, {});
+            return {{"seconds", out.summary.find("iteration_time_s")->value},
+                    {"memory", out.summary.find("memory_per_gpu_gib")->value},
+                    {"breakdown", out.summary.breakdown}};
+        } catch (const InfeasibleError& error) {
+            return {{"infeasible", error.what()}};
+        }
+    }
+
+    const Scenario& base_;
+    const std::vector<Candidate>& candidates_;
+    ModelCache models_;
+    std::map<std::int64_t, std::unique_ptr<Fabric>> fabrics_;
+};
+
+// Where the time of a plan goes beyond that of the best one.
+std::string compare(const RankedPlan& plan, const RankedPlan& best) {
+    std::map<std::string, double> difference;
+    for (const auto& [name, seconds] : plan.breakdown) {
+        difference[name] += seconds;
+    }
+    for (const auto& [name, seconds] : best.breakdown) {
+        difference[name] -= seconds;
+    }
+    std::vector<std::pair<std::string, double>> parts(difference.begin(), difference.end());
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const auto& a, const auto& b) { return std::abs(a.second) > std::abs(b.second); });
+    std::string out;
+    for (std::size_t i = 0; i < std::min<std::size_t>(parts.size(), 3); ++i) {
+        if (std::abs(parts[i].second) > 0.002 * best.iteration_s) {
+            out += fmt::format("{}{} {:+.3g} s", out.empty() ? "" : ", ", parts[i].first, parts[i].second);
+        }
+    }
+    return out.empty() ? "as the best plan" : out;
+}
+
+std::string reason_of_best(const RankedPlan& best) {
+    std::vector<std::pair<std::string, double>> parts = best.breakdown;
+    std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+    std::string out;
+    for (std::size_t i = 0; i < std::min<std::size_t>(parts.size(), 3); ++i) {
+        out += fmt::format("{}{} {:.1f} %", out.empty() ? "" : ", ", parts[i].first,
+                           100 * parts[i].second / best.iteration_s);
+    }
+    return out;
+}
+
+bool dominates(const RankedPlan& a, const RankedPlan& b, double time_a, double time_b) {
+    return time_a <= time_b && a.memory_gib <= b.memory_gib && a.gpu_hours <= b.gpu_hours &&
+           (time_a < time_b || a.memory_gib < b.memory_gib || a.gpu_hours < b.gpu_hours);
+}
+
+class PlanSearcher {
+  public:
+    PlanSearcher(const Scenario& scenario, const DataDirectory& data, const PlanOptions& options)
+        : base_(scenario), data_(data), options_(options) {}
+
+    PlanSearch search() {
+        const std::vector<std::int64_t> sizes =
+            options_.nodes.empty() ? std::vector<std::int64_t>{base_.cluster.nodes} : options_.nodes;
+        for (const std::int64_t nodes : sizes) {
+            Space(base_, nodes, candidates_).list();
+        }
+        out_.listed = candidates_.size();
+        PlanWorker worker(base_, candidates_, data_);
+        const Work work = [&](const std::string& request) { return worker.answer(request); };
+        judge_all(work);
+        if (out_.ranked.empty()) {
+            throw InfeasibleError(
+                fmt::format("none of {} plans is feasible: {} do not divide, {} do not fit into memory", out_.listed,
+                            out_.do_not_divide, out_.do_not_fit));
+        }
+        simulate_best(work);
+        finish();
+        return std::move(out_);
+    }
+
+  private:
+    void judge_all(const Work& work) {
+        std::size_t at = 0;
+        run_in_workers(
+            options_.workers, kTimeoutSeconds, work,
+            [&]() -> std::optional<WorkRequest> {
+                if (at >= candidates_.size()) {
+                    return std::nullopt;
+                }
+                const std::size_t from = at;
+                at = std::min(candidates_.size(), at + kBatch);
+                report(0.5 * static_cast<double>(from) / static_cast<double>(candidates_.size()));
+                return WorkRequest{from, Json{{"from", from}, {"to", at}}.dump()};
+            },
+            [&](std::size_t, const WorkReply& reply) -> std::optional<std::string> {
+                const Json answer = answer_of(reply);
+                out_.do_not_divide += answer["divide"].get<std::uint64_t>();
+                out_.do_not_fit += answer["fit"].get<std::uint64_t>();
+                for (const Json& row : answer["feasible"]) {
+                    add(row[0], row[1], row[2]);
+                }
+                return std::nullopt;
+            });
+        sort();
+    }
+
+    void add(std::size_t index, double seconds, double memory_gib) {
+        RankedPlan plan;
+        plan.nodes = candidates_[index].nodes;
+        plan.plan = candidates_[index].plan;
+        plan.estimate_s = plan.iteration_s = seconds;
+        plan.memory_gib = memory_gib;
+        plan.gpu_hours = gpu_hours(plan);
+        out_.ranked.push_back(std::move(plan));
+        index_.push_back(index);
+    }
+
+    [[nodiscard]] double gpu_hours(const RankedPlan& plan) const {
+        const double tokens = static_cast<double>(base_.plan.global_batch) * static_cast<double>(base_.model.sequence);
+        return plan.iteration_s * static_cast<double>(plan.nodes * base_.cluster.node.gpus) / 3600 / tokens * 1e9;
+    }
+
+    // Simulated plans first, then by time, then by how they were listed, so that ties have one order.
+    void sort() {
+        std::vector<std::size_t> order(out_.ranked.size());
+        for (std::size_t i = 0; i < order.size(); ++i) {
+            order[i] = i;
+        }
+        std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+            const RankedPlan& left = out_.ranked[a];
+            const RankedPlan& right = out_.ranked[b];
+            return std::make_tuple(!left.simulated, left.iteration_s, left.memory_gib, index_[a]) <
+                   std::make_tuple(!right.simulated, right.iteration_s, right.memory_gib, index_[b]);
+        });
+        std::vector<RankedPlan> ranked;
+        std::vector<std::size_t> index;
+        for (const std::size_t i : order) {
+            ranked.push_back(std::move(out_.ranked[i]));
+            index.push_back(index_[i]);
+        }
+        out_.ranked = std::move(ranked);
+        index_ = std::move(index);
+    }
+
+    void simulate_best(const Work& work) {
+        std::vector<std::size_t> chosen;
+        for (std::size_t i = 0; i < std::min(options_.simulate, out_.ranked.size()); ++i) {
+            chosen.push_back(i);
+        }
+        // The front of estimates: the best time for each amount of memory, so that the simulated front is whole.
+        std::vector<std::size_t> front;
+        for (std::size_t i = 0; i < out_.ranked.size(); ++i) {
+            const RankedPlan& plan = out_.ranked[i];
+            const bool dominated = std::any_of(front.begin(), front.end(), [&](std::size_t other) {
+                return dominates(out_.ranked[other], plan, out_.ranked[other].estimate_s, plan.estimate_s);
+            });
+            if (!dominated) {
+                front.push_back(i);
+            }
+        }
+        const std::size_t step = front.size() / kMostOnFront + 1;
+        for (std::size_t i = 0; i < front.size(); i += step) {
+            if (std::find(chosen.begin(), chosen.end(), front[i]) == chosen.end()) {
+                chosen.push_back(front[i]);
+            }
+        }
+        std::size_t at = 0;
+        std::vector<std::size_t> refused;
+        run_in_workers(
+            options_.workers, kTimeoutSeconds, work,
+            [&]() -> std::optional<WorkRequest> {
+                if (at >= chosen.size()) {
+                    return std::nullopt;
+                }
+                report(0.5 + 0.5 * static_cast<double>(at) / static_cast<double>(chosen.size()));
+                const std::size_t i = chosen[at++];
+                return WorkRequest{i, Json{{"simulate", index_[i]}}.dump()};
+            },
+            [&](std::size_t i, const WorkReply& reply) -> std::optional<std::string> {
+                const Json answer = answer_of(reply);
+                RankedPlan& plan = out_.ranked[i];
+                if (answer.contains("infeasible")) {
+                    refused.push_back(i);
+                    return std::nullopt;
+                }
+                plan.simulated = true;
+                plan.iteration_s = answer["seconds"];
+                plan.memory_gib = answer["memory"];
+                plan.gpu_hours = gpu_hours(plan);
+                plan.breakdown = answer["breakdown"].get<std::vector<std::pair<std::string, double>>>();
+                out_.worst_error = std::max(out_.worst_error, std::abs(plan.estimate_s / plan.iteration_s - 1));
+                return std::nullopt;
+            });
+        std::sort(refused.rbegin(), refused.rend());
+        for (const std::size_t i : refused) {
+            out_.ranked.erase(out_.ranked.begin() + static_cast<std::ptrdiff_t>(i));
+            index_.erase(index_.begin() + static_cast<std::ptrdiff_t>(i));
+        }
+        sort();
+    }
+
+    void finish() {
+        const RankedPlan best = out_.ranked.front();
+        for (RankedPlan& plan : out_.ranked) {
+            if (!plan.simulated) {
+                break;
+            }
+            plan.reason = &plan == &out_.ranked.front() ? reason_of_best(plan) : compare(plan, best);
+            plan.pareto = std::none_of(out_.ranked.begin(), out_.ranked.end(), [&](const RankedPlan& other) {
+                return other.simulated && dominates(other, plan, other.iteration_s, plan.iteration_s);
+            });
+        }
+    }
+
+    static Json answer_of(const WorkReply& reply) {
+        if (reply.end != WorkReply::End::answered) {
+            throw InternalError("a worker of the plan search " + reply.text);
+        }
+        return Json::parse(reply.text);
+    }
+
+    void report(double fraction) const {
+        if (options_.progress) {
+            options_.progress(fraction);
+        }
+    }
+
+    const Scenario& base_;
+    const DataDirectory& data_;
+    const PlanOptions& options_;
+    std::vector<Candidate> candidates_;
+    PlanSearch out_;
+    std::vector<std::size_t> index_;  ///< of each ranked plan among the candidates
+};
+
+}  // namespace
+
+PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, const PlanOptions& options) {
+    if (scenario.kind != ScenarioKind::training) {
+        throw ConfigError("plans are searched for training scenarios; this one is of another kind");
+    }
+    if (scenario.cluster.nodes == 0) {
+        throw ConfigError({scenario.cluster_mark.error("training needs 'nodes' with GPUs, not bare hosts")});
+    }
+    return PlanSearcher(scenario, data, options).search();
+}
+
+std::string describe_plan(const PlanSpec& plan) {
+    static const char* const kRecompute[] = {"no", "selective", "half", "full"};
+    std::string out = fmt::format("tensor {}, pipeline {}, data {}", plan.tensor, plan.pipeline, plan.data);
+    if (plan.context > 1) {
+        out += fmt::format(", context {}", plan.context);
+    }
+    out += fmt::format(", micro-batch {}", plan.micro_batch);
+    if (plan.schedule == ScheduleKind::interleaved) {
+        out += fmt::format(", {} chunks", plan.chunks);
+    }
+    out += fmt::format(", {} recomputation", kRecompute[static_cast<std::size_t>(plan.recompute)]);
+    if (plan.zero > 0) {
+        out += fmt::format(", ZeRO {}", plan.zero);
+    }
+    return out + (plan.sequence_parallel ? ", sequence parallel" : "");
+}
+
+std::vector<std::string> assignments_of(const RankedPlan& ranked) {
+    const PlanSpec& plan = ranked.plan;
+    static const char* const kRecompute[] = {"none", "selective", "half", "full"};
+    static const char* const kSchedules[] = {"gpipe", "1f1b", "interleaved"};
+    return {fmt::format("cluster.nodes={}", ranked.nodes),
+            fmt::format("plan.tensor={}", plan.tensor),
+            fmt::format("plan.pipeline={}", plan.pipeline),
+            fmt::format("plan.data={}", plan.data),
+            fmt::format("plan.context={}", plan.context),
+            fmt::format("plan.micro_batch={}", plan.micro_batch),
+            fmt::format("plan.schedule={}", kSchedules[static_cast<std::size_t>(plan.schedule)]),
+            fmt::format("plan.chunks={}", plan.chunks),
+            fmt::format("plan.recompute={}", kRecompute[static_cast<std::size_t>(plan.recompute)]),
+            fmt::format("plan.sequence_parallel={}", plan.sequence_parallel),
+            fmt::format("plan.zero={}", plan.zero),
+            fmt::format("plan.shard={}", plan.shard)};
+}
+
+}  // namespace orrery

@@ -1,0 +1,97 @@
+// orrery check: scenarios against their baselines.
+
+#include "tools/check/baseline.hpp"
+#include "tools/program/commands.hpp"
+#include "tools/program/terminal.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace orrery {
+
+namespace {
+
+int update(const CommandLine& line, ModelCache& models) {
+    const std::string reason = line.text("reason");
+    if (reason.empty()) {
+        throw ConfigError("--update needs --reason TEXT: why the expected values change");
+    }
+    for (const std::string& path : line.arguments) {
+        Baseline baseline;
+        if (!std::filesystem::exists(path) && line.has("scenario")) {
+            baseline.path = path;
+            const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+            baseline.scenario =
+                std::filesystem::relative(std::filesystem::absolute(line.text("scenario")), folder).string();
+            baseline.overrides = line.overrides();
+        } else {
+            baseline = load_baseline(path);
+        }
+        write_file(path, baseline_text(updated(baseline, models, reason)));
+        if (!line.quiet()) {
+            fmt::print("{} written\n", path);
+        }
+    }
+    return 0;
+}
+
+void print(const std::vector<BaselineOutcome>& outcomes, const Terminal& terminal) {
+    std::vector<std::vector<std::string>> rows;
+    for (const BaselineOutcome& outcome : outcomes) {
+        const std::string name = std::filesystem::path(outcome.baseline.path).stem().string();
+        if (!outcome.error.empty()) {
+            rows.push_back({name, "run", "", "", "", "FAILED: " + outcome.error});
+        }
+        for (const MetricOutcome& m : outcome.metrics) {
+            rows.push_back({name, m.expected.name, fmt::format("{:.6g}", m.expected.value),
+                            fmt::format("{:.6g}", m.now), fmt::format("{:+.3g} %", 100 * m.change),
+                            verdict_name(m.verdict)});
+        }
+    }
+    terminal.table({"baseline", "metric", "expected", "now", "change", "verdict"}, rows);
+    for (const BaselineOutcome& outcome : outcomes) {
+        if (outcome.causes.empty()) {
+            continue;
+        }
+        terminal.heading(
+            fmt::format("inputs of {} that changed", std::filesystem::path(outcome.baseline.path).stem().string()));
+        for (const Cause& cause : outcome.causes) {
+            fmt::print("  {}\n", cause_text(cause));
+        }
+    }
+}
+
+}  // namespace
+
+int command_check(const CommandLine& line, const DataDirectory& data) {
+    const Terminal terminal(line.color(), line.quiet());
+    ModelCache models(data);
+    if (line.has("update")) {
+        return update(line, models);
+    }
+    for (const char* name : {"scenario", "set", "reason"}) {
+        if (line.has(name)) {
+            throw ConfigError(fmt::format("--{} goes with --update", name));
+        }
+    }
+    std::vector<BaselineOutcome> outcomes;
+    for (const std::string& path : line.arguments) {
+        outcomes.push_back(check_baseline(load_baseline(path), models));
+    }
+    if (line.has("junit")) {
+        write_file(line.text("junit"), junit_xml(outcomes));
+    }
+    if (line.has("summary")) {
+        write_file(line.text("summary"), markdown_summary(outcomes));
+    }
+    const auto failed = std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return !o.passed(); });
+    if (!line.quiet()) {
+        print(outcomes, terminal);
+        fmt::print("\n{} of {} baselines hold\n", outcomes.size() - static_cast<std::size_t>(failed), outcomes.size());
+    }
+    return failed > 0 ? 1 : 0;
+}
+
+}  // namespace orrery

@@ -1,0 +1,299 @@
+#include "tools/program/command_line.hpp"
+
+#include <fmt/format.h>
+
+namespace orrery {
+
+namespace {
+
+const OptionSpec kSet = {"set", "key.path=value", "change a value of the scenario", true};
+const OptionSpec kSeed = {"seed", "N", "seed of all random streams"};
+const OptionSpec kJobs = {"jobs,j", "N", "processes; default: all cores"};
+
+std::string long_name(const OptionSpec& option) {
+    const std::string name = option.name;
+    return name.substr(0, name.find(','));
+}
+
+std::string shown(const OptionSpec& option) {
+    const std::string name = option.name;
+    const auto comma = name.find(',');
+    return fmt::format("{}--{}{}{}", comma == std::string::npos ? "" : "-" + name.substr(comma + 1) + ", ",
+                       long_name(option), *option.argument == '\0' ? "" : " ", option.argument);
+}
+
+std::string option_lines(const std::vector<OptionSpec>& options) {
+    std::string out;
+    for (const OptionSpec& option : options) {
+        out += fmt::format("  {:<28} {}{}\n", shown(option), option.help, option.repeats ? " (repeatable)" : "");
+    }
+    return out;
+}
+
+// Text for roff: backslashes, hyphens of options and leading dots mean something there.
+std::string roff(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+        out += c == '\\' ? std::string("\\e") : c == '-' ? std::string("\\-") : std::string(1, c);
+    }
+    return out.rfind('.', 0) == 0 ? "\\&" + out : out;
+}
+
+constexpr const char* kExitCodes = "exit codes: 0 fine, 1 a check failed, 2 bad input, 3 infeasible, 4 internal error";
+
+}  // namespace
+
+const std::vector<CommandSpec>& command_table() {
+    static const std::vector<CommandSpec> kCommands = {
+        {"run",
+         "FILE",
+         1,
+         1,
+         "simulate a scenario (\"-\": standard input)",
+         {kSet,
+          kSeed,
+          {"json", "FILE", "write the summary (\"-\": standard output)"},
+          {"host", "", "with this machine's time and memory in the summary"},
+          {"trace", "FILE", "write a timeline for ui.perfetto.dev"},
+          {"resolved", "FILE", "write the scenario with all presets expanded"}},
+         {"orrery run scenarios/training/gpt3-175b-1024xA100.yaml",
+          "orrery run scenarios/training/gpt3-175b-1024xA100.yaml --set plan.tensor=4 --set plan.pipeline=32 --json -",
+          "orrery run - --quiet --json summary.json < scenario.yaml"}},
+        {"explain",
+         "FILE",
+         1,
+         1,
+         "each value with its source, and where the time goes",
+         {kSet, kSeed},
+         {"orrery explain scenarios/training/gpt3-175b-1024xA100.yaml"}},
+        {"plan",
+         "FILE",
+         1,
+         1,
+         "the best parallel plans of a training scenario, and why",
+         {kSet,
+          kJobs,
+          {"simulate", "N", "plans to simulate in full, best estimates first; 50 by default"},
+          {"top", "N", "rows to show; 10 by default"},
+          {"nodes", "LIST", "sizes of cluster to search, such as 64,128"},
+          {"price", "NUMBER", "of a GPU hour: adds the cost of 10^9 tokens"},
+          {"json", "FILE", "write every feasible plan (\"-\": standard output)"}},
+         {"orrery plan scenarios/training/gpt3-175b-1024xA100.yaml",
+          "orrery plan scenarios/training/gpt3-175b-1024xA100.yaml --nodes 64,128,192 --price 2.5 --top 20"}},
+        {"sweep",
+         "FILE",
+         1,
+         1,
+         "run every point of a sweep into a database",
+         {kSet,
+          kJobs,
+          {"db", "FILE", "the database of results"},
+          {"resume", "", "continue a database; points with results are not run again"},
+          {"shard", "I/N", "run part I of N (I from 0)"},
+          {"timeout", "TIME", "wall time a point may take, such as \"60 s\""},
+          {"slurm", "N", "as a Slurm job array of N tasks: submit, follow, merge"},
+          {"sbatch", "OPTION", "passed on to Slurm, such as --partition=long", true},
+          {"dry-run", "", "count the points and show the first ones"}},
+         {"orrery sweep scenarios/sweeps/gpt3-175b-plans.yaml -j 2 --db results.sqlite",
+          "orrery sweep scenarios/sweeps/gpt3-175b-plans.yaml --db results.sqlite --resume",
+          "orrery sweep scenarios/sweeps/gpt3-175b-plans.yaml --shard 0/4 --db part-0.sqlite"}},
+        {"table",
+         "DATABASE",
+         1,
+         1,
+         "results of a sweep: filter, group, pivot, export",
+         {{"where", "EXPRESSION", "rows to keep, such as 'status == \"done\" and mfu > 0.4'"},
+          {"group", "COLUMNS", "one row for equal values of these columns"},
+          {"aggregate", "HOW", "of a group: mean (default), min, max, median, sum or count"},
+          {"pivot", "ROW,COLUMN,VALUE", "values of one column across those of another"},
+          {"columns", "COLUMNS", "what to show, in this order"},
+          {"sort", "COLUMNS", "\"-name\" sorts downwards"},
+          {"limit", "N", "at most so many rows"},
+          {"format", "FORMAT", "text (default), csv or json"},
+          {"output", "FILE", "instead of standard output"}},
+         {"orrery table results.sqlite --where 'status == \"done\"' --sort iteration_time_s --limit 10",
+          "orrery table results.sqlite --pivot plan.tensor,plan.pipeline,mfu",
+          "orrery table results.sqlite --format csv --output results.csv"}},
+        {"merge",
+         "DATABASE PART...",
+         2,
+         100'000,
+         "put the databases of shards into one",
+         {},
+         {"orrery merge results.sqlite part-*.sqlite"}},
+        {"check",
+         "BASELINE...",
+         1,
+         10'000,
+         "pinned scenarios against their baselines; exit code 1 when one regressed",
+         {{"junit", "FILE", "write the outcome as JUnit XML"},
+          {"summary", "FILE", "write the outcome as Markdown, for the summary of a CI job"},
+          {"update", "", "rewrite the baselines with the values of this version"},
+          {"reason", "TEXT", "why (needed by --update)"},
+          {"scenario", "FILE", "with --update: make a new baseline of this scenario"},
+          kSet},
+         {"orrery check baselines/*.yaml --junit check.xml",
+          "orrery check baselines/gpt3-175b.yaml --update --reason 'kernel tables measured anew'",
+          "orrery check baselines/new.yaml --update --scenario scenario.yaml --reason 'first'"}},
+        {"import",
+         "FORMAT FILE",
+         2,
+         2,
+         "a trace of another tool as a program to replay: pytorch-profiler, nsys, chakra, goal, aicb",
+         {{"output,o", "FILE", "where to write it; NAME.replay by default"}},
+         {"orrery import pytorch-profiler step.json -o step.replay", "orrery import nsys report.sqlite",
+          "orrery import chakra traces/gpt.0.et"}},
+        {"topology", "FILE", 1, 1, "the cluster of a scenario: links, capacities, paths", {kSet}, {}},
+        {"validate",
+         "[SUITE]",
+         0,
+         1,
+         "predictions against measured runs: training, collectives",
+         {{"points", "", "print every point"},
+          {"fit", "", "fit the software constants on the declared half"},
+          {"svg", "FILE", "predicted against measured as a picture"}},
+         {"orrery validate training --points"}},
+        {"list",
+         "[KIND]",
+         0,
+         1,
+         "presets: models, nodes, devices, softwares, scenarios, fields",
+         {},
+         {"orrery list models"}},
+        {"schema",
+         "[KIND]",
+         0,
+         1,
+         "JSON Schema of scenarios, for editors",
+         {},
+         {"orrery schema training > training.schema.json"}},
+        {"completion",
+         "SHELL",
+         1,
+         1,
+         "a completion script for bash or zsh",
+         {},
+         {"orrery completion bash > ~/.local/share/bash-completion/completions/orrery"}},
+        {"manual", "", 0, 0, "the manual page, for man -l", {}, {"orrery manual | man -l -"}},
+        {"help", "[COMMAND]", 0, 1, "what a command does, with examples", {}, {}},
+        {"version", "", 0, 0, "version, commit and libraries", {}, {}},
+    };
+    return kCommands;
+}
+
+const std::vector<OptionSpec>& common_options() {
+    static const std::vector<OptionSpec> kOptions = {
+        {"quiet", "", "print nothing but errors and what was asked for"},
+        {"color", "WHEN", "auto (default), always or never"},
+        {"help,h", "", "this text, or that of a command"},
+        {"version", "", "version, commit and libraries"},
+    };
+    return kOptions;
+}
+
+std::string help_text(const std::string& command) {
+    for (const CommandSpec& spec : command_table()) {
+        if (command != spec.name) {
+            continue;
+        }
+        std::string out =
+            fmt::format("usage: orrery {} {} [OPTIONS]\n\n{}\n\noptions:\n{}{}", spec.name, spec.arguments, spec.help,
+                        option_lines(spec.options), option_lines(common_options()));
+        if (!spec.examples.empty()) {
+            out += "\nexamples:\n";
+            for (const char* example : spec.examples) {
+                out += fmt::format("  {}\n", example);
+            }
+        }
+        return out + "\n" + kExitCodes + "\n";
+    }
+    std::string out =
+        "Orrery: a discrete-event simulator of AI clusters.\n\nusage: orrery COMMAND [ARGUMENTS] [OPTIONS]\n\n";
+    for (const CommandSpec& spec : command_table()) {
+        out += fmt::format("  {:<26} {}\n", fmt::format("{} {}", spec.name, spec.arguments), spec.help);
+    }
+    out += "\ncommon options:\n" + option_lines(common_options());
+    out += "\n'orrery help COMMAND' shows its options. Examples:\n";
+    for (const char* name : {"run", "explain", "sweep"}) {
+        for (const CommandSpec& spec : command_table()) {
+            if (std::string(name) == spec.name && !spec.examples.empty()) {
+                out += fmt::format("  {}\n", spec.examples[0]);
+            }
+        }
+    }
+    return out + "\n" + kExitCodes + "\n";
+}
+
+std::string completion_script(const std::string& shell) {
+    std::string names;
+    std::string cases;
+    std::string common;
+    for (const OptionSpec& option : common_options()) {
+        common += " --" + long_name(option);
+    }
+    for (const CommandSpec& spec : command_table()) {
+        names += (names.empty() ? "" : " ") + std::string(spec.name);
+        std::string options;
+        for (const OptionSpec& option : spec.options) {
+            options += " --" + long_name(option);
+        }
+        cases += fmt::format("        {}) options=\"{}{}\" ;;\n", spec.name,
+                             options.empty() ? "" : options.substr(1) + " ", common.substr(1));
+    }
+    // zsh runs bash's completions through bashcompinit, so one script serves both.
+    const std::string head = shell == "zsh" ? "#compdef orrery\nautoload -U +X bashcompinit && bashcompinit\n" : "";
+    return head + fmt::format(R"(# Completion of orrery for {}: written by 'orrery completion {}'.
+_orrery() {{
+    local word="${{COMP_WORDS[COMP_CWORD]}}" command="${{COMP_WORDS[1]}}" options=""
+    COMPREPLY=()
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        COMPREPLY=($(compgen -W "{}" -- "$word"))
+        return
+    fi
+    case "$command" in
+{}    esac
+    case "$word" in
+        -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
+        *) case "$command" in
+               help) COMPREPLY=($(compgen -W "{}" -- "$word")) ;;
+               *) COMPREPLY=($(compgen -f -- "$word")) ;;
+           esac ;;
+    esac
+}}
+complete -o filenames -F _orrery orrery
+)",
+                              shell, shell, names, cases, names);
+}
+
+std::string manual_page(const std::string& version) {
+    std::string out = fmt::format(".TH ORRERY 1 \"\" \"orrery {}\" \"User Commands\"\n", roff(version));
+    out += ".SH NAME\norrery \\- discrete\\-event simulator of AI clusters\n";
+    out += ".SH SYNOPSIS\n.B orrery\nCOMMAND [ARGUMENTS] [OPTIONS]\n";
+    out +=
+        ".SH DESCRIPTION\nPredicts how fast a model trains on a cluster with a plan, why, and what would help. "
+        "Scenarios "
+        "are YAML files with units; equal input and seed give byte\\-identical output.\n.SH COMMANDS\n";
+    const auto list = [&](const std::vector<OptionSpec>& options) {
+        for (const OptionSpec& option : options) {
+            out += fmt::format(".RS\n.TP\n.B {}\n{}\n.RE\n", roff(shown(option)), roff(option.help));
+        }
+    };
+    for (const CommandSpec& spec : command_table()) {
+        out += fmt::format(".TP\n.B {} {}\n{}\n", spec.name, roff(spec.arguments), roff(spec.help));
+        list(spec.options);
+    }
+    out += ".SH OPTIONS\n";
+    for (const OptionSpec& option : common_options()) {
+        out += fmt::format(".TP\n.B {}\n{}\n", roff(shown(option)), roff(option.help));
+    }
+    out += ".SH EXAMPLES\n.nf\n";
+    for (const CommandSpec& spec : command_table()) {
+        for (const char* example : spec.examples) {
+            out += roff(example) + "\n";
+        }
+    }
+    out += ".fi\n.SH EXIT STATUS\n0 fine, 1 a check failed, 2 bad input, 3 infeasible, 4 internal error\n";
+    return out;
+}
+
+}  // namespace orrery

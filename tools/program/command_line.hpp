@@ -1,0 +1,38 @@
+#pragma once
+// What the program understands: one table of commands and options from which help, completion and the manual page are
+// made and against which a command line is checked.
+
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+struct OptionSpec {
+    const char* name;      ///< without dashes; "jobs,j" has a short form
+    const char* argument;  ///< what it takes, for people; empty: a switch
+    const char* help;
+    bool repeats = false;
+};
+
+struct CommandSpec {
+    const char* name;
+    const char* arguments;  ///< such as "FILE" or "[SUITE]"
+    std::size_t min_arguments;
+    std::size_t max_arguments;
+    const char* help;
+    std::vector<OptionSpec> options;
+    std::vector<const char*> examples;
+};
+
+[[nodiscard]] const std::vector<CommandSpec>& command_table();
+/// Options that every command takes.
+[[nodiscard]] const std::vector<OptionSpec>& common_options();
+
+/// Help of one command, or of all.
+[[nodiscard]] std::string help_text(const std::string& command);
+/// A completion script for bash or zsh.
+[[nodiscard]] std::string completion_script(const std::string& shell);
+/// The manual page, in roff.
+[[nodiscard]] std::string manual_page(const std::string& version);
+
+}  // namespace orrery

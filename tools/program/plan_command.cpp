@@ -1,0 +1,135 @@
+// orrery plan: the best parallel plans of a training scenario.
+
+#include "tools/plan/search.hpp"
+#include "tools/program/commands.hpp"
+#include "tools/program/terminal.hpp"
+#include "tools/sweep/worker_pool.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery {
+
+namespace {
+
+std::string plan_json(const PlanSearch& search, const Scenario& scenario, double price) {
+    using Json = nlohmann::ordered_json;
+    Json out;
+    out["schema"] = "orrery-plan-1";
+    out["scenario"] = scenario.name;
+    out["listed"] = search.listed;
+    out["do_not_divide"] = search.do_not_divide;
+    out["do_not_fit"] = search.do_not_fit;
+    out["feasible"] = search.ranked.size();
+    out["plans"] = Json::array();
+    const auto rounded = [](double value) { return std::stod(fmt::format("{:.12g}", value)); };
+    for (const RankedPlan& plan : search.ranked) {
+        Json row = {{"set", assignments_of(plan)},
+                    {"simulated", plan.simulated},
+                    {"iteration_time_s", rounded(plan.iteration_s)},
+                    {"estimate_s", rounded(plan.estimate_s)},
+                    {"memory_per_gpu_gib", rounded(plan.memory_gib)},
+                    {"gpu_hours_per_billion_tokens", rounded(plan.gpu_hours)},
+                    {"pareto", plan.pareto}};
+        if (price > 0) {
+            row["cost_per_billion_tokens"] = rounded(plan.gpu_hours * price);
+        }
+        if (plan.simulated) {
+            row["reason"] = plan.reason;
+        }
+        out["plans"].push_back(std::move(row));
+    }
+    return out.dump(1) + "\n";
+}
+
+std::vector<std::string> row_of(const RankedPlan& plan, std::size_t rank, const RankedPlan& best, double price,
+                                bool with_nodes) {
+    std::vector<std::string> row = {std::to_string(rank), fmt::format("{:.4g} s", plan.iteration_s),
+                                    fmt::format("{:+.1f} %", 100 * (plan.iteration_s / best.iteration_s - 1)),
+                                    fmt::format("{:.1f} GiB", plan.memory_gib)};
+    if (with_nodes || price > 0) {
+        row.push_back(price > 0 ? fmt::format("{:.5g}", plan.gpu_hours * price)
+                                : fmt::format("{:.4g}", plan.gpu_hours));
+    }
+    row.push_back((with_nodes ? fmt::format("{} nodes, ", plan.nodes) : "") + describe_plan(plan.plan));
+    row.push_back(plan.reason);
+    return row;
+}
+
+}  // namespace
+
+int command_plan(const CommandLine& line, const DataDirectory& data) {
+    const Terminal terminal(line.color(), line.quiet());
+    const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
+    PlanOptions options;
+    options.workers = static_cast<unsigned>(line.whole("jobs", available_cores(), 1, 1024));
+    options.simulate = line.whole("simulate", 50, 1, 100'000);
+    for (const std::string& text : line.list("nodes")) {
+        double nodes = 0;
+        if (!parse_number(text, nodes) || nodes != std::floor(nodes) || nodes < 1 || nodes > 1e6) {
+            throw ConfigError(fmt::format("--nodes is a list of whole numbers, such as 64,128; not '{}'", text));
+        }
+        options.nodes.push_back(static_cast<std::int64_t>(nodes));
+    }
+    double price = 0;
+    if (line.has("price") && (!parse_number(line.text("price"), price) || price <= 0)) {
+        throw ConfigError("--price is a positive number: the price of a GPU hour");
+    }
+    const std::size_t shown = line.whole("top", 10, 1, 100'000);
+    Progress progress(line.quiet());
+    options.progress = [&](double fraction) { progress.update(fraction); };
+    const PlanSearch search = search_plans(scenario, data, options);
+    progress.finish();
+    if (line.has("json")) {
+        write_file(line.text("json"), plan_json(search, scenario, price));
+    }
+    if (line.quiet() || line.text("json") == "-") {
+        return 0;
+    }
+    const auto simulated = static_cast<std::size_t>(
+        std::count_if(search.ranked.begin(), search.ranked.end(), [](const RankedPlan& p) { return p.simulated; }));
+    const RankedPlan& best = search.ranked.front();
+    fmt::print(
+        "{} plans: {} do not divide, {} do not fit into memory, {} are feasible; the {} best by estimate and on its "
+        "front are "
+        "simulated\n",
+        search.listed, search.do_not_divide, search.do_not_fit, search.ranked.size(), simulated);
+    const bool with_nodes = options.nodes.size() > 1;
+    std::vector<std::string> header = {"rank", "iteration", "", "memory"};
+    if (with_nodes || price > 0) {
+        header.emplace_back(price > 0 ? "cost / 10^9 tokens" : "GPU hours / 10^9 tokens");
+    }
+    header.insert(header.end(), {"plan", "where its time goes; from the second on, against the best"});
+    std::vector<std::vector<std::string>> rows;
+    for (std::size_t i = 0; i < std::min(shown, simulated); ++i) {
+        rows.push_back(row_of(search.ranked[i], i + 1, best, price, with_nodes));
+    }
+    terminal.heading("best plans, simulated");
+    terminal.table(header, rows);
+    rows.clear();
+    for (std::size_t i = 0; i < simulated; ++i) {
+        if (search.ranked[i].pareto) {
+            rows.push_back(row_of(search.ranked[i], i + 1, best, price, with_nodes));
+        }
+    }
+    terminal.heading("Pareto front: no plan is better in time, memory and cost at once");
+    terminal.table(header, rows);
+    if (simulated < search.ranked.size()) {
+        fmt::print(
+            "\nThe best plan that was not simulated is estimated at {:.4g} s; among the simulated the estimate errs by "
+            "at most "
+            "{:.1f} %.\n",
+            search.ranked[simulated].estimate_s, 100 * search.worst_error);
+    }
+    std::string sets;
+    for (const std::string& assignment : assignments_of(best)) {
+        sets += " --set " + assignment;
+    }
+    fmt::print("\nTo run the best: orrery run {}{}\n", line.arguments[0], sets);
+    return 0;
+}
+
+}  // namespace orrery

@@ -1,0 +1,216 @@
+// orrery sweep, table and merge.
+
+#include "sim/record/summary.hpp"
+#include "tools/program/commands.hpp"
+#include "tools/program/terminal.hpp"
+#include "tools/sweep/run_sweep.hpp"
+#include "tools/sweep/slurm.hpp"
+#include "tools/sweep/table.hpp"
+#include "tools/sweep/worker_pool.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+
+namespace orrery {
+
+namespace {
+
+void read_shard(const std::string& text, SweepOptions& options) {
+    const auto slash = text.find('/');
+    double part = 0;
+    double parts = 0;
+    if (slash == std::string::npos || !parse_number(text.substr(0, slash), part) ||
+        !parse_number(text.substr(slash + 1), parts) || part != std::floor(part) || parts != std::floor(parts) ||
+        part < 0 || part >= parts || parts > 100'000) {
+        throw ConfigError(fmt::format("--shard is I/N with I from 0 to N - 1, such as 0/4; not '{}'", text));
+    }
+    options.shard = static_cast<unsigned>(part);
+    options.shards = static_cast<unsigned>(parts);
+}
+
+int dry_run(const SweepSpec& sweep, const Terminal& terminal) {
+    constexpr std::size_t kShown = 10;
+    std::uint64_t count = 0;
+    std::vector<std::vector<std::string>> rows;
+    for (std::uint64_t id = 0; id < sweep.size(); ++id) {
+        const std::optional<SweepPoint> point = sweep.point(id);
+        if (!point) {
+            continue;
+        }
+        if (count++ < kShown) {
+            std::vector<std::string> row = {std::to_string(id)};
+            for (const auto& [key, value] : point->parameters) {
+                row.push_back(value);
+            }
+            rows.push_back(std::move(row));
+        }
+    }
+    std::vector<std::string> header = sweep.keys();
+    header.insert(header.begin(), "point");
+    terminal.heading(fmt::format("{}: {} of {} points meet the conditions", sweep.name, count, sweep.size()));
+    terminal.table(header, rows);
+    return 0;
+}
+
+std::string merge_into(const std::string& target, const std::vector<std::string>& parts) {
+    const bool exists = std::filesystem::exists(target);
+    // Beside and renamed: a merge that fails leaves no target behind.
+    const std::string beside = exists ? target : target + ".part";
+    const auto remove = [&] {
+        for (const char* end : {"", "-wal", "-shm"}) {
+            std::error_code ignored;
+            std::filesystem::remove(beside + end, ignored);
+        }
+    };
+    if (!exists) {
+        remove();
+    }
+    std::size_t points = 0;
+    bool complete = false;
+    try {
+        ResultStore store(beside, exists ? ResultStore::Mode::append : ResultStore::Mode::create);
+        for (const std::string& part : parts) {
+            store.merge(ResultStore(part, ResultStore::Mode::read));
+        }
+        store.each([&](const StoredPoint&, const PointResult&) { ++points; });
+        complete = store.complete();
+    } catch (...) {
+        if (!exists) {
+            remove();
+        }
+        throw;
+    }
+    if (!exists) {
+        std::filesystem::rename(beside, target);
+    }
+    return fmt::format("{}: {} points from {} databases{}", target, points, parts.size(),
+                       complete ? "" : "; the sweep is not complete");
+}
+
+int sweep_on_slurm(const CommandLine& line) {
+    SlurmOptions slurm;
+    slurm.program = std::filesystem::read_symlink("/proc/self/exe").string();
+    slurm.sweep = line.arguments[0];
+    if (slurm.sweep == "-") {
+        throw ConfigError("--slurm needs a sweep file: its tasks cannot read this standard input");
+    }
+    slurm.database = line.text("db");
+    slurm.tasks = static_cast<unsigned>(line.whole("slurm", 1, 1, 100'000));
+    slurm.sbatch_options = line.values("sbatch");
+    for (const std::string& assignment : line.overrides()) {
+        slurm.sweep_options.push_back("--set=" + assignment);
+    }
+    for (const char* name : {"jobs", "timeout"}) {
+        if (line.has(name)) {
+            slurm.sweep_options.push_back(fmt::format("--{}={}", name, line.text(name)));
+        }
+    }
+    slurm.say = [&](const std::string& text) {
+        if (!line.quiet()) {
+            fmt::print("{}\n", text);
+            std::fflush(stdout);
+        }
+    };
+    slurm.say(merge_into(slurm.database, run_on_slurm(slurm)));
+    return 0;
+}
+
+}  // namespace
+
+int command_sweep(const CommandLine& line, const DataDirectory& data) {
+    const Terminal terminal(line.color(), line.quiet());
+    const SweepSpec sweep = load_sweep(line.arguments[0], line.overrides(), data);
+    if (line.has("dry-run")) {
+        return dry_run(sweep, terminal);
+    }
+    SweepOptions options;
+    options.database = line.text("db");
+    if (options.database.empty()) {
+        throw ConfigError("'orrery sweep' needs --db FILE for its results");
+    }
+    if (line.has("slurm")) {
+        return sweep_on_slurm(line);
+    }
+    options.resume = line.has("resume");
+    options.workers = static_cast<unsigned>(line.whole("jobs", available_cores(), 1, 1024));
+    options.version = program_version();
+    if (line.has("shard")) {
+        read_shard(line.text("shard"), options);
+    }
+    std::string problem;
+    if (line.has("timeout") &&
+        (!parse_quantity(line.text("timeout"), Dimension::time, options.timeout, problem) || options.timeout <= 0)) {
+        throw ConfigError(fmt::format("--timeout: {}", problem.empty() ? "must be above 0 s" : problem));
+    }
+    Progress progress(line.quiet());
+    options.progress = [&](double fraction) { progress.update(fraction); };
+    const SweepCounts counts = run_sweep(sweep, data, options);
+    progress.finish();
+    if (!line.quiet()) {
+        fmt::print("{}: {} points: {} done, {} infeasible, {} invalid, {} failed, {} timed out\n", sweep.name,
+                   counts.points, counts.done, counts.infeasible, counts.invalid, counts.failed, counts.timed_out);
+        fmt::print("{} scenarios simulated now, {} points resumed; results in {}\n", counts.simulated, counts.resumed,
+                   options.database);
+    }
+    if (counts.invalid > 0 && counts.invalid == counts.points) {
+        throw ConfigError("no point is valid; the first one: " + counts.first_invalid);
+    }
+    if (counts.failed + counts.timed_out > 0) {
+        fmt::print(stderr, "{} points failed or timed out; --resume tries them again\n",
+                   counts.failed + counts.timed_out);
+        return 1;
+    }
+    return 0;
+}
+
+int command_table_of(const CommandLine& line, const DataDirectory&) {
+    const ResultStore store(line.arguments[0], ResultStore::Mode::read);
+    TableOptions options;
+    options.where = line.text("where");
+    options.group = line.list("group");
+    options.aggregate = line.has("aggregate") ? line.text("aggregate") : "mean";
+    options.pivot = line.list("pivot");
+    options.columns = line.list("columns");
+    options.sort = line.list("sort");
+    options.limit = line.whole("limit", 0, 1, 1'000'000'000);
+    const ResultTable table = select(read_table(store), options);
+    const std::string format = line.has("format") ? line.text("format") : "text";
+    const std::string output = line.has("output") ? line.text("output") : "-";
+    if (format == "csv") {
+        write_file(output, to_csv(table));
+    } else if (format == "json") {
+        write_file(output, to_json(table));
+    } else if (format == "text" && output == "-") {
+        const Terminal terminal(line.color(), line.quiet());
+        std::vector<std::vector<std::string>> rows;
+        for (const auto& row : table.rows) {
+            std::vector<std::string> texts;
+            for (const Cell& cell : row) {
+                const double* number = std::get_if<double>(&cell);
+                const std::string text = number != nullptr ? fmt::format("{:.6g}", *number) : cell_text(cell);
+                texts.push_back(text.size() > 60 ? text.substr(0, 57) + "..." : text);
+            }
+            rows.push_back(std::move(texts));
+        }
+        terminal.table(table.columns, rows);
+    } else {
+        throw ConfigError(format == "text" ? "--output needs --format csv or json"
+                                           : fmt::format("--format is text, csv or json, not '{}'", format));
+    }
+    if (!store.complete() && !line.quiet()) {
+        fmt::print(stderr, "note: the sweep has not been run to its end; --resume continues it\n");
+    }
+    return 0;
+}
+
+int command_merge(const CommandLine& line, const DataDirectory&) {
+    const std::string text = merge_into(line.arguments[0], {line.arguments.begin() + 1, line.arguments.end()});
+    if (!line.quiet()) {
+        fmt::print("{}\n", text);
+    }
+    return 0;
+}
+
+}  // namespace orrery
