@@ -82,6 +82,8 @@ class Fabric {
     [[nodiscard]] std::size_t resource_count() const { return capacities_.size(); }
     [[nodiscard]] double capacity(ResourceId resource) const { return capacities_[resource.value()]; }
     [[nodiscard]] std::string resource_name(ResourceId resource) const;
+    /// True for links inside a node, PCIe to the NIC included.
+    [[nodiscard]] bool inside_node(ResourceId resource) const { return resource.value() < nic_out_; }
     /// Adds every resource to a sharing model, which must be empty, so that ids agree.
     void add_to(Sharing& sharing) const;
 

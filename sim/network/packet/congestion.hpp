@@ -20,10 +20,10 @@ inline constexpr std::int64_t kNoTimer = std::numeric_limits<std::int64_t>::max(
 /// What a run's flows have in common.
 struct LawSettings {
     TransportSpec spec;
-    double packet = 0;        ///< bytes of a full packet on the wire
-    double line_rate = 0;     ///< B/s of a NIC
-    double base_rtt = 0;      ///< ps of the longest path without load
-    double max_window = 0;    ///< bytes
+    double packet = 0;      ///< bytes of a full packet on the wire
+    double line_rate = 0;   ///< B/s of a NIC
+    double base_rtt = 0;    ///< ps of the longest path without load
+    double max_window = 0;  ///< bytes
 };
 
 /// An acknowledgement as a law sees it.

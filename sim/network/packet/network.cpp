@@ -34,6 +34,8 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     tree_ = shape.kind == FabricKind::fat_tree;
     cores_ = tree_ ? shape.cores_per_spine : 1;
     acknowledged_ = spec.transport.kind != TransportKind::ideal;
+    notifies_ = spec.transport.kind == TransportKind::roce && spec.transport.dcqcn;
+    notification_gap_ = to_ps(spec.transport.dcqcn_notification);
     credited_ = spec.transport.kind == TransportKind::receiver_driven;
     go_back_ = spec.transport.recovery == Recovery::go_back_n ||
                (spec.transport.recovery == Recovery::automatic && spec.transport.kind == TransportKind::roce);
@@ -111,7 +113,8 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     law_settings_.base_rtt = static_cast<double>(round_trip);
     const double product = shape.nic_bandwidth * static_cast<double>(round_trip) * 1e-12;
     // Loss-based laws need room for the queue they fill.
-    const bool fills_queues = spec.transport.kind == TransportKind::cubic || spec.transport.kind == TransportKind::dctcp;
+    const bool fills_queues =
+        spec.transport.kind == TransportKind::cubic || spec.transport.kind == TransportKind::dctcp;
     law_settings_.max_window = spec.transport.window > 0 ? std::max<double>(spec.transport.window, full_)
                                : fills_queues            ? 4 * product + spec.queues.size
                                                          : 1.5 * product;
@@ -215,19 +218,15 @@ void Network::send(const Request& request) {
     }
 }
 
-std::int64_t Network::next_time() {
-    if (!unplanned_.empty()) {
-        plan_batch();
-    }
-    return completed_.empty() ? wheel_.next_time() : now_;
+std::int64_t Network::next_time() const {
+    return unplanned_.empty() ? wheel_.next_time() : now_;
 }
 
 void Network::require_finished() const {
     if (live_messages_ == 0) {
         return;
     }
-    const auto message =
-        std::find_if(messages_.begin(), messages_.end(), [](const Message& m) { return m.live; });
+    const auto message = std::find_if(messages_.begin(), messages_.end(), [](const Message& m) { return m.live; });
     std::string text = "the message of " + std::to_string(message->bytes) + " bytes from GPU " +
                        std::to_string(message->from.value()) + " to GPU " + std::to_string(message->to.value()) +
                        " can never finish";
@@ -314,8 +313,7 @@ std::vector<PortReport> Network::ports() const {
         report.marks = port.marks;
         report.drops = port.drops;
         report.trims = port.trims;
-        report.mean_queue_bytes =
-            now_ > 0 ? queue_bytes(port, 1) * port.backlog_area / static_cast<double>(now_) : 0;
+        report.mean_queue_bytes = now_ > 0 ? queue_bytes(port, 1) * port.backlog_area / static_cast<double>(now_) : 0;
         report.max_queue_bytes = queue_bytes(port, port.max_backlog);
         report.paused_s = paused_seconds(i);
         out.push_back(std::move(report));

@@ -37,9 +37,9 @@ struct PacketStatistics {
     std::uint64_t ecn_marks = 0;
     std::uint64_t timeouts = 0;
     std::uint64_t corrupted = 0;
-    double pause_s = 0;             ///< summed over ports
-    double max_queue_bytes = 0;     ///< the longest queue an arriving packet found
-    double max_link_bytes = 0;      ///< on the busiest link between switches
+    double pause_s = 0;          ///< summed over ports
+    double max_queue_bytes = 0;  ///< the longest queue an arriving packet found
+    double max_link_bytes = 0;   ///< on the busiest link between switches
     double max_link_utilisation = 0;
     std::uint64_t peak_packets = 0;  ///< in flight at once
     std::uint64_t events = 0;
@@ -93,7 +93,7 @@ class Network {
     /// Runs to `limit_ps` (included), or to the end of the first instant at which messages complete.
     void run(std::int64_t limit_ps);
     /// Time of the next event, Wheel::kNever when there is none.
-    [[nodiscard]] std::int64_t next_time();
+    [[nodiscard]] std::int64_t next_time() const;
     [[nodiscard]] std::int64_t now() const { return now_; }
 
     /// Tokens of the messages that completed in the last run(), in ascending order.
@@ -119,10 +119,10 @@ class Network {
     struct Nic {
         std::int64_t free_at = 0;  ///< ps, when the last data packet will have left
         std::int64_t next_message = 0;
-        std::int64_t host_time = 0;       ///< ps by which the host has fed what was sent
-        std::uint32_t sending = kNone;    ///< last of the ring of flows that may send
-        std::uint32_t granting = kNone;   ///< receiver-driven: last of the ring of flows that want credits
-        std::int64_t next_grant = 0;      ///< ps
+        std::int64_t host_time = 0;      ///< ps by which the host has fed what was sent
+        std::uint32_t sending = kNone;   ///< last of the ring of flows that may send
+        std::uint32_t granting = kNone;  ///< receiver-driven: last of the ring of flows that want credits
+        std::int64_t next_grant = 0;     ///< ps
         bool grant_armed = false;
     };
     struct Message {
@@ -146,9 +146,7 @@ class Network {
         std::int64_t mark_high = Wheel::kNever;
     };
     /// What kind of event an entity of the heap stands for; entities of the wheel come first.
-    enum class Timer : std::uint32_t {
-        wheel, start, pace, retransmit, law, pause, resume, link_event, reroute, grant
-    };
+    enum class Timer : std::uint32_t { wheel, start, pace, retransmit, law, pause, resume, link_event, reroute, grant };
     static constexpr std::uint32_t kTimerShift = 28;
 
     // network.cpp: building, the loop, reports
@@ -170,7 +168,8 @@ class Network {
     void dispatch(std::uint32_t entity);
     [[gnu::always_inline]] inline void arrive(std::uint32_t port);
     [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t next_port(const Port& in, const Packet& p);
-    [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t choose_spine(std::uint32_t leaf, std::uint32_t to_leaf, const Packet& p);
+    [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t choose_spine(std::uint32_t leaf, std::uint32_t to_leaf,
+                                                                           const Packet& p);
     void forward(std::uint32_t port, std::uint32_t id);
     void drop(std::uint32_t id);
     void discard(std::uint32_t id);
@@ -208,6 +207,7 @@ class Network {
     void on_notification(std::uint32_t id);
     void arm_law(std::uint32_t id);
     void touch_deadline(std::uint32_t id);
+    [[nodiscard]] std::int64_t timeout_of(const Flow& flow) const;
     void on_timeout(std::uint32_t id);
     void on_law_timer(std::uint32_t id);
     void lose(Flow& flow, std::uint32_t sequence);
@@ -234,8 +234,7 @@ class Network {
     enum class Bits : std::uint32_t { acknowledged, lost, received };
     [[nodiscard]] std::uint64_t& word(const Flow& flow, Bits kind, std::uint32_t sequence) {
         const std::uint32_t words = (flow.capacity + 63) / 64;
-        return bitmaps_[flow.bitmap + static_cast<std::uint32_t>(kind) * words +
-                        (sequence & (flow.capacity - 1)) / 64];
+        return bitmaps_[flow.bitmap + static_cast<std::uint32_t>(kind) * words + (sequence & (flow.capacity - 1)) / 64];
     }
     /// 64 bits from `sequence` on; those beyond the flow's capacity repeat earlier ones.
     [[nodiscard]] std::uint64_t bits_from(const Flow& flow, Bits kind, std::uint32_t sequence) {
@@ -270,6 +269,7 @@ class Network {
     bool acknowledged_ = true;  ///< false: ideal
     bool go_back_ = false;
     bool credited_ = false;
+    bool notifies_ = false;  ///< receivers report marks to DCQCN
     bool any_avoided_ = false;
 
     std::int64_t now_ = 0;
@@ -292,11 +292,12 @@ class Network {
     std::vector<std::uint32_t> planned_up_, planned_down_;  ///< planned flows on each link now
     std::vector<LinkEvent> link_events_;
     packet::LawSettings law_settings_;
-    std::int64_t timeout_ = 0;         ///< ps
-    std::int64_t flowlet_gap_ = 0;     ///< ps
-    std::uint32_t reorder_ = 0;        ///< packets; 0: off
-    std::uint32_t tell_every_ = 1;     ///< packets an acknowledgement
-    std::uint32_t capacity_ = 256;     ///< most bits of a bitmap
+    std::int64_t timeout_ = 0;           ///< ps
+    std::int64_t flowlet_gap_ = 0;       ///< ps
+    std::int64_t notification_gap_ = 0;  ///< ps
+    std::uint32_t reorder_ = 0;          ///< packets; 0: off
+    std::uint32_t tell_every_ = 1;       ///< packets an acknowledgement
+    std::uint32_t capacity_ = 256;       ///< most bits of a bitmap
     RandomStream marks_;
     RandomStream errors_;
     Wheel wheel_{1, 1};

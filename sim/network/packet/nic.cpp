@@ -71,7 +71,8 @@ std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std:
     flow.packets = static_cast<std::uint32_t>((bytes + mtu_ - 1) / mtu_);
     flow.last_payload = static_cast<std::uint32_t>(bytes - std::uint64_t{flow.packets - 1} * mtu_);
     flow.hash = hash;
-    flow.path = entropy_of(static_cast<std::uint32_t>(hash % spines_), static_cast<std::uint32_t>((hash >> 32) % cores_));
+    flow.path =
+        entropy_of(static_cast<std::uint32_t>(hash % spines_), static_cast<std::uint32_t>((hash >> 32) % cores_));
     flow.sprayed = static_cast<std::uint32_t>(hash >> 40);
     flow.rate_limit = messages_[message].rate_limit;
     flow.live = true;
@@ -134,6 +135,7 @@ void Network::retire(std::uint32_t id) {
 
 void Network::start_flow(std::uint32_t id) {
     flows_[id].started = true;
+    flows_[id].last_news = now_;
     adopt(id);
     if (acknowledged_) {
         touch_deadline(id);
@@ -363,9 +365,15 @@ bool Network::send_packet(std::uint32_t id) {
     return more;
 }
 
+// Three smoothed round trips, so that a long queue is not mistaken for a loss; never below the set timeout.
+std::int64_t Network::timeout_of(const Flow& flow) const {
+    return std::max(timeout_, 3 * flow.round_trip);
+}
+
 void Network::touch_deadline(std::uint32_t id) {
     Flow& flow = flows_[id];
-    flow.deadline = now_ + (timeout_ << std::min<unsigned>(flow.backoff, 6));
+    flow.deadline = now_ + (timeout_of(flow) << std::min<unsigned>(flow.backoff, 6));
+    flow.overtaken = flow.highest;
     if (!flow.timer_armed) {
         flow.timer_armed = true;
         schedule(Timer::retransmit, id, flow.deadline);
@@ -410,8 +418,7 @@ void Network::on_acknowledgement(const Packet& p) {
                 flow.highest = std::max(flow.highest, sequence + 1);
             }
         }
-        while (flow.acked < flow.packets &&
-               (flow.acked < p.cumulative || test(flow, Bits::acknowledged, flow.acked))) {
+        while (flow.acked < flow.packets && (flow.acked < p.cumulative || test(flow, Bits::acknowledged, flow.acked))) {
             if (!test(flow, Bits::acknowledged, flow.acked)) {
                 acknowledge(flow, flow.acked, newly);
             }
@@ -422,7 +429,14 @@ void Network::on_acknowledgement(const Packet& p) {
     }
     if (newly > 0) {
         flow.backoff = 0;
-        flow.deadline = now_ + timeout_;
+        flow.last_news = now_;
+        // Smoothed as in RFC 6298; the first sample stands for itself.
+        const std::int64_t delay = now_ - p.sent;
+        flow.round_trip += flow.round_trip == 0 ? delay : (delay - flow.round_trip) / 8;
+        if (flow.acked > before) {
+            flow.deadline = now_ + timeout_of(flow);
+            flow.overtaken = flow.highest;
+        }
         const Acknowledged ack{now_, now_ - p.sent, newly, (p.flags & kMarked) != 0, flow.acked, flow.next_new};
         std::visit([&](auto& law) { law.on_ack(law_settings_, ack); }, flow.law);
         adopt(id);
@@ -495,7 +509,7 @@ void Network::on_report(const Packet& p) {
     } else if (p.sequence >= flow.acked && !test(flow, Bits::acknowledged, p.sequence) &&
                !test(flow, Bits::lost, p.sequence)) {
         lose(flow, p.sequence);
-        flow.deadline = now_ + timeout_;
+        flow.last_news = now_;
         flow.backoff = 0;
     } else {
         return;
@@ -547,28 +561,33 @@ void Network::on_timeout(std::uint32_t id) {
         schedule(Timer::retransmit, id, flow.deadline);
         return;
     }
+    const bool silent = now_ - flow.last_news >= timeout_of(flow);
     const bool waits = flow.in_flight > 0 || (credited_ && flow.credits == 0);
-    if (waits && ++flow.backoff > spec_.transport.retries) {
+    if (waits && silent && ++flow.backoff > spec_.transport.retries) {
         fail(flow);
     }
     if (flow.in_flight > 0) {
-        ++timeouts_;
         if (go_back_) {
             flow.next_new = flow.acked;
             flow.in_flight = 0;
         } else {
-            // What later packets have overtaken is gone; with no packet behind them, all are.
-            const std::uint32_t end = flow.highest > flow.acked ? flow.highest : flow.next_new;
+            // In silence all is lost; else what others had overtaken when the deadline was set.
+            const std::uint32_t end = silent ? flow.next_new : flow.overtaken;
             for (std::uint32_t s = flow.acked; s < end; ++s) {
                 if (!test(flow, Bits::acknowledged, s) && !test(flow, Bits::lost, s)) {
                     lose(flow, s);
                 }
             }
         }
-        std::visit([&](auto& law) { law.on_timeout(law_settings_, now_); }, flow.law);
+        if (silent) {
+            ++timeouts_;
+            std::visit([&](auto& law) { law.on_timeout(law_settings_, now_); }, flow.law);
+        } else if (flow.lost > 0) {
+            std::visit([&](auto& law) { law.on_loss(law_settings_, now_, flow.acked, flow.next_new); }, flow.law);
+        }
         adopt(id);
     }
-    if (credited_ && flow.credits == 0) {
+    if (credited_ && silent && flow.credits == 0) {
         flow.credits = 1;  // the credit may have been what was lost
     }
     touch_deadline(id);

@@ -25,13 +25,13 @@ struct Edge {
 // Colours the edges of a bipartite multigraph with as many colours as its largest degree.
 std::vector<std::uint32_t> colour_edges(const std::vector<Edge>& edges, std::uint32_t vertices, std::uint32_t colours) {
     std::vector<std::uint32_t> of_edge(edges.size(), kNone);
-    const auto side = [&] {
-        return std::vector<std::uint32_t>(static_cast<std::size_t>(vertices) * colours, kNone);
-    };
+    const auto side = [&] { return std::vector<std::uint32_t>(static_cast<std::size_t>(vertices) * colours, kNone); };
     std::vector<std::uint32_t> at_from = side();
     std::vector<std::uint32_t> at_to = side();
-    const auto slot = [&](std::vector<std::uint32_t>& table, std::uint32_t vertex, std::uint32_t colour)
-        -> std::uint32_t& { return table[static_cast<std::size_t>(vertex) * colours + colour]; };
+    const auto slot = [&](std::vector<std::uint32_t>& table, std::uint32_t vertex,
+                          std::uint32_t colour) -> std::uint32_t& {
+        return table[static_cast<std::size_t>(vertex) * colours + colour];
+    };
     const auto first_free = [&](std::vector<std::uint32_t>& table, std::uint32_t vertex) {
         std::uint32_t colour = 0;
         while (slot(table, vertex, colour) != kNone) {

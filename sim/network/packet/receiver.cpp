@@ -44,6 +44,11 @@ void Network::receive_data(const Packet& p) {
     Flow& flow = flows_[p.flow];
     const bool marked = (p.flags & kMarked) != 0;
     bool fresh = true;
+    // Every marked packet counts for DCQCN's notification point, also one that go-back-N throws away.
+    if (marked && notifies_ && now_ - flow.last_notification >= notification_gap_) {
+        flow.last_notification = now_;
+        reply(PacketKind::notification, p, 0);
+    }
     if (!acknowledged_) {
         ++flow.received;
     } else if (go_back_) {
@@ -77,11 +82,6 @@ void Network::receive_data(const Packet& p) {
     }
     const bool complete = fresh && flow.received == flow.packets;
     if (acknowledged_) {
-        if (marked && spec_.transport.kind == TransportKind::roce && spec_.transport.dcqcn &&
-            now_ - flow.last_notification >= SimTime::from_seconds(spec_.transport.dcqcn_notification).ps()) {
-            flow.last_notification = now_;
-            reply(PacketKind::notification, p, 0);
-        }
         if (go_back_ || !fresh) {
             reply(PacketKind::ack, p, marked ? kMarked : 0);
         } else {

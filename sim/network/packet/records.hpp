@@ -13,24 +13,24 @@ inline constexpr std::uint32_t kNone = 0xFFFFFFFFU;
 enum class PacketKind : std::uint8_t { data, trimmed, ack, nack, notification, credit };
 
 /// Bits of Packet::flags.
-inline constexpr std::uint8_t kMarked = 1;      ///< congestion experienced
-inline constexpr std::uint8_t kRepeated = 2;    ///< sent before
-inline constexpr std::uint8_t kDestroyed = 4;   ///< was on a link that went down
-inline constexpr std::uint8_t kAsks = 8;        ///< the sender waits: acknowledge at once
+inline constexpr std::uint8_t kMarked = 1;     ///< congestion experienced
+inline constexpr std::uint8_t kRepeated = 2;   ///< sent before
+inline constexpr std::uint8_t kDestroyed = 4;  ///< was on a link that went down
+inline constexpr std::uint8_t kAsks = 8;       ///< the sender waits: acknowledge at once
 
 /// A packet under way, or queued.
 struct Packet {
-    std::int64_t arrival;      ///< ps, at the far end of the link it is on
-    std::int64_t sent;         ///< ps, when its data packet left the sender; acknowledgements echo it
-    std::uint64_t selected;    ///< acknowledgement: bit i: packet `sequence` + i has arrived
-    std::uint32_t next;        ///< behind it on its link or in its queue; in the free list
+    std::int64_t arrival;    ///< ps, at the far end of the link it is on
+    std::int64_t sent;       ///< ps, when its data packet left the sender; acknowledgements echo it
+    std::uint64_t selected;  ///< acknowledgement: bit i: packet `sequence` + i has arrived
+    std::uint32_t next;      ///< behind it on its link or in its queue; in the free list
     std::uint32_t flow;
-    std::uint32_t sequence;    ///< number of the data packet
-    std::uint32_t cumulative;  ///< acknowledgement: all packets before this one have arrived
-    std::uint32_t size;        ///< bytes on the wire
-    std::uint32_t destination; ///< NIC
-    std::uint32_t path;        ///< entropy: scaled to the number of ports where a choice is
-    std::uint32_t ingress;     ///< port whose link brought it into the present switch
+    std::uint32_t sequence;     ///< number of the data packet
+    std::uint32_t cumulative;   ///< acknowledgement: all packets before this one have arrived
+    std::uint32_t size;         ///< bytes on the wire
+    std::uint32_t destination;  ///< NIC
+    std::uint32_t path;         ///< entropy: scaled to the number of ports where a choice is
+    std::uint32_t ingress;      ///< port whose link brought it into the present switch
     PacketKind kind;
     std::uint8_t flags;
 };
@@ -103,12 +103,12 @@ struct Port {
     std::uint16_t core = 0;         ///< the core switch's number within its spine
     PortKind kind = PortKind::nic_out;
     bool down = false;
-    bool avoided = false;    ///< routing knows that it is down
-    bool paused = false;     ///< data may not leave
-    std::uint64_t bytes = 0;  ///< of all packets
+    bool avoided = false;               ///< routing knows that it is down
+    bool paused = false;                ///< data may not leave
+    std::uint64_t bytes = 0;            ///< of all packets
     std::uint64_t packets[2] = {0, 0};  ///< data packets; acknowledgements and their like
-    std::int64_t max_backlog = 0;  ///< ps of service time that an arriving packet found before it
-    double backlog_area = 0;       ///< ps^2, the integral of the backlog over time
+    std::int64_t max_backlog = 0;       ///< ps of service time that an arriving packet found before it
+    double backlog_area = 0;            ///< ps^2, the integral of the backlog over time
     std::uint64_t marks = 0;
     std::uint64_t drops = 0;
     std::uint64_t trims = 0;
@@ -135,12 +135,12 @@ struct Flow {
     std::uint32_t message = 0;
     bool live = false;
     bool started = false;
-    bool listed = false;       ///< among its NIC's flows that may send
-    bool waiting_pace = false; ///< a pacing event will list it again
-    bool timer_armed = false;  ///< a retransmission timer is pending in the heap
-    bool law_armed = false;    ///< a timer of the congestion law is pending
-    bool nack_sent = false;    ///< go-back-N receiver: the present gap has been reported
-    std::uint8_t backoff = 0;  ///< successive timeouts without progress
+    bool listed = false;        ///< among its NIC's flows that may send
+    bool waiting_pace = false;  ///< a pacing event will list it again
+    bool timer_armed = false;   ///< a retransmission timer is pending in the heap
+    bool law_armed = false;     ///< a timer of the congestion law is pending
+    bool nack_sent = false;     ///< go-back-N receiver: the present gap has been reported
+    std::uint8_t backoff = 0;   ///< successive timeouts without progress
 
     // Sender.
     std::uint32_t next_new = 0;   ///< first packet never sent
@@ -158,26 +158,29 @@ struct Flow {
     double rate_limit = 0;        ///< B/s, given by the workload; 0: none
     std::int64_t next_time = 0;   ///< ps, pacing
     std::int64_t deadline = 0;    ///< ps, of the retransmission timer
+    std::int64_t last_news = 0;   ///< ps, when an acknowledgement last told of an arrival
+    std::int64_t round_trip = 0;  ///< ps, smoothed
+    std::uint32_t overtaken = 0;  ///< `highest` when the deadline was set: gaps before it are lost when it passes
     std::uint64_t credits = 0;    ///< receiver-driven: packets that may be sent
 
     // Paths.
     std::uint64_t hash = 0;
     std::uint32_t path = 0;
-    std::uint32_t sprayed = 0;    ///< counts packets, to walk through the entropies
-    std::int64_t last_sent = 0;   ///< ps, for flowlets
+    std::uint32_t sprayed = 0;   ///< counts packets, to walk through the entropies
+    std::int64_t last_sent = 0;  ///< ps, for flowlets
 
     // Receiver.
-    std::uint32_t expected = 0;   ///< all before it have arrived
-    std::uint32_t received = 0;   ///< distinct packets
-    std::uint32_t untold = 0;     ///< packets that came since the last acknowledgement
-    std::uint32_t untold_low = 0; ///< the first of them
+    std::uint32_t expected = 0;     ///< all before it have arrived
+    std::uint32_t received = 0;     ///< distinct packets
+    std::uint32_t untold = 0;       ///< packets that came since the last acknowledgement
+    std::uint32_t untold_low = 0;   ///< the first of them
     std::uint32_t untold_high = 0;  ///< the last of them
-    std::uint32_t granted = 0;    ///< receiver-driven: packets that credits have been given for
+    std::uint32_t granted = 0;      ///< receiver-driven: packets that credits have been given for
     std::uint32_t next_grant = kNone;
     bool grant_listed = false;
     std::int64_t last_notification = 0;
 
-    std::uint32_t bitmap = 0;     ///< first word of its three bitmaps: acknowledged, lost, received
+    std::uint32_t bitmap = 0;  ///< first word of its three bitmaps: acknowledged, lost, received
     CongestionLaw law;
 };
 

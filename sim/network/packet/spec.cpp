@@ -56,9 +56,9 @@ static void describe(Fields& fields, TransportSpec& t) {
     fields.number({"swift_max_decrease", "largest decrease a round trip", false, 0, 1}, t.swift_max_decrease);
     fields.quantity({"swift_flow_scaling", "largest addition to the target at small windows", false, 0, 1},
                     Dimension::time, t.swift_flow_scaling);
-    fields.quantity({"multipath_target", "queueing aimed at; 0 s: three quarters of the unloaded round trip", false, 0,
-                     1},
-                    Dimension::time, t.multipath_target);
+    fields.quantity(
+        {"multipath_target", "queueing aimed at; 0 s: three quarters of the unloaded round trip", false, 0, 1},
+        Dimension::time, t.multipath_target);
     fields.number({"multipath_increase", "packets a round trip on an empty path", false, 0, 1e6}, t.multipath_increase);
     fields.number({"multipath_fair", "packets a round trip when late but not marked", false, 0, 1e6}, t.multipath_fair);
     fields.number({"multipath_decrease", "of the excess delay, once a round trip", false, 0, 1}, t.multipath_decrease);
@@ -95,7 +95,8 @@ static void describe(Fields& fields, NicSpec& nic) {
                   nic.message_rate);
     fields.quantity({"host_rate", "what the host feeds to a NIC; 0 B/s: no limit", false, 0, 1e14}, Dimension::rate,
                     nic.host_rate);
-    fields.integer({"acknowledge_every", "packets an acknowledgement tells of at most; 0: 16 KiB for multipath, else 1", false, 0, 64},
+    fields.integer({"acknowledge_every", "packets an acknowledgement tells of at most; 0: 16 KiB for multipath, else 1",
+                    false, 0, 64},
                    nic.acknowledge_every);
     fields.boolean({"done_at_sender", "messages end with their last acknowledgement, not their last byte"},
                    nic.done_at_sender);
@@ -120,11 +121,12 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     const QueueSpec& q = spec.queues;
     const bool loses = (q.size > 0 || q.shared > 0 || q.trim) && !q.pfc;
     if (t.kind == TransportKind::ideal && (loses || spec.bit_error_rate > 0)) {
-        out.emplace_back("transport ideal does not send again what is lost: leave queues.size, queues.shared, queues.trim "
-                         "and bit_error_rate out, or choose another transport");
+        out.emplace_back(
+            "transport ideal does not send again what is lost: leave queues.size, queues.shared, queues.trim "
+            "and bit_error_rate out, or choose another transport");
     }
-    const bool go_back = t.recovery == Recovery::go_back_n ||
-                         (t.recovery == Recovery::automatic && t.kind == TransportKind::roce);
+    const bool go_back =
+        t.recovery == Recovery::go_back_n || (t.recovery == Recovery::automatic && t.kind == TransportKind::roce);
     const bool one_path = spec.path_kind == PathKind::ecmp || spec.path_kind == PathKind::planned;
     if (go_back && !one_path) {
         out.emplace_back("go-back-n needs packets in order: choose paths ecmp or planned, or recovery: selective");

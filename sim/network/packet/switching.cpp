@@ -29,8 +29,7 @@ std::uint32_t Network::choose_spine(std::uint32_t leaf, std::uint32_t to_leaf, c
         std::int64_t best = Wheel::kNever;
         for (std::uint32_t i = 0; i < spines_; ++i) {
             const std::uint32_t candidate = first + i < spines_ ? first + i : first + i - spines_;
-            const std::int64_t waiting =
-                served_ ? served_ports_[base_[2] + leaf * spines_ + candidate].data_bytes : 0;
+            const std::int64_t waiting = served_ ? served_ports_[base_[2] + leaf * spines_ + candidate].data_bytes : 0;
             const std::int64_t free_at = std::max(up[candidate].busy_until, now_) + waiting * full_;
             if (free_at < best && !up[candidate].avoided) {
                 best = free_at;
@@ -327,8 +326,8 @@ void Network::enqueue_served(std::uint32_t port_id, std::uint32_t id) {
                         ? -1
                         : kNoLimit;
         }
-        const double waiting = static_cast<double>(queue.data_bytes) + queue_bytes(out, std::max<std::int64_t>(
-                                                                           0, out.busy_until - now_));
+        const double waiting =
+            static_cast<double>(queue.data_bytes) + queue_bytes(out, std::max<std::int64_t>(0, out.busy_until - now_));
         if (waiting + p.size > limit) {
             // What is left of a trimmed packet still tells the receiver; it waits with the control packets.
             if (!q.trim || static_cast<double>(queue.control_bytes) + header_ > (q.size > 0 ? q.size : kNoLimit)) {

@@ -92,7 +92,7 @@ class Wheel {
             const std::uint64_t slot = current_ + ((index - current_) & mask_);
             const auto begins = static_cast<std::int64_t>(slot << shift_);
             if (index == kEmpty || begins > limit || far_first_ < begins) {
-                return far_first_ <= limit && pop_far(limit, time, entity);
+                return !far_.empty() && pop_far(limit, time, entity);
             }
             const std::uint32_t alone = heads_[index];
             if (Node& node = nodes_[alone]; node.next == kNone && node.time <= limit && node.time < far_first_) {
@@ -208,7 +208,7 @@ class Wheel {
 
     unsigned shift_ = 0;
     std::uint64_t mask_ = 0;
-    std::uint64_t current_ = 0;  ///< slot number of the last event popped
+    std::uint64_t current_ = 0;          ///< slot number of the last event popped
     std::uint64_t batch_slot_ = kEmpty;  ///< slot number of what is in batch_
     std::vector<std::uint64_t> batch_;   ///< keys of the present slot, last first
     std::size_t batch_size_ = 0;
