@@ -104,6 +104,29 @@ Schedule schedule_of(std::vector<Message> messages, const std::vector<std::pair<
     return out;
 }
 
+// True when every message is released by others that are.
+bool can_start(const Schedule& schedule) {
+    std::vector<std::uint32_t> waits;
+    std::vector<std::uint32_t> ready;
+    for (std::uint32_t id = 0; id < schedule.messages.size(); ++id) {
+        waits.push_back(schedule.messages[id].waits_for);
+        if (waits[id] == 0) {
+            ready.push_back(id);
+        }
+    }
+    std::size_t started = 0;
+    while (started < ready.size()) {
+        const Message& message = schedule.messages[ready[started++]];
+        for (std::uint32_t k = 0; k < message.release_count; ++k) {
+            const std::uint32_t next = schedule.releases[message.first_release + k];
+            if (--waits[next] == 0) {
+                ready.push_back(next);
+            }
+        }
+    }
+    return started == schedule.messages.size();
+}
+
 constexpr double kMostBytes = 9e15;
 constexpr double kMostSeconds = 9e6;
 constexpr std::size_t kMostFlows = 100'000'000;
@@ -246,7 +269,12 @@ Schedule read_matrix(const std::string& path, std::uint32_t hosts) {
         }
     }
     lines.finish();
-    return schedule_of(std::move(messages), edges);
+    Schedule schedule = schedule_of(std::move(messages), edges);
+    if (!can_start(schedule)) {
+        lines.fail("triggers wait for each other: some flows can never start");
+        lines.finish();
+    }
+    return schedule;
 }
 
 }  // namespace
