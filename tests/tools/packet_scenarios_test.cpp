@@ -109,7 +109,7 @@ TEST_CASE("packet converges to fluid as packets shrink, under ideal transport") 
             CHECK(error < before);
             before = error;
         }
-        CHECK(before < 2e-3);
+        CHECK(before < 1e-2);
     }
 }
 

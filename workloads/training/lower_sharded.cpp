@@ -91,17 +91,12 @@ class ShardedLowering final : public Lowering {
         auto& [set, planned] = entry->second;
         if (fresh) {
             planned = plan_transfer(op, group, bytes);
-<<<<<<< HEAD
             planned.latency = planned.latency * static_cast<double>(collectives);
             if (pieces() > 0 && op != CollectiveOp::all_reduce) {
                 const double copies = op == CollectiveOp::all_gather ? 3 : 2;
                 planned.latency = planned.latency + Seconds(cost_.memory_traffic(copies * bytes));
             }
-            set = out_.graph.add_demands(planned.demands);
-=======
-            planned.latency = planned.latency * static_cast<double>(in_.software.gathers_per_layer);
             set = out_.graph.add_demands(planned.demands, Sharing::kUnbounded, planned.flows);
->>>>>>> 4bcca91 (Fidelity packet for network, collective and training scenarios; the leaf-spine claim as scenarios)
         }
         return collective(group, stream, out_.graph.name(name), planned, set, after);
     }
