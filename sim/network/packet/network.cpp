@@ -39,6 +39,7 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     credited_ = spec.transport.kind == TransportKind::receiver_driven;
     go_back_ = spec.transport.recovery == Recovery::go_back_n ||
                (spec.transport.recovery == Recovery::automatic && spec.transport.kind == TransportKind::roce);
+    noisy_ = spec.bit_error_rate > 0;
     served_ = spec.queues.trim || spec.queues.pfc || spec.queues.shared > 0 || !spec.link_events.empty();
 
     // A NIC's own latency is halved between its way out and its way in.

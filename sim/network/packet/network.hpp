@@ -171,6 +171,7 @@ class Network {
     [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t choose_spine(std::uint32_t leaf, std::uint32_t to_leaf,
                                                                            const Packet& p);
     void forward(std::uint32_t port, std::uint32_t id);
+    [[gnu::always_inline]] inline void forward_now(std::uint32_t port, std::uint32_t id);
     void drop(std::uint32_t id);
     void discard(std::uint32_t id);
     void transmit(std::uint32_t port, std::uint32_t id);
@@ -271,6 +272,7 @@ class Network {
     bool credited_ = false;
     bool notifies_ = false;  ///< receivers report marks to DCQCN
     bool any_avoided_ = false;
+    bool noisy_ = false;  ///< bit errors occur
 
     std::int64_t now_ = 0;
     Slab slab_;

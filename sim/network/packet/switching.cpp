@@ -93,7 +93,7 @@ bool Network::mark(std::int64_t backlog, std::int64_t low, std::int64_t high) {
     return marks_.uniform() < share * spec_.queues.mark_probability;
 }
 
-void Network::forward(std::uint32_t port_id, std::uint32_t id) {
+void Network::forward_now(std::uint32_t port_id, std::uint32_t id) {
     Port& out = ports_[port_id];
     Packet& p = slab_[id];
     const std::int64_t backlog = std::max<std::int64_t>(0, out.busy_until - now_);
@@ -134,7 +134,7 @@ void Network::arrive(std::uint32_t port_id) {
         drop(id);
         return;
     }
-    if (spec_.bit_error_rate > 0) {
+    if (noisy_) {
         // (1 - rate)^bits, to first order where it matters: rates are below 1e-3 of a packet.
         const double spoiled = std::min(1.0, spec_.bit_error_rate * 8 * p.size);
         if (errors_.uniform() < spoiled) {
@@ -152,8 +152,12 @@ void Network::arrive(std::uint32_t port_id) {
         p.ingress = port_id;
         enqueue_served(out, id);
     } else {
-        forward(out, id);
+        forward_now(out, id);
     }
+}
+
+void Network::forward(std::uint32_t port_id, std::uint32_t id) {
+    forward_now(port_id, id);
 }
 
 void Network::run(std::int64_t limit_ps) {
@@ -162,12 +166,17 @@ void Network::run(std::int64_t limit_ps) {
         plan_batch();
     }
     std::uint32_t entity = 0;
+    const std::uint32_t ports = base_[kPortKinds];
     std::int64_t limit = limit_ps;
     std::int64_t at = now_;
     while (wheel_.pop(limit, at, entity)) {
         now_ = at;
         ++events_;
-        dispatch(entity);
+        if (entity < ports) {
+            arrive(entity);
+        } else {
+            dispatch(entity);
+        }
         if (!completed_.empty()) {
             limit = now_;
         }
@@ -180,10 +189,6 @@ void Network::run(std::int64_t limit_ps) {
 
 void Network::dispatch(std::uint32_t entity) {
     const std::uint32_t ports = base_[kPortKinds];
-    if (entity < ports) {
-        arrive(entity);
-        return;
-    }
     const std::uint32_t index = entity & ((1U << kTimerShift) - 1);
     switch (static_cast<Timer>(entity >> kTimerShift)) {
         case Timer::wheel: {

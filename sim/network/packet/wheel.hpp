@@ -89,19 +89,22 @@ class Wheel {
     bool pop(std::int64_t limit, std::int64_t& time, std::uint32_t& entity) {
         if (batch_size_ == 0) {
             const std::uint64_t index = first_slot();
-            const std::uint64_t slot = current_ + ((index - current_) & mask_);
-            const auto begins = static_cast<std::int64_t>(slot << shift_);
-            if (index == kEmpty || begins > limit || far_first_ < begins) {
+            if (index == kEmpty) {
                 return !far_.empty() && pop_far(limit, time, entity);
             }
             const std::uint32_t alone = heads_[index];
             if (Node& node = nodes_[alone]; node.next == kNone && node.time <= limit && node.time < far_first_) {
                 empty_slot(index);
-                current_ = slot;
                 time = node.time;
                 entity = alone;
+                current_ = static_cast<std::uint64_t>(time) >> shift_;
                 node.time = kNever;
                 return true;
+            }
+            const std::uint64_t slot = current_ + ((index - current_) & mask_);
+            const auto begins = static_cast<std::int64_t>(slot << shift_);
+            if (begins > limit || far_first_ < begins) {
+                return !far_.empty() && pop_far(limit, time, entity);
             }
             gather(index);
             batch_slot_ = current_ = slot;
@@ -155,7 +158,7 @@ class Wheel {
     }
 
     // Takes a slot off the wheel and sorts it, last first. Most are short.
-    void gather(std::uint64_t index) {
+    [[gnu::noinline]] void gather(std::uint64_t index) {
         for (std::uint32_t entity = heads_[index]; entity != kNone; entity = nodes_[entity].next) {
             const std::uint64_t key = key_of(nodes_[entity].time, entity);
             std::size_t at = batch_size_++;
@@ -193,7 +196,7 @@ class Wheel {
         return kEmpty;
     }
 
-    bool pop_far(std::int64_t limit, std::int64_t& time, std::uint32_t& entity) {
+    [[gnu::noinline]] bool pop_far(std::int64_t limit, std::int64_t& time, std::uint32_t& entity) {
         if (far_.front().time > limit) {
             return false;
         }
