@@ -144,6 +144,47 @@ class Reader final : public Fields {
         inner.finish();
     }
 
+    void range(const Field& field, Dimension dimension, double& low, double& high) override {
+        const YamlNode* node = take(field);
+        if (node == nullptr) {
+            return;
+        }
+        if (node->kind != YamlNode::Kind::sequence || node->items.size() != 2 ||
+            node->items[0].kind != YamlNode::Kind::scalar || node->items[1].kind != YamlNode::Kind::scalar) {
+            return fail(*node, fmt::format("'{}' must be a list of two quantities", field.key));
+        }
+        double found[2] = {low, high};
+        if (!read_quantity(field, node->items[0], dimension, found[0]) ||
+            !read_quantity(field, node->items[1], dimension, found[1])) {
+            return;
+        }
+        if (found[0] > found[1]) {
+            return fail(*node, fmt::format("'{}' must not fall from its first to its second value", field.key));
+        }
+        low = found[0];
+        high = found[1];
+    }
+
+    void variant(const Field& field, const std::vector<std::string>& names, std::size_t& index, bool& detailed,
+                 const std::function<void(Fields&)>& describe) override {
+        const YamlNode* node = node_.find(field.key);
+        if (node == nullptr || node->kind != YamlNode::Kind::map) {
+            return choice(field, names, index);
+        }
+        (void)take(field);
+        detailed = true;
+        Reader inner(*node, data_, errors_, partial_, origins_, prefix_ + field.key + ".");
+        inner.choice(Field{"kind", field.doc}, names, index);
+        describe(inner);
+        inner.finish();
+    }
+
+    void group(bool& given, const std::function<void(Fields&)>& describe) override {
+        const std::size_t before = found_;
+        describe(*this);
+        given = given || found_ > before;
+    }
+
     /// Reports the keys that nobody asked for.
     void finish() {
         const std::vector<std::string> names(known_.begin(), known_.end());
@@ -178,6 +219,7 @@ class Reader final : public Fields {
             }
             return nullptr;
         }
+        ++found_;
         if (origins_ != nullptr && node->kind == YamlNode::Kind::scalar && node->mark.file) {
             const std::string& file = *node->mark.file;
             const std::string name = file.substr(file.find_last_of('/') + 1);
@@ -243,6 +285,7 @@ class Reader final : public Fields {
     Origins* origins_;
     std::string prefix_;
     std::set<std::string> known_;
+    std::size_t found_ = 0;  ///< keys that were asked for and there
 };
 
 class Writer final : public Fields {
@@ -274,6 +317,24 @@ class Writer final : public Fields {
         Writer inner;
         describe(inner);
         json[field.key] = std::move(inner.json);
+    }
+    void range(const Field& field, Dimension dimension, double& low, double& high) override {
+        json[field.key] = {format_quantity(low, dimension), format_quantity(high, dimension)};
+    }
+    void variant(const Field& field, const std::vector<std::string>& names, std::size_t& index, bool& detailed,
+                 const std::function<void(Fields&)>& describe) override {
+        if (!detailed) {
+            return choice(field, names, index);
+        }
+        Writer inner;
+        inner.json["kind"] = names[index];
+        describe(inner);
+        json[field.key] = std::move(inner.json);
+    }
+    void group(bool& given, const std::function<void(Fields&)>& describe) override {
+        if (given) {
+            describe(*this);
+        }
     }
 };
 
@@ -320,6 +381,22 @@ class SchemaWriter final : public Fields {
             required.push_back(field.key);
         }
     }
+
+    void range(const Field& field, Dimension dimension, double& low, double& high) override {
+        Json& entry = add(field, "array", {format_quantity(low, dimension), format_quantity(high, dimension)});
+        describe_unit(entry, field, dimension);
+        entry["items"] = {{"type", "string"}};
+        entry["minItems"] = entry["maxItems"] = 2;
+    }
+    void variant(const Field& field, const std::vector<std::string>& names, std::size_t& index, bool&,
+                 const std::function<void(Fields&)>& describe) override {
+        SchemaWriter inner;
+        inner.choice(Field{"kind", field.doc}, names, index);
+        describe(inner);
+        properties[field.key] = {{"description", field.doc},
+                                 {"anyOf", Json::array({Json{{"enum", names}}, inner.object()})}};
+    }
+    void group(bool&, const std::function<void(Fields&)>& describe) override { describe(*this); }
 
     [[nodiscard]] Json object() const {
         Json out = {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
@@ -383,6 +460,21 @@ class Explainer final : public Fields {
         prefix += std::string(field.key) + ".";
         describe(*this);
         prefix = outer;
+    }
+    void range(const Field& field, Dimension dimension, double& low, double& high) override {
+        add(field, fmt::format("{} to {}", pretty_quantity(low, dimension), pretty_quantity(high, dimension)));
+    }
+    void variant(const Field& field, const std::vector<std::string>& names, std::size_t& index, bool& detailed,
+                 const std::function<void(Fields&)>& describe) override {
+        choice(field, names, index);
+        if (detailed) {
+            section(field, std::nullopt, detailed, describe);
+        }
+    }
+    void group(bool& given, const std::function<void(Fields&)>& describe) override {
+        if (given) {
+            describe(*this);
+        }
     }
 
   private:

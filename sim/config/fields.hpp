@@ -60,6 +60,15 @@ class Fields {
     virtual void section(const Field& field, const std::optional<PresetKind>& preset, bool& present,
                          const std::function<void(Fields&)>& describe) = 0;
 
+    /// Two quantities in a list, the first not above the second.
+    virtual void range(const Field& field, Dimension dimension, double& low, double& high) = 0;
+    /// A choice that may carry parameters: a plain word, or a map with `kind` and what `describe` names.
+    /// `detailed` tells which of the two was given, and decides which is written.
+    virtual void variant(const Field& field, const std::vector<std::string>& names, std::size_t& index, bool& detailed,
+                         const std::function<void(Fields&)>& describe) = 0;
+    /// Fields of this level that are written only when `given`: a reader sets it when it finds one of them.
+    virtual void group(bool& given, const std::function<void(Fields&)>& describe) = 0;
+
     void section(const Field& field, const std::function<void(Fields&)>& describe) {
         bool present = false;
         section(field, std::nullopt, present, describe);

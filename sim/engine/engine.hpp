@@ -33,6 +33,11 @@ class Engine {
         queue_.push(Event{at.ps(), order, handler, datum});
     }
 
+    /// Time of the next event; SimTime::max() when there is none. A model with a queue of its own may run up to it.
+    [[nodiscard]] SimTime next_time() const {
+        return queue_.empty() ? SimTime::max() : SimTime::from_ps(queue_.earliest());
+    }
+
     /// Runs until no event is left. Throws InternalError on a livelock within one instant.
     void run();
 

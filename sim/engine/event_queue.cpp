@@ -69,6 +69,17 @@ std::int64_t EventQueue::next_time() {
     return last_;
 }
 
+std::int64_t EventQueue::earliest() const {
+    ORRERY_ASSERT(size_ > 0);
+    if (!instant_.empty()) {
+        return last_;
+    }
+    const std::vector<Event>& bucket = buckets_[static_cast<std::size_t>(std::countr_zero(occupied_))];
+    const auto first = std::min_element(bucket.begin(), bucket.end(),
+                                        [](const Event& a, const Event& b) { return a.time_ps < b.time_ps; });
+    return first->time_ps;
+}
+
 Event EventQueue::pop() {
     ORRERY_ASSERT(size_ > 0);
     if (instant_.empty()) {

@@ -44,6 +44,8 @@ class EventQueue {
     void push(const Event& event);
     /// The time of the next event; from then on nothing earlier may be pushed. Precondition: not empty.
     [[nodiscard]] std::int64_t next_time();
+    /// The same without moving on: earlier events may still be pushed. Precondition: not empty.
+    [[nodiscard]] std::int64_t earliest() const;
     /// Removes and returns the first event. Precondition: not empty.
     Event pop();
 

@@ -35,6 +35,7 @@ SimTime Executor::run() {
     }
     engine_.run();
     if (finished_ != graph_.size()) {
+        sharing_.require_finished();
         for (std::uint32_t id = 0; id < graph_.size(); ++id) {
             if (ends_[id] == SimTime() && waiting_for_[id] == 0 && starts_[id] <= engine_.now() &&
                 graph_.task(TaskId(id)).activity != Task::kNoActivity) {
@@ -72,7 +73,8 @@ void Executor::on_event(std::uint32_t datum) {
     const TaskGraph::Activity& activity = graph_.activity(graph_.task(TaskId(id)).activity);
     ClassId& known = classes_[activity.demand_set];
     if (!known.valid()) {
-        known = sharing_.hold(graph_.demands(activity.demand_set), graph_.bound(activity.demand_set));
+        known = sharing_.hold_flows(graph_.flows(activity.demand_set), graph_.demands(activity.demand_set),
+                                    graph_.bound(activity.demand_set));
     }
     sharing_.start(known, activity.amount, id);
 }

@@ -20,6 +20,14 @@ struct Demand {
     friend bool operator==(const Demand&, const Demand&) = default;
 };
 
+/// A flow between GPUs of different nodes that is part of an activity: what demands say in resources, said in endpoints.
+struct RoutedFlow {
+    GpuId from;
+    GpuId to;
+    double weight = 1;      ///< bytes per unit of the activity's amount
+    double rate_limit = 0;  ///< B/s; 0: none
+};
+
 /// Told when activities finish. `cookie` is what was given to Sharing::start.
 class SharingListener {
   public:
@@ -42,6 +50,17 @@ class Sharing {
     /// Precondition: at least one demand, or a finite bound.
     virtual ClassId hold(std::span<const Demand> demands, double rate_bound = kUnbounded) = 0;
     virtual void release(ClassId id) = 0;
+    /// The same for activities whose traffic between nodes is known flow by flow. Models that route flows themselves take
+    /// `flows`, and of `demands` only what lies inside the nodes; the others take `demands`.
+    virtual ClassId hold_flows(std::span<const RoutedFlow> flows, std::span<const Demand> demands,
+                               double rate_bound = kUnbounded) {
+        (void)flows;
+        return hold(demands, rate_bound);
+    }
+    /// True when flows bring the latency of their path themselves.
+    [[nodiscard]] virtual bool routes_flows() const { return false; }
+    /// Called when nothing is pending any more. Throws InfeasibleError that names what can never finish.
+    virtual void require_finished() const {}
 
     /// Starts an activity now. It finishes when `amount` units have been served; the listener is told then.
     virtual void start(ClassId id, double amount, std::uint64_t cookie) = 0;

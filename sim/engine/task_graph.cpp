@@ -28,8 +28,8 @@ std::uint16_t TaskGraph::name(const std::string& text) {
     return static_cast<std::uint16_t>(names_.size() - 1);
 }
 
-std::uint32_t TaskGraph::add_demands(std::vector<Demand> demands, double bound) {
-    demand_sets_.push_back(DemandSet{std::move(demands), bound});
+std::uint32_t TaskGraph::add_demands(std::vector<Demand> demands, double bound, std::vector<RoutedFlow> flows) {
+    demand_sets_.push_back(DemandSet{std::move(demands), bound, std::move(flows)});
     return static_cast<std::uint32_t>(demand_sets_.size() - 1);
 }
 

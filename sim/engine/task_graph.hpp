@@ -51,7 +51,9 @@ class TaskGraph {
     /// Index of a name for tasks; equal names share one index. At most 65,536 names.
     [[nodiscard]] std::uint16_t name(const std::string& text);
     /// A set of demands that tasks can refer to. `bound`: limit of the rate.
-    std::uint32_t add_demands(std::vector<Demand> demands, double bound = Sharing::kUnbounded);
+    /// `flows`: the part of it that runs between nodes, for models that route flows themselves.
+    std::uint32_t add_demands(std::vector<Demand> demands, double bound = Sharing::kUnbounded,
+                              std::vector<RoutedFlow> flows = {});
 
     /// Adds a task of fixed duration.
     TaskId add(Task task);
@@ -66,6 +68,7 @@ class TaskGraph {
     [[nodiscard]] const Activity& activity(std::uint32_t index) const { return activities_[index]; }
     [[nodiscard]] std::size_t demand_set_count() const { return demand_sets_.size(); }
     [[nodiscard]] std::span<const Demand> demands(std::uint32_t set) const { return demand_sets_[set].demands; }
+    [[nodiscard]] std::span<const RoutedFlow> flows(std::uint32_t set) const { return demand_sets_[set].flows; }
     [[nodiscard]] double bound(std::uint32_t set) const { return demand_sets_[set].bound; }
 
     /// Indexes the edges. Call once, after the last edge; from then on the graph is immutable.
@@ -80,6 +83,7 @@ class TaskGraph {
     struct DemandSet {
         std::vector<Demand> demands;
         double bound;
+        std::vector<RoutedFlow> flows;
     };
     struct Edge {
         std::uint32_t before;

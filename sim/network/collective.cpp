@@ -11,6 +11,11 @@ const std::vector<std::string>& collective_op_names() {
     return kNames;
 }
 
+// What the library reaches of a NIC's rate limits a routed flow; its bytes stay what they are.
+static double flow_limit(const FabricShape& shape, const CollectivePrice& price) {
+    return price.nic_efficiency < 1 ? price.nic_efficiency * shape.nic_bandwidth : 0;
+}
+
 Bytes wire_bytes(CollectiveOp op, std::uint32_t ranks, Bytes payload) {
     if (ranks < 2) {
         return Bytes();
@@ -56,8 +61,8 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
     const double port =
         shape.intra == IntraKind::mesh ? shape.intra_bandwidth * (shape.gpus_per_node - 1) : shape.intra_bandwidth;
     const CollectivePrice price = model.price(op, layout, payload, BytesPerSecond(port));
-    out.latency =
-        price.latency + Seconds(layout.nodes > 1 ? shape.nic_latency + 4 * shape.link_latency : shape.intra_latency);
+    out.propagation = Seconds(layout.nodes > 1 ? shape.nic_latency + 4 * shape.link_latency : 0);
+    out.latency = price.latency + (layout.nodes > 1 ? out.propagation : Seconds(shape.intra_latency));
     out.bytes = wire_bytes(op, layout.ranks, payload);
 
     const double r = layout.per_node();
@@ -80,6 +85,9 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
         for (std::size_t i = 0; i < group.size(); ++i) {
             const GpuId from = group[i];
             const GpuId to = group[(i + per_node) % group.size()];
+            if (only_nodes == nullptr) {
+                out.flows.push_back(RoutedFlow{from, to, outside / r, flow_limit(shape, price)});
+            }
             const bool from_wanted = wanted(fabric.node_of(from));
             const bool to_wanted = wanted(fabric.node_of(to));
             if (!from_wanted && !to_wanted) {
@@ -114,6 +122,10 @@ GroupTransfer make_send(const Fabric& fabric, const CollectiveModel& model, GpuI
     GroupTransfer out;
     out.latency = price.latency + Seconds(route.latency);
     out.bytes = payload;
+    if (!inside) {
+        out.propagation = Seconds(route.latency);
+        out.flows.push_back(RoutedFlow{from, to, 1, flow_limit(fabric.shape(), price)});
+    }
     const double weight = 1 / (inside ? price.intra_efficiency : price.nic_efficiency);
     for (const ResourceId link : route.resources()) {
         out.demands.push_back(Demand{link, weight});

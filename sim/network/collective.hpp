@@ -54,9 +54,16 @@ class IdealCollectives final : public CollectiveModel {
 
 /// One collective ready to run: latency first, then an activity.
 struct GroupTransfer {
-    Seconds latency;
+    Seconds latency;      ///< of the library and of the path
+    Seconds propagation;  ///< the path's part of it, where flows cross nodes
     std::vector<Demand> demands;
-    Bytes bytes;  ///< amount of the activity: wire bytes of a rank
+    std::vector<RoutedFlow> flows;  ///< between nodes; not of folded runs
+    Bytes bytes;                    ///< amount of the activity: wire bytes of a rank
+
+    /// Latency to wait before the activity starts, for a sharing model that routes flows itself or does not.
+    [[nodiscard]] Seconds latency_before(bool routes_flows) const {
+        return routes_flows ? latency - propagation : latency;
+    }
 };
 
 /// Layout of GPUs on nodes. Throws InfeasibleError when nodes hold different numbers of them.

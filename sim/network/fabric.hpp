@@ -70,6 +70,10 @@ class Fabric {
     [[nodiscard]] std::uint32_t node_of(GpuId gpu) const { return gpu.value() / shape_.gpus_per_node; }
     [[nodiscard]] std::uint32_t nic_of(GpuId gpu) const;
     [[nodiscard]] std::uint32_t leaf_of_nic(std::uint32_t nic) const;
+    [[nodiscard]] std::uint32_t pod_of_leaf(std::uint32_t leaf) const;
+    /// B/s of one link between a leaf and a spine, and (fat tree) between a spine and a core switch.
+    [[nodiscard]] double leaf_link_rate() const { return capacities_[leaf_up_]; }
+    [[nodiscard]] double core_link_rate() const { return cores_ > 0 ? capacities_[spine_up_] : 0; }
 
     /// Path from one GPU to another (different) GPU. `hash` picks among equal paths for PathChoice::ecmp.
     [[nodiscard]] Route route(GpuId from, GpuId to, PathChoice choice, std::uint64_t hash) const;
@@ -78,6 +82,8 @@ class Fabric {
     [[nodiscard]] std::size_t resource_count() const { return capacities_.size(); }
     [[nodiscard]] double capacity(ResourceId resource) const { return capacities_[resource.value()]; }
     [[nodiscard]] std::string resource_name(ResourceId resource) const;
+    /// True for links inside a node, PCIe to the NIC included.
+    [[nodiscard]] bool inside_node(ResourceId resource) const { return resource.value() < nic_out_; }
     /// Adds every resource to a sharing model, which must be empty, so that ids agree.
     void add_to(Sharing& sharing) const;
 
@@ -106,7 +112,6 @@ class Fabric {
   private:
     [[nodiscard]] std::uint32_t reserve(std::size_t count, double capacity);
     [[nodiscard]] bool same_pod(std::uint32_t leaf_a, std::uint32_t leaf_b) const;
-    [[nodiscard]] std::uint32_t pod_of_leaf(std::uint32_t leaf) const;
     [[nodiscard]] std::uint32_t mesh_link(GpuId from, GpuId to) const;
 
     FabricShape shape_;

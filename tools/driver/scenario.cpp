@@ -3,6 +3,7 @@
 #include "models/collective_library.hpp"
 #include "models/kernel_tables.hpp"
 #include "sim/base/random.hpp"
+#include "workloads/trace/flow_trace.hpp"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -25,20 +26,52 @@ constexpr const char* kSchemaVersionDoc = "version of the scenario language; thi
 
 void describe_network(Fields& fields, NetworkSpec& network) {
     fields.enumeration(
-        {"fidelity", "analytic: alpha-beta with reservations; fluid: max-min fair sharing; simgrid: SimGrid's"},
+        {"fidelity",
+         "analytic: alpha-beta with reservations; fluid: max-min fair sharing; simgrid: SimGrid's; packet: by packet"},
         fidelity_names(), network.fidelity);
-    fields.enumeration({"paths", "spray: evenly over parallel paths; ecmp: a hash picks one"}, {"spray", "ecmp"},
-                       network.paths);
+    auto kind = static_cast<std::size_t>(network.packets.path_kind);
+    fields.variant({"paths", "spray: evenly over parallel paths; ecmp: a hash picks one; the others by packet"},
+                   path_kind_names(), kind, network.path_details,
+                   [&](Fields& inner) { describe(inner, network.packets.paths); });
+    network.packets.path_kind = static_cast<PathKind>(kind);
     fields.enumeration({"collectives", "library: nccl as measured, or ideal links"}, {"nccl", "ideal"},
                        network.collectives);
     fields.quantity({"batch", "completions within this window are handled together; 0 s: exact", false, 0, 1},
                     Dimension::time, network.batch);
     fields.boolean({"fold", "simulate what is provably identical once"}, network.fold);
+    network.packet_details = network.packet_details || network.fidelity == Fidelity::packet;
+    fields.group(network.packet_details, [&](Fields& same) { describe(same, network.packets); });
 }
 
 // FNV over the resolved text, as sixteen hexadecimal digits.
 std::string hash_text(const std::string& text) {
     return fmt::format("{:016x}", mix64(hash64(text)));
+}
+
+std::vector<LinkEvent> link_events_of(const Scenario& s) {
+    const std::string& file = s.network.packets.link_events;
+    return file.empty() ? std::vector<LinkEvent>() : read_link_events(s.file(file));
+}
+
+void add_packet_metrics(const std::optional<PacketStatistics>& packets, Summary& out) {
+    if (!packets) {
+        return;
+    }
+    const auto count = [&](const char* name, std::uint64_t value) {
+        out.add(name, static_cast<double>(value), "packets");
+    };
+    count("packets_delivered", packets->packets_delivered);
+    count("packet_hops", packets->packet_hops);
+    count("control_hops", packets->control_hops);
+    count("drops", packets->drops);
+    count("trims", packets->trims);
+    count("retransmissions", packets->retransmissions);
+    count("timeouts", packets->timeouts);
+    count("ecn_marks", packets->ecn_marks);
+    count("corrupted", packets->corrupted);
+    out.add("pause_s", packets->pause_s, "s");
+    out.add("max_queue_bytes", packets->max_queue_bytes, "B");
+    out.add("max_link_bytes", packets->max_link_bytes, "B");
 }
 
 void add_training_metrics(const Scenario& s, const TrainingResult& result, Summary& out) {
@@ -82,24 +115,29 @@ void run_training(const Scenario& scenario, ModelCache& models, const RunOptions
     training.batch_window = SimTime::from_seconds(scenario.network.batch);
     training.timeline = options.timeline;
     training.progress = options.progress;
+    training.packets = &scenario.network.packets;
+    training.link_events = link_events_of(scenario);
+    training.seed = static_cast<std::uint64_t>(scenario.seed);
     TrainingResult result =
         simulate(input, options.check_memory ? gpu.memory.value : std::numeric_limits<double>::infinity(), training);
     add_training_metrics(scenario, result, out.summary);
     out.summary.events = result.events;
     out.timeline = std::move(result.timeline);
+    add_packet_metrics(result.packets, out.summary);
+    out.ports = std::move(result.ports);
     out.training = std::move(result);
 }
 
 void run_replay(const Scenario& scenario, ModelCache& models, const RunOptions& options, const Fabric& fabric,
                 RunOutput& out) {
-    if (scenario.network.fidelity == Fidelity::simgrid) {
-        throw ConfigError("fidelity simgrid serves collective and network scenarios; use fluid for a replay");
+    if (scenario.network.fidelity == Fidelity::simgrid || scenario.network.fidelity == Fidelity::packet) {
+        throw ConfigError("a replay takes fidelity fluid or analytic");
     }
-    const ReplayTrace trace = read_replay((std::filesystem::path(scenario.folder) / scenario.replay.trace).string());
+    const ReplayTrace trace = read_replay(scenario.file(scenario.replay.trace));
     ReplayOptions replay_options;
     replay_options.analytic = scenario.network.fidelity == Fidelity::analytic;
     replay_options.batch_window = SimTime::from_seconds(scenario.network.batch);
-    replay_options.paths = scenario.network.paths;
+    replay_options.paths = scenario.network.path_choice();
     replay_options.timeline = options.timeline;
     replay_options.progress = options.progress;
     ReplayResult result =
@@ -163,12 +201,24 @@ Timeline draw_messages(const Schedule& schedule, const MessageRunResult& result)
     return timeline;
 }
 
+Schedule traffic_of(const Scenario& s, std::uint32_t hosts) {
+    if (!s.traffic.flows.empty()) {
+        return read_flows(s.file(s.traffic.flows), hosts);
+    }
+    return make_traffic(s.traffic, hosts, static_cast<std::uint64_t>(s.seed));
+}
+
 void run_messages_of(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out) {
     MessageRunOptions run;
     run.analytic = scenario.network.fidelity == Fidelity::analytic;
     const bool simgrid = scenario.network.fidelity == Fidelity::simgrid;
     run.fold = scenario.network.fold;
-    run.paths = scenario.network.paths;
+    run.paths = scenario.network.path_choice();
+    if (scenario.network.fidelity == Fidelity::packet) {
+        run.packets = &scenario.network.packets;
+        run.link_events = link_events_of(scenario);
+        run.seed = static_cast<std::uint64_t>(scenario.seed);
+    }
     run.batch_window = SimTime::from_seconds(scenario.network.batch);
     run.progress = options.progress;
     MessageRunResult result;
@@ -198,11 +248,13 @@ void run_messages_of(const Scenario& scenario, const RunOptions& options, const 
         summary.add("algbw_gbps", algorithm_rate * 8e-9, "Gb/s");
         summary.add("busbw_gbps", algorithm_rate * 8e-9 * wire_bytes(spec.op, ranks, Bytes(1)).value(), "Gb/s");
     } else {
-        const Schedule traffic =
-            make_traffic(scenario.traffic, fabric.gpus(), static_cast<std::uint64_t>(scenario.seed));
+        const Schedule traffic = traffic_of(scenario, fabric.gpus());
         result = simgrid ? run_messages_on_simgrid(fabric, traffic, run.paths) : run_messages(fabric, traffic, run);
         out.timeline = options.timeline ? draw_messages(traffic, result) : Timeline();
         std::vector<double> sorted = result.completions;
+        for (std::size_t i = 0; i < result.starts.size(); ++i) {
+            sorted[i] -= result.starts[i] + traffic.messages[i].delay;
+        }
         std::sort(sorted.begin(), sorted.end());
         double sum = 0;
         for (const double value : sorted) {
@@ -221,12 +273,23 @@ void run_messages_of(const Scenario& scenario, const RunOptions& options, const 
     summary.add("bytes_on_wire", result.bytes, "B");
     summary.add("max_link_utilisation", result.max_link_utilisation, "1");
     summary.events = result.events;
+    add_packet_metrics(result.packets, summary);
+    out.ports = std::move(result.ports);
     if (result.folded_into_one > 1) {
         summary.notes.push_back(fmt::format("each simulated rank stands for {}", result.folded_into_one));
     }
 }
 
 }  // namespace
+
+PathChoice NetworkSpec::path_choice() const {
+    return packets.path_kind == PathKind::ecmp || packets.path_kind == PathKind::flowlet ? PathChoice::ecmp
+                                                                                         : PathChoice::spray;
+}
+
+std::string Scenario::file(const std::string& path) const {
+    return directory.empty() || path.front() == '/' ? path : directory + "/" + path;
+}
 
 const std::vector<std::string>& scenario_kind_names() {
     static const std::vector<std::string> kNames = {"training", "collective", "network", "replay"};
@@ -297,8 +360,14 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
     };
     scenario.cluster_mark = mark_of("cluster");
     scenario.plan_mark = mark_of("plan");
+    scenario.network_mark = mark_of("network");
     read_fields(
         root, data, errors, [&](Fields& fields) { describe(fields, scenario); }, &scenario.origins);
+    if (scenario.network.fidelity == Fidelity::packet) {
+        for (const std::string& problem : problems_of(scenario.network.packets)) {
+            errors.push_back(scenario.network_mark.error(problem));
+        }
+    }
     if (!errors.empty()) {
         throw ConfigError(errors);
     }
@@ -324,7 +393,7 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
     }
     Scenario scenario =
         read_scenario(root, path == "-" ? "stdin" : std::filesystem::path(path).filename().string(), data);
-    scenario.folder = path == "-" ? "" : std::filesystem::path(path).parent_path().string();
+    scenario.directory = path == "-" ? "" : std::filesystem::path(path).parent_path().string();
     return scenario;
 }
 
@@ -372,14 +441,16 @@ TrainingInput training_input(const Scenario& scenario, ModelCache& models, const
         throw InfeasibleError(fmt::format("{} has no matrix unit for {}", gpu.name,
                                           precision_names()[static_cast<std::size_t>(scenario.plan.precision)]));
     }
+    const bool by_packet = scenario.network.fidelity == Fidelity::packet;
     return TrainingInput{scenario.model,
                          scenario.plan,
                          scenario.software,
                          models.device(gpu, scenario.compute),
                          fabric,
                          models.collectives(scenario.cluster.node.collectives, scenario.network.collectives),
-                         scenario.network.paths,
-                         scenario.network.fold};
+                         scenario.network.path_choice(),
+                         scenario.network.fold && !by_packet,
+                         by_packet};
 }
 
 RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& options) {

@@ -24,21 +24,28 @@ enum class LibraryKind { nccl, ideal };
 
 struct NetworkSpec {
     Fidelity fidelity = Fidelity::fluid;
-    PathChoice paths = PathChoice::spray;
     LibraryKind collectives = LibraryKind::nccl;
     double batch = 0;  ///< s, window in which completions are grouped
     bool fold = true;
+    bool path_details = false;    ///< `paths` was given with its parameters
+    bool packet_details = false;  ///< a field of `packets` was given
+    PacketSpec packets;           ///< its `path_kind` is the field `paths`, of all levels
+
+    /// Paths as levels without packets know them: spread evenly, or one hashed path a flow.
+    [[nodiscard]] PathChoice path_choice() const;
 };
 
 /// A scenario as read, with every preset expanded. Plain data: can be copied and changed before a run.
 struct Scenario {
     std::string name;
     std::string text_hash;
+    std::string directory;  ///< of the scenario's file: what it names is looked for there
     ScenarioKind kind = ScenarioKind::training;
     std::int64_t seed = 1;
     Origins origins;  ///< where each given value stands, for explanations
     Mark cluster_mark;
     Mark plan_mark;
+    Mark network_mark;
     ClusterSpec cluster;
     ModelSpec model;
     PlanSpec plan;
@@ -46,9 +53,11 @@ struct Scenario {
     CollectiveSpec collective;
     TrafficSpec traffic;
     ReplaySpec replay;
-    std::string folder;  ///< of the scenario file: paths in it start there
     ComputeKind compute = ComputeKind::calibrated;
     NetworkSpec network;
+
+    /// A file named in the scenario, looked for beside it.
+    [[nodiscard]] std::string file(const std::string& path) const;
 };
 
 /// Names every field of a scenario of its kind.
@@ -74,6 +83,7 @@ struct RunOutput {
     Summary summary;
     Timeline timeline;
     std::optional<TrainingResult> training;
+    std::vector<PortReport> ports;  ///< packet fidelity only
 };
 
 /// Models built for scenarios, kept between runs: reading kernel tables costs more than simulating.

@@ -138,7 +138,7 @@ int command_topology(const CommandLine& line, const DataDirectory& data) {
                         {"longest shortest path", fmt::format("{} links", report.diameter_from_first)}});
     if (fabric.gpus() > 1) {
         const GpuId last(fabric.gpus() - 1);
-        const Route route = fabric.route(GpuId(0), last, scenario.network.paths, 0);
+        const Route route = fabric.route(GpuId(0), last, scenario.network.path_choice(), 0);
         terminal.heading(fmt::format("path from GPU 0 to GPU {}: {} without load", last.value(),
                                      pretty_quantity(route.latency, Dimension::time)));
         std::vector<std::vector<std::string>> rows;

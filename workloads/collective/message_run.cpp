@@ -15,7 +15,10 @@ namespace {
 
 constexpr std::uint64_t kProgressInterval = 1U << 18;
 
-std::unique_ptr<Sharing> make_sharing(Engine& engine, const MessageRunOptions& options) {
+std::unique_ptr<Sharing> make_sharing(Engine& engine, const Fabric& fabric, const MessageRunOptions& options) {
+    if (options.packets != nullptr) {
+        return std::make_unique<PacketSharing>(engine, fabric, *options.packets, options.link_events, options.seed);
+    }
     if (options.analytic) {
         return std::make_unique<AnalyticSharing>(engine);
     }
@@ -30,7 +33,33 @@ std::vector<Demand> demands_of(const Route& route) {
     return demands;
 }
 
+// A message as a flow between nodes; nothing inside one.
+std::vector<RoutedFlow> flow_of(const Fabric& fabric, std::uint32_t from, std::uint32_t to) {
+    if (fabric.node_of(GpuId(from)) == fabric.node_of(GpuId(to))) {
+        return {};
+    }
+    return {RoutedFlow{GpuId(from), GpuId(to)}};
+}
+
+// Latency before the sharing of a message begins.
+double latency_of(const Sharing& sharing, const Route& route, bool crosses) {
+    return sharing.routes_flows() && crosses ? 0 : route.latency;
+}
+
+void watch(Sharing& sharing, double bytes, const MessageRunOptions& options) {
+    if (auto* packets = dynamic_cast<PacketSharing*>(&sharing)) {
+        packets->set_progress(bytes, options.progress);
+    }
+}
+
 void measure(const Fabric& fabric, const Sharing& sharing, MessageRunResult& result) {
+    if (const auto* packets = dynamic_cast<const PacketSharing*>(&sharing)) {
+        result.packets = packets->network().statistics();
+        result.ports = packets->network().ports();
+        result.events += result.packets->events;
+        result.max_link_utilisation = result.packets->max_link_utilisation;
+        return;
+    }
     const auto* fluid = dynamic_cast<const FluidSharing*>(&sharing);
     if (fluid == nullptr || result.seconds <= 0) {
         return;
@@ -52,14 +81,18 @@ class ScheduleRun final : public TaskSource {
         : fabric_(fabric),
           schedule_(schedule),
           options_(options),
-          sharing_(make_sharing(engine_, options)),
+          sharing_(make_sharing(engine_, fabric, options)),
           dispatcher_(engine_, *sharing_, *this),
           classes_(schedule.messages.size()) {
         fabric.add_to(*sharing_);
         waiting_.reserve(schedule.messages.size());
+        double crossing = 0;
         for (const Message& message : schedule.messages) {
             waiting_.push_back(message.waits_for);
+            const bool crosses = fabric.node_of(GpuId(message.from)) != fabric.node_of(GpuId(message.to));
+            crossing += crosses ? message.bytes : 0;
         }
+        watch(*sharing_, crossing, options);
         result_.starts.resize(schedule.messages.size(), 0);
         result_.completions.resize(schedule.messages.size(), 0);
     }
@@ -67,6 +100,7 @@ class ScheduleRun final : public TaskSource {
     MessageRunResult run() {
         dispatcher_.run();
         if (result_.messages != waiting_.size()) {
+            sharing_->require_finished();
             for (std::uint32_t id = 0; id < waiting_.size(); ++id) {
                 if (waiting_[id] == 0 && classes_[id].valid()) {
                     throw InfeasibleError("message from " + std::to_string(schedule_.messages[id].from) + " to " +
@@ -118,9 +152,11 @@ class ScheduleRun final : public TaskSource {
         for (const ResourceId link : route.resources()) {
             demands_.push_back(Demand{link, 1});
         }
-        classes_[id] = sharing_->hold(demands_);
-        dispatcher_.share(classes_[id], message.bytes, SimTime::from_seconds(message.delay + route.latency),
-                          message.from, id);
+        const std::vector<RoutedFlow> flow = flow_of(fabric_, message.from, message.to);
+        classes_[id] = sharing_->hold_flows(flow, demands_);
+        const double latency = latency_of(*sharing_, route, !flow.empty());
+        dispatcher_.share(classes_[id], message.bytes, SimTime::from_seconds(message.delay + latency), message.from,
+                          id);
     }
 
     const Fabric& fabric_;
@@ -142,13 +178,14 @@ class RingRun final : public TaskSource {
             const MessageRunOptions& options)
         : fabric_(fabric),
           options_(options),
-          sharing_(make_sharing(engine_, options)),
+          sharing_(make_sharing(engine_, fabric, options)),
           dispatcher_(engine_, *sharing_, *this),
           ranks_(ranks),
           steps_((spec.op == CollectiveOp::all_reduce ? 2 : 1) * (ranks - 1)),
           bytes_(spec.bytes / ranks),
           edges_(simulated) {
         fabric.add_to(*sharing_);
+        double crossing = 0;
         for (std::uint32_t i = 0; i < simulated; ++i) {
             const Route route = fabric.route(GpuId(i), GpuId((i + 1) % ranks), options.paths,
                                              (static_cast<std::uint64_t>(i) << 32) | (i + 1));
@@ -159,15 +196,19 @@ class RingRun final : public TaskSource {
                     bound = std::min(bound, spec.slow_factor * fabric.capacity(link));
                 }
             }
-            edges_[i].flow = sharing_->hold(demands_of(route), bound);
-            edges_[i].latency = SimTime::from_seconds(route.latency);
+            const std::vector<RoutedFlow> flow = flow_of(fabric, i, (i + 1) % ranks);
+            edges_[i].flow = sharing_->hold_flows(flow, demands_of(route), bound);
+            edges_[i].latency = SimTime::from_seconds(latency_of(*sharing_, route, !flow.empty()));
+            crossing += flow.empty() ? 0 : 1;
         }
+        watch(*sharing_, crossing * steps_ * bytes_, options);
     }
 
     MessageRunResult run() {
         dispatcher_.run();
         const std::uint64_t expected = static_cast<std::uint64_t>(edges_.size()) * steps_;
         if (done_ != expected) {
+            sharing_->require_finished();
             throw InfeasibleError("the ring can never finish: a link on it has no capacity");
         }
         MessageRunResult result;
@@ -235,8 +276,9 @@ class RingRun final : public TaskSource {
 std::uint32_t ring_period(const Fabric& fabric, const CollectiveSpec& spec, std::uint32_t ranks,
                           const MessageRunOptions& options) {
     const FabricShape& shape = fabric.shape();
-    if (!options.fold || spec.slow_rank >= 0 || !fabric.full_bisection() || options.paths != PathChoice::spray ||
-        shape.kind != FabricKind::leaf_spine || ranks % shape.gpus_per_node != 0) {
+    if (!options.fold || options.packets != nullptr || spec.slow_rank >= 0 || !fabric.full_bisection() ||
+        options.paths != PathChoice::spray || shape.kind != FabricKind::leaf_spine ||
+        ranks % shape.gpus_per_node != 0) {
         return ranks;
     }
     const std::uint32_t nodes = ranks / shape.gpus_per_node;

@@ -14,8 +14,10 @@
 
 #include "sim/config/fields.hpp"
 #include "sim/network/collective.hpp"
+#include "sim/network/packet/packet_sharing.hpp"
 
 #include <functional>
+#include <optional>
 
 namespace orrery {
 
@@ -36,6 +38,7 @@ void describe(Fields& fields, CollectiveSpec& spec);
 enum class TrafficPattern { permutation, shift, incast, all_to_all, ring };
 struct TrafficSpec {
     TrafficPattern pattern = TrafficPattern::permutation;
+    std::string flows;         ///< file of flows, instead of a pattern (workloads/trace)
     double size = 0;           ///< bytes of each flow
     double spread = 0;         ///< sizes are uniform within size x (1 +- spread)
     std::int64_t shift = 1;    ///< shift: destination = source + shift
@@ -67,7 +70,10 @@ struct Schedule {
 
 struct MessageRunOptions {
     bool analytic = false;
-    bool fold = true;  ///< use the symmetry of rings where it is proved
+    const PacketSpec* packets = nullptr;  ///< packet by packet, instead of fluid
+    std::vector<LinkEvent> link_events;   ///< packets only
+    std::uint64_t seed = 1;               ///< packets only
+    bool fold = true;                     ///< use the symmetry of rings where it is proved
     PathChoice paths = PathChoice::spray;
     SimTime batch_window;
     std::function<void(double)> progress;
@@ -84,6 +90,8 @@ struct MessageRunResult {
     double wall_seconds = 0;          ///< of SimGrid's own run, without starting the process
     double max_link_utilisation = 0;  ///< bytes over capacity x time of the busiest resource
     std::uint32_t folded_into_one = 1;
+    std::optional<PacketStatistics> packets;
+    std::vector<PortReport> ports;  ///< packets only
 };
 
 /// Runs a stored schedule.

@@ -122,8 +122,8 @@ GroupTransfer Lowering::plan_transfer(CollectiveOp op, const Group& group, doubl
 
 TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16_t name, const GroupTransfer& planned,
                             std::uint32_t demand_set, const std::vector<TaskId>& after) {
-    const TaskId id = transfer(group.members[0], stream, name, Category::data_communication, planned.latency.value(),
-                               demand_set, planned.bytes.value());
+    const TaskId id = transfer(group.members[0], stream, name, Category::data_communication,
+                               planned.latency_before(in_.routes_flows).value(), demand_set, planned.bytes.value());
     for (const std::uint32_t member : group.members) {
         in_order(member, stream, id);
     }
@@ -136,7 +136,8 @@ TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16
 TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16_t name, CollectiveOp op, double bytes,
                             const std::vector<TaskId>& after) {
     const GroupTransfer planned = plan_transfer(op, group, bytes);
-    return collective(group, stream, name, planned, out_.graph.add_demands(planned.demands), after);
+    return collective(group, stream, name, planned,
+                      out_.graph.add_demands(planned.demands, Sharing::kUnbounded, planned.flows), after);
 }
 
 std::vector<Lowering::Group> Lowering::groups(std::uint32_t stage, std::uint32_t size, bool across) const {

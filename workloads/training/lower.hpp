@@ -28,6 +28,7 @@ struct TrainingInput {
     const CollectiveModel& collectives;
     PathChoice paths = PathChoice::spray;
     bool fold = true;
+    bool routes_flows = false;  ///< the sharing model sends flows itself: their paths' latency is not added
 };
 
 /// A lowered iteration.

@@ -122,7 +122,7 @@ Timeline draw(const TrainingGraph& lowered, const Executor& executor, std::uint3
 }  // namespace
 
 const std::vector<std::string>& fidelity_names() {
-    static const std::vector<std::string> kNames = {"analytic", "fluid", "simgrid"};
+    static const std::vector<std::string> kNames = {"analytic", "fluid", "simgrid", "packet"};
     return kNames;
 }
 
@@ -136,7 +136,13 @@ TrainingResult simulate(const TrainingInput& input, double memory_capacity, cons
     const TrainingGraph lowered = lower(input);
     Engine engine;
     std::unique_ptr<Sharing> sharing;
-    if (options.fidelity == Fidelity::analytic) {
+    PacketSharing* packets = nullptr;
+    if (options.fidelity == Fidelity::packet) {
+        auto routed =
+            std::make_unique<PacketSharing>(engine, input.fabric, *options.packets, options.link_events, options.seed);
+        packets = routed.get();
+        sharing = std::move(routed);
+    } else if (options.fidelity == Fidelity::analytic) {
         sharing = std::make_unique<AnalyticSharing>(engine);
     } else {
         sharing = std::make_unique<FluidSharing>(engine, options.batch_window);
@@ -151,6 +157,11 @@ TrainingResult simulate(const TrainingInput& input, double memory_capacity, cons
     result.model_flops = tokens * input.model.flops_per_token();
     result.hardware_flops = lowered.hardware_flops * static_cast<double>(input.plan.ranks());
     result.events = engine.events();
+    if (packets != nullptr) {
+        result.packets = packets->network().statistics();
+        result.ports = packets->network().ports();
+        result.events += result.packets->events;
+    }
     result.tasks = lowered.graph.size();
     result.simulated_ranks = static_cast<std::uint32_t>(lowered.ranks.size());
     result.folded_into_one = lowered.folded_into_one;

@@ -1,6 +1,7 @@
 #pragma once
 // Runs a lowered training iteration and books every second of it.
 
+#include "sim/network/packet/packet_sharing.hpp"
 #include "sim/record/summary.hpp"
 #include "workloads/training/lower.hpp"
 
@@ -8,14 +9,17 @@
 
 namespace orrery {
 
-enum class Fidelity { analytic, fluid, simgrid };
+enum class Fidelity { analytic, fluid, simgrid, packet };
 [[nodiscard]] const std::vector<std::string>& fidelity_names();
 
 struct TrainingOptions {
     Fidelity fidelity = Fidelity::fluid;
     SimTime batch_window;  ///< completions grouped within it; zero: exact
     bool timeline = false;
-    std::uint32_t timeline_ranks = 64;  ///< at most this many ranks are drawn
+    std::uint32_t timeline_ranks = 64;    ///< at most this many ranks are drawn
+    const PacketSpec* packets = nullptr;  ///< for Fidelity::packet
+    std::vector<LinkEvent> link_events;
+    std::uint64_t seed = 1;
     std::function<void(double)> progress;
 };
 
@@ -35,6 +39,8 @@ struct TrainingResult {
     std::uint32_t simulated_ranks = 0;
     std::uint32_t folded_into_one = 1;
     Timeline timeline;
+    std::optional<PacketStatistics> packets;
+    std::vector<PortReport> ports;
 };
 
 /// Lowers and runs one iteration. Throws InfeasibleError when a stage does not fit into `memory_capacity` bytes

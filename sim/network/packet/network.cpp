@@ -1,0 +1,331 @@
+#include "sim/network/packet/network.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery::packet {
+
+namespace {
+
+constexpr std::int64_t kMostPs = std::int64_t{1} << 62;
+
+std::int64_t to_ps(double seconds) {
+    return SimTime::from_seconds(seconds).ps();
+}
+
+}  // namespace
+
+Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t seed)
+    : fabric_(fabric),
+      spec_(spec),
+      mtu_(static_cast<std::uint32_t>(spec.mtu)),
+      header_(static_cast<std::uint32_t>(spec.header)),
+      full_(mtu_ + header_),
+      path_kind_(spec.path_kind),
+      marks_(seed, "packet/marks"),
+      errors_(seed, "packet/errors") {
+    const std::vector<std::string> problems = problems_of(spec);
+    if (!problems.empty()) {
+        throw ConfigError(problems.front());
+    }
+    const FabricShape& shape = fabric.shape();
+    const std::uint32_t nics = shape.nodes * shape.nics_per_node;
+    spines_ = shape.spines;
+    tree_ = shape.kind == FabricKind::fat_tree;
+    cores_ = tree_ ? shape.cores_per_spine : 1;
+    acknowledged_ = spec.transport.kind != TransportKind::ideal;
+    notifies_ = spec.transport.kind == TransportKind::roce && spec.transport.dcqcn;
+    notification_gap_ = to_ps(spec.transport.dcqcn_notification);
+    credited_ = spec.transport.kind == TransportKind::receiver_driven;
+    go_back_ = spec.transport.recovery == Recovery::go_back_n ||
+               (spec.transport.recovery == Recovery::automatic && spec.transport.kind == TransportKind::roce);
+    noisy_ = spec.bit_error_rate > 0;
+    served_ = spec.queues.trim || spec.queues.pfc || spec.queues.shared > 0 || !spec.link_events.empty();
+
+    // A NIC's own latency is halved between its way out and its way in.
+    const double nic_latency = shape.link_latency + shape.nic_latency / 2;
+    add_ports(PortKind::nic_out, nics, shape.nic_bandwidth, nic_latency);
+    add_ports(PortKind::nic_in, nics, shape.nic_bandwidth, nic_latency);
+    const std::uint32_t leaf_links = fabric.leaves() * spines_;
+    add_ports(PortKind::leaf_up, leaf_links, fabric.leaf_link_rate(), shape.link_latency);
+    add_ports(PortKind::leaf_down, leaf_links, fabric.leaf_link_rate(), shape.link_latency);
+    const std::uint32_t core_links = tree_ ? fabric.spines() * cores_ : 0;
+    add_ports(PortKind::spine_up, core_links, fabric.core_link_rate(), shape.link_latency);
+    add_ports(PortKind::spine_down, core_links, fabric.core_link_rate(), shape.link_latency);
+    base_[kPortKinds] = static_cast<std::uint32_t>(ports_.size());
+
+    for (std::uint32_t nic = 0; nic < nics; ++nic) {
+        leaf_of_nic_.push_back(fabric.leaf_of_nic(nic));
+        ports_[base_[0] + nic].where = leaf_of_nic_[nic];
+        ports_[base_[1] + nic].where = nic;
+    }
+    for (std::uint32_t leaf = 0; leaf < fabric.leaves(); ++leaf) {
+        pod_of_leaf_.push_back(fabric.pod_of_leaf(leaf));
+        for (std::uint32_t lane = 0; lane < spines_; ++lane) {
+            for (const std::size_t kind : {std::size_t{2}, std::size_t{3}}) {
+                Port& port = ports_[base_[kind] + leaf * spines_ + lane];
+                port.where = leaf;
+                port.lane = static_cast<std::uint16_t>(lane);
+            }
+        }
+    }
+    for (std::uint32_t i = 0; i < core_links; ++i) {
+        for (const std::size_t kind : {std::size_t{4}, std::size_t{5}}) {
+            Port& port = ports_[base_[kind] + i];
+            port.where = i / cores_;
+            port.lane = static_cast<std::uint16_t>(port.where % spines_);
+            port.core = static_cast<std::uint16_t>(i % cores_);
+        }
+    }
+    for (std::uint32_t i = 0; i < spines_ * cores_; ++i) {
+        entropies_of_paths_.push_back(entropy_of(i % spines_, i / spines_));
+    }
+    flowlet_gap_ = to_ps(spec.paths.flowlet_gap);
+    nics_.resize(nics);
+    turn_.assign(fabric.leaves(), 0);
+    planned_up_.assign(leaf_links, 0);
+    planned_down_.assign(leaf_links, 0);
+    served_ports_.resize(served_ ? ports_.size() : 0);
+    switch_used_.assign(fabric.leaves() + fabric.spines() + fabric.cores(), 0);
+    set_limits();
+
+    // The longest path there and back, store and forward, without load.
+    std::int64_t round_trip = 0;
+    std::int64_t longest = 1;
+    double fastest = 0;
+    for (std::size_t kind = 0; kind < kPortKinds; ++kind) {
+        if (base_[kind + 1] == base_[kind] || (kind > 1 && fabric.leaves() < 2)) {
+            continue;
+        }
+        const Port& port = ports_[base_[kind]];
+        round_trip += 2 * port.latency + port.full_time + send_time(port, header_);
+        longest = std::max(longest, port.latency + port.full_time);
+        fastest = std::max(fastest, queue_bytes(port, 2 * port.latency));
+    }
+    // A link can still bring, after its receiver has asked for a pause: what is on it, what leaves until the request
+    // arrives, and the packet then being sent.
+    QueueSpec& queues = spec_.queues;
+    queues.pause_at = queues.pause_at > 0 ? queues.pause_at : fastest + 2 * full_;
+    queues.resume_at = queues.resume_at > 0 ? queues.resume_at : queues.pause_at / 2;
+    queues.headroom = queues.headroom > 0 ? queues.headroom : fastest + 2 * full_ + 2 * header_;
+    law_settings_.spec = spec.transport;
+    law_settings_.packet = full_;
+    law_settings_.line_rate = shape.nic_bandwidth;
+    law_settings_.base_rtt = static_cast<double>(round_trip);
+    const double product = shape.nic_bandwidth * static_cast<double>(round_trip) * 1e-12;
+    // Loss-based laws need room for the queue they fill.
+    const bool fills_queues =
+        spec.transport.kind == TransportKind::cubic || spec.transport.kind == TransportKind::dctcp;
+    law_settings_.max_window = spec.transport.window > 0 ? std::max<double>(spec.transport.window, full_)
+                               : fills_queues            ? 4 * product + spec.queues.size
+                                                         : 1.5 * product;
+    law_settings_.max_window = std::max<double>(law_settings_.max_window, full_);
+    timeout_ = spec.transport.timeout > 0 ? to_ps(spec.transport.timeout) : 8 * round_trip;
+    const bool one_path = path_kind_ == PathKind::ecmp || path_kind_ == PathKind::planned;
+    reorder_ = spec.transport.reorder > 0 ? static_cast<std::uint32_t>(spec.transport.reorder) : one_path ? 3 : 0;
+    // Many paths keep the sender busy through a late acknowledgement; reordering on one path, delay laws and recycling
+    // want to hear of every packet.
+    const bool batches = spec.transport.kind == TransportKind::multipath && path_kind_ != PathKind::recycled;
+    tell_every_ = spec.nic.acknowledge_every > 0 ? static_cast<std::uint32_t>(spec.nic.acknowledge_every)
+                  : batches                      ? std::max(1U, 16384 / full_)
+                                                 : 1;
+    const double packets = law_settings_.max_window / full_;
+    if (packets > 1e8) {
+        throw InfeasibleError("a window of more than 10^8 packets: raise network.mtu or set network.transport.window");
+    }
+    // Beyond the window itself there is room for what arrives while a gap is mended.
+    capacity_ = std::max(256U, std::bit_ceil(4 * static_cast<std::uint32_t>(packets) + 64));
+    // Entities: links by port, NICs, served ports.
+    wheel_ = Wheel(2 * static_cast<std::uint32_t>(ports_.size()) + nics, longest + longest / 4);
+}
+
+void Network::add_ports(PortKind kind, std::uint32_t count, double rate, double latency_s) {
+    base_[static_cast<std::size_t>(kind)] = static_cast<std::uint32_t>(ports_.size());
+    if (count == 0) {
+        return;
+    }
+    if (ports_.size() + count > (1U << (kTimerShift - 2))) {
+        throw InfeasibleError("more than 2^26 ports: too many for fidelity packet");
+    }
+    Port port;
+    port.kind = kind;
+    port.latency = to_ps(latency_s);
+    if (rate > 0) {
+        const double ps_per_byte = 1e12 / rate * 4294967296.0;
+        if (ps_per_byte > 9e18) {
+            throw InfeasibleError("a link of less than 10 kb/s is too slow for fidelity packet");
+        }
+        port.ps_per_byte = static_cast<std::uint64_t>(ps_per_byte + 0.5);
+    } else {
+        port.down = true;
+    }
+    port.full_time = send_time(port, full_);
+    ports_.insert(ports_.end(), count, port);
+}
+
+double Network::queue_bytes(const Port& port, std::int64_t backlog_ps) const {
+    return port.ps_per_byte > 0 ? static_cast<double>(backlog_ps) * 4294967296.0 / static_cast<double>(port.ps_per_byte)
+                                : 0;
+}
+
+void Network::set_limits() {
+    // A NIC's own port never drops: it sends when the port is free.
+    for (std::size_t kind = 1; kind < kPortKinds; ++kind) {
+        if (base_[kind + 1] == base_[kind]) {
+            continue;
+        }
+        const Port& port = ports_[base_[kind]];
+        const auto time = [&](double bytes) {
+            return bytes > 0 ? send_time(port, static_cast<std::uint32_t>(std::min(bytes, 4e9))) : kMostPs;
+        };
+        limits_[kind].drop = time(spec_.queues.size);
+        if (spec_.queues.mark_high > 0) {
+            limits_[kind].mark_low = time(std::max(1.0, spec_.queues.mark_low));
+            limits_[kind].mark_high = time(spec_.queues.mark_high);
+        }
+    }
+}
+
+void Network::advance(std::int64_t now_ps) {
+    ORRERY_ASSERT(now_ps >= now_);
+    now_ = now_ps;
+}
+
+void Network::send(const Request& request) {
+    ORRERY_ASSERT(request.bytes > 0 && fabric_.node_of(request.from) != fabric_.node_of(request.to));
+    std::uint32_t id = 0;
+    if (free_messages_.empty()) {
+        id = static_cast<std::uint32_t>(messages_.size());
+        messages_.emplace_back();
+    } else {
+        id = free_messages_.back();
+        free_messages_.pop_back();
+    }
+    Message& message = messages_[id];
+    message = Message();
+    message.token = request.token;
+    message.from = request.from;
+    message.to = request.to;
+    message.bytes = request.bytes;
+    message.rate_limit = request.rate_limit;
+    message.live = true;
+    // The pair decides the hash, so that all levels of detail place a hashed flow on the same spine.
+    message.hash = mix64((static_cast<std::uint64_t>(request.from.value()) << 32) | request.to.value());
+    ++live_messages_;
+    if (path_kind_ == PathKind::planned) {
+        unplanned_.push_back(id);
+    } else {
+        begin_message(id, static_cast<std::uint32_t>(spec_.paths.subflows), {});
+    }
+}
+
+std::int64_t Network::next_time() const {
+    return unplanned_.empty() ? wheel_.next_time() : now_;
+}
+
+void Network::require_finished() const {
+    if (live_messages_ == 0) {
+        return;
+    }
+    const auto message = std::find_if(messages_.begin(), messages_.end(), [](const Message& m) { return m.live; });
+    std::string text = "the message of " + std::to_string(message->bytes) + " bytes from GPU " +
+                       std::to_string(message->from.value()) + " to GPU " + std::to_string(message->to.value()) +
+                       " can never finish";
+    std::uint32_t paused = kNone;
+    for (std::uint32_t i = 0; i < ports_.size(); ++i) {
+        if (ports_[i].paused) {
+            paused = i;
+            break;
+        }
+    }
+    if (paused != kNone) {
+        text += ": its packets wait behind ports that pause each other, among them " + port_name(paused);
+    } else {
+        text += ": its packets were lost, and the transport does not send them again";
+    }
+    throw InfeasibleError(text);
+}
+
+std::string Network::port_name(std::uint32_t port) const {
+    const Port& p = ports_[port];
+    const std::string where = std::to_string(p.where);
+    const std::string lane = std::to_string(p.lane);
+    switch (p.kind) {
+        case PortKind::nic_out:
+            return "nic " + std::to_string(port - base_[0]) + " to leaf " + where;
+        case PortKind::nic_in:
+            return "leaf " + std::to_string(leaf_of_nic_[p.where]) + " to nic " + where;
+        case PortKind::leaf_up:
+            return "leaf " + where + " to spine " + lane;
+        case PortKind::leaf_down:
+            return "spine " + lane + " to leaf " + where;
+        case PortKind::spine_up:
+            return "spine " + where + " to core " + std::to_string(p.core);
+        case PortKind::spine_down:
+            return "core " + std::to_string(p.core) + " to spine " + where;
+    }
+    return "";
+}
+
+double Network::paused_seconds(std::uint32_t port) const {
+    const Port& p = ports_[port];
+    return static_cast<double>(p.paused_time + (p.paused ? now_ - served_ports_[port].paused_since : 0)) * 1e-12;
+}
+
+PacketStatistics Network::statistics() const {
+    PacketStatistics out;
+    out.packets_delivered = delivered_;
+    out.retransmissions = retransmissions_;
+    out.timeouts = timeouts_;
+    out.corrupted = corrupted_;
+    out.peak_packets = slab_.peak();
+    out.events = events_;
+    for (std::uint32_t i = 0; i < ports_.size(); ++i) {
+        const Port& port = ports_[i];
+        out.packet_hops += port.packets[0];
+        out.control_hops += port.packets[1];
+        out.drops += port.drops;
+        out.trims += port.trims;
+        out.ecn_marks += port.marks;
+        out.pause_s += paused_seconds(i);
+        const bool of_switch = port.kind != PortKind::nic_out;
+        if (of_switch) {
+            out.max_queue_bytes = std::max(out.max_queue_bytes, queue_bytes(port, port.max_backlog));
+        }
+        if (of_switch && port.kind != PortKind::nic_in) {
+            out.max_link_bytes = std::max(out.max_link_bytes, static_cast<double>(port.bytes));
+        }
+        if (now_ > 0 && port.bytes > 0) {
+            const double busy = static_cast<double>(port.bytes) * static_cast<double>(port.ps_per_byte) / 4294967296.0;
+            out.max_link_utilisation = std::max(out.max_link_utilisation, busy / static_cast<double>(now_));
+        }
+    }
+    return out;
+}
+
+std::vector<PortReport> Network::ports() const {
+    std::vector<PortReport> out;
+    for (std::uint32_t i = 0; i < ports_.size(); ++i) {
+        const Port& port = ports_[i];
+        PortReport report;
+        report.name = port_name(i);
+        report.bytes = static_cast<double>(port.bytes);
+        report.packets = port.packets[0];
+        report.marks = port.marks;
+        report.drops = port.drops;
+        report.trims = port.trims;
+        report.mean_queue_bytes = now_ > 0 ? queue_bytes(port, 1) * port.backlog_area / static_cast<double>(now_) : 0;
+        report.max_queue_bytes = queue_bytes(port, port.max_backlog);
+        report.paused_s = paused_seconds(i);
+        out.push_back(std::move(report));
+    }
+    return out;
+}
+
+std::size_t Network::memory() const {
+    return slab_.peak() * sizeof(Packet) + flows_.capacity() * sizeof(Flow) + bitmaps_.capacity() * 8 +
+           messages_.capacity() * sizeof(Message) + ports_.capacity() * sizeof(Port) +
+           served_ports_.capacity() * sizeof(ServedPort) + nics_.capacity() * sizeof(Nic) + wheel_.bytes();
+}
+
+}  // namespace orrery::packet

@@ -1,0 +1,606 @@
+// Senders: when a flow may send which packet, and what it makes of acknowledgements, reports of loss and timeouts.
+
+#include "sim/network/packet/network.hpp"
+
+#include <algorithm>
+
+namespace orrery::packet {
+
+std::uint32_t Network::entropy_of(std::uint32_t lane, std::uint32_t core) const {
+    // Scales back to the spine, and what that leaves to the core switch.
+    const double point = (lane + (core + 0.5) / cores_) / spines_;
+    return static_cast<std::uint32_t>(point * 4294967296.0);
+}
+
+void Network::begin_message(std::uint32_t id, std::uint32_t parts, const std::vector<std::uint32_t>& paths) {
+    const Message message = messages_[id];
+    const std::uint64_t packets = (message.bytes + mtu_ - 1) / mtu_;
+    parts = static_cast<std::uint32_t>(std::min<std::uint64_t>(parts, packets));
+    if (packets / parts >= kNone) {
+        throw InfeasibleError("a message of " + std::to_string(message.bytes) +
+                              " bytes is more than 2^32 packets: raise network.mtu or split it");
+    }
+    Nic& nic = nics_[fabric_.nic_of(message.from)];
+    std::int64_t start = now_ + SimTime::from_seconds(spec_.nic.doorbell + spec_.nic.dma).ps();
+    if (spec_.nic.message_rate > 0) {
+        start = std::max(start, nic.next_message);
+        nic.next_message = start + SimTime::from_seconds(1 / spec_.nic.message_rate).ps();
+    }
+    messages_[id].parts = parts;
+    // Whole packets to each part, the last takes what remains.
+    std::uint64_t left = message.bytes;
+    for (std::uint32_t part = 0; part < parts; ++part) {
+        const std::uint64_t share = packets / parts + (part < packets % parts ? 1 : 0);
+        const std::uint64_t bytes = std::min(left, share * mtu_);
+        left -= bytes;
+        const std::uint32_t flow = new_flow(id, bytes, part == 0 ? message.hash : mix64(message.hash + part));
+        if (!paths.empty()) {
+            flows_[flow].path = paths[part];
+        }
+        if (start == now_) {
+            start_flow(flow);
+        } else {
+            schedule(Timer::start, flow, start);
+        }
+    }
+}
+
+std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std::uint64_t hash) {
+    std::uint32_t id = 0;
+    if (free_flows_.empty()) {
+        id = static_cast<std::uint32_t>(flows_.size());
+        if (id >> kTimerShift != 0) {
+            throw InfeasibleError("more than 2^28 flows at once");
+        }
+        flows_.emplace_back();
+        recycled_.resize(path_kind_ == PathKind::recycled ? flows_.size() : 0);
+    } else {
+        id = free_flows_.back();
+        free_flows_.pop_back();
+    }
+    Flow& flow = flows_[id];
+    Flow fresh;
+    // Events of the slot's last flow may still be in the heap.
+    fresh.waiting_pace = flow.waiting_pace;
+    fresh.timer_armed = flow.timer_armed;
+    fresh.law_armed = flow.law_armed;
+    flow = fresh;
+    flow.message = message;
+    flow.source = fabric_.nic_of(messages_[message].from);
+    flow.destination = fabric_.nic_of(messages_[message].to);
+    flow.packets = static_cast<std::uint32_t>((bytes + mtu_ - 1) / mtu_);
+    flow.last_payload = static_cast<std::uint32_t>(bytes - std::uint64_t{flow.packets - 1} * mtu_);
+    flow.hash = hash;
+    flow.path =
+        entropy_of(static_cast<std::uint32_t>(hash % spines_), static_cast<std::uint32_t>((hash >> 32) % cores_));
+    flow.sprayed = static_cast<std::uint32_t>(hash >> 40);
+    flow.rate_limit = messages_[message].rate_limit;
+    flow.live = true;
+    flow.last_notification = -Wheel::kNever / 2;
+    flow.law = make_law(law_settings_);
+    if (credited_) {
+        flow.credits = static_cast<std::uint64_t>(std::max(1.0, law_settings_.max_window / full_));
+    }
+    if (acknowledged_ && !go_back_) {
+        flow.capacity = std::min(capacity_, std::max(64U, std::bit_ceil(std::min(flow.packets, capacity_))));
+        const auto log = static_cast<std::size_t>(std::countr_zero(flow.capacity));
+        if (free_bitmaps_.size() <= log) {
+            free_bitmaps_.resize(log + 1);
+        }
+        const std::uint32_t words = 3 * flow.capacity / 64;
+        if (free_bitmaps_[log].empty()) {
+            flow.bitmap = static_cast<std::uint32_t>(bitmaps_.size());
+            bitmaps_.resize(bitmaps_.size() + words);
+        } else {
+            flow.bitmap = free_bitmaps_[log].back();
+            free_bitmaps_[log].pop_back();
+        }
+        std::fill_n(bitmaps_.begin() + flow.bitmap, words, 0);
+    }
+    return id;
+}
+
+void Network::release_flow(std::uint32_t id) {
+    const Flow& flow = flows_[id];
+    if (flow.capacity > 0) {
+        free_bitmaps_[static_cast<std::size_t>(std::countr_zero(flow.capacity))].push_back(flow.bitmap);
+    }
+    free_flows_.push_back(id);
+}
+
+void Network::finish_part(std::uint32_t id) {
+    Message& message = messages_[id];
+    if (--message.parts > 0) {
+        return;
+    }
+    message.live = false;
+    --live_messages_;
+    completed_.push_back(message.token);
+    free_messages_.push_back(id);
+}
+
+// Sender and receiver are done with a flow; its slot is free once no packet names it.
+void Network::retire(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    flow.live = false;
+    if (path_kind_ == PathKind::planned && leaf_of_nic_[flow.source] != leaf_of_nic_[flow.destination]) {
+        const auto lane = static_cast<std::uint32_t>((static_cast<std::uint64_t>(flow.path) * spines_) >> 32);
+        --planned_up_[leaf_of_nic_[flow.source] * spines_ + lane];
+        --planned_down_[leaf_of_nic_[flow.destination] * spines_ + lane];
+    }
+    if (flow.records == 0) {
+        release_flow(id);
+    }
+}
+
+void Network::start_flow(std::uint32_t id) {
+    flows_[id].started = true;
+    flows_[id].last_news = now_;
+    adopt(id);
+    if (acknowledged_) {
+        touch_deadline(id);
+    }
+    list(id);
+}
+
+// Takes window and rate over from the law.
+void Network::adopt(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    std::visit(
+        [&](const auto& law) {
+            flow.window = law.window;
+            flow.rate = law.rate;
+        },
+        flow.law);
+    if (flow.rate_limit > 0) {
+        flow.rate = flow.rate > 0 ? std::min(flow.rate, flow.rate_limit) : flow.rate_limit;
+    }
+}
+
+bool Network::may_send(const Flow& flow) const {
+    const bool within_bitmap = go_back_ || !acknowledged_ || flow.next_new - flow.acked < flow.capacity;
+    if (flow.lost == 0 && (flow.next_new == flow.packets || !within_bitmap)) {
+        return false;
+    }
+    if (credited_ && flow.credits == 0) {
+        return false;
+    }
+    return flow.in_flight == 0 || static_cast<double>(flow.in_flight + full_) <= flow.window;
+}
+
+// Puts a flow among those that its NIC serves in turn, if it has something to send and may.
+void Network::list(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    if (flow.listed || flow.waiting_pace || !flow.started || !may_send(flow)) {
+        return;
+    }
+    if (flow.rate > 0 && flow.next_time > now_) {
+        flow.waiting_pace = true;
+        schedule(Timer::pace, id, flow.next_time);
+        return;
+    }
+    Nic& nic = nics_[flow.source];
+    if (nic.sending == kNone) {
+        flow.next_flow = id;
+    } else {
+        flow.next_flow = flows_[nic.sending].next_flow;
+        flows_[nic.sending].next_flow = id;
+    }
+    nic.sending = id;
+    flow.listed = true;
+    kick(flow.source);
+}
+
+void Network::kick(std::uint32_t nic_id) {
+    const std::uint32_t entity = base_[kPortKinds] + nic_id;
+    Nic& nic = nics_[nic_id];
+    if (nic.sending == kNone || wheel_.pending(entity)) {
+        return;
+    }
+    // A NIC that cannot send right now is woken when its last packet has left.
+    if (nic.free_at > now_) {
+        wheel_.insert(entity, nic.free_at);
+    } else {
+        commit(nic_id);
+    }
+}
+
+void Network::commit(std::uint32_t nic_id) {
+    Nic& nic = nics_[nic_id];
+    Port& port = ports_[base_[0] + nic_id];
+    if (served_) {
+        if (port.paused) {
+            return;  // resuming kicks
+        }
+        if (port.busy_until > now_) {
+            nic.free_at = port.busy_until;
+            kick(nic_id);
+            return;
+        }
+    }
+    while (nic.sending != kNone) {
+        const std::uint32_t id = flows_[nic.sending].next_flow;
+        Flow& flow = flows_[id];
+        const bool sends = flow.live && may_send(flow);
+        const bool stays = sends && send_packet(id) && flow.rate == 0;
+        if (stays) {
+            nic.sending = id;  // from the front of the ring to its end
+        } else {
+            flow.listed = false;
+            if (id == nic.sending) {
+                nic.sending = kNone;
+            } else {
+                flows_[nic.sending].next_flow = flow.next_flow;
+            }
+        }
+        if (!sends) {
+            continue;
+        }
+        nic.free_at = std::max(now_ + 1, port.busy_until);
+        if (spec_.nic.host_rate > 0) {
+            const double feeding = 1e12 * full_ / spec_.nic.host_rate;
+            nic.host_time = std::max(nic.host_time, now_) + static_cast<std::int64_t>(feeding + 0.5);
+            nic.free_at = std::max(nic.free_at, nic.host_time);
+        }
+        if (!stays) {
+            list(id);
+        }
+        break;
+    }
+    kick(nic_id);
+}
+
+std::uint32_t Network::pick_path(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    switch (path_kind_) {
+        case PathKind::ecmp:
+        case PathKind::planned:
+        case PathKind::round_robin:
+        case PathKind::adaptive:
+            break;
+        case PathKind::flowlet:
+            if (now_ - flow.last_sent > flowlet_gap_) {
+                flow.path = static_cast<std::uint32_t>(mix64(flow.hash + ++flow.sprayed) >> 32);
+            }
+            flow.last_sent = now_;
+            break;
+        case PathKind::spray: {
+            // All paths in turn, so that each carries the same whatever the flow's length.
+            const std::uint32_t turn = flow.sprayed++ % (spines_ * cores_);
+            return entropies_of_paths_[turn];
+        }
+        case PathKind::recycled: {
+            Recycled& ring = recycled_[id];
+            if (ring.count > 0) {
+                const std::uint32_t path = ring.values[ring.first];
+                ring.first = (ring.first + 1) % 8;
+                --ring.count;
+                return path;
+            }
+            [[fallthrough]];
+        }
+        case PathKind::oblivious: {
+            const auto entropies = static_cast<std::uint32_t>(spec_.paths.entropies);
+            const std::uint32_t value = entropies > 0 ? flow.sprayed++ % entropies : flow.sprayed++;
+            return static_cast<std::uint32_t>(mix64(flow.hash + value) >> 32);
+        }
+    }
+    return flow.path;
+}
+
+std::uint32_t Network::first_lost(const Flow& flow) const {
+    // Bits of [acked, acked + capacity) in order of sequence.
+    const std::uint32_t words = flow.capacity / 64;
+    const std::uint64_t* bits = &bitmaps_[flow.bitmap + words];
+    const std::uint32_t start = flow.acked & (flow.capacity - 1);
+    for (std::uint32_t i = 0; i <= words; ++i) {
+        const std::uint32_t at = (start / 64 + i) % words;
+        std::uint64_t value = bits[at];
+        if (i == 0) {
+            value &= ~0ULL << (start & 63);
+        } else if (i == words) {
+            value &= (1ULL << (start & 63)) - 1;
+        }
+        if (value != 0) {
+            const std::uint32_t position = at * 64 + static_cast<std::uint32_t>(std::countr_zero(value));
+            return flow.acked + ((position - start) & (flow.capacity - 1));
+        }
+    }
+    ORRERY_ASSERT(false);
+    return 0;
+}
+
+bool Network::send_packet(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    std::uint32_t sequence = flow.next_new;
+    if (flow.lost > 0) {
+        sequence = first_lost(flow);
+        clear(flow, Bits::lost, sequence);
+        --flow.lost;
+    } else {
+        ++flow.next_new;
+    }
+    const bool repeated = sequence < flow.sent_high;
+    retransmissions_ += repeated ? 1 : 0;
+    flow.sent_high = std::max(flow.sent_high, sequence + 1);
+    if (credited_) {
+        --flow.credits;
+    }
+    const std::uint32_t path = pick_path(id);
+    const std::uint32_t packet = slab_.take();
+    Packet& p = slab_[packet];
+    p.arrival = now_;
+    p.sent = now_;
+    p.flow = id;
+    p.sequence = sequence;
+    p.cumulative = 0;
+    p.size = size_of(flow, sequence);
+    p.destination = flow.destination;
+    p.path = path;
+    p.ingress = kNone;
+    p.kind = PacketKind::data;
+    p.flags = repeated ? kRepeated : 0;
+    ++flow.records;
+    ++sent_;
+    const double size = p.size;
+    if (acknowledged_) {
+        flow.in_flight += p.size;
+        if (auto* law = std::get_if<Dcqcn>(&flow.law)) {
+            law->on_sent(law_settings_, size, now_);
+            adopt(id);
+        }
+    }
+    const bool more = may_send(flow);
+    p.flags |= more ? 0 : kAsks;
+    if (flow.rate > 0) {
+        const double gap = size / flow.rate * 1e12;
+        flow.next_time = std::max(flow.next_time, now_) + static_cast<std::int64_t>(gap + 0.5);
+    }
+    const std::uint32_t port = base_[0] + flow.source;
+    if (served_) {
+        enqueue_served(port, packet);
+    } else {
+        forward(port, packet);
+    }
+    return more;
+}
+
+// Three smoothed round trips, so that a long queue is not mistaken for a loss; never below the set timeout.
+std::int64_t Network::timeout_of(const Flow& flow) const {
+    return std::max(timeout_, 3 * flow.round_trip);
+}
+
+void Network::touch_deadline(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    flow.deadline = now_ + (timeout_of(flow) << std::min<unsigned>(flow.backoff, 6));
+    flow.overtaken = flow.highest;
+    if (!flow.timer_armed) {
+        flow.timer_armed = true;
+        schedule(Timer::retransmit, id, flow.deadline);
+    }
+}
+
+// One packet is known to have arrived: it is no longer in flight, nor to be sent again.
+void Network::acknowledge(Flow& flow, std::uint32_t sequence, double& newly) {
+    const std::uint32_t size = size_of(flow, sequence);
+    newly += size;
+    if (test(flow, Bits::lost, sequence)) {
+        clear(flow, Bits::lost, sequence);
+        --flow.lost;
+    } else {
+        flow.in_flight -= size;
+    }
+}
+
+void Network::on_acknowledgement(const Packet& p) {
+    const std::uint32_t id = p.flow;
+    Flow& flow = flows_[id];
+    if (!flow.live || flow.acked == flow.packets) {
+        return;
+    }
+    double newly = 0;
+    const std::uint32_t before = flow.acked;
+    if (go_back_) {
+        if (p.cumulative > flow.acked) {
+            newly = static_cast<double>(p.cumulative - flow.acked) * full_;
+            flow.acked = p.cumulative;
+            flow.next_new = std::max(flow.next_new, flow.acked);
+        }
+        flow.in_flight = static_cast<std::int64_t>(flow.next_new - flow.acked) * full_;
+    } else {
+        const std::uint32_t known = flow.acked > p.sequence ? std::min(64U, flow.acked - p.sequence) : 0;
+        if (const std::uint64_t told = known < 64 ? p.selected >> known : 0; told != 0) {
+            const std::uint32_t first = p.sequence + known;
+            for (std::uint64_t news = told & ~bits_from(flow, Bits::acknowledged, first); news != 0; news &= news - 1) {
+                const std::uint32_t sequence = first + static_cast<std::uint32_t>(std::countr_zero(news));
+                set(flow, Bits::acknowledged, sequence);
+                acknowledge(flow, sequence, newly);
+                flow.highest = std::max(flow.highest, sequence + 1);
+            }
+        }
+        while (flow.acked < flow.packets && (flow.acked < p.cumulative || test(flow, Bits::acknowledged, flow.acked))) {
+            if (!test(flow, Bits::acknowledged, flow.acked)) {
+                acknowledge(flow, flow.acked, newly);
+            }
+            clear(flow, Bits::acknowledged, flow.acked);
+            ++flow.acked;
+        }
+        flow.highest = std::max(flow.highest, flow.acked);
+    }
+    if (newly > 0) {
+        flow.backoff = 0;
+        flow.last_news = now_;
+        // Smoothed as in RFC 6298; the first sample stands for itself.
+        const std::int64_t delay = now_ - p.sent;
+        flow.round_trip += flow.round_trip == 0 ? delay : (delay - flow.round_trip) / 8;
+        if (flow.acked > before) {
+            flow.deadline = now_ + timeout_of(flow);
+            flow.overtaken = flow.highest;
+        }
+        const Acknowledged ack{now_, now_ - p.sent, newly, (p.flags & kMarked) != 0, flow.acked, flow.next_new};
+        std::visit([&](auto& law) { law.on_ack(law_settings_, ack); }, flow.law);
+        adopt(id);
+        if (path_kind_ == PathKind::recycled && (p.flags & kMarked) == 0) {
+            Recycled& ring = recycled_[id];
+            ring.values[(ring.first + ring.count) % 8] = p.path;
+            if (ring.count < 8) {
+                ++ring.count;
+            } else {
+                ring.first = (ring.first + 1) % 8;
+            }
+        }
+    }
+    if (flow.acked == flow.packets) {
+        if (spec_.nic.done_at_sender) {
+            finish_part(flow.message);
+        }
+        if (flow.received == flow.packets) {
+            retire(id);
+        }
+        return;
+    }
+    if (reorder_ > 0 && !go_back_ && (flow.acked == before || flow.highest > flow.acked)) {
+        judge_gaps(id);
+    }
+    list(id);
+}
+
+// On one path packets stay in order: what is followed by enough acknowledged packets is lost.
+void Network::judge_gaps(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    if (flow.highest < flow.acked + reorder_) {
+        return;
+    }
+    const std::uint32_t end = flow.highest - reorder_;
+    std::uint32_t found = 0;
+    for (std::uint32_t s = std::max(flow.scanned, flow.acked); s < end; ++s) {
+        if (!test(flow, Bits::acknowledged, s) && !test(flow, Bits::lost, s)) {
+            lose(flow, s);
+            ++found;
+        }
+    }
+    flow.scanned = std::max(flow.scanned, end);
+    if (found > 0) {
+        std::visit([&](auto& law) { law.on_loss(law_settings_, now_, flow.acked, flow.next_new); }, flow.law);
+        adopt(id);
+    }
+}
+
+void Network::lose(Flow& flow, std::uint32_t sequence) {
+    set(flow, Bits::lost, sequence);
+    ++flow.lost;
+    flow.in_flight -= size_of(flow, sequence);
+}
+
+// A report of loss: the gap of go-back-N, or a trimmed packet.
+void Network::on_report(const Packet& p) {
+    const std::uint32_t id = p.flow;
+    Flow& flow = flows_[id];
+    if (!flow.live || flow.acked == flow.packets) {
+        return;
+    }
+    if (go_back_) {
+        on_acknowledgement(p);
+        if (!flow.live || p.cumulative < flow.acked) {
+            return;
+        }
+        flow.next_new = flow.acked;
+        flow.in_flight = 0;
+    } else if (p.sequence >= flow.acked && !test(flow, Bits::acknowledged, p.sequence) &&
+               !test(flow, Bits::lost, p.sequence)) {
+        lose(flow, p.sequence);
+        flow.last_news = now_;
+        flow.backoff = 0;
+    } else {
+        return;
+    }
+    std::visit([&](auto& law) { law.on_loss(law_settings_, now_, flow.acked, flow.next_new); }, flow.law);
+    adopt(id);
+    list(id);
+}
+
+void Network::on_notification(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    if (!flow.live) {
+        return;
+    }
+    std::visit([&](auto& law) { law.on_notification(law_settings_, now_); }, flow.law);
+    adopt(id);
+    arm_law(id);
+}
+
+void Network::arm_law(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    const auto* law = std::get_if<Dcqcn>(&flow.law);
+    if (law != nullptr && !flow.law_armed && law->alpha_due != kNoTimer) {
+        flow.law_armed = true;
+        schedule(Timer::law, id, std::max(now_, std::min(law->alpha_due, law->rate_due)));
+    }
+}
+
+void Network::on_law_timer(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    flow.law_armed = false;
+    auto* law = std::get_if<Dcqcn>(&flow.law);
+    if (!flow.live || flow.acked == flow.packets || law == nullptr || law->alpha_due == kNoTimer) {
+        return;
+    }
+    (void)law->on_timer(law_settings_, now_);
+    adopt(id);
+    arm_law(id);
+}
+
+void Network::on_timeout(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    flow.timer_armed = false;
+    if (!flow.live || !flow.started || flow.acked == flow.packets) {
+        return;
+    }
+    if (now_ < flow.deadline) {
+        flow.timer_armed = true;
+        schedule(Timer::retransmit, id, flow.deadline);
+        return;
+    }
+    const bool silent = now_ - flow.last_news >= timeout_of(flow);
+    const bool waits = flow.in_flight > 0 || (credited_ && flow.credits == 0);
+    if (waits && silent && ++flow.backoff > spec_.transport.retries) {
+        fail(flow);
+    }
+    if (flow.in_flight > 0) {
+        if (go_back_) {
+            flow.next_new = flow.acked;
+            flow.in_flight = 0;
+        } else {
+            // In silence all is lost; else what others had overtaken when the deadline was set.
+            const std::uint32_t end = silent ? flow.next_new : flow.overtaken;
+            for (std::uint32_t s = flow.acked; s < end; ++s) {
+                if (!test(flow, Bits::acknowledged, s) && !test(flow, Bits::lost, s)) {
+                    lose(flow, s);
+                }
+            }
+        }
+        if (silent) {
+            ++timeouts_;
+            std::visit([&](auto& law) { law.on_timeout(law_settings_, now_); }, flow.law);
+        } else if (flow.lost > 0) {
+            std::visit([&](auto& law) { law.on_loss(law_settings_, now_, flow.acked, flow.next_new); }, flow.law);
+        }
+        adopt(id);
+    }
+    if (credited_ && silent && flow.credits == 0) {
+        flow.credits = 1;  // the credit may have been what was lost
+    }
+    touch_deadline(id);
+    list(id);
+}
+
+void Network::fail(const Flow& flow) const {
+    const Message& message = messages_[flow.message];
+    throw InfeasibleError("the message of " + std::to_string(message.bytes) + " bytes from GPU " +
+                          std::to_string(message.from.value()) + " to GPU " + std::to_string(message.to.value()) +
+                          " can never finish: " + std::to_string(spec_.transport.retries) +
+                          " timeouts in a row without an acknowledgement, at t = " +
+                          std::to_string(static_cast<double>(now_) * 1e-12) + " s");
+}
+
+}  // namespace orrery::packet

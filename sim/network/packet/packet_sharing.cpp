@@ -1,0 +1,114 @@
+#include "sim/network/packet/packet_sharing.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery {
+
+PacketSharing::PacketSharing(Engine& engine, const Fabric& fabric, const PacketSpec& spec,
+                             const std::vector<LinkEvent>& link_events, std::uint64_t seed)
+    : engine_(engine),
+      fabric_(fabric),
+      inside_(engine),
+      handler_(engine.add_handler(*this, true)),  // settles after the fluid part
+      network_(fabric, spec, seed) {
+    inside_.set_listener(*this);
+    for (const LinkEvent& event : link_events) {
+        network_.add_link_event(event);
+    }
+}
+
+ClassId PacketSharing::hold_flows(std::span<const RoutedFlow> flows, std::span<const Demand> demands,
+                                  double rate_bound) {
+    Class c;
+    c.flows.assign(flows.begin(), flows.end());
+    c.rate_bound = rate_bound;
+    std::vector<Demand> inside;
+    std::copy_if(demands.begin(), demands.end(), std::back_inserter(inside),
+                 [&](const Demand& demand) { return fabric_.inside_node(demand.resource); });
+    ORRERY_ASSERT(!flows.empty() || inside.size() == demands.size());
+    if (!inside.empty() || flows.empty()) {
+        c.inside = inside_.hold(inside, rate_bound);
+    }
+    if (free_classes_.empty()) {
+        classes_.push_back(std::move(c));
+        return ClassId(classes_.size() - 1);
+    }
+    const std::uint32_t id = free_classes_.back();
+    free_classes_.pop_back();
+    classes_[id] = std::move(c);
+    return ClassId(id);
+}
+
+void PacketSharing::release(ClassId id) {
+    if (classes_[id.value()].inside.valid()) {
+        inside_.release(classes_[id.value()].inside);
+    }
+    free_classes_.push_back(id.value());
+}
+
+void PacketSharing::start(ClassId id, double amount, std::uint64_t cookie) {
+    const Class& c = classes_[id.value()];
+    std::uint32_t slot = 0;
+    if (free_activities_.empty()) {
+        slot = static_cast<std::uint32_t>(activities_.size());
+        activities_.emplace_back();
+    } else {
+        slot = free_activities_.back();
+        free_activities_.pop_back();
+    }
+    activities_[slot] = {cookie, static_cast<std::uint32_t>(c.flows.size()) + (c.inside.valid() ? 1U : 0U)};
+    network_.advance(engine_.now().ps());
+    for (const RoutedFlow& flow : c.flows) {
+        const double bytes = std::max(1.0, std::ceil(amount * flow.weight));
+        if (!(bytes < 9e18)) {
+            throw InfeasibleError("a message of " + std::to_string(bytes) + " bytes is too large for fidelity packet");
+        }
+        double limit = flow.rate_limit;
+        if (c.rate_bound < kUnbounded) {
+            const double bound = c.rate_bound * flow.weight;
+            limit = limit > 0 ? std::min(limit, bound) : bound;
+        }
+        network_.send({flow.from, flow.to, static_cast<std::uint64_t>(bytes), limit, slot});
+    }
+    if (c.inside.valid()) {
+        inside_.start(c.inside, amount, slot);
+    }
+}
+
+void PacketSharing::finish_part(std::uint32_t slot) {
+    Activity& activity = activities_[slot];
+    if (--activity.parts == 0) {
+        free_activities_.push_back(slot);
+        listener_->on_activity_done(activity.cookie);
+    }
+}
+
+void PacketSharing::on_event(std::uint32_t) {
+    const std::vector<std::uint64_t> arrived = std::move(arrived_);
+    arrived_.clear();
+    for (const std::uint64_t slot : arrived) {
+        finish_part(static_cast<std::uint32_t>(slot));
+    }
+}
+
+// All that happened at this instant is known, the fluid shares too: packets may run up to what happens next elsewhere,
+// because nothing can start a flow before that.
+void PacketSharing::settle() {
+    if (!arrived_.empty() || network_.next_time() == packet::Wheel::kNever) {
+        return;
+    }
+    network_.run(std::min(engine_.next_time().ps(), packet::Wheel::kNever - 1));
+    if (!network_.completed().empty()) {
+        arrived_ = network_.completed();
+        engine_.schedule(SimTime::from_ps(network_.now()), event_order(Phase::network, 2, 0), handler_, 0);
+    }
+}
+
+void PacketSharing::set_progress(double total, const std::function<void(double)>& progress) {
+    if (progress && total > 0) {
+        network_.set_progress([total, progress](double delivered) { progress(delivered / total); });
+    }
+}
+
+}  // namespace orrery

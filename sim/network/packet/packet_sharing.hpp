@@ -1,0 +1,67 @@
+#pragma once
+// Sharing at packet level: activities inside a node share as fluids, their flows between nodes are packets.
+//
+// Claims: an activity has finished when its fluid part has and the last byte of each of its flows has arrived (or has been
+// acknowledged, if the specification says so). Flows that start at one instant start together.
+// Limits: the fluid part of an activity (NVLink, PCIe) and its flows run side by side; neither slows the other down.
+// Validated by tests/sim/network/packet_sharing_test.cpp.
+
+#include "sim/engine/fluid.hpp"
+#include "sim/network/packet/network.hpp"
+
+namespace orrery {
+
+class PacketSharing final : public Sharing, public EventHandler, public SharingListener {
+  public:
+    /// All arguments but `engine` and `fabric` are copied.
+    PacketSharing(Engine& engine, const Fabric& fabric, const PacketSpec& spec,
+                  const std::vector<LinkEvent>& link_events, std::uint64_t seed);
+
+    ResourceId add_resource(double capacity) override { return inside_.add_resource(capacity); }
+    [[nodiscard]] double capacity(ResourceId resource) const override { return inside_.capacity(resource); }
+    ClassId hold(std::span<const Demand> demands, double rate_bound = kUnbounded) override {
+        return hold_flows({}, demands, rate_bound);
+    }
+    ClassId hold_flows(std::span<const RoutedFlow> flows, std::span<const Demand> demands,
+                       double rate_bound = kUnbounded) override;
+    void release(ClassId id) override;
+    void start(ClassId id, double amount, std::uint64_t cookie) override;
+    void set_listener(SharingListener& listener) override { listener_ = &listener; }
+    [[nodiscard]] bool routes_flows() const override { return true; }
+    void require_finished() const override { network_.require_finished(); }
+
+    void on_event(std::uint32_t datum) override;
+    void settle() override;
+    void on_activity_done(std::uint64_t slot) override { finish_part(static_cast<std::uint32_t>(slot)); }
+
+    [[nodiscard]] packet::Network& network() { return network_; }
+    [[nodiscard]] const packet::Network& network() const { return network_; }
+    /// Reports the share of `total` bytes between nodes that has been delivered.
+    void set_progress(double total, const std::function<void(double)>& progress);
+
+  private:
+    struct Class {
+        std::vector<RoutedFlow> flows;
+        ClassId inside;
+        double rate_bound = kUnbounded;
+    };
+    struct Activity {
+        std::uint64_t cookie = 0;
+        std::uint32_t parts = 0;
+    };
+    void finish_part(std::uint32_t slot);
+
+    Engine& engine_;
+    const Fabric& fabric_;
+    FluidSharing inside_;
+    std::uint32_t handler_;
+    packet::Network network_;
+    SharingListener* listener_ = nullptr;
+    std::vector<Class> classes_;
+    std::vector<std::uint32_t> free_classes_;
+    std::vector<Activity> activities_;
+    std::vector<std::uint32_t> free_activities_;
+    std::vector<std::uint64_t> arrived_;  ///< activities whose flows the next event hands over
+};
+
+}  // namespace orrery

@@ -1,0 +1,146 @@
+#include "sim/network/packet/spec.hpp"
+
+namespace orrery {
+
+const std::vector<std::string>& transport_names() {
+    static const std::vector<std::string> kNames = {"ideal",           "window",    "roce",  "swift",
+                                                    "receiver-driven", "multipath", "dctcp", "cubic"};
+    return kNames;
+}
+
+const std::vector<std::string>& path_kind_names() {
+    static const std::vector<std::string> kNames = {"spray",       "ecmp",     "flowlet",  "oblivious",
+                                                    "round-robin", "adaptive", "recycled", "planned"};
+    return kNames;
+}
+
+void describe(Fields& fields, PathSpec& spec) {
+    fields.integer({"entropies", "header values a flow sprays over; 0: a fresh one each packet", false, 0, 1e9},
+                   spec.entropies);
+    fields.quantity({"flowlet_gap", "silence after which a flow may move", false, 0, 1}, Dimension::time,
+                    spec.flowlet_gap);
+    fields.integer({"subflows", "parts of a message, each with its own path and window", false, 1, 4096},
+                   spec.subflows);
+    fields.boolean({"split", "planned: split flows where that reaches the load of spraying"}, spec.split);
+}
+
+static void describe(Fields& fields, TransportSpec& t) {
+    fields.enumeration({"kind", "how data get through"}, transport_names(), t.kind);
+    fields.enumeration({"recovery", "what is sent again after a loss"}, {"automatic", "go-back-n", "selective"},
+                       t.recovery);
+    fields.quantity({"window", "bytes in flight; 0 B: 1.5 bandwidth-delay products", false, 0, 1e15}, Dimension::bytes,
+                    t.window);
+    fields.quantity({"timeout", "without progress until packets count as lost; 0 s: 8 round trips", false, 0, 1e3},
+                    Dimension::time, t.timeout);
+    fields.integer({"retries", "timeouts in a row after which a flow has failed", false, 1, 200}, t.retries);
+    fields.integer({"reorder", "packets beyond a gap that prove a loss; 0: 3 on one path, else none", false, 0, 1e6},
+                   t.reorder);
+    fields.boolean({"dcqcn", "roce: rates follow DCQCN; else line rate"}, t.dcqcn);
+    fields.number({"dcqcn_g", "gain of alpha", false, 1e-6, 1}, t.dcqcn_g);
+    fields.quantity({"dcqcn_alpha_timer", "without notification until alpha decays", false, 1e-7, 1}, Dimension::time,
+                    t.dcqcn_alpha_timer);
+    fields.quantity({"dcqcn_rate_timer", "between rate increases", false, 1e-7, 1}, Dimension::time,
+                    t.dcqcn_rate_timer);
+    fields.quantity({"dcqcn_byte_counter", "between rate increases", false, 1, 1e15}, Dimension::bytes,
+                    t.dcqcn_byte_counter);
+    fields.integer({"dcqcn_recovery", "steps of fast recovery", false, 1, 1000}, t.dcqcn_recovery);
+    fields.quantity({"dcqcn_increase", "additive increase", false, 0, 1e13}, Dimension::rate, t.dcqcn_increase);
+    fields.quantity({"dcqcn_hyper", "hyper increase", false, 0, 1e13}, Dimension::rate, t.dcqcn_hyper);
+    fields.quantity({"dcqcn_min_rate", "no rate falls below", false, 1, 1e13}, Dimension::rate, t.dcqcn_min_rate);
+    fields.quantity({"dcqcn_notification", "least time between notifications of a flow", false, 0, 1}, Dimension::time,
+                    t.dcqcn_notification);
+    fields.quantity({"swift_target", "queueing delay aimed at; 0 s: half the unloaded round trip", false, 0, 1},
+                    Dimension::time, t.swift_target);
+    fields.number({"swift_increase", "packets a round trip", false, 0, 1e6}, t.swift_increase);
+    fields.number({"swift_beta", "decrease by the excess delay", false, 0, 1}, t.swift_beta);
+    fields.number({"swift_max_decrease", "largest decrease a round trip", false, 0, 1}, t.swift_max_decrease);
+    fields.quantity({"swift_flow_scaling", "largest addition to the target at small windows", false, 0, 1},
+                    Dimension::time, t.swift_flow_scaling);
+    fields.quantity(
+        {"multipath_target", "queueing aimed at; 0 s: three quarters of the unloaded round trip", false, 0, 1},
+        Dimension::time, t.multipath_target);
+    fields.number({"multipath_increase", "packets a round trip on an empty path", false, 0, 1e6}, t.multipath_increase);
+    fields.number({"multipath_fair", "packets a round trip when late but not marked", false, 0, 1e6}, t.multipath_fair);
+    fields.number({"multipath_decrease", "of the excess delay, once a round trip", false, 0, 1}, t.multipath_decrease);
+    fields.number({"dctcp_g", "gain of alpha", false, 1e-6, 1}, t.dctcp_g);
+    fields.number({"cubic_c", "segments a cubic second", false, 1e-3, 1e3}, t.cubic_c);
+    fields.number({"cubic_beta", "what is left of the window after a loss", false, 0.1, 0.99}, t.cubic_beta);
+    fields.number({"initial_window", "of dctcp and cubic, packets", false, 1, 1e6}, t.initial_window);
+}
+
+static void describe(Fields& fields, QueueSpec& q) {
+    fields.quantity({"size", "of an output port; 0 B: without limit", false, 0, 4e9}, Dimension::bytes, q.size);
+    fields.range({"ecn", "[none marked below, all marked above]; equal: a step", false, 0, 4e9}, Dimension::bytes,
+                 q.mark_low, q.mark_high);
+    fields.number({"ecn_probability", "of a mark just below the upper bound", false, 0, 1}, q.mark_probability);
+    fields.boolean({"trim", "cut what does not fit down to its header and send that first"}, q.trim);
+    fields.quantity({"shared", "memory of a switch that its ports share; 0 B: each has its own", false, 0, 1e12},
+                    Dimension::bytes, q.shared);
+    fields.number({"alpha", "a port may hold this many times what is free of the shared memory", false, 1e-3, 1e3},
+                  q.alpha);
+    fields.boolean({"pfc", "pause the sender of a link instead of dropping"}, q.pfc);
+    fields.quantity({"pause_at", "waiting from one link; 0 B: two bandwidth-delay products of a link", false, 0, 1e12},
+                    Dimension::bytes, q.pause_at);
+    fields.quantity({"resume_at", "waiting from one link; 0 B: half of pause_at", false, 0, 1e12}, Dimension::bytes,
+                    q.resume_at);
+    fields.quantity({"headroom", "beyond pause_at; 0 B: what can be under way on a link", false, 0, 1e12},
+                    Dimension::bytes, q.headroom);
+}
+
+static void describe(Fields& fields, NicSpec& nic) {
+    fields.quantity({"doorbell", "from posting a message to its first packet", false, 0, 1}, Dimension::time,
+                    nic.doorbell);
+    fields.quantity({"dma", "reading host memory before the first packet", false, 0, 1}, Dimension::time, nic.dma);
+    fields.number({"message_rate", "messages a second that a NIC starts; 0: no limit", false, 0, 1e12},
+                  nic.message_rate);
+    fields.quantity({"host_rate", "what the host feeds to a NIC; 0 B/s: no limit", false, 0, 1e14}, Dimension::rate,
+                    nic.host_rate);
+    fields.integer({"acknowledge_every", "packets an acknowledgement tells of at most; 0: 16 KiB for multipath, else 1",
+                    false, 0, 64},
+                   nic.acknowledge_every);
+    fields.boolean({"done_at_sender", "messages end with their last acknowledgement, not their last byte"},
+                   nic.done_at_sender);
+}
+
+void describe(Fields& fields, PacketSpec& spec) {
+    fields.quantity({"mtu", "payload of a full packet", false, 1, 16777216}, Dimension::bytes, spec.mtu);
+    fields.quantity({"header", "bytes around it; the size of an acknowledgement", false, 1, 65536}, Dimension::bytes,
+                    spec.header);
+    fields.section({"transport", "how data get through"}, [&](Fields& inner) { describe(inner, spec.transport); });
+    fields.section({"queues", "memory of the switches"}, [&](Fields& inner) { describe(inner, spec.queues); });
+    fields.section({"nic", "limits of NICs and hosts"}, [&](Fields& inner) { describe(inner, spec.nic); });
+    fields.number({"bit_error_rate", "of every link", false, 0, 1e-3}, spec.bit_error_rate);
+    fields.quantity({"reroute_delay", "from a change of a link to its effect on routing", false, 0, 1e4},
+                    Dimension::time, spec.reroute_delay);
+    fields.text({"link_events", "file of changes of links: time_s,leaf,spine,event,factor"}, spec.link_events);
+}
+
+std::vector<std::string> problems_of(const PacketSpec& spec) {
+    std::vector<std::string> out;
+    const TransportSpec& t = spec.transport;
+    const QueueSpec& q = spec.queues;
+    const bool loses = (q.size > 0 || q.shared > 0 || q.trim) && !q.pfc;
+    if (t.kind == TransportKind::ideal && (loses || spec.bit_error_rate > 0)) {
+        out.emplace_back(
+            "transport ideal does not send again what is lost: leave queues.size, queues.shared, queues.trim "
+            "and bit_error_rate out, or choose another transport");
+    }
+    const bool go_back =
+        t.recovery == Recovery::go_back_n || (t.recovery == Recovery::automatic && t.kind == TransportKind::roce);
+    const bool one_path = spec.path_kind == PathKind::ecmp || spec.path_kind == PathKind::planned;
+    if (go_back && !one_path) {
+        out.emplace_back("go-back-n needs packets in order: choose paths ecmp or planned, or recovery: selective");
+    }
+    if (go_back && q.trim) {
+        out.emplace_back("trimming serves selective recovery: choose recovery: selective");
+    }
+    if (q.mark_high > 0 && q.mark_low > q.mark_high) {
+        out.emplace_back("queues.ecn must rise from its first to its second value");
+    }
+    if (q.pfc && q.trim) {
+        out.emplace_back("queues.pfc and queues.trim exclude each other");
+    }
+    return out;
+}
+
+}  // namespace orrery

@@ -1,0 +1,109 @@
+#pragma once
+// What can be said about a network that is simulated packet by packet: the packet part of a scenario's `network` section.
+
+#include "sim/config/fields.hpp"
+
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+/// How data get through: who decides when a packet may leave, and who notices what is lost.
+enum class TransportKind { ideal, window, roce, swift, receiver_driven, multipath, dctcp, cubic };
+[[nodiscard]] const std::vector<std::string>& transport_names();
+enum class Recovery { automatic, go_back_n, selective };
+
+struct TransportSpec {
+    TransportKind kind = TransportKind::multipath;
+    Recovery recovery = Recovery::automatic;  ///< automatic: go-back-N for roce, selective for all others
+    double window = 0;                        ///< bytes in flight; 0: 1.5 bandwidth-delay products of the longest path
+    double timeout = 0;         ///< s without progress until packets count as lost; 0: 8 unloaded round trips
+    std::int64_t retries = 16;  ///< timeouts in a row after which a flow has failed
+    std::int64_t reorder = 0;   ///< packets acknowledged beyond a gap that prove a loss; 0: 3 on one path, else none
+
+    // DCQCN: Zhu et al., "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 5 and table 14.
+    bool dcqcn = true;
+    double dcqcn_g = 1.0 / 256;
+    double dcqcn_alpha_timer = 55e-6;   ///< s
+    double dcqcn_rate_timer = 55e-6;    ///< s
+    double dcqcn_byte_counter = 10e6;   ///< bytes
+    std::int64_t dcqcn_recovery = 5;    ///< steps of fast recovery
+    double dcqcn_increase = 5e6;        ///< B/s, R_AI: 40 Mb/s
+    double dcqcn_hyper = 50e6;          ///< B/s, R_HAI: assumed ten times R_AI, the paper does not give it
+    double dcqcn_min_rate = 1.25e6;     ///< B/s, assumed
+    double dcqcn_notification = 50e-6;  ///< s, at most one notification a flow in this time
+
+    // Swift: Kumar et al., "Swift: delay is simple and effective", SIGCOMM 2020, algorithm 1. The paper keeps its
+    // settings to itself: these are assumed.
+    double swift_target = 0;    ///< s beyond the unloaded round trip; 0: half of that
+    double swift_increase = 1;  ///< packets a round trip
+    double swift_beta = 0.8;
+    double swift_max_decrease = 0.5;
+    double swift_flow_scaling = 0;  ///< s, largest addition to the target when windows are small
+
+    // Multipath in the manner of Ultra Ethernet's network-signalled control: delay and marks span four quadrants.
+    double multipath_target = 0;      ///< s of queueing; 0: three quarters of the unloaded round trip (assumed)
+    double multipath_increase = 4;    ///< packets a round trip on an empty path (assumed)
+    double multipath_fair = 0.5;      ///< packets a round trip when late but not marked (assumed)
+    double multipath_decrease = 0.8;  ///< of the excess delay, once a round trip (assumed)
+
+    // DCTCP: RFC 8257. CUBIC: RFC 9438.
+    double dctcp_g = 1.0 / 16;
+    double cubic_c = 0.4;
+    double cubic_beta = 0.7;
+    double initial_window = 10;  ///< packets, RFC 6928
+};
+
+enum class PathKind { spray, ecmp, flowlet, oblivious, round_robin, adaptive, recycled, planned };
+[[nodiscard]] const std::vector<std::string>& path_kind_names();
+
+struct PathSpec {
+    std::int64_t entropies = 0;  ///< distinct header values a flow sprays over; 0: a fresh one each packet
+    double flowlet_gap = 10e-6;  ///< s of silence after which a flow may move
+    std::int64_t subflows = 1;   ///< parts of every message, each with its own path and window
+    bool split = true;           ///< planned: split flows where that is needed to reach the load of spraying
+};
+
+struct QueueSpec {
+    double size = 0;              ///< bytes an output port; 0: without limit
+    double mark_low = 0;          ///< bytes; no marks below
+    double mark_high = 0;         ///< bytes; all marked above; 0: no marks at all
+    double mark_probability = 1;  ///< just below mark_high, linear between
+    bool trim = false;            ///< cut what does not fit down to its header and send that first
+    double shared = 0;            ///< bytes of a switch that its ports share; 0: each has its own
+    double alpha = 1;             ///< shared: a port may hold alpha times what is free
+    bool pfc = false;             ///< pause the sender of the link instead of dropping
+    double pause_at = 0;          ///< bytes from one link; 0: two bandwidth-delay products of the link
+    double resume_at = 0;         ///< bytes; 0: half of pause_at
+    double headroom = 0;          ///< bytes above pause_at that a link may still fill; 0: as much as can be under way
+};
+
+struct NicSpec {
+    double doorbell = 0;                 ///< s from posting a message to its first packet
+    double dma = 0;                      ///< s of reading host memory before the first packet
+    double message_rate = 0;             ///< messages a second that a NIC can start; 0: no limit
+    double host_rate = 0;                ///< B/s that a host can feed to all flows of a NIC together; 0: no limit
+    std::int64_t acknowledge_every = 0;  ///< packets; 0: 16 KiB for multipath, else each
+    bool done_at_sender = false;         ///< a message ends with its last acknowledgement instead of its last byte
+};
+
+struct PacketSpec {
+    double mtu = 4096;   ///< payload bytes of a full packet
+    double header = 64;  ///< bytes added to each packet; the size of an acknowledgement
+    PathKind path_kind = PathKind::spray;
+    PathSpec paths;
+    TransportSpec transport;
+    QueueSpec queues;
+    NicSpec nic;
+    double bit_error_rate = 0;
+    double reroute_delay = 1e-3;  ///< s from a change of a link to its effect on routing
+    std::string link_events;      ///< file of events: time_s, link, what (down, up, rate), factor
+};
+
+/// Names the packet fields of the `network` section (not `paths`, which other levels share).
+void describe(Fields& fields, PacketSpec& spec);
+void describe(Fields& fields, PathSpec& spec);
+/// What single fields cannot see. Empty: fine. One line an error.
+[[nodiscard]] std::vector<std::string> problems_of(const PacketSpec& spec);
+
+}  // namespace orrery

@@ -1,0 +1,143 @@
+#include "tests/support/packets.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+#include <numeric>
+
+using namespace orrery;
+using packet::Network;
+
+namespace {
+
+struct Outcome {
+    double most_bytes;  ///< on a link between switches
+    std::int64_t last;  ///< ps
+};
+
+// Every host of `leaves` leaves sends `packets` packets to a host of another leaf: a shift by one leaf.
+Outcome shift(const PacketSpec& spec, std::uint32_t leaves, std::uint32_t per_leaf, std::uint32_t spines,
+              std::uint64_t packets) {
+    const std::uint32_t hosts = leaves * per_leaf;
+    const Fabric fabric(test::hosts(hosts, per_leaf, spines, 50e9, 500e-9));
+    Network network(fabric, spec, 1);
+    for (std::uint32_t i = 0; i < hosts; ++i) {
+        network.send({GpuId(i), GpuId((i + per_leaf) % hosts), packets * 4096, 0, i});
+    }
+    const auto done = test::finish(network, hosts);
+    CHECK(network.conserved());
+    return {network.statistics().max_link_bytes, *std::max_element(done.begin(), done.end())};
+}
+
+double flow_bytes(std::uint64_t packets) {
+    return static_cast<double>(packets * 4160);
+}
+
+}  // namespace
+
+TEST_CASE("packet paths: placed single paths put ceil(d / s) flows on the fullest link, with splitting exactly d / s") {
+    struct Case {
+        std::uint32_t leaves, per_leaf, spines;
+    };
+    for (const Case c : {Case{4, 8, 8}, {4, 8, 4}, {4, 6, 4}, {3, 4, 8}, {5, 7, 3}, {2, 16, 16}}) {
+        CAPTURE(c.per_leaf);
+        CAPTURE(c.spines);
+        PacketSpec spec = test::ideal(PathKind::planned);
+        spec.paths.split = false;
+        const std::uint64_t packets = 1680;  // divides by every number of parts
+        const double d = c.per_leaf;
+        CHECK(shift(spec, c.leaves, c.per_leaf, c.spines, packets).most_bytes ==
+              std::ceil(d / c.spines) * flow_bytes(packets));
+        spec.paths.split = true;
+        CHECK(shift(spec, c.leaves, c.per_leaf, c.spines, packets).most_bytes * c.spines == d * flow_bytes(packets));
+        // Ideal spraying reaches the same bound.
+        CHECK(shift(test::ideal(PathKind::spray), c.leaves, c.per_leaf, c.spines, packets).most_bytes * c.spines ==
+              d * flow_bytes(packets));
+    }
+}
+
+TEST_CASE("packet paths: random permutations are placed without any collision") {
+    RandomStream random(5, "permutation");
+    for (int round = 0; round < 20; ++round) {
+        const std::uint32_t hosts = 64;
+        const Fabric fabric(test::hosts(hosts, 8, 8, 50e9, 500e-9));
+        std::vector<std::uint32_t> to(hosts);
+        std::iota(to.begin(), to.end(), 0U);
+        random.shuffle(to);
+        Network network(fabric, test::ideal(PathKind::planned), 1);
+        std::map<std::uint32_t, std::uint32_t> leaving;
+        std::map<std::uint32_t, std::uint32_t> entering;
+        std::uint32_t degree = 0;
+        std::size_t messages = 0;
+        for (std::uint32_t i = 0; i < hosts; ++i) {
+            if (to[i] != i) {
+                network.send({GpuId(i), GpuId(to[i]), 56 * 15 * 4096, 0, messages++});
+            }
+            if (to[i] / 8 != i / 8) {
+                degree = std::max({degree, ++leaving[i / 8], ++entering[to[i] / 8]});
+            }
+        }
+        (void)test::finish(network, messages);
+        CHECK(network.statistics().max_link_bytes <= degree / 8.0 * flow_bytes(56 * 15) * (1 + 1e-12));
+    }
+}
+
+TEST_CASE("packet paths: hashed flows collide, every kind of spraying comes near to placed paths") {
+    const auto last = [&](PathKind kind, std::int64_t entropies) {
+        PacketSpec spec;
+        spec.path_kind = kind;
+        spec.paths.entropies = entropies;
+        spec.queues.mark_low = 54080;
+        spec.queues.mark_high = 212160;
+        return static_cast<double>(shift(spec, 8, 16, 16, 512).last);
+    };
+    const double placed = last(PathKind::planned, 0);
+    CHECK(last(PathKind::ecmp, 0) > 2.5 * placed);
+    CHECK(last(PathKind::flowlet, 0) > 1.5 * placed);
+    for (const PathKind kind : {PathKind::spray, PathKind::round_robin, PathKind::adaptive}) {
+        CAPTURE(static_cast<int>(kind));
+        CHECK(last(kind, 0) < 1.1 * placed);
+    }
+    CHECK(last(PathKind::recycled, 0) < 1.4 * placed);  // it starts at random and learns from marks
+    CHECK(last(PathKind::oblivious, 4096) < 1.2 * placed);
+    CHECK(last(PathKind::oblivious, 64) < 1.7 * placed);
+    CHECK(last(PathKind::oblivious, 1) > 2 * placed);
+}
+
+TEST_CASE("packet paths: the same hash decides in fluid and packet simulations") {
+    const Fabric fabric(test::hosts(32, 8, 8, 50e9, 500e-9));
+    Network network(fabric, test::ideal(), 1);
+    std::map<std::uint32_t, double> expected;
+    for (std::uint32_t i = 0; i < 32; ++i) {
+        const std::uint32_t to = (i + 11) % 32;
+        network.send({GpuId(i), GpuId(to), 4096, 0, i});
+        const Route route = fabric.route(GpuId(i), GpuId(to), PathChoice::ecmp, (std::uint64_t{i} << 32) | to);
+        if (route.count == 4) {
+            expected[route.links[1].value()] += 4160;
+        }
+    }
+    (void)test::finish(network, 32);
+    double most = 0;
+    for (const auto& [link, bytes] : expected) {
+        most = std::max(most, bytes);
+    }
+    CHECK(network.statistics().max_link_bytes >= most);
+    std::size_t used = 0;
+    for (const PortReport& port : network.ports()) {
+        used += port.name.rfind("leaf", 0) == 0 && port.name.find("to spine") != std::string::npos && port.bytes > 0;
+    }
+    CHECK(used == expected.size());
+}
+
+TEST_CASE("packet paths: subflows split a message and finish it together") {
+    const Fabric fabric(test::hosts(32, 8, 8, 50e9, 500e-9));
+    PacketSpec spec = test::ideal();
+    spec.paths.subflows = 7;
+    Network network(fabric, spec, 1);
+    network.send({GpuId(0), GpuId(20), 100 * 4096 + 5, 0, 0});
+    network.send({GpuId(1), GpuId(21), 3, 0, 1});
+    (void)test::finish(network, 2);
+    CHECK(network.payload_delivered() == 100 * 4096 + 8);
+    CHECK(network.statistics().packets_delivered == 102);
+}

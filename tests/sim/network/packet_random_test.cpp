@@ -1,0 +1,143 @@
+// Random small networks with everything that can be switched on, and what must hold for all of them.
+
+#include "tests/support/packets.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+using namespace orrery;
+using packet::Network;
+
+namespace {
+
+struct Case {
+    FabricShape shape;
+    PacketSpec spec;
+    std::vector<packet::Request> requests;
+    std::vector<LinkEvent> events;
+};
+
+template <class T>
+T one_of(RandomStream& random, std::initializer_list<T> choices) {
+    return *(choices.begin() + static_cast<std::ptrdiff_t>(random.below(choices.size())));
+}
+
+Case random_case(RandomStream& random) {
+    Case c;
+    const auto per_leaf = static_cast<std::uint32_t>(1 + random.below(6));
+    const auto hosts = static_cast<std::uint32_t>(2 + random.below(20));
+    c.shape = test::hosts(hosts, per_leaf, static_cast<std::uint32_t>(1 + random.below(5)),
+                          one_of(random, {1.25e9, 12.5e9, 50e9, 100e9}), one_of(random, {0.0, 100e-9, 1e-6}));
+    c.shape.leaf_oversubscription = one_of(random, {1.0, 1.0, 2.0, 3.0});
+    if (random.below(4) == 0) {
+        c.shape.kind = FabricKind::fat_tree;
+        c.shape.leaf_groups_per_pod = static_cast<std::uint32_t>(1 + random.below(3));
+        c.shape.cores_per_spine = static_cast<std::uint32_t>(1 + random.below(3));
+    }
+    PacketSpec& s = c.spec;
+    s.mtu = static_cast<double>(64 + random.below(9000));
+    s.header = static_cast<double>(1 + random.below(100));
+    s.path_kind = static_cast<PathKind>(random.below(path_kind_names().size()));
+    s.paths.entropies = static_cast<std::int64_t>(random.below(20));
+    s.paths.subflows = static_cast<std::int64_t>(1 + random.below(4));
+    s.transport.kind = static_cast<TransportKind>(random.below(transport_names().size()));
+    s.transport.recovery = static_cast<Recovery>(random.below(3));
+    s.transport.retries = 200;
+    s.nic.done_at_sender = random.below(2) == 0;
+    s.nic.acknowledge_every = static_cast<std::int64_t>(random.below(8));
+    const double packet = s.mtu + s.header;
+    if (random.below(2) == 0) {
+        s.queues.mark_low = packet * static_cast<double>(random.below(10));
+        s.queues.mark_high = s.queues.mark_low + packet * static_cast<double>(1 + random.below(30));
+    }
+    switch (random.below(6)) {
+        case 0:
+            s.queues.size = packet * static_cast<double>(8 + random.below(60));
+            break;
+        case 1:
+            s.queues.size = packet * static_cast<double>(8 + random.below(60));
+            s.queues.trim = true;
+            break;
+        case 2:
+            s.queues.pfc = true;
+            break;
+        case 3:
+            s.queues.shared = packet * static_cast<double>(40 + random.below(100));
+            s.queues.alpha = one_of(random, {0.5, 1.0, 4.0});
+            break;
+        default:
+            break;
+    }
+    if (random.below(5) == 0) {
+        s.bit_error_rate = one_of(random, {1e-9, 1e-7});
+    }
+    const std::size_t flows = 1 + random.below(12);
+    for (std::size_t i = 0; i < flows; ++i) {
+        const auto from = static_cast<std::uint32_t>(random.below(hosts));
+        const auto to = random.below(3) == 0 ? (from == 0 ? 1 : 0)  // incast
+                                             : static_cast<std::uint32_t>((from + 1 + random.below(hosts - 1)) % hosts);
+        c.requests.push_back({GpuId(from), GpuId(to), 1 + random.below(random.below(2) == 0 ? 5000 : 300'000), 0, i});
+    }
+    return c;
+}
+
+struct Outcome {
+    std::vector<std::int64_t> done;
+    PacketStatistics statistics;
+};
+
+Outcome run(const Case& c) {
+    const Fabric fabric(c.shape);
+    Network network(fabric, c.spec, 1);
+    double bytes = 0;
+    for (const packet::Request& request : c.requests) {
+        network.send(request);
+        bytes += static_cast<double>(request.bytes);
+    }
+    Outcome out;
+    out.done = test::finish(network, c.requests.size());
+    out.statistics = network.statistics();
+    REQUIRE(network.live_messages() == 0);
+    CHECK(network.conserved());
+    CHECK(network.payload_delivered() == bytes);
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("packet: random networks deliver every byte once, lose no packet unaccounted, and repeat themselves") {
+    RandomStream random(11, "packet/random");
+    std::size_t ran = 0;
+    for (int i = 0; i < 400 * test::scale() * (test::scale() > 1 ? 3 : 1); ++i) {
+        const Case c = random_case(random);
+        if (!problems_of(c.spec).empty()) {
+            continue;
+        }
+        ++ran;
+        CAPTURE(i);
+        Outcome out;
+        try {
+            out = run(c);
+        } catch (const Error& error) {
+            FAIL_CHECK(fmt::format("case {}: {}", i, error.what()));
+            continue;
+        }
+        const PacketStatistics& s = out.statistics;
+        if (c.spec.queues.pfc) {
+            CHECK(s.drops == 0);
+        }
+        if (c.spec.queues.size == 0 && c.spec.queues.shared == 0 && !c.spec.queues.pfc) {
+            CHECK(s.drops == 0);
+        }
+        CHECK(s.max_link_utilisation <= 1 + 1e-9);
+        // No message is faster than its bytes through its NIC and the light on its path.
+        for (const packet::Request& request : c.requests) {
+            const double least = static_cast<double>(request.bytes) / c.shape.nic_bandwidth + 2 * c.shape.link_latency;
+            CHECK(static_cast<double>(out.done[request.token]) >= least * 1e12 * (1 - 1e-9) - 1);
+        }
+        if (i % 10 == 0) {
+            CHECK(run(c).done == out.done);
+        }
+    }
+    CHECK(ran > 100);
+}

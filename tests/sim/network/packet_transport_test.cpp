@@ -1,0 +1,317 @@
+#include "sim/base/math.hpp"
+#include "sim/network/packet/congestion.hpp"
+#include "tests/support/packets.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace orrery;
+using packet::Acknowledged;
+using packet::LawSettings;
+using packet::Network;
+
+namespace {
+
+LawSettings settings(TransportKind kind) {
+    LawSettings s;
+    s.spec.kind = kind;
+    s.packet = 4160;
+    s.line_rate = 50e9;
+    s.base_rtt = 5e6;
+    s.max_window = 1000 * 4160;
+    return s;
+}
+
+Acknowledged ack(std::int64_t now, std::int64_t delay, bool marked, std::uint32_t cumulative = 0,
+                 std::uint32_t next = 0) {
+    return {now, delay, 4160, marked, cumulative, next};
+}
+
+// An incast into host 0 of hosts on its leaf and others.
+struct Incast {
+    PacketStatistics statistics;
+    std::int64_t last = 0;
+};
+Incast incast(const PacketSpec& spec, std::uint32_t senders, std::uint64_t bytes) {
+    const Fabric fabric(test::hosts(32, 8, 8, 50e9, 500e-9));
+    Network network(fabric, spec, 1);
+    for (std::uint32_t i = 1; i <= senders; ++i) {
+        network.send({GpuId(i), GpuId(0), bytes, 0, i - 1});
+    }
+    const auto done = test::finish(network, senders);
+    CHECK(network.conserved());
+    return {network.statistics(), *std::max_element(done.begin(), done.end())};
+}
+
+// What the receiver's link needs for `senders` messages of whole packets.
+double bound_ps(std::uint32_t senders, std::uint64_t packets) {
+    return static_cast<double>(senders * packets) * 4160 * 20;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "DCQCN: a notification cuts the rate by alpha / 2, alpha follows its gain, and recovery halves the distance") {
+    const LawSettings s = settings(TransportKind::roce);
+    packet::Dcqcn law;
+    law.start(s);
+    CHECK(law.rate == 50e9);
+    double alpha = 1;
+    double rate = 50e9;
+    double target = 50e9;
+    const auto notify = [&](std::int64_t now) {
+        law.on_notification(s, now);
+        target = rate;
+        rate *= 1 - alpha / 2;
+        alpha = (1 - 1.0 / 256) * alpha + 1.0 / 256;
+        CHECK(law.rate == doctest::Approx(rate).epsilon(1e-12));
+        CHECK(law.target == doctest::Approx(target).epsilon(1e-12));
+    };
+    notify(0);
+    notify(50'000'000);
+    // Five timer periods of fast recovery, then additive increase; alpha decays at each of its own periods.
+    for (int step = 1; step <= 9; ++step) {
+        CHECK(law.on_timer(s, 50'000'000 + step * 55'000'000) == 50'000'000 + (step + 1) * 55'000'000);
+        alpha *= 1 - 1.0 / 256;
+        if (step > 5) {
+            target += 5e6;
+        }
+        rate = (target + rate) / 2;
+        CHECK(law.rate == doctest::Approx(rate).epsilon(1e-12));
+        CHECK(law.alpha == doctest::Approx(alpha).epsilon(1e-12));
+    }
+    notify(1'000'000'000);
+    // The byte counter counts like the timer; both beyond five steps make the increase hyper.
+    for (int step = 1; step <= 7; ++step) {
+        law.on_sent(s, 10e6, 0);
+        rate = ((target += step > 5 ? 5e6 : 0) + rate) / 2;
+        CHECK(law.rate == doctest::Approx(rate).epsilon(1e-12));
+    }
+    for (int step = 1; step <= 6; ++step) {
+        (void)law.on_timer(s, 1'000'000'000 + step * 55'000'000);
+        target += step > 5 ? 50e6 : 5e6;
+        rate = (std::min(target, 50e9) + rate) / 2;
+        CHECK(law.rate == doctest::Approx(rate).epsilon(1e-12));
+    }
+}
+
+TEST_CASE("Swift: additive below its target, in proportion to the excess above it, once a round trip") {
+    const LawSettings s = settings(TransportKind::swift);
+    packet::Swift law;
+    law.start(s);
+    law.window = 100 * 4160;
+    CHECK(law.target(s) == 7.5e6);
+    law.on_ack(s, ack(10'000'000, 7'000'000, false));
+    CHECK(law.window == doctest::Approx(100 * 4160 + 4160 / 100.0));
+    const double before = law.window;
+    law.on_ack(s, ack(20'000'000, 10'000'000, false));
+    CHECK(law.window == doctest::Approx(before * (1 - 0.8 * 2.5 / 10)));
+    const double after = law.window;
+    law.on_ack(s, ack(29'999'999, 10'000'000, false));  // within a round trip: no second decrease
+    CHECK(law.window == after);
+    law.on_ack(s, ack(30'000'000, 100'000'000, false));
+    CHECK(law.window == after);  // a round trip is now 100 us
+    law.on_ack(s, ack(120'000'000, 100'000'000, false));
+    CHECK(law.window == doctest::Approx(after * 0.5));  // bounded by the largest decrease
+}
+
+TEST_CASE("DCTCP: alpha is the smoothed share of marked bytes a window, the window shrinks by alpha / 2") {
+    const LawSettings s = settings(TransportKind::dctcp);
+    packet::Dctcp law;
+    law.start(s);
+    CHECK(law.window == 10 * 4160);
+    law.on_ack(s, ack(0, 0, false, 1, 11));  // slow start
+    CHECK(law.window == 11 * 4160);
+    law.threshold = 0;  // congestion avoidance from here
+    law.acked = law.marked = 0;
+    law.window = 20 * 4160;
+    law.window_end = 20;
+    const double alpha = law.alpha;
+    double window = law.window;
+    for (std::uint32_t i = 0; i < 20; ++i) {
+        window += 4160.0 * 4160 / window;
+        law.on_ack(s, ack(0, 0, i < 5, i + 1, 40));
+    }
+    const double expected = (1 - 1.0 / 16) * alpha + 1.0 / 16 * 5 / 20;
+    CHECK(law.alpha == doctest::Approx(expected).epsilon(1e-12));
+    CHECK(law.window == doctest::Approx(window * (1 - expected / 2)).epsilon(1e-12));
+    CHECK(law.window_end == 40);
+}
+
+TEST_CASE("CUBIC: after a loss the window follows C (t - K)^3 + W_max") {
+    LawSettings s = settings(TransportKind::cubic);
+    s.max_window = 1e6 * 4160;
+    packet::Cubic law;
+    law.start(s);
+    law.window = 1000 * 4160;
+    law.threshold = 500 * 4160;
+    law.on_loss(s, 0, 1, 2000);
+    CHECK(law.window == doctest::Approx(700 * 4160));
+    CHECK(law.last_max == doctest::Approx(1000));
+    law.on_loss(s, 0, 1999, 2500);  // the same window: once
+    CHECK(law.window == doctest::Approx(700 * 4160));
+    const std::int64_t rtt = 50'000'000'000;  // 50 ms
+    double t = 0;
+    // Round trips of 700 to 1,000 acknowledgements, until K = cbrt(300 / 0.4) = 9.09 s has passed.
+    for (std::int64_t now = 0; now < 9'000'000'000'000; now += rtt) {
+        const int acks = static_cast<int>(law.window / 4160);
+        for (int i = 0; i < acks; ++i) {
+            law.on_ack(s, ack(now + i * (rtt / acks), rtt, false, 3000, 4000));
+        }
+        t = static_cast<double>(now + rtt) * 1e-12;
+        const double cubic = 0.4 * (t + 0.05 - law.k) * (t + 0.05 - law.k) * (t + 0.05 - law.k) + 1000;
+        if (t > 1) {
+            CHECK(law.window / 4160 == doctest::Approx(cubic).epsilon(0.01));
+        }
+    }
+    CHECK(law.k == doctest::Approx(pow_pinned(300 / 0.4, 1.0 / 3)));
+    // Fast convergence: a loss below the last maximum remembers less.
+    law.last_max = 1200;
+    law.window = 1000 * 4160;
+    law.on_loss(s, 0, 5000, 6000);
+    CHECK(law.last_max == doctest::Approx(1000 * 1.7 / 2));
+}
+
+TEST_CASE("multipath: four quadrants of delay and marks") {
+    const LawSettings s = settings(TransportKind::multipath);
+    packet::Multipath law;
+    law.start(s);
+    const double goal = 0.75 * 5e6;
+    const auto fresh = [&] {
+        law = packet::Multipath();
+        law.start(s);
+        law.window = 100 * 4160;
+    };
+    fresh();
+    law.on_ack(s, ack(0, 5'000'000, false));  // early, unmarked: up to four packets a round trip
+    CHECK(law.window == doctest::Approx(100 * 4160 + 4 * 41.6));
+    fresh();
+    law.on_ack(s, ack(0, 10'000'000, false));  // late, unmarked: half a packet a round trip
+    CHECK(law.window == doctest::Approx(100 * 4160 + 0.5 * 41.6));
+    fresh();
+    law.on_ack(s, ack(0, 6'000'000, true));  // early, marked: wait and see
+    CHECK(law.window == 100 * 4160);
+    fresh();
+    law.mean_delay = 10e6;
+    law.on_ack(s, ack(100'000'000, 15'000'000, true));  // late, marked: by the excess of the mean
+    CHECK(law.mean_delay == 10e6);
+    CHECK(law.window == doctest::Approx(100 * 4160 * (1 - 0.8 * (10e6 - goal) / 10e6)));
+}
+
+TEST_CASE("every transport brings an incast through a small queue within a third of the link's time") {
+    for (std::size_t kind = 1; kind < transport_names().size(); ++kind) {
+        CAPTURE(transport_names()[kind]);
+        PacketSpec spec;
+        spec.path_kind = PathKind::ecmp;
+        spec.transport.kind = static_cast<TransportKind>(kind);
+        spec.transport.recovery = Recovery::selective;
+        spec.transport.retries = 100;
+        spec.queues.size = 400e3;
+        spec.queues.trim = spec.transport.kind == TransportKind::receiver_driven;  // a lost packet is a lost credit
+        spec.queues.mark_low = 50e3;
+        spec.queues.mark_high = 200e3;
+        const Incast out = incast(spec, 8, 1024 * 4096);
+        CHECK(static_cast<double>(out.last) >= bound_ps(8, 1024));
+        // A fixed window and plain RoCE do not adapt and lose much.
+        const bool adapts = spec.transport.kind != TransportKind::window && spec.transport.kind != TransportKind::roce;
+        CHECK(static_cast<double>(out.last) < (adapts ? 1.34 : 3) * bound_ps(8, 1024));
+    }
+}
+
+TEST_CASE("PFC pauses instead of dropping, and a headroom that is too small drops") {
+    PacketSpec spec;
+    spec.path_kind = PathKind::ecmp;
+    spec.transport.kind = TransportKind::roce;
+    spec.transport.dcqcn = false;
+    spec.queues.pfc = true;
+    spec.transport.timeout = 0.1;
+    const Incast out = incast(spec, 24, 256 * 4096);
+    CHECK(out.statistics.drops == 0);
+    CHECK(out.statistics.retransmissions == 0);
+    CHECK(out.statistics.pause_s > 0);
+    CHECK(static_cast<double>(out.last) < 1.01 * bound_ps(24, 256));
+    spec.queues.headroom = 1;
+    spec.transport.timeout = 0;
+    CHECK(incast(spec, 24, 256 * 4096).statistics.drops > 0);
+}
+
+TEST_CASE("trimming tells the sender at once: no timeout is needed") {
+    PacketSpec spec;
+    spec.transport.kind = TransportKind::receiver_driven;
+    spec.queues.size = 8 * 4160;
+    spec.queues.trim = true;
+    const Incast out = incast(spec, 16, 128 * 4096);
+    CHECK(out.statistics.trims > 0);
+    CHECK(out.statistics.drops == 0);
+    CHECK(out.statistics.timeouts == 0);
+    CHECK(out.statistics.retransmissions == out.statistics.trims);
+    CHECK(static_cast<double>(out.last) < 1.1 * bound_ps(16, 128));
+}
+
+TEST_CASE("shared memory with dynamic thresholds: one busy port may take alpha / (1 + alpha) of it") {
+    for (const double alpha : {0.5, 1.0, 3.0}) {
+        PacketSpec spec;
+        spec.path_kind = PathKind::ecmp;
+        spec.transport.kind = TransportKind::window;
+        spec.transport.window = 1e6;
+        spec.queues.shared = 400 * 4160;
+        spec.queues.alpha = alpha;
+        const Incast out = incast(spec, 7, 512 * 4096);
+        CHECK(out.statistics.drops > 0);
+        CHECK(out.statistics.max_queue_bytes == doctest::Approx(400 * 4160 * alpha / (1 + alpha)).epsilon(0.02));
+    }
+}
+
+TEST_CASE("bit errors are repaired, and more of them than retries allow name the flow") {
+    PacketSpec spec;
+    spec.path_kind = PathKind::ecmp;
+    spec.bit_error_rate = 1e-6;  // 3.3 % of full packets a hop
+    const Incast out = incast(spec, 1, 1024 * 4096);
+    CHECK(out.statistics.corrupted > 40);
+    CHECK(out.statistics.retransmissions >= 40);
+    spec.bit_error_rate = 1e-3;
+    spec.transport.retries = 3;
+    CHECK_THROWS_WITH_AS(incast(spec, 1, 1024 * 4096), doctest::Contains("from GPU 1 to GPU 0 can never finish"),
+                         InfeasibleError);
+}
+
+TEST_CASE("a link that goes down loses its packets until routing knows, then the flow goes round it") {
+    const Fabric fabric(test::hosts(32, 8, 8, 50e9, 500e-9));
+    PacketSpec spec;
+    spec.path_kind = PathKind::ecmp;
+    spec.link_events = "given directly";
+    spec.reroute_delay = 100e-6;
+    const auto run = [&](std::vector<LinkEvent> events) {
+        Network network(fabric, spec, 1);
+        for (const LinkEvent& event : events) {
+            network.add_link_event(event);
+        }
+        network.send({GpuId(0), GpuId(9), 2048 * 4096, 0, 0});
+        const std::int64_t last = test::finish(network, 1)[0];
+        CHECK(network.conserved());
+        return std::pair(last, network.statistics());
+    };
+    const auto clean = run({});
+    CHECK(clean.second.drops == 0);
+    std::vector<LinkEvent> all;
+    for (std::uint32_t spine = 0; spine < 4; ++spine) {
+        all.push_back({20e-6, 0, spine, LinkEvent::What::down, 1});
+        all.push_back({20e-6, 1, spine + 4, LinkEvent::What::down, 1});
+    }
+    // Every path of the pair dies at one of its ends, so that no flow can get through.
+    CHECK_THROWS_AS(run(all), InfeasibleError);
+    // Half of the paths: whichever the hash took, the flow ends after the reroute at the latest.
+    all.clear();
+    for (std::uint32_t spine = 0; spine < 7; ++spine) {
+        all.push_back({20e-6, 0, spine, LinkEvent::What::down, 1});
+    }
+    const auto around = run(all);
+    CHECK(around.first >= clean.first);
+    CHECK(around.first < clean.first + 1'000'000'000);
+    // A degraded link takes as much longer as its rate says.
+    std::vector<LinkEvent> slow;
+    for (std::uint32_t spine = 0; spine < 8; ++spine) {
+        slow.push_back({0, 0, spine, LinkEvent::What::rate, 0.25});
+    }
+    CHECK(static_cast<double>(run(slow).first) ==
+          doctest::Approx(4.0 * static_cast<double>(clean.first)).epsilon(0.05));
+}

@@ -1,0 +1,244 @@
+// Packet fidelity as a user meets it: scenarios of every kind, papers that compare two runs, files of flows.
+
+#include "tests/support/support.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+using namespace orrery;
+
+namespace {
+
+Summary summary_of(const Scenario& scenario) {
+    return run(scenario, test::models(), {}).summary;
+}
+
+double value(const Summary& summary, const std::string& metric) {
+    const Metric* found = summary.find(metric);
+    REQUIRE_MESSAGE(found != nullptr, metric);
+    return found->value;
+}
+
+std::string network(const std::string& traffic, const std::string& settings, int hosts = 32) {
+    return fmt::format(
+        "orrery: 1\nkind: network\n"
+        "cluster: {{hosts: {}, fabric: {{hosts_per_leaf: 8, spines: 8, link: 400 Gbps, latency: 500 ns}}}}\n"
+        "traffic: {}\nnetwork: {{fidelity: packet{}}}\n",
+        hosts, traffic, settings);
+}
+
+// A file that goes with its scope.
+class File {
+  public:
+    File(const std::string& name, const std::string& text)
+        : path_((std::filesystem::temp_directory_path() / fmt::format("orrery-{}-{}", ::getpid(), name)).string()) {
+        std::ofstream(path_) << text;
+    }
+    ~File() { std::filesystem::remove(path_); }
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+  private:
+    std::string path_;
+};
+
+}  // namespace
+
+TEST_CASE("papers: where two runs are compared, their ratio is within the band of expected.yaml") {
+    const std::string root = std::string(ORRERY_SOURCE_DIR) + "/scenarios/papers";
+    std::size_t count = 0;
+    for (const auto& folder : std::filesystem::directory_iterator(root)) {
+        const YamlNode expected = load_yaml(folder.path().string() + "/expected.yaml");
+        const YamlNode* ratios = expected.find("ratios");
+        for (const YamlNode& row : ratios != nullptr ? ratios->items : std::vector<YamlNode>()) {
+            const auto number = [&](const char* key) {
+                double found = 0;
+                REQUIRE(parse_number(row.find(key)->scalar, found));
+                return found;
+            };
+            const auto metric_of = [&](const char* key) {
+                const std::string file = folder.path().string() + "/" + row.find(key)->scalar;
+                return value(summary_of(load_scenario(file, {}, test::data())), row.find("metric")->scalar);
+            };
+            const double ratio = metric_of("scenario") / metric_of("over");
+            const std::string text = fmt::format("{} of {} over {}: {:.4f}", row.find("metric")->scalar,
+                                                 row.find("scenario")->scalar, row.find("over")->scalar, ratio);
+            MESSAGE(text);
+            CHECK_MESSAGE((ratio >= number("low") && ratio <= number("high")), text);
+            ++count;
+        }
+    }
+    CHECK(count >= 5);
+}
+
+TEST_CASE("the leaf-spine claim holds for random permutations and for all-to-all, not only for a shift") {
+    const auto last = [&](const char* paths, const char* traffic) {
+        return value(summary_of(test::scenario(network(traffic, fmt::format(", paths: {}", paths), 64))), "fct_s.max");
+    };
+    for (const char* traffic : {"{pattern: permutation, size: 4 MiB}", "{pattern: all-to-all, size: 64 KiB}"}) {
+        CAPTURE(traffic);
+        const double sprayed = last("spray", traffic);
+        CHECK(last("planned", traffic) < 1.05 * sprayed);
+        CHECK(last("ecmp", traffic) > 1.05 * sprayed);  // many flows even out, few do not
+    }
+    CHECK(last("ecmp", "{pattern: permutation, size: 4 MiB}") >
+          2 * last("planned", "{pattern: permutation, size: 4 MiB}"));
+}
+
+TEST_CASE("packet converges to fluid as packets shrink, under ideal transport") {
+    for (const char* traffic :
+         {"{pattern: incast, senders: 12, size: 16 MiB}", "{pattern: shift, shift: 8, size: 16 MiB}",
+          "{pattern: permutation, size: 16 MiB, spread: 0.3}"}) {
+        CAPTURE(traffic);
+        const auto seconds = [&](const char* settings) {
+            return value(summary_of(test::scenario(network(traffic, settings))), "fct_s.max");
+        };
+        Scenario fluid = test::scenario(network(traffic, ", paths: spray"));
+        fluid.network.fidelity = Fidelity::fluid;
+        const double exact = value(summary_of(fluid), "fct_s.max");
+        double before = 1;
+        for (const char* mtu : {"1 MiB", "256 KiB", "64 KiB", "16 KiB"}) {
+            const double error = std::abs(
+                seconds(fmt::format(", paths: spray, transport: {{kind: ideal}}, mtu: {}, header: 1 B", mtu).c_str()) /
+                    exact -
+                1);
+            CHECK(error < before);
+            before = error;
+        }
+        CHECK(before < 1e-2);
+    }
+}
+
+TEST_CASE("collectives packet by packet: a ring takes its steps, and NVLink stays fluid") {
+    const std::string text = R"(orrery: 1
+kind: collective
+cluster: {hosts: 16, fabric: {hosts_per_leaf: 16, spines: 1, link: 400 Gbps, latency: 500 ns}}
+collective: {op: all-reduce, algorithm: ring, size: 16 MiB}
+network: {fidelity: packet, transport: {kind: ideal}}
+)";
+    // 30 steps of 256 packets on two hops.
+    const double step = (257 * 4160 * 20 + 2 * 500'000) * 1e-12;
+    CHECK(value(summary_of(test::scenario(text)), "collective_time_s") == doctest::Approx(30 * step).epsilon(1e-9));
+    const auto nodes = [&](const char* fidelity, const char* algorithm) {
+        return value(summary_of(test::scenario(
+                         fmt::format("orrery: 1\nkind: collective\n"
+                                     "cluster: {{nodes: 4, node: dgx-h100, fabric: {{nodes_per_leaf: 2, rails: 8}}}}\n"
+                                     "collective: {{algorithm: {}, size: 64 MiB}}\nnetwork: {{fidelity: {}}}\n",
+                                     algorithm, fidelity))),
+                     "collective_time_s");
+    };
+    for (const char* algorithm : {"ring", "hierarchical", "double-tree", "halving-doubling"}) {
+        CAPTURE(algorithm);
+        CHECK(nodes("packet", algorithm) == doctest::Approx(nodes("fluid", algorithm)).epsilon(0.08));
+    }
+}
+
+TEST_CASE("training packet by packet comes close to fluid where nothing collides") {
+    const auto seconds = [&](const char* fidelity) {
+        return value(summary_of(test::scenario(
+                         fmt::format("orrery: 1\nkind: training\n"
+                                     "cluster: {{nodes: 4, node: dgx-a100-80g, fabric: {{nodes_per_leaf: 2}}}}\n"
+                                     "model: {{layers: 8, hidden: 1024, heads: 16, vocabulary: 1000}}\n"
+                                     "plan: {{tensor: 8, pipeline: 2, data: 2, global_batch: 8}}\n"
+                                     "network: {{fidelity: {}}}\n",
+                                     fidelity))),
+                     "iteration_time_s");
+    };
+    CHECK(seconds("packet") == doctest::Approx(seconds("fluid")).epsilon(0.02));
+}
+
+TEST_CASE("settings of packets are read, written and refused with their place") {
+    const Scenario s = test::scenario(network("{pattern: ring, size: 1 MiB}",
+                                              ", mtu: 2 KiB, paths: {kind: oblivious, entropies: 64}, transport: "
+                                              "{kind: dctcp}, queues: {ecn: [1 kB, 2 kB]}"));
+    CHECK(s.network.packets.mtu == 2048);
+    CHECK(s.network.packets.path_kind == PathKind::oblivious);
+    CHECK(s.network.packets.paths.entropies == 64);
+    CHECK(s.network.packets.queues.mark_high == 2000);
+    Scenario nodes = test::scenario(
+        "orrery: 1\nkind: network\ncluster: {nodes: 2, node: dgx-h100}\ntraffic: {size: 1 MiB}\nnetwork: {}\n");
+    nodes.network = s.network;
+    const Scenario again = read_scenario(parse_yaml(resolved_json(nodes), "again"), "again", test::data());
+    CHECK(resolved_json(again) == resolved_json(nodes));
+    const std::string ring = "{pattern: ring, size: 1 MiB}";
+    const std::vector<std::pair<std::string, std::string>> refused = {
+        {", transport: {kind: dctpc}", "cannot be 'dctpc' (did you mean 'dctcp'?)"},
+        {", paths: {kind: oblivous}", "did you mean 'oblivious'?"},
+        {", paths: {kind: oblivious, entropys: 3}", "unknown key 'entropys' (did you mean 'entropies'?)"},
+        {", queues: {ecn: [2 kB, 1 kB]}", "'ecn' must not fall"},
+        {", queues: {ecn: 2 kB}", "'ecn' must be a list of two quantities"},
+        {", transport: {kind: ideal}, queues: {size: 1 MB}", "transport ideal does not send again"},
+        {", transport: {kind: roce}", "go-back-n needs packets in order"},
+        {", mtu: 0 B", "'mtu' must be between"},
+    };
+    for (const auto& [settings, expected] : refused) {
+        const std::string text = test::refusal(network(ring, settings));
+        CHECK_MESSAGE(text.find(expected) != std::string::npos, settings << "\n" << text);
+        CHECK_MESSAGE(text.find("test.yaml:5:") != std::string::npos, text);
+    }
+    // Other levels accept the same file.
+    Scenario fluid = s;
+    fluid.network.fidelity = Fidelity::fluid;
+    CHECK(value(summary_of(fluid), "fct_s.max") > 0);
+}
+
+TEST_CASE("flows from CSV files and connection matrices start when they say and wait for what they name") {
+    const File csv("flows.csv",
+                   "src,dst,bytes,start,after\n0,1,4096,0,\n1,2,4096,1e-5,1\n# a comment\n0,1,4096,2e-5,\n");
+    const auto run_file = [&](const std::string& path) {
+        return summary_of(
+            test::scenario(network(fmt::format("{{flows: {}}}", path), ", transport: {kind: ideal}, paths: ecmp")));
+    };
+    const double hop = (4160 * 20 + 500'000) * 1e-12;
+    const Summary flows = run_file(csv.path());
+    CHECK(value(flows, "messages") == 3);
+    CHECK(value(flows, "fct_s.max") == doctest::Approx(2 * hop).epsilon(1e-9));
+    const File matrix("flows.cm",
+                      "Nodes 8\nConnections 3\n0->1 id 1 start 0 size 4096 recv_done_trigger 1\n"
+                      "1->2 id 2 trigger 1 size 4096 send_done_trigger 2\n2->3 id 3 trigger 2 size 4096\n"
+                      "trigger id 1 oneshot\ntrigger id 2 oneshot\n");
+    CHECK(value(run_file(matrix.path()), "messages") == 3);
+    const std::vector<std::array<std::string, 3>> bad = {
+        {"bad.csv", "src,dst,bytes\n", ":1:1: error: the first line must be"},
+        {"bad.csv", "src,dst,bytes,start\n0,99,5,0\n", ":2:3: error: 'dst' must be a whole number from 0 to 31"},
+        {"bad.csv", "src,dst,bytes,start\n0,1,x,0\n0,0,1,0\n", ":3:1: error: host 0 sends to itself"},
+        {"bad.csv", "src,dst,bytes,start,after\n0,1,1,0,1\n", "'after' must be a whole number from 1 to 0"},
+        {"bad.csv", "src,dst,bytes,start\n", "the file has no flows"},
+        {"bad.cm", "0->1 id 1 trigger 7 size 5\n", "nothing fires trigger 7"},
+        {"bad.cm", "0->1 id 1 trigger 1 size 5 recv_done_trigger 1\n", "triggers wait for each other"},
+        {"bad.cm", "0-1 size 5\n", "a line is 'src->dst"},
+    };
+    for (const auto& [name, text, expected] : bad) {
+        const File file(name, text);
+        std::string said;
+        try {
+            (void)run_file(file.path());
+        } catch (const ConfigError& error) {
+            said = error.what();
+        }
+        CHECK_MESSAGE(said.find(expected) != std::string::npos, text << "\n" << said);
+    }
+}
+
+TEST_CASE("link events come from a file, and a flow that they cut off for good is named") {
+    std::string cut = "time_s,leaf,spine,event,factor\n";
+    for (int spine = 0; spine < 8; ++spine) {
+        cut += fmt::format("2e-5,0,{},down,1\n", spine);
+    }
+    const File down("down.csv", cut);
+    const File late("late.csv", cut + "1e-3,0,0,up,1\n");
+    const auto scenario = [&](const File& file) {
+        return test::scenario(network("{pattern: shift, shift: 8, size: 8 MiB}",
+                                      fmt::format(", reroute_delay: 10 us, link_events: {}", file.path())));
+    };
+    CHECK_THROWS_WITH_AS(summary_of(scenario(down)), doctest::Contains("can never finish"), InfeasibleError);
+    const Summary back = summary_of(scenario(late));
+    CHECK(value(back, "fct_s.max") > 1e-3);
+    CHECK(value(back, "drops") > 0);
+    const File wrong("wrong.csv", "time_s,leaf,spine,event,factor\n0,0,99,down,1\n");
+    CHECK_THROWS_AS(summary_of(scenario(wrong)), ConfigError);
+}

@@ -1,0 +1,325 @@
+#include "workloads/trace/flow_trace.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <map>
+#include <optional>
+#include <sstream>
+
+namespace orrery {
+
+namespace {
+
+constexpr std::size_t kMostErrors = 50;
+
+// The lines of a file with the errors found in them.
+class Lines {
+  public:
+    explicit Lines(const std::string& path) : path_(path), stream_(path) {
+        if (!stream_) {
+            throw ConfigError({Diagnostic{path, 0, 0, "cannot be read"}});
+        }
+    }
+    bool next(std::string& line) {
+        while (std::getline(stream_, line)) {
+            ++number_;
+            if (!line.empty() && line.back() == '\r') {
+                line.pop_back();
+            }
+            if (!line.empty() && line[0] != '#') {
+                return true;
+            }
+        }
+        return false;
+    }
+    void fail(const std::string& text, int column = 1) {
+        errors_.push_back(Diagnostic{path_, number_, column, text});
+        if (errors_.size() >= kMostErrors) {
+            throw ConfigError(errors_);
+        }
+    }
+    void finish() {
+        if (!errors_.empty()) {
+            throw ConfigError(errors_);
+        }
+    }
+
+  private:
+    std::string path_;
+    std::ifstream stream_;
+    int number_ = 0;
+    std::vector<Diagnostic> errors_;
+};
+
+struct Cell {
+    std::string text;
+    int column;
+};
+
+std::vector<Cell> cells(const std::string& line) {
+    std::vector<Cell> out;
+    std::size_t start = 0;
+    while (true) {
+        const std::size_t comma = line.find(',', start);
+        out.push_back({line.substr(start, comma - start), static_cast<int>(start) + 1});
+        if (comma == std::string::npos) {
+            return out;
+        }
+        start = comma + 1;
+    }
+}
+
+// A number within bounds; says what is wrong otherwise.
+std::optional<double> number(Lines& lines, const Cell& cell, const char* what, double low, double high, bool whole) {
+    double value = 0;
+    if (!parse_number(cell.text, value) || value < low || value > high ||
+        (whole && value != static_cast<double>(static_cast<std::int64_t>(value)))) {
+        lines.fail(fmt::format("'{}' must be {} number from {:.15g} to {:.15g}, not '{}'", what,
+                               whole ? "a whole" : "a", low, high, cell.text),
+                   cell.column);
+        return std::nullopt;
+    }
+    return value;
+}
+
+// Messages with what each waits for, as a schedule.
+Schedule schedule_of(std::vector<Message> messages, const std::vector<std::pair<std::uint32_t, std::uint32_t>>& edges) {
+    Schedule out;
+    for (const auto& [before, after] : edges) {
+        ++messages[before].release_count;
+        ++messages[after].waits_for;
+    }
+    std::uint32_t first = 0;
+    for (Message& message : messages) {
+        message.first_release = first;
+        first += message.release_count;
+    }
+    out.releases.resize(first);
+    std::vector<std::uint32_t> filled(messages.size(), 0);
+    for (const auto& [before, after] : edges) {
+        out.releases[messages[before].first_release + filled[before]++] = after;
+    }
+    out.messages = std::move(messages);
+    return out;
+}
+
+// True when every message is released by others that are.
+bool can_start(const Schedule& schedule) {
+    std::vector<std::uint32_t> waits;
+    std::vector<std::uint32_t> ready;
+    for (std::uint32_t id = 0; id < schedule.messages.size(); ++id) {
+        waits.push_back(schedule.messages[id].waits_for);
+        if (waits[id] == 0) {
+            ready.push_back(id);
+        }
+    }
+    std::size_t started = 0;
+    while (started < ready.size()) {
+        const Message& message = schedule.messages[ready[started++]];
+        for (std::uint32_t k = 0; k < message.release_count; ++k) {
+            const std::uint32_t next = schedule.releases[message.first_release + k];
+            if (--waits[next] == 0) {
+                ready.push_back(next);
+            }
+        }
+    }
+    return started == schedule.messages.size();
+}
+
+constexpr double kMostBytes = 9e15;
+constexpr double kMostSeconds = 9e6;
+constexpr std::size_t kMostFlows = 100'000'000;
+
+void add(Lines& lines, std::vector<Message>& messages, double from, double to, double bytes, double delay) {
+    if (from == to) {
+        lines.fail(fmt::format("host {:.0f} sends to itself", from));
+    }
+    if (messages.size() >= kMostFlows) {
+        throw InfeasibleError("a flow file has more than 100 million flows");
+    }
+    Message message;
+    message.from = static_cast<std::uint32_t>(from);
+    message.to = static_cast<std::uint32_t>(to);
+    message.bytes = bytes;
+    message.delay = delay;
+    messages.push_back(message);
+}
+
+Schedule read_csv(const std::string& path, std::uint32_t hosts) {
+    Lines lines(path);
+    std::string line;
+    std::vector<Message> messages;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
+    const bool any = lines.next(line);
+    const bool after = line == "src,dst,bytes,start,after";
+    if (!any || (!after && line != "src,dst,bytes,start")) {
+        lines.fail("the first line must be src,dst,bytes,start or src,dst,bytes,start,after");
+        lines.finish();
+    }
+    while (lines.next(line)) {
+        const std::vector<Cell> row = cells(line);
+        if (row.size() != (after ? 5U : 4U)) {
+            lines.fail(fmt::format("{} values, but the header has {}", row.size(), after ? 5 : 4));
+            continue;
+        }
+        const auto from = number(lines, row[0], "src", 0, hosts - 1.0, true);
+        const auto to = number(lines, row[1], "dst", 0, hosts - 1.0, true);
+        const auto bytes = number(lines, row[2], "bytes", 1, kMostBytes, true);
+        const auto start = number(lines, row[3], "start", 0, kMostSeconds, false);
+        const auto index = static_cast<std::uint32_t>(messages.size());
+        if (after && !row[4].text.empty()) {
+            if (const auto before = number(lines, row[4], "after", 1, index, true)) {
+                edges.emplace_back(static_cast<std::uint32_t>(*before) - 1, index);
+            }
+        }
+        if (from && to && bytes && start) {
+            add(lines, messages, *from, *to, *bytes, *start);
+        } else {
+            messages.emplace_back();  // keeps the numbers of rows
+        }
+    }
+    if (messages.empty()) {
+        lines.fail("the file has no flows");
+    }
+    lines.finish();
+    return schedule_of(std::move(messages), edges);
+}
+
+// What a trigger of a connection matrix starts, and what fires it.
+struct Trigger {
+    std::vector<std::uint32_t> causes;
+    std::vector<std::uint32_t> effects;
+};
+
+Schedule read_matrix(const std::string& path, std::uint32_t hosts) {
+    Lines lines(path);
+    std::string line;
+    std::vector<Message> messages;
+    std::map<std::int64_t, Trigger> triggers;
+    while (lines.next(line)) {
+        std::istringstream words(line);
+        std::string word;
+        words >> word;
+        const auto value = [&](const char* what, double low, double high) {
+            std::string text;
+            words >> text;
+            return number(lines, Cell{text, 1}, what, low, high, true);
+        };
+        if (word == "Nodes") {
+            const auto nodes = value("Nodes", 1, 1e9);
+            if (nodes && *nodes > hosts) {
+                lines.fail(fmt::format("the matrix has {:.0f} nodes, the cluster {}", *nodes, hosts));
+            }
+            continue;
+        }
+        if (word == "Connections" || word == "Triggers" || word == "trigger") {
+            continue;  // counts, and declarations of triggers: what names them says enough
+        }
+        const std::size_t arrow = word.find("->");
+        if (arrow == std::string::npos) {
+            lines.fail(fmt::format("'{}': a line is 'src->dst id n start ps size bytes'", word));
+            continue;
+        }
+        const auto from = number(lines, Cell{word.substr(0, arrow), 1}, "source", 0, hosts - 1.0, true);
+        const auto to = number(lines, Cell{word.substr(arrow + 2), 1}, "destination", 0, hosts - 1.0, true);
+        std::optional<double> bytes;
+        double start = 0;
+        const auto index = static_cast<std::uint32_t>(messages.size());
+        while (words >> word) {
+            if (word == "size") {
+                bytes = value("size", 1, kMostBytes);
+            } else if (word == "start") {
+                start = value("start", 0, 9e15).value_or(0) * 1e-12;
+            } else if (word == "trigger") {
+                if (const auto id = value("trigger", 0, 9e15)) {
+                    triggers[static_cast<std::int64_t>(*id)].effects.push_back(index);
+                }
+            } else if (word == "send_done_trigger" || word == "recv_done_trigger") {
+                if (const auto id = value(word.c_str(), 0, 9e15)) {
+                    triggers[static_cast<std::int64_t>(*id)].causes.push_back(index);
+                }
+            } else if (word == "id" || word == "prio") {
+                (void)value(word.c_str(), 0, 9e15);
+            } else {
+                lines.fail(fmt::format("unknown word '{}'", word));
+            }
+        }
+        if (!bytes) {
+            lines.fail("a flow without a size");
+        }
+        if (from && to && bytes) {
+            add(lines, messages, *from, *to, *bytes, start);
+        } else {
+            messages.emplace_back();
+        }
+    }
+    if (messages.empty()) {
+        lines.fail("the file has no flows");
+    }
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
+    for (const auto& [id, trigger] : triggers) {
+        if (trigger.causes.empty()) {
+            lines.fail(fmt::format("nothing fires trigger {}, so what waits for it can never start", id));
+        }
+        for (const std::uint32_t cause : trigger.causes) {
+            for (const std::uint32_t effect : trigger.effects) {
+                edges.emplace_back(cause, effect);
+            }
+        }
+    }
+    lines.finish();
+    Schedule schedule = schedule_of(std::move(messages), edges);
+    if (!can_start(schedule)) {
+        lines.fail("triggers wait for each other: some flows can never start");
+        lines.finish();
+    }
+    return schedule;
+}
+
+}  // namespace
+
+Schedule read_flows(const std::string& path, std::uint32_t hosts) {
+    return path.ends_with(".cm") ? read_matrix(path, hosts) : read_csv(path, hosts);
+}
+
+std::vector<LinkEvent> read_link_events(const std::string& path) {
+    Lines lines(path);
+    std::string line;
+    std::vector<LinkEvent> out;
+    if (!lines.next(line) || line != "time_s,leaf,spine,event,factor") {
+        lines.fail("the first line must be time_s,leaf,spine,event,factor");
+        lines.finish();
+    }
+    while (lines.next(line)) {
+        const std::vector<Cell> row = cells(line);
+        if (row.size() != 5) {
+            lines.fail(fmt::format("{} values, but the header has 5", row.size()));
+            continue;
+        }
+        LinkEvent event;
+        const auto time = number(lines, row[0], "time_s", 0, kMostSeconds, false);
+        const auto leaf = number(lines, row[1], "leaf", 0, 1e6, true);
+        const auto spine = number(lines, row[2], "spine", 0, 1e6, true);
+        std::optional<double> factor = 1;
+        if (row[3].text == "rate") {
+            event.what = LinkEvent::What::rate;
+            factor = number(lines, row[4], "factor", 1e-3, 1, false);
+        } else if (row[3].text == "down" || row[3].text == "up") {
+            event.what = row[3].text == "down" ? LinkEvent::What::down : LinkEvent::What::up;
+        } else {
+            lines.fail(fmt::format("event '{}' is not one of down, up, rate", row[3].text), row[3].column);
+        }
+        if (time && leaf && spine && factor) {
+            event.time = *time;
+            event.leaf = static_cast<std::uint32_t>(*leaf);
+            event.spine = static_cast<std::uint32_t>(*spine);
+            event.factor = *factor;
+            out.push_back(event);
+        }
+    }
+    lines.finish();
+    return out;
+}
+
+}  // namespace orrery

@@ -1,0 +1,22 @@
+#pragma once
+// Flows and changes of links from files.
+//
+// Flow files, by their ending:
+//   .cm   connection matrix of htsim: `Nodes n`, `Connections n`, then `0->1 id 1 start 0 size 2000000` (ps, bytes), with
+//         `trigger t` instead of a start, `send_done_trigger t` or `recv_done_trigger t`, and `trigger id t oneshot|barrier`
+//   else  CSV with the header src,dst,bytes,start or src,dst,bytes,start,after: hosts from 0, seconds, and the row (from 1)
+//         that must have arrived before
+// Link events: CSV with the header time_s,leaf,spine,event,factor; event is down, up or rate.
+// Limits: a send_done trigger fires when the last byte has arrived, like recv_done; oneshot triggers of several flows fire
+// with the last of them.
+// Validated by tests/workloads/flow_trace_test.cpp.
+
+#include "workloads/collective/message_run.hpp"
+
+namespace orrery {
+
+/// Throws ConfigError with every bad line of the file.
+[[nodiscard]] Schedule read_flows(const std::string& path, std::uint32_t hosts);
+[[nodiscard]] std::vector<LinkEvent> read_link_events(const std::string& path);
+
+}  // namespace orrery
