@@ -1,5 +1,7 @@
 #include "tools/driver/scenario.hpp"
 
+#include "tools/driver/run_serving.hpp"
+
 #include "models/collective_library.hpp"
 #include "models/kernel_tables.hpp"
 #include "sim/base/random.hpp"
@@ -292,7 +294,7 @@ std::string Scenario::file(const std::string& path) const {
 }
 
 const std::vector<std::string>& scenario_kind_names() {
-    static const std::vector<std::string> kNames = {"training", "collective", "network", "replay"};
+    static const std::vector<std::string> kNames = {"training", "collective", "network", "replay", "serving"};
     return kNames;
 }
 
@@ -320,6 +322,17 @@ void describe(Fields& fields, Scenario& s) {
     } else if (s.kind == ScenarioKind::collective) {
         fields.section({"collective", "the operation", true}, std::nullopt, present,
                        [&](Fields& inner) { describe(inner, s.collective); });
+    } else if (s.kind == ScenarioKind::serving) {
+        fields.section({"model", "what is served: a preset or its dimensions", true}, kModelPresets, present,
+                       [&](Fields& inner) { describe(inner, s.model); });
+        fields.section({"engine", "replicas, their plan, scheduler and cache"},
+                       [&](Fields& inner) { describe(inner, s.engine); });
+        fields.section({"requests", "what clients ask for"}, [&](Fields& inner) { describe(inner, s.requests); });
+        fields.section({"slo", "what counts as in time"}, [&](Fields& inner) { describe(inner, s.slo); });
+        fields.section({"compute", "where kernel times come from"}, [&](Fields& inner) {
+            inner.enumeration({"model", "calibrated on measured kernels, or a roofline"}, {"calibrated", "roofline"},
+                              s.compute);
+        });
     } else if (s.kind == ScenarioKind::replay) {
         fields.section({"compute", "the recorded program", true}, [&](Fields& inner) {
             std::size_t model = 0;
@@ -470,6 +483,8 @@ RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& op
             throw ConfigError({scenario.cluster_mark.error("training needs 'nodes' with GPUs, not bare hosts")});
         }
         run_training(scenario, models, options, fabric, out);
+    } else if (scenario.kind == ScenarioKind::serving) {
+        run_serving(scenario, models, options, fabric, out);
     } else if (scenario.kind == ScenarioKind::replay) {
         run_replay(scenario, models, options, fabric, out);
     } else {

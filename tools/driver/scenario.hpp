@@ -7,6 +7,7 @@
 #include "topologies/cluster_spec.hpp"
 #include "workloads/collective/message_run.hpp"
 #include "workloads/replay/replay.hpp"
+#include "workloads/serving/spec.hpp"
 #include "workloads/training/simulate.hpp"
 
 #include <functional>
@@ -16,7 +17,7 @@
 
 namespace orrery {
 
-enum class ScenarioKind { training, collective, network, replay };
+enum class ScenarioKind { training, collective, network, replay, serving };
 [[nodiscard]] const std::vector<std::string>& scenario_kind_names();
 
 enum class ComputeKind { calibrated, roofline };
@@ -53,6 +54,9 @@ struct Scenario {
     CollectiveSpec collective;
     TrafficSpec traffic;
     ReplaySpec replay;
+    EngineSpec engine;
+    RequestsSpec requests;
+    SloSpec slo;
     ComputeKind compute = ComputeKind::calibrated;
     NetworkSpec network;
 

@@ -1,0 +1,312 @@
+#include "sim/base/random.hpp"
+#include "tests/support/support.hpp"
+#include "workloads/serving/arrivals.hpp"
+#include "workloads/serving/service.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+using namespace orrery;
+
+namespace {
+
+class ListSource final : public RequestSource {
+  public:
+    explicit ListSource(std::vector<Request> requests) : requests_(std::move(requests)) {}
+    bool next(Request& request) override {
+        if (at_ == requests_.size()) {
+            return false;
+        }
+        request = requests_[at_++];
+        return true;
+    }
+
+  private:
+    std::vector<Request> requests_;
+    std::size_t at_ = 0;
+};
+
+Request request(double arrival_s, std::uint32_t prompt, std::uint32_t output, std::uint32_t session = 0) {
+    return Request{SimTime::from_seconds(arrival_s), prompt, output, session};
+}
+
+ServiceSpec spec_of(SchedulerKind kind, std::uint32_t budget, std::uint32_t sequences, std::uint64_t blocks,
+                    std::uint32_t block = 4) {
+    ServiceSpec spec;
+    spec.scheduler.kind = kind;
+    spec.limits.token_budget = budget;
+    spec.limits.max_sequences = sequences;
+    spec.limits.blocks = blocks;
+    spec.limits.block = block;
+    spec.limits.watermark = 0;
+    return spec;
+}
+
+// Iterations as text: "0:4 1:1" is four new tokens of request 0 and one of request 1; "+1" a padded place.
+std::vector<std::string> iterations(const ServiceSpec& spec, std::vector<Request> requests) {
+    ListSource source(std::move(requests));
+    AffineStep cost(1, 0, 0);
+    std::vector<std::string> out;
+    ServiceHooks hooks;
+    hooks.iteration = [&](std::uint32_t, const Batch& batch, const EngineState& state) {
+        std::string line;
+        for (const BatchItem& item : batch.items) {
+            line += fmt::format("{}{}:{}", line.empty() ? "" : " ", state.sequence(item.sequence).id, item.tokens);
+        }
+        out.push_back(line + (batch.padded > 0 ? fmt::format(" +{}", batch.padded) : ""));
+    };
+    (void)serve(spec, source, cost, hooks);
+    return out;
+}
+
+using Lines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("serving: static batches run until their longest sequence ends, finished places padded") {
+    // Two places: the third request waits for the whole first batch.
+    CHECK(iterations(spec_of(SchedulerKind::static_batch, 100, 2, 100),
+                     {request(0, 4, 1), request(0, 5, 3), request(0, 6, 2)}) ==
+          Lines{"0:4", "1:5 2:6", "1:1 2:1", "1:1 +1"});
+}
+
+TEST_CASE("serving: Orca admits whenever a place is free, and sets the longest output aside") {
+    // One iteration a second; request 0 starts alone because the others come in the same instant after it.
+    CHECK(
+        iterations(spec_of(SchedulerKind::orca, 100, 2, 100), {request(0, 4, 3), request(0, 5, 2), request(0, 6, 2)}) ==
+        Lines{"0:4", "0:1 1:5", "0:1 1:1", "2:6", "2:1"});
+    // Three blocks of four: a request of 4 + 4 tokens holds two, so the next of that size does not fit beside it.
+    CHECK(iterations(spec_of(SchedulerKind::orca, 100, 8, 3), {request(0, 4, 4), request(0, 4, 4)}) ==
+          Lines{"0:4", "0:1", "0:1", "0:1", "1:4", "1:1", "1:1", "1:1"});
+}
+
+TEST_CASE("serving: vLLM 0 runs prompts before decodes, and preempts who came last") {
+    CHECK(iterations(spec_of(SchedulerKind::vllm_v0, 12, 8, 100),
+                     {request(0, 4, 3), request(0, 5, 2), request(0, 6, 2), request(0, 7, 1)}) ==
+          Lines{"0:4", "1:5 2:6", "3:7", "0:1 1:1 2:1", "0:1"});
+    // Four blocks of four: both prompts fit, both want a fifth token, there is a block for one of them only when the other
+    // gives way; request 1 starts anew with its prompt and what it had generated.
+    CHECK(iterations(spec_of(SchedulerKind::vllm_v0, 100, 8, 3), {request(0, 4, 5), request(0.5, 4, 3)}) ==
+          Lines{"0:4", "1:4", "0:1", "0:1", "0:1", "0:1", "1:5", "1:1"});
+}
+
+TEST_CASE("serving: swapped sequences come back before new prompts and keep what they computed") {
+    ServiceSpec spec = spec_of(SchedulerKind::vllm_v0, 100, 8, 3);
+    spec.scheduler.preemption = Preemption::swap;
+    spec.limits.host_blocks = 10;
+    spec.limits.block_bytes = 1000;
+    // As above, but request 1 decodes on where it was.
+    CHECK(iterations(spec, {request(0, 4, 5), request(0.5, 4, 3)}) ==
+          Lines{"0:4", "1:4", "0:1", "0:1", "0:1", "0:1", "1:1", "1:1"});
+}
+
+TEST_CASE("serving: chunked prefill fills the token budget, decodes first") {
+    CHECK(iterations(spec_of(SchedulerKind::chunked_prefill, 4, 8, 100), {request(0, 4, 3), request(0, 9, 2)}) ==
+          Lines{"0:4", "0:1 1:3", "0:1 1:3", "1:3", "1:1"});
+}
+
+TEST_CASE("serving: FastServe lets short prompts pass long ones and sinks who has used its quantum") {
+    ServiceSpec spec = spec_of(SchedulerKind::fastserve, 4, 1, 100);
+    spec.scheduler.levels = 3;
+    spec.scheduler.first_quantum = 4;
+    // Request 0 (prompt 8) joins the second level (quantum 8); request 1 (prompt 2) comes during its first piece at the
+    // highest level and goes first until it has used four tokens, in the end on the second level, where 0 came before it.
+    CHECK(iterations(spec, {request(0, 8, 2), request(0.5, 2, 4)}) ==
+          Lines{"0:4", "1:2", "1:1", "1:1", "0:4", "1:1", "0:1"});
+}
+
+TEST_CASE("serving: fair shares serve the session that has had the least") {
+    // Session 0 asks three times, session 1 once, later: it goes before the rest of session 0.
+    CHECK(iterations(spec_of(SchedulerKind::fair, 100, 1, 100),
+                     {request(0, 4, 1, 0), request(0, 4, 1, 0), request(0, 4, 1, 0), request(0.5, 4, 1, 1)}) ==
+          Lines{"0:4", "3:4", "1:4", "2:4"});
+}
+
+TEST_CASE("serving: a lone request takes its prompt's iteration and one for each further token") {
+    ListSource source({request(1, 512, 128)});
+    AffineStep cost(2e-3, 1e-5, 1e-7);
+    const ServiceResult result = serve(spec_of(SchedulerKind::chunked_prefill, 1024, 8, 100, 16), source, cost);
+    REQUIRE(result.requests.size() == 1);
+    CHECK(result.requests[0].ttft * 1e3 == doctest::Approx((2e-3 + 512e-5) * 1e3).epsilon(1e-6));
+    // Token i + 1 looks back on 512 + i tokens.
+    const double decodes = 127 * (2e-3 + 1e-5) + 1e-7 * (127 * 512 + 127 * 128 / 2.0);
+    CHECK(result.requests[0].e2e * 1e3 == doctest::Approx((2e-3 + 512e-5 + decodes) * 1e3).epsilon(1e-6));
+    CHECK(result.output_tokens == 128);
+    CHECK(result.tbt.count() == 127);
+}
+
+TEST_CASE("serving: without queueing every request takes the same time") {
+    std::vector<Request> requests;
+    for (int i = 0; i < 50; ++i) {
+        requests.push_back(request(0.5 * i, 512, 128));
+    }
+    ListSource source(requests);
+    AffineStep cost(1e-3, 1e-5, 0);
+    const ServiceResult result = serve(spec_of(SchedulerKind::vllm_v0, 1024, 8, 1000, 16), source, cost);
+    for (const RequestOutcome& outcome : result.requests) {
+        CHECK(outcome.ttft == result.requests[0].ttft);
+        CHECK(outcome.e2e == result.requests[0].e2e);
+    }
+}
+
+TEST_CASE("serving: one place and fixed lengths are the queue M/D/1") {
+    RequestsSpec requests;
+    requests.rate = 0.7;
+    requests.count = 40000;
+    requests.prompt.mean = 10;
+    requests.output.mean = 1;
+    const auto source = make_requests(requests, "", 3);
+    AffineStep cost(1, 0, 0);
+    const ServiceResult result = serve(spec_of(SchedulerKind::orca, 100, 1, 100), *source, cost);
+    double wait = 0;
+    for (const RequestOutcome& outcome : result.requests) {
+        wait += outcome.ttft - 1;
+    }
+    // Pollaczek-Khinchine: rho / (2 (1 - rho)) services.
+    CHECK(wait / static_cast<double>(result.requests.size()) == doctest::Approx(0.7 / (2 * 0.3)).epsilon(0.05));
+}
+
+TEST_CASE("serving: every request is accounted for under every scheduler, router and shortage of blocks") {
+    RandomStream random(5, "serving");
+    for (int round = 0; round < 60 * test::scale(); ++round) {
+        for (std::size_t kind = 0; kind < scheduler_names().size(); ++kind) {
+            ServiceSpec spec =
+                spec_of(static_cast<SchedulerKind>(kind), 1 + static_cast<std::uint32_t>(random.below(40)),
+                        1 + static_cast<std::uint32_t>(random.below(10)), 4 + random.below(40));
+            spec.replicas = 1 + static_cast<std::uint32_t>(random.below(3));
+            spec.router = static_cast<Router>(random.below(4));
+            spec.scheduler.preemption = static_cast<Preemption>(random.below(2));
+            spec.limits.host_blocks = random.below(20);
+            std::vector<Request> requests;
+            std::uint64_t tokens = 0;
+            std::uint64_t refused = 0;
+            double at = 0;
+            const EngineState judge(spec.limits);
+            for (std::uint64_t i = 10 + random.below(40); i > 0; --i) {
+                at += random.exponential(2);
+                requests.push_back(request(at, 1 + static_cast<std::uint32_t>(random.below(60)),
+                                           1 + static_cast<std::uint32_t>(random.below(20)),
+                                           static_cast<std::uint32_t>(random.below(3))));
+                const bool fits = judge.accepts(requests.back());
+                tokens += fits ? requests.back().output : 0;
+                refused += fits ? 0 : 1;
+            }
+            ListSource source(requests);
+            AffineStep cost(1, 0.01, 0.001);
+            const ServiceResult result = serve(spec, source, cost);
+            CHECK(result.requests.size() + result.refused == requests.size());
+            CHECK(result.refused == refused);
+            CHECK(result.output_tokens == tokens);
+            CHECK(result.most_blocks <= spec.limits.blocks);
+        }
+    }
+}
+
+TEST_CASE("serving: traces of the published formats are read, from their first request on") {
+    const std::string path =
+        (std::filesystem::temp_directory_path() / fmt::format("orrery-requests-{}", getpid())).string();
+    const auto read = [&](const std::string& text) {
+        std::ofstream(path) << text;
+        RequestsSpec spec;
+        spec.count = 0;
+        const auto source = make_requests(spec, path, 1);
+        std::vector<Request> out;
+        Request one;
+        while (source->next(one)) {
+            out.push_back(one);
+        }
+        return out;
+    };
+    const auto refused = [&](const std::string& text) {
+        try {
+            (void)read(text);
+        } catch (const ConfigError& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    const auto azure = read(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-30 23:59:59.5000000,374,44\n"
+        "2023-12-01 00:00:00.7500000,396,0\n");
+    REQUIRE(azure.size() == 2);
+    CHECK(azure[0].arrival == SimTime());
+    CHECK(azure[1].arrival.seconds() == doctest::Approx(1.25).epsilon(1e-6));
+    CHECK(azure[1].prompt == 396);
+    CHECK(azure[1].output == 1);  // none asked for: the end-of-text token
+    const auto burst = read(
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,"
+        "Conversation log\n45,ChatGPT,1087,230,1317,Conversation log\n");
+    REQUIRE(burst.size() == 2);
+    CHECK(burst[1].arrival.seconds() == doctest::Approx(40));
+    CHECK(burst[1].output == 230);
+    const auto mooncake =
+        read("{\"timestamp\": 27482, \"input_length\": 6955, \"output_length\": 52, \"hash_ids\": [46, 47]}\n");
+    REQUIRE(mooncake.size() == 1);
+    CHECK(mooncake[0].prompt == 6955);
+    CHECK(read("arrival_s,prompt,output\n").empty());
+    CHECK(refused("a,b\n1,2\n").find(":1:1: error: the header names no arrival") != std::string::npos);
+    CHECK(refused("arrival_s,prompt,output\n5,1,1\n6,1,1\n4,1,1\n").find(":4:1: error: goes back in time") !=
+          std::string::npos);
+    CHECK(refused("arrival_s,prompt,output\n5,many,1\n").find("not 'many'") != std::string::npos);
+    CHECK(refused("arrival_s,prompt,output\n5\n").find("column 2 is needed") != std::string::npos);
+    std::filesystem::remove(path);
+}
+
+TEST_CASE("serving: generated gaps and lengths have the asked for means and burstiness") {
+    RequestsSpec spec;
+    spec.arrivals = ArrivalKind::gamma;
+    spec.rate = 4;
+    spec.burstiness = 2;
+    spec.count = 50000;
+    spec.prompt = {LengthKind::lognormal, 800, 0.7, 1 << 20};
+    const auto source = make_requests(spec, "", 9);
+    Request one;
+    double last = 0;
+    double sum = 0;
+    double squares = 0;
+    double tokens = 0;
+    while (source->next(one)) {
+        const double gap = one.arrival.seconds() - last;
+        last = one.arrival.seconds();
+        sum += gap;
+        squares += gap * gap;
+        tokens += one.prompt;
+    }
+    const double mean = sum / 50000;
+    CHECK(mean == doctest::Approx(0.25).epsilon(0.03));
+    CHECK(std::sqrt(squares / 50000 - mean * mean) / mean == doctest::Approx(2).epsilon(0.05));
+    CHECK(tokens / 50000 == doctest::Approx(800).epsilon(0.02));
+}
+
+TEST_CASE("serving: a scenario that cannot run says why") {
+    const char* text = R"(orrery: 1
+kind: serving
+cluster: {nodes: 1, node: dgx-a100-80g}
+model: llama-2-70b
+engine: {tensor: 1}
+requests: {count: 10}
+)";
+    const auto problem = [&](const std::vector<std::string>& changes) {
+        YamlNode tree = parse_yaml(text, "test.yaml");
+        for (const std::string& change : changes) {
+            apply_override(tree, change);
+        }
+        try {
+            (void)run(read_scenario(tree, "test", test::data()), test::models(), {});
+        } catch (const Error& error) {
+            return fmt::format("{} {}", error.exit_code(), error.what());
+        }
+        return std::string();
+    };
+    CHECK(problem({}).find("3 the model does not fit: 128") != std::string::npos);
+    CHECK(problem({"engine.tensor=16"}).find("3 1 replicas of 16 ranks need 16 GPUs") != std::string::npos);
+    CHECK(problem({"engine.tensor=3"}).find("must divide the 64 heads") != std::string::npos);
+    CHECK(problem({"engine.tensor=4", "requests.trace=nowhere.csv"}).find("2 nowhere.csv: error: cannot be read") !=
+          std::string::npos);
+    CHECK(problem({"engine.tensor=4"}).empty());
+}

@@ -1,0 +1,145 @@
+#include "tools/driver/run_serving.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace orrery {
+
+namespace {
+
+constexpr std::size_t kMostDrawn = 500'000;
+
+void add_quantiles(Summary& summary, const std::string& name, std::vector<float> values) {
+    std::sort(values.begin(), values.end());
+    const auto quantile = [&](double q) {
+        return values.empty() ? 0.0
+                              : values[std::min(values.size() - 1,
+                                                static_cast<std::size_t>(q * static_cast<double>(values.size())))];
+    };
+    double sum = 0;
+    for (const float value : values) {
+        sum += value;
+    }
+    summary.add(name + ".mean", values.empty() ? 0 : sum / static_cast<double>(values.size()), "s");
+    summary.add(name + ".p50", quantile(0.5), "s");
+    summary.add(name + ".p90", quantile(0.9), "s");
+    summary.add(name + ".p99", quantile(0.99), "s");
+    summary.add(name + ".max", values.empty() ? 0 : values.back(), "s");
+}
+
+// Iterations of the replicas as spans, their cache as part of the name.
+Timeline draw(const ServiceResult& result) {
+    if (result.timeline.size() > kMostDrawn) {
+        throw ConfigError(
+            fmt::format("--trace draws up to {} iterations; this run has {}", kMostDrawn, result.timeline.size()));
+    }
+    Timeline timeline;
+    timeline.threads = {{0, "iterations"}};
+    const auto us = [](SimTime time) { return static_cast<double>(time.ps()) * 1e-6; };
+    std::uint32_t replicas = 0;
+    for (const IterationRecord& record : result.timeline) {
+        replicas = std::max(replicas, record.replica + 1);
+        timeline.spans.push_back(
+            Span{fmt::format("{} sequences, {} tokens, {} blocks", record.sequences, record.tokens, record.blocks),
+                 record.tokens > record.sequences ? "prefill" : "decode", record.replica, 0, us(record.start),
+                 us(record.end - record.start)});
+    }
+    for (std::uint32_t replica = 0; replica < replicas; ++replica) {
+        timeline.processes.emplace_back(replica, fmt::format("replica {}", replica));
+    }
+    return timeline;
+}
+
+}  // namespace
+
+void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions& options, const Fabric& fabric,
+                 RunOutput& out) {
+    const EngineSpec& engine = scenario.engine;
+    const DeviceSpec& gpu = scenario.cluster.node.gpu;
+    const std::int64_t needed = engine.replicas * engine.tensor;
+    if (needed > fabric.gpus()) {
+        throw InfeasibleError(fmt::format("{} replicas of {} ranks need {} GPUs, but the cluster has {}",
+                                          engine.replicas, engine.tensor, needed, fabric.gpus()));
+    }
+    if (scenario.model.heads % engine.tensor != 0) {
+        throw InfeasibleError(fmt::format("tensor {} must divide the {} heads", engine.tensor, scenario.model.heads));
+    }
+    std::vector<GpuId> gpus;
+    for (std::int64_t rank = 0; rank < engine.tensor; ++rank) {
+        gpus.emplace_back(static_cast<std::uint32_t>(rank));
+    }
+    ServingModel model{scenario.model,
+                       models.device(gpu, scenario.compute),
+                       fabric,
+                       models.collectives(scenario.cluster.node.collectives, scenario.network.collectives),
+                       gpus,
+                       engine.weights,
+                       engine.cache,
+                       engine.step_overhead,
+                       engine.sequence_overhead,
+                       scenario.cluster.node.pcie_bandwidth.value * static_cast<double>(engine.tensor)};
+    ModelStep cost(model);
+    ServiceSpec service;
+    service.replicas = static_cast<std::uint32_t>(engine.replicas);
+    service.router = engine.router;
+    service.scheduler = engine.scheduler;
+    service.limits = limits_of(engine, scenario.model, gpu.memory.value);
+    service.ttft_limit = scenario.slo.ttft;
+    service.tpot_limit = scenario.slo.tpot;
+    service.tbt_limit = scenario.slo.tbt;
+    service.timeline = options.timeline;
+    const std::string trace = scenario.requests.trace.empty() ? "" : scenario.file(scenario.requests.trace);
+    const auto requests = make_requests(scenario.requests, trace, static_cast<std::uint64_t>(scenario.seed));
+    ServiceHooks hooks;
+    hooks.progress = options.progress;
+    const ServiceResult result = serve(service, *requests, cost, hooks);
+
+    Summary& summary = out.summary;
+    std::vector<float> ttft;
+    std::vector<float> tpot;
+    std::vector<float> e2e;
+    std::size_t in_time = 0;
+    for (const RequestOutcome& request : result.requests) {
+        ttft.push_back(request.ttft);
+        e2e.push_back(request.e2e);
+        if (request.tpot > 0) {
+            tpot.push_back(request.tpot);
+        }
+        in_time += request.in_time ? 1 : 0;
+    }
+    add_quantiles(summary, "ttft_s", std::move(ttft));
+    add_quantiles(summary, "tpot_s", std::move(tpot));
+    summary.add("tbt_s.mean", result.tbt.mean(), "s");
+    for (const auto& [name, q] : {std::pair{"tbt_s.p50", 0.5}, {"tbt_s.p90", 0.9}, {"tbt_s.p99", 0.99}}) {
+        summary.add(name, result.tbt.quantile(q), "s");
+    }
+    summary.add("tbt_s.max", result.tbt.max(), "s");
+    add_quantiles(summary, "e2e_s", std::move(e2e));
+    const double seconds = std::max(result.end_s, 1e-12);
+    const auto finished = static_cast<double>(result.requests.size());
+    summary.add("requests", finished, "1");
+    summary.add("requests_refused", static_cast<double>(result.refused), "1");
+    summary.add("requests_per_s", finished / seconds, "1/s");
+    summary.add("output_tokens_per_s", static_cast<double>(result.output_tokens) / seconds, "1/s");
+    if (scenario.slo.ttft > 0 || scenario.slo.tpot > 0 || scenario.slo.tbt > 0) {
+        const double asked = finished + static_cast<double>(result.refused);
+        summary.add("slo_attainment", asked > 0 ? static_cast<double>(in_time) / asked : 1, "1");
+        summary.add("goodput_rps", static_cast<double>(in_time) / seconds, "1/s");
+    }
+    summary.add("iterations", static_cast<double>(result.iterations), "1");
+    summary.add("preemptions", static_cast<double>(result.preemptions), "1");
+    summary.add("cache_peak_fraction",
+                static_cast<double>(result.most_blocks) / static_cast<double>(service.limits.blocks), "1");
+    summary.add("busy_fraction", result.busy_s / (seconds * static_cast<double>(engine.replicas)), "1");
+    summary.events = result.events;
+    summary.notes.push_back(
+        fmt::format("{} cache blocks of {} tokens a replica", service.limits.blocks, service.limits.block));
+    if (result.refused > 0) {
+        summary.notes.push_back(
+            fmt::format("{} requests were refused: longer than the context or than the whole cache", result.refused));
+    }
+    out.timeline = options.timeline ? draw(result) : Timeline();
+}
+
+}  // namespace orrery

@@ -1,0 +1,338 @@
+#include "workloads/serving/arrivals.hpp"
+
+#include "sim/base/error.hpp"
+#include "sim/base/math.hpp"
+#include "sim/base/random.hpp"
+#include "sim/config/units.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <fstream>
+#include <string_view>
+
+namespace orrery {
+
+namespace {
+
+constexpr double kMostTokens = 1 << 24;
+
+// Marsaglia and Tsang, "A simple method for generating gamma variables", ACM TOMS 26(3), 2000; shape below 1 by boosting.
+double draw_gamma(RandomStream& random, double shape) {
+    if (shape < 1) {
+        const double u = random.uniform();
+        return draw_gamma(random, shape + 1) * exp_pinned(log_pinned(u > 0 ? u : 0x1p-53) / shape);
+    }
+    const double d = shape - 1.0 / 3;
+    const double c = 1 / std::sqrt(9 * d);
+    while (true) {
+        const double x = random.normal();
+        const double v = (1 + c * x) * (1 + c * x) * (1 + c * x);
+        const double u = random.uniform();
+        if (v > 0 && u > 0 && log_pinned(u) < 0.5 * x * x + d - d * v + d * log_pinned(v)) {
+            return d * v;
+        }
+    }
+}
+
+std::uint32_t draw_length(RandomStream& random, const LengthSpec& spec) {
+    double value = spec.mean;
+    if (spec.kind == LengthKind::uniform) {
+        value = spec.mean * (1 + spec.spread * (2 * random.uniform() - 1));
+    } else if (spec.kind == LengthKind::lognormal) {
+        // The mean of the distribution is the mean asked for.
+        value = spec.mean * exp_pinned(spec.spread * random.normal() - 0.5 * spec.spread * spec.spread);
+    }
+    return static_cast<std::uint32_t>(std::clamp(std::round(value), 1.0, static_cast<double>(spec.most)));
+}
+
+class Generator final : public RequestSource {
+  public:
+    Generator(const RequestsSpec& spec, std::uint64_t seed)
+        : spec_(spec), gaps_(seed, "serving/arrivals"), lengths_(seed, "serving/lengths") {}
+
+    bool next(Request& request) override {
+        if (made_ == spec_.count) {
+            return false;
+        }
+        if (made_++ > 0 || spec_.arrivals == ArrivalKind::poisson || spec_.arrivals == ArrivalKind::gamma) {
+            at_ += gap();
+        }
+        request.arrival = SimTime::from_seconds(at_);
+        request.prompt = draw_length(lengths_, spec_.prompt);
+        request.output = draw_length(lengths_, spec_.output);
+        request.session = spec_.sessions > 1
+                              ? static_cast<std::uint32_t>(lengths_.below(static_cast<std::uint64_t>(spec_.sessions)))
+                              : 0;
+        return true;
+    }
+
+  private:
+    double gap() {
+        switch (spec_.arrivals) {
+            case ArrivalKind::poisson:
+                return gaps_.exponential(1 / spec_.rate);
+            case ArrivalKind::gamma: {
+                const double shape = 1 / (spec_.burstiness * spec_.burstiness);
+                return draw_gamma(gaps_, shape) / (shape * spec_.rate);
+            }
+            case ArrivalKind::fixed:
+                return 1 / spec_.rate;
+            case ArrivalKind::at_once:
+                break;
+        }
+        return 0;
+    }
+
+    RequestsSpec spec_;
+    RandomStream gaps_;
+    RandomStream lengths_;
+    std::int64_t made_ = 0;
+    double at_ = 0;
+};
+
+// Seconds since some fixed day of "2023-11-16 18:17:03.9799600"; below 0 when it is no such date.
+double seconds_of_date(std::string_view text) {
+    // Leading zeros are part of a date, not signs of an octal number.
+    const auto part = [&](std::size_t from, std::size_t count) {
+        double value = 0;
+        for (const char c : text.substr(std::min(from, text.size()), count)) {
+            if (c < '0' || c > '9') {
+                return -1.0;
+            }
+            value = 10 * value + (c - '0');
+        }
+        return from + count <= text.size() ? value : -1.0;
+    };
+    if (text.size() < 19 || text[4] != '-' || text[7] != '-' || text[13] != ':' || text[16] != ':') {
+        return -1;
+    }
+    const double year = part(0, 4);
+    const double month = part(5, 2);
+    const double day = part(8, 2);
+    const double hour = part(11, 2);
+    const double minute = part(14, 2);
+    std::string_view fraction = text.substr(19);
+    fraction = fraction.substr(0, fraction.find_first_of("+Z"));
+    double below = 0;
+    const bool whole =
+        fraction.empty() || (fraction.front() == '.' && parse_number(fmt::format("0{}", fraction), below));
+    const double second = part(17, 2);
+    if (year < 0 || month < 1 || month > 12 || day < 1 || hour < 0 || minute < 0 || second < 0 || !whole) {
+        return -1;
+    }
+    // Days since the first of March of the year 0 (proleptic Gregorian).
+    const double y = month <= 2 ? year - 1 : year;
+    const double m = month <= 2 ? month + 9 : month - 3;
+    const double days = 365 * y + std::floor(y / 4) - std::floor(y / 100) + std::floor(y / 400) +
+                        std::floor((153 * m + 2) / 5) + day - 1;
+    return ((days * 24 + hour) * 60 + minute) * 60 + second + below;
+}
+
+class TraceReader final : public RequestSource {
+  public:
+    TraceReader(const RequestsSpec& spec, const std::string& file) : spec_(spec), file_(file), in_(file) {
+        if (!in_) {
+            throw ConfigError({Diagnostic{file_, 0, 0, "cannot be read"}});
+        }
+    }
+
+    bool next(Request& request) override {
+        if (spec_.count > 0 && given_ == spec_.count) {
+            return false;
+        }
+        while (read_line()) {
+            if (!line_.empty() && parse(request)) {
+                ++given_;
+                return true;
+            }
+        }
+        return false;
+    }
+
+  private:
+    [[noreturn]] void fail(const std::string& problem) const {
+        throw ConfigError({Diagnostic{file_, number_, 1, problem}});
+    }
+
+    bool read_line() {
+        if (!std::getline(in_, line_)) {
+            return false;
+        }
+        ++number_;
+        if (line_.size() > 1 << 20) {
+            fail("a line is longer than 1 MiB");
+        }
+        while (!line_.empty() && (line_.back() == '\r' || line_.back() == ' ')) {
+            line_.pop_back();
+        }
+        return true;
+    }
+
+    bool parse(Request& request) {
+        double at = 0;
+        double prompt = 0;
+        double output = 0;
+        double session = 0;
+        if (line_.front() == '{') {
+            at = json_number("timestamp") * 1e-3;
+            prompt = std::min(kMostTokens, json_number("input_length"));
+            output = std::min(kMostTokens, json_number("output_length"));
+        } else {
+            split();
+            if (number_ == 1) {
+                read_header();
+                return false;
+            }
+            at = time_of(cell(time_column_));
+            prompt = number_of(cell(prompt_column_), "prompt tokens");
+            output = number_of(cell(output_column_), "output tokens");
+            session = session_column_ < kNone ? number_of(cell(session_column_), "session") : 0;
+        }
+        if (first_) {
+            origin_ = at;
+            first_ = false;
+        }
+        if (at < last_ && last_ > origin_) {
+            fail("goes back in time; sort the file by arrival");
+        }
+        last_ = at;
+        request.arrival = SimTime::from_seconds((at - origin_) * spec_.time_scale);
+        // Engines give at least one token; a request of none asks for its end-of-text token.
+        request.prompt = static_cast<std::uint32_t>(std::max(1.0, prompt));
+        request.output = static_cast<std::uint32_t>(std::max(1.0, output));
+        request.session = static_cast<std::uint32_t>(session);
+        return true;
+    }
+
+    void split() {
+        cells_.clear();
+        const std::string_view line(line_);
+        for (std::size_t start = 0;;) {
+            const std::size_t end = std::min(line.find(',', start), line.size());
+            cells_.push_back(line.substr(start, end - start));
+            if (end == line.size()) {
+                return;
+            }
+            start = end + 1;
+        }
+    }
+
+    void read_header() {
+        const std::array<std::pair<const char*, std::size_t*>, 9> names = {{{"TIMESTAMP", &time_column_},
+                                                                            {"Timestamp", &time_column_},
+                                                                            {"arrival_s", &time_column_},
+                                                                            {"ContextTokens", &prompt_column_},
+                                                                            {"Request tokens", &prompt_column_},
+                                                                            {"prompt", &prompt_column_},
+                                                                            {"GeneratedTokens", &output_column_},
+                                                                            {"Response tokens", &output_column_},
+                                                                            {"output", &output_column_}}};
+        for (std::size_t i = 0; i < cells_.size(); ++i) {
+            for (const auto& [name, column] : names) {
+                if (cells_[i] == name) {
+                    *column = i;
+                }
+            }
+            if (cells_[i] == "session") {
+                session_column_ = i;
+            }
+        }
+        if (time_column_ == kNone || prompt_column_ == kNone || output_column_ == kNone) {
+            fail(
+                "the header names no arrival, prompt and output: TIMESTAMP,ContextTokens,GeneratedTokens (Azure), "
+                "Timestamp,...,Request tokens,Response tokens (BurstGPT) or arrival_s,prompt,output[,session]");
+        }
+    }
+
+    [[nodiscard]] std::string_view cell(std::size_t column) const {
+        if (column >= cells_.size()) {
+            fail(fmt::format("{} cells, but column {} is needed", cells_.size(), column + 1));
+        }
+        return cells_[column];
+    }
+
+    [[nodiscard]] double time_of(std::string_view text) const {
+        double value = seconds_of_date(text);
+        if (value < 0 && (!parse_number(text, value) || !(value >= 0) || value > 1e12)) {
+            fail(fmt::format("'{}' is no time: seconds, or a date such as 2023-11-16 18:17:03.97", text));
+        }
+        return value;
+    }
+
+    [[nodiscard]] double number_of(std::string_view text, const char* what) const {
+        double value = 0;
+        if (!parse_number(text, value) || value < 0 || value > kMostTokens) {
+            fail(fmt::format("{} is a number from 0 to {:.0f}, not '{}'", what, kMostTokens, text));
+        }
+        return value;
+    }
+
+    // The number behind a key of a flat JSON line.
+    [[nodiscard]] double json_number(const char* key) const {
+        const std::string quoted = fmt::format("\"{}\"", key);
+        const std::size_t at = line_.find(quoted);
+        const std::size_t colon = at == std::string::npos ? at : line_.find(':', at);
+        if (colon == std::string::npos) {
+            fail(fmt::format("has no {}", quoted));
+        }
+        const std::size_t start = std::min(line_.find_first_not_of(' ', colon + 1), line_.size());
+        const std::size_t end = std::min(line_.find_first_of(",} ", start), line_.size());
+        double value = 0;
+        const std::string text = line_.substr(start, end - start);
+        if (!parse_number(text, value) || value < 0 || value > 1e13) {
+            fail(fmt::format("{} is a number from 0, not '{}'", quoted, text));
+        }
+        return value;
+    }
+
+    static constexpr std::size_t kNone = 1000;
+    RequestsSpec spec_;
+    std::string file_;
+    std::ifstream in_;
+    std::string line_;
+    std::vector<std::string_view> cells_;
+    int number_ = 0;
+    std::size_t time_column_ = kNone, prompt_column_ = kNone, output_column_ = kNone, session_column_ = kNone;
+    std::int64_t given_ = 0;
+    bool first_ = true;
+    double origin_ = 0;
+    double last_ = 0;
+};
+
+void describe(Fields& fields, LengthSpec& spec) {
+    fields.enumeration({"kind", "distribution of the number of tokens"}, {"fixed", "uniform", "lognormal"}, spec.kind);
+    fields.number({"mean", "tokens", false, 1, kMostTokens}, spec.mean);
+    fields.number({"spread", "lognormal: sigma of the logarithm; uniform: half width over the mean", false, 0, 10},
+                  spec.spread);
+    fields.integer({"most", "longer ones are cut to this", false, 1, 1 << 24}, spec.most);
+}
+
+}  // namespace
+
+void describe(Fields& fields, RequestsSpec& spec) {
+    fields.text({"trace", "file of requests: Azure, BurstGPT or plain CSV, or Mooncake JSONL; none: generated"},
+                spec.trace);
+    fields.enumeration({"arrivals", "how generated requests come"}, {"poisson", "gamma", "fixed", "at-once"},
+                       spec.arrivals);
+    fields.number({"rate", "generated requests a second", false, 1e-6, 1e7}, spec.rate);
+    fields.number({"burstiness", "gamma: coefficient of variation of the gaps; 1 is Poisson", false, 0.01, 100},
+                  spec.burstiness);
+    fields.integer({"count", "requests; of a trace at most so many, 0: all", false, 0, 1'000'000'000}, spec.count);
+    fields.section({"prompt", "lengths of generated prompts"}, [&](Fields& inner) { describe(inner, spec.prompt); });
+    fields.section({"output", "lengths of generated outputs"}, [&](Fields& inner) { describe(inner, spec.output); });
+    fields.number({"time_scale", "gaps of a trace times this", false, 1e-6, 1e6}, spec.time_scale);
+    fields.integer({"sessions", "generated requests belong to one of so many sessions", false, 1, 1 << 20},
+                   spec.sessions);
+}
+
+std::unique_ptr<RequestSource> make_requests(const RequestsSpec& spec, const std::string& file, std::uint64_t seed) {
+    if (!file.empty()) {
+        return std::make_unique<TraceReader>(spec, file);
+    }
+    return std::make_unique<Generator>(spec, seed);
+}
+
+}  // namespace orrery

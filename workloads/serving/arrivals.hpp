@@ -1,0 +1,45 @@
+#pragma once
+// Where requests come from: generators with seeded streams, and trace files that are read a line at a time.
+//
+// Traces: Azure 2023 and 2024 (TIMESTAMP,ContextTokens,GeneratedTokens), BurstGPT (Timestamp,Model,Request tokens,Response
+// tokens,...), Mooncake JSONL (timestamp in ms, input_length, output_length), and plain CSV (arrival_s,prompt,output[,session]).
+// Sources: Patel et al., "Splitwise", ISCA 2024; Wang et al., "BurstGPT", arXiv:2401.17644; Qin et al., "Mooncake", FAST 2025.
+// Limits: time runs from the first request of the file; gaps in a trace stay as they are.
+// Validated by tests/workloads/serving_test.cpp.
+
+#include "sim/config/fields.hpp"
+#include "workloads/serving/request.hpp"
+
+#include <memory>
+#include <string>
+
+namespace orrery {
+
+enum class ArrivalKind { poisson, gamma, fixed, at_once };
+enum class LengthKind { fixed, uniform, lognormal };
+
+struct LengthSpec {
+    LengthKind kind = LengthKind::fixed;
+    double mean = 512;
+    double spread = 1;  ///< lognormal: sigma of the logarithm; uniform: half width over the mean
+    std::int64_t most = 1 << 20;
+};
+
+struct RequestsSpec {
+    std::string trace;  ///< file; empty: generated
+    ArrivalKind arrivals = ArrivalKind::poisson;
+    double rate = 1;            ///< requests a second
+    double burstiness = 1;      ///< gamma: coefficient of variation of the gaps
+    std::int64_t count = 1000;  ///< generated; of a trace at most so many (0: all)
+    LengthSpec prompt;
+    LengthSpec output{LengthKind::fixed, 128, 1, 1 << 20};
+    double time_scale = 1;      ///< gaps of a trace times this
+    std::int64_t sessions = 1;  ///< generated requests belong to one of so many sessions
+};
+void describe(Fields& fields, RequestsSpec& spec);
+
+/// Requests as `spec` says. `file`: the trace's path, already found. Throws ConfigError when it cannot be read.
+[[nodiscard]] std::unique_ptr<RequestSource> make_requests(const RequestsSpec& spec, const std::string& file,
+                                                           std::uint64_t seed);
+
+}  // namespace orrery

@@ -1,0 +1,40 @@
+#include "workloads/serving/schedulers/policies.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+void FairShare::plan(EngineState& state, Batch& batch) {
+    std::uint32_t most = 0;
+    for (const std::uint32_t index : state.waiting) {
+        most = std::max(most, state.sequence(index).session);
+    }
+    if (served_.size() <= most) {
+        // Who was away does not come back with credit: a new counter starts at the least of those in work.
+        double least = -1;
+        for (const std::uint32_t index : state.running) {
+            const std::uint32_t session = state.sequence(index).session;
+            if (session < served_.size() && (least < 0 || served_[session] < least)) {
+                least = served_[session];
+            }
+        }
+        served_.resize(std::size_t{most} + 1, std::max(0.0, least));
+    }
+    std::stable_sort(state.waiting.begin(), state.waiting.end(), [&](std::uint32_t a, std::uint32_t b) {
+        const double x = served_[state.sequence(a).session];
+        const double y = served_[state.sequence(b).session];
+        return x != y ? x < y : state.sequence(a).id < state.sequence(b).id;
+    });
+    inner_.plan(state, batch);
+}
+
+void FairShare::after(EngineState& state, const Batch& batch) {
+    constexpr double kOutputWeight = 2;
+    for (const BatchItem& item : batch.items) {
+        const Sequence& sequence = state.sequence(item.sequence);
+        const bool decode = item.tokens == 1 && sequence.generated > 1;
+        served_[sequence.session] += decode ? kOutputWeight : item.tokens;
+    }
+}
+
+}  // namespace orrery

@@ -1,0 +1,81 @@
+#include "workloads/serving/schedulers/policies.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+double FastServe::quantum(std::uint32_t level) const {
+    return static_cast<double>(first_quantum_) * static_cast<double>(1ULL << level);
+}
+
+void FastServe::plan(EngineState& state, Batch& batch) {
+    // A new sequence skips the levels whose quantum its prompt alone would use up.
+    std::vector<std::uint32_t> candidates = state.running;
+    for (const std::uint32_t index : state.waiting) {
+        Sequence& sequence = state.sequence(index);
+        while (sequence.generated == 0 && sequence.level + 1U < levels_ && quantum(sequence.level) < sequence.prompt) {
+            ++sequence.level;
+        }
+        candidates.push_back(index);
+    }
+    std::stable_sort(candidates.begin(), candidates.end(), [&](std::uint32_t a, std::uint32_t b) {
+        const Sequence& x = state.sequence(a);
+        const Sequence& y = state.sequence(b);
+        return x.level != y.level ? x.level < y.level : x.id < y.id;
+    });
+    if (candidates.size() > state.limits().max_sequences) {
+        candidates.resize(state.limits().max_sequences);
+    }
+    const auto start = [&](std::uint32_t index) {
+        const auto place = std::find(state.waiting.begin(), state.waiting.end(), index);
+        if (place != state.waiting.end()) {
+            state.waiting.erase(place);
+            state.waiting.push_front(index);
+            state.admit_front();
+        }
+    };
+    std::uint32_t budget = state.limits().token_budget;
+    for (const std::uint32_t index : candidates) {
+        const Sequence& sequence = state.sequence(index);
+        const std::uint32_t tokens = sequence.decoding() ? 1 : std::min(budget, sequence.left_to_prefill());
+        if (tokens == 0) {
+            return;
+        }
+        // Blocks come from the lowest sequences that do not compute now.
+        while (!state.schedule(index, tokens, batch)) {
+            std::size_t victim = state.running.size();
+            for (std::size_t i = 0; i < state.running.size(); ++i) {
+                const std::uint32_t other = state.running[i];
+                const bool lower =
+                    state.sequence(other).level > sequence.level ||
+                    (state.sequence(other).level == sequence.level && state.sequence(other).id > sequence.id);
+                const bool computes = std::any_of(batch.items.begin(), batch.items.end(),
+                                                  [&](const BatchItem& item) { return item.sequence == other; });
+                if (lower && !computes && other != index &&
+                    (victim == state.running.size() ||
+                     state.sequence(other).level >= state.sequence(state.running[victim]).level)) {
+                    victim = i;
+                }
+            }
+            if (victim == state.running.size()) {
+                return;
+            }
+            state.recompute_later(victim);
+        }
+        start(index);
+        budget -= tokens;
+    }
+}
+
+void FastServe::after(EngineState& state, const Batch& batch) {
+    for (const BatchItem& item : batch.items) {
+        Sequence& sequence = state.sequence(item.sequence);
+        sequence.service += item.tokens;
+        if (sequence.service >= quantum(sequence.level) && sequence.level + 1U < levels_) {
+            sequence.service = 0;
+            ++sequence.level;
+        }
+    }
+}
+
+}  // namespace orrery

@@ -1,0 +1,21 @@
+#include "workloads/serving/schedulers/policies.hpp"
+
+namespace orrery {
+
+void Orca::plan(EngineState& state, Batch& batch) {
+    while (!state.waiting.empty() && state.running.size() < state.limits().max_sequences) {
+        const std::uint32_t index = state.waiting.front();
+        const Sequence& sequence = state.sequence(index);
+        if (!state.reserve(index, std::uint64_t{sequence.prompt} + sequence.output)) {
+            break;
+        }
+        state.admit_front();
+    }
+    for (const std::uint32_t index : state.running) {
+        const Sequence& sequence = state.sequence(index);
+        const bool fits = state.schedule(index, sequence.decoding() ? 1 : sequence.left_to_prefill(), batch);
+        ORRERY_ASSERT(fits);
+    }
+}
+
+}  // namespace orrery

@@ -1,0 +1,58 @@
+#include "workloads/serving/schedulers/policies.hpp"
+
+#include <cmath>
+
+namespace orrery {
+
+void PrefillFirst::plan(EngineState& state, Batch& batch) {
+    // Swapped sequences come before new prompts.
+    if (!state.swapped.empty() || !plan_prompts(state, batch)) {
+        plan_decodes(state, batch);
+    }
+}
+
+bool PrefillFirst::plan_prompts(EngineState& state, Batch& batch) {
+    const EngineLimits& limits = state.limits();
+    const auto spare = static_cast<std::uint64_t>(std::ceil(limits.watermark * static_cast<double>(limits.blocks)));
+    std::uint64_t tokens = 0;
+    while (!state.waiting.empty() && state.running.size() < limits.max_sequences) {
+        const std::uint32_t index = state.waiting.front();
+        const std::uint32_t prompt = state.sequence(index).left_to_prefill();
+        // A prompt beyond the budget runs alone: it could never run otherwise.
+        if (!batch.empty() && tokens + prompt > limits.token_budget) {
+            break;
+        }
+        const bool alone = state.running.empty();
+        if (!state.schedule(index, prompt, batch, alone ? 0 : spare)) {
+            break;
+        }
+        state.admit_front();
+        tokens += prompt;
+    }
+    return !batch.empty();
+}
+
+void PrefillFirst::plan_decodes(EngineState& state, Batch& batch) const {
+    for (std::size_t place = 0; place < state.running.size();) {
+        if (state.schedule(state.running[place], 1, batch)) {
+            ++place;
+            continue;
+        }
+        // Whoever came last gives way, in the end the sequence in work itself.
+        const std::size_t last = state.running.size() - 1;
+        if (preemption_ == Preemption::recompute || !state.swap_out(last, batch)) {
+            state.recompute_later(last);
+        }
+    }
+    while (!state.swapped.empty() && state.running.size() < state.limits().max_sequences) {
+        // Room for one token of every running sequence stays free, or it would be swapped out again at once.
+        const std::uint64_t spare = state.running.empty() ? 0 : state.running.size() + 1;
+        if (!state.swap_in(spare, batch)) {
+            break;
+        }
+        const bool fits = state.schedule(state.running.back(), 1, batch);
+        ORRERY_ASSERT(fits);
+    }
+}
+
+}  // namespace orrery

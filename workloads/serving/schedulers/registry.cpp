@@ -1,0 +1,41 @@
+#include "workloads/serving/schedulers/policies.hpp"
+
+namespace orrery {
+
+const std::vector<std::string>& scheduler_names() {
+    static const std::vector<std::string> kNames = {"static",          "orca",      "vllm-v0",
+                                                    "chunked-prefill", "fastserve", "fair"};
+    return kNames;
+}
+
+void describe(Fields& fields, SchedulerSpec& spec) {
+    fields.enumeration({"kind", "policy that forms the batch of each iteration"}, scheduler_names(), spec.kind);
+    fields.integer({"token_budget", "new tokens of an iteration", false, 1, 1 << 20}, spec.token_budget);
+    fields.integer({"max_sequences", "sequences that run at a time", false, 1, 1 << 20}, spec.max_sequences);
+    fields.enumeration({"preemption", "vllm-v0: what happens to a sequence that loses its blocks"},
+                       {"recompute", "swap"}, spec.preemption);
+    fields.integer({"levels", "fastserve: levels of priority", false, 1, 32}, spec.levels);
+    fields.integer({"first_quantum", "fastserve: tokens of the highest level; doubles a level", false, 1, 1 << 20},
+                   spec.first_quantum);
+}
+
+std::unique_ptr<Scheduler> make_scheduler(const SchedulerSpec& spec) {
+    switch (spec.kind) {
+        case SchedulerKind::static_batch:
+            return std::make_unique<StaticBatches>();
+        case SchedulerKind::orca:
+            return std::make_unique<Orca>();
+        case SchedulerKind::vllm_v0:
+            return std::make_unique<PrefillFirst>(spec.preemption);
+        case SchedulerKind::chunked_prefill:
+            return std::make_unique<ChunkedPrefill>();
+        case SchedulerKind::fastserve:
+            return std::make_unique<FastServe>(static_cast<std::uint32_t>(spec.levels),
+                                               static_cast<std::uint32_t>(spec.first_quantum));
+        case SchedulerKind::fair:
+            break;
+    }
+    return std::make_unique<FairShare>();
+}
+
+}  // namespace orrery

@@ -1,0 +1,123 @@
+#pragma once
+// A request inside an engine replica, and the state that schedulers decide on.
+//
+// Claims: the state of an iteration-level engine: a queue of waiting sequences, those that hold cache blocks, and the paged
+// key-value cache counted in blocks. Schedulers change it through the functions here, which keep its invariants: blocks in use
+// never exceed the cache, and a sequence computes only tokens that it has room for.
+// Limits: blocks are counted, not placed; a swapped sequence keeps its blocks in host memory, which is counted as well.
+// Sources: Kwon et al., "PagedAttention", SOSP 2023 (blocks, preemption by recomputation and swapping).
+// Validated by tests/workloads/serving_test.cpp.
+
+#include "workloads/serving/request.hpp"
+
+#include <deque>
+#include <vector>
+
+namespace orrery {
+
+enum class Stage : std::uint8_t { waiting, running, swapped, finished };
+
+struct Sequence {
+    std::uint64_t id = 0;  ///< of its request, in order of arrival
+    SimTime arrival;
+    SimTime first_token;
+    SimTime last_token;
+    std::uint32_t prompt = 1;
+    std::uint32_t output = 1;
+    std::uint32_t generated = 0;  ///< tokens given to the client
+    std::uint32_t cached = 0;     ///< tokens whose keys and values are in the cache
+    std::uint32_t blocks = 0;     ///< of the cache that it holds
+    std::uint32_t session = 0;
+    Stage stage = Stage::waiting;
+    bool late = false;       ///< a token came later than the service allows
+    std::uint8_t level = 0;  ///< queue of a multi-level scheduler
+    double service = 0;      ///< what a level or a fair share has counted
+
+    /// Tokens that must be in the cache before the next token can be generated: the prompt, and after a recomputation what
+    /// had been generated.
+    [[nodiscard]] std::uint32_t needed() const { return prompt + generated; }
+    /// A sequence decodes when all but its last token are cached; otherwise it (re)computes its prompt.
+    [[nodiscard]] bool decoding() const { return generated > 0 && cached + 1 == needed(); }
+    [[nodiscard]] std::uint32_t left_to_prefill() const { return needed() - cached; }
+};
+
+/// One sequence's part of an iteration: `tokens` new ones, after which `context` are in the cache.
+struct BatchItem {
+    std::uint32_t sequence;
+    std::uint32_t tokens;
+    std::uint32_t context;
+};
+
+struct Batch {
+    std::vector<BatchItem> items;
+    double swap_bytes = 0;     ///< moved to and from host memory before the iteration
+    std::uint32_t padded = 0;  ///< sequences that have finished and still take a place (static batches)
+    [[nodiscard]] bool empty() const { return items.empty(); }
+    void clear() {
+        items.clear();
+        swap_bytes = 0;
+        padded = 0;
+    }
+};
+
+struct EngineLimits {
+    std::uint32_t max_sequences = 256;
+    std::uint32_t token_budget = 8192;  ///< new tokens of an iteration
+    std::uint32_t block = 16;           ///< tokens a block
+    std::uint64_t blocks = 0;           ///< of the cache
+    std::uint64_t host_blocks = 0;      ///< of swap space
+    double watermark = 0.01;            ///< share of the blocks that admission leaves free
+    std::uint32_t max_context = 0;      ///< tokens of prompt and output; 0: whatever fits into the cache
+    double block_bytes = 0;             ///< of a block over all layers, for swapping
+};
+
+class EngineState {
+  public:
+    explicit EngineState(const EngineLimits& limits) : limits_(limits) {}
+
+    [[nodiscard]] const EngineLimits& limits() const { return limits_; }
+    [[nodiscard]] Sequence& sequence(std::uint32_t index) { return sequences_[index]; }
+    [[nodiscard]] const Sequence& sequence(std::uint32_t index) const { return sequences_[index]; }
+    [[nodiscard]] std::uint64_t free_blocks() const { return limits_.blocks - used_blocks_; }
+    [[nodiscard]] std::uint64_t used_blocks() const { return used_blocks_; }
+    [[nodiscard]] std::size_t outstanding() const { return waiting.size() + running.size() + swapped.size(); }
+    [[nodiscard]] std::uint32_t blocks_for(std::uint64_t tokens) const {
+        return static_cast<std::uint32_t>((tokens + limits_.block - 1) / limits_.block);
+    }
+
+    /// Whether a request can ever run here.
+    [[nodiscard]] bool accepts(const Request& request) const;
+    /// Takes a request into the waiting queue; returns its index, good until it finishes.
+    std::uint32_t add(const Request& request, std::uint64_t id);
+
+    /// Makes room for `tokens` in all; false (and no change) when the blocks that `spare` leaves do not suffice.
+    [[nodiscard]] bool reserve(std::uint32_t index, std::uint64_t tokens, std::uint64_t spare = 0);
+    /// Lets a sequence compute `tokens` tokens in this iteration: reserves room and adds it to the batch.
+    [[nodiscard]] bool schedule(std::uint32_t index, std::uint32_t tokens, Batch& batch, std::uint64_t spare = 0);
+    /// Moves the front of the waiting queue to the running ones.
+    void admit_front();
+    /// Takes the blocks of a running sequence; it starts anew at the front of the waiting queue.
+    void recompute_later(std::size_t place);
+    /// Moves a running sequence's blocks to host memory; false when that is full.
+    [[nodiscard]] bool swap_out(std::size_t place, Batch& batch);
+    /// Brings the first swapped sequence back; false when its blocks do not fit beside `spare`.
+    [[nodiscard]] bool swap_in(std::uint64_t spare, Batch& batch);
+    /// Frees a sequence at its end; the caller takes it from the running ones.
+    void finish(std::uint32_t index);
+
+    std::deque<std::uint32_t> waiting;
+    std::vector<std::uint32_t> running;  ///< in order of admission
+    std::deque<std::uint32_t> swapped;
+    std::uint64_t preemptions = 0;
+
+  private:
+    void release(Sequence& sequence);
+
+    EngineLimits limits_;
+    std::vector<Sequence> sequences_;
+    std::vector<std::uint32_t> free_;
+    std::uint64_t used_blocks_ = 0;
+    std::uint64_t used_host_blocks_ = 0;
+};
+
+}  // namespace orrery

@@ -1,0 +1,67 @@
+#include "workloads/serving/spec.hpp"
+
+#include "sim/base/error.hpp"
+
+#include <fmt/format.h>
+
+namespace orrery {
+
+void describe(Fields& fields, EngineSpec& engine) {
+    fields.integer({"replicas", "engines that share the requests", false, 1, 1 << 16}, engine.replicas);
+    fields.integer({"tensor", "tensor-parallel ranks of a replica", false, 1, 1024}, engine.tensor);
+    fields.enumeration({"router", "how a request finds its replica"},
+                       {"round-robin", "least-requests", "least-cache", "session"}, engine.router);
+    fields.section({"scheduler", "what runs in each iteration"},
+                   [&](Fields& inner) { describe(inner, engine.scheduler); });
+    fields.enumeration({"weights", "precision of the weights"}, precision_names(), engine.weights);
+    fields.section({"kv", "the cache of keys and values"}, [&](Fields& inner) {
+        inner.integer({"block", "tokens of a block", false, 1, 4096}, engine.block);
+        inner.quantity({"memory", "share of a device's memory that the engine may use", false, 0.05, 1},
+                       Dimension::fraction, engine.memory_fraction);
+        inner.quantity({"host_memory", "host memory of a replica for swapped blocks", false, 0, 1e15}, Dimension::bytes,
+                       engine.host_memory);
+        inner.enumeration({"precision", "of keys and values"}, precision_names(), engine.cache);
+    });
+    fields.integer({"max_context", "longest prompt with output, in tokens; 0: what fits", false, 0, 1 << 24},
+                   engine.max_context);
+    fields.quantity({"step_overhead", "host time of an iteration", false, 0, 10}, Dimension::time,
+                    engine.step_overhead);
+    fields.quantity({"sequence_overhead", "host time of a sequence in an iteration", false, 0, 1}, Dimension::time,
+                    engine.sequence_overhead);
+    fields.quantity({"reserved_memory", "memory of a device for context, buffers and activations", false, 0, 1e12},
+                    Dimension::bytes, engine.reserved_memory);
+}
+
+void describe(Fields& fields, SloSpec& slo) {
+    fields.quantity({"ttft", "longest time to the first token; 0 s: no limit", false, 0, 1e6}, Dimension::time,
+                    slo.ttft);
+    fields.quantity({"tpot", "longest mean time per output token; 0 s: no limit", false, 0, 1e6}, Dimension::time,
+                    slo.tpot);
+    fields.quantity({"tbt", "longest time between two tokens; 0 s: no limit", false, 0, 1e6}, Dimension::time, slo.tbt);
+}
+
+EngineLimits limits_of(const EngineSpec& engine, const ModelSpec& model, double device_memory) {
+    const double weights = weight_bytes_per_rank(model, engine.weights, engine.tensor);
+    const double room = device_memory * engine.memory_fraction - weights - engine.reserved_memory;
+    EngineLimits limits;
+    limits.block = static_cast<std::uint32_t>(engine.block);
+    limits.block_bytes = cache_bytes_per_token(model, engine.cache) * static_cast<double>(engine.block);
+    // Fewer key heads than ranks are repeated on each.
+    const double ranks = static_cast<double>(std::min(engine.tensor, model.kv_heads));
+    const double block_per_rank = limits.block_bytes / ranks;
+    if (room < block_per_rank) {
+        constexpr double kGiB = 1024.0 * 1024 * 1024;
+        throw InfeasibleError(fmt::format(
+            "the model does not fit: {:.1f} GiB of weights and {:.1f} GiB reserved leave no room for a cache in "
+            "{:.0f} % of {:.1f} GiB; use more tensor-parallel ranks or fewer bits",
+            weights / kGiB, engine.reserved_memory / kGiB, engine.memory_fraction * 100, device_memory / kGiB));
+    }
+    limits.blocks = static_cast<std::uint64_t>(room / block_per_rank);
+    limits.host_blocks = static_cast<std::uint64_t>(engine.host_memory / limits.block_bytes);
+    limits.max_sequences = static_cast<std::uint32_t>(engine.scheduler.max_sequences);
+    limits.token_budget = static_cast<std::uint32_t>(engine.scheduler.token_budget);
+    limits.max_context = static_cast<std::uint32_t>(engine.max_context);
+    return limits;
+}
+
+}  // namespace orrery

@@ -1,0 +1,39 @@
+#pragma once
+// What a serving scenario says: the engine, its replicas and plan, the requests, and what counts as in time.
+
+#include "workloads/serving/arrivals.hpp"
+#include "workloads/serving/service.hpp"
+#include "workloads/training/spec.hpp"
+
+namespace orrery {
+
+struct EngineSpec {
+    std::int64_t replicas = 1;
+    std::int64_t tensor = 1;  ///< ranks of a replica
+    Router router = Router::round_robin;
+    SchedulerSpec scheduler;
+    Precision weights = Precision::bf16;
+    Precision cache = Precision::bf16;
+    std::int64_t block = 16;                            ///< tokens of a cache block
+    double memory_fraction = 0.9;                       ///< of a device's memory that the engine may use
+    double host_memory = 0;                             ///< B a replica for swapped blocks
+    std::int64_t max_context = 0;                       ///< tokens; 0: whatever fits
+    double step_overhead = 0;                           ///< s of the host an iteration
+    double sequence_overhead = 0;                       ///< s of the host a sequence and iteration
+    double reserved_memory = 2.0 * 1024 * 1024 * 1024;  ///< B a device: context, library buffers, activations
+};
+
+struct SloSpec {
+    double ttft = 0;  ///< s; 0: no limit
+    double tpot = 0;
+    double tbt = 0;
+};
+
+void describe(Fields& fields, EngineSpec& engine);
+void describe(Fields& fields, SloSpec& slo);
+
+/// Cache blocks and limits of one replica on devices of `device_memory` bytes. Throws InfeasibleError when the weights leave no
+/// room, with the numbers.
+[[nodiscard]] EngineLimits limits_of(const EngineSpec& engine, const ModelSpec& model, double device_memory);
+
+}  // namespace orrery
