@@ -37,18 +37,27 @@ Request request(double arrival_s, std::uint32_t prompt, std::uint32_t output, st
 
 ServiceSpec spec_of(SchedulerKind kind, std::uint32_t budget, std::uint32_t sequences, std::uint64_t blocks,
                     std::uint32_t block = 4) {
+    PoolSpec pool;
+    pool.scheduler.kind = kind;
+    pool.limits.token_budget = budget;
+    pool.limits.max_sequences = sequences;
+    pool.limits.blocks = blocks;
+    pool.limits.block = block;
+    pool.limits.watermark = 0;
     ServiceSpec spec;
-    spec.scheduler.kind = kind;
-    spec.limits.token_budget = budget;
-    spec.limits.max_sequences = sequences;
-    spec.limits.blocks = blocks;
-    spec.limits.block = block;
-    spec.limits.watermark = 0;
+    spec.pools = {pool};
     return spec;
 }
 
+ServiceResult serve_with(ServiceSpec spec, RequestSource& source, StepCost& cost) {
+    for (PoolSpec& pool : spec.pools) {
+        pool.cost = &cost;
+    }
+    return serve(spec, source);
+}
+
 // Iterations as text: "0:4 1:1" is four new tokens of request 0 and one of request 1; "+1" a padded place.
-std::vector<std::string> iterations(const ServiceSpec& spec, std::vector<Request> requests) {
+std::vector<std::string> iterations(ServiceSpec spec, std::vector<Request> requests) {
     ListSource source(std::move(requests));
     AffineStep cost(1, 0, 0);
     std::vector<std::string> out;
@@ -60,7 +69,8 @@ std::vector<std::string> iterations(const ServiceSpec& spec, std::vector<Request
         }
         out.push_back(line + (batch.padded > 0 ? fmt::format(" +{}", batch.padded) : ""));
     };
-    (void)serve(spec, source, cost, hooks);
+    spec.pools[0].cost = &cost;
+    (void)serve(spec, source, hooks);
     return out;
 }
 
@@ -97,9 +107,9 @@ TEST_CASE("serving: vLLM 0 runs prompts before decodes, and preempts who came la
 
 TEST_CASE("serving: swapped sequences come back before new prompts and keep what they computed") {
     ServiceSpec spec = spec_of(SchedulerKind::vllm_v0, 100, 8, 3);
-    spec.scheduler.preemption = Preemption::swap;
-    spec.limits.host_blocks = 10;
-    spec.limits.block_bytes = 1000;
+    spec.pools[0].scheduler.preemption = Preemption::swap;
+    spec.pools[0].limits.host_blocks = 10;
+    spec.pools[0].limits.block_bytes = 1000;
     // As above, but request 1 decodes on where it was.
     CHECK(iterations(spec, {request(0, 4, 5), request(0.5, 4, 3)}) ==
           Lines{"0:4", "1:4", "0:1", "0:1", "0:1", "0:1", "1:1", "1:1"});
@@ -112,8 +122,8 @@ TEST_CASE("serving: chunked prefill fills the token budget, decodes first") {
 
 TEST_CASE("serving: FastServe lets short prompts pass long ones and sinks who has used its quantum") {
     ServiceSpec spec = spec_of(SchedulerKind::fastserve, 4, 1, 100);
-    spec.scheduler.levels = 3;
-    spec.scheduler.first_quantum = 4;
+    spec.pools[0].scheduler.levels = 3;
+    spec.pools[0].scheduler.first_quantum = 4;
     // Request 0 (prompt 8) joins the second level (quantum 8); request 1 (prompt 2) comes during its first piece at the
     // highest level and goes first until it has used four tokens, in the end on the second level, where 0 came before it.
     CHECK(iterations(spec, {request(0, 8, 2), request(0.5, 2, 4)}) ==
@@ -130,7 +140,7 @@ TEST_CASE("serving: fair shares serve the session that has had the least") {
 TEST_CASE("serving: a lone request takes its prompt's iteration and one for each further token") {
     ListSource source({request(1, 512, 128)});
     AffineStep cost(2e-3, 1e-5, 1e-7);
-    const ServiceResult result = serve(spec_of(SchedulerKind::chunked_prefill, 1024, 8, 100, 16), source, cost);
+    const ServiceResult result = serve_with(spec_of(SchedulerKind::chunked_prefill, 1024, 8, 100, 16), source, cost);
     REQUIRE(result.requests.size() == 1);
     CHECK(result.requests[0].ttft * 1e3 == doctest::Approx((2e-3 + 512e-5) * 1e3).epsilon(1e-6));
     // Token i + 1 looks back on 512 + i tokens.
@@ -147,10 +157,96 @@ TEST_CASE("serving: without queueing every request takes the same time") {
     }
     ListSource source(requests);
     AffineStep cost(1e-3, 1e-5, 0);
-    const ServiceResult result = serve(spec_of(SchedulerKind::vllm_v0, 1024, 8, 1000, 16), source, cost);
+    const ServiceResult result = serve_with(spec_of(SchedulerKind::vllm_v0, 1024, 8, 1000, 16), source, cost);
     for (const RequestOutcome& outcome : result.requests) {
         CHECK(outcome.ttft == result.requests[0].ttft);
         CHECK(outcome.e2e == result.requests[0].e2e);
+    }
+}
+
+TEST_CASE("serving: with a prefill and a decode replica the first token takes exactly the prompt's time") {
+    FabricShape shape = test::rail_nodes(2);
+    shape.intra_latency = 1e-6;
+    const Fabric fabric(shape);
+    for (const Transfer transfer : {Transfer::whole, Transfer::layers}) {
+        ServiceSpec spec = spec_of(SchedulerKind::vllm_v0, 1024, 8, 1000, 16);
+        spec.pools.push_back(spec.pools[0]);
+        spec.pools[0].role = Role::prefill;
+        spec.pools[1].role = Role::decode;
+        spec.pools[1].first_gpu = 8;  // on the other node
+        spec.fabric = &fabric;
+        spec.transfer = transfer;
+        spec.layers = 80;
+        spec.cache_token_bytes = 320e3;
+        std::vector<Request> requests;
+        for (int i = 0; i < 20; ++i) {
+            requests.push_back(request(0.5 * i, 512, 128));
+        }
+        ListSource source(requests);
+        AffineStep cost(1e-3, 1e-5, 0);
+        const ServiceResult result = serve_with(spec, source, cost);
+        REQUIRE(result.requests.size() == 20);
+        CHECK(result.handovers == 20);
+        // 512 tokens at 50 GB/s from NIC to NIC; by layer the last of 80 goes after the prompt.
+        const double wire = 512 * 320e3 / 50e9 / (transfer == Transfer::layers ? 80 : 1);
+        const double latency = fabric.route(GpuId(0), GpuId(8), PathChoice::spray, 0).latency;
+        CHECK(result.handover_s / 20 * 1e6 == doctest::Approx((wire + latency) * 1e6).epsilon(1e-6));
+        for (const RequestOutcome& outcome : result.requests) {
+            CHECK(static_cast<double>(outcome.ttft) * 1e3 == doctest::Approx((1e-3 + 512e-5) * 1e3).epsilon(1e-6));
+            CHECK(static_cast<double>(outcome.e2e) * 1e3 ==
+                  doctest::Approx((1e-3 + 512e-5 + wire + latency + 127 * (1e-3 + 1e-5)) * 1e3).epsilon(1e-6));
+        }
+    }
+}
+
+TEST_CASE("serving: transfers of caches contend on the fabric") {
+    const Fabric fabric(test::rail_nodes(2));
+    ServiceSpec spec = spec_of(SchedulerKind::vllm_v0, 4096, 8, 1000, 16);
+    spec.pools.push_back(spec.pools[0]);
+    spec.pools[0].role = Role::prefill;
+    spec.pools[1].role = Role::decode;
+    spec.pools[1].first_gpu = 8;
+    spec.fabric = &fabric;
+    spec.cache_token_bytes = 320e3;
+    ListSource source({request(0, 512, 2), request(0, 512, 2), request(0, 512, 2)});
+    AffineStep cost(1, 0, 0);
+    const ServiceResult result = serve_with(spec, source, cost);
+    // The first prompt runs alone, the other two together: their caches share the NIC and take twice as long each.
+    const double alone = 512 * 320e3 / 50e9;
+    CHECK(result.handover_s * 1e6 == doctest::Approx(5 * alone * 1e6).epsilon(1e-3));
+}
+
+TEST_CASE("serving: a decode replica makes room before a cache is sent to it, and nothing is lost") {
+    const Fabric fabric(test::rail_nodes(2));
+    RandomStream random(11, "split");
+    for (int round = 0; round < 40 * test::scale(); ++round) {
+        ServiceSpec spec = spec_of(static_cast<SchedulerKind>(random.below(scheduler_names().size())), 64, 8, 40);
+        spec.pools.push_back(spec.pools[0]);
+        spec.pools[0].role = Role::prefill;
+        spec.pools[0].replicas = 1 + static_cast<std::uint32_t>(random.below(3));
+        spec.pools[1].role = Role::decode;
+        spec.pools[1].replicas = 1 + static_cast<std::uint32_t>(random.below(2));
+        spec.pools[1].scheduler.kind = static_cast<SchedulerKind>(random.below(scheduler_names().size()));
+        spec.pools[1].limits.blocks = 12 + random.below(20);
+        spec.pools[1].first_gpu = 8;
+        spec.fabric = &fabric;
+        spec.transfer = static_cast<Transfer>(random.below(2));
+        spec.layers = 4;
+        spec.cache_token_bytes = 1e9;
+        std::vector<Request> requests;
+        std::uint64_t tokens = 0;
+        double at = 0;
+        for (int i = 0; i < 30; ++i) {
+            at += random.exponential(1);
+            requests.push_back(request(at, 1 + static_cast<std::uint32_t>(random.below(30)),
+                                       1 + static_cast<std::uint32_t>(random.below(15))));
+            tokens += requests.back().output;
+        }
+        ListSource source(requests);
+        AffineStep cost(0.5, 0.01, 0.001);
+        const ServiceResult result = serve_with(spec, source, cost);
+        CHECK(result.requests.size() == 30);
+        CHECK(result.output_tokens == tokens);
     }
 }
 
@@ -162,7 +258,7 @@ TEST_CASE("serving: one place and fixed lengths are the queue M/D/1") {
     requests.output.mean = 1;
     const auto source = make_requests(requests, "", 3);
     AffineStep cost(1, 0, 0);
-    const ServiceResult result = serve(spec_of(SchedulerKind::orca, 100, 1, 100), *source, cost);
+    const ServiceResult result = serve_with(spec_of(SchedulerKind::orca, 100, 1, 100), *source, cost);
     double wait = 0;
     for (const RequestOutcome& outcome : result.requests) {
         wait += outcome.ttft - 1;
@@ -178,15 +274,15 @@ TEST_CASE("serving: every request is accounted for under every scheduler, router
             ServiceSpec spec =
                 spec_of(static_cast<SchedulerKind>(kind), 1 + static_cast<std::uint32_t>(random.below(40)),
                         1 + static_cast<std::uint32_t>(random.below(10)), 4 + random.below(40));
-            spec.replicas = 1 + static_cast<std::uint32_t>(random.below(3));
+            spec.pools[0].replicas = 1 + static_cast<std::uint32_t>(random.below(3));
             spec.router = static_cast<Router>(random.below(4));
-            spec.scheduler.preemption = static_cast<Preemption>(random.below(2));
-            spec.limits.host_blocks = random.below(20);
+            spec.pools[0].scheduler.preemption = static_cast<Preemption>(random.below(2));
+            spec.pools[0].limits.host_blocks = random.below(20);
             std::vector<Request> requests;
             std::uint64_t tokens = 0;
             std::uint64_t refused = 0;
             double at = 0;
-            const EngineState judge(spec.limits);
+            const EngineState judge(spec.pools[0].limits);
             for (std::uint64_t i = 10 + random.below(40); i > 0; --i) {
                 at += random.exponential(2);
                 requests.push_back(request(at, 1 + static_cast<std::uint32_t>(random.below(60)),
@@ -198,11 +294,11 @@ TEST_CASE("serving: every request is accounted for under every scheduler, router
             }
             ListSource source(requests);
             AffineStep cost(1, 0.01, 0.001);
-            const ServiceResult result = serve(spec, source, cost);
+            const ServiceResult result = serve_with(spec, source, cost);
             CHECK(result.requests.size() + result.refused == requests.size());
             CHECK(result.refused == refused);
             CHECK(result.output_tokens == tokens);
-            CHECK(result.most_blocks <= spec.limits.blocks);
+            CHECK(result.most_blocks <= spec.pools[0].limits.blocks);
         }
     }
 }

@@ -57,43 +57,56 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
                  RunOutput& out) {
     const EngineSpec& engine = scenario.engine;
     const DeviceSpec& gpu = scenario.cluster.node.gpu;
-    const std::int64_t needed = engine.replicas * engine.tensor;
-    if (needed > fabric.gpus()) {
-        throw InfeasibleError(fmt::format("{} replicas of {} ranks need {} GPUs, but the cluster has {}",
-                                          engine.replicas, engine.tensor, needed, fabric.gpus()));
+    std::vector<std::pair<Role, const PhaseSpec*>> phases = {{Role::mixed, &engine.mixed}};
+    if (engine.split) {
+        phases = {{Role::prefill, &engine.prefill}, {Role::decode, &engine.decode}};
     }
-    if (scenario.model.heads % engine.tensor != 0) {
-        throw InfeasibleError(fmt::format("tensor {} must divide the {} heads", engine.tensor, scenario.model.heads));
-    }
-    std::vector<GpuId> gpus;
-    for (std::int64_t rank = 0; rank < engine.tensor; ++rank) {
-        gpus.emplace_back(static_cast<std::uint32_t>(rank));
-    }
-    ServingModel model{scenario.model,
-                       models.device(gpu, scenario.compute),
-                       fabric,
-                       models.collectives(scenario.cluster.node.collectives, scenario.network.collectives),
-                       gpus,
-                       engine.weights,
-                       engine.cache,
-                       engine.step_overhead,
-                       engine.sequence_overhead,
-                       scenario.cluster.node.pcie_bandwidth.value * static_cast<double>(engine.tensor)};
-    ModelStep cost(model);
     ServiceSpec service;
-    service.replicas = static_cast<std::uint32_t>(engine.replicas);
+    std::vector<std::unique_ptr<ModelStep>> costs;
+    std::uint32_t next_gpu = 0;
+    for (const auto& [role, phase] : phases) {
+        if (scenario.model.heads % phase->tensor != 0) {
+            throw InfeasibleError(
+                fmt::format("tensor {} must divide the {} heads", phase->tensor, scenario.model.heads));
+        }
+        const std::int64_t needed = next_gpu + phase->replicas * phase->tensor;
+        if (needed > fabric.gpus()) {
+            throw InfeasibleError(fmt::format("{} replicas of {} ranks need {} GPUs, but the cluster has {}",
+                                              phase->replicas, phase->tensor, needed, fabric.gpus()));
+        }
+        PoolSpec pool;
+        pool.role = role;
+        pool.replicas = static_cast<std::uint32_t>(phase->replicas);
+        pool.scheduler = phase->scheduler;
+        pool.limits = limits_of(engine, *phase, scenario.model, gpu.memory.value);
+        pool.first_gpu = next_gpu;
+        pool.gpus = static_cast<std::uint32_t>(phase->tensor);
+        std::vector<GpuId> gpus;
+        for (std::uint32_t rank = 0; rank < pool.gpus; ++rank) {
+            gpus.emplace_back(next_gpu + rank);
+        }
+        next_gpu = static_cast<std::uint32_t>(needed);
+        costs.push_back(std::make_unique<ModelStep>(
+            ServingModel{scenario.model, models.device(gpu, scenario.compute), fabric,
+                         models.collectives(scenario.cluster.node.collectives, scenario.network.collectives), gpus,
+                         engine.weights, engine.cache, engine.step_overhead, engine.sequence_overhead,
+                         scenario.cluster.node.pcie_bandwidth.value * static_cast<double>(phase->tensor)}));
+        pool.cost = costs.back().get();
+        service.pools.push_back(pool);
+    }
     service.router = engine.router;
-    service.scheduler = engine.scheduler;
-    service.limits = limits_of(engine, scenario.model, gpu.memory.value);
+    service.transfer = engine.transfer;
+    service.layers = static_cast<std::uint32_t>(scenario.model.layers);
+    service.cache_token_bytes = cache_bytes_per_token(scenario.model, engine.cache);
+    service.fabric = engine.split ? &fabric : nullptr;
+    service.paths = scenario.network.path_choice();
     service.ttft_limit = scenario.slo.ttft;
     service.tpot_limit = scenario.slo.tpot;
     service.tbt_limit = scenario.slo.tbt;
     service.timeline = options.timeline;
     const std::string trace = scenario.requests.trace.empty() ? "" : scenario.file(scenario.requests.trace);
     const auto requests = make_requests(scenario.requests, trace, static_cast<std::uint64_t>(scenario.seed));
-    ServiceHooks hooks;
-    hooks.progress = options.progress;
-    const ServiceResult result = serve(service, *requests, cost, hooks);
+    const ServiceResult result = serve(service, *requests);
 
     Summary& summary = out.summary;
     std::vector<float> ttft;
@@ -129,12 +142,23 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     }
     summary.add("iterations", static_cast<double>(result.iterations), "1");
     summary.add("preemptions", static_cast<double>(result.preemptions), "1");
-    summary.add("cache_peak_fraction",
-                static_cast<double>(result.most_blocks) / static_cast<double>(service.limits.blocks), "1");
-    summary.add("busy_fraction", result.busy_s / (seconds * static_cast<double>(engine.replicas)), "1");
+    std::uint64_t blocks = 0;
+    double replicas = 0;
+    for (const PoolSpec& pool : service.pools) {
+        blocks = std::max(blocks, pool.limits.blocks);
+        replicas += pool.replicas;
+        summary.notes.push_back(fmt::format("{} {} replica{} with {} cache blocks of {} tokens each", pool.replicas,
+                                            pool.role == Role::mixed     ? "mixed"
+                                            : pool.role == Role::prefill ? "prefill"
+                                                                         : "decode",
+                                            pool.replicas == 1 ? "" : "s", pool.limits.blocks, pool.limits.block));
+    }
+    summary.add("cache_peak_fraction", static_cast<double>(result.most_blocks) / static_cast<double>(blocks), "1");
+    summary.add("busy_fraction", result.busy_s / (seconds * replicas), "1");
+    if (result.handovers > 0) {
+        summary.add("handover_s.mean", result.handover_s / static_cast<double>(result.handovers), "s");
+    }
     summary.events = result.events;
-    summary.notes.push_back(
-        fmt::format("{} cache blocks of {} tokens a replica", service.limits.blocks, service.limits.block));
     if (result.refused > 0) {
         summary.notes.push_back(
             fmt::format("{} requests were refused: longer than the context or than the whole cache", result.refused));

@@ -11,14 +11,7 @@ bool EngineState::accepts(const Request& request) const {
 
 std::uint32_t EngineState::add(const Request& request, std::uint64_t id) {
     ORRERY_ASSERT(accepts(request));
-    std::uint32_t index = 0;
-    if (free_.empty()) {
-        index = static_cast<std::uint32_t>(sequences_.size());
-        sequences_.emplace_back();
-    } else {
-        index = free_.back();
-        free_.pop_back();
-    }
+    const std::uint32_t index = place();
     Sequence& sequence = sequences_[index];
     sequence = Sequence();
     sequence.id = id;
@@ -28,6 +21,37 @@ std::uint32_t EngineState::add(const Request& request, std::uint64_t id) {
     sequence.session = request.session;
     waiting.push_back(index);
     return index;
+}
+
+std::uint32_t EngineState::place() {
+    if (free_.empty()) {
+        sequences_.emplace_back();
+        return static_cast<std::uint32_t>(sequences_.size() - 1);
+    }
+    const std::uint32_t index = free_.back();
+    free_.pop_back();
+    return index;
+}
+
+std::uint32_t EngineState::adopt(const Sequence& sequence) {
+    const std::uint32_t index = place();
+    sequences_[index] = sequence;
+    sequences_[index].blocks = 0;
+    sequences_[index].stage = Stage::arriving;
+    return index;
+}
+
+void EngineState::arrived(std::uint32_t index) {
+    sequences_[index].stage = Stage::waiting;
+    wait_behind_holders(index);
+}
+
+void EngineState::wait_behind_holders(std::uint32_t index) {
+    auto place = waiting.begin();
+    while (place != waiting.end() && sequences_[*place].blocks > 0) {
+        ++place;
+    }
+    waiting.insert(place, index);
 }
 
 bool EngineState::reserve(std::uint32_t index, std::uint64_t tokens, std::uint64_t spare) {
@@ -74,7 +98,7 @@ void EngineState::recompute_later(std::size_t place) {
     sequence.cached = 0;
     sequence.stage = Stage::waiting;
     running.erase(running.begin() + static_cast<std::ptrdiff_t>(place));
-    waiting.push_front(index);
+    wait_behind_holders(index);
     ++preemptions;
 }
 

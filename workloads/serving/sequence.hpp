@@ -15,7 +15,7 @@
 
 namespace orrery {
 
-enum class Stage : std::uint8_t { waiting, running, swapped, finished };
+enum class Stage : std::uint8_t { arriving, waiting, running, swapped, finished };
 
 struct Sequence {
     std::uint64_t id = 0;  ///< of its request, in order of arrival
@@ -23,7 +23,8 @@ struct Sequence {
     SimTime first_token;
     SimTime last_token;
     std::uint32_t prompt = 1;
-    std::uint32_t output = 1;
+    std::uint32_t output = 1;     ///< tokens to give here
+    std::uint32_t then = 0;       ///< tokens that another replica gives after that
     std::uint32_t generated = 0;  ///< tokens given to the client
     std::uint32_t cached = 0;     ///< tokens whose keys and values are in the cache
     std::uint32_t blocks = 0;     ///< of the cache that it holds
@@ -89,6 +90,11 @@ class EngineState {
     [[nodiscard]] bool accepts(const Request& request) const;
     /// Takes a request into the waiting queue; returns its index, good until it finishes.
     std::uint32_t add(const Request& request, std::uint64_t id);
+    /// Takes a sequence from another replica, whose `cached` tokens are on their way here; it holds no block yet.
+    std::uint32_t adopt(const Sequence& sequence);
+    /// The cache of an adopted sequence is here: it may run. It waits before all that hold no blocks, so that there is always
+    /// one that can go on.
+    void arrived(std::uint32_t index);
 
     /// Makes room for `tokens` in all; false (and no change) when the blocks that `spare` leaves do not suffice.
     [[nodiscard]] bool reserve(std::uint32_t index, std::uint64_t tokens, std::uint64_t spare = 0);
@@ -96,7 +102,7 @@ class EngineState {
     [[nodiscard]] bool schedule(std::uint32_t index, std::uint32_t tokens, Batch& batch, std::uint64_t spare = 0);
     /// Moves the front of the waiting queue to the running ones.
     void admit_front();
-    /// Takes the blocks of a running sequence; it starts anew at the front of the waiting queue.
+    /// Takes the blocks of a running sequence; it starts anew at the front of the waiting queue, behind those that hold blocks.
     void recompute_later(std::size_t place);
     /// Moves a running sequence's blocks to host memory; false when that is full.
     [[nodiscard]] bool swap_out(std::size_t place, Batch& batch);
@@ -111,6 +117,9 @@ class EngineState {
     std::uint64_t preemptions = 0;
 
   private:
+    [[nodiscard]] std::uint32_t place();
+    /// Puts a sequence into the waiting queue, behind those that hold blocks.
+    void wait_behind_holders(std::uint32_t index);
     void release(Sequence& sequence);
 
     EngineLimits limits_;

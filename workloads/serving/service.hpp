@@ -3,9 +3,13 @@
 //
 // Claims: TTFT, time per output token and latency of every request follow from the order in which the scheduler lets
 // sequences compute and from what each iteration costs; every request is accounted for as finished or refused.
-// Scope: equal replicas with an own cache each; routing at arrival, by turns, least outstanding requests, least cache in use or by
-// session.
-// Limits: a request stays on its replica; the router itself takes no time.
+// Scope: pools of equal replicas with an own cache each. Mixed replicas do everything; prefill replicas give the first token and
+// hand the sequence over to a decode replica, whose cache makes room first and then gets the keys and values over the fabric,
+// where transfers contend (whole after the prompt, or layer by layer while it computes). Routing at arrival and at handover: by
+// turns, least outstanding requests, least cache in use or by session.
+// Limits: apart from handovers a request stays on its replica; the router itself takes no time; sent layer by layer, all but
+// the last layer count as one transfer from the start of the iteration that ends the prompt.
+// Sources: Zhong et al., "DistServe", OSDI 2024 (pull when there is room); Patel et al., "Splitwise", ISCA 2024 (by layer).
 // Validated by tests/workloads/serving_test.cpp (tables of iterations by hand, closed forms).
 
 #include "sim/engine/task_source.hpp"
@@ -18,12 +22,28 @@
 namespace orrery {
 
 enum class Router { round_robin, least_requests, least_cache, session };
+enum class Role { mixed, prefill, decode };
+enum class Transfer { whole, layers };
 
-struct ServiceSpec {
+/// Equal replicas.
+struct PoolSpec {
+    Role role = Role::mixed;
     std::uint32_t replicas = 1;
-    Router router = Router::round_robin;
     SchedulerSpec scheduler;
     EngineLimits limits;
+    StepCost* cost = nullptr;     ///< of an iteration; outlives the run
+    std::uint32_t first_gpu = 0;  ///< replica i has GPUs first_gpu + i x gpus, ...
+    std::uint32_t gpus = 1;       ///< of a replica
+};
+
+struct ServiceSpec {
+    std::vector<PoolSpec> pools;
+    Router router = Router::round_robin;
+    Transfer transfer = Transfer::whole;
+    std::uint32_t layers = 1;        ///< of the model, for transfers by layer
+    double cache_token_bytes = 0;    ///< keys and values of a token, over all ranks
+    const Fabric* fabric = nullptr;  ///< needed where there are handovers
+    PathChoice paths = PathChoice::spray;
     double ttft_limit = 0;  ///< s; 0: none
     double tbt_limit = 0;   ///< s between tokens; 0: none
     double tpot_limit = 0;  ///< s; 0: none
@@ -67,6 +87,8 @@ struct ServiceResult {
     std::uint64_t refused = 0;             ///< could never have run: longer than the context or the cache
     std::uint64_t output_tokens = 0;
     std::uint64_t preemptions = 0;
+    std::uint64_t handovers = 0;
+    double handover_s = 0;  ///< summed: from the end of a prompt to its sequence being ready to decode
     std::uint64_t iterations = 0;
     std::uint64_t events = 0;
     double end_s = 0;
@@ -82,8 +104,7 @@ struct ServiceHooks {
     std::function<void(std::uint32_t replica, const Batch&, const EngineState&)> iteration;
 };
 
-/// Serves all requests. `cost` prices the iterations of every replica.
-[[nodiscard]] ServiceResult serve(const ServiceSpec& spec, RequestSource& requests, StepCost& cost,
-                                  const ServiceHooks& hooks = {});
+/// Serves all requests. Precondition: prefill pools and decode pools come together, with a fabric.
+[[nodiscard]] ServiceResult serve(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks = {});
 
 }  // namespace orrery

@@ -6,13 +6,28 @@
 
 namespace orrery {
 
+namespace {
+
+void describe_phase(Fields& fields, PhaseSpec& phase) {
+    fields.integer({"replicas", "engines that share the requests", false, 1, 1 << 16}, phase.replicas);
+    fields.integer({"tensor", "tensor-parallel ranks of a replica", false, 1, 1024}, phase.tensor);
+    fields.section({"scheduler", "what runs in each iteration"},
+                   [&](Fields& inner) { describe(inner, phase.scheduler); });
+}
+
+}  // namespace
+
 void describe(Fields& fields, EngineSpec& engine) {
-    fields.integer({"replicas", "engines that share the requests", false, 1, 1 << 16}, engine.replicas);
-    fields.integer({"tensor", "tensor-parallel ranks of a replica", false, 1, 1024}, engine.tensor);
+    describe_phase(fields, engine.mixed);
+    bool decode = false;
+    fields.section({"prefill", "replicas for prompts alone; 'decode' then takes the rest"}, std::nullopt, engine.split,
+                   [&](Fields& inner) { describe_phase(inner, engine.prefill); });
+    fields.section({"decode", "replicas that only decode"}, std::nullopt, decode,
+                   [&](Fields& inner) { describe_phase(inner, engine.decode); });
+    fields.enumeration({"transfer", "when a prompt's cache goes to its decode replica: whole after it, or by layer"},
+                       {"whole", "layers"}, engine.transfer);
     fields.enumeration({"router", "how a request finds its replica"},
                        {"round-robin", "least-requests", "least-cache", "session"}, engine.router);
-    fields.section({"scheduler", "what runs in each iteration"},
-                   [&](Fields& inner) { describe(inner, engine.scheduler); });
     fields.enumeration({"weights", "precision of the weights"}, precision_names(), engine.weights);
     fields.section({"kv", "the cache of keys and values"}, [&](Fields& inner) {
         inner.integer({"block", "tokens of a block", false, 1, 4096}, engine.block);
@@ -40,14 +55,14 @@ void describe(Fields& fields, SloSpec& slo) {
     fields.quantity({"tbt", "longest time between two tokens; 0 s: no limit", false, 0, 1e6}, Dimension::time, slo.tbt);
 }
 
-EngineLimits limits_of(const EngineSpec& engine, const ModelSpec& model, double device_memory) {
-    const double weights = weight_bytes_per_rank(model, engine.weights, engine.tensor);
+EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model, double device_memory) {
+    const double weights = weight_bytes_per_rank(model, engine.weights, phase.tensor);
     const double room = device_memory * engine.memory_fraction - weights - engine.reserved_memory;
     EngineLimits limits;
     limits.block = static_cast<std::uint32_t>(engine.block);
     limits.block_bytes = cache_bytes_per_token(model, engine.cache) * static_cast<double>(engine.block);
     // Fewer key heads than ranks are repeated on each.
-    const double ranks = static_cast<double>(std::min(engine.tensor, model.kv_heads));
+    const double ranks = static_cast<double>(std::min(phase.tensor, model.kv_heads));
     const double block_per_rank = limits.block_bytes / ranks;
     if (room < block_per_rank) {
         constexpr double kGiB = 1024.0 * 1024 * 1024;
@@ -58,8 +73,8 @@ EngineLimits limits_of(const EngineSpec& engine, const ModelSpec& model, double 
     }
     limits.blocks = static_cast<std::uint64_t>(room / block_per_rank);
     limits.host_blocks = static_cast<std::uint64_t>(engine.host_memory / limits.block_bytes);
-    limits.max_sequences = static_cast<std::uint32_t>(engine.scheduler.max_sequences);
-    limits.token_budget = static_cast<std::uint32_t>(engine.scheduler.token_budget);
+    limits.max_sequences = static_cast<std::uint32_t>(phase.scheduler.max_sequences);
+    limits.token_budget = static_cast<std::uint32_t>(phase.scheduler.token_budget);
     limits.max_context = static_cast<std::uint32_t>(engine.max_context);
     return limits;
 }

@@ -7,11 +7,19 @@
 
 namespace orrery {
 
-struct EngineSpec {
+/// Replicas of one role.
+struct PhaseSpec {
     std::int64_t replicas = 1;
     std::int64_t tensor = 1;  ///< ranks of a replica
-    Router router = Router::round_robin;
     SchedulerSpec scheduler;
+};
+
+struct EngineSpec {
+    PhaseSpec mixed;     ///< replicas that do everything
+    bool split = false;  ///< prompts and decoding have replicas of their own instead
+    PhaseSpec prefill, decode;
+    Transfer transfer = Transfer::whole;
+    Router router = Router::round_robin;
     Precision weights = Precision::bf16;
     Precision cache = Precision::bf16;
     std::int64_t block = 16;                            ///< tokens of a cache block
@@ -32,8 +40,9 @@ struct SloSpec {
 void describe(Fields& fields, EngineSpec& engine);
 void describe(Fields& fields, SloSpec& slo);
 
-/// Cache blocks and limits of one replica on devices of `device_memory` bytes. Throws InfeasibleError when the weights leave no
+/// Cache blocks and limits of one replica of a phase on devices of `device_memory` bytes. Throws InfeasibleError when the weights leave no
 /// room, with the numbers.
-[[nodiscard]] EngineLimits limits_of(const EngineSpec& engine, const ModelSpec& model, double device_memory);
+[[nodiscard]] EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model,
+                                     double device_memory);
 
 }  // namespace orrery

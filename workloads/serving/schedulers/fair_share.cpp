@@ -21,6 +21,10 @@ void FairShare::plan(EngineState& state, Batch& batch) {
         served_.resize(std::size_t{most} + 1, std::max(0.0, least));
     }
     std::stable_sort(state.waiting.begin(), state.waiting.end(), [&](std::uint32_t a, std::uint32_t b) {
+        // Who holds blocks already (a cache from another replica) must be able to go on.
+        if ((state.sequence(a).blocks > 0) != (state.sequence(b).blocks > 0)) {
+            return state.sequence(a).blocks > 0;
+        }
         const double x = served_[state.sequence(a).session];
         const double y = served_[state.sequence(b).session];
         return x != y ? x < y : state.sequence(a).id < state.sequence(b).id;

@@ -41,30 +41,34 @@ void FastServe::plan(EngineState& state, Batch& batch) {
         if (tokens == 0) {
             return;
         }
-        // Blocks come from the lowest sequences that do not compute now.
-        while (!state.schedule(index, tokens, batch)) {
-            std::size_t victim = state.running.size();
-            for (std::size_t i = 0; i < state.running.size(); ++i) {
-                const std::uint32_t other = state.running[i];
-                const bool lower =
-                    state.sequence(other).level > sequence.level ||
-                    (state.sequence(other).level == sequence.level && state.sequence(other).id > sequence.id);
-                const bool computes = std::any_of(batch.items.begin(), batch.items.end(),
-                                                  [&](const BatchItem& item) { return item.sequence == other; });
-                if (lower && !computes && other != index &&
-                    (victim == state.running.size() ||
-                     state.sequence(other).level >= state.sequence(state.running[victim]).level)) {
-                    victim = i;
-                }
-            }
-            if (victim == state.running.size()) {
-                return;
-            }
-            state.recompute_later(victim);
+        bool fits = state.schedule(index, tokens, batch);
+        while (!fits && give_way(state, batch, index)) {
+            fits = state.schedule(index, tokens, batch);
         }
-        start(index);
-        budget -= tokens;
+        if (fits) {
+            start(index);
+            budget -= tokens;
+        }
     }
+}
+
+bool FastServe::give_way(EngineState& state, const Batch& batch, std::uint32_t index) {
+    const auto rank = [&](std::uint32_t i) { return std::pair{state.sequence(i).level, state.sequence(i).id}; };
+    std::size_t victim = state.running.size();
+    for (std::size_t i = 0; i < state.running.size(); ++i) {
+        const std::uint32_t other = state.running[i];
+        const bool computes = std::any_of(batch.items.begin(), batch.items.end(),
+                                          [&](const BatchItem& item) { return item.sequence == other; });
+        if (rank(other) > rank(index) && !computes &&
+            (victim == state.running.size() || rank(other) > rank(state.running[victim]))) {
+            victim = i;
+        }
+    }
+    if (victim == state.running.size()) {
+        return false;
+    }
+    state.recompute_later(victim);
+    return true;
 }
 
 void FastServe::after(EngineState& state, const Batch& batch) {

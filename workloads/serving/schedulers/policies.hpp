@@ -52,6 +52,8 @@ class FastServe final : public Scheduler {
 
   private:
     [[nodiscard]] double quantum(std::uint32_t level) const;
+    /// Takes the blocks of the lowest running sequence below `index` that does not compute now; false when there is none.
+    static bool give_way(EngineState& state, const Batch& batch, std::uint32_t index);
     std::uint32_t levels_;
     std::uint32_t first_quantum_;
 };
