@@ -42,17 +42,19 @@ double ModelStep::price_dense(double tokens) const {
     const auto ffn = static_cast<double>(model.ffn);
     const double q = model.q_width();
     const double qkv = (q + 2 * model.kv_width()) / t_;
-    const auto streaming = [&](double values, double kernels) {
+    const auto streaming = [&](double values, double kernels, StreamingKind kind) {
         Streaming kernel;
         kernel.bytes = 2 * values * tokens;
         kernel.kernels = kernels;
+        kernel.kind = kind;
         return m_.device.seconds(kernel).value();
     };
     double seconds = product(tokens, qkv, hidden) + product(tokens, hidden, q / t_) +
                      product(tokens, (model.gated ? 2 : 1) * ffn / t_, hidden) + product(tokens, hidden, ffn / t_);
     // Two norms with their residual additions, rotary embedding and cache write, activation.
-    seconds += streaming(8 * hidden, 2) + streaming(2 * qkv + 2 * model.kv_width() / t_, model.rotary ? 2 : 1) +
-               streaming((model.gated ? 3 : 2) * ffn / t_, 1);
+    seconds += streaming(8 * hidden, 2, StreamingKind::norm) +
+               streaming(2 * qkv + 2 * model.kv_width() / t_, model.rotary ? 2 : 1, StreamingKind::rotary) +
+               streaming((model.gated ? 3 : 2) * ffn / t_, 1, StreamingKind::activation);
     if (t_ > 1) {
         const GroupTransfer reduce =
             make_transfer(m_.fabric, m_.collectives, CollectiveOp::all_reduce, m_.gpus, Bytes(2 * hidden * tokens));
@@ -80,6 +82,9 @@ double ModelStep::attention_seconds(double sequences, double queries, double key
     attention.head_dim = static_cast<double>(model.head_dim);
     attention.causal = queries > 1;
     attention.window = static_cast<double>(model.window);
+    attention.group = static_cast<double>(model.heads) / static_cast<double>(model.kv_heads);
+    attention.cache = m_.cache;
+    attention.block = 16;
     return m_.device.seconds(attention).value() * static_cast<double>(model.layers);
 }
 
