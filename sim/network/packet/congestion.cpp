@@ -10,7 +10,7 @@ namespace orrery::packet {
 namespace {
 
 std::int64_t to_ps(double seconds) {
-    return static_cast<std::int64_t>(seconds * 1e12 + 0.5);
+    return std::llround(seconds * 1e12);
 }
 
 double clamp_window(const LawSettings& s, double window) {

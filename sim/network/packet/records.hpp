@@ -1,6 +1,7 @@
 #pragma once
 // The records of the packet engine: packets in a slab, ports, flows. Indices are 32 bits wide.
 
+#include "sim/base/error.hpp"
 #include "sim/network/packet/congestion.hpp"
 
 #include <cstdint>
@@ -49,6 +50,9 @@ class Slab {
             free_ = packets_[id].next;
             return id;
         }
+        if (packets_.size() >= kMost) {
+            throw InfeasibleError("more than 100 million packets under way: a transport with a window needs less");
+        }
         packets_.emplace_back();
         return static_cast<std::uint32_t>(packets_.size() - 1);
     }
@@ -61,6 +65,7 @@ class Slab {
     [[nodiscard]] std::size_t peak() const { return packets_.size(); }
 
   private:
+    static constexpr std::size_t kMost = 100'000'000;  // 6 GiB
     std::vector<Packet> packets_;
     std::uint32_t free_ = kNone;
     std::size_t in_use_ = 0;
