@@ -201,6 +201,7 @@ int command_list(const CommandLine& line, const DataDirectory& data) {
         for (std::size_t kind = 0; kind < scenario_kind_names().size(); ++kind) {
             Scenario scenario;
             scenario.kind = static_cast<ScenarioKind>(kind);
+            scenario.network.packet_details = scenario.network.path_details = true;
             terminal.heading("kind: " + scenario_kind_names()[kind]);
             std::vector<std::vector<std::string>> rows;
             for (const Explained& field : explain_fields([&](Fields& fields) { describe(fields, scenario); })) {

@@ -127,6 +127,7 @@ struct ServedPort {
     std::int64_t control_bytes = 0;
     std::int64_t data_bytes = 0;
     std::int64_t ingress_bytes = 0;  ///< waiting in the switch at the end of this link, having come over it
+    std::uint32_t control_run = 0;   ///< control packets since the last of data
     std::int64_t paused_since = 0;   ///< ps, of the present pause
     bool pause_sent = false;         ///< by the switch at the end of this link
 };

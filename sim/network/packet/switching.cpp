@@ -10,6 +10,7 @@ namespace orrery::packet {
 namespace {
 
 constexpr std::uint64_t kProgressInterval = 1U << 22;
+constexpr std::uint32_t kControlRun = 10;
 constexpr std::int64_t kEndOfTime = std::int64_t{1} << 62;  // ps
 
 // Scales a 32-bit entropy to one of `n` ports.
@@ -413,11 +414,16 @@ void Network::serve(std::uint32_t port_id) {
         arm_service(port_id);
         return;
     }
-    if (queue.control.head != kNone) {
+    // Ten control packets to one of data where both wait, or headers of trimmed packets could crowd out all data: Handley et
+    // al., "Re-architecting datacenter networks and stacks for low latency and high performance", SIGCOMM 2017.
+    const bool data_waits = queue.data.head != kNone && !out.paused;
+    if (queue.control.head != kNone && (!data_waits || queue.control_run < kControlRun)) {
+        ++queue.control_run;
         const std::uint32_t id = queue.control.pop(slab_);
         queue.control_bytes -= slab_[id].size;
         transmit(port_id, id);
-    } else if (queue.data.head != kNone && !out.paused) {
+    } else if (data_waits) {
+        queue.control_run = 0;
         const std::uint32_t id = queue.data.pop(slab_);
         const Packet& p = slab_[id];
         queue.data_bytes -= p.size;
