@@ -54,13 +54,34 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     add_ports(PortKind::spine_down, core_links, fabric.core_link_rate(), shape.link_latency);
     base_[kPortKinds] = static_cast<std::uint32_t>(ports_.size());
 
-    for (std::uint32_t nic = 0; nic < nics; ++nic) {
-        leaf_of_nic_.push_back(fabric.leaf_of_nic(nic));
+    nics_.resize(nics);
+    index_ports();
+    for (std::uint32_t i = 0; i < spines_ * cores_; ++i) {
+        entropies_of_paths_.push_back(entropy_of(i % spines_, i / spines_));
+    }
+    sample_every_ = to_ps(spec.queue_samples);
+    flowlet_gap_ = to_ps(spec.paths.flowlet_gap);
+    turn_.assign(fabric.leaves(), 0);
+    planned_up_.assign(leaf_links, 0);
+    planned_down_.assign(leaf_links, 0);
+    served_ports_.resize(served_ ? ports_.size() : 0);
+    switch_used_.assign(fabric.leaves() + fabric.spines() + fabric.cores(), 0);
+    set_limits();
+
+    const std::int64_t longest = set_windows();
+    // Entities: links by port, NICs, served ports.
+    wheel_ = Wheel(2 * static_cast<std::uint32_t>(ports_.size()) + nics, longest + longest / 4);
+}
+
+// Where each port is, for routing by arithmetic.
+void Network::index_ports() {
+    for (std::uint32_t nic = 0; nic < nics_.size(); ++nic) {
+        leaf_of_nic_.push_back(fabric_.leaf_of_nic(nic));
         ports_[base_[0] + nic].where = leaf_of_nic_[nic];
         ports_[base_[1] + nic].where = nic;
     }
-    for (std::uint32_t leaf = 0; leaf < fabric.leaves(); ++leaf) {
-        pod_of_leaf_.push_back(fabric.pod_of_leaf(leaf));
+    for (std::uint32_t leaf = 0; leaf < fabric_.leaves(); ++leaf) {
+        pod_of_leaf_.push_back(fabric_.pod_of_leaf(leaf));
         for (std::uint32_t lane = 0; lane < spines_; ++lane) {
             for (const std::size_t kind : {std::size_t{2}, std::size_t{3}}) {
                 Port& port = ports_[base_[kind] + leaf * spines_ + lane];
@@ -69,7 +90,7 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
             }
         }
     }
-    for (std::uint32_t i = 0; i < core_links; ++i) {
+    for (std::uint32_t i = 0; i < base_[5] - base_[4]; ++i) {
         for (const std::size_t kind : {std::size_t{4}, std::size_t{5}}) {
             Port& port = ports_[base_[kind] + i];
             port.where = i / cores_;
@@ -77,25 +98,17 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
             port.core = static_cast<std::uint16_t>(i % cores_);
         }
     }
-    for (std::uint32_t i = 0; i < spines_ * cores_; ++i) {
-        entropies_of_paths_.push_back(entropy_of(i % spines_, i / spines_));
-    }
-    sample_every_ = to_ps(spec.queue_samples);
-    flowlet_gap_ = to_ps(spec.paths.flowlet_gap);
-    nics_.resize(nics);
-    turn_.assign(fabric.leaves(), 0);
-    planned_up_.assign(leaf_links, 0);
-    planned_down_.assign(leaf_links, 0);
-    served_ports_.resize(served_ ? ports_.size() : 0);
-    switch_used_.assign(fabric.leaves() + fabric.spines() + fabric.cores(), 0);
-    set_limits();
+}
 
+// Round trip, windows and timeouts. Returns how far ahead of its departure a packet's arrival can lie, ps.
+std::int64_t Network::set_windows() {
+    const PacketSpec& spec = spec_;
     // The longest path there and back, store and forward, without load.
     std::int64_t round_trip = 0;
     std::int64_t longest = 1;
     double fastest = 0;
     for (std::size_t kind = 0; kind < kPortKinds; ++kind) {
-        if (base_[kind + 1] == base_[kind] || (kind > 1 && fabric.leaves() < 2)) {
+        if (base_[kind + 1] == base_[kind] || (kind > 1 && fabric_.leaves() < 2)) {
             continue;
         }
         const Port& port = ports_[base_[kind]];
@@ -111,9 +124,9 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     queues.headroom = queues.headroom > 0 ? queues.headroom : fastest + 2 * full_ + 2 * header_;
     law_settings_.spec = spec.transport;
     law_settings_.packet = full_;
-    law_settings_.line_rate = shape.nic_bandwidth;
+    law_settings_.line_rate = fabric_.shape().nic_bandwidth;
     law_settings_.base_rtt = static_cast<double>(round_trip);
-    const double product = shape.nic_bandwidth * static_cast<double>(round_trip) * 1e-12;
+    const double product = fabric_.shape().nic_bandwidth * static_cast<double>(round_trip) * 1e-12;
     // Loss-based laws need room for the queue they fill.
     const bool fills_queues =
         spec.transport.kind == TransportKind::cubic || spec.transport.kind == TransportKind::dctcp;
@@ -136,8 +149,7 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     }
     // Beyond the window itself there is room for what arrives while a gap is mended.
     capacity_ = std::max(256U, std::bit_ceil(4 * static_cast<std::uint32_t>(packets) + 64));
-    // Entities: links by port, NICs, served ports.
-    wheel_ = Wheel(2 * static_cast<std::uint32_t>(ports_.size()) + nics, longest + longest / 4);
+    return longest;
 }
 
 void Network::add_ports(PortKind kind, std::uint32_t count, double rate, double latency_s) {

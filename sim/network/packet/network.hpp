@@ -20,7 +20,6 @@
 #include "sim/network/packet/wheel.hpp"
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -121,9 +120,6 @@ class Network {
     [[nodiscard]] double payload_delivered() const { return payload_delivered_; }
     /// Bytes of all packet, flow and event records.
     [[nodiscard]] std::size_t memory() const;
-    /// Unloaded round trip of the longest path, ps, and the window that fills it, bytes.
-    [[nodiscard]] double base_rtt() const { return law_settings_.base_rtt; }
-    [[nodiscard]] double max_window() const { return law_settings_.max_window; }
     /// Called now and then with the payload bytes delivered so far.
     void set_progress(std::function<void(double)> progress) { progress_ = std::move(progress); }
     /// Data packets that senders, receivers and drops account for; equal once nothing is under way.
@@ -177,6 +173,8 @@ class Network {
 
     // network.cpp: building, the loop, reports
     void add_ports(PortKind kind, std::uint32_t count, double rate, double latency_s);
+    void index_ports();
+    std::int64_t set_windows();
     void set_limits();
     void schedule(Timer timer, std::uint32_t index, std::int64_t at) {
         wheel_.insert_far((static_cast<std::uint32_t>(timer) << kTimerShift) | index, at);

@@ -345,14 +345,14 @@ bool Network::send_packet(std::uint32_t id) {
     p.path = path;
     p.ingress = kNone;
     p.kind = PacketKind::data;
-    p.flags = repeated ? kRepeated : 0;
+    p.flags = 0;
     ++flow.records;
     ++sent_;
     const double size = p.size;
     if (acknowledged_) {
         flow.in_flight += p.size;
         if (auto* law = std::get_if<Dcqcn>(&flow.law)) {
-            law->on_sent(law_settings_, size, now_);
+            law->on_sent(law_settings_, size);
             adopt(id);
         }
     }

@@ -15,7 +15,6 @@ enum class PacketKind : std::uint8_t { data, trimmed, ack, nack, notification, c
 
 /// Bits of Packet::flags.
 inline constexpr std::uint8_t kMarked = 1;     ///< congestion experienced
-inline constexpr std::uint8_t kRepeated = 2;   ///< sent before
 inline constexpr std::uint8_t kDestroyed = 4;  ///< was on a link that went down
 inline constexpr std::uint8_t kAsks = 8;       ///< the sender waits: acknowledge at once
 
