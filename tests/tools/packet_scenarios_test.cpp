@@ -186,6 +186,27 @@ TEST_CASE("settings of packets are read, written and refused with their place") 
     CHECK(value(summary_of(fluid), "fct_s.max") > 0);
 }
 
+TEST_CASE("ports and queues over time are reported") {
+    const Scenario s = test::scenario(network("{pattern: incast, senders: 8, size: 1 MiB}",
+                                              ", queue_samples: 10 us, transport: {kind: ideal}, paths: ecmp"));
+    const PacketReport report = run(s, test::models(), {}).packets;
+    const auto receiver = std::find_if(report.ports.begin(), report.ports.end(),
+                                       [](const PortReport& p) { return p.name == "leaf 0 to nic 0"; });
+    REQUIRE(receiver != report.ports.end());
+    CHECK(receiver->packets == 8 * 256);
+    CHECK(receiver->bytes == 8 * 256 * 4160.0);
+    CHECK(receiver->mean_queue_bytes < receiver->max_queue_bytes);
+    // The queue rises by eight packets' time and falls by one: it is half its peak on average.
+    CHECK(receiver->mean_queue_bytes == doctest::Approx(receiver->max_queue_bytes / 2).epsilon(0.1));
+    double sampled = 0;
+    for (const QueueSample& sample : report.samples) {
+        sampled = report.ports[sample.port].name == receiver->name ? std::max(sampled, sample.bytes) : sampled;
+    }
+    CHECK(sampled == doctest::Approx(receiver->max_queue_bytes).epsilon(0.1));
+    CHECK(ports_csv(report).find("leaf 0 to nic 0,8519680,2048,") != std::string::npos);
+    CHECK(queues_csv(report).rfind("time_s,port,queue_bytes\n", 0) == 0);
+}
+
 TEST_CASE("flows from CSV files and connection matrices start when they say and wait for what they name") {
     const File csv("flows.csv",
                    "src,dst,bytes,start,after\n0,1,4096,0,\n1,2,4096,1e-5,1\n# a comment\n0,1,4096,2e-5,\n");

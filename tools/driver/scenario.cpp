@@ -134,7 +134,7 @@ void run_training(const Scenario& scenario, ModelCache& models, const RunOptions
     out.summary.events = result.events;
     out.timeline = std::move(result.timeline);
     add_packet_metrics(result.packets, out.summary);
-    out.ports = std::move(result.ports);
+    out.packets = std::move(result.ports);
     out.training = std::move(result);
 }
 
@@ -284,7 +284,7 @@ void run_messages_of(const Scenario& scenario, const RunOptions& options, const 
     summary.add("max_link_utilisation", result.max_link_utilisation, "1");
     summary.events = result.events;
     add_packet_metrics(result.packets, summary);
-    out.ports = std::move(result.ports);
+    out.packets = std::move(result.ports);
     if (result.folded_into_one > 1) {
         summary.notes.push_back(fmt::format("each simulated rank stands for {}", result.folded_into_one));
     }

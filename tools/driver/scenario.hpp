@@ -87,7 +87,7 @@ struct RunOutput {
     Summary summary;
     Timeline timeline;
     std::optional<TrainingResult> training;
-    std::vector<PortReport> ports;  ///< packet fidelity only
+    PacketReport packets;  ///< of packet fidelity, else empty
 };
 
 /// Models built for scenarios, kept between runs: reading kernel tables costs more than simulating.

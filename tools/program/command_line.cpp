@@ -55,6 +55,8 @@ const std::vector<CommandSpec>& command_table() {
           {"json", "FILE", "write the summary (\"-\": standard output)"},
           {"host", "", "with this machine's time and memory in the summary"},
           {"trace", "FILE", "write a timeline for ui.perfetto.dev"},
+          {"ports", "FILE.csv", "packet fidelity: bytes, queues, marks, drops, pauses of every port"},
+          {"queues", "FILE.csv", "packet fidelity: queues over time, every network.queue_samples"},
           {"resolved", "FILE", "write the scenario with all presets expanded"}},
          {"orrery run scenarios/training/gpt3-175b-1024xA100.yaml",
           "orrery run scenarios/training/gpt3-175b-1024xA100.yaml --set plan.tensor=4 --set plan.pipeline=32 --json -",

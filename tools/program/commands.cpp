@@ -79,6 +79,15 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
     if (line.has("resolved")) {
         write_file(line.text("resolved"), resolved_json(scenario) + "\n");
     }
+    if ((line.has("ports") || line.has("queues")) && out.packets.ports.empty()) {
+        throw ConfigError("--ports and --queues report what network.fidelity packet simulates; this run has another");
+    }
+    if (line.has("ports")) {
+        write_file(line.text("ports"), ports_csv(out.packets));
+    }
+    if (line.has("queues")) {
+        write_file(line.text("queues"), queues_csv(out.packets));
+    }
     if (line.has("trace")) {
         write_file(line.text("trace"), to_chrome_trace(out.timeline));
     }
@@ -199,6 +208,7 @@ int command_list(const CommandLine& line, const DataDirectory& data) {
         for (std::size_t kind = 0; kind < scenario_kind_names().size(); ++kind) {
             Scenario scenario;
             scenario.kind = static_cast<ScenarioKind>(kind);
+            scenario.network.packet_details = scenario.network.path_details = true;
             terminal.heading("kind: " + scenario_kind_names()[kind]);
             std::vector<std::vector<std::string>> rows;
             for (const Explained& field : explain_fields([&](Fields& fields) { describe(fields, scenario); })) {

@@ -55,7 +55,7 @@ void watch(Sharing& sharing, double bytes, const MessageRunOptions& options) {
 void measure(const Fabric& fabric, const Sharing& sharing, MessageRunResult& result) {
     if (const auto* packets = dynamic_cast<const PacketSharing*>(&sharing)) {
         result.packets = packets->network().statistics();
-        result.ports = packets->network().ports();
+        result.ports = packets->network().report();
         result.events += result.packets->events;
         result.max_link_utilisation = result.packets->max_link_utilisation;
         return;

@@ -91,7 +91,7 @@ struct MessageRunResult {
     double max_link_utilisation = 0;  ///< bytes over capacity x time of the busiest resource
     std::uint32_t folded_into_one = 1;
     std::optional<PacketStatistics> packets;
-    std::vector<PortReport> ports;  ///< packets only
+    PacketReport ports;  ///< packets only
 };
 
 /// Runs a stored schedule.

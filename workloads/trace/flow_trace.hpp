@@ -9,7 +9,7 @@
 // Link events: CSV with the header time_s,leaf,spine,event,factor; event is down, up or rate.
 // Limits: a send_done trigger fires when the last byte has arrived, like recv_done; oneshot triggers of several flows fire
 // with the last of them.
-// Validated by tests/workloads/flow_trace_test.cpp.
+// Validated by tests/tools/packet_scenarios_test.cpp.
 
 #include "workloads/collective/message_run.hpp"
 

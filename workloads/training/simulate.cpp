@@ -159,7 +159,7 @@ TrainingResult simulate(const TrainingInput& input, double memory_capacity, cons
     result.events = engine.events();
     if (packets != nullptr) {
         result.packets = packets->network().statistics();
-        result.ports = packets->network().ports();
+        result.ports = packets->network().report();
         result.events += result.packets->events;
     }
     result.tasks = lowered.graph.size();

@@ -40,7 +40,7 @@ struct TrainingResult {
     std::uint32_t folded_into_one = 1;
     Timeline timeline;
     std::optional<PacketStatistics> packets;
-    std::vector<PortReport> ports;
+    PacketReport ports;
 };
 
 /// Lowers and runs one iteration. Throws InfeasibleError when a stage does not fit into `memory_capacity` bytes

@@ -10,7 +10,7 @@ namespace orrery::packet {
 namespace {
 
 std::int64_t to_ps(double seconds) {
-    return static_cast<std::int64_t>(seconds * 1e12 + 0.5);
+    return std::llround(seconds * 1e12);
 }
 
 double clamp_window(const LawSettings& s, double window) {
@@ -36,7 +36,7 @@ void Dcqcn::increase(const LawSettings& s) {
     rate = std::min((target + rate) / 2, s.line_rate);
 }
 
-void Dcqcn::on_sent(const LawSettings& s, double bytes, std::int64_t) {
+void Dcqcn::on_sent(const LawSettings& s, double bytes) {
     if (alpha_due == kNoTimer) {
         return;  // never notified: at line rate
     }
@@ -236,7 +236,7 @@ CongestionLaw make_law(const LawSettings& s) {
         case TransportKind::receiver_driven:
             return fixed;
         case TransportKind::window:
-            fixed.start(s, s.max_window);
+            fixed.window = s.max_window;
             return fixed;
         case TransportKind::roce:
             return s.spec.dcqcn ? started(Dcqcn()) : CongestionLaw(fixed);

@@ -41,23 +41,14 @@ struct LawBase {
     double window = kNoLimit;
     double rate = 0;
     void on_ack(const LawSettings&, const Acknowledged&) {}
-    void on_sent(const LawSettings&, double, std::int64_t) {}
     /// Packets were found lost; `cumulative` and `next` as in Acknowledged.
     void on_loss(const LawSettings&, std::int64_t, std::uint32_t, std::uint32_t) {}
     void on_timeout(const LawSettings&, std::int64_t) {}
     void on_notification(const LawSettings&, std::int64_t) {}
-    /// When the law's timer should first fire, and what it does then; returns the time of the next.
-    [[nodiscard]] std::int64_t first_timer(const LawSettings&, std::int64_t) const { return kNoTimer; }
-    std::int64_t on_timer(const LawSettings&, std::int64_t) { return kNoTimer; }
 };
 
 /// A constant window; also `ideal` (no limit) and receiver-driven flows, which credits govern.
-struct FixedWindow : LawBase {
-    void start(const LawSettings& s, double bytes) {
-        (void)s;
-        window = bytes;
-    }
-};
+struct FixedWindow : LawBase {};
 
 /// DCQCN's reaction point: Zhu et al., SIGCOMM 2015, equations 1 to 4.
 struct Dcqcn : LawBase {
@@ -70,8 +61,9 @@ struct Dcqcn : LawBase {
     std::uint32_t timer_steps = 0;
 
     void start(const LawSettings& s);
-    void on_sent(const LawSettings& s, double bytes, std::int64_t now);
+    void on_sent(const LawSettings& s, double bytes);
     void on_notification(const LawSettings& s, std::int64_t now);
+    /// Decays alpha and raises the rate where these are due; returns when the next is.
     std::int64_t on_timer(const LawSettings& s, std::int64_t now);
 
   private:

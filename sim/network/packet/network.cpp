@@ -54,13 +54,34 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     add_ports(PortKind::spine_down, core_links, fabric.core_link_rate(), shape.link_latency);
     base_[kPortKinds] = static_cast<std::uint32_t>(ports_.size());
 
-    for (std::uint32_t nic = 0; nic < nics; ++nic) {
-        leaf_of_nic_.push_back(fabric.leaf_of_nic(nic));
+    nics_.resize(nics);
+    index_ports();
+    for (std::uint32_t i = 0; i < spines_ * cores_; ++i) {
+        entropies_of_paths_.push_back(entropy_of(i % spines_, i / spines_));
+    }
+    sample_every_ = to_ps(spec.queue_samples);
+    flowlet_gap_ = to_ps(spec.paths.flowlet_gap);
+    turn_.assign(fabric.leaves(), 0);
+    planned_up_.assign(leaf_links, 0);
+    planned_down_.assign(leaf_links, 0);
+    served_ports_.resize(served_ ? ports_.size() : 0);
+    switch_used_.assign(fabric.leaves() + fabric.spines() + fabric.cores(), 0);
+    set_limits();
+
+    const std::int64_t longest = set_windows();
+    // Entities: links by port, NICs, served ports.
+    wheel_ = Wheel(2 * static_cast<std::uint32_t>(ports_.size()) + nics, longest + longest / 4);
+}
+
+// Where each port is, for routing by arithmetic.
+void Network::index_ports() {
+    for (std::uint32_t nic = 0; nic < nics_.size(); ++nic) {
+        leaf_of_nic_.push_back(fabric_.leaf_of_nic(nic));
         ports_[base_[0] + nic].where = leaf_of_nic_[nic];
         ports_[base_[1] + nic].where = nic;
     }
-    for (std::uint32_t leaf = 0; leaf < fabric.leaves(); ++leaf) {
-        pod_of_leaf_.push_back(fabric.pod_of_leaf(leaf));
+    for (std::uint32_t leaf = 0; leaf < fabric_.leaves(); ++leaf) {
+        pod_of_leaf_.push_back(fabric_.pod_of_leaf(leaf));
         for (std::uint32_t lane = 0; lane < spines_; ++lane) {
             for (const std::size_t kind : {std::size_t{2}, std::size_t{3}}) {
                 Port& port = ports_[base_[kind] + leaf * spines_ + lane];
@@ -69,7 +90,7 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
             }
         }
     }
-    for (std::uint32_t i = 0; i < core_links; ++i) {
+    for (std::uint32_t i = 0; i < base_[5] - base_[4]; ++i) {
         for (const std::size_t kind : {std::size_t{4}, std::size_t{5}}) {
             Port& port = ports_[base_[kind] + i];
             port.where = i / cores_;
@@ -77,24 +98,17 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
             port.core = static_cast<std::uint16_t>(i % cores_);
         }
     }
-    for (std::uint32_t i = 0; i < spines_ * cores_; ++i) {
-        entropies_of_paths_.push_back(entropy_of(i % spines_, i / spines_));
-    }
-    flowlet_gap_ = to_ps(spec.paths.flowlet_gap);
-    nics_.resize(nics);
-    turn_.assign(fabric.leaves(), 0);
-    planned_up_.assign(leaf_links, 0);
-    planned_down_.assign(leaf_links, 0);
-    served_ports_.resize(served_ ? ports_.size() : 0);
-    switch_used_.assign(fabric.leaves() + fabric.spines() + fabric.cores(), 0);
-    set_limits();
+}
 
+// Round trip, windows and timeouts. Returns how far ahead of its departure a packet's arrival can lie, ps.
+std::int64_t Network::set_windows() {
+    const PacketSpec& spec = spec_;
     // The longest path there and back, store and forward, without load.
     std::int64_t round_trip = 0;
     std::int64_t longest = 1;
     double fastest = 0;
     for (std::size_t kind = 0; kind < kPortKinds; ++kind) {
-        if (base_[kind + 1] == base_[kind] || (kind > 1 && fabric.leaves() < 2)) {
+        if (base_[kind + 1] == base_[kind] || (kind > 1 && fabric_.leaves() < 2)) {
             continue;
         }
         const Port& port = ports_[base_[kind]];
@@ -110,9 +124,9 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     queues.headroom = queues.headroom > 0 ? queues.headroom : fastest + 2 * full_ + 2 * header_;
     law_settings_.spec = spec.transport;
     law_settings_.packet = full_;
-    law_settings_.line_rate = shape.nic_bandwidth;
+    law_settings_.line_rate = fabric_.shape().nic_bandwidth;
     law_settings_.base_rtt = static_cast<double>(round_trip);
-    const double product = shape.nic_bandwidth * static_cast<double>(round_trip) * 1e-12;
+    const double product = fabric_.shape().nic_bandwidth * static_cast<double>(round_trip) * 1e-12;
     // Loss-based laws need room for the queue they fill.
     const bool fills_queues =
         spec.transport.kind == TransportKind::cubic || spec.transport.kind == TransportKind::dctcp;
@@ -130,13 +144,12 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
                   : batches                      ? std::max(1U, 16384 / full_)
                                                  : 1;
     const double packets = law_settings_.max_window / full_;
-    if (packets > 1e8) {
-        throw InfeasibleError("a window of more than 10^8 packets: raise network.mtu or set network.transport.window");
+    if (packets > 1e7) {
+        throw InfeasibleError("a window of more than 10^7 packets: raise network.mtu or set network.transport.window");
     }
     // Beyond the window itself there is room for what arrives while a gap is mended.
     capacity_ = std::max(256U, std::bit_ceil(4 * static_cast<std::uint32_t>(packets) + 64));
-    // Entities: links by port, NICs, served ports.
-    wheel_ = Wheel(2 * static_cast<std::uint32_t>(ports_.size()) + nics, longest + longest / 4);
+    return longest;
 }
 
 void Network::add_ports(PortKind kind, std::uint32_t count, double rate, double latency_s) {
@@ -155,7 +168,7 @@ void Network::add_ports(PortKind kind, std::uint32_t count, double rate, double 
         if (ps_per_byte > 9e18) {
             throw InfeasibleError("a link of less than 10 kb/s is too slow for fidelity packet");
         }
-        port.ps_per_byte = static_cast<std::uint64_t>(ps_per_byte + 0.5);
+        port.ps_per_byte = static_cast<std::uint64_t>(std::llround(ps_per_byte));
     } else {
         port.down = true;
     }
@@ -212,6 +225,10 @@ void Network::send(const Request& request) {
     // The pair decides the hash, so that all levels of detail place a hashed flow on the same spine.
     message.hash = mix64((static_cast<std::uint64_t>(request.from.value()) << 32) | request.to.value());
     ++live_messages_;
+    if (sample_every_ > 0 && !sampling_) {
+        sampling_ = true;
+        schedule(Timer::sample, 0, now_);
+    }
     if (path_kind_ == PathKind::planned) {
         unplanned_.push_back(id);
     } else {
@@ -227,99 +244,21 @@ void Network::require_finished() const {
     if (live_messages_ == 0) {
         return;
     }
-    const auto message = std::find_if(messages_.begin(), messages_.end(), [](const Message& m) { return m.live; });
-    std::string text = "the message of " + std::to_string(message->bytes) + " bytes from GPU " +
-                       std::to_string(message->from.value()) + " to GPU " + std::to_string(message->to.value()) +
-                       " can never finish";
-    std::uint32_t paused = kNone;
     for (std::uint32_t i = 0; i < ports_.size(); ++i) {
         if (ports_[i].paused) {
-            paused = i;
-            break;
+            fail_all("its packets wait behind ports that pause each other, among them " + port_name(i));
         }
     }
-    if (paused != kNone) {
-        text += ": its packets wait behind ports that pause each other, among them " + port_name(paused);
-    } else {
-        text += ": its packets were lost, and the transport does not send them again";
-    }
-    throw InfeasibleError(text);
+    fail_all("its packets were lost, and the transport does not send them again");
 }
 
-std::string Network::port_name(std::uint32_t port) const {
-    const Port& p = ports_[port];
-    const std::string where = std::to_string(p.where);
-    const std::string lane = std::to_string(p.lane);
-    switch (p.kind) {
-        case PortKind::nic_out:
-            return "nic " + std::to_string(port - base_[0]) + " to leaf " + where;
-        case PortKind::nic_in:
-            return "leaf " + std::to_string(leaf_of_nic_[p.where]) + " to nic " + where;
-        case PortKind::leaf_up:
-            return "leaf " + where + " to spine " + lane;
-        case PortKind::leaf_down:
-            return "spine " + lane + " to leaf " + where;
-        case PortKind::spine_up:
-            return "spine " + where + " to core " + std::to_string(p.core);
-        case PortKind::spine_down:
-            return "core " + std::to_string(p.core) + " to spine " + where;
-    }
-    return "";
-}
-
-double Network::paused_seconds(std::uint32_t port) const {
-    const Port& p = ports_[port];
-    return static_cast<double>(p.paused_time + (p.paused ? now_ - served_ports_[port].paused_since : 0)) * 1e-12;
-}
-
-PacketStatistics Network::statistics() const {
-    PacketStatistics out;
-    out.packets_delivered = delivered_;
-    out.retransmissions = retransmissions_;
-    out.timeouts = timeouts_;
-    out.corrupted = corrupted_;
-    out.peak_packets = slab_.peak();
-    out.events = events_;
-    for (std::uint32_t i = 0; i < ports_.size(); ++i) {
-        const Port& port = ports_[i];
-        out.packet_hops += port.packets[0];
-        out.control_hops += port.packets[1];
-        out.drops += port.drops;
-        out.trims += port.trims;
-        out.ecn_marks += port.marks;
-        out.pause_s += paused_seconds(i);
-        const bool of_switch = port.kind != PortKind::nic_out;
-        if (of_switch) {
-            out.max_queue_bytes = std::max(out.max_queue_bytes, queue_bytes(port, port.max_backlog));
-        }
-        if (of_switch && port.kind != PortKind::nic_in) {
-            out.max_link_bytes = std::max(out.max_link_bytes, static_cast<double>(port.bytes));
-        }
-        if (now_ > 0 && port.bytes > 0) {
-            const double busy = static_cast<double>(port.bytes) * static_cast<double>(port.ps_per_byte) / 4294967296.0;
-            out.max_link_utilisation = std::max(out.max_link_utilisation, busy / static_cast<double>(now_));
-        }
-    }
-    return out;
-}
-
-std::vector<PortReport> Network::ports() const {
-    std::vector<PortReport> out;
-    for (std::uint32_t i = 0; i < ports_.size(); ++i) {
-        const Port& port = ports_[i];
-        PortReport report;
-        report.name = port_name(i);
-        report.bytes = static_cast<double>(port.bytes);
-        report.packets = port.packets[0];
-        report.marks = port.marks;
-        report.drops = port.drops;
-        report.trims = port.trims;
-        report.mean_queue_bytes = now_ > 0 ? queue_bytes(port, 1) * port.backlog_area / static_cast<double>(now_) : 0;
-        report.max_queue_bytes = queue_bytes(port, port.max_backlog);
-        report.paused_s = paused_seconds(i);
-        out.push_back(std::move(report));
-    }
-    return out;
+// Names the first message that is not finished.
+void Network::fail_all(const std::string& why) const {
+    const auto message = std::find_if(messages_.begin(), messages_.end(), [](const Message& m) { return m.live; });
+    ORRERY_ASSERT(message != messages_.end());
+    throw InfeasibleError("the message of " + std::to_string(message->bytes) + " bytes from GPU " +
+                          std::to_string(message->from.value()) + " to GPU " + std::to_string(message->to.value()) +
+                          " can never finish: " + why);
 }
 
 std::size_t Network::memory() const {

@@ -20,7 +20,6 @@
 #include "sim/network/packet/wheel.hpp"
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -57,6 +56,20 @@ struct PortReport {
     double max_queue_bytes = 0;
     double paused_s = 0;
 };
+
+/// What a port's queue held at one time; times at which it held nothing are left out.
+struct QueueSample {
+    double time = 0;  ///< s
+    std::uint32_t port = 0;
+    double bytes = 0;
+};
+
+struct PacketReport {
+    std::vector<PortReport> ports;
+    std::vector<QueueSample> samples;  ///< in the order of time, then port
+};
+[[nodiscard]] std::string ports_csv(const PacketReport& report);
+[[nodiscard]] std::string queues_csv(const PacketReport& report);
 
 /// A change of one link between switches, both directions.
 struct LinkEvent {
@@ -103,13 +116,10 @@ class Network {
     void require_finished() const;
 
     [[nodiscard]] PacketStatistics statistics() const;
-    [[nodiscard]] std::vector<PortReport> ports() const;
+    [[nodiscard]] PacketReport report() const;
     [[nodiscard]] double payload_delivered() const { return payload_delivered_; }
     /// Bytes of all packet, flow and event records.
     [[nodiscard]] std::size_t memory() const;
-    /// Unloaded round trip of the longest path, ps, and the window that fills it, bytes.
-    [[nodiscard]] double base_rtt() const { return law_settings_.base_rtt; }
-    [[nodiscard]] double max_window() const { return law_settings_.max_window; }
     /// Called now and then with the payload bytes delivered so far.
     void set_progress(std::function<void(double)> progress) { progress_ = std::move(progress); }
     /// Data packets that senders, receivers and drops account for; equal once nothing is under way.
@@ -146,15 +156,30 @@ class Network {
         std::int64_t mark_high = Wheel::kNever;
     };
     /// What kind of event an entity of the heap stands for; entities of the wheel come first.
-    enum class Timer : std::uint32_t { wheel, start, pace, retransmit, law, pause, resume, link_event, reroute, grant };
+    enum class Timer : std::uint32_t {
+        wheel,
+        start,
+        pace,
+        retransmit,
+        law,
+        pause,
+        resume,
+        link_event,
+        reroute,
+        grant,
+        sample
+    };
     static constexpr std::uint32_t kTimerShift = 28;
 
     // network.cpp: building, the loop, reports
     void add_ports(PortKind kind, std::uint32_t count, double rate, double latency_s);
+    void index_ports();
+    std::int64_t set_windows();
     void set_limits();
     void schedule(Timer timer, std::uint32_t index, std::int64_t at) {
         wheel_.insert_far((static_cast<std::uint32_t>(timer) << kTimerShift) | index, at);
     }
+    void sample();
     [[nodiscard]] std::string port_name(std::uint32_t port) const;
     [[nodiscard]] std::int64_t send_time(const Port& port, std::uint32_t bytes) const {
         __extension__ using Wide = unsigned __int128;
@@ -166,12 +191,15 @@ class Network {
 
     // switching.cpp: links, ports, routing
     void dispatch(std::uint32_t entity);
+    void watch();
+    [[noreturn]] void fail_all(const std::string& why) const;
     [[gnu::always_inline]] inline void arrive(std::uint32_t port);
     [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t next_port(const Port& in, const Packet& p);
     [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t choose_spine(std::uint32_t leaf, std::uint32_t to_leaf,
                                                                            const Packet& p);
     void forward(std::uint32_t port, std::uint32_t id);
     [[gnu::always_inline]] inline void forward_now(std::uint32_t port, std::uint32_t id);
+    [[gnu::always_inline]] inline void launch(std::uint32_t port, std::uint32_t id);
     void drop(std::uint32_t id);
     void discard(std::uint32_t id);
     void transmit(std::uint32_t port, std::uint32_t id);
@@ -222,6 +250,7 @@ class Network {
     // receiver.cpp
     void deliver(std::uint32_t id);
     void receive_data(const Packet& p);
+    void notify(const Packet& p);
     void reply(PacketKind kind, const Packet& data, std::uint8_t flags, std::uint64_t selected = 0);
     void acknowledge_untold(const Packet& p);
     void flow_received(std::uint32_t id);
@@ -293,6 +322,9 @@ class Network {
     std::vector<std::uint32_t> unplanned_;                  ///< messages that wait for a plan
     std::vector<std::uint32_t> planned_up_, planned_down_;  ///< planned flows on each link now
     std::vector<LinkEvent> link_events_;
+    std::vector<QueueSample> samples_;
+    std::int64_t sample_every_ = 0;  ///< ps; 0: never
+    bool sampling_ = false;          ///< the next sample is in the heap
     packet::LawSettings law_settings_;
     std::int64_t timeout_ = 0;           ///< ps
     std::int64_t flowlet_gap_ = 0;       ///< ps
@@ -309,6 +341,8 @@ class Network {
     std::function<void(double)> progress_;
     double payload_delivered_ = 0;
     std::uint64_t sent_ = 0, arrived_ = 0, destroyed_ = 0;  ///< data packets, whole or trimmed
+    std::uint64_t watched_ = 0;                             ///< packets delivered when last looked
+    int idle_intervals_ = 0;                                ///< looks in a row that found no more
     std::uint64_t delivered_ = 0, retransmissions_ = 0, timeouts_ = 0, corrupted_ = 0, events_ = 0;
 };
 

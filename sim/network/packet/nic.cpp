@@ -3,8 +3,14 @@
 #include "sim/network/packet/network.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace orrery::packet {
+
+namespace {
+constexpr std::uint32_t kMostFlows = 1U << 24;             // 8 GiB of records
+constexpr std::int64_t kLongest = 10'000'000'000'000'000;  // ps: no timeout is longer than 10,000 s
+}  // namespace
 
 std::uint32_t Network::entropy_of(std::uint32_t lane, std::uint32_t core) const {
     // Scales back to the spine, and what that leaves to the core switch.
@@ -49,8 +55,8 @@ std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std:
     std::uint32_t id = 0;
     if (free_flows_.empty()) {
         id = static_cast<std::uint32_t>(flows_.size());
-        if (id >> kTimerShift != 0) {
-            throw InfeasibleError("more than 2^28 flows at once");
+        if (id >= kMostFlows) {
+            throw InfeasibleError("more than 2^24 flows at once: too many for fidelity packet");
         }
         flows_.emplace_back();
         recycled_.resize(path_kind_ == PathKind::recycled ? flows_.size() : 0);
@@ -239,7 +245,7 @@ void Network::commit(std::uint32_t nic_id) {
         nic.free_at = std::max(now_ + 1, port.busy_until);
         if (spec_.nic.host_rate > 0) {
             const double feeding = 1e12 * full_ / spec_.nic.host_rate;
-            nic.host_time = std::max(nic.host_time, now_) + static_cast<std::int64_t>(feeding + 0.5);
+            nic.host_time = std::max(nic.host_time, now_) + std::llround(feeding);
             nic.free_at = std::max(nic.free_at, nic.host_time);
         }
         if (!stays) {
@@ -339,14 +345,14 @@ bool Network::send_packet(std::uint32_t id) {
     p.path = path;
     p.ingress = kNone;
     p.kind = PacketKind::data;
-    p.flags = repeated ? kRepeated : 0;
+    p.flags = 0;
     ++flow.records;
     ++sent_;
     const double size = p.size;
     if (acknowledged_) {
         flow.in_flight += p.size;
         if (auto* law = std::get_if<Dcqcn>(&flow.law)) {
-            law->on_sent(law_settings_, size, now_);
+            law->on_sent(law_settings_, size);
             adopt(id);
         }
     }
@@ -354,7 +360,7 @@ bool Network::send_packet(std::uint32_t id) {
     p.flags |= more ? 0 : kAsks;
     if (flow.rate > 0) {
         const double gap = size / flow.rate * 1e12;
-        flow.next_time = std::max(flow.next_time, now_) + static_cast<std::int64_t>(gap + 0.5);
+        flow.next_time = std::max(flow.next_time, now_) + std::llround(gap);
     }
     const std::uint32_t port = base_[0] + flow.source;
     if (served_) {
@@ -367,7 +373,7 @@ bool Network::send_packet(std::uint32_t id) {
 
 // Three smoothed round trips, so that a long queue is not mistaken for a loss; never below the set timeout.
 std::int64_t Network::timeout_of(const Flow& flow) const {
-    return std::max(timeout_, 3 * flow.round_trip);
+    return std::min(kLongest, std::max(timeout_, 3 * flow.round_trip));
 }
 
 void Network::touch_deadline(std::uint32_t id) {

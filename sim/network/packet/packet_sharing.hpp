@@ -4,7 +4,7 @@
 // Claims: an activity has finished when its fluid part has and the last byte of each of its flows has arrived (or has been
 // acknowledged, if the specification says so). Flows that start at one instant start together.
 // Limits: the fluid part of an activity (NVLink, PCIe) and its flows run side by side; neither slows the other down.
-// Validated by tests/sim/network/packet_sharing_test.cpp.
+// Validated by tests/tools/packet_scenarios_test.cpp.
 
 #include "sim/engine/fluid.hpp"
 #include "sim/network/packet/network.hpp"

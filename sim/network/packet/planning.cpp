@@ -117,8 +117,8 @@ void Network::plan_batch() {
         const auto of_message = static_cast<std::uint32_t>(std::min<std::uint64_t>(parts, packets));
         paths.clear();
         for (std::uint32_t part = 0; part < of_message; ++part) {
-            std::uint32_t* up = &planned_up_[leaf_from(m) * spines_];
-            std::uint32_t* down = &planned_down_[leaf_to(m) * spines_];
+            std::uint32_t* up = &planned_up_[std::size_t{leaf_from(m)} * spines_];
+            std::uint32_t* down = &planned_down_[std::size_t{leaf_to(m)} * spines_];
             std::uint32_t lane = 0;
             if (!colours.empty()) {
                 lane = colours[i * parts + part] % spines_;

@@ -17,6 +17,7 @@ void Network::deliver(std::uint32_t id) {
         case PacketKind::trimmed:
             ++arrived_;
             if (flows_[p.flow].live) {
+                notify(p);
                 reply(PacketKind::nack, p, 0);
                 if (credited_) {
                     want_credit(p.flow);
@@ -40,14 +41,21 @@ void Network::deliver(std::uint32_t id) {
     discard(id);
 }
 
+// DCQCN's notification point. A marked packet counts even if go-back-N throws it away, and trimming is a mark as well.
+void Network::notify(const Packet& p) {
+    Flow& flow = flows_[p.flow];
+    if (notifies_ && now_ - flow.last_notification >= notification_gap_) {
+        flow.last_notification = now_;
+        reply(PacketKind::notification, p, 0);
+    }
+}
+
 void Network::receive_data(const Packet& p) {
     Flow& flow = flows_[p.flow];
     const bool marked = (p.flags & kMarked) != 0;
     bool fresh = true;
-    // Every marked packet counts for DCQCN's notification point, also one that go-back-N throws away.
-    if (marked && notifies_ && now_ - flow.last_notification >= notification_gap_) {
-        flow.last_notification = now_;
-        reply(PacketKind::notification, p, 0);
+    if (marked) {
+        notify(p);
     }
     if (!acknowledged_) {
         ++flow.received;

@@ -1,6 +1,7 @@
 #pragma once
 // The records of the packet engine: packets in a slab, ports, flows. Indices are 32 bits wide.
 
+#include "sim/base/error.hpp"
 #include "sim/network/packet/congestion.hpp"
 
 #include <cstdint>
@@ -14,7 +15,6 @@ enum class PacketKind : std::uint8_t { data, trimmed, ack, nack, notification, c
 
 /// Bits of Packet::flags.
 inline constexpr std::uint8_t kMarked = 1;     ///< congestion experienced
-inline constexpr std::uint8_t kRepeated = 2;   ///< sent before
 inline constexpr std::uint8_t kDestroyed = 4;  ///< was on a link that went down
 inline constexpr std::uint8_t kAsks = 8;       ///< the sender waits: acknowledge at once
 
@@ -49,6 +49,9 @@ class Slab {
             free_ = packets_[id].next;
             return id;
         }
+        if (packets_.size() >= kMost) {
+            throw InfeasibleError("more than 100 million packets under way: a transport with a window needs less");
+        }
         packets_.emplace_back();
         return static_cast<std::uint32_t>(packets_.size() - 1);
     }
@@ -61,6 +64,7 @@ class Slab {
     [[nodiscard]] std::size_t peak() const { return packets_.size(); }
 
   private:
+    static constexpr std::size_t kMost = 100'000'000;  // 6 GiB
     std::vector<Packet> packets_;
     std::uint32_t free_ = kNone;
     std::size_t in_use_ = 0;
@@ -122,6 +126,7 @@ struct ServedPort {
     std::int64_t control_bytes = 0;
     std::int64_t data_bytes = 0;
     std::int64_t ingress_bytes = 0;  ///< waiting in the switch at the end of this link, having come over it
+    std::uint32_t control_run = 0;   ///< control packets since the last of data
     std::int64_t paused_since = 0;   ///< ps, of the present pause
     bool pause_sent = false;         ///< by the switch at the end of this link
 };

@@ -112,6 +112,8 @@ void describe(Fields& fields, PacketSpec& spec) {
     fields.number({"bit_error_rate", "of every link", false, 0, 1e-3}, spec.bit_error_rate);
     fields.quantity({"reroute_delay", "from a change of a link to its effect on routing", false, 0, 1e4},
                     Dimension::time, spec.reroute_delay);
+    fields.quantity({"queue_samples", "between records of all queues; 0 s: none", false, 0, 1e4}, Dimension::time,
+                    spec.queue_samples);
     fields.text({"link_events", "file of changes of links: time_s,leaf,spine,event,factor"}, spec.link_events);
 }
 

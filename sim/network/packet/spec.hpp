@@ -97,6 +97,7 @@ struct PacketSpec {
     NicSpec nic;
     double bit_error_rate = 0;
     double reroute_delay = 1e-3;  ///< s from a change of a link to its effect on routing
+    double queue_samples = 0;     ///< s between records of all queues; 0: none
     std::string link_events;      ///< file of events: time_s, link, what (down, up, rate), factor
 };
 

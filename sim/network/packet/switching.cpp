@@ -3,12 +3,15 @@
 #include "sim/network/packet/network.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace orrery::packet {
 
 namespace {
 
 constexpr std::uint64_t kProgressInterval = 1U << 22;
+constexpr std::uint32_t kControlRun = 10;
+constexpr std::int64_t kEndOfTime = std::int64_t{1} << 62;  // ps
 
 // Scales a 32-bit entropy to one of `n` ports.
 inline std::uint32_t scale(std::uint32_t entropy, std::uint32_t n) {
@@ -93,6 +96,20 @@ bool Network::mark(std::int64_t backlog, std::int64_t low, std::int64_t high) {
     return marks_.uniform() < share * spec_.queues.mark_probability;
 }
 
+// Puts a packet whose departure is known onto the link.
+void Network::launch(std::uint32_t port_id, std::uint32_t id) {
+    Port& out = ports_[port_id];
+    Packet& p = slab_[id];
+    p.arrival = out.busy_until + out.latency;
+    if (p.arrival > kEndOfTime) {
+        throw InfeasibleError("simulated time overflow: a queue would take more than 53 days to drain");
+    }
+    if (out.link.head == kNone) {
+        wheel_.insert(port_id, p.arrival);
+    }
+    out.link.push(slab_, id);
+}
+
 void Network::forward_now(std::uint32_t port_id, std::uint32_t id) {
     Port& out = ports_[port_id];
     Packet& p = slab_[id];
@@ -116,11 +133,7 @@ void Network::forward_now(std::uint32_t port_id, std::uint32_t id) {
     const auto sending = static_cast<double>(time);
     out.backlog_area += sending * (static_cast<double>(backlog) + sending / 2);
     out.busy_until = now_ + backlog + time;
-    p.arrival = out.busy_until + out.latency;
-    if (out.link.head == kNone) {
-        wheel_.insert(port_id, p.arrival);
-    }
-    out.link.push(slab_, id);
+    launch(port_id, id);
 }
 
 void Network::arrive(std::uint32_t port_id) {
@@ -160,6 +173,18 @@ void Network::forward(std::uint32_t port_id, std::uint32_t id) {
     forward_now(port_id, id);
 }
 
+// Reports progress; where millions of events bring no packet home, none will: retransmissions crowd out everything.
+void Network::watch() {
+    if (progress_) {
+        progress_(payload_delivered_);
+    }
+    idle_intervals_ = delivered_ == watched_ ? idle_intervals_ + 1 : 0;
+    watched_ = delivered_;
+    if (idle_intervals_ >= 8) {
+        fail_all("33 million events have not brought a single new packet to its receiver (congestion collapse)");
+    }
+}
+
 void Network::run(std::int64_t limit_ps) {
     completed_.clear();
     if (!unplanned_.empty()) {
@@ -180,8 +205,8 @@ void Network::run(std::int64_t limit_ps) {
         if (!completed_.empty()) {
             limit = now_;
         }
-        if (progress_ && events_ % kProgressInterval == 0) {
-            progress_(payload_delivered_);
+        if (events_ % kProgressInterval == 0) {
+            watch();
         }
     }
     std::sort(completed_.begin(), completed_.end());
@@ -231,6 +256,9 @@ void Network::dispatch(std::uint32_t entity) {
         case Timer::grant:
             grant(index);
             break;
+        case Timer::sample:
+            sample();
+            break;
     }
 }
 
@@ -258,11 +286,7 @@ void Network::transmit(std::uint32_t port_id, std::uint32_t id) {
     const auto sending = static_cast<double>(time);
     out.backlog_area += sending * (static_cast<double>(now_ - p.arrival) + sending / 2);
     out.busy_until = now_ + time;
-    p.arrival = out.busy_until + out.latency;
-    if (out.link.head == kNone) {
-        wheel_.insert(port_id, p.arrival);
-    }
-    out.link.push(slab_, id);
+    launch(port_id, id);
 }
 
 std::uint32_t Network::switch_of(std::uint32_t port_id) const {
@@ -390,11 +414,16 @@ void Network::serve(std::uint32_t port_id) {
         arm_service(port_id);
         return;
     }
-    if (queue.control.head != kNone) {
+    // Ten control packets to one of data where both wait, or headers of trimmed packets could crowd out all data: Handley et
+    // al., "Re-architecting datacenter networks and stacks for low latency and high performance", SIGCOMM 2017.
+    const bool data_waits = queue.data.head != kNone && !out.paused;
+    if (queue.control.head != kNone && (!data_waits || queue.control_run < kControlRun)) {
+        ++queue.control_run;
         const std::uint32_t id = queue.control.pop(slab_);
         queue.control_bytes -= slab_[id].size;
         transmit(port_id, id);
-    } else if (queue.data.head != kNone && !out.paused) {
+    } else if (data_waits) {
+        queue.control_run = 0;
         const std::uint32_t id = queue.data.pop(slab_);
         const Packet& p = slab_[id];
         queue.data_bytes -= p.size;
@@ -448,7 +477,7 @@ void Network::set_link(std::uint32_t port_id, const LinkEvent& event) {
     const std::int64_t known = now_ + SimTime::from_seconds(spec_.reroute_delay).ps();
     if (event.what == LinkEvent::What::rate) {
         const double nominal = fabric_.leaf_link_rate();
-        port.ps_per_byte = static_cast<std::uint64_t>(1e12 / (nominal * event.factor) * 4294967296.0 + 0.5);
+        port.ps_per_byte = static_cast<std::uint64_t>(std::llround(1e12 / (nominal * event.factor) * 4294967296.0));
         port.full_time = send_time(port, full_);
         return;
     }

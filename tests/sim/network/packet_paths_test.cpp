@@ -124,7 +124,7 @@ TEST_CASE("packet paths: the same hash decides in fluid and packet simulations")
     }
     CHECK(network.statistics().max_link_bytes >= most);
     std::size_t used = 0;
-    for (const PortReport& port : network.ports()) {
+    for (const PortReport& port : network.report().ports) {
         used += port.name.rfind("leaf", 0) == 0 && port.name.find("to spine") != std::string::npos && port.bytes > 0;
     }
     CHECK(used == expected.size());

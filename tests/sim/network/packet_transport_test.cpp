@@ -82,7 +82,7 @@ TEST_CASE(
     notify(1'000'000'000);
     // The byte counter counts like the timer; both beyond five steps make the increase hyper.
     for (int step = 1; step <= 7; ++step) {
-        law.on_sent(s, 10e6, 0);
+        law.on_sent(s, 10e6);
         rate = ((target += step > 5 ? 5e6 : 0) + rate) / 2;
         CHECK(law.rate == doctest::Approx(rate).epsilon(1e-12));
     }
