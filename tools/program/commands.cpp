@@ -2,6 +2,7 @@
 
 #include "tools/driver/scenario.hpp"
 #include "tools/program/command_line.hpp"
+#include "tools/program/print_summary.hpp"
 #include "tools/program/terminal.hpp"
 #include "tools/sweep/sweep_spec.hpp"
 #include "topologies/graph.hpp"
@@ -19,45 +20,6 @@
 namespace orrery {
 
 namespace {
-
-std::string one_line(const Metric& metric) {
-    if (metric.unit == "1" && metric.value <= 1 && metric.value >= 0 && metric.name != "messages") {
-        return fmt::format("{:.2f} %", metric.value * 100);
-    }
-    if (metric.unit == "s") {
-        return pretty_quantity(metric.value, Dimension::time);
-    }
-    if (metric.unit == "1" || metric.unit == "B") {
-        return fmt::format("{:.6g}{}", metric.value, metric.unit == "B" ? " B" : "");
-    }
-    return fmt::format("{:.5g} {}", metric.value, metric.unit == "1/s" ? "/s" : metric.unit);
-}
-
-void print_summary(const Terminal& terminal, const Summary& summary) {
-    terminal.heading(fmt::format("{} ({})", summary.scenario, summary.kind));
-    std::vector<std::vector<std::string>> rows;
-    for (const Metric& metric : summary.metrics) {
-        rows.push_back({metric.name, one_line(metric)});
-    }
-    terminal.table({}, rows);
-    if (!summary.breakdown.empty()) {
-        double total = 0;
-        for (const auto& [name, seconds] : summary.breakdown) {
-            total += seconds;
-        }
-        terminal.heading("where the time goes (mean over ranks)");
-        rows.clear();
-        for (const auto& [name, seconds] : summary.breakdown) {
-            rows.push_back({name, pretty_quantity(seconds, Dimension::time),
-                            fmt::format("{:5.1f} %", 100 * seconds / total), terminal.bar(seconds / total)});
-        }
-        terminal.table({}, rows);
-    }
-    for (const std::string& note : summary.notes) {
-        fmt::print("note: {}\n", note);
-    }
-    fmt::print("{} events in {:.3g} s, {:.0f} MiB\n", summary.events, summary.wall_time_s, summary.peak_rss_mib);
-}
 
 int command_run(const CommandLine& line, const DataDirectory& data) {
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
@@ -82,37 +44,6 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
     }
     if (!line.quiet() && line.text("json") != "-") {
         print_summary(terminal, out.summary);
-    }
-    return 0;
-}
-
-int command_explain(const CommandLine& line, const DataDirectory& data) {
-    Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
-    const Terminal terminal(line.color(), line.quiet());
-    terminal.heading("values and where they come from");
-    std::vector<std::vector<std::string>> rows;
-    for (const Explained& value : explain_fields([&](Fields& fields) { describe(fields, scenario); })) {
-        const auto origin = scenario.origins.find(value.path);
-        const std::string place = origin != scenario.origins.end() ? origin->second : "default";
-        rows.push_back({value.path, value.value, value.how.empty() ? place : value.how + ": " + value.source});
-    }
-    terminal.table({"value", "", "source"}, rows);
-    ModelCache models(data);
-    const RunOutput out = run(scenario, models, {});
-    print_summary(terminal, out.summary);
-    if (out.training) {
-        terminal.heading("memory of the fullest stage");
-        const auto fullest =
-            std::max_element(out.training->memory.begin(), out.training->memory.end(),
-                             [](const MemoryUse& a, const MemoryUse& b) { return a.total() < b.total(); });
-        const auto show = [](double bytes) { return pretty_quantity(bytes, Dimension::bytes); };
-        terminal.table({}, {{"weights", show(fullest->weights)},
-                            {"gradients", show(fullest->gradients)},
-                            {"optimizer", show(fullest->optimizer)},
-                            {"activations", show(fullest->activations)},
-                            {"buffers", show(fullest->buffers)},
-                            {"total", show(fullest->total())},
-                            {"device", show(scenario.cluster.node.gpu.memory.value)}});
     }
     return 0;
 }
@@ -264,10 +195,10 @@ using CommandFunction = int (*)(const CommandLine&, const DataDirectory&);
 
 const std::map<std::string, CommandFunction>& command_functions() {
     static const std::map<std::string, CommandFunction> kFunctions = {
-        {"check", command_check},       {"plan", command_plan},
-        {"run", command_run},           {"explain", command_explain},
-        {"sweep", command_sweep},       {"table", command_table_of},
-        {"merge", command_merge},       {"import", command_import},
+        {"check", command_check}, {"import", command_import},       {"diff", command_diff},
+        {"plan", command_plan},         {"run", command_run},
+        {"explain", command_explain},   {"sweep", command_sweep},
+        {"table", command_table_of},    {"merge", command_merge},
         {"topology", command_topology}, {"validate", command_validate},
         {"list", command_list},         {"schema", command_schema},
         {"version", command_version},   {"completion", command_completion},
