@@ -95,6 +95,29 @@ class CriticalPath {
         return out;
     }
 
+    // What activities put on each link over what it could carry in the whole run: the busiest of each kind. Folded runs
+    // hold the links of the simulated nodes, which are like all others.
+    [[nodiscard]] std::map<std::string, double> link_use() const {
+        std::vector<double> bytes(input_.fabric.resource_count());
+        for (std::uint32_t i = 0; i < graph_.graph.size(); ++i) {
+            const Task& task = graph_.graph.task(TaskId(i));
+            if (task.activity != Task::kNoActivity) {
+                const auto& activity = graph_.graph.activity(task.activity);
+                for (const Demand& demand : graph_.graph.demands(activity.demand_set)) {
+                    bytes[demand.resource.value()] += activity.amount * demand.weight;
+                }
+            }
+        }
+        std::map<std::string, double> out;
+        for (std::uint32_t i = 0; i < bytes.size(); ++i) {
+            if (bytes[i] > 0) {
+                double& most = out[kind_of_resource(input_.fabric.resource_name(ResourceId(i)))];
+                most = std::max(most, bytes[i] / input_.fabric.capacity(ResourceId(i)) / end_.seconds());
+            }
+        }
+        return out;
+    }
+
   private:
     // Tasks without a place on a compute stream, such as barriers, may lie beyond the list.
     [[nodiscard]] std::uint32_t price_of(TaskId id) const {
@@ -271,6 +294,14 @@ void explain_training(const Scenario& scenario, ModelCache& models, const RunOut
     const TrainingInput input = training_input(scenario, models, fabric);
     const CriticalPath path(input, scenario.network.fidelity, SimTime::from_seconds(scenario.network.batch));
     out.critical_path = path.blame();
+    out.link_use = path.link_use();
+    if (base.training->folded_into_one > 1) {
+        // A folded run leaves most traffic of switches out: it cannot bind there.
+        std::erase_if(out.link_use, [](const auto& use) {
+            return use.first.find("leaf") != std::string::npos || use.first.find("spine") != std::string::npos ||
+                   use.first.find("pod") != std::string::npos;
+        });
+    }
     const double members =
         static_cast<double>(scenario.plan.data * scenario.plan.context) / base.training->folded_into_one;
     for (const auto& [category, seconds] : path.busy(members)) {

@@ -6,6 +6,7 @@
 
 #include "tools/driver/scenario.hpp"
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,7 +47,8 @@ struct Explanation {
     double seconds = 0;  ///< headline time
     std::vector<BlameRow> critical_path;
     std::vector<HiddenRow> hidden;
-    std::vector<Elasticity> levers;  ///< best first
+    std::map<std::string, double> link_use;  ///< utilisation of the busiest link of each kind, by activities
+    std::vector<Elasticity> levers;          ///< best first
     std::vector<PhaseBound> phases;
     std::string verdict;  ///< one sentence: what limits this run
 };

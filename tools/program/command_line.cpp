@@ -8,6 +8,7 @@ namespace {
 
 const OptionSpec kSet = {"set", "key.path=value", "change a value of the scenario", true};
 const OptionSpec kSeed = {"seed", "N", "seed of all random streams"};
+const OptionSpec kReport = {"report", "FILE.html", "write a report: one file, no network needed to read it"};
 const OptionSpec kJobs = {"jobs,j", "N", "processes; default: all cores"};
 
 std::string long_name(const OptionSpec& option) {
@@ -55,6 +56,7 @@ const std::vector<CommandSpec>& command_table() {
           {"json", "FILE", "write the summary (\"-\": standard output)"},
           {"host", "", "with this machine's time and memory in the summary"},
           {"trace", "FILE", "write a timeline for ui.perfetto.dev"},
+          kReport,
           {"resolved", "FILE", "write the scenario with all presets expanded"}},
          {"orrery run scenarios/training/gpt3-175b-1024xA100.yaml",
           "orrery run scenarios/training/gpt3-175b-1024xA100.yaml --set plan.tensor=4 --set plan.pipeline=32 --json -",
@@ -101,6 +103,7 @@ const std::vector<CommandSpec>& command_table() {
           {"timeout", "TIME", "wall time a point may take, such as \"60 s\""},
           {"slurm", "N", "as a Slurm job array of N tasks: submit, follow, merge"},
           {"sbatch", "OPTION", "passed on to Slurm, such as --partition=long", true},
+          kReport,
           {"dry-run", "", "count the points and show the first ones"}},
          {"orrery sweep scenarios/sweeps/gpt3-175b-plans.yaml -j 2 --db results.sqlite",
           "orrery sweep scenarios/sweeps/gpt3-175b-plans.yaml --db results.sqlite --resume",
@@ -118,7 +121,8 @@ const std::vector<CommandSpec>& command_table() {
           {"sort", "COLUMNS", "\"-name\" sorts downwards"},
           {"limit", "N", "at most so many rows"},
           {"format", "FORMAT", "text (default), csv or json"},
-          {"output", "FILE", "instead of standard output"}},
+          {"output", "FILE", "instead of standard output"},
+          kReport},
          {"orrery table results.sqlite --where 'status == \"done\"' --sort iteration_time_s --limit 10",
           "orrery table results.sqlite --pivot plan.tensor,plan.pipeline,mfu",
           "orrery table results.sqlite --format csv --output results.csv"}},
@@ -129,6 +133,21 @@ const std::vector<CommandSpec>& command_table() {
          "put the databases of shards into one",
          {},
          {"orrery merge results.sqlite part-*.sqlite"}},
+        {"plot",
+         "KIND FILE",
+         2,
+         2,
+         "a chart as SVG: breakdown, timeline or fabric of a scenario; curves, heat or pareto of a database of results",
+         {kSet,
+          kSeed,
+          {"output", "FILE.svg", "where to write it (\"-\": standard output, the default)"},
+          {"x", "COLUMN", "curves, heat: along the x axis; pareto: what is compared, memory by default"},
+          {"y", "COLUMN", "curves, pareto: the metric; heat: along the y axis"},
+          {"by", "COLUMN", "curves: one line for each of its values"},
+          {"value", "COLUMN", "heat: the metric"},
+          {"where", "EXPRESSION", "rows of the database to use"}},
+         {"orrery plot timeline scenarios/training/gpt3-175b-1024xA100.yaml --output timeline.svg",
+          "orrery plot heat results.sqlite --x plan.tensor --y plan.pipeline --value mfu --output heat.svg"}},
         {"check",
          "BASELINE...",
          1,
@@ -136,6 +155,7 @@ const std::vector<CommandSpec>& command_table() {
          "pinned scenarios against their baselines; exit code 1 when one regressed",
          {{"junit", "FILE", "write the outcome as JUnit XML"},
           {"summary", "FILE", "write the outcome as Markdown, for the summary of a CI job"},
+          kReport,
           {"update", "", "rewrite the baselines with the values of this version"},
           {"reason", "TEXT", "why (needed by --update)"},
           {"scenario", "FILE", "with --update: make a new baseline of this scenario"},
@@ -159,7 +179,8 @@ const std::vector<CommandSpec>& command_table() {
          "predictions against measured runs: training, collectives",
          {{"points", "", "print every point"},
           {"fit", "", "fit the software constants on the declared half"},
-          {"svg", "FILE", "predicted against measured as a picture"}},
+          {"svg", "FILE", "predicted against measured as a picture"},
+          kReport},
          {"orrery validate training --points"}},
         {"list",
          "[KIND]",

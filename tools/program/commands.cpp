@@ -4,6 +4,7 @@
 #include "tools/program/command_line.hpp"
 #include "tools/program/print_summary.hpp"
 #include "tools/program/terminal.hpp"
+#include "tools/report/report.hpp"
 #include "tools/sweep/sweep_spec.hpp"
 #include "topologies/graph.hpp"
 #include "validation/validate.hpp"
@@ -21,12 +22,19 @@ namespace orrery {
 
 namespace {
 
+// Message by message, a report leaves the timeline out where it would be a wall of lines.
+bool can_be_drawn(const Scenario& scenario) {
+    const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+    return scenario.kind == ScenarioKind::training ||
+           (scenario.network.fidelity != Fidelity::simgrid && fabric.gpus() <= 128);
+}
+
 int command_run(const CommandLine& line, const DataDirectory& data) {
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
     const Terminal terminal(line.color(), line.quiet());
     ModelCache models(data);
     RunOptions options;
-    options.timeline = line.has("trace");
+    options.timeline = line.has("trace") || (line.has("report") && can_be_drawn(scenario));
     Progress progress(line.quiet());
     options.progress = [&](double fraction) { progress.update(fraction); };
     const RunOutput out = run(scenario, models, options);
@@ -36,6 +44,9 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
     }
     if (line.has("trace")) {
         write_file(line.text("trace"), to_chrome_trace(out.timeline));
+    }
+    if (line.has("report")) {
+        write_file(line.text("report"), run_report(scenario, out, explain(scenario, models)));
     }
     // The host's time and memory go to the terminal; a file stays byte-identical between runs unless they are asked
     // for.
@@ -165,7 +176,13 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         validate_collectives(models, terminal, line.has("points"));
     }
     if (suite != "collectives") {
-        validate_training(models, terminal, line.has("points"), line.has("fit"), line.text("svg"));
+        const std::vector<ScatterPoint> points =
+            validate_training(models, terminal, line.has("points"), line.has("fit"), line.text("svg"));
+        if (line.has("report")) {
+            write_file(line.text("report"), validation_report(points));
+        }
+    } else if (line.has("report") || line.has("svg")) {
+        throw ConfigError("--report and --svg show the training suite");
     }
     return 0;
 }
@@ -195,13 +212,11 @@ using CommandFunction = int (*)(const CommandLine&, const DataDirectory&);
 
 const std::map<std::string, CommandFunction>& command_functions() {
     static const std::map<std::string, CommandFunction> kFunctions = {
-        {"check", command_check}, {"import", command_import},       {"diff", command_diff},
-        {"plan", command_plan},         {"run", command_run},
-        {"explain", command_explain},   {"sweep", command_sweep},
-        {"table", command_table_of},    {"merge", command_merge},
-        {"topology", command_topology}, {"validate", command_validate},
-        {"list", command_list},         {"schema", command_schema},
-        {"version", command_version},   {"completion", command_completion},
+        {"check", command_check}, {"import", command_import},       {"plot", command_plot},         {"diff", command_diff},
+        {"plan", command_plan},         {"run", command_run},           {"explain", command_explain},
+        {"sweep", command_sweep},       {"table", command_table_of},    {"merge", command_merge},
+        {"topology", command_topology}, {"validate", command_validate}, {"list", command_list},
+        {"schema", command_schema},     {"version", command_version},   {"completion", command_completion},
         {"manual", command_manual}};
     return kFunctions;
 }
