@@ -44,6 +44,23 @@ install_missing() {
     printf '%s' "${packages[*]}" >"$stamp"
 }
 
+# What only some tests need, and the build does not: tried once, for at most five minutes, and never an error.
+install_for_tests() {
+    local missing=() package as_root=()
+    for package in chromium slurm-wlm munge python3; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+    done
+    [ "${#missing[@]}" -eq 0 ] && return 0
+    command -v apt-get >/dev/null 2>&1 || return 0
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+    say "installing ${missing[*]} for tests"
+    mkdir -p "$root/build"
+    { timeout 120 "${as_root[@]}" apt-get update -qq &&
+      DEBIAN_FRONTEND=noninteractive timeout 300 "${as_root[@]}" apt-get install -y -qq --no-install-recommends \
+          "${missing[@]}"; } >"$root/build/install-tests.log" 2>&1 ||
+        say "not all of ${missing[*]} could be installed; their tests will be skipped"
+}
+
 # build PRESET TARGET...: configures once and builds incrementally on all cores.
 build() {
     local preset=$1

@@ -220,6 +220,16 @@ const std::vector<OptionSpec>& common_options() {
     return kOptions;
 }
 
+ConfigError unknown_command(const std::string& name) {
+    std::vector<std::string> names;
+    for (const CommandSpec& command : command_table()) {
+        names.emplace_back(command.name);
+    }
+    const std::string nearest = nearest_name(name, names);
+    return ConfigError(fmt::format("unknown command '{}'{}; see 'orrery --help'", name,
+                                   nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)));
+}
+
 std::string help_text(const std::string& command) {
     for (const CommandSpec& spec : command_table()) {
         if (command != spec.name) {
@@ -235,6 +245,9 @@ std::string help_text(const std::string& command) {
             }
         }
         return out + "\n" + kExitCodes + "\n";
+    }
+    if (!command.empty()) {
+        throw unknown_command(command);
     }
     std::string out =
         "Orrery: a discrete-event simulator of AI clusters.\n\nusage: orrery COMMAND [ARGUMENTS] [OPTIONS]\n\n";

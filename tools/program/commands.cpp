@@ -202,7 +202,7 @@ int command_manual(const CommandLine&, const DataDirectory&) {
 }
 
 int command_version(const CommandLine&, const DataDirectory& data) {
-    fmt::print("orrery {} (Boost {}.{}.{}, fmt {}.{}.{}, SQLite {})\ndata: {}\n", program_version(),
+    fmt::print("orrery {}\nlibraries: Boost {}.{}.{}, fmt {}.{}.{}, SQLite {}\ndata: {}\n", program_version(),
                BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100, FMT_VERSION / 10000,
                FMT_VERSION / 100 % 100, FMT_VERSION % 100, sqlite3_libversion(), data.root());
     return 0;
@@ -291,14 +291,8 @@ std::vector<std::string> CommandLine::overrides() const {
     return out;
 }
 
-std::string program_version() {
-    return ORRERY_VERSION;
-}
-
 int run_command(const CommandLine& line) {
-    std::vector<std::string> names;
     for (const CommandSpec& command : command_table()) {
-        names.emplace_back(command.name);
         if (line.command != command.name) {
             continue;
         }
@@ -313,9 +307,7 @@ int run_command(const CommandLine& line) {
         check_options(line, command);
         return command_functions().at(command.name)(line, find_data_directory(line.program));
     }
-    const std::string nearest = nearest_name(line.command, names);
-    throw ConfigError(fmt::format("unknown command '{}'{}; see 'orrery --help'", line.command,
-                                  nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)));
+    throw unknown_command(line.command);
 }
 
 }  // namespace orrery
