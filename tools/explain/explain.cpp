@@ -271,13 +271,16 @@ std::vector<PhaseBound> bounds_of(const Outcome& base, const std::vector<Elastic
 
 std::string verdict_of(const Explanation& e) {
     if (e.levers.empty() || e.levers[0].gain_s <= 0) {
-        return "Nothing that 10 % more hardware changes limits this run.";
+        return "None of the levers tried shortens this run.";
     }
+    const auto name_of = [](const Elasticity& lever) {
+        return lever.lever.rfind("lower ", 0) == 0 ? lever.lever.substr(6) : lever.lever;
+    };
     const Elasticity& first = e.levers[0];
-    std::string out = fmt::format("{} limits this run: 10 % more makes it {:.1f} % faster", first.lever,
-                                  100 * first.gain_s / e.seconds);
+    std::string out = fmt::format("{} limits this run: 10 % {} makes it {:.1f} % faster", name_of(first),
+                                  name_of(first) == first.lever ? "more" : "less", 100 * first.gain_s / e.seconds);
     if (e.levers.size() > 1 && e.levers[1].gain_s > 0.001 * e.seconds) {
-        out += fmt::format("; next is {} with {:.1f} %", e.levers[1].lever, 100 * e.levers[1].gain_s / e.seconds);
+        out += fmt::format("; next is {} with {:.1f} %", name_of(e.levers[1]), 100 * e.levers[1].gain_s / e.seconds);
     }
     for (const PhaseBound& phase : e.phases) {
         if (phase.phase == "bubble" && phase.seconds > 0.05 * e.seconds) {
@@ -315,13 +318,26 @@ void explain_training(const Scenario& scenario, ModelCache& models, const RunOut
 }  // namespace
 
 std::string headline_metric(ScenarioKind kind) {
-    return kind == ScenarioKind::training     ? "iteration_time_s"
-           : kind == ScenarioKind::collective ? "collective_time_s"
-                                              : "fct_s.max";
+    switch (kind) {
+        case ScenarioKind::training:
+            return "iteration_time_s";
+        case ScenarioKind::collective:
+            return "collective_time_s";
+        case ScenarioKind::replay:
+            return "replay_time_s";
+        case ScenarioKind::network:
+            break;
+    }
+    return "fct_s.max";
 }
 
-Explanation explain(const Scenario& scenario, ModelCache& models) {
+Explanation explain(const Scenario& given, ModelCache& models) {
     Explanation out;
+    Scenario scenario = given;
+    const bool by_packet = given.kind == ScenarioKind::training && given.network.fidelity == Fidelity::packet;
+    if (by_packet) {
+        scenario.network.fidelity = Fidelity::fluid;
+    }
     const std::string metric = headline_metric(scenario.kind);
     const RunOutput base = run(scenario, models, {});
     const Outcome before = outcome_of(base.summary, metric);
@@ -344,7 +360,7 @@ Explanation explain(const Scenario& scenario, ModelCache& models) {
     std::stable_sort(out.levers.begin(), out.levers.end(),
                      [](const Elasticity& a, const Elasticity& b) { return a.gain_s > b.gain_s; });
     out.phases = bounds_of(before, out.levers);
-    out.verdict = verdict_of(out);
+    out.verdict = (by_packet ? "Of the same run with fidelity fluid: " : "") + verdict_of(out);
     return out;
 }
 

@@ -53,10 +53,11 @@ struct Explanation {
     std::string verdict;  ///< one sentence: what limits this run
 };
 
-/// Explains a run. Throws as run() does.
+/// Explains a run; a training run of fidelity packet by the same run of fidelity fluid, and its verdict says so. Throws
+/// as run() does.
 [[nodiscard]] Explanation explain(const Scenario& scenario, ModelCache& models);
 
-/// Name of the metric that is the headline of a kind: iteration_time_s, collective_time_s, fct_s.max.
+/// Name of the metric that is the headline of a kind: such as iteration_time_s.
 [[nodiscard]] std::string headline_metric(ScenarioKind kind);
 
 }  // namespace orrery

@@ -24,9 +24,11 @@ namespace {
 
 // Message by message, a report leaves the timeline out where it would be a wall of lines.
 bool can_be_drawn(const Scenario& scenario) {
-    const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
-    return scenario.kind == ScenarioKind::training ||
-           (scenario.network.fidelity != Fidelity::simgrid && fabric.gpus() <= 128);
+    if (scenario.kind == ScenarioKind::training || scenario.kind == ScenarioKind::replay) {
+        return true;
+    }
+    const bool timed = scenario.network.fidelity == Fidelity::fluid || scenario.network.fidelity == Fidelity::analytic;
+    return timed && Fabric(shape_of(scenario.cluster, scenario.cluster_mark)).gpus() <= 128;
 }
 
 int command_run(const CommandLine& line, const DataDirectory& data) {
@@ -212,11 +214,14 @@ using CommandFunction = int (*)(const CommandLine&, const DataDirectory&);
 
 const std::map<std::string, CommandFunction>& command_functions() {
     static const std::map<std::string, CommandFunction> kFunctions = {
-        {"check", command_check}, {"import", command_import},       {"plot", command_plot},         {"diff", command_diff},
-        {"plan", command_plan},         {"run", command_run},           {"explain", command_explain},
-        {"sweep", command_sweep},       {"table", command_table_of},    {"merge", command_merge},
-        {"topology", command_topology}, {"validate", command_validate}, {"list", command_list},
-        {"schema", command_schema},     {"version", command_version},   {"completion", command_completion},
+        {"check", command_check},       {"import", command_import},
+        {"plot", command_plot},         {"diff", command_diff},
+        {"plan", command_plan},         {"run", command_run},
+        {"explain", command_explain},   {"sweep", command_sweep},
+        {"table", command_table_of},    {"merge", command_merge},
+        {"topology", command_topology}, {"validate", command_validate},
+        {"list", command_list},         {"schema", command_schema},
+        {"version", command_version},   {"completion", command_completion},
         {"manual", command_manual}};
     return kFunctions;
 }
