@@ -325,6 +325,8 @@ std::string headline_metric(ScenarioKind kind) {
             return "collective_time_s";
         case ScenarioKind::replay:
             return "replay_time_s";
+        case ScenarioKind::serving:
+            return "e2e_s.mean";
         case ScenarioKind::network:
             break;
     }

@@ -22,10 +22,13 @@ namespace orrery {
 
 namespace {
 
-// Message by message, a report leaves the timeline out where it would be a wall of lines.
+// Messages and requests one by one: a report leaves the timeline out where it would be a wall of lines.
 bool can_be_drawn(const Scenario& scenario) {
     if (scenario.kind == ScenarioKind::training || scenario.kind == ScenarioKind::replay) {
         return true;
+    }
+    if (scenario.kind == ScenarioKind::serving) {
+        return false;
     }
     const bool timed = scenario.network.fidelity == Fidelity::fluid || scenario.network.fidelity == Fidelity::analytic;
     return timed && Fabric(shape_of(scenario.cluster, scenario.cluster_mark)).gpus() <= 128;
