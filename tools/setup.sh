@@ -6,7 +6,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # What the build needs, by Debian package. README.md says why each is there.
 packages=(g++ cmake ninja-build libboost-dev libboost-graph-dev libboost-program-options-dev libyaml-cpp-dev
           libfmt-dev nlohmann-json3-dev doctest-dev libsimgrid-dev libprotobuf-dev libsqlite3-dev libeigen3-dev
-          liblzma-dev)
+          liblzma-dev libjs-chart.js)
 
 say() { printf 'orrery: %s\n' "$*" >&2; }
 
@@ -43,6 +43,23 @@ install_missing() {
     fi
     mkdir -p "$root/build"
     printf '%s' "${packages[*]}" >"$stamp"
+}
+
+# What only some tests need, and the build does not: tried once, for at most five minutes, and never an error.
+install_for_tests() {
+    local missing=() package as_root=()
+    for package in chromium slurm-wlm munge python3; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+    done
+    [ "${#missing[@]}" -eq 0 ] && return 0
+    command -v apt-get >/dev/null 2>&1 || return 0
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+    say "installing ${missing[*]} for tests"
+    mkdir -p "$root/build"
+    { timeout 120 "${as_root[@]}" apt-get update -qq &&
+      DEBIAN_FRONTEND=noninteractive timeout 300 "${as_root[@]}" apt-get install -y -qq --no-install-recommends \
+          "${missing[@]}"; } >"$root/build/install-tests.log" 2>&1 ||
+        say "not all of ${missing[*]} could be installed; their tests will be skipped"
 }
 
 # build PRESET TARGET...: configures once and builds incrementally on all cores.

@@ -290,8 +290,8 @@ void fit_software(std::vector<Point>& points, ModelCache& models, const Terminal
 
 }  // namespace
 
-void validate_training(ModelCache& models, const Terminal& terminal, bool print_points, bool fit,
-                       const std::string& svg) {
+std::vector<ScatterPoint> validate_training(ModelCache& models, const Terminal& terminal, bool print_points, bool fit,
+                                            const std::string& svg) {
     std::vector<Point> points = load_points(models.data());
     if (fit) {
         fit_software(points, models, terminal);
@@ -302,14 +302,14 @@ void validate_training(ModelCache& models, const Terminal& terminal, bool print_
         progress.update(static_cast<double>(i + 1) / static_cast<double>(points.size()));
     }
     progress.finish();
-    if (!svg.empty()) {
-        std::vector<ScatterPoint> scatter;
-        for (const Point& point : points) {
-            if (is_scored(point) && point.low > 0) {
-                scatter.push_back(ScatterPoint{point.measured, point.low, point.source,
-                                               fmt::format("{}: {:+.1f} %", point.id, 100 * error_of(point))});
-            }
+    std::vector<ScatterPoint> scatter;
+    for (const Point& point : points) {
+        if (is_scored(point) && point.low > 0) {
+            scatter.push_back(ScatterPoint{point.measured, point.low, point.source,
+                                           fmt::format("{}: {:+.1f} %", point.id, 100 * error_of(point))});
         }
+    }
+    if (!svg.empty()) {
         write_file(svg,
                    scatter_svg(fmt::format("{} measured training iterations; band: 10 %", scatter.size()), scatter));
     }
@@ -383,6 +383,7 @@ void validate_training(ModelCache& models, const Terminal& terminal, bool print_
          {"runs that the memory model would refuse", std::to_string(refused)},
          {"runs with something left open", fmt::format("{}, measured inside the predicted range: {}", open, inside)},
          {"  MAPE to the range of those outside", fmt::format("{:.1f} %", statistics_of(outside).mape)}});
+    return scatter;
 }
 
 }  // namespace orrery

@@ -73,6 +73,8 @@ struct BaselineOutcome {
 /// A table in Markdown, as GitHub shows in the summary of a job.
 [[nodiscard]] std::string markdown_summary(const std::vector<BaselineOutcome>& outcomes);
 [[nodiscard]] std::string verdict_name(Verdict verdict);
+/// What is said of a failed baseline whose inputs are as they were.
+inline constexpr const char* kNoInputChanged = "no input changed: the program itself computes something else";
 /// One line for people.
 [[nodiscard]] std::string cause_text(const Cause& cause);
 

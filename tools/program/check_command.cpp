@@ -3,6 +3,7 @@
 #include "tools/check/baseline.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/terminal.hpp"
+#include "tools/report/report.hpp"
 
 #include <fmt/format.h>
 
@@ -53,6 +54,9 @@ void print(const std::vector<BaselineOutcome>& outcomes, const Terminal& termina
     terminal.table({"baseline", "metric", "expected", "now", "change", "verdict"}, rows);
     for (const BaselineOutcome& outcome : outcomes) {
         if (outcome.causes.empty()) {
+            if (!outcome.passed()) {
+                fmt::print("{}: {}\n", outcome.baseline.path, kNoInputChanged);
+            }
             continue;
         }
         terminal.heading(
@@ -85,6 +89,9 @@ int command_check(const CommandLine& line, const DataDirectory& data) {
     }
     if (line.has("summary")) {
         write_file(line.text("summary"), markdown_summary(outcomes));
+    }
+    if (line.has("report")) {
+        write_file(line.text("report"), check_report(outcomes));
     }
     const auto failed = std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return !o.passed(); });
     if (!line.quiet()) {

@@ -8,6 +8,7 @@ namespace {
 
 const OptionSpec kSet = {"set", "key.path=value", "change a value of the scenario", true};
 const OptionSpec kSeed = {"seed", "N", "seed of all random streams"};
+const OptionSpec kReport = {"report", "FILE.html", "write a report: one file, no network needed to read it"};
 const OptionSpec kJobs = {"jobs,j", "N", "processes; default: all cores"};
 
 std::string long_name(const OptionSpec& option) {
@@ -57,6 +58,7 @@ const std::vector<CommandSpec>& command_table() {
           {"trace", "FILE", "write a timeline for ui.perfetto.dev"},
           {"ports", "FILE.csv", "packet fidelity: bytes, queues, marks, drops, pauses of every port"},
           {"queues", "FILE.csv", "packet fidelity: queues over time, every network.queue_samples"},
+          kReport,
           {"resolved", "FILE", "write the scenario with all presets expanded"}},
          {"orrery run scenarios/training/gpt3-175b-1024xA100.yaml",
           "orrery run scenarios/training/gpt3-175b-1024xA100.yaml --set plan.tensor=4 --set plan.pipeline=32 --json -",
@@ -65,9 +67,17 @@ const std::vector<CommandSpec>& command_table() {
          "FILE",
          1,
          1,
-         "each value with its source, and where the time goes",
+         "each value with its source, the critical path, what bounds each part and what would help",
          {kSet, kSeed},
          {"orrery explain scenarios/training/gpt3-175b-1024xA100.yaml"}},
+        {"diff",
+         "FIRST [SECOND]",
+         1,
+         2,
+         "two scenarios: inputs that differ and what each makes, where the time moved, the first record that differs",
+         {{"set", "key.path=value", "change a value of the second; with one file, of its copy", true}, kSeed},
+         {"orrery diff scenarios/training/gpt3-175b-1024xA100.yaml --set plan.micro_batch=2",
+          "orrery diff before.yaml after.yaml"}},
         {"plan",
          "FILE",
          1,
@@ -95,6 +105,7 @@ const std::vector<CommandSpec>& command_table() {
           {"timeout", "TIME", "wall time a point may take, such as \"60 s\""},
           {"slurm", "N", "as a Slurm job array of N tasks: submit, follow, merge"},
           {"sbatch", "OPTION", "passed on to Slurm, such as --partition=long", true},
+          kReport,
           {"dry-run", "", "count the points and show the first ones"}},
          {"orrery sweep scenarios/sweeps/gpt3-175b-plans.yaml -j 2 --db results.sqlite",
           "orrery sweep scenarios/sweeps/gpt3-175b-plans.yaml --db results.sqlite --resume",
@@ -112,7 +123,8 @@ const std::vector<CommandSpec>& command_table() {
           {"sort", "COLUMNS", "\"-name\" sorts downwards"},
           {"limit", "N", "at most so many rows"},
           {"format", "FORMAT", "text (default), csv or json"},
-          {"output", "FILE", "instead of standard output"}},
+          {"output,o", "FILE", "instead of standard output"},
+          kReport},
          {"orrery table results.sqlite --where 'status == \"done\"' --sort iteration_time_s --limit 10",
           "orrery table results.sqlite --pivot plan.tensor,plan.pipeline,mfu",
           "orrery table results.sqlite --format csv --output results.csv"}},
@@ -123,6 +135,21 @@ const std::vector<CommandSpec>& command_table() {
          "put the databases of shards into one",
          {},
          {"orrery merge results.sqlite part-*.sqlite"}},
+        {"plot",
+         "KIND FILE",
+         2,
+         2,
+         "a chart as SVG: breakdown, timeline or fabric of a scenario; curves, heat or pareto of a database of results",
+         {kSet,
+          kSeed,
+          {"output,o", "FILE.svg", "where to write it (\"-\": standard output, the default)"},
+          {"x", "COLUMN", "curves, heat: along the x axis; pareto: what is compared, memory by default"},
+          {"y", "COLUMN", "curves, pareto: the metric; heat: along the y axis"},
+          {"by", "COLUMN", "curves: one line for each of its values"},
+          {"value", "COLUMN", "heat: the metric"},
+          {"where", "EXPRESSION", "rows of the database to use"}},
+         {"orrery plot timeline scenarios/training/gpt3-175b-1024xA100.yaml --output timeline.svg",
+          "orrery plot heat results.sqlite --x plan.tensor --y plan.pipeline --value mfu --output heat.svg"}},
         {"check",
          "BASELINE...",
          1,
@@ -130,6 +157,7 @@ const std::vector<CommandSpec>& command_table() {
          "pinned scenarios against their baselines; exit code 1 when one regressed",
          {{"junit", "FILE", "write the outcome as JUnit XML"},
           {"summary", "FILE", "write the outcome as Markdown, for the summary of a CI job"},
+          kReport,
           {"update", "", "rewrite the baselines with the values of this version"},
           {"reason", "TEXT", "why (needed by --update)"},
           {"scenario", "FILE", "with --update: make a new baseline of this scenario"},
@@ -154,7 +182,8 @@ const std::vector<CommandSpec>& command_table() {
          {{"points", "", "print every point"},
           {"data", "DIR", "compute: fit the public profiles in DIR anew"},
           {"fit", "", "fit the software constants on the declared half"},
-          {"svg", "FILE", "predicted against measured as a picture"}},
+          {"svg", "FILE", "predicted against measured as a picture"},
+          kReport},
          {"orrery validate training --points", "orrery validate compute"}},
         {"calibrate",
          "[TRACE]",
@@ -201,6 +230,16 @@ const std::vector<OptionSpec>& common_options() {
     return kOptions;
 }
 
+ConfigError unknown_command(const std::string& name) {
+    std::vector<std::string> names;
+    for (const CommandSpec& command : command_table()) {
+        names.emplace_back(command.name);
+    }
+    const std::string nearest = nearest_name(name, names);
+    return ConfigError(fmt::format("unknown command '{}'{}; see 'orrery --help'", name,
+                                   nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)));
+}
+
 std::string help_text(const std::string& command) {
     for (const CommandSpec& spec : command_table()) {
         if (command != spec.name) {
@@ -216,6 +255,9 @@ std::string help_text(const std::string& command) {
             }
         }
         return out + "\n" + kExitCodes + "\n";
+    }
+    if (!command.empty()) {
+        throw unknown_command(command);
     }
     std::string out =
         "Orrery: a discrete-event simulator of AI clusters.\n\nusage: orrery COMMAND [ARGUMENTS] [OPTIONS]\n\n";

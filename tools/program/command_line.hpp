@@ -2,6 +2,8 @@
 // What the program understands: one table of commands and options from which help, completion and the manual page are
 // made and against which a command line is checked.
 
+#include "sim/base/error.hpp"
+
 #include <string>
 #include <vector>
 
@@ -28,7 +30,9 @@ struct CommandSpec {
 /// Options that every command takes.
 [[nodiscard]] const std::vector<OptionSpec>& common_options();
 
-/// Help of one command, or of all.
+/// The error for a name that is no command, with the nearest one that is.
+[[nodiscard]] ConfigError unknown_command(const std::string& name);
+/// Help of one command, or of all (empty). Throws ConfigError for a name that is no command.
 [[nodiscard]] std::string help_text(const std::string& command);
 /// A completion script for bash or zsh.
 [[nodiscard]] std::string completion_script(const std::string& shell);

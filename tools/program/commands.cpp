@@ -2,7 +2,9 @@
 
 #include "tools/driver/scenario.hpp"
 #include "tools/program/command_line.hpp"
+#include "tools/program/print_summary.hpp"
 #include "tools/program/terminal.hpp"
+#include "tools/report/report.hpp"
 #include "tools/sweep/sweep_spec.hpp"
 #include "topologies/graph.hpp"
 #include "validation/validate.hpp"
@@ -20,50 +22,16 @@ namespace orrery {
 
 namespace {
 
-std::string one_line(const Metric& metric) {
-    if (metric.unit == "1" && metric.value <= 1 && metric.value >= 0 && metric.name != "messages") {
-        return fmt::format("{:.2f} %", metric.value * 100);
+// Messages and requests one by one: a report leaves the timeline out where it would be a wall of lines.
+bool can_be_drawn(const Scenario& scenario) {
+    if (scenario.kind == ScenarioKind::training || scenario.kind == ScenarioKind::replay) {
+        return true;
     }
-    if (metric.unit == "s") {
-        return pretty_quantity(metric.value, Dimension::time);
+    if (scenario.kind == ScenarioKind::serving) {
+        return false;
     }
-    if (metric.unit == "1" || metric.unit == "B") {
-        return fmt::format("{:.6g}{}", metric.value, metric.unit == "B" ? " B" : "");
-    }
-    return fmt::format("{:.5g} {}", metric.value, metric.unit == "1/s" ? "/s" : metric.unit);
-}
-
-void print_summary(const Terminal& terminal, const Summary& summary) {
-    terminal.heading(fmt::format("{} ({})", summary.scenario, summary.kind));
-    std::vector<std::vector<std::string>> rows;
-    for (const Metric& metric : summary.metrics) {
-        rows.push_back({metric.name, one_line(metric)});
-        if (metric.low && metric.high) {
-            Metric low = metric;
-            Metric high = metric;
-            low.value = *metric.low;
-            high.value = *metric.high;
-            rows.back().push_back(fmt::format("90 %: {} to {}", one_line(low), one_line(high)));
-        }
-    }
-    terminal.table({}, rows);
-    if (!summary.breakdown.empty()) {
-        double total = 0;
-        for (const auto& [name, seconds] : summary.breakdown) {
-            total += seconds;
-        }
-        terminal.heading("where the time goes (mean over ranks)");
-        rows.clear();
-        for (const auto& [name, seconds] : summary.breakdown) {
-            rows.push_back({name, pretty_quantity(seconds, Dimension::time),
-                            fmt::format("{:5.1f} %", 100 * seconds / total), terminal.bar(seconds / total)});
-        }
-        terminal.table({}, rows);
-    }
-    for (const std::string& note : summary.notes) {
-        fmt::print("note: {}\n", note);
-    }
-    fmt::print("{} events in {:.3g} s, {:.0f} MiB\n", summary.events, summary.wall_time_s, summary.peak_rss_mib);
+    const bool timed = scenario.network.fidelity == Fidelity::fluid || scenario.network.fidelity == Fidelity::analytic;
+    return timed && Fabric(shape_of(scenario.cluster, scenario.cluster_mark)).gpus() <= 128;
 }
 
 int command_run(const CommandLine& line, const DataDirectory& data) {
@@ -71,7 +39,7 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal(line.color(), line.quiet());
     ModelCache models(data);
     RunOptions options;
-    options.timeline = line.has("trace");
+    options.timeline = line.has("trace") || (line.has("report") && can_be_drawn(scenario));
     Progress progress(line.quiet());
     options.progress = [&](double fraction) { progress.update(fraction); };
     const RunOutput out = run(scenario, models, options);
@@ -91,6 +59,9 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
     if (line.has("trace")) {
         write_file(line.text("trace"), to_chrome_trace(out.timeline));
     }
+    if (line.has("report")) {
+        write_file(line.text("report"), run_report(scenario, out, explain(scenario, models)));
+    }
     // The host's time and memory go to the terminal; a file stays byte-identical between runs unless they are asked
     // for.
     if (line.has("json")) {
@@ -98,37 +69,6 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
     }
     if (!line.quiet() && line.text("json") != "-") {
         print_summary(terminal, out.summary);
-    }
-    return 0;
-}
-
-int command_explain(const CommandLine& line, const DataDirectory& data) {
-    Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
-    const Terminal terminal(line.color(), line.quiet());
-    terminal.heading("values and where they come from");
-    std::vector<std::vector<std::string>> rows;
-    for (const Explained& value : explain_fields([&](Fields& fields) { describe(fields, scenario); })) {
-        const auto origin = scenario.origins.find(value.path);
-        const std::string place = origin != scenario.origins.end() ? origin->second : "default";
-        rows.push_back({value.path, value.value, value.how.empty() ? place : value.how + ": " + value.source});
-    }
-    terminal.table({"value", "", "source"}, rows);
-    ModelCache models(data);
-    const RunOutput out = run(scenario, models, {});
-    print_summary(terminal, out.summary);
-    if (out.training) {
-        terminal.heading("memory of the fullest stage");
-        const auto fullest =
-            std::max_element(out.training->memory.begin(), out.training->memory.end(),
-                             [](const MemoryUse& a, const MemoryUse& b) { return a.total() < b.total(); });
-        const auto show = [](double bytes) { return pretty_quantity(bytes, Dimension::bytes); };
-        terminal.table({}, {{"weights", show(fullest->weights)},
-                            {"gradients", show(fullest->gradients)},
-                            {"optimizer", show(fullest->optimizer)},
-                            {"activations", show(fullest->activations)},
-                            {"buffers", show(fullest->buffers)},
-                            {"total", show(fullest->total())},
-                            {"device", show(scenario.cluster.node.gpu.memory.value)}});
     }
     return 0;
 }
@@ -254,7 +194,13 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         validate_collectives(models, terminal, line.has("points"));
     }
     if (suite == "all" || suite == "training") {
-        validate_training(models, terminal, line.has("points"), line.has("fit"), line.text("svg"));
+        const std::vector<ScatterPoint> points =
+            validate_training(models, terminal, line.has("points"), line.has("fit"), line.text("svg"));
+        if (line.has("report")) {
+            write_file(line.text("report"), validation_report(points));
+        }
+    } else if (line.has("report") || line.has("svg")) {
+        throw ConfigError("--report and --svg show the training suite");
     }
     return 0;
 }
@@ -274,7 +220,7 @@ int command_manual(const CommandLine&, const DataDirectory&) {
 }
 
 int command_version(const CommandLine&, const DataDirectory& data) {
-    fmt::print("orrery {} (Boost {}.{}.{}, fmt {}.{}.{}, SQLite {})\ndata: {}\n", program_version(),
+    fmt::print("orrery {}\nlibraries: Boost {}.{}.{}, fmt {}.{}.{}, SQLite {}\ndata: {}\n", program_version(),
                BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100, FMT_VERSION / 10000,
                FMT_VERSION / 100 % 100, FMT_VERSION % 100, sqlite3_libversion(), data.root());
     return 0;
@@ -285,13 +231,15 @@ using CommandFunction = int (*)(const CommandLine&, const DataDirectory&);
 const std::map<std::string, CommandFunction>& command_functions() {
     static const std::map<std::string, CommandFunction> kFunctions = {{"calibrate", command_calibrate},
                                                                       {"check", command_check},
+                                                                      {"import", command_import},
+                                                                      {"plot", command_plot},
+                                                                      {"diff", command_diff},
                                                                       {"plan", command_plan},
                                                                       {"run", command_run},
                                                                       {"explain", command_explain},
                                                                       {"sweep", command_sweep},
                                                                       {"table", command_table_of},
                                                                       {"merge", command_merge},
-                                                                      {"import", command_import},
                                                                       {"topology", command_topology},
                                                                       {"validate", command_validate},
                                                                       {"list", command_list},
@@ -372,14 +320,8 @@ std::vector<std::string> CommandLine::overrides() const {
     return out;
 }
 
-std::string program_version() {
-    return ORRERY_VERSION;
-}
-
 int run_command(const CommandLine& line) {
-    std::vector<std::string> names;
     for (const CommandSpec& command : command_table()) {
-        names.emplace_back(command.name);
         if (line.command != command.name) {
             continue;
         }
@@ -394,9 +336,7 @@ int run_command(const CommandLine& line) {
         check_options(line, command);
         return command_functions().at(command.name)(line, find_data_directory(line.program));
     }
-    const std::string nearest = nearest_name(line.command, names);
-    throw ConfigError(fmt::format("unknown command '{}'{}; see 'orrery --help'", line.command,
-                                  nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)));
+    throw unknown_command(line.command);
 }
 
 }  // namespace orrery

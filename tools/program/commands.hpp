@@ -42,7 +42,10 @@ int run_command(const CommandLine& line);
 // Commands with files of their own; each returns the exit code.
 int command_import(const CommandLine& line, const DataDirectory& data);
 int command_check(const CommandLine& line, const DataDirectory& data);
+int command_diff(const CommandLine& line, const DataDirectory& data);
+int command_explain(const CommandLine& line, const DataDirectory& data);
 int command_plan(const CommandLine& line, const DataDirectory& data);
+int command_plot(const CommandLine& line, const DataDirectory& data);
 int command_sweep(const CommandLine& line, const DataDirectory& data);
 int command_table_of(const CommandLine& line, const DataDirectory& data);
 int command_merge(const CommandLine& line, const DataDirectory& data);

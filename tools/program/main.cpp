@@ -63,11 +63,14 @@ int dispatch(int argc, char** argv) {
     if (line.has("version")) {
         line.command = "version";
     }
-    const bool help = line.has("help");
-    if (help || line.command == "help" || line.command.empty()) {
-        const bool of_one = line.command == "help" ? !line.arguments.empty() : !line.command.empty();
-        fmt::print("{}", orrery::help_text(!of_one ? "" : line.command == "help" ? line.arguments[0] : line.command));
-        return line.command.empty() && !help ? 2 : 0;
+    const bool asked = line.has("help") || line.command == "help";
+    if (asked || line.command.empty()) {
+        // "orrery help run" and "orrery run --help" ask for the same.
+        const bool topic_follows = line.command == "help" && !line.has("help");
+        fmt::print("{}", orrery::help_text(!topic_follows           ? line.command
+                                           : line.arguments.empty() ? ""
+                                                                    : line.arguments[0]));
+        return asked ? 0 : 2;
     }
     return orrery::run_command(line);
 }

@@ -3,6 +3,7 @@
 #include "sim/record/summary.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/terminal.hpp"
+#include "tools/report/report.hpp"
 #include "tools/sweep/run_sweep.hpp"
 #include "tools/sweep/slurm.hpp"
 #include "tools/sweep/table.hpp"
@@ -89,6 +90,16 @@ std::string merge_into(const std::string& target, const std::vector<std::string>
                        complete ? "" : "; the sweep is not complete");
 }
 
+void write_report(const CommandLine& line, const std::string& name, const std::string& database) {
+    const ResultStore store(database, ResultStore::Mode::read);
+    const ResultTable table = read_table(store);
+    // Columns: the point, what was varied, the status, what was measured, the message.
+    const auto status = static_cast<std::ptrdiff_t>(table.column("status"));
+    write_file(line.text("report"),
+               sweep_report(name, table, {table.columns.begin() + 1, table.columns.begin() + status},
+                            {table.columns.begin() + status + 1, table.columns.end() - 1}));
+}
+
 int sweep_on_slurm(const CommandLine& line) {
     SlurmOptions slurm;
     slurm.program = std::filesystem::read_symlink("/proc/self/exe").string();
@@ -114,6 +125,9 @@ int sweep_on_slurm(const CommandLine& line) {
         }
     };
     slurm.say(merge_into(slurm.database, run_on_slurm(slurm)));
+    if (line.has("report")) {
+        write_report(line, slurm.sweep, slurm.database);
+    }
     return 0;
 }
 
@@ -148,6 +162,9 @@ int command_sweep(const CommandLine& line, const DataDirectory& data) {
     options.progress = [&](double fraction) { progress.update(fraction); };
     const SweepCounts counts = run_sweep(sweep, data, options);
     progress.finish();
+    if (line.has("report")) {
+        write_report(line, sweep.name, options.database);
+    }
     if (!line.quiet()) {
         fmt::print("{}: {} points: {} done, {} infeasible, {} invalid, {} failed, {} timed out\n", sweep.name,
                    counts.points, counts.done, counts.infeasible, counts.invalid, counts.failed, counts.timed_out);
@@ -167,6 +184,10 @@ int command_sweep(const CommandLine& line, const DataDirectory& data) {
 
 int command_table_of(const CommandLine& line, const DataDirectory&) {
     const ResultStore store(line.arguments[0], ResultStore::Mode::read);
+    if (line.has("report")) {
+        write_report(line, std::filesystem::path(line.arguments[0]).filename().string(), line.arguments[0]);
+        return 0;
+    }
     TableOptions options;
     options.where = line.text("where");
     options.group = line.list("group");

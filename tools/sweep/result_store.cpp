@@ -95,7 +95,7 @@ class ResultStore::Database {
         if (mode == Mode::create && exists) {
             fail("exists already; --resume continues it, or choose another name");
         }
-        if (mode != Mode::create && !exists) {
+        if ((mode == Mode::append || mode == Mode::read) && !exists) {
             fail("no such database");
         }
         const int flags = mode == Mode::read ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
@@ -151,10 +151,11 @@ class ResultStore::Database {
     [[nodiscard]] std::string message() const { return sqlite3_errmsg(handle_); }
 
     void prepare(Mode mode) {
+        // In this order: another writer may create the schema in between, all of it at once.
+        const bool empty = integer("SELECT count(*) FROM sqlite_master") == 0;
         const std::int64_t application = integer("PRAGMA application_id");
         const std::int64_t version = integer("PRAGMA user_version");
-        const bool empty = integer("SELECT count(*) FROM sqlite_master") == 0;
-        if (application != kApplication && !(empty && mode != Mode::read)) {
+        if (application != kApplication && (!empty || mode == Mode::read)) {
             fail("is a SQLite database, but not one of sweep results");
         }
         if (application == kApplication && version != kSchemaVersion) {
@@ -163,13 +164,24 @@ class ResultStore::Database {
         if (mode == Mode::read) {
             return;
         }
-        run("PRAGMA journal_mode = WAL");
+        use_write_ahead_log();
         run("PRAGMA synchronous = NORMAL");
         run("BEGIN IMMEDIATE");
         run(kSchema);
         run(fmt::format("PRAGMA application_id = {}", kApplication).c_str());
         run(fmt::format("PRAGMA user_version = {}", kSchemaVersion).c_str());
         run("COMMIT");
+    }
+
+    // The switch needs the file alone and does not wait for it by itself.
+    void use_write_ahead_log() const {
+        for (int waited = 0;; waited += 10) {
+            const int code = sqlite3_exec(handle_, "PRAGMA journal_mode = WAL", nullptr, nullptr, nullptr);
+            if ((code & 0xFF) != SQLITE_BUSY || waited >= kWaitMs) {
+                return check(code);
+            }
+            sqlite3_sleep(10);
+        }
     }
 
     std::string path_;

@@ -53,8 +53,8 @@ struct StoredPoint {
 
 class ResultStore {
   public:
-    enum class Mode { create, append, read };
-    /// `create` refuses a file that exists, `append` and `read` one that does not, is no database of sweep results, or
+    enum class Mode { create, resume, append, read };
+    /// `create` refuses a file that exists, `append` and `read` one that does not, `resume` neither. All refuse what is no database of sweep results, or
     /// has another schema version. Throws ConfigError.
     ResultStore(const std::string& path, Mode mode);
     ~ResultStore();

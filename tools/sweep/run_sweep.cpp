@@ -100,9 +100,7 @@ class SweepRun {
         : sweep_(sweep),
           data_(data),
           options_(options),
-          store_(options.database, !options.resume || !std::filesystem::exists(options.database)
-                                       ? ResultStore::Mode::create
-                                       : ResultStore::Mode::append) {}
+          store_(options.database, options.resume ? ResultStore::Mode::resume : ResultStore::Mode::create) {}
 
     SweepCounts run() {
         Manifest manifest;

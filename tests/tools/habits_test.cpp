@@ -1,0 +1,157 @@
+// What users of other command lines expect: help, completion, a manual page, schemas, versions.
+
+#include "tests/support/command.hpp"
+#include "tests/support/support.hpp"
+#include "tools/sweep/sweep_spec.hpp"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+// Names in the first column of the list of commands.
+std::set<std::string> commands() {
+    std::set<std::string> out;
+    std::istringstream help(orrery_command("--help").text);
+    bool listing = false;
+    for (std::string line; std::getline(help, line);) {
+        listing = line.rfind("usage: ", 0) == 0 || (listing && line.find("common options") == std::string::npos);
+        if (listing && line.rfind("  ", 0) == 0) {
+            out.insert(line.substr(2, line.find(' ', 2) - 2));
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("every command has a help with usage and options, and options of other commands are refused") {
+    const std::set<std::string> names = commands();
+    CHECK(names.size() >= 16);
+    for (const std::string& name : names) {
+        const Outcome help = orrery_command("help " + name);
+        CHECK(help.code == 0);
+        CHECK_MESSAGE(help.text.rfind("usage: orrery " + name, 0) == 0, help.text);
+        CHECK(orrery_command(name + " --help").text == help.text);
+    }
+    const Outcome foreign = orrery_command("table x.sqlite --trace y.json");
+    CHECK(foreign.code == 2);
+    CHECK(foreign.text.find("'orrery table' has no option --trace") != std::string::npos);
+    CHECK(orrery_command("run a.yaml --json x --json y").text.find("--json is given 2 times") != std::string::npos);
+    CHECK(orrery_command("help runn").text.find("did you mean 'run'?") != std::string::npos);
+}
+
+TEST_CASE("completion completes commands and options; the manual page is one") {
+    const Folder folder;
+    for (const char* shell : {"bash", "zsh"}) {
+        CHECK(orrery_command(std::string("completion ") + shell).code == 0);
+    }
+    CHECK(orrery_command("completion fish").code == 2);
+    const std::string script = folder.file("orrery.bash", orrery_command("completion bash").text);
+    const auto completed = [&](const std::string& words, int at) {
+        return shell_command(
+                   fmt::format("bash -c 'source {}; COMP_WORDS=({}); COMP_CWORD={}; _orrery; echo ${{COMPREPLY[@]}}'",
+                               script, words, at))
+            .text;
+    };
+    CHECK(completed("orrery swe", 1) == "sweep\n");
+    CHECK(completed("orrery sweep --sh", 2) == "--shard\n");
+    CHECK(completed("orrery help pl", 2) == "plan plot\n");
+    const std::string manual = orrery_command("manual").text;
+    CHECK(manual.rfind(".TH ORRERY 1", 0) == 0);
+    for (const std::string& name : commands()) {
+        CHECK_MESSAGE(manual.find(".B " + name) != std::string::npos, name);
+    }
+}
+
+TEST_CASE("the version names a commit and the libraries") {
+    const std::string text = orrery_command("--version").text;
+    CHECK(text.rfind("orrery 0.", 0) == 0);
+    CHECK(text.find(" (") != std::string::npos);
+    for (const char* library : {"Boost ", "fmt ", "SQLite "}) {
+        CHECK(text.find(library) != std::string::npos);
+    }
+}
+
+TEST_CASE("output goes to files and not to terminals: quiet is quiet, and colours come only when asked for") {
+    const Folder folder;
+    const std::string file = folder.file("scenario.yaml", kSmallTraining);
+    CHECK(orrery_command("run " + file + " --quiet").text.empty());
+    CHECK(orrery_command("run " + file).text.find('\033') == std::string::npos);
+    CHECK(orrery_command("run " + file + " --color always").text.find('\033') != std::string::npos);
+    // Locale, time zone and terminal change nothing.
+    const std::string plain = orrery_command("run --json - " + file).text;
+    CHECK(shell_command("LC_ALL=de_DE.UTF-8 TZ=Asia/Tokyo TERM=dumb COLUMNS=40 NO_COLOR=1 " + orrery_program() +
+                        " run --json - " + file)
+              .text == plain);
+}
+
+TEST_CASE("schemas for editors are those of this version, and scenarios that name one name one that is there") {
+    const std::string root = ORRERY_SOURCE_DIR;
+    const bool update = std::getenv("ORRERY_UPDATE_EXPECTED") != nullptr;
+    std::vector<std::string> kinds = scenario_kind_names();
+    kinds.emplace_back("sweep");
+    for (const std::string& kind : kinds) {
+        const std::string path = root + "/schemas/" + kind + ".json";
+        const std::string schema = orrery_command("schema " + kind).text;
+        if (update) {
+            std::ofstream(path) << schema;
+        }
+        CHECK_MESSAGE(read(path) == schema, kind);
+    }
+    std::size_t named = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root + "/scenarios")) {
+        const std::string text = entry.is_regular_file() ? read(entry.path().string()) : "";
+        const std::string key = "yaml-language-server: $schema=";
+        if (const auto at = text.find(key); at != std::string::npos) {
+            const std::string schema = text.substr(at + key.size(), text.find('\n', at) - at - key.size());
+            CHECK_MESSAGE(std::filesystem::exists(entry.path().parent_path() / schema), entry.path().string());
+            ++named;
+        }
+    }
+    CHECK(named >= 20);
+}
+
+TEST_CASE("the sweeps that the project ships are valid") {
+    for (const auto& entry :
+         std::filesystem::directory_iterator(std::string(ORRERY_SOURCE_DIR) + "/scenarios/sweeps")) {
+        const SweepSpec sweep = load_sweep(entry.path().string(), {}, data());
+        std::size_t points = 0;
+        for (std::uint64_t id = 0; id < sweep.size(); ++id) {
+            points += sweep.point(id).has_value() ? 1 : 0;
+        }
+        CHECK_MESSAGE(points > 0, entry.path().string());
+    }
+}
+
+TEST_CASE("the Python module runs scenarios and sweeps, where it is built") {
+    const std::string folder_of_module = std::string(ORRERY_SOURCE_DIR) + "/build/python/python";
+    if (shell_command(fmt::format("PYTHONPATH={} python3 -c 'import orrery'", folder_of_module)).code != 0) {
+        MESSAGE("skipped: no Python module in build/python (cmake -B build/python -DORRERY_PYTHON=ON)");
+        return;
+    }
+    const Folder folder;
+    (void)folder.file("base.yaml", kSmallTraining);
+    (void)folder.file("sweep.yaml", "orrery: 1\nkind: sweep\nbase: base.yaml\naxes: {plan.zero: [0, 1]}\n");
+    const std::string script = folder.file("script.py", R"(
+import sys, orrery
+folder = sys.argv[1]
+summary = orrery.run(folder + "/base.yaml", ["plan.zero=1"])
+rows = orrery.sweep(folder + "/sweep.yaml", folder + "/db", jobs=2)
+assert len(rows) == 2, rows
+assert rows[1]["iteration_time_s"] == summary["metrics"]["iteration_time_s"]["value"], rows
+try:
+    orrery.run(folder + "/missing.yaml")
+except orrery.Error as error:
+    assert "cannot be read" in str(error)
+else:
+    raise AssertionError
+)");
+    const std::string here = std::filesystem::path(script).parent_path().string();
+    const Outcome out = shell_command(fmt::format("PYTHONPATH={} python3 {} {}", folder_of_module, script, here));
+    CHECK_MESSAGE(out.code == 0, out.text);
+}

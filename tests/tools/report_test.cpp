@@ -1,0 +1,153 @@
+// Reports and charts: the page draws itself in a browser, with the numbers of the JSON and nothing from a network.
+
+#include "tests/support/command.hpp"
+#include "tests/support/support.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <regex>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+const std::string kBase = std::string(ORRERY_SOURCE_DIR) + "/scenarios/training/gpt3-175b-1024xA100.yaml";
+
+// The page after its scripts ran, with the console's lines; empty without a browser.
+std::string drawn(const Folder& folder, const std::string& page) {
+    if (shell_command("command -v chromium").code != 0) {
+        MESSAGE("skipped: no chromium here to open reports with");
+        return "";
+    }
+    const std::string options =
+        "--headless --no-sandbox --disable-gpu --enable-logging=stderr --v=0 --virtual-time-budget=5000";
+    const std::string dom = folder.file("dom.txt");
+    const std::string log = folder.file("log.txt");
+    (void)shell_command(fmt::format("timeout 60 chromium {} --user-data-dir={} --dump-dom file://{} > {} 2> {}",
+                                    options, folder.file("browser"), page, dom, log));
+    CHECK_MESSAGE(read(log).find("CONSOLE") == std::string::npos, read(log));
+    const std::string text = read(dom);
+    CHECK_MESSAGE(text.find("data-ready=\"yes\"") != std::string::npos, text.substr(0, 400));
+    CHECK(text.find("data-errors=\"\"") != std::string::npos);
+    return text;
+}
+
+// Values by name of what the page shows.
+std::map<std::string, double> shown(const std::string& dom, const std::string& attribute) {
+    std::map<std::string, double> out;
+    const std::regex pattern("data-" + attribute + "=\"([^\"]*)\" data-value=\"([^\"]*)\"");
+    for (auto it = std::sregex_iterator(dom.begin(), dom.end(), pattern); it != std::sregex_iterator(); ++it) {
+        out[(*it)[1]] = std::stod((*it)[2]);
+    }
+    return out;
+}
+
+void check_self_contained(const std::string& html) {
+    CHECK(html.find("<script src") == std::string::npos);
+    CHECK(html.find("<link rel=\"stylesheet\"") == std::string::npos);
+    CHECK(html.find("default-src 'none'") != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("a run's report shows the numbers of its JSON, says what limits the run, and draws without errors") {
+    const Folder folder;
+    const std::string page = folder.file("run.html");
+    REQUIRE(orrery_command(fmt::format("run {} --quiet --report {} --json {}", kBase, page, folder.file("run.json")))
+                .code == 0);
+    const std::string html = read(page);
+    check_self_contained(html);
+    CHECK(html.find("limits this run") != std::string::npos);
+    const std::string dom = drawn(folder, page);
+    if (dom.empty()) {
+        return;
+    }
+    const auto summary = nlohmann::json::parse(read(folder.file("run.json")));
+    const auto tiles = shown(dom, "metric");
+    std::size_t count = 0;
+    for (const auto& [name, metric] : summary["metrics"].items()) {
+        if (name != "events") {
+            CHECK_MESSAGE(tiles.at(name) == metric["value"].get<double>(), name);
+            ++count;
+        }
+    }
+    CHECK(tiles.size() == count);
+    const auto parts = shown(dom, "part");
+    for (const auto& [name, seconds] : summary["breakdown"].items()) {
+        CHECK_MESSAGE(parts.contains(name), name);
+    }
+    for (const char* block : {"tiles", "bars", "table", "svg", "lines", "details"}) {
+        CHECK_MESSAGE(dom.find(fmt::format("data-block=\"{}\"", block)) != std::string::npos, block);
+    }
+    CHECK(dom.find("gpu-benches") != std::string::npos);  // a source
+}
+
+TEST_CASE("reports of sweeps, baselines, validation and messages draw without errors") {
+    const Folder folder;
+    (void)folder.file("base.yaml", kSmallTraining);
+    const std::string sweep = folder.file("sweep.yaml",
+                                          "orrery: 1\nkind: sweep\nbase: base.yaml\naxes: {plan.tensor: [1, 2, 4, "
+                                          "8], plan.zero: [0, 1]}\nderive: {plan.data: 8 / plan.tensor}\n");
+    const std::string db = folder.file("db");
+    REQUIRE(orrery_command(fmt::format("sweep {} --db {} --report {}", sweep, db, folder.file("sweep.html"))).code ==
+            0);
+    check_self_contained(read(folder.file("sweep.html")));
+    const std::string dom = drawn(folder, folder.file("sweep.html"));
+    if (dom.empty()) {
+        return;
+    }
+    const auto rows = nlohmann::json::parse(orrery_command("table --format json " + db).text);
+    double best = 1e300;
+    for (const auto& row : rows) {
+        best = std::min(best, row["iteration_time_s"].get<double>());
+    }
+    CHECK(shown(dom, "metric").at("best iteration_time_s") == best);
+    CHECK(shown(dom, "metric").at("points") == 8);
+
+    // A name that would end the script stays a name.
+    const std::string odd = folder.file("odd.yaml", kSmallTraining);
+    REQUIRE(orrery_command(
+                fmt::format("run {} --set 'model.name=</script><b>' --quiet --report {}", odd, folder.file("odd.html")))
+                .code == 0);
+    CHECK(drawn(folder, folder.file("odd.html")).find(">&lt;/script&gt;&lt;b&gt;</td>") != std::string::npos);
+
+    REQUIRE(orrery_command(fmt::format("check {}/baselines/*.yaml --quiet --report {}", ORRERY_SOURCE_DIR,
+                                       folder.file("check.html")))
+                .code == 0);
+    CHECK(drawn(folder, folder.file("check.html")).find("Every baseline holds") != std::string::npos);
+    REQUIRE(orrery_command(fmt::format("validate training --quiet --report {}", folder.file("validate.html"))).code ==
+            0);
+    CHECK(shown(drawn(folder, folder.file("validate.html")), "metric").at("points") > 200);
+    const std::string ring = folder.file("ring.yaml",
+                                         "orrery: 1\nkind: collective\ncluster: {hosts: 16, fabric: {link: 100 Gbps}}\n"
+                                         "collective: {op: all-reduce, size: 1 MiB, algorithm: ring}\n");
+    REQUIRE(orrery_command(fmt::format("run {} --quiet --report {}", ring, folder.file("ring.html"))).code == 0);
+    CHECK(drawn(folder, folder.file("ring.html")).find("data-block=\"svg\"") != std::string::npos);
+}
+
+TEST_CASE("plot writes charts as SVG that are well-formed, and says what a chart needs") {
+    const Folder folder;
+    (void)folder.file("base.yaml", kSmallTraining);
+    const std::string sweep = folder.file("sweep.yaml",
+                                          "orrery: 1\nkind: sweep\nbase: base.yaml\naxes: {plan.tensor: [1, 2, 4, "
+                                          "8], plan.zero: [0, 1]}\nderive: {plan.data: 8 / plan.tensor}\n");
+    const std::string db = folder.file("db");
+    REQUIRE(orrery_command(fmt::format("sweep {} --db {}", sweep, db)).code == 0);
+    const bool python = shell_command("python3 -c ''").code == 0;
+    for (const std::string& arguments :
+         {"breakdown " + kBase, "timeline " + kBase, "fabric " + kBase, "pareto " + db,
+          "curves " + db + " --x plan.tensor --y mfu --by plan.zero",
+          "heat " + db + " --x plan.tensor --y plan.zero --value mfu --where 'plan.tensor > 1'"}) {
+        const std::string svg = folder.file("chart.svg");
+        const Outcome out = orrery_command(fmt::format("plot {} --output {}", arguments, svg));
+        CHECK_MESSAGE(out.code == 0, arguments << out.text);
+        CHECK(read(svg).rfind("<svg ", 0) == 0);
+        CHECK((!python ||
+               shell_command("python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' " + svg).code == 0));
+    }
+    CHECK(orrery_command("plot heat " + db).text.find("needs --x COLUMN") != std::string::npos);
+    CHECK(orrery_command("plot pie " + db).text.find("unknown chart 'pie'") != std::string::npos);
+    CHECK(orrery_command("plot curves " + db + " --x status --y mfu").text.find("is no number") != std::string::npos);
+}

@@ -1,0 +1,26 @@
+#pragma once
+// A device whose arithmetic or memory is faster than the one a cost model describes, for asking what would help.
+//
+// Claims: a kernel is bound by the larger of FLOPs over peak and bytes over memory rate; its measured time shrinks as that
+// bound does, so tables of measured kernels answer too.
+// Limits: a kernel that is bound by neither (launches, small sizes) is taken to scale as well; caches do not change.
+// Validated by tests/tools/explain_test.cpp.
+
+#include "sim/device/cost_model.hpp"
+
+namespace orrery {
+
+class ScaledDevice final : public CostModel {
+  public:
+    /// `arithmetic`, `memory`: factors of the rates, above 0.
+    ScaledDevice(const CostModel& base, DeviceSpec device, double arithmetic, double memory)
+        : base_(base), device_(std::move(device)), arithmetic_(arithmetic), memory_(memory) {}
+    [[nodiscard]] Cost cost(const Operation& operation) const override;
+
+  private:
+    const CostModel& base_;
+    DeviceSpec device_;
+    double arithmetic_, memory_;
+};
+
+}  // namespace orrery

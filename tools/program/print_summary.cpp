@@ -1,0 +1,55 @@
+#include "tools/program/print_summary.hpp"
+
+#include "sim/config/units.hpp"
+
+#include <fmt/format.h>
+
+namespace orrery {
+
+std::string one_line(const Metric& metric) {
+    if (metric.unit == "1" && metric.value <= 1 && metric.value >= 0 && metric.name != "messages") {
+        return fmt::format("{:.2f} %", metric.value * 100);
+    }
+    if (metric.unit == "s") {
+        return pretty_quantity(metric.value, Dimension::time);
+    }
+    if (metric.unit == "1" || metric.unit == "B") {
+        return fmt::format("{:.6g}{}", metric.value, metric.unit == "B" ? " B" : "");
+    }
+    return fmt::format("{:.5g} {}", metric.value, metric.unit == "1/s" ? "/s" : metric.unit);
+}
+
+void print_summary(const Terminal& terminal, const Summary& summary) {
+    terminal.heading(fmt::format("{} ({})", summary.scenario, summary.kind));
+    std::vector<std::vector<std::string>> rows;
+    for (const Metric& metric : summary.metrics) {
+        rows.push_back({metric.name, one_line(metric)});
+        if (metric.low && metric.high) {
+            Metric low = metric;
+            Metric high = metric;
+            low.value = *metric.low;
+            high.value = *metric.high;
+            rows.back().push_back(fmt::format("90 %: {} to {}", one_line(low), one_line(high)));
+        }
+    }
+    terminal.table({}, rows);
+    if (!summary.breakdown.empty()) {
+        double total = 0;
+        for (const auto& [name, seconds] : summary.breakdown) {
+            total += seconds;
+        }
+        terminal.heading("where the time goes (mean over ranks)");
+        rows.clear();
+        for (const auto& [name, seconds] : summary.breakdown) {
+            rows.push_back({name, pretty_quantity(seconds, Dimension::time),
+                            fmt::format("{:5.1f} %", 100 * seconds / total), terminal.bar(seconds / total)});
+        }
+        terminal.table({}, rows);
+    }
+    for (const std::string& note : summary.notes) {
+        fmt::print("note: {}\n", note);
+    }
+    fmt::print("{} events in {:.3g} s, {:.0f} MiB\n", summary.events, summary.wall_time_s, summary.peak_rss_mib);
+}
+
+}  // namespace orrery

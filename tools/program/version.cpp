@@ -1,0 +1,11 @@
+#include "tools/program/commands.hpp"
+
+#include <orrery_commit.hpp>
+
+namespace orrery {
+
+std::string program_version() {
+    return ORRERY_VERSION " (" ORRERY_COMMIT ")";
+}
+
+}  // namespace orrery

@@ -1,0 +1,184 @@
+"use strict";
+// Draws the blocks of a report. `report` is the data that the program wrote above this script.
+const colours = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a7a00", "#777777"];
+const errors = [];
+window.addEventListener("error", (event) => errors.push(event.message));
+const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+Chart.defaults.color = dark ? "#a0a4ab" : "#5f6368";
+Chart.defaults.borderColor = dark ? "#363b44" : "#dcdfe4";
+Chart.defaults.animation = false;
+Chart.defaults.maintainAspectRatio = false;
+
+function make(tag, options, ...children) {
+    const node = document.createElement(tag);
+    for (const [key, value] of Object.entries(options || {})) {
+        if (key === "text") node.textContent = value;
+        else if (key === "data") Object.assign(node.dataset, value);
+        else if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+        else node.setAttribute(key, value);
+    }
+    node.append(...children.filter((child) => child != null));
+    return node;
+}
+
+const short = (value) => typeof value !== "number" ? (value ?? "") : Number.isInteger(value) && Math.abs(value) < 1e9 ? String(value) : String(Number(value.toPrecision(6)));
+
+function chart(host, config) {
+    const canvas = make("canvas");
+    host.append(make("div", { class: config.type === "scatter" ? "chart tall" : "chart" }, canvas));
+    return new Chart(canvas, config);
+}
+
+const axis = (text, extra) => ({ title: { display: true, text }, ...extra });
+
+const draw = {
+    tiles(block, host) {
+        const grid = make("div", { class: "tiles" });
+        block.items.forEach((item, i) => grid.append(make("div", { class: "tile" + (i === 0 ? " lead" : ""), data: { metric: item.name, value: item.value } },
+            make("span", { class: "soft", text: item.label || item.name }), make("b", { text: item.text }),
+            item.low == null ? null : make("span", { class: "soft", text: `90 %: ${item.low} to ${item.high}` }))));
+        host.append(grid);
+    },
+    bars(block, host) {
+        const most = Math.max(...block.items.map((item) => Math.abs(item.value)), 1e-300);
+        for (const item of block.items) {
+            const fill = make("i", { style: `width:${100 * Math.abs(item.value) / most}%;background:${item.colour || colours[0]}` });
+            host.append(make("div", { class: "bar", data: { part: item.name, value: item.value } }, make("span", { text: item.name }), make("span", { class: "track" }, fill), make("span", { text: item.text })));
+        }
+    },
+    svg(block, host) {
+        const box = make("div", { class: "wide" });
+        box.innerHTML = block.svg;  // made by the program, every text in it escaped
+        host.append(box);
+    },
+    text(block, host) {
+        for (const line of block.lines) host.append(make("p", { text: line }));
+    },
+    table(block, host) {
+        let rows = block.rows.slice(), column = -1, down = false;
+        const numeric = block.columns.map((_, i) => rows.some((row) => typeof row[i] === "number"));
+        const body = make("tbody");
+        const count = make("span", { class: "soft" });
+        const filter = make("input", { type: "search", placeholder: "filter rows", "aria-label": "filter rows" });
+        const fill = () => {
+            const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+            const kept = rows.filter((row) => words.every((word) => row.some((cell) => String(cell ?? "").toLowerCase().includes(word))));
+            count.textContent = `${kept.length} of ${block.rows.length} rows`;
+            body.replaceChildren(...kept.slice(0, 3000).map((row) => make("tr", {}, ...row.map((cell, i) =>
+                make("td", { class: (numeric[i] ? "n " : "") + (/^(REGRESSED|MISSING|FAILED)/.test(cell) ? "bad " : "") + (String(cell ?? "").length > 40 ? (block.rows.length > 200 ? "clip" : "text") : ""), title: String(cell ?? "").length > 40 ? cell : "", text: short(cell) })))));
+        };
+        const head = make("tr", {}, ...block.columns.map((name, i) => make("th", {
+            class: numeric[i] ? "n" : "", text: name, tabindex: 0, onclick: () => {
+                down = column === i ? !down : false;
+                column = i;
+                rows.sort((a, b) => {
+                    const [x, y] = [a[i], b[i]];
+                    if (x == null || y == null) return (x == null) - (y == null);
+                    return (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y))) * (down ? -1 : 1);
+                });
+                fill();
+            }
+        })));
+        filter.addEventListener("input", fill);
+        fill();
+        if (rows.length > 8) host.append(make("div", { class: "controls" }, filter, count));
+        host.append(make("div", { class: rows.length > 20 ? "scroll" : "wide" }, make("table", {}, make("thead", {}, head), body)));
+    },
+    lines(block, host) {
+        chart(host, {
+            type: "line",
+            data: { datasets: block.series.map((s, i) => ({ label: s.name, data: s.points.map(([x, y]) => ({ x, y })), borderColor: s.colour || colours[i % 8], backgroundColor: s.colour || colours[i % 8], pointRadius: s.points.length > 40 ? 0 : 3, borderWidth: 2 })) },
+            options: { parsing: false, interaction: { mode: "nearest" }, scales: { x: axis(block.x, { type: "linear", min: 0, max: block.end, ticks: { includeBounds: false } }), y: axis(block.y, { beginAtZero: true, max: block.max }) } }
+        });
+    },
+    scatter(block, host) {
+        const all = block.groups.flatMap((g) => g.points);
+        const low = Math.min(...all.flatMap((p) => [p[0], p[1]])) / 1.3, high = Math.max(...all.flatMap((p) => [p[0], p[1]])) * 1.3;
+        const line = (factor, dash) => ({ type: "line", label: factor === 1 ? "measured" : `${factor > 1 ? "+" : "-"}10 %`, data: [{ x: low, y: low * factor }, { x: high, y: high * factor }], borderColor: Chart.defaults.color, borderDash: dash, borderWidth: 1, pointRadius: 0 });
+        chart(host, {
+            type: "scatter",
+            data: { datasets: [...block.groups.map((g, i) => ({ label: g.name, order: g.line ? 0 : 1, data: g.points.map(([x, y, label]) => ({ x, y, label })), showLine: !!g.line, borderColor: colours[i % 8], borderWidth: g.line ? 2 : 0, backgroundColor: colours[i % 8] + "b0", pointStyle: ["circle", "triangle", "rect"][Math.floor(i / 8) % 3] })), ...(block.band ? [line(1, []), line(1.1, [4, 4]), line(0.9, [4, 4])] : [])] },
+            options: { parsing: false, scales: { x: axis(block.x, { type: block.log ? "logarithmic" : "linear" }), y: axis(block.y, { type: block.log ? "logarithmic" : "linear" }) },
+                plugins: { tooltip: { callbacks: { label: (item) => `${item.raw.label ?? item.dataset.label}: ${short(item.raw.x)}, ${short(item.raw.y)}` } } } }
+        });
+    },
+    // Curves, heat map and front of a sweep, over the columns that the reader chooses.
+    explore(block, host) {
+        const at = (name) => block.columns.indexOf(name);
+        const done = block.rows.filter((row) => row[at("status")] === "done");
+        const several = block.keys.filter((key) => new Set(block.rows.map((row) => row[at(key)])).size > 1);
+        const select = (label, names, chosen, change) => {
+            const box = make("select", { "aria-label": label, onchange: change }, ...names.map((name) => make("option", { text: name, value: name })));
+            box.value = chosen;
+            return [make("label", { class: "soft", text: label + " " }, box), box];
+        };
+        if (!done.length || !several.length || !block.metrics.length) {
+            host.append(make("p", { class: "soft", text: "No point has results to draw." }));
+            return;
+        }
+        const better = (metric) => /mfu|hfu|tokens_per_s|flops|bw_|goodput|per_s$/.test(metric) ? Math.max : Math.min;
+        const order = (a, b) => typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+        const distinct = (key) => [...new Set(block.rows.map((row) => row[at(key)]))].sort(order);
+        const best = (metric, match) => {
+            const values = done.filter(match).map((row) => row[at(metric)]).filter((v) => typeof v === "number");
+            return values.length ? values.reduce((a, b) => better(metric)(a, b)) : null;
+        };
+        let current = null;
+        const box = make("div"), heat = make("div", { class: "wide" });
+        const [metricLabel, metricBox] = select("metric", block.metrics, block.metrics[0], () => redraw());
+        const [xLabel, xBox] = select("along", several, several[0], () => redraw());
+        const [sLabel, sBox] = select("by", several, several[1] || several[0], () => redraw());
+        const redraw = () => {
+            const [metric, x, s] = [metricBox.value, xBox.value, sBox.value];
+            const xs = distinct(x), ss = distinct(s);
+            const grid = ss.map((sv) => xs.map((xv) => best(metric, (row) => row[at(x)] === xv && row[at(s)] === sv)));
+            current?.destroy();
+            box.replaceChildren();
+            current = chart(box, {
+                type: "line",
+                data: { labels: xs.map(String), datasets: ss.slice(0, 16).map((sv, i) => ({ label: `${s} ${sv}`, data: grid[i], borderColor: colours[i % 8], backgroundColor: colours[i % 8], spanGaps: true })) },
+                options: { scales: { x: axis(x), y: axis(`best ${metric}`) } }
+            });
+            const values = grid.flat().filter((v) => v != null), low = Math.min(...values), high = Math.max(...values);
+            const cell = (v) => {
+                if (v == null) return make("td", { class: "heat soft", text: "-" });
+                const f = high > low ? (v - low) / (high - low) : 0, mix = (a, b) => Math.round(a + (b - a) * f);
+                return make("td", { class: "heat", style: `background:rgb(${mix(20, 253)},${mix(60, 231)},${mix(120, 140)});color:${f < 0.5 ? "#fff" : "#111"}`, text: String(Number(v.toPrecision(4))) });
+            };
+            heat.replaceChildren(make("table", {}, make("tr", {}, make("th", { text: `${s} \\ ${x}` }), ...xs.map((v) => make("th", { class: "heat", text: short(v) }))),
+                ...ss.map((sv, i) => make("tr", {}, make("th", { text: short(sv) }), ...grid[i].map(cell)))));
+        };
+        host.append(make("div", { class: "controls" }, metricLabel, xLabel, sLabel), make("p", { class: "soft", text: "Each value is the best over all other axes." }), box, heat);
+        redraw();
+        const [time, memory] = [block.metrics[0], block.metrics.find((m) => m.startsWith("memory"))];
+        if (!memory || memory === time) return;
+        const points = done.map((row) => [row[at(memory)], row[at(time)], "point " + row[0]]).filter((p) => typeof p[0] === "number" && typeof p[1] === "number");
+        points.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+        const front = [];
+        for (const p of points) if (!front.length || (better(time) === Math.min ? p[1] < front[front.length - 1][1] : p[1] > front[front.length - 1][1])) front.push(p);
+        host.append(make("h2", { style: "margin-top:22px", text: `Pareto front: ${time} against ${memory}` }));
+        draw.scatter({ groups: [{ name: "points", points }, { name: "front", points: front, line: true }], x: memory, y: time }, host);
+    },
+    details(block, host) {
+        const inner = make("details", {}, make("summary", { text: block.title }));
+        if (block.open) inner.open = true;
+        for (const child of block.blocks) section(child, inner);
+        host.append(inner);
+    }
+};
+
+function section(block, host) {
+    const node = make("section", { class: block.kind === "table" || block.kind === "details" ? "long" : "", data: { block: block.kind } });
+    if (block.title && block.kind !== "details") node.append(make("h2", { text: block.title }));
+    if (block.note) node.append(make("p", { class: "soft", text: block.note }));
+    host.append(node);
+    draw[block.kind](block, node);
+}
+
+const main = document.querySelector("main");
+main.append(make("h1", { text: report.title }), make("p", { class: "soft", text: report.subtitle }));
+if (report.verdict) main.append(make("p", { class: "verdict", text: report.verdict }));
+for (const block of report.blocks) section(block, main);
+addEventListener("beforeprint", () => { for (const d of document.querySelectorAll("details")) d.open = true; for (const c of Object.values(Chart.instances)) c.resize(); });
+document.documentElement.dataset.errors = errors.join("\n");
+document.documentElement.dataset.ready = "yes";

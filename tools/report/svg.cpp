@@ -1,0 +1,356 @@
+#include "tools/report/svg.hpp"
+
+#include "sim/base/math.hpp"
+#include "sim/config/units.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace orrery {
+
+namespace {
+
+// Okabe and Ito's palette.
+constexpr const char* kPalette[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7",
+                                    "#56b4e9", "#d55e00", "#8a7a00", "#777777"};
+
+std::string escaped(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+        out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
+    }
+    return out;
+}
+
+class Canvas {
+  public:
+    Canvas(double width, double height, const std::string& title, const ChartStyle& style) : style_(style) {
+        out_ = fmt::format(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" style=\"max-width:{0:.0f}px\" "
+            "font-family=\"sans-serif\" "
+            "font-size=\"12\" role=\"img\" aria-label=\"{2}\">\n",
+            width, height, escaped(title));
+        if (style.background != "none") {
+            out_ += fmt::format("<rect width=\"100%\" height=\"100%\" fill=\"{}\"/>\n", style.background);
+        }
+        if (style.titled) {
+            text(width / 2, 18, title, "middle", 14);
+        }
+    }
+    void text(double x, double y, const std::string& words, const char* anchor, int size = 12,
+              const std::string& fill = "") {
+        out_ +=
+            fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\" fill=\"{}\">{}</text>\n",
+                        x, y, anchor, size, fill.empty() ? style_.ink : fill, escaped(words));
+    }
+    void box(double x, double y, double w, double h, const std::string& fill, const std::string& hint = "") {
+        out_ += fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\"", x, y, w,
+                            h, fill);
+        out_ += hint.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", escaped(hint));
+    }
+    void line(double x1, double y1, double x2, double y2, const std::string& stroke, double width = 1) {
+        out_ += fmt::format(
+            "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"{:.1f}\"/>\n",
+            x1, y1, x2, y2, stroke, width);
+    }
+    void dot(double x, double y, const std::string& fill, const std::string& hint) {
+        out_ += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"><title>{}</title></circle>\n", x,
+                            y, fill, escaped(hint));
+    }
+    void raw(const std::string& text) { out_ += text; }
+    void vertical(double x, double y, const std::string& words) {
+        out_ += fmt::format(
+            "<text transform=\"translate({:.1f} {:.1f}) rotate(-90)\" text-anchor=\"middle\" fill=\"{}\">{}</text>\n",
+            x, y, style_.ink, escaped(words));
+    }
+    [[nodiscard]] std::string finish() { return out_ + "</svg>\n"; }
+    [[nodiscard]] const ChartStyle& style() const { return style_; }
+
+  private:
+    const ChartStyle& style_;
+    std::string out_;
+};
+
+// About five round steps between two values.
+std::vector<double> ticks(double low, double high) {
+    const double raw = (high - low) / 5;
+    if (!(raw > 0)) {
+        return {low};
+    }
+    const double power = pow_pinned(10, std::floor(log_pinned(raw) / log_pinned(10)));
+    double step = power;
+    for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
+        step = power * factor;
+        if (step >= raw) {
+            break;
+        }
+    }
+    std::vector<double> out;
+    for (double at = std::ceil(low / step) * step; at <= high + step * 1e-9; at += step) {
+        out.push_back(std::abs(at) < step * 1e-9 ? 0 : at);
+    }
+    return out;
+}
+
+std::string seconds_text(double seconds) {
+    return pretty_quantity(seconds, Dimension::time);
+}
+
+}  // namespace
+
+std::string colour_of(std::size_t series) {
+    return kPalette[series % std::size(kPalette)];
+}
+
+std::string colour_of(const std::string& category) {
+    static const std::map<std::string, std::string> kColours = {{"forward", "#56b4e9"},
+                                                                {"backward", "#0072b2"},
+                                                                {"recompute", "#8fb8d8"},
+                                                                {"optimizer", "#8a7a00"},
+                                                                {"overhead", "#777777"},
+                                                                {"bubble", "#c8c8c8"},
+                                                                {"message", "#009e73"},
+                                                                {"tensor communication", "#e69f00"},
+                                                                {"pipeline communication", "#cc79a7"},
+                                                                {"data communication", "#d55e00"},
+                                                                {"context communication", "#009e73"}};
+    const auto found = kColours.find(category);
+    return found == kColours.end() ? "#777777" : found->second;
+}
+
+std::string bars_svg(const std::string& title, const std::vector<std::pair<std::string, double>>& parts,
+                     const ChartStyle& style) {
+    constexpr double kRow = 24;
+    constexpr double kLeft = 170;
+    constexpr double kWide = 420;
+    const double top = style.titled ? 34 : 8;
+    Canvas canvas(720, top + kRow * static_cast<double>(parts.size()) + 8, title, style);
+    double total = 0;
+    double most = 0;
+    for (const auto& [name, seconds] : parts) {
+        total += seconds;
+        most = std::max(most, seconds);
+    }
+    double y = top;
+    for (const auto& [name, seconds] : parts) {
+        const double width = most > 0 ? kWide * seconds / most : 0;
+        canvas.text(kLeft - 8, y + 16, name, "end");
+        canvas.box(kLeft, y + 3, width, kRow - 6, colour_of(name));
+        canvas.text(kLeft + width + 6, y + 16,
+                    fmt::format("{}  {:.1f} %", seconds_text(seconds), total > 0 ? 100 * seconds / total : 0), "start");
+        y += kRow;
+    }
+    return canvas.finish();
+}
+
+std::string timeline_svg(const std::string& title, const Timeline& timeline, std::size_t rows,
+                         const ChartStyle& style) {
+    constexpr double kRow = 22;
+    constexpr double kLeft = 120;
+    constexpr double kWide = 1060;
+    const double top = style.titled ? 30 : 4;
+    std::vector<std::pair<std::uint32_t, std::string>> shown;
+    const std::size_t step =
+        std::max<std::size_t>(1, (timeline.processes.size() + rows - 1) / std::max<std::size_t>(1, rows));
+    for (std::size_t i = 0; i < timeline.processes.size(); i += step) {
+        shown.push_back(timeline.processes[i]);
+    }
+    double end = 0;
+    for (const Span& span : timeline.spans) {
+        end = std::max(end, span.start_us + span.duration_us);
+    }
+    Canvas canvas(1200, top + kRow * static_cast<double>(shown.size()) + 48, title, style);
+    // One path a category: thousands of spans stay small.
+    std::map<std::string, std::string> paths;
+    std::map<std::uint32_t, double> row_of;
+    for (std::size_t i = 0; i < shown.size(); ++i) {
+        row_of[shown[i].first] = top + kRow * static_cast<double>(i);
+        canvas.text(kLeft - 6, row_of[shown[i].first] + 14, shown[i].second, "end", 11);
+    }
+    for (const Span& span : timeline.spans) {
+        const auto row = row_of.find(span.process);
+        if (row == row_of.end() || end <= 0) {
+            continue;
+        }
+        // The compute stream fills its row; transfers are a thin line below it.
+        const bool thin = span.thread > 0;
+        paths[span.category] +=
+            fmt::format("M{:.2f} {:.0f}h{:.2f}v{}h-{:.2f}z", kLeft + kWide * span.start_us / end,
+                        row->second + (thin ? 17 : 2), std::max(0.1, kWide * span.duration_us / end), thin ? 3 : 14,
+                        std::max(0.1, kWide * span.duration_us / end));
+    }
+    for (const auto& [category, path] : paths) {
+        canvas.raw(fmt::format("<path d=\"{}\" fill=\"{}\"/>\n", path, colour_of(category)));
+    }
+    const double bottom = top + kRow * static_cast<double>(shown.size());
+    for (const double tick : ticks(0, end * 1e-6)) {
+        const double x = kLeft + kWide * tick / (end * 1e-6);
+        canvas.line(x, top, x, bottom + 4, style.grid, 0.5);
+        canvas.text(x, bottom + 16, tick == 0 ? "0" : seconds_text(tick), "middle", 11);
+    }
+    double x = kLeft;
+    for (const auto& [category, path] : paths) {
+        canvas.box(x, bottom + 28, 10, 10, colour_of(category));
+        canvas.text(x + 14, bottom + 37, category, "start", 11);
+        x += 40 + 7 * static_cast<double>(category.size());
+    }
+    return canvas.finish();
+}
+
+std::string curves_svg(const std::string& title, const std::string& x_label, const std::string& y_label,
+                       const std::vector<CurveSeries>& series, const ChartStyle& style) {
+    constexpr double kLeft = 70;
+    constexpr double kTop = 34;
+    constexpr double kWide = 520;
+    constexpr double kHigh = 340;
+    double x_low = 1e300;
+    double x_high = -1e300;
+    double y_high = -1e300;
+    double y_low = 1e300;
+    for (const CurveSeries& s : series) {
+        for (const auto& [x, y] : s.points) {
+            x_low = std::min(x_low, x);
+            x_high = std::max(x_high, x);
+            y_low = std::min(y_low, y);
+            y_high = std::max(y_high, y);
+        }
+    }
+    if (x_low > x_high) {
+        x_low = y_low = 0;
+        x_high = y_high = 1;
+    }
+    y_low = std::min(0.0, y_low);
+    const auto widen = [](double& low, double& high) {
+        if (high <= low) {
+            high = low + 1;
+        }
+    };
+    widen(x_low, x_high);
+    widen(y_low, y_high);
+    Canvas canvas(760, kTop + kHigh + 50, title, style);
+    const auto px = [&](double x) { return kLeft + kWide * (x - x_low) / (x_high - x_low); };
+    const auto py = [&](double y) { return kTop + kHigh * (1 - (y - y_low) / (y_high - y_low)); };
+    for (const double tick : ticks(x_low, x_high)) {
+        canvas.line(px(tick), kTop, px(tick), kTop + kHigh, style.grid, 0.5);
+        canvas.text(px(tick), kTop + kHigh + 16, fmt::format("{:.4g}", tick), "middle");
+    }
+    for (const double tick : ticks(y_low, y_high)) {
+        canvas.line(kLeft, py(tick), kLeft + kWide, py(tick), style.grid, 0.5);
+        canvas.text(kLeft - 6, py(tick) + 4, fmt::format("{:.4g}", tick), "end");
+    }
+    canvas.text(kLeft + kWide / 2, kTop + kHigh + 36, x_label, "middle");
+    canvas.vertical(18, kTop + kHigh / 2, y_label);
+    for (std::size_t i = 0; i < series.size(); ++i) {
+        std::string path;
+        for (const auto& [x, y] : series[i].points) {
+            path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", px(x), py(y));
+        }
+        if (series[i].joined && series[i].points.size() > 1) {
+            canvas.raw(
+                fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n", path, colour_of(i)));
+        }
+        for (const auto& [x, y] : series[i].points) {
+            canvas.dot(px(x), py(y), colour_of(i), fmt::format("{}: {:.6g}, {:.6g}", series[i].name, x, y));
+        }
+        if (i < 16) {
+            const double y = kTop + 8 + 18 * static_cast<double>(i);
+            canvas.box(kLeft + kWide + 14, y - 8, 10, 10, colour_of(i));
+            canvas.text(kLeft + kWide + 28, y + 1, series[i].name, "start", 11);
+        }
+    }
+    return canvas.finish();
+}
+
+std::string heat_svg(const std::string& title, const std::string& x, const std::string& y,
+                     const std::vector<std::string>& columns, const std::vector<std::string>& rows,
+                     const std::vector<std::vector<std::optional<double>>>& cells, const ChartStyle& style) {
+    constexpr double kCellWide = 74;
+    constexpr double kCellHigh = 30;
+    constexpr double kLeft = 110;
+    constexpr double kTop = 60;
+    Canvas canvas(kLeft + kCellWide * static_cast<double>(columns.size()) + 20,
+                  kTop + kCellHigh * static_cast<double>(rows.size()) + 20, title, style);
+    double low = 1e300;
+    double high = -1e300;
+    for (const auto& row : cells) {
+        for (const auto& cell : row) {
+            if (cell) {
+                low = std::min(low, *cell);
+                high = std::max(high, *cell);
+            }
+        }
+    }
+    canvas.text(kLeft + kCellWide * static_cast<double>(columns.size()) / 2, 38, x, "middle");
+    canvas.vertical(16, kTop + kCellHigh * static_cast<double>(rows.size()) / 2, y);
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+        canvas.text(kLeft + kCellWide * (static_cast<double>(c) + 0.5), kTop - 6, columns[c], "middle", 11);
+    }
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        const double top = kTop + kCellHigh * static_cast<double>(r);
+        canvas.text(kLeft - 6, top + 19, rows[r], "end", 11);
+        for (std::size_t c = 0; c < columns.size(); ++c) {
+            const double left = kLeft + kCellWide * static_cast<double>(c);
+            if (!cells[r][c]) {
+                canvas.text(left + kCellWide / 2, top + 19, "-", "middle", 11);
+                continue;
+            }
+            // From dark blue (low) to pale yellow (high).
+            const double f = high > low ? (*cells[r][c] - low) / (high - low) : 0;
+            const auto mix = [&](double from, double to) { return static_cast<int>(from + (to - from) * f); };
+            canvas.box(left + 1, top + 1, kCellWide - 2, kCellHigh - 2,
+                       fmt::format("#{:02x}{:02x}{:02x}", mix(20, 253), mix(60, 231), mix(120, 140)));
+            canvas.text(left + kCellWide / 2, top + 19, fmt::format("{:.4g}", *cells[r][c]), "middle", 11,
+                        f < 0.5 ? "#ffffff" : "#111111");
+        }
+    }
+    return canvas.finish();
+}
+
+std::string fabric_svg(const std::vector<FabricLayer>& layers, const ChartStyle& style) {
+    constexpr double kLayer = 70;
+    constexpr double kLeft = 150;
+    constexpr double kWide = 360;
+    constexpr std::size_t kDrawn = 12;  // boxes a layer; more are counted in words
+    Canvas canvas(720, kLayer * static_cast<double>(layers.size()) + 10, "fabric", style);
+    const auto x_of = [&](std::size_t i, std::size_t count) {
+        return kLeft + kWide * (static_cast<double>(i) + 0.5) / static_cast<double>(count);
+    };
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+        const FabricLayer& layer = layers[l];
+        const double y = 20 + kLayer * static_cast<double>(layers.size() - 1 - l);
+        const std::size_t count = std::clamp<std::size_t>(static_cast<std::size_t>(layer.count), 1, kDrawn);
+        if (l + 1 < layers.size()) {
+            const std::size_t above = std::clamp<std::size_t>(static_cast<std::size_t>(layers[l + 1].count), 1, kDrawn);
+            // Wider and redder the more the busiest link of this layer is used.
+            const double used = std::clamp(layer.utilisation.value_or(0), 0.0, 1.0);
+            const std::string stroke = layer.utilisation
+                                           ? fmt::format("#{:02x}{:02x}40", static_cast<int>(80 + 170 * used),
+                                                         static_cast<int>(160 - 110 * used))
+                                           : style.grid;
+            for (std::size_t i = 0; i < count; ++i) {
+                for (std::size_t j = 0; j < above; ++j) {
+                    if (above >= count ? j * count / above == i || above <= 4 : i * above / count == j || above <= 4) {
+                        canvas.line(x_of(i, count), y, x_of(j, above), y - kLayer + 22, stroke, 0.7 + 2.5 * used);
+                    }
+                }
+            }
+            canvas.text(kLeft + kWide + 12, y - 18,
+                        fmt::format("{}, {}", layer.link, pretty_quantity(layer.capacity, Dimension::rate)), "start",
+                        11);
+            if (layer.utilisation) {
+                canvas.text(kLeft + kWide + 12, y - 4, fmt::format("busiest used {:.1f} %", 100 * *layer.utilisation),
+                            "start", 11);
+            }
+        }
+        for (std::size_t i = 0; i < count; ++i) {
+            canvas.box(x_of(i, count) - 9, y, 18, 22, colour_of(l));
+        }
+        canvas.text(kLeft - 10, y + 15, fmt::format("{:.0f} {}", layer.count, layer.name), "end");
+    }
+    return canvas.finish();
+}
+
+}  // namespace orrery

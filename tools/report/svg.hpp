@@ -1,0 +1,55 @@
+#pragma once
+// Charts as SVG: for papers with fixed colours, for reports with those of the page.
+
+#include "sim/record/summary.hpp"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace orrery {
+
+struct ChartStyle {
+    std::string ink = "#222222";
+    std::string grid = "#d0d0d0";
+    std::string background = "#ffffff";  ///< "none": what lies behind
+    bool titled = true;
+};
+
+struct CurveSeries {
+    std::string name;
+    std::vector<std::pair<double, double>> points;  ///< in the order in which they are joined
+    bool joined = true;
+};
+
+/// Horizontal bars of seconds with their shares.
+[[nodiscard]] std::string bars_svg(const std::string& title, const std::vector<std::pair<std::string, double>>& parts,
+                                   const ChartStyle& style);
+/// One row a process (at most `rows`, evenly chosen), coloured by category.
+[[nodiscard]] std::string timeline_svg(const std::string& title, const Timeline& timeline, std::size_t rows,
+                                       const ChartStyle& style);
+/// Lines or points over two linear axes.
+[[nodiscard]] std::string curves_svg(const std::string& title, const std::string& x, const std::string& y,
+                                     const std::vector<CurveSeries>& series, const ChartStyle& style);
+/// Cells [row][column]; nothing: no value. Dark is low.
+[[nodiscard]] std::string heat_svg(const std::string& title, const std::string& x, const std::string& y,
+                                   const std::vector<std::string>& columns, const std::vector<std::string>& rows,
+                                   const std::vector<std::vector<std::optional<double>>>& cells,
+                                   const ChartStyle& style);
+
+/// A layer of the fabric's picture, from the GPUs upwards.
+struct FabricLayer {
+    std::string name;  ///< "GPUs", "leaf switches"
+    double count = 0;
+    std::string link;                   ///< what joins it to the layer above
+    double capacity = 0;                ///< B/s of such a link
+    std::optional<double> utilisation;  ///< of the busiest such link
+};
+[[nodiscard]] std::string fabric_svg(const std::vector<FabricLayer>& layers, const ChartStyle& style);
+
+/// The colour of a category of work or the n-th series; distinct for people who see colours differently.
+[[nodiscard]] std::string colour_of(const std::string& category);
+[[nodiscard]] std::string colour_of(std::size_t series);
+
+}  // namespace orrery
