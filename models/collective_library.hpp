@@ -10,8 +10,11 @@
 // Sources: header lines of models/data/collectives/*.csv; across nodes models/data/collectives/across_nodes.yaml.
 // Validated by `orrery validate collectives`, which prints the error by system.
 
-#include "models/kernel_tables.hpp"
+#include "models/residual_grid.hpp"
+#include "sim/config/fields.hpp"
 #include "sim/network/collective.hpp"
+
+#include <memory>
 
 namespace orrery {
 

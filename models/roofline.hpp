@@ -1,11 +1,13 @@
 #pragma once
-// Roofline with tile and wave quantisation: the compute model of devices without measured kernels.
+// Roofline with tile and wave quantisation: the compute model of operations without measured kernels.
 //
 // Claims: t = launch + max(compute, memory). Compute time counts whole output tiles of 128 x 256 (smaller tiles for
-// small problems) in whole waves over the compute units, at 92 % of the tensor peak inside a tile; memory time
-// moves every operand once at the device's measured streaming rate.
-// Scope: dense matrix products, flash attention, streaming kernels.
-// Limits: no split-K, no L2 reuse, no clock model.
+// small problems) in whole waves over the compute units, at the device's best measured matrix rate inside a tile
+// (92 % of the peak where nobody measured one); memory time moves every operand once at the device's measured
+// streaming rate. Experts are products of their own, with the average rows of an active one.
+// Scope: every operation of sim/device/operation.hpp.
+// Limits: no split-K, no L2 reuse, no clock model. Its spread is what a roofline with waves shows when it is carried to a
+// device it was not fitted on.
 // Sources: Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009; NVIDIA, "Matrix Multiplication Background
 // User's Guide" (tiles and waves). The 92 % is the rate of the largest GEMM in the A100 table (293 of 312 TFLOP/s)
 // less 2 %.
@@ -18,9 +20,7 @@ namespace orrery {
 class Roofline final : public CostModel {
   public:
     explicit Roofline(const DeviceSpec& device) : device_(device) {}
-    [[nodiscard]] Seconds seconds(const Gemm& gemm) const override;
-    [[nodiscard]] Seconds seconds(const Attention& attention) const override;
-    [[nodiscard]] Seconds seconds(const Streaming& streaming) const override;
+    [[nodiscard]] Cost cost(const Operation& operation) const override;
 
     /// Streaming rate of the main memory in B/s.
     [[nodiscard]] double memory_rate() const {
@@ -28,7 +28,22 @@ class Roofline final : public CostModel {
     }
 
   private:
+    [[nodiscard]] double seconds_of(const Gemm& gemm) const;
+    [[nodiscard]] double seconds_of(const GroupedGemm& gemm) const;
+    [[nodiscard]] double seconds_of(const FusedExperts& experts) const;
+    [[nodiscard]] double seconds_of(const ExpertRouting& routing) const;
+    [[nodiscard]] double seconds_of(const Attention& attention) const;
+    [[nodiscard]] double seconds_of(const LatentAttention& attention) const;
+    [[nodiscard]] double seconds_of(const Streaming& streaming) const;
+    [[nodiscard]] double seconds_of(const Copy& copy) const;
+    [[nodiscard]] double seconds_of(const Launch& launch) const;
+    [[nodiscard]] double product(double m, double n, double k, double batch, Precision precision) const;
+
     DeviceSpec device_;
 };
+
+/// FLOPs and bytes through the main memory of any operation.
+[[nodiscard]] double flops_of(const Operation& operation);
+[[nodiscard]] double bytes_of(const Operation& operation);
 
 }  // namespace orrery

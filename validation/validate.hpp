@@ -15,4 +15,8 @@ void validate_training(ModelCache& models, const Terminal& terminal, bool points
 /// Scores the collective model on measured collectives (validation/collectives/*.csv) by system.
 void validate_collectives(ModelCache& models, const Terminal& terminal, bool points);
 
+/// Prints held-back errors of the fitted kernels, measured ceilings, and whole passes from kernels alone. `directory`: of the
+/// public profiles, which are then fitted anew; empty: the errors that the committed fits carry.
+void validate_compute(const DataDirectory& data, const Terminal& terminal, const std::string& directory, bool points);
+
 }  // namespace orrery

@@ -24,7 +24,8 @@ struct Point {
     std::vector<Scenario> variants;  ///< one, or what the source leaves open
     // Results:
     double low = 0, high = 0;
-    bool refused_by_memory = false;  ///< although it ran
+    double interval_low = 0, interval_high = 0;  ///< 90 %, of the last variant
+    bool refused_by_memory = false;              ///< although it ran
 };
 
 [[nodiscard]] double error_of(const Point& point) {
@@ -121,7 +122,10 @@ void predict(Point& point, ModelCache& models) {
         for (const Scenario& variant : point.variants) {
             try {
                 const RunOutput out = run(variant, models, options);
-                const double seconds = out.summary.find("iteration_time_s")->value;
+                const Metric& metric = *out.summary.find("iteration_time_s");
+                const double seconds = metric.value;
+                point.interval_low = metric.low.value_or(seconds);
+                point.interval_high = metric.high.value_or(seconds);
                 point.refused_by_memory = out.training->memory_bytes > variant.cluster.node.gpu.memory.value;
                 point.low = point.low == 0 ? seconds : std::min(point.low, seconds);
                 point.high = std::max(point.high, seconds);
@@ -340,10 +344,16 @@ void validate_training(ModelCache& models, const Terminal& terminal, bool print_
     std::vector<double> all;
     std::size_t inside = 0;
     std::size_t open = 0;
+    std::size_t covered = 0;
+    std::size_t held_back = 0;
     std::vector<double> outside;
     for (const Point& point : points) {
         if (is_scored(point) && point.low > 0) {
             all.push_back(error_of(point));
+            held_back += point.fitted_half ? 0 : 1;
+            covered +=
+                !point.fitted_half && point.measured >= point.interval_low && point.measured <= point.interval_high ? 1
+                                                                                                                    : 0;
         } else if (!is_scored(point)) {
             ++open;
             const bool in = point.measured >= point.low && point.measured <= point.high;
@@ -369,6 +379,7 @@ void validate_training(ModelCache& models, const Terminal& terminal, bool print_
          {"MAPE over points", fmt::format("{:.2f} %", s.mape)},
          {"median bias", percent(s.median_bias)},
          {"worst", fmt::format("{:.1f} %", s.worst)},
+         {"inside the 90 % interval, of the half held back", fmt::format("{} of {}", covered, held_back)},
          {"runs that the memory model would refuse", std::to_string(refused)},
          {"runs with something left open", fmt::format("{}, measured inside the predicted range: {}", open, inside)},
          {"  MAPE to the range of those outside", fmt::format("{:.1f} %", statistics_of(outside).mape)}});

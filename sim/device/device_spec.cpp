@@ -3,7 +3,12 @@
 namespace orrery {
 
 const std::vector<std::string>& precision_names() {
-    static const std::vector<std::string> kNames = {"fp32", "tf32", "fp16", "bf16", "fp8"};
+    static const std::vector<std::string> kNames = {"fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4", "int4"};
+    return kNames;
+}
+
+const std::vector<std::string>& training_precision_names() {
+    static const std::vector<std::string> kNames(precision_names().begin(), precision_names().begin() + 5);
     return kNames;
 }
 
@@ -16,7 +21,11 @@ double bytes_of(Precision precision) {
         case Precision::bf16:
             return 2;
         case Precision::fp8:
+        case Precision::int8:
             return 1;
+        case Precision::fp4:
+        case Precision::int4:
+            return 0.5;
     }
     return 4;
 }
@@ -32,6 +41,12 @@ double DeviceSpec::matrix_flops(Precision precision) const {
             return flops_bf16.value;
         case Precision::fp8:
             return flops_fp8.value;
+        case Precision::int8:
+            return flops_int8.value > 0 ? flops_int8.value : flops_fp8.value;
+        case Precision::fp4:
+            return flops_fp4.value;
+        case Precision::int4:  // no such matrix unit since Hopper: weights are expanded to 16 bits
+            return flops_bf16.value;
     }
     return 0;
 }
@@ -48,15 +63,37 @@ void describe(Fields& fields, DeviceSpec& device) {
                    device.flops_bf16);
     fields.sourced({"flops_fp8", "dense matrix rate in fp8; leave out where there is none", false, 0, 1e18},
                    Dimension::flops, device.flops_fp8);
-    fields.sourced({"sustained", "sustained over burst rate of large GEMMs under the power limit", true, 0.1, 1},
-                   Dimension::fraction, device.sustained);
+    fields.sourced({"flops_int8", "dense matrix rate in int8; default: as fp8", false, 0, 1e18}, Dimension::flops,
+                   device.flops_int8);
+    fields.sourced({"flops_fp4", "dense matrix rate in 4 bits; leave out where there is none", false, 0, 1e18},
+                   Dimension::flops, device.flops_fp4);
+    fields.sourced({"matrix_efficiency", "best measured matrix product over flops_bf16 (0: 0.92)", false, 0, 1},
+                   Dimension::fraction, device.matrix_efficiency);
+    fields.sourced(
+        {"power_knee", "fraction of flops_bf16 from where the power limit slows long runs (0: nowhere)", false, 0, 1},
+        Dimension::fraction, device.power_knee);
+    fields.sourced(
+        {"power_delay", "after which the limit acted in the sweep behind the fitted kernels (0: never)", false, 0, 1},
+        Dimension::time, device.power_delay);
+    fields.sourced({"cache", "capacity of the last-level cache", false, 0, 1e12}, Dimension::bytes, device.cache);
     fields.sourced({"launch", "gap between kernels of one stream", true, 0, 1e-3}, Dimension::time, device.launch);
+    fields.sourced({"graph_launch", "the same inside a replayed graph (0: as launch)", false, 0, 1e-3}, Dimension::time,
+                   device.graph_launch);
+    fields.sourced({"host_bandwidth", "copies from and to pinned host memory, each way", false, 0, 1e13},
+                   Dimension::rate, device.host_bandwidth);
     fields.sourced({"tdp", "board power limit", false, 0, 1e5}, Dimension::power, device.tdp);
     fields.sourced({"idle_power", "power when idle", false, 0, 1e5}, Dimension::power, device.idle_power);
+    fields.sourced({"matrix_power", "power under matrix products without pause (0: tdp)", false, 0, 1e5},
+                   Dimension::power, device.matrix_power);
+    fields.sourced({"memory_power", "power under streaming kernels without pause (0: 0.8 tdp)", false, 0, 1e5},
+                   Dimension::power, device.memory_power);
+    fields.sourced({"price", "rent in USD an hour", false, 0, 1e4}, Dimension::fraction, device.price);
     fields.sourced({"flash2", "rate of FlashAttention-2 over that of the measured attention kernels", false, 0, 2},
                    Dimension::fraction, device.flash2);
     fields.integer({"compute_units", "SMs or CUs", true, 1, 100000}, device.compute_units);
-    fields.text({"kernels", "table of measured kernels (a folder of models/data/kernels)"}, device.kernels);
+    fields.text({"kernels", "fitted kernels (a folder of models/data/kernels)"}, device.kernels);
+    fields.text({"sibling_kernels", "the same of a sibling, for kernels that the device's own folder lacks"},
+                device.sibling_kernels);
     fields.text({"attention_kernels", "the same for attention, where it differs"}, device.attention_kernels);
 }
 

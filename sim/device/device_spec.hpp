@@ -8,8 +8,10 @@
 namespace orrery {
 
 /// Number formats of operands. Order matters: it indexes tables and names.
-enum class Precision { fp32, tf32, fp16, bf16, fp8 };
+enum class Precision { fp32, tf32, fp16, bf16, fp8, int8, fp4, int4 };
 [[nodiscard]] const std::vector<std::string>& precision_names();
+/// The formats that training knows: the first five.
+[[nodiscard]] const std::vector<std::string>& training_precision_names();
 /// Bytes of one element.
 [[nodiscard]] double bytes_of(Precision precision);
 
@@ -18,17 +20,29 @@ struct DeviceSpec {
     Sourced<double> memory;             ///< B, of the main memory (HBM)
     Sourced<double> memory_bandwidth;   ///< B/s, vendor figure
     Sourced<double> memory_efficiency;  ///< fraction of it that streaming kernels reach
+    Sourced<double> cache;              ///< B, of the last-level cache; 0: not known
     Sourced<double> flops_fp32;         ///< FLOP/s of the vector units
     Sourced<double> flops_bf16;         ///< dense tensor FLOP/s (fp16 and bf16)
     Sourced<double> flops_fp8;          ///< dense; absent on devices without
-    Sourced<double> sustained;          ///< sustained over burst rate of large GEMMs (power limit)
-    Sourced<double> launch;             ///< s, from one kernel's end to the next one's start in a stream
-    Sourced<double> tdp;                ///< W
-    Sourced<double> idle_power;         ///< W
-    Sourced<double> flash2;             ///< rate of FlashAttention-2 over that of the measured attention kernels; 0: 1
-    std::int64_t compute_units = 0;     ///< SMs or CUs
-    std::string kernels;                ///< folder of measured kernels in models/data/kernels; empty: roofline only
-    std::string attention_kernels;      ///< the same for attention, where it differs
+    Sourced<double> flops_int8;         ///< dense; absent: as fp8
+    Sourced<double> flops_fp4;          ///< dense; absent on devices without
+    Sourced<double> matrix_efficiency;  ///< best matrix product over flops_bf16; 0: 0.92
+    Sourced<double> power_knee;  ///< fraction of flops_bf16 from where the power limit slows long runs; 0: nowhere
+    /// s, after which the power limit acted in the sweep behind the fitted kernels; 0: never
+    Sourced<double> power_delay;
+    Sourced<double> launch;          ///< s, from one kernel's end to the next one's start in a stream
+    Sourced<double> graph_launch;    ///< s, the same inside a replayed graph; 0: as launch
+    Sourced<double> host_bandwidth;  ///< B/s, pinned host memory each way; 0: not known
+    Sourced<double> tdp;             ///< W
+    Sourced<double> idle_power;      ///< W
+    Sourced<double> matrix_power;    ///< W while matrix products run without pause; 0: tdp
+    Sourced<double> memory_power;    ///< W while streaming kernels run without pause; 0: 0.8 tdp
+    Sourced<double> price;           ///< USD an hour, rented
+    Sourced<double> flash2;          ///< rate of FlashAttention-2 over that of the measured attention kernels; 0: 1
+    std::int64_t compute_units = 0;  ///< SMs or CUs
+    std::string kernels;             ///< folder of fitted kernels in models/data/kernels; empty: roofline only
+    std::string sibling_kernels;     ///< the same of a sibling, for kinds that `kernels` lacks
+    std::string attention_kernels;   ///< the same for attention, where it differs
 
     /// Dense matrix FLOP/s for a precision; 0 when the device has no unit for it.
     [[nodiscard]] double matrix_flops(Precision precision) const;

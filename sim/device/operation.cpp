@@ -1,8 +1,33 @@
 #include "sim/device/operation.hpp"
 
+#include "sim/base/math.hpp"
+
 #include <algorithm>
+#include <cmath>
 
 namespace orrery {
+
+double GroupedGemm::active_experts() const {
+    if (experts <= 1) {
+        return experts;
+    }
+    // Each token picks topk different experts: an expert stays idle with (1 - topk / experts)^tokens.
+    const double idle = std::max(0.0, 1 - topk / experts);
+    return std::min(experts, std::max(topk, experts * (1 - pow_pinned(idle, tokens))));
+}
+
+double GroupedGemm::bytes(double active) const {
+    const double b = weight_only ? bytes_of(weights) : bytes_of(precision);
+    return bytes_of(precision) * rows() * k + b * active * k * n + 2 * rows() * n;
+}
+
+GroupedGemm FusedExperts::up() const {
+    return GroupedGemm{tokens, experts, topk, gated ? 2 * ffn : ffn, hidden, precision, weight_only, weights, scaling};
+}
+
+GroupedGemm FusedExperts::down() const {
+    return GroupedGemm{tokens, experts, topk, hidden, ffn, precision, weight_only, weights, scaling};
+}
 
 double Attention::density() const {
     // Causal: the diagonal counts whole. With equal lengths this is (n + 1) / 2n.
@@ -18,6 +43,36 @@ double Attention::density() const {
         seen = (partial * (partial + 1) / 2 + (queries - partial) * window) / queries;
     }
     return std::max(1.0, seen) / keys;
+}
+
+double Attention::keys_read() const {
+    const double reach = window > 0 ? std::min(keys, window + queries - 1) : keys;
+    const double paged = block > 1 ? std::ceil(reach / block) * block : reach;
+    const double shared = std::min(shared_keys, paged);
+    return paged - shared + shared / std::max(1.0, sharers);
+}
+
+double Attention::bytes() const {
+    // Queries and outputs in 16 bits; keys and values once for each group of heads.
+    const double forward =
+        batch_heads * head_dim * (2 * 2 * queries + 2 * bytes_of(cache) * keys_read() / std::max(1.0, group));
+    return backward ? 2 * forward : forward;
+}
+
+double LatentAttention::flops() const {
+    if (decodes()) {
+        return 2 * batch * heads * keys * (2 * latent + rotary);
+    }
+    const double seen = keys - (queries - 1) / 2;
+    return 2 * batch * heads * queries * seen * (2 * head_dim + rotary);
+}
+
+double LatentAttention::bytes() const {
+    if (decodes()) {
+        // The latent serves as key and value: read once.
+        return batch * (bytes_of(cache) * keys * (latent + rotary) + 2 * heads * (2 * latent + rotary));
+    }
+    return 2 * batch * heads * (queries * (2 * head_dim + rotary) + keys * (2 * head_dim + rotary));
 }
 
 }  // namespace orrery

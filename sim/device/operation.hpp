@@ -1,11 +1,18 @@
 #pragma once
 // Operations: what is computed or moved, independent of any machine. Never seconds.
+//
+// Each gives its FLOPs and the bytes that its algorithm must move through the main memory (each operand once). Sizes
+// are doubles because analytic callers pass averages (tokens per expert); all are at least 0.
 
 #include "sim/device/device_spec.hpp"
 
 #include <cstdint>
+#include <variant>
 
 namespace orrery {
+
+/// How low-precision operands are scaled: one factor a tensor or row, or one a block (128 x 128, or 16 and 32 values).
+enum class Scaling { tensor, block };
 
 /// C[m,n] += A[m,k] B[k,n], `batch` times.
 struct Gemm {
@@ -13,24 +20,76 @@ struct Gemm {
     Precision precision = Precision::bf16;
     /// Bytes that the epilogue moves beyond writing C once in 16 bits (accumulation into fp32 gradients).
     double extra_bytes = 0;
+    /// Weight-only quantisation: B in 4 or 8 bits, expanded to `precision` on the way into the tensor units.
+    bool weight_only = false;
+    Precision weights = Precision::int4;
+    Scaling scaling = Scaling::tensor;
 
     [[nodiscard]] double flops() const { return 2 * m * n * k * batch; }
     /// A, B and C once.
     [[nodiscard]] double bytes() const {
-        return batch * (bytes_of(precision) * (m * k + k * n) + 2 * m * n) + extra_bytes;
+        const double b = weight_only ? bytes_of(weights) : bytes_of(precision);
+        return batch * (bytes_of(precision) * m * k + b * k * n + 2 * m * n) + extra_bytes;
     }
 };
 
-/// Fused (flash) attention over `batch_heads` independent heads.
+/// One product [rows of the expert, k] x [k, n] for each expert, in one launch; rows = tokens * topk in all.
+struct GroupedGemm {
+    double tokens = 1, experts = 8, topk = 2, n = 1, k = 1;
+    Precision precision = Precision::bf16;
+    bool weight_only = false;
+    Precision weights = Precision::int4;
+    Scaling scaling = Scaling::tensor;
+
+    [[nodiscard]] double rows() const { return tokens * topk; }
+    /// Experts that get a token when tokens choose evenly and independently.
+    [[nodiscard]] double active_experts() const;
+    [[nodiscard]] double flops() const { return 2 * rows() * n * k; }
+    [[nodiscard]] double bytes() const { return bytes(active_experts()); }
+    /// The same with the number of active experts, which takes a power to compute.
+    [[nodiscard]] double bytes(double active) const;
+};
+
+/// The feed-forward of a mixture of experts in fused kernels: permutation, both products, activation, combination.
+/// `experts` counts those on this device and `tokens` those that arrive at it, each with `topk` choices among them.
+struct FusedExperts {
+    double tokens = 1, experts = 8, topk = 2, hidden = 4096, ffn = 14336;
+    bool gated = true;
+    Precision precision = Precision::bf16;
+    bool weight_only = false;
+    Precision weights = Precision::int4;
+    Scaling scaling = Scaling::tensor;
+
+    [[nodiscard]] GroupedGemm up() const;
+    [[nodiscard]] GroupedGemm down() const;
+    [[nodiscard]] double active_experts() const { return up().active_experts(); }
+    [[nodiscard]] double flops() const { return up().flops() + down().flops(); }
+    [[nodiscard]] double bytes() const { return bytes(active_experts()); }
+    [[nodiscard]] double bytes(double active) const { return up().bytes(active) + down().bytes(active); }
+};
+
+/// Gate, top-k, sort and permutation of tokens to experts and back (without the products).
+struct ExpertRouting {
+    double tokens = 1, experts = 8, topk = 2, hidden = 4096;
+    [[nodiscard]] double flops() const { return 2 * tokens * experts * hidden; }
+    /// Gate reads the tokens; the permutation reads and writes topk copies, and so does the combination.
+    [[nodiscard]] double bytes() const { return 2 * tokens * hidden * (1 + 4 * topk) + 4 * tokens * experts; }
+};
+
+/// Fused (flash) attention over `batch_heads` independent query heads; `queries` = 1 is a decode step.
 struct Attention {
-    double batch_heads = 1;
-    double queries = 1;  ///< query tokens
-    double keys = 1;     ///< key tokens that each query could see
+    double batch_heads = 1;  ///< sequences times query heads
+    double queries = 1;      ///< query tokens of a sequence
+    double keys = 1;         ///< key tokens that each sequence holds, the new ones included
     double head_dim = 128;
     bool causal = true;
     double window = 0;  ///< sliding window in tokens; 0: none
     bool backward = false;
-    bool flash2 = false;  ///< FlashAttention-2, which Hopper's newer kernels outrun
+    bool flash2 = false;                  ///< FlashAttention-2, which Hopper's newer kernels outrun
+    double group = 1;                     ///< query heads that share a key head: 1 MHA, more GQA, heads: MQA
+    Precision cache = Precision::bf16;    ///< of cached keys and values
+    double block = 0;                     ///< tokens a page of the paged cache; 0: contiguous
+    double shared_keys = 0, sharers = 1;  ///< of the keys, those that `sharers` sequences share and read once
 
     /// Fraction of the queries x keys rectangle that is computed.
     [[nodiscard]] double density() const;
@@ -38,12 +97,60 @@ struct Attention {
     [[nodiscard]] double flops() const {
         return (backward ? 10 : 4) * batch_heads * queries * keys * head_dim * density();
     }
+    /// Keys whose entries are read: those in the window, whole pages, shared ones once.
+    [[nodiscard]] double keys_read() const;
+    [[nodiscard]] double bytes() const;
+    [[nodiscard]] bool decodes() const { return queries <= 1 && !backward; }
 };
 
-/// A kernel bound by memory bandwidth: norms, activations, softmax, optimizer steps, copies.
+/// Multi-head latent attention: a decode step attends in the compressed space (all heads share one latent key of
+/// `latent + rotary` values a token); a prompt attends after expansion to `head_dim + rotary` and `head_dim` values.
+struct LatentAttention {
+    double batch = 1, queries = 1, keys = 1, heads = 128;
+    double latent = 512, rotary = 64, head_dim = 128;
+    Precision cache = Precision::bf16;
+    [[nodiscard]] bool decodes() const { return queries <= 1; }
+    [[nodiscard]] double flops() const;
+    [[nodiscard]] double bytes() const;
+};
+
+/// What a memory-bound kernel does; decides which measured kernel prices it.
+enum class StreamingKind {
+    any,
+    norm,
+    activation,
+    add,
+    rotary,
+    softmax,
+    embedding,
+    loss,
+    optimizer,
+    quantize,
+    sampling
+};
+
+/// A kernel bound by memory bandwidth: norms, activations, softmax, optimizer steps.
 struct Streaming {
     double bytes = 0;    ///< read plus written
     double kernels = 1;  ///< launches it takes
+    StreamingKind kind = StreamingKind::any;
+    [[nodiscard]] double flops() const { return 0; }
 };
+
+enum class CopyDirection { on_device, host_to_device, device_to_host };
+/// Pinned memory for host copies; `bytes` are those of the source.
+struct Copy {
+    double bytes = 0;
+    CopyDirection direction = CopyDirection::on_device;
+};
+
+/// `kernels` launches of an empty kernel: from the host one by one, or replayed as a graph.
+struct Launch {
+    double kernels = 1;
+    bool graph = false;
+};
+
+using Operation =
+    std::variant<Gemm, GroupedGemm, FusedExperts, ExpertRouting, Attention, LatentAttention, Streaming, Copy, Launch>;
 
 }  // namespace orrery

@@ -9,7 +9,7 @@
 
 namespace orrery {
 
-/// A predicted value. `low` and `high` bound the 90 % interval once calibration gives one.
+/// A predicted value. `low` and `high` bound the 90 % interval where the model gives one.
 struct Metric {
     std::string name;
     double value = 0;

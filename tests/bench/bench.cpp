@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <functional>
 #include <queue>
 #include <set>
@@ -241,6 +242,35 @@ void bench_scale() {
     });
 }
 
+// Mean time of a price, over shapes that do not repeat.
+void bench_cost() {
+    fmt::print("prices of operations, H200\n");
+    const Scenario scenario = read_scenario(
+        parse_yaml("orrery: 1\nkind: collective\ncluster: {nodes: 1, node: dgx-h200}\ncollective: {size: 1 MiB}\n",
+                   "cost"),
+        "cost", test::data());
+    const CostModel& model = test::models().device(scenario.cluster.node.gpu, ComputeKind::calibrated);
+    const auto measure = [&](const char* name, const auto& operation) {
+        constexpr int kPrices = 1'000'000;
+        double sum = 0;
+        double best = 1e300;
+        for (int round = 0; round < 5; ++round) {
+            // Processor time: other programs on the machine must not count.
+            const std::clock_t started = std::clock();
+            for (int i = 0; i < kPrices; ++i) {
+                sum += model.seconds(operation(i)).value();
+            }
+            best = std::min(best, static_cast<double>(std::clock() - started) / CLOCKS_PER_SEC);
+        }
+        fmt::print("  {:<58} {:>8.0f} ns (sum {:.6g} s)\n", name, best / kPrices * 1e9, sum);
+    };
+    measure("matrix product", [](int i) { return Gemm{1.0 + i % 8000, 128.0 + i % 5000, 256.0 + i % 7000}; });
+    measure("attention, prompt", [](int i) { return Attention{1.0 + i % 64, 16.0 + i % 5000, 16.0 + i % 5000, 128}; });
+    measure("attention, decode", [](int i) { return Attention{1.0 + i % 512, 1, 128.0 + i % 5000, 128}; });
+    measure("fused experts", [](int i) { return FusedExperts{1.0 + i % 4096, 8, 2, 4096, 14336}; });
+    measure("norm", [](int i) { return Streaming{4096.0 * (1 + i % 8000), 1, StreamingKind::norm}; });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -251,6 +281,9 @@ int main(int argc, char** argv) {
     }
     if (all || wanted.contains("sharing")) {
         bench_sharing();
+    }
+    if (all || wanted.contains("cost")) {
+        bench_cost();
     }
     if (wanted.contains("all-to-all")) {
         bench_all_to_all();

@@ -1,10 +1,10 @@
 #include "tools/driver/scenario.hpp"
 
-#include "tools/driver/run_serving.hpp"
-
+#include "models/calibrated.hpp"
 #include "models/collective_library.hpp"
-#include "models/kernel_tables.hpp"
 #include "sim/base/random.hpp"
+#include "tools/driver/interval.hpp"
+#include "tools/driver/run_serving.hpp"
 #include "workloads/trace/flow_trace.hpp"
 
 #include <fmt/format.h>
@@ -123,6 +123,14 @@ void run_training(const Scenario& scenario, ModelCache& models, const RunOptions
     TrainingResult result =
         simulate(input, options.check_memory ? gpu.memory.value : std::numeric_limits<double>::infinity(), training);
     add_training_metrics(scenario, result, out.summary);
+    const double spread = iteration_spread(scenario, result, input.device);
+    for (const char* name : {"iteration_time_s", "tokens_per_s", "tflops_per_gpu", "mfu", "hfu"}) {
+        for (Metric& metric : out.summary.metrics) {
+            if (metric.name == name) {
+                set_interval(metric, spread);
+            }
+        }
+    }
     out.summary.events = result.events;
     out.timeline = std::move(result.timeline);
     add_packet_metrics(result.packets, out.summary);

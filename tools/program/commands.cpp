@@ -38,6 +38,13 @@ void print_summary(const Terminal& terminal, const Summary& summary) {
     std::vector<std::vector<std::string>> rows;
     for (const Metric& metric : summary.metrics) {
         rows.push_back({metric.name, one_line(metric)});
+        if (metric.low && metric.high) {
+            Metric low = metric;
+            Metric high = metric;
+            low.value = *metric.low;
+            high.value = *metric.high;
+            rows.back().push_back(fmt::format("90 %: {} to {}", one_line(low), one_line(high)));
+        }
     }
     terminal.table({}, rows);
     if (!summary.breakdown.empty()) {
@@ -226,14 +233,17 @@ int command_schema(const CommandLine& line, const DataDirectory&) {
 int command_validate(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal(line.color(), line.quiet());
     const std::string suite = line.arguments.empty() ? "all" : line.arguments[0];
-    if (suite != "all" && suite != "training" && suite != "collectives") {
-        throw ConfigError(fmt::format("unknown suite '{}'; it is one of training, collectives", suite));
+    if (suite != "all" && suite != "training" && suite != "collectives" && suite != "compute") {
+        throw ConfigError(fmt::format("unknown suite '{}'; it is one of compute, training, collectives", suite));
     }
     ModelCache models(data);
-    if (suite != "training") {
+    if (suite == "all" || suite == "compute") {
+        validate_compute(data, terminal, line.text("data"), line.has("points"));
+    }
+    if (suite == "all" || suite == "collectives") {
         validate_collectives(models, terminal, line.has("points"));
     }
-    if (suite != "collectives") {
+    if (suite == "all" || suite == "training") {
         validate_training(models, terminal, line.has("points"), line.has("fit"), line.text("svg"));
     }
     return 0;
@@ -263,15 +273,22 @@ int command_version(const CommandLine&, const DataDirectory& data) {
 using CommandFunction = int (*)(const CommandLine&, const DataDirectory&);
 
 const std::map<std::string, CommandFunction>& command_functions() {
-    static const std::map<std::string, CommandFunction> kFunctions = {
-        {"check", command_check},       {"plan", command_plan},
-        {"run", command_run},           {"explain", command_explain},
-        {"sweep", command_sweep},       {"table", command_table_of},
-        {"merge", command_merge},       {"import", command_import},
-        {"topology", command_topology}, {"validate", command_validate},
-        {"list", command_list},         {"schema", command_schema},
-        {"version", command_version},   {"completion", command_completion},
-        {"manual", command_manual}};
+    static const std::map<std::string, CommandFunction> kFunctions = {{"calibrate", command_calibrate},
+                                                                      {"check", command_check},
+                                                                      {"plan", command_plan},
+                                                                      {"run", command_run},
+                                                                      {"explain", command_explain},
+                                                                      {"sweep", command_sweep},
+                                                                      {"table", command_table_of},
+                                                                      {"merge", command_merge},
+                                                                      {"import", command_import},
+                                                                      {"topology", command_topology},
+                                                                      {"validate", command_validate},
+                                                                      {"list", command_list},
+                                                                      {"schema", command_schema},
+                                                                      {"version", command_version},
+                                                                      {"completion", command_completion},
+                                                                      {"manual", command_manual}};
     return kFunctions;
 }
 

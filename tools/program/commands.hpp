@@ -46,5 +46,6 @@ int command_plan(const CommandLine& line, const DataDirectory& data);
 int command_sweep(const CommandLine& line, const DataDirectory& data);
 int command_table_of(const CommandLine& line, const DataDirectory& data);
 int command_merge(const CommandLine& line, const DataDirectory& data);
+int command_calibrate(const CommandLine& line, const DataDirectory& data);
 
 }  // namespace orrery

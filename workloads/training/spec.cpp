@@ -66,10 +66,10 @@ void describe(Fields& fields, PlanSpec& plan) {
                    plan.sequence_parallel);
     fields.integer({"zero", "ZeRO stage (3: FSDP)", false, 0, 3}, plan.zero);
     fields.integer({"shard", "ranks that share weights under ZeRO-3; 0: all", false, 0, 1'000'000}, plan.shard);
-    fields.enumeration({"precision", "of matrix products"}, precision_names(), plan.precision);
+    fields.enumeration({"precision", "of matrix products"}, training_precision_names(), plan.precision);
     fields.enumeration({"attention", "attention kernel"}, {"unfused", "flash", "flash2"}, plan.attention);
     fields.enumeration({"fusion", "elementwise kernels: fused, or one an operation"}, {"fused", "eager"}, plan.fusion);
-    fields.enumeration({"gradient_precision", "of gradients on the wire"}, precision_names(), plan.gradient_precision);
+    fields.enumeration({"gradient_precision", "of gradients on the wire"}, training_precision_names(), plan.gradient_precision);
     fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
         inner.enumeration({"tensor", "none; backward: behind weight gradients; full: also chunked into GEMMs"},
                           {"none", "backward", "full"}, plan.overlap_tensor);

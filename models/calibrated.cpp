@@ -1,0 +1,167 @@
+#include "models/calibrated.hpp"
+
+#include "sim/base/error.hpp"
+#include "sim/base/math.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+namespace orrery {
+
+namespace {
+
+// Backward over forward efficiency of fused attention, see the header.
+constexpr double kBackwardEfficiency = 63.0 / 73.0;
+constexpr double kBackwardWork = 2.5;
+// Dynamic power of streaming kernels over that of the limit: H200, (578 - 80) of (700 - 80) W (te42kyfo/gpu-benches).
+constexpr double kMemoryPower = 0.8;
+// Two collections of the same device differ by 3.8 to 7.1 % (H200, three versions of one library): what no fit on one of
+// them can know.
+constexpr double kBetweenCollections = 0.05;
+
+bool is_attention(KernelKind kind) {
+    return kind == KernelKind::prefill || kind == KernelKind::decode || kind == KernelKind::latent_prefill ||
+           kind == KernelKind::latent_decode;
+}
+
+KernelFormat fallback(KernelFormat format) {
+    return format == KernelFormat::fp8_block ? KernelFormat::fp8 : KernelFormat::bf16;
+}
+
+}  // namespace
+
+Calibrated::Calibrated(const DeviceSpec& device, const std::string& directory, double duty)
+    : device_(device), roofline_(device), duty_(duty) {
+    const bool elsewhere = !device.attention_kernels.empty() && device.attention_kernels != device.kernels;
+    if (!device.sibling_kernels.empty()) {
+        load_folder(directory + "/" + device.sibling_kernels, !elsewhere, true);
+    }
+    load_folder(directory + "/" + device.kernels, !elsewhere, true);
+    if (elsewhere) {
+        load_folder(directory + "/" + device.attention_kernels, true, false);
+    }
+    for (std::size_t kind = 0; kind < kKernelKinds; ++kind) {
+        auto& formats = entries_[kind];
+        for (std::size_t f = 0; f < kKernelFormats; ++f) {
+            const auto format = static_cast<KernelFormat>(f);
+            const bool narrows = format == KernelFormat::fp8_block || format == KernelFormat::bf16_kv8 ||
+                                 format == KernelFormat::bf16_int4 || format == KernelFormat::bf16_fp4;
+            if (!formats[f].fit && narrows) {
+                formats[f].fit = formats[static_cast<std::size_t>(fallback(format))].fit;
+            }
+        }
+        for (std::size_t f = 0; f < kKernelFormats; ++f) {
+            const Precision precision = f == static_cast<std::size_t>(KernelFormat::fp8) ||
+                                                f == static_cast<std::size_t>(KernelFormat::fp8_block)
+                                            ? Precision::fp8
+                                        : f == static_cast<std::size_t>(KernelFormat::fp4)  ? Precision::fp4
+                                        : f == static_cast<std::size_t>(KernelFormat::int8) ? Precision::int8
+                                        : f == static_cast<std::size_t>(KernelFormat::tf32) ? Precision::tf32
+                                        : f == static_cast<std::size_t>(KernelFormat::fp32) ? Precision::fp32
+                                                                                            : Precision::bf16;
+            formats[f].rates = kernel_rates(device, precision);
+        }
+    }
+}
+
+void Calibrated::load_folder(const std::string& folder, bool attention, bool products) {
+    std::vector<std::string> files;
+    std::error_code failed;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
+        if (entry.path().extension() == ".fit") {
+            files.push_back(entry.path().string());
+        }
+    }
+    if (failed) {
+        throw ConfigError({Diagnostic{folder, 0, 0, "cannot be read: no fitted kernels of this name"}});
+    }
+    std::sort(files.begin(), files.end());
+    for (const std::string& path : files) {
+        auto fit = std::make_shared<const KernelFit>(load_fit(path));
+        if (is_attention(fit->kind) ? attention : products) {
+            entries_[static_cast<std::size_t>(fit->kind)][static_cast<std::size_t>(fit->format)].fit = std::move(fit);
+        }
+    }
+}
+
+const KernelFit* Calibrated::fit(KernelKind kind, KernelFormat format) const {
+    return entries_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(format)].fit.get();
+}
+
+double Calibrated::governed(double seconds, double flops, double bytes, double peak) const {
+    const double knee = device_.power_knee.value * peak;
+    if (duty_ <= 0 || knee <= 0) {
+        return seconds;
+    }
+    // Dynamic power at full clock over what the limit leaves for it: of this product, and of the kernels between.
+    const double budget = device_.tdp.value - device_.idle_power.value;
+    const double between = device_.memory_power.value > 0
+                               ? (device_.memory_power.value - device_.idle_power.value) / std::max(1.0, budget)
+                               : kMemoryPower;
+    const double demand = duty_ * flops / seconds / knee + (1 - duty_) * between;
+    if (demand <= 1) {
+        return seconds;
+    }
+    // Cube root by Newton's method, exact to the last bits between 1 and 8 after four steps.
+    double slow = (demand + 2) / 3;
+    for (int step = 0; step < 4; ++step) {
+        slow -= (slow - demand / (slow * slow)) / 3;
+    }
+    const double known = device_.power_delay.value > 0 ? 1 / (1 + seconds / device_.power_delay.value) : 1;
+    // The clock of the memory stays: what it bounds does not slow down.
+    const double memory = bytes / roofline_.memory_rate();
+    return std::max(memory, seconds * (1 + (slow - 1) * known));
+}
+
+Cost Calibrated::cost(const Operation& operation) const {
+    const auto* attention = std::get_if<Attention>(&operation);
+    if (attention != nullptr && attention->backward) {
+        Attention forward = *attention;
+        forward.backward = false;
+        Cost cost = this->cost(forward);
+        cost.seconds = cost.seconds * (kBackwardWork / kBackwardEfficiency);
+        cost.flops = attention->flops();
+        cost.bytes = attention->bytes();
+        return cost;
+    }
+    const std::optional<KernelPoint> point = kernel_point(operation);
+    const Entry* entry = nullptr;
+    if (point) {
+        entry = &entries_[static_cast<std::size_t>(point->kind)][static_cast<std::size_t>(point->format)];
+    }
+    if (entry == nullptr || !entry->fit) {
+        return roofline_.cost(operation);
+    }
+    const KernelFit& fit = *entry->fit;
+    const KernelFit::Estimate estimate = fit.estimate(*point, entry->rates);
+    double seconds = governed(estimate.seconds, point->flops, point->bytes, entry->rates.flops);
+    if (attention != nullptr && attention->flash2 && device_.flash2.value > 0) {
+        seconds /= device_.flash2.value;
+    } else if (const auto* gemm = std::get_if<Gemm>(&operation)) {
+        seconds += gemm->extra_bytes / roofline_.memory_rate();
+    } else if (const auto* streaming = std::get_if<Streaming>(&operation)) {
+        seconds *= std::max(1.0, streaming->kernels);
+    }
+    Cost cost;
+    cost.seconds = Seconds(seconds);
+    cost.spread = estimate.spread;
+    cost.systematic = std::sqrt(fit.systematic * fit.systematic + kBetweenCollections * kBetweenCollections);
+    cost.flops = point->flops;
+    cost.bytes = point->bytes;
+    if (const auto* gemm = std::get_if<Gemm>(&operation)) {
+        cost.bytes += gemm->extra_bytes;
+    } else if (const auto* streaming = std::get_if<Streaming>(&operation)) {
+        cost.bytes = streaming->bytes;
+    }
+    return cost;
+}
+
+std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const std::string& directory) {
+    if (device.kernels.empty()) {
+        return std::make_unique<Roofline>(device);
+    }
+    return std::make_unique<Calibrated>(device, directory);
+}
+
+}  // namespace orrery

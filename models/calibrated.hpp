@@ -1,0 +1,61 @@
+#pragma once
+// The calibrated compute model: every operation priced by the fit of its kernel on its device.
+//
+// Claims: see models/kernel_fit.hpp for the form. What has no fit on a device takes, in this order: the fit of a nearer
+// format (block-scaled fp8: fp8; 8-bit cache and weight-only: 16 bits with the smaller bytes), then the roofline.
+// Fits hold burst times. Run without pause, a device reaches its power limit and lowers its clock: dynamic power goes with
+// rate x clock^2, so a product held at rate r above the knee r0 slows down by (r / r0)^(1/3); in a mix the governor sees
+// the mean of products and streaming kernels. Kernels that are long against the governor's reaction were slowed down in
+// the sweep already and are not slowed down twice.
+// Fused attention backward has 2.5 times the work at 63/73 of the efficiency of forward.
+// Scope: devices with a folder in models/data/kernels; others fall back on models/roofline.hpp.
+// Limits: one library version a device; transposed layouts cost the same; batched GEMMs (the unfused attention of 2021)
+// and grouped GEMMs outside fused experts are priced by the roofline; kernels run alone.
+// Sources: the head of each fit. Governor: 22,000 H200 and B200 products timed both in bursts and held for a second
+// (ai-dynamo/aiconfigurator@095f58a, vLLM 0.24.0, 0.19.0 and 0.22.0): with exponent 1/3, knee 0.445 of the peak and
+// 2 ms the mean deviation falls from 9.4 to 3.8 %. Backward attention: Dao, "FlashAttention-2", arXiv:2307.08691,
+// section 4.1 (up to 73 % forward and 63 % backward of the A100's peak).
+// Validated by `orrery validate compute`, tests/models/cost_model_test.cpp and `orrery validate training`.
+
+#include "models/kernel_fit.hpp"
+#include "models/roofline.hpp"
+
+#include <memory>
+#include <string>
+
+namespace orrery {
+
+/// Share of the time in which matrix products run: 0 for bursts (a kernel now and then, as in a sweep), 1 for a product
+/// held without pause, in between for a mix with streaming kernels.
+inline constexpr double kBurst = 0;
+inline constexpr double kHeld = 1;
+/// A transformer's layer: matrix products and attention take about 70 % of its kernels' time (what this program's own
+/// breakdown of GPT-3 and Llama-3 layers on A100 and H100 gives).
+inline constexpr double kTransformer = 0.7;
+
+class Calibrated final : public CostModel {
+  public:
+    /// `directory` holds models/data/kernels. Throws ConfigError for malformed fits.
+    Calibrated(const DeviceSpec& device, const std::string& directory, double duty = kTransformer);
+    [[nodiscard]] Cost cost(const Operation& operation) const override;
+    /// The fit that prices a kind and format, or nullptr.
+    [[nodiscard]] const KernelFit* fit(KernelKind kind, KernelFormat format) const;
+
+  private:
+    struct Entry {
+        std::shared_ptr<const KernelFit> fit;
+        KernelRates rates;
+    };
+    void load_folder(const std::string& folder, bool attention, bool products);
+    [[nodiscard]] double governed(double seconds, double flops, double bytes, double peak) const;
+
+    DeviceSpec device_;
+    Roofline roofline_;
+    double duty_;
+    std::array<std::array<Entry, kKernelFormats>, kKernelKinds> entries_;
+};
+
+/// The model a device gets for `compute: {model: calibrated}`: its fits, or the roofline where there are none.
+[[nodiscard]] std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const std::string& directory);
+
+}  // namespace orrery

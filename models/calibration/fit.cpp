@@ -1,0 +1,429 @@
+#include "models/calibration/fit.hpp"
+
+#include "sim/base/error.hpp"
+#include "sim/base/math.hpp"
+#include "sim/base/random.hpp"
+
+#include <fmt/format.h>
+#include <Eigen/Sparse>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+namespace orrery {
+
+namespace {
+
+using Matrix = Eigen::SparseMatrix<double>;
+using Triplet = Eigen::Triplet<double>;
+
+constexpr double kTieNeighbours = 0.09;  // weight of first against second differences: keeps borders level
+constexpr double kLeastCeiling = 0.3;    // below it no row came near the arithmetic's limit
+constexpr double kTileRidge = 0.3;       // pulls the tile terms towards 0
+constexpr std::size_t kPriorRows = 600;  // enough to place three constants
+
+double log_error(const KernelFit& fit, const MeasuredPoint& one, const KernelRates& rates) {
+    return log_pinned(one.seconds / fit.seconds(one.point, rates));
+}
+
+// Minimises the mean |log error| of the prior over start and efficiencies, from coarse to fine steps.
+void fit_prior(KernelFit& fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates) {
+    const std::size_t stride = std::max<std::size_t>(1, points.size() / kPriorRows);
+    const auto loss = [&](const KernelFit& candidate) {
+        double sum = 0;
+        for (std::size_t i = 0; i < points.size(); i += stride) {
+            sum += std::abs(log_pinned(points[i].seconds / candidate.prior_seconds(points[i].point, rates)));
+        }
+        return sum;
+    };
+    double shortest = points.front().seconds;
+    for (const MeasuredPoint& one : points) {
+        shortest = std::min(shortest, one.seconds);
+    }
+    KernelFit best = fit;
+    double least = 1e300;
+    for (const double compute : {0.4, 0.8}) {
+        KernelFit now = fit;
+        now.start = shortest * 0.9;
+        now.compute_efficiency = compute;
+        now.memory_efficiency = 0.8;
+        double at = loss(now);
+        for (double step = 1.6; step > 1.01; step = std::sqrt(step)) {
+            for (bool moved = true; moved;) {
+                moved = false;
+                for (double KernelFit::*member :
+                     {&KernelFit::start, &KernelFit::compute_efficiency, &KernelFit::memory_efficiency}) {
+                    for (const double factor : {step, 1 / step}) {
+                        KernelFit next = now;
+                        next.*member *= factor;
+                        if (next.compute_efficiency > 1 || next.memory_efficiency > 1 ||
+                            next.compute_efficiency < 1e-4 || next.memory_efficiency < 1e-4) {
+                            continue;
+                        }
+                        const double value = loss(next);
+                        if (value < at * (1 - 1e-6)) {
+                            now = next;
+                            at = value;
+                            moved = true;
+                        }
+                    }
+                }
+            }
+        }
+        if (at < least) {
+            least = at;
+            best = now;
+        }
+    }
+    fit = best;
+}
+
+// Distinct sizes of each axis, the first one rounded, thinned until the grid has at most `most` nodes: the size nearest
+// to its neighbours (in octaves) on any axis goes first, ends stay.
+std::vector<std::vector<double>> make_axes(const KernelFit& fit, const std::vector<MeasuredPoint>& points,
+                                           std::size_t most) {
+    const std::size_t dimensions = kernel_axes(fit.kind).size();
+    std::vector<std::vector<double>> axes(dimensions);
+    for (std::size_t d = 0; d < dimensions; ++d) {
+        std::set<double> sizes;
+        for (const MeasuredPoint& one : points) {
+            sizes.insert(d == 0 ? fit.rounded(one.point.sizes[0]) : one.point.sizes[d]);
+        }
+        axes[d].assign(sizes.begin(), sizes.end());
+    }
+    // Cells below a quarter of an octave hold more noise than shape.
+    constexpr double kFinest = 0.24;
+    const auto nodes = [&] {
+        std::size_t product = 1;
+        for (const std::vector<double>& axis : axes) {
+            product *= axis.size();
+        }
+        return product;
+    };
+    while (true) {
+        std::size_t axis = dimensions;
+        std::size_t index = 0;
+        double closest = 1e300;
+        for (std::size_t d = 0; d < dimensions; ++d) {
+            for (std::size_t i = 1; i + 1 < axes[d].size(); ++i) {
+                const double gap = log2_pinned(axes[d][i + 1] / axes[d][i - 1]);
+                if (gap < closest) {
+                    closest = gap;
+                    axis = d;
+                    index = i;
+                }
+            }
+        }
+        if (axis == dimensions || (nodes() <= most && closest >= 2 * kFinest)) {
+            return axes;
+        }
+        axes[axis].erase(axes[axis].begin() + static_cast<std::ptrdiff_t>(index));
+    }
+}
+
+// Rows of the smoothness penalty: second differences along each axis, and weak first differences.
+void add_smoothness(const KernelFit& fit, std::vector<Triplet>& triplets, int& row) {
+    const std::vector<std::vector<double>>& axes = fit.axes;
+    const bool attention = fit.kind == KernelKind::prefill || fit.kind == KernelKind::decode;
+    std::size_t stride = 1;
+    std::size_t nodes = 1;
+    for (const std::vector<double>& axis : axes) {
+        nodes *= axis.size();
+    }
+    for (std::size_t d = axes.size(); d-- > 0; stride *= axes[d].size()) {
+        const std::vector<double>& axis = axes[d];
+        // Head dimensions are kernels of their own more than points of a curve.
+        const double tie = attention && d == 3 ? 0.1 : 1;
+        for (std::size_t node = 0; node < nodes; ++node) {
+            const std::size_t i = node / stride % axis.size();
+            const int at = static_cast<int>(node);
+            const int step = static_cast<int>(stride);
+            if (i + 1 < axis.size()) {
+                triplets.emplace_back(row, at, -tie * std::sqrt(kTieNeighbours));
+                triplets.emplace_back(row, at + step, tie * std::sqrt(kTieNeighbours));
+                ++row;
+            }
+            if (i + 2 < axis.size()) {
+                const double h1 = log2_pinned(axis[i + 1] / axis[i]);
+                const double h2 = log2_pinned(axis[i + 2] / axis[i + 1]);
+                triplets.emplace_back(row, at, tie * 2 * h2 / (h1 + h2));
+                triplets.emplace_back(row, at + step, tie * -2);
+                triplets.emplace_back(row, at + 2 * step, tie * 2 * h1 / (h1 + h2));
+                ++row;
+            }
+        }
+    }
+}
+
+// Solves for the nodes and the tile weights.
+void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates) {
+    std::size_t nodes = 1;
+    for (const std::vector<double>& axis : fit.axes) {
+        nodes *= axis.size();
+    }
+    const bool tiled = fit.kind == KernelKind::gemm;
+    const std::size_t unknowns = nodes + (tiled ? kTileTerms : 0);
+    std::vector<Triplet> triplets;
+    Eigen::VectorXd target(static_cast<Eigen::Index>(points.size()));
+    // A unit vector in one node at a time gives that node's weight; asking the query itself keeps the two the same.
+    for (std::size_t i = 0; i < points.size(); ++i) {
+        const KernelPoint& point = points[i].point;
+        std::vector<std::pair<std::size_t, double>> corners = {{0, 1.0}};
+        for (std::size_t d = 0; d < fit.axes.size(); ++d) {
+            const std::vector<double>& axis = fit.axes[d];
+            const double size =
+                std::clamp(d == 0 ? fit.rounded(point.sizes[0]) : point.sizes[d], axis.front(), axis.back());
+            std::vector<std::pair<std::size_t, double>> next;
+            for (const auto& [node, weight] : corners) {
+                if (axis.size() == 1) {
+                    next.emplace_back(node, weight);
+                    continue;
+                }
+                const auto upper = std::upper_bound(axis.begin() + 1, axis.end() - 1, size);
+                const auto cell = static_cast<std::size_t>(upper - axis.begin()) - 1;
+                const double f = log2_pinned(size / axis[cell]) / log2_pinned(axis[cell + 1] / axis[cell]);
+                next.emplace_back(node * axis.size() + cell, weight * (1 - f));
+                next.emplace_back(node * axis.size() + cell + 1, weight * f);
+            }
+            corners = std::move(next);
+        }
+        const auto row = static_cast<int>(i);
+        for (const auto& [node, weight] : corners) {
+            if (weight != 0) {
+                triplets.emplace_back(row, static_cast<int>(node), weight);
+            }
+        }
+        if (tiled) {
+            const auto terms = tile_terms(point, rates, fit.compute_efficiency, fit.memory_efficiency);
+            for (std::size_t t = 0; t < terms.size(); ++t) {
+                triplets.emplace_back(row, static_cast<int>(nodes + t), terms[t]);
+            }
+        }
+        target[static_cast<Eigen::Index>(i)] = log_pinned(points[i].seconds / fit.prior_seconds(point, rates));
+    }
+    const auto columns = static_cast<Eigen::Index>(unknowns);
+    Matrix a(static_cast<Eigen::Index>(points.size()), columns);
+    a.setFromTriplets(triplets.begin(), triplets.end());
+    triplets.clear();
+    int penalties = 0;
+    add_smoothness(fit, triplets, penalties);
+    Matrix s(std::max(1, penalties), columns);
+    s.setFromTriplets(triplets.begin(), triplets.end());
+    Matrix ridge(columns, columns);
+    triplets.clear();
+    for (std::size_t i = 0; i < unknowns; ++i) {
+        triplets.emplace_back(static_cast<int>(i), static_cast<int>(i), i < nodes ? 1e-6 : kTileRidge);
+    }
+    ridge.setFromTriplets(triplets.begin(), triplets.end());
+    const Matrix normal = Matrix(a.transpose() * a) + fit.smoothness * Matrix(s.transpose() * s) + ridge;
+    const Eigen::SimplicialLDLT<Matrix> solver(normal);
+    ORRERY_ASSERT(solver.info() == Eigen::Success);
+    const Eigen::VectorXd solution = solver.solve(a.transpose() * target);
+    fit.values.resize(nodes);
+    for (std::size_t i = 0; i < unknowns; ++i) {
+        // As the file holds them, so that a fit read back gives the same times.
+        const double value = solution[static_cast<Eigen::Index>(i)];
+        if (i < nodes) {
+            fit.values[i] = std::round(value * 1e3) * 1e-3;
+        } else {
+            fit.tile_weights[i - nodes] = std::round(value * 1e4) * 1e-4;
+        }
+    }
+    fit.prepare();
+}
+
+KernelFit fit_as(KernelFit fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates,
+                 const FitOptions& options) {
+    fit_prior(fit, points, rates);
+    fit.axes = make_axes(fit, points, options.most_nodes);
+    fit_residuals(fit, points, rates);
+    return fit;
+}
+
+std::vector<MeasuredPoint> choose(const std::vector<MeasuredPoint>& points, const std::vector<char>& chosen,
+                                  char which) {
+    std::vector<MeasuredPoint> out;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+        if (chosen[i] == which) {
+            out.push_back(points[i]);
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
+KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates& rates, const FitOptions& options) {
+    ORRERY_ASSERT(points.size() >= 8);
+    KernelFit base;
+    base.kind = points.front().point.kind;
+    base.format = points.front().point.format;
+    if (options.like != nullptr) {
+        base.prior = options.like->prior;
+        base.rounding = options.like->rounding;
+        base.smoothness = options.like->smoothness;
+    }
+    base.beyond = options.beyond;
+    std::vector<KernelFit> candidates = {base};
+    if (options.cross_validate) {
+        candidates.clear();
+        const bool product = base.kind == KernelKind::gemm;
+        const auto priors = product ? std::vector{KernelFit::Prior::roofline, KernelFit::Prior::waves}
+                                    : std::vector{KernelFit::Prior::roofline, KernelFit::Prior::serial};
+        for (const KernelFit::Prior prior : priors) {
+            for (const int rounding : product ? std::vector{1, 64} : std::vector{1}) {
+                for (const double smoothness : product ? std::vector{0.03} : std::vector{0.01, 0.1, 1.0}) {
+                    base.prior = prior;
+                    base.rounding = rounding;
+                    base.smoothness = smoothness;
+                    candidates.push_back(base);
+                }
+            }
+        }
+    }
+    if (candidates.size() > 1) {
+        // Three folds of at most some thousand rows; the fold of a row is hashed from its place.
+        constexpr std::size_t kMostRows = 2400;
+        const std::size_t stride = std::max<std::size_t>(1, points.size() / kMostRows);
+        std::vector<MeasuredPoint> sample;
+        for (std::size_t i = 0; i < points.size(); i += stride) {
+            sample.push_back(points[i]);
+        }
+        std::vector<char> fold(sample.size());
+        for (std::size_t i = 0; i < sample.size(); ++i) {
+            fold[i] = static_cast<char>(mix64(i) % 3);
+        }
+        double least = 1e300;
+        std::size_t best = 0;
+        for (std::size_t c = 0; c < candidates.size(); ++c) {
+            double error = 0;
+            for (char held = 0; held < 3; ++held) {
+                std::vector<char> in(fold.size());
+                std::transform(fold.begin(), fold.end(), in.begin(), [&](char f) { return f == held ? 1 : 0; });
+                const KernelFit trial = fit_as(candidates[c], choose(sample, in, 0), rates, options);
+                for (const MeasuredPoint& one : choose(sample, in, 1)) {
+                    error += std::abs(log_error(trial, one, rates));
+                }
+            }
+            if (error < least) {
+                least = error;
+                best = c;
+            }
+        }
+        candidates = {candidates[best]};
+    }
+    KernelFit fit = fit_as(candidates.front(), points, rates, options);
+    fit.rows = static_cast<std::int64_t>(points.size());
+    fit.ceiling = 0;
+    for (const MeasuredPoint& one : points) {
+        fit.ceiling = std::max(fit.ceiling, one.point.flops / one.seconds / rates.flops);
+    }
+    // Kernels bound by memory say nothing of the arithmetic.
+    fit.ceiling = fit.ceiling > kLeastCeiling ? std::min(1.0, fit.ceiling) : 1;
+    return fit;
+}
+
+std::string beats_peak(const MeasuredPoint& measured, const KernelRates& rates) {
+    const double rate = measured.point.flops / measured.seconds;
+    if (rate > rates.flops) {
+        return fmt::format("{:.4g} TFLOP/s, above the peak of {:.4g}", rate * 1e-12, rates.flops * 1e-12);
+    }
+    // Operands may stay in the cache between repetitions: only what exceeds it must come from memory.
+    const double bandwidth = (measured.point.bytes - rates.cache) / measured.seconds;
+    if (bandwidth > rates.bandwidth) {
+        return fmt::format("{:.4g} GB/s beyond what fits into the cache, above the memory's {:.4g}", bandwidth * 1e-9,
+                           rates.bandwidth * 1e-9);
+    }
+    return {};
+}
+
+HeldBack errors_on(const KernelFit& fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates,
+                   double* log_spread, double* log_bias) {
+    HeldBack out;
+    if (points.empty()) {
+        return out;
+    }
+    std::vector<double> errors;
+    double sum = 0;
+    double squares = 0;
+    for (const MeasuredPoint& one : points) {
+        errors.push_back(std::abs(fit.seconds(one.point, rates) / one.seconds - 1));
+        const double log = log_error(fit, one, rates);
+        sum += log;
+        squares += log * log;
+    }
+    const auto n = static_cast<double>(points.size());
+    std::sort(errors.begin(), errors.end());
+    out.rows = static_cast<std::int64_t>(points.size());
+    out.mape = std::accumulate(errors.begin(), errors.end(), 0.0) / n;
+    out.p95 = errors[std::min(errors.size() - 1, static_cast<std::size_t>(0.95 * n))];
+    if (log_spread != nullptr) {
+        *log_spread = std::sqrt(squares / n);
+    }
+    if (log_bias != nullptr) {
+        *log_bias = sum / n;
+    }
+    return out;
+}
+
+namespace {
+// Kernels jump where a tile more begins: every second larger size gives way to the measured size just above it, so that
+// both sides of such edges are sampled.
+void step_over_edges(const std::vector<MeasuredPoint>& points, std::vector<double>& sizes) {
+    constexpr double kSmallestTile = 64;
+    constexpr double kJustAbove = 1.02;
+    std::set<double> measured;
+    for (const MeasuredPoint& one : points) {
+        measured.insert(one.point.sizes[0]);
+    }
+    bool step = true;
+    for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
+        const auto next = measured.upper_bound(sizes[i]);
+        if (sizes[i] > kSmallestTile && next != measured.end() && *next < sizes[i] * kJustAbove) {
+            sizes[i] = step ? *next : sizes[i];
+            step = !step;
+        }
+    }
+}
+}  // namespace
+
+std::vector<char> sparse_grid(const std::vector<MeasuredPoint>& points, double fraction) {
+    const auto most = static_cast<std::size_t>(fraction * static_cast<double>(points.size()));
+    KernelFit plain;
+    plain.kind = points.front().point.kind;
+    std::vector<char> chosen(points.size());
+    if (points.front().point.kind != KernelKind::gemm) {
+        for (std::size_t i = 0; i < points.size(); ++i)
+            chosen[i] = static_cast<double>(mix64(i) >> 11U) < fraction * 9007199254740992.0 ? 1 : 0;
+        return chosen;
+    }
+    // Nodes without a row and rows that share a node make the right number of nodes a search.
+    for (std::size_t nodes = most * 8; nodes > 8; nodes = nodes * 9 / 10) {
+        auto axes = make_axes(plain, points, nodes);
+        step_over_edges(points, axes[0]);
+        std::size_t count = 0;
+        for (std::size_t i = 0; i < points.size(); ++i) {
+            bool on = true;
+            for (std::size_t d = 0; d < axes.size() && on; ++d) {
+                on = std::binary_search(axes[d].begin(), axes[d].end(), points[i].point.sizes[d]);
+            }
+            chosen[i] = on ? 1 : 0;
+            count += on ? 1 : 0;
+        }
+        if (count <= most) {
+            if (count >= most / 3) {
+                return chosen;
+            }
+            break;
+        }
+    }
+    // Sizes that lie on no grid: rows by hash of their place.
+    for (std::size_t i = 0; i < points.size(); ++i) {
+        chosen[i] = static_cast<double>(mix64(i) >> 11U) < fraction * 9007199254740992.0 ? 1 : 0;
+    }
+    return chosen;
+}
+
+}  // namespace orrery

@@ -1,0 +1,51 @@
+#pragma once
+// Fits a kernel model to measured points (Eigen): prior by a pattern search, residuals by regularised least squares.
+//
+// The nodes of the grid minimise sum (r - grid)^2 + smoothness * (second differences)^2 over the rows, so that scattered
+// rows do as well as rows on the grid and empty cells are filled from their neighbours. Which prior, which rounding and
+// which smoothness is decided by cross-validation inside the rows given. Deterministic.
+
+#include "models/kernel_fit.hpp"
+
+#include <functional>
+
+namespace orrery {
+
+/// A measured kernel.
+struct MeasuredPoint {
+    KernelPoint point;
+    double seconds = 0;
+    int line = 0;      ///< of its file, for messages
+    double power = 0;  ///< W; 0: not known
+};
+
+struct FitOptions {
+    std::size_t most_nodes = 2000;
+    bool cross_validate = true;  ///< false: the choices of `like`
+    const KernelFit* like = nullptr;
+    KernelFit::Beyond beyond = KernelFit::Beyond::border;
+};
+
+/// Fits the points, all of one kind and format. Precondition: at least 8 points.
+[[nodiscard]] KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates& rates,
+                                   const FitOptions& options);
+
+/// Why a measured point is impossible, or empty: more FLOP/s than the peak, or bytes beyond the cache faster than memory.
+[[nodiscard]] std::string beats_peak(const MeasuredPoint& measured, const KernelRates& rates);
+
+/// Errors of a fit on points. `log_spread` and `log_bias`, where wanted, get the standard deviation and the mean of
+/// log(measured / predicted).
+[[nodiscard]] HeldBack errors_on(const KernelFit& fit, const std::vector<MeasuredPoint>& points,
+                                 const KernelRates& rates, double* log_spread = nullptr, double* log_bias = nullptr);
+
+/// A sparse subset of about `fraction` of the points: on a grid thinned along each axis, or, where sizes lie on no grid,
+/// by hash.
+[[nodiscard]] std::vector<char> sparse_grid(const std::vector<MeasuredPoint>& points, double fraction);
+
+/// Fits on held-in rows of each split and fills in `held_back`, `spread`, `systematic` and `spread_larger` of a final fit
+/// on all rows. Splits: sparse (5 % of the rows on a thinned grid), random (80 %), larger (fitted on the smaller 60 % of
+/// the first size), layer (unseen combinations of all sizes but the first), short (sparse, times below 20 us). Tables below
+/// 2,000 rows have `layer` only, one left out at a time.
+[[nodiscard]] KernelFit calibrate_kernel(const std::vector<MeasuredPoint>& points, const KernelRates& rates);
+
+}  // namespace orrery

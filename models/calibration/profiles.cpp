@@ -1,0 +1,511 @@
+#include "models/calibration/profiles.hpp"
+
+#include "models/calibration/text_file.hpp"
+#include "sim/config/units.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+
+namespace orrery {
+
+namespace {
+
+constexpr std::size_t kMostErrors = 100;
+constexpr std::size_t kMostColumns = 512;
+
+/// Rows of a CSV file by the names of its columns. Quotes are not special: no public profile needs them.
+class Table {
+  public:
+    Table(std::string_view text, std::string name) : text_(text), name_(std::move(name)) {
+        header_ = next_cells();
+        if (header_.empty() || header_.size() > kMostColumns) {
+            fail(fmt::format("the first line names {} columns", header_.size()));
+        }
+    }
+    /// Whether the file has a column.
+    [[nodiscard]] bool has(std::string_view column) const {
+        return std::find(header_.begin(), header_.end(), column) != header_.end();
+    }
+    /// Goes to the next row; false at the end.
+    bool next() {
+        while (at_ < text_.size() && errors_.size() < kMostErrors) {
+            cells_ = next_cells();
+            if (cells_.size() == header_.size()) {
+                return true;
+            }
+            if (cells_.size() > 1 || !cells_.front().empty()) {
+                fail(fmt::format("{} cells, but the header names {} columns", cells_.size(), header_.size()));
+            }
+        }
+        return false;
+    }
+    [[nodiscard]] std::string_view text(std::string_view column) {
+        const auto found = std::find(header_.begin(), header_.end(), column);
+        if (found == header_.end()) {
+            if (std::find(missing_.begin(), missing_.end(), column) == missing_.end()) {
+                missing_.emplace_back(column);
+                fail(fmt::format("has no column '{}'", column));
+            }
+            return {};
+        }
+        return cells_[static_cast<std::size_t>(found - header_.begin())];
+    }
+    /// A number of at least `least`; reports others and gives `least`.
+    [[nodiscard]] double number(std::string_view column, double least = 0) {
+        const std::string_view cell = text(column);
+        double value = 0;
+        if (!parse_number(cell, value) || !(value >= least) || value > 1e15) {
+            good_ = false;
+            if (!cell.empty() || has(column)) {
+                fail(fmt::format("{} is a number from {} to 1e15, not '{}'", column, least, cell));
+            }
+            return least;
+        }
+        return value;
+    }
+    /// Whether every number since the last call was fine.
+    [[nodiscard]] bool good() { return std::exchange(good_, true) && missing_.empty(); }
+    [[nodiscard]] int line() const { return line_; }
+    void fail(const std::string& what) {
+        if (errors_.size() < kMostErrors) {
+            errors_.push_back(Diagnostic{name_, line_, 1, what});
+        }
+    }
+    void finish() const {
+        if (!errors_.empty()) {
+            throw ConfigError(errors_);
+        }
+    }
+
+  private:
+    std::vector<std::string_view> next_cells() {
+        const std::size_t end = std::min(text_.find('\n', at_), text_.size());
+        std::string_view line = text_.substr(at_, end - at_);
+        at_ = end + 1;
+        ++line_;
+        if (!line.empty() && line.back() == '\r') {
+            line.remove_suffix(1);
+        }
+        std::vector<std::string_view> cells;
+        for (std::size_t start = 0; start <= line.size() && cells.size() <= kMostColumns;) {
+            const std::size_t comma = std::min(line.find(',', start), line.size());
+            cells.push_back(line.substr(start, comma - start));
+            start = comma + 1;
+        }
+        return cells;
+    }
+
+    std::string_view text_;
+    std::string name_;
+    std::size_t at_ = 0;
+    int line_ = 0;
+    bool good_ = true;
+    std::vector<std::string_view> header_, cells_;
+    std::vector<std::string> missing_;
+    std::vector<Diagnostic> errors_;
+};
+
+using Shape = std::vector<std::pair<std::string, double>>;
+
+void add(Trace& trace, Table& table, const char* op, const std::string& dtype, Shape shape, double microseconds,
+         const std::string& library = {}) {
+    TraceRow row;
+    row.line = table.line();
+    row.op = op;
+    row.dtype = dtype;
+    row.shape = std::move(shape);
+    row.library = library;
+    row.median_ns = microseconds * 1e3;
+    if (!table.good()) {
+        return;  // reported where it was read
+    }
+    if (!(row.median_ns > 0)) {
+        table.fail("a time must be above 0");
+        return;
+    }
+    trace.rows.push_back(std::move(row));
+}
+
+std::string dtype_of(std::string_view name) {
+    const std::pair<std::string_view, const char*> names[] = {
+        {"bfloat16", "bf16"},       {"float16", "fp16"},           {"half", "fp16"},         {"fp8", "fp8"},
+        {"fp8_block", "fp8-block"}, {"nvfp4", "fp4-nv"},           {"int8_wo", "bf16:int8"}, {"int4_wo", "bf16:int4"},
+        {"int8", "int8"},           {"w4a16_mxfp4", "bf16:fp4-mx"}};
+    for (const auto& [theirs, ours] : names) {
+        if (name == theirs) {
+            return ours;
+        }
+    }
+    return {};
+}
+
+bool wanted(const PublicProfile& profile, const std::string& dtype) {
+    const std::string only = std::string(" ") + profile.only + " ";
+    return only == "  " || only.find(" " + dtype + " ") != std::string::npos;
+}
+
+void read_gemm(const PublicProfile& profile, Table& table, Trace& trace) {
+    const bool powered = table.has("power");
+    while (table.next()) {
+        const std::string dtype = dtype_of(table.text("gemm_dtype"));
+        if (dtype.empty() || !wanted(profile, dtype)) {
+            continue;  // a format that this program does not model, or that the file got wrong
+        }
+        add(trace, table, "gemm", dtype,
+            {{"m", table.number("m", 1)}, {"n", table.number("n", 1)}, {"k", table.number("k", 1)}},
+            1000 * table.number("latency"), std::string(table.text("kernel_source")));
+        if (!trace.rows.empty() && trace.rows.back().line == table.line()) {
+            TraceRow& row = trace.rows.back();
+            row.layout = "nt";
+            // Activations come in 16 bits and are quantised first, in a kernel of its own that is timed along.
+            row.kernels = dtype.rfind("fp8", 0) == 0 || dtype.rfind("fp4", 0) == 0 ? 2 : 1;
+            if (powered) {
+                row.power_w = table.number("power");
+                row.held_s = 1;
+            }
+        }
+    }
+}
+
+void read_context_attention(const PublicProfile&, Table& table, Trace& trace) {
+    const bool windows = table.has("window_size");
+    while (table.next()) {
+        const double queries = table.number("isl", 1);
+        const double past = table.number("step");
+        const double window = windows ? table.number("window_size") : 0;
+        if (table.text("attn_dtype") != "bfloat16" || queries < 2) {
+            continue;
+        }
+        add(trace, table, "attention_prefill", "bf16",
+            {{"batch", table.number("batch_size", 1)},
+             {"queries", queries},
+             {"keys", queries + past},
+             {"heads", table.number("num_heads", 1)},
+             {"kv_heads", table.number("num_key_value_heads", 1)},
+             {"head_dim", table.number("head_dim", 1)},
+             {"causal", 1},
+             {"window", window}},
+            1000 * table.number("latency"), std::string(table.text("kernel_source")));
+        if (!trace.rows.empty() && trace.rows.back().line == table.line() && table.text("kv_cache_dtype") == "fp8") {
+            trace.rows.back().kv_dtype = "fp8";
+        }
+    }
+}
+
+void read_generation_attention(const PublicProfile&, Table& table, Trace& trace) {
+    const bool windows = table.has("window_size");
+    while (table.next()) {
+        const double window = windows ? table.number("window_size") : 0;
+        if (table.text("attn_dtype") != "bfloat16") {
+            continue;
+        }
+        // `step` counts the tokens in the cache; the new one attends to itself as well.
+        add(trace, table, "attention_decode", "bf16",
+            {{"batch", table.number("batch_size", 1)},
+             {"keys", table.number("step") + table.number("isl")},
+             {"heads", table.number("num_heads", 1)},
+             {"kv_heads", table.number("num_key_value_heads", 1)},
+             {"head_dim", table.number("head_dim", 1)},
+             {"window", window}},
+            1000 * table.number("latency"), std::string(table.text("kernel_source")));
+        if (!trace.rows.empty() && trace.rows.back().line == table.line() && table.text("kv_cache_dtype") == "fp8") {
+            trace.rows.back().kv_dtype = "fp8";
+        }
+    }
+}
+
+void read_mla(const PublicProfile&, Table& table, Trace& trace) {
+    while (table.next()) {
+        const bool decode = table.text("op_name") == "mla_generation";
+        const double past = table.number("step");
+        const double queries = table.number("isl", 1);
+        Shape shape = {{"batch", table.number("batch_size", 1)}};
+        if (!decode) {
+            shape.emplace_back("queries", queries);
+        }
+        shape.emplace_back("keys", queries + past);
+        shape.emplace_back("heads", table.number("num_heads", 1));
+        if (table.text("mla_dtype") != "bfloat16" || (!decode && queries < 2)) {
+            continue;
+        }
+        add(trace, table, decode ? "mla_decode" : "mla_prefill", "bf16", std::move(shape),
+            1000 * table.number("latency"), std::string(table.text("kernel_source")));
+        if (!trace.rows.empty() && trace.rows.back().line == table.line() && table.text("kv_cache_dtype") == "fp8") {
+            trace.rows.back().kv_dtype = "fp8";
+        }
+    }
+}
+
+void read_moe(const PublicProfile&, Table& table, Trace& trace) {
+    while (table.next()) {
+        const std::string dtype = dtype_of(table.text("moe_dtype"));
+        const double tensor = table.number("moe_tp_size", 1);
+        const double parallel = table.number("moe_ep_size", 1);
+        // Skewed tokens are another distribution: the model prices even ones.
+        if (dtype.empty() || table.text("distribution") != "balanced") {
+            continue;
+        }
+        add(trace, table, "moe", dtype,
+            {{"tokens", table.number("num_tokens", 1)},
+             {"experts", table.number("num_experts", 1)},
+             {"topk", table.number("topk", 1)},
+             {"hidden", table.number("hidden_size", 1)},
+             {"ffn", table.number("inter_size", 1)},
+             {"tensor", tensor},
+             {"expert_parallel", parallel},
+             {"gated", 1}},
+            1000 * table.number("latency"), std::string(table.text("kernel_source")));
+    }
+}
+
+// Vidur's layers: medians in ms, whole microseconds; one product or streaming kernel a column.
+void read_vidur_mlp(const PublicProfile&, Table& table, Trace& trace) {
+    while (table.next()) {
+        const double t = table.number("num_tokens", 1);
+        const double tensor = table.number("num_tensor_parallel_workers", 1);
+        const double h = table.number("n_embd", 1);
+        const double heads = table.number("n_head", 1);
+        const double kv = std::max(table.number("n_kv_head", 1), tensor);
+        const double d = h / heads;
+        const double ffn = table.number("n_expanded_embd", 1) / tensor;
+        const bool gated = table.text("use_gated_mlp") == "True";
+        const auto time = [&](const char* name) {
+            return 1000 * table.number(fmt::format("time_stats.{}.median", name));
+        };
+        const auto product = [&](const char* name, double n, double k) {
+            const double us = time(name);
+            if (us >= 1) {  // shorter ones round to nothing
+                add(trace, table, "gemm", "fp16", {{"m", t}, {"n", n}, {"k", k}}, us);
+            }
+        };
+        product("attn_pre_proj", (h + 2 * kv * d) / tensor, h);
+        product("attn_post_proj", h, h / tensor);
+        product("mlp_up_proj", ffn * (gated ? 2 : 1), h);
+        product("mlp_down_proj", h, ffn);
+        const auto streaming = [&](const char* name, const char* op, double width) {
+            const double us = time(name);
+            if (us >= 5) {
+                add(trace, table, op, "fp16", {{"tokens", t}, {"hidden", width}}, us);
+            }
+        };
+        streaming("input_layernorm", "rms_norm", h);
+        streaming("add", "add", h);
+        streaming("attn_rope", "rotary", (h + kv * d) / tensor);
+        streaming("mlp_act", gated ? "silu_mul" : "gelu", ffn);
+    }
+}
+
+void read_vidur_attention(const PublicProfile&, Table& table, Trace& trace) {
+    while (table.next()) {
+        const double tensor = table.number("num_tensor_parallel_workers", 1);
+        const double heads = table.number("n_q_head", 1);
+        const double kv = table.number("n_kv_head", 1);
+        const double d = table.number("n_embd", 1) / heads;
+        const double batch = table.number("batch_size", 1);
+        const double past = table.number("kv_cache_size");
+        const double chunk = table.number("prefill_chunk_size");
+        if (table.text("is_prefill") == "True") {
+            if (chunk < 2) {
+                continue;
+            }
+            add(trace, table, "attention_prefill", "fp16",
+                {{"batch", 1},
+                 {"queries", chunk},
+                 {"keys", chunk + past},
+                 {"heads", heads / tensor},
+                 {"kv_heads", std::max(1.0, kv / tensor)},
+                 {"head_dim", d},
+                 {"causal", 1}},
+                1000 * table.number("time_stats.attn_prefill.median"));
+        } else {
+            add(trace, table, "attention_decode", "fp16",
+                {{"batch", batch},
+                 {"keys", past + 1},
+                 {"heads", heads / tensor},
+                 {"kv_heads", std::max(1.0, kv / tensor)},
+                 {"head_dim", d}},
+                1000 * table.number("time_stats.attn_decode.median"));
+        }
+    }
+}
+
+// LLMServingSim's layers: one row a layer and number of tokens. `v0` in ns by input length, newer in us.
+void read_layers(const PublicProfile& p, Table& table, Trace& trace) {
+    const bool old = table.has("latency(ns)");
+    const char* name_column = old ? "layer_name" : "layer";
+    const char* size_column = old ? "input" : table.has("sequences") ? "sequences" : "tokens";
+    const double q = p.heads * p.head_dim / p.tensor;
+    const double kv = p.kv_heads * p.head_dim / p.tensor;
+    const double ffn = p.ffn / p.tensor;
+    while (table.next()) {
+        const std::string_view name = table.text(name_column);
+        const double t = table.number(size_column, 1);
+        const double us = old ? 1e-3 * table.number("latency(ns)") : table.number("time_us");
+        const auto product = [&](double n, double k) {
+            add(trace, table, "gemm", "bf16", {{"m", t}, {"n", n}, {"k", k}}, us);
+        };
+        const auto streaming = [&](const char* op, double width) {
+            add(trace, table, op, "bf16", {{"tokens", t}, {"hidden", width}}, us);
+        };
+        if (name == "qkv_proj") {
+            product(q + 2 * kv, p.hidden);
+        } else if (name == "q_proj") {
+            product(q, p.hidden);
+        } else if (name == "k_proj" || name == "v_proj") {
+            product(kv, p.hidden);
+        } else if (name == "o_proj") {
+            product(p.hidden, q);
+        } else if (name == "gate_up_proj") {
+            product(2 * ffn, p.hidden);
+        } else if (name == "gate_proj" || name == "up_proj") {
+            product(ffn, p.hidden);
+        } else if (name == "down_proj") {
+            product(p.hidden, ffn);
+        } else if (name == "lm_head") {
+            product(p.vocabulary / p.tensor, p.hidden);
+        } else if (name == "act_fn" && !old) {
+            streaming("silu_mul", ffn);
+        } else if (name == "layernorm" && !old) {
+            streaming("add_norm", p.hidden);
+        } else if (name == "rotary_emb") {
+            streaming("rotary", q + kv);
+        } else if (name == "embedding" && !old) {
+            streaming("embedding", p.hidden);
+        } else {
+            (void)table.good();
+        }
+    }
+}
+
+// LLMServingSim's attention: either a pure prefill chunk or a pure decode batch is one operation; mixed rows are left out.
+void read_layer_attention(const PublicProfile& p, Table& table, Trace& trace) {
+    const double heads = p.heads / p.tensor;
+    const double kv = std::max(1.0, p.kv_heads / p.tensor);
+    while (table.next()) {
+        const double chunk = table.number("prefill_chunk");
+        const double past = table.number("kv_prefill");
+        const double decodes = table.number("n_decode");
+        const double keys = table.number("kv_decode");
+        const double us = table.number("time_us");
+        if (chunk >= 2 && decodes == 0) {
+            add(trace, table, "attention_prefill", "bf16",
+                {{"batch", 1},
+                 {"queries", chunk},
+                 {"keys", chunk + past},
+                 {"heads", heads},
+                 {"kv_heads", kv},
+                 {"head_dim", p.head_dim},
+                 {"causal", 1}},
+                us);
+        } else if (chunk == 0 && decodes >= 1) {
+            add(trace, table, "attention_decode", "bf16",
+                {{"batch", decodes}, {"keys", keys + 1}, {"heads", heads}, {"kv_heads", kv}, {"head_dim", p.head_dim}},
+                us);
+        } else {
+            (void)table.good();
+        }
+    }
+}
+
+void read_apex_gemm(const PublicProfile&, Table& table, Trace& trace) {
+    while (table.next()) {
+        const double us = table.number("time(us)");
+        const Shape shape = {{"m", table.number("m", 1)}, {"n", table.number("n", 1)}, {"k", table.number("k", 1)}};
+        // Whole microseconds: below 50 us rounding alone is 1 %.
+        if (us >= 50) {
+            add(trace, table, "gemm", "fp16", shape, us);
+        } else {
+            (void)table.good();
+        }
+    }
+}
+
+// Lines of "m, n, k, 0.1900ms, 101.7Tflops" without a header.
+void read_llmcompass(const PublicProfile&, std::string_view text, const std::string& name, Trace& trace) {
+    std::string csv = "m,n,k,ms,tflops\n";
+    for (const char c : text) {
+        if (c != ' ') {
+            csv += c;
+        }
+    }
+    for (const std::string_view unit : {"ms", "Tflops"}) {
+        for (std::size_t at = csv.find(unit, 16); at != std::string::npos; at = csv.find(unit, at)) {
+            csv.erase(at, unit.size());
+        }
+    }
+    Table table(csv, name);
+    while (table.next()) {
+        add(trace, table, "gemm", "fp16",
+            {{"m", table.number("m", 1)}, {"n", table.number("n", 1)}, {"k", table.number("k", 1)}},
+            1000 * table.number("ms"));
+    }
+    table.finish();
+}
+
+struct Reader {
+    ProfileFormat format;
+    void (*read)(const PublicProfile&, Table&, Trace&);
+};
+
+const std::vector<Reader>& readers() {
+    static const std::vector<Reader> kReaders = {
+        {{"aic-gemm", "aiconfigurator gemm_perf: ms, CUDA graph"}, read_gemm},
+        {{"aic-context", "aiconfigurator context_attention_perf: causal prompts, ms"}, read_context_attention},
+        {{"aic-generation", "aiconfigurator generation_attention_perf: decode steps, ms"}, read_generation_attention},
+        {{"aic-mla", "aiconfigurator context_mla_perf and generation_mla_perf, ms"}, read_mla},
+        {{"aic-moe", "aiconfigurator moe_perf: fused experts, even distribution only, ms"}, read_moe},
+        {{"vidur-mlp", "Vidur mlp: products and streaming kernels of a layer, ms in whole us"}, read_vidur_mlp},
+        {{"vidur-attention", "Vidur attention: prompts and decode steps, ms in whole us"}, read_vidur_attention},
+        {{"layers", "LLMServingSim layers, dense and per_sequence"}, read_layers},
+        {{"layer-attention", "LLMServingSim attention of pure prompts and pure decode batches, us"},
+         read_layer_attention},
+        {{"apex-gemm", "Apex+ cuBLAS products in half precision, whole us"}, read_apex_gemm},
+        {{"llmcompass-gemm", "LLMCompass matmul, ms"}, nullptr},
+    };
+    return kReaders;
+}
+
+}  // namespace
+
+const std::vector<ProfileFormat>& profile_formats() {
+    static const std::vector<ProfileFormat> kFormats = [] {
+        std::vector<ProfileFormat> out;
+        for (const Reader& reader : readers()) {
+            out.push_back(reader.format);
+        }
+        return out;
+    }();
+    return kFormats;
+}
+
+Trace parse_profile(const PublicProfile& profile, const std::string& text, const std::string& name) {
+    Trace trace;
+    trace.meta = {
+        {"device", profile.device}, {"source", profile.source}, {"date", "unknown"}, {"licence", profile.licence}};
+    for (const Reader& reader : readers()) {
+        if (std::string_view(reader.format.name) != profile.format) {
+            continue;
+        }
+        if (reader.read == nullptr) {
+            read_llmcompass(profile, text, name, trace);
+        } else {
+            Table table(text, name);
+            reader.read(profile, table, trace);
+            table.finish();
+        }
+    }
+    if (trace.rows.empty()) {
+        throw ConfigError({Diagnostic{name, 0, 0, "holds no row that this program can use"}});
+    }
+    return trace;
+}
+
+Trace read_profile(const PublicProfile& profile, const std::string& directory) {
+    const std::string path = directory + "/" + profile.path;
+    return parse_profile(profile, read_text_file(path), path);
+}
+
+}  // namespace orrery

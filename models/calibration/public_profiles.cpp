@@ -1,0 +1,128 @@
+// The files of public repositories that calibration and validation read, one line each.
+
+#include "models/calibration/profiles.hpp"
+
+namespace orrery {
+
+namespace {
+constexpr const char* kApache = "Apache-2.0";
+constexpr const char* kMit = "MIT";
+constexpr const char* kBsd = "BSD-3-Clause";
+constexpr const char* kVllm24 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.24.0";
+constexpr const char* kVllm22 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.22.0";
+constexpr const char* kVllm20 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.20.0";
+constexpr const char* kVllm19 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.19.0";
+constexpr const char* kVllm14 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.14.0";
+constexpr const char* kSglang5 = "ai-dynamo/aiconfigurator@095f58a, SGLang 0.5.10";
+constexpr const char* kTrt = "ai-dynamo/aiconfigurator@095f58a, TensorRT-LLM 1.3.0rc20";
+constexpr const char* kVidur = "microsoft/vidur@7d47513, PyTorch profiler";
+constexpr const char* kVidurOld = "microsoft/vidur@e2d00e9, FlashAttention, PyTorch profiler";
+constexpr const char* kLayers = "casys-kaist/LLMServingSim@5daddb2, vLLM 0.19.0";
+constexpr const char* kLayersOld = "casys-kaist/LLMServingSim@5daddb2, profiler v0";
+constexpr const char* kCompass = "PrincetonUniversity/LLMCompass@2e015fd";
+constexpr const char* kApex = "microsoft/apex_plus@8769096, cuBLAS";
+#define AIC "aiconfigurator-kernels/"
+#define AICD "aiconfigurator/data/"
+#define VID "vidur/data/profiling/compute/"
+#define LSS "LLMServingSim/profiler/perf/"
+#define LS0 "LLMServingSim/profiler/v0/perf_models/"
+}  // namespace
+
+const std::vector<PublicProfile>& public_profiles() {
+    // The first profile of a (device, kernel, format) is the one that models/data/kernels holds a fit of; further ones
+    // are other collections of the same, for the spread between collections.
+    static const std::vector<PublicProfile> kProfiles = {
+        {"aic-gemm", AIC "a100_sxm/gemm/vllm/0.14.0/gemm_perf.csv.xz", "a100-sxm-80g", kVllm14, kApache},
+        {"aic-gemm", AIC "a100_sxm/gemm/sglang/0.5.10/gemm_perf.csv.xz", "a100-sxm-80g", kSglang5, kApache},
+        {"aic-gemm", AIC "h100_sxm/gemm/vllm/0.24.0/gemm_perf.csv.xz", "h100-sxm", kVllm24, kApache},
+        {"aic-gemm", AICD "h100_sxm/gemm/vllm/0.19.0/gemm_perf.csv.xz", "h100-sxm", kVllm19, kApache},
+        {"aic-gemm", AIC "h200_sxm/gemm/vllm/0.24.0/gemm_perf.csv.xz", "h200-sxm", kVllm24, kApache},
+        {"aic-gemm", AICD "h200_sxm/gemm/vllm/0.19.0/gemm_perf.csv.xz", "h200-sxm", kVllm19, kApache},
+        // Its fp8 rows are slower than its bf16 rows: products that fell back on 16 bits.
+        {"aic-gemm", AICD "b200_sxm/gemm/vllm/0.19.0/gemm_perf.csv.xz", "b200-sxm", kVllm19, kApache, 0, 0, 0, 0, 0, 0,
+         1, "bf16 fp4-nv"},
+        {"aic-gemm", AIC "gb200/gemm/vllm/0.24.0/gemm_perf.csv.xz", "gb200", kVllm24, kApache},
+        {"aic-gemm", AIC "l40s/gemm/vllm/0.24.0/gemm_perf.csv.xz", "l40s", kVllm24, kApache},
+        {"aic-gemm", AIC "rtx_pro_6000_server/gemm/vllm/0.24.0/gemm_perf.csv.xz", "rtx-pro-6000", kVllm24, kApache},
+        {"aic-gemm", AIC "b60/gemm/vllm/0.20.0/gemm_perf.csv.xz", "arc-pro-b60", kVllm20, kApache},
+        {"aic-context", AIC "a100_sxm/attention/vllm/0.14.0/context_attention_perf.csv.xz", "a100-sxm-80g", kVllm14,
+         kApache},
+        {"aic-generation", AIC "a100_sxm/attention/vllm/0.14.0/generation_attention_perf.csv.xz", "a100-sxm-80g",
+         kVllm14, kApache},
+        {"aic-context", AIC "h100_sxm/attention/vllm/0.24.0/context_attention_perf.csv.xz", "h100-sxm", kVllm24,
+         kApache},
+        {"aic-generation", AIC "h100_sxm/attention/vllm/0.24.0/generation_attention_perf.csv.xz", "h100-sxm", kVllm24,
+         kApache},
+        {"aic-context", AIC "h200_sxm/attention/vllm/0.24.0/context_attention_perf.csv.xz", "h200-sxm", kVllm24,
+         kApache},
+        {"aic-generation", AIC "h200_sxm/attention/vllm/0.24.0/generation_attention_perf.csv.xz", "h200-sxm", kVllm24,
+         kApache},
+        {"aic-context", AIC "b200_sxm/attention/vllm/0.24.0/context_attention_perf.csv.xz", "b200-sxm", kVllm24,
+         kApache},
+        {"aic-generation", AIC "b200_sxm/attention/vllm/0.24.0/generation_attention_perf.csv.xz", "b200-sxm", kVllm24,
+         kApache},
+        {"aic-context", AICD "gb200/attention/vllm/0.19.0/context_attention_perf.csv.xz", "gb200", kVllm19, kApache},
+        {"aic-generation", AICD "gb200/attention/vllm/0.19.0/generation_attention_perf.csv.xz", "gb200", kVllm19,
+         kApache},
+        {"aic-context", AIC "l40s/attention/vllm/0.24.0/context_attention_perf.csv.xz", "l40s", kVllm24, kApache},
+        {"aic-generation", AIC "l40s/attention/vllm/0.24.0/generation_attention_perf.csv.xz", "l40s", kVllm24, kApache},
+        {"aic-context", AICD "rtx_pro_6000_server/attention/vllm/0.19.0/context_attention_perf.csv.xz", "rtx-pro-6000",
+         kVllm19, kApache},
+        {"aic-generation", AICD "rtx_pro_6000_server/attention/vllm/0.19.0/generation_attention_perf.csv.xz",
+         "rtx-pro-6000", kVllm19, kApache},
+        {"aic-context", AIC "b60/attention/vllm/0.20.0/context_attention_perf.csv.xz", "arc-pro-b60", kVllm20, kApache},
+        {"aic-generation", AIC "b60/attention/vllm/0.20.0/generation_attention_perf.csv.xz", "arc-pro-b60", kVllm20,
+         kApache},
+        {"aic-mla", AIC "h200_sxm/mla/trtllm/1.3.0rc20/context_mla_perf.csv", "h200-sxm", kTrt, kApache},
+        {"aic-mla", AIC "h200_sxm/mla/trtllm/1.3.0rc20/generation_mla_perf.csv.xz", "h200-sxm", kTrt, kApache},
+        {"aic-moe", AIC "a100_sxm/moe/sglang/0.5.10/moe_perf.csv.xz", "a100-sxm-80g", kSglang5, kApache},
+        {"aic-moe", AIC "h100_sxm/moe/vllm/0.24.0/moe_perf.csv.xz", "h100-sxm", kVllm24, kApache},
+        {"aic-moe", AIC "h200_sxm/moe/vllm/0.24.0/moe_perf.csv.xz", "h200-sxm", kVllm24, kApache},
+        {"aic-moe", AIC "b200_sxm/moe/vllm/0.24.0/moe_perf.csv.xz", "b200-sxm", kVllm24, kApache},
+        {"aic-moe", AICD "gb200/moe/vllm/0.19.0/moe_perf.csv.xz", "gb200", kVllm19, kApache},
+        {"aic-moe", AICD "rtx_pro_6000_server/moe/vllm/0.19.0/moe_perf.csv.xz", "rtx-pro-6000", kVllm19, kApache},
+        {"vidur-mlp", VID "a100/meta-llama/Meta-Llama-3-70B/mlp.csv.xz", "a100-sxm-80g", kVidur, kMit},
+        {"vidur-mlp", VID "a100/meta-llama/Llama-2-70b-hf/mlp.csv.xz", "a100-sxm-80g", kVidur, kMit},
+        {"vidur-mlp", VID "a100/meta-llama/Llama-2-7b-hf/mlp.csv.xz", "a100-sxm-80g", kVidur, kMit},
+        {"vidur-mlp", VID "a100/Qwen/Qwen-72B/mlp.csv.xz", "a100-sxm-80g", kVidur, kMit},
+        {"vidur-mlp", VID "a100/internlm/internlm-20b/mlp.csv.xz", "a100-sxm-80g", kVidur, kMit},
+        {"vidur-mlp", VID "h100/meta-llama/Llama-2-70b-hf/mlp.csv.xz", "h100-sxm", kVidur, kMit},
+        {"vidur-mlp", VID "h100/meta-llama/Llama-2-7b-hf/mlp.csv.xz", "h100-sxm", kVidur, kMit},
+        {"vidur-mlp", VID "h100/Qwen/Qwen-72B/mlp.csv.xz", "h100-sxm", kVidur, kMit},
+        {"vidur-mlp", VID "h100/internlm/internlm-20b/mlp.csv.xz", "h100-sxm", kVidur, kMit},
+        {"vidur-mlp", VID "a40/meta-llama/Llama-2-70b-hf/mlp.csv.xz", "a40", kVidur, kMit},
+        {"vidur-mlp", VID "a40/meta-llama/Llama-2-7b-hf/mlp.csv.xz", "a40", kVidur, kMit},
+        {"vidur-mlp", VID "a40/Qwen/Qwen-72B/mlp.csv.xz", "a40", kVidur, kMit},
+        {"vidur-mlp", VID "a40/internlm/internlm-20b/mlp.csv.xz", "a40", kVidur, kMit},
+        {"vidur-mlp", VID "a40/codellama/CodeLlama-34b-Instruct-hf/mlp.csv.xz", "a40", kVidur, kMit},
+        {"vidur-attention", "vidur/history/a100_attention.csv@e2d00e9.xz", "a100-sxm-80g", kVidurOld, kMit},
+        {"layers", LSS "RTX4090/meta-llama/Llama-3.1-8B/bf16/tp1/dense.csv", "rtx-4090", kLayers, kMit, 32, 8, 128,
+         4096, 14336, 128256},
+        {"layers", LSS "RTX4090/meta-llama/Llama-3.1-8B/bf16/tp1/per_sequence.csv", "rtx-4090", kLayers, kMit, 32, 8,
+         128, 4096, 14336, 128256},
+        {"layer-attention", LSS "RTX4090/meta-llama/Llama-3.1-8B/bf16/tp1/attention.csv.xz", "rtx-4090", kLayers, kMit,
+         32, 8, 128, 4096, 14336, 128256},
+        {"layers", LSS "RTXPRO6000/Qwen/Qwen3-32B/bf16/tp1/dense.csv", "rtx-pro-6000", kLayers, kMit, 64, 8, 128, 5120,
+         25600, 151936},
+        {"layers", LSS "RTXPRO6000/meta-llama/Llama-3.1-8B/bf16/tp1/dense.csv", "rtx-pro-6000", kLayers, kMit, 32, 8,
+         128, 4096, 14336, 128256},
+        {"layer-attention", LSS "RTXPRO6000/Qwen/Qwen3-32B/bf16/tp1/attention.csv.xz", "rtx-pro-6000", kLayers, kMit,
+         64, 8, 128, 5120, 25600, 151936},
+        {"layers", LS0 "A6000/meta-llama/Llama-3.1-8B/tp1/layers.csv.xz", "a6000", kLayersOld, kMit, 32, 8, 128, 4096,
+         14336, 128256},
+        {"layers", LS0 "A6000/meta-llama/Llama-3.1-8B/tp2/layers.csv.xz", "a6000", kLayersOld, kMit, 32, 8, 128, 4096,
+         14336, 128256, 2},
+        {"layers", LS0 "RTX3090/meta-llama/Llama-3.1-8B/tp1/layers.csv.xz", "rtx-3090", kLayersOld, kMit, 32, 8, 128,
+         4096, 14336, 128256},
+        {"layers", LS0 "RTX3090/meta-llama/Llama-3.1-8B/tp2/layers.csv.xz", "rtx-3090", kLayersOld, kMit, 32, 8, 128,
+         4096, 14336, 128256, 2},
+        {"layers", LS0 "TPU-v6e-1/meta-llama/Llama-3.1-8B/tp1/layers.csv.xz", "tpu-v6e", kLayersOld, kMit, 32, 8, 128,
+         4096, 14336, 128256},
+        {"llmcompass-gemm", "LLMCompass/ae/figure5/ab/real_hardware/matmul_MI210.csv", "mi210", kCompass, kBsd},
+        {"llmcompass-gemm", "LLMCompass/ae/figure5/ab/real_hardware/matmul_A100.csv", "a100-sxm-80g", kCompass, kBsd},
+        {"apex-gemm", "apex_plus/profile/comp/V100-PCIE-16GB/gemm_0.csv.xz", "v100-pcie-16g", kApex, kMit},
+    };
+    return kProfiles;
+}
+
+}  // namespace orrery

@@ -1,0 +1,160 @@
+#include "models/kernel_point.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+namespace {
+
+KernelFormat format_of(Precision precision, bool weight_only, Precision weights, Scaling scaling) {
+    if (weight_only) {
+        return weights == Precision::fp4 ? KernelFormat::bf16_fp4 : KernelFormat::bf16_int4;
+    }
+    switch (precision) {
+        case Precision::fp32:
+            return KernelFormat::fp32;
+        case Precision::tf32:
+            return KernelFormat::tf32;
+        case Precision::fp8:
+            return scaling == Scaling::block ? KernelFormat::fp8_block : KernelFormat::fp8;
+        case Precision::int8:
+            return KernelFormat::int8;
+        case Precision::fp4:
+            return KernelFormat::fp4;
+        case Precision::fp16:
+        case Precision::bf16:
+        case Precision::int4:
+            return KernelFormat::bf16;
+    }
+    return KernelFormat::bf16;
+}
+
+std::optional<KernelPoint> point_of(const Gemm& gemm) {
+    if (gemm.batch != 1) {
+        return std::nullopt;
+    }
+    KernelPoint point;
+    point.format = format_of(gemm.precision, gemm.weight_only, gemm.weights, gemm.scaling);
+    point.precision = gemm.precision;
+    point.flops = gemm.flops();
+    point.bytes = gemm.bytes() - gemm.extra_bytes;
+    point.sizes = {gemm.m, gemm.n, gemm.k, 1};
+    point.rows = gemm.m;
+    point.columns = gemm.n;
+    point.depth = gemm.k;
+    return point;
+}
+
+std::optional<KernelPoint> point_of(const FusedExperts& experts) {
+    KernelPoint point;
+    point.kind = KernelKind::experts;
+    point.format = format_of(experts.precision, experts.weight_only, experts.weights, experts.scaling);
+    point.precision = experts.precision;
+    const double active = std::max(1.0, experts.active_experts());
+    point.flops = experts.flops();
+    point.bytes = experts.bytes(active);
+    point.sizes = {experts.tokens * experts.topk / active, active, experts.ffn, experts.hidden};
+    return point;
+}
+
+std::optional<KernelPoint> point_of(const Attention& attention) {
+    if (attention.backward) {
+        return std::nullopt;
+    }
+    KernelPoint point;
+    point.kind = attention.decodes() ? KernelKind::decode : KernelKind::prefill;
+    point.format = bytes_of(attention.cache) < 2 ? KernelFormat::bf16_kv8 : KernelFormat::bf16;
+    point.flops = attention.flops();
+    point.bytes = attention.bytes();
+    const double group = std::max(1.0, attention.group);
+    if (attention.decodes()) {
+        const double heads = attention.batch_heads / group;
+        // By bytes rather than keys: whether the cache holds them and how far the memory is used depend on these.
+        const double cached = heads * attention.keys_read() * attention.head_dim * 2 * bytes_of(attention.cache);
+        point.sizes = {cached, heads, group, attention.head_dim};
+    } else {
+        // A window makes a long prompt behave like a short one; a cached prefix like a longer one.
+        const double reach = attention.window > 0 ? std::min(attention.window, attention.keys) : attention.keys;
+        point.sizes = {std::max(attention.queries, reach), attention.batch_heads, group, attention.head_dim};
+    }
+    return point;
+}
+
+std::optional<KernelPoint> point_of(const LatentAttention& attention) {
+    KernelPoint point;
+    point.kind = attention.decodes() ? KernelKind::latent_decode : KernelKind::latent_prefill;
+    point.format = bytes_of(attention.cache) < 2 ? KernelFormat::bf16_kv8 : KernelFormat::bf16;
+    point.flops = attention.flops();
+    point.bytes = attention.bytes();
+    point.sizes = attention.decodes() ? std::array<double, 4>{attention.keys, attention.batch, attention.heads, 1}
+                                      : std::array<double, 4>{attention.keys, attention.batch * attention.heads, 1, 1};
+    return point;
+}
+
+std::optional<KernelPoint> point_of(const Streaming& streaming) {
+    KernelPoint point;
+    switch (streaming.kind) {
+        case StreamingKind::norm:
+            point.kind = KernelKind::norm;
+            break;
+        case StreamingKind::activation:
+            point.kind = KernelKind::activation;
+            break;
+        case StreamingKind::add:
+            point.kind = KernelKind::add;
+            break;
+        case StreamingKind::rotary:
+            point.kind = KernelKind::rotary;
+            break;
+        case StreamingKind::embedding:
+            point.kind = KernelKind::embedding;
+            break;
+        default:
+            return std::nullopt;
+    }
+    // Several kernels of a kind share the bytes evenly; each is priced by itself.
+    point.bytes = streaming.bytes / std::max(1.0, streaming.kernels);
+    point.sizes = {point.bytes, 1, 1, 1};
+    return point;
+}
+
+template <class Other>
+std::optional<KernelPoint> point_of(const Other&) {
+    return std::nullopt;
+}
+
+}  // namespace
+
+const std::vector<std::string>& kernel_kind_names() {
+    static const std::vector<std::string> kNames = {
+        "gemm", "experts",    "prefill", "decode", "latent_prefill", "latent_decode",
+        "norm", "activation", "add",     "rotary", "embedding"};
+    return kNames;
+}
+
+const std::vector<std::string>& kernel_axes(KernelKind kind) {
+    static const std::array<std::vector<std::string>, kKernelKinds> kAxes = {{{"m", "n", "k"},
+                                                                              {"rows", "experts", "ffn", "hidden"},
+                                                                              {"queries", "heads", "group", "dim"},
+                                                                              {"bytes", "heads", "group", "dim"},
+                                                                              {"queries", "heads"},
+                                                                              {"keys", "batch", "heads"},
+                                                                              {"bytes"},
+                                                                              {"bytes"},
+                                                                              {"bytes"},
+                                                                              {"bytes"},
+                                                                              {"bytes"}}};
+    return kAxes[static_cast<std::size_t>(kind)];
+}
+
+const std::vector<std::string>& kernel_format_names() {
+    static const std::vector<std::string> kNames = {"bf16", "tf32", "fp32",      "fp8",      "fp8-block",
+                                                    "int8", "fp4",  "bf16-int4", "bf16-fp4", "bf16-kv8"};
+    return kNames;
+}
+
+std::optional<KernelPoint> kernel_point(const Operation& operation) {
+    return std::visit([](const auto& one) { return point_of(one); }, operation);
+}
+
+}  // namespace orrery

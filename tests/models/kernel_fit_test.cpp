@@ -1,0 +1,214 @@
+#include "models/calibrated.hpp"
+#include "models/calibration/points.hpp"
+#include "models/calibration/profiles.hpp"
+#include "models/calibration/text_file.hpp"
+#include "sim/base/math.hpp"
+#include "sim/base/random.hpp"
+#include "tests/support/support.hpp"
+#include "validation/compute/collections.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace orrery;
+
+namespace {
+
+const KernelRates kRates{1e15, 4e12, 50e6, 132};
+
+MeasuredPoint product(double m, double n, double k, double seconds) {
+    return {*kernel_point(Gemm{m, n, k}), seconds, 0, 0};
+}
+
+/// Products of a device that is exactly a roofline with a smooth efficiency.
+std::vector<MeasuredPoint> smooth_products(double wiggle) {
+    std::vector<MeasuredPoint> points;
+    for (double m = 16; m <= 8192; m *= 2) {
+        for (double n = 128; n <= 16384; n *= 2) {
+            for (double k = 128; k <= 16384; k *= 2) {
+                const Gemm gemm{m, n, k};
+                const double time =
+                    3e-6 + std::max(gemm.flops() / (0.7 * kRates.flops), gemm.bytes() / (0.8 * kRates.bandwidth));
+                points.push_back(product(m, n, k, time * exp_pinned(wiggle * (log2_pinned(m) - 8) / 8)));
+            }
+        }
+    }
+    return points;
+}
+
+}  // namespace
+
+TEST_CASE("a fit of a roofline finds its constants, and interpolates what a smooth residual adds") {
+    const auto points = smooth_products(0);
+    FitOptions options;
+    options.cross_validate = false;
+    const KernelFit fit = fit_kernel(points, kRates, options);
+    CHECK(fit.start == doctest::Approx(3e-6).epsilon(0.05));
+    CHECK(fit.compute_efficiency == doctest::Approx(0.7).epsilon(0.02));
+    CHECK(fit.memory_efficiency == doctest::Approx(0.8).epsilon(0.02));
+    CHECK(errors_on(fit, points, kRates).mape < 0.005);
+    const KernelFit bent = fit_kernel(smooth_products(0.3), kRates, options);
+    const Gemm between{768, 3000, 5000};
+    const double expected =
+        (3e-6 + between.flops() / (0.7 * kRates.flops)) * exp_pinned(0.3 * (log2_pinned(768) - 8) / 8);
+    CHECK(bent.seconds(*kernel_point(between), kRates) == doctest::Approx(expected).epsilon(0.02));
+}
+
+TEST_CASE("a fit read back from its text gives the same times, bit for bit") {
+    FitOptions options;
+    KernelFit fit = fit_kernel(smooth_products(0.3), kRates, options);
+    fit.meta["device"] = "h200-sxm";
+    fit.held_back["sparse"] = {100, 0.05, 0.2};
+    const std::string text = format_fit(fit);
+    const KernelFit again = parse_fit(text, "again.fit");
+    CHECK(format_fit(again) == text);
+    CHECK(again.held_back.at("sparse").rows == 100);
+    const KernelFit third = parse_fit(format_fit(again), "third.fit");
+    for (double m = 1; m < 1e5; m *= 3.7) {
+        const KernelPoint point = *kernel_point(Gemm{m, 777, 2 * m});
+        CHECK(again.seconds(point, kRates) == third.seconds(point, kRates));
+        CHECK(again.seconds(point, kRates) == doctest::Approx(fit.seconds(point, kRates)).epsilon(1e-3));
+    }
+}
+
+TEST_CASE("no fit beats the peaks, and its spread grows outside its grid") {
+    auto points = smooth_products(0);
+    for (MeasuredPoint& one : points) {
+        one.seconds *= 0.1;  // faster than the device can
+    }
+    FitOptions options;
+    options.cross_validate = false;
+    KernelFit fit = fit_kernel(points, kRates, options);
+    fit.spread = 0.05;
+    fit.spread_larger = 0.1;
+    const Gemm large{8192, 8192, 8192};
+    CHECK(fit.seconds(*kernel_point(large), kRates) == doctest::Approx(large.flops() / kRates.flops));
+    CHECK(fit.estimate(*kernel_point(large), kRates).spread == 0.05);
+    const Gemm twice{16384, 8192, 8192};
+    CHECK(fit.estimate(*kernel_point(twice), kRates).spread == doctest::Approx(0.1));
+    CHECK(fit.estimate(*kernel_point(Gemm{32768, 8192, 8192}), kRates).spread == doctest::Approx(0.15));
+}
+
+TEST_CASE("rows that beat the peak or the memory are refused, and just below them they are not") {
+    const Gemm gemm{8192, 8192, 8192};
+    const double at_peak = gemm.flops() / kRates.flops;
+    CHECK(beats_peak(product(8192, 8192, 8192, at_peak * 1.0001), kRates).empty());
+    CHECK(beats_peak(product(8192, 8192, 8192, at_peak * 0.9999), kRates).find("above the peak") != std::string::npos);
+    const Gemm thin{1, 65536, 16384};
+    const double from_memory = (thin.bytes() - kRates.cache) / kRates.bandwidth;
+    CHECK(beats_peak(product(1, 65536, 16384, from_memory * 1.0001), kRates).empty());
+    CHECK(beats_peak(product(1, 65536, 16384, from_memory * 0.9999), kRates).find("memory") != std::string::npos);
+}
+
+TEST_CASE("a trace becomes points: held-back rows, neighbours and impossible rows stay out") {
+    const Trace trace = read_trace(test::data().path("tests/data/microbenchmark.csv"));
+    const DeviceSpec device = read_device("h200-sxm", test::data());
+    const auto sets = point_sets(trace, device, "microbenchmark.csv");
+    std::size_t points = 0;
+    std::int64_t refused = 0;
+    for (const PointSet& set : sets) {
+        points += set.points.size();
+        refused += set.refused_rows;
+    }
+    CHECK(points == 3);  // of six rows one is a gradient, one held back, and one ran beside a copy
+    CHECK(refused == 0);
+    Trace fast = trace;
+    fast.rows[0].median_ns = 100;
+    const auto again = point_sets(fast, device, "microbenchmark.csv");
+    REQUIRE(again.front().refused.size() == 1);
+    CHECK(again.front().refused[0].line == trace.rows[0].line);
+}
+
+TEST_CASE("damaged fits give errors with their lines and never anything else") {
+    const std::string good = read_text_file(test::data().path("models/data/kernels/h200-sxm/latent_decode-bf16.fit"));
+    RandomStream random(11, "fit-fuzz");
+    const std::string alphabet = "0123456789.: -\nabcx\xff";
+    for (int i = 0; i < 500 * test::scale(); ++i) {
+        std::string text = good.substr(0, random.below(good.size() + 1));
+        for (std::uint64_t edits = random.below(5); edits > 0 && !text.empty(); --edits) {
+            text[random.below(text.size())] = alphabet[random.below(alphabet.size())];
+        }
+        try {
+            const KernelFit fit = parse_fit(text, "fuzz");
+            const double time = fit.seconds(*kernel_point(LatentAttention{}), kRates);
+            REQUIRE(time > 0);
+        } catch (const ConfigError& error) {
+            REQUIRE(!error.diagnostics().empty());
+        }
+    }
+}
+
+TEST_CASE("each reader of public profiles maps a sample onto the trace format and survives damaged ones") {
+    struct Sample {
+        const char* format;
+        const char* text;
+        std::size_t rows;
+        const char* op;
+    };
+    const Sample samples[] = {
+        {"aic-gemm", "gemm_dtype,m,n,k,latency,kernel_source\nbfloat16,64,128,256,0.01,a\nfp8,64,128,256,0.02,b\n", 2,
+         "gemm"},
+        {"aic-context",
+         "batch_size,isl,num_heads,num_key_value_heads,head_dim,attn_dtype,kv_cache_dtype,step,latency,kernel_source\n"
+         "2,1024,32,8,128,bfloat16,fp8,0,0.2,fa3\n",
+         1, "attention_prefill"},
+        {"aic-generation",
+         "batch_size,isl,num_heads,num_key_value_heads,head_dim,attn_dtype,kv_cache_dtype,step,window_size,latency,"
+         "kernel_source\n2,1,32,8,128,bfloat16,bfloat16,4095,0,0.2,fa3\n",
+         1, "attention_decode"},
+        {"aic-mla",
+         "op_name,mla_dtype,kv_cache_dtype,num_heads,batch_size,isl,step,latency,kernel_source\n"
+         "mla_generation,bfloat16,bfloat16,128,4,1,511,0.05,default\n",
+         1, "mla_decode"},
+        {"aic-moe",
+         "moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,distribution,latency,"
+         "kernel_source\nbfloat16,64,4096,14336,2,8,1,1,balanced,0.5,t\nbfloat16,64,4096,14336,2,8,1,1,power_law_1.2,0."
+         "5,t\n",
+         1, "moe"},
+        {"layer-attention",
+         "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n512,0,0,0,30\n0,0,8,1024,20\n64,0,8,1024,40\n", 2,
+         "attention_prefill"},
+        {"layers", "layer,tokens,time_us\nqkv_proj,128,20\nlayernorm,128,4\nunknown,128,4\n", 2, "gemm"},
+        {"apex-gemm", "gpu,dtype,m,k,n,time(us)\nV100,half,4096,4096,4096,1600\nV100,half,1,1,1,14\n", 1, "gemm"},
+        {"llmcompass-gemm", "64, 12288, 12288, 0.1900ms, 101.7124Tflops\n", 1, "gemm"},
+    };
+    RandomStream random(13, "profile-fuzz");
+    const std::string alphabet = "0123456789.,-\nabms\xff";
+    for (const Sample& sample : samples) {
+        PublicProfile profile{sample.format, "sample.csv", "h200-sxm", "a sample", "none"};
+        profile.heads = 32;
+        profile.kv_heads = 8;
+        profile.head_dim = 128;
+        profile.hidden = 4096;
+        profile.ffn = 14336;
+        profile.vocabulary = 128256;
+        const Trace trace = parse_profile(profile, sample.text, "sample.csv");
+        CHECK_MESSAGE(trace.rows.size() == sample.rows, sample.format);
+        CHECK_MESSAGE(trace.rows[0].op == sample.op, sample.format);
+        // What a reader makes is a valid trace.
+        CHECK(parse_trace(format_trace(trace), sample.format).rows.size() == sample.rows);
+        const std::string good = sample.text;
+        for (int i = 0; i < 300 * test::scale(); ++i) {
+            std::string text = good.substr(0, random.below(good.size() + 1));
+            for (std::uint64_t edits = random.below(4); edits > 0 && !text.empty(); --edits) {
+                text[random.below(text.size())] = alphabet[random.below(alphabet.size())];
+            }
+            try {
+                const Trace damaged = parse_profile(profile, text, "fuzz.csv");
+                REQUIRE(!damaged.rows.empty());
+            } catch (const ConfigError& error) {
+                REQUIRE(!error.diagnostics().empty());
+            }
+        }
+    }
+    try {
+        (void)parse_profile({"aic-gemm", "", "h200-sxm", "", ""},
+                            "gemm_dtype,m,n,k,latency,kernel_source\nfp8,1,x,1,1,a\n1,2\n", "p.csv");
+        FAIL("accepted");
+    } catch (const ConfigError& error) {
+        REQUIRE(error.diagnostics().size() == 2);
+        CHECK(error.diagnostics()[0].line == 2);
+        CHECK(error.diagnostics()[1].line == 3);
+    }
+}

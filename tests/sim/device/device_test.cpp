@@ -1,0 +1,96 @@
+#include "sim/device/device.hpp"
+
+#include "sim/engine/fluid.hpp"
+#include "tests/support/support.hpp"
+#include "validation/compute/collections.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace orrery;
+
+namespace {
+
+struct Finish final : SharingListener {
+    explicit Finish(Engine& clock) : engine(clock) {}
+    void on_activity_done(std::uint64_t cookie) override {
+        times.resize(std::max<std::size_t>(times.size(), cookie + 1));
+        times[cookie] = engine.now().seconds();
+    }
+    Engine& engine;
+    std::vector<double> times;
+};
+
+/// When each of the operations ends if all start together on one device.
+std::vector<double> together(const DeviceSpec& spec, const std::vector<Operation>& operations, double partition = 1) {
+    Engine engine;
+    FluidSharing sharing(engine);
+    Finish finish(engine);
+    sharing.set_listener(finish);
+    const Device device(sharing, spec);
+    const CostModel& model = test::models().device(spec, ComputeKind::calibrated);
+    for (std::size_t i = 0; i < operations.size(); ++i) {
+        const DeviceActivity activity = device.kernel(operations[i], model.cost(operations[i]), partition);
+        sharing.start(sharing.hold(activity.demands, activity.bound), activity.amount, i);
+    }
+    engine.run();
+    return finish.times;
+}
+
+}  // namespace
+
+TEST_CASE("concurrent kernels share the compute units, the memory and the copy engines") {
+    const DeviceSpec h200 = read_device("h200-sxm", test::data());
+    const CostModel& model = test::models().device(h200, ComputeKind::calibrated);
+    const Gemm gemm{8192, 8192, 8192};
+    const Streaming stream{4e9, 1, StreamingKind::norm};
+    const Copy upload{5e8, CopyDirection::host_to_device};
+    const double gemm_alone = model.seconds(gemm).value();
+    const double stream_alone = model.seconds(stream).value();
+    const double upload_alone = model.seconds(upload).value();
+    CHECK(together(h200, {gemm})[0] == doctest::Approx(gemm_alone));
+    // Two products take turns in effect: as long as one after the other, but for what one leaves idle.
+    const double pair = together(h200, {gemm, gemm})[1];
+    CHECK(pair > 1.5 * gemm_alone);
+    CHECK(pair <= 2 * gemm_alone * 1.0001);
+    // A memory-bound kernel hides behind a product in part.
+    const auto mixed = together(h200, {gemm, stream});
+    const double last = std::max(mixed[0], mixed[1]);
+    CHECK(last >= std::max(gemm_alone, stream_alone));
+    CHECK(last < gemm_alone + stream_alone);
+    // A host copy hardly costs a product anything, and two in opposite directions do not meet.
+    const auto copied = together(h200, {gemm, upload});
+    CHECK(copied[1] == doctest::Approx(upload_alone).epsilon(0.02));
+    CHECK(copied[0] < gemm_alone * 1.05);
+    const auto both = together(h200, {upload, Copy{5e8, CopyDirection::device_to_host}});
+    CHECK(both[0] == doctest::Approx(upload_alone));
+    const auto same = together(h200, {upload, upload});
+    CHECK(same[1] == doctest::Approx(2 * upload_alone).epsilon(0.01));
+}
+
+TEST_CASE("a partition of the units slows what needs them and leaves what does not") {
+    const DeviceSpec h200 = read_device("h200-sxm", test::data());
+    const CostModel& model = test::models().device(h200, ComputeKind::calibrated);
+    const Gemm gemm{8192, 8192, 8192};
+    const double alone = model.seconds(gemm).value();
+    const double quarter = together(h200, {gemm}, 0.25)[0];
+    CHECK(quarter > 2.5 * alone);
+    CHECK(quarter <= 4.0001 * alone);
+    const Streaming stream{4e9, 1, StreamingKind::norm};
+    CHECK(together(h200, {stream}, 0.25)[0] == doctest::Approx(model.seconds(stream).value()));
+}
+
+TEST_CASE("power lies between idle and the limit, and products draw most") {
+    for (const std::string& name : test::data().names(kDevicePresets)) {
+        const DeviceSpec spec = read_device(name, test::data());
+        const CostModel& model = test::models().device(spec, ComputeKind::calibrated);
+        const double product = power_of(spec, model.cost(Gemm{8192, 8192, 8192}));
+        const double copy = power_of(spec, model.cost(Copy{4e9}));
+        const double nothing = power_of(spec, Cost{});
+        CHECK_MESSAGE(product <= spec.tdp.value, name);
+        CHECK_MESSAGE(copy <= product * 1.1, name);
+        CHECK_MESSAGE(nothing < copy, name);
+        CHECK(energy_of(spec, model.cost(Copy{4e9})) > 0);
+    }
+}

@@ -1,0 +1,74 @@
+#include "validation/compute/collections.hpp"
+
+#include "topologies/cluster_spec.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace orrery {
+
+DeviceSpec read_device(const std::string& name, const DataDirectory& data) {
+    const std::vector<std::string> names = data.names(kDevicePresets);
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+        const std::string near = nearest_name(name, names);
+        throw ConfigError(
+            fmt::format("unknown device '{}'{}", name, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+    }
+    DeviceSpec spec;
+    std::vector<Diagnostic> errors;
+    read_fields(load_yaml(data.path(kDevicePresets, name)), data, errors,
+                [&](Fields& fields) { describe(fields, spec); });
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+    return spec;
+}
+
+std::vector<Collection> load_collections(const std::string& directory, const DataDirectory& data) {
+    std::vector<Collection> out;
+    std::vector<Trace> traces;
+    for (const PublicProfile& profile : public_profiles()) {
+        std::size_t at = 0;
+        while (at < out.size() && (out[at].device != profile.device || out[at].source != profile.source)) {
+            ++at;
+        }
+        if (at == out.size()) {
+            out.push_back({profile.device, profile.source, profile.licence, read_device(profile.device, data), {}, {}});
+            traces.emplace_back();
+        }
+        std::error_code failed;
+        if (!std::filesystem::exists(directory + "/" + profile.path, failed)) {
+            out[at].missing.emplace_back(profile.path);
+            continue;
+        }
+        // Sets of one file name its lines; those of several files share a fit.
+        const Trace trace = read_profile(profile, directory);
+        for (PointSet& set : point_sets(trace, out[at].spec, directory + "/" + profile.path)) {
+            const auto same = std::find_if(out[at].sets.begin(), out[at].sets.end(), [&](const PointSet& other) {
+                return other.kind == set.kind && other.format == set.format;
+            });
+            if (same == out[at].sets.end()) {
+                out[at].sets.push_back(std::move(set));
+                continue;
+            }
+            same->points.insert(same->points.end(), set.points.begin(), set.points.end());
+            same->refused.insert(same->refused.end(), set.refused.begin(), set.refused.end());
+            same->refused_rows += set.refused_rows;
+        }
+    }
+    return out;
+}
+
+KernelFit calibrate_set(const PointSet& set, const DeviceSpec& device, const std::map<std::string, std::string>& meta) {
+    KernelFit fit = calibrate_kernel(set.points, kernel_rates(device, set.points.front().point.precision));
+    fit.meta = meta;
+    fit.refused = set.refused_rows;
+    if (!set.libraries.empty()) {
+        fit.meta["library"] = fmt::format("{}", fmt::join(set.libraries, "; "));
+    }
+    return fit;
+}
+
+}  // namespace orrery

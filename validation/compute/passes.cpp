@@ -1,0 +1,230 @@
+#include "validation/compute/passes.hpp"
+
+#include "models/calibrated.hpp"
+#include "models/calibration/text_file.hpp"
+#include "tools/driver/scenario.hpp"
+#include "validation/compute/collections.hpp"
+#include "validation/statistics.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+namespace orrery {
+
+namespace {
+
+// Rows of a small table of facts: cells by column, comments and the header left out.
+std::vector<std::map<std::string, std::string>> read_facts(const std::string& path) {
+    std::istringstream stream(read_text_file(path));
+    std::vector<std::string> header;
+    std::vector<std::map<std::string, std::string>> rows;
+    std::string line;
+    for (int number = 1; std::getline(stream, line); ++number) {
+        if (line.empty() || line[0] == '#') {
+            continue;
+        }
+        std::vector<std::string> cells;
+        std::size_t start = 0;
+        // The last column may hold commas.
+        while (header.empty() || cells.size() + 1 < header.size()) {
+            const std::size_t comma = line.find(',', start);
+            if (comma == std::string::npos) {
+                break;
+            }
+            cells.push_back(line.substr(start, comma - start));
+            start = comma + 1;
+        }
+        cells.push_back(line.substr(start));
+        if (header.empty()) {
+            header = cells;
+            continue;
+        }
+        if (cells.size() != header.size()) {
+            throw ConfigError({Diagnostic{path, number, 1, fmt::format("expected {} cells", header.size())}});
+        }
+        auto& row = rows.emplace_back();
+        for (std::size_t i = 0; i < cells.size(); ++i) {
+            row[header[i]] = cells[i];
+        }
+    }
+    return rows;
+}
+
+double number(const std::map<std::string, std::string>& row, const char* key) {
+    double value = 0;
+    if (!parse_number(row.at(key), value)) {
+        throw ConfigError(fmt::format("'{}' is not a number for {}", row.at(key), key));
+    }
+    return value;
+}
+
+// The best rate over the shapes that benchmarks of matrix products visit.
+double best_product(const CostModel& model, Precision precision) {
+    double best = 0;
+    for (double m = 512; m <= 16384; m *= 2) {
+        for (double n = 1024; n <= 16384; n *= 2) {
+            for (double k = 1024; k <= 16384; k *= 2) {
+                const Gemm gemm{m, n, k, 1, precision};
+                best = std::max(best, gemm.flops() / model.seconds(gemm).value());
+            }
+        }
+    }
+    return best * 1e-12;
+}
+
+double ceiling(const CostModel& model, const std::string& how, Precision precision) {
+    if (how == "copy") {
+        constexpr double kBytes = 1e9;
+        return 2 * kBytes / model.seconds(Copy{kBytes}).value() * 1e-9;
+    }
+    if (how == "weights") {
+        // The median over weights far beyond the cache, as the measured figure is.
+        std::vector<double> rates;
+        for (double n = 4096; n <= 65536; n *= 2) {
+            for (double k = 4096; k <= 65536; k *= 2) {
+                const Gemm gemm{1, n, k};
+                if (gemm.bytes() >= 256e6 && gemm.bytes() <= 4e9) {
+                    rates.push_back(gemm.bytes() / model.seconds(gemm).value() * 1e-9);
+                }
+            }
+        }
+        std::sort(rates.begin(), rates.end());
+        return rates[rates.size() / 2];
+    }
+    if (how == "attention") {
+        Attention attention{32, 16384, 16384, 128};
+        attention.group = 4;
+        return attention.flops() / model.seconds(attention).value() * 1e-12;
+    }
+    if (how == "launch" || how == "graph") {
+        return model.seconds(Launch{1, how == "graph"}).value() * 1e6;
+    }
+    return best_product(model, precision);
+}
+
+struct ServedModel {
+    const char* name;
+    double layers, hidden, ffn, heads, kv_heads, head_dim, vocabulary;
+    bool gated;
+};
+constexpr ServedModel kServed[] = {{"llama2-70b", 80, 8192, 28672, 64, 8, 128, 32000, true},
+                                   {"bloom-176b", 70, 14336, 57344, 112, 112, 128, 250880, false}};
+
+// Kernels of one layer in 16 bits over `tensor` devices, without its all-reduces.
+double layer_seconds(const CostModel& device, const ServedModel& model, double tensor, double batch, double queries,
+                     double keys) {
+    const double tokens = batch * queries;
+    const double q = model.heads * model.head_dim / tensor;
+    const double kv = std::max(1.0, model.kv_heads / tensor) * model.head_dim;
+    const double ffn = model.ffn / tensor;
+    const double up = model.gated ? 2 * ffn : ffn;
+    Attention attention{batch * model.heads / tensor, queries, keys, model.head_dim};
+    attention.group = model.heads / model.kv_heads;
+    double sum = device.seconds(attention).value();
+    for (const Gemm& gemm : {Gemm{tokens, q + 2 * kv, model.hidden}, Gemm{tokens, model.hidden, q},
+                             Gemm{tokens, up, model.hidden}, Gemm{tokens, model.hidden, ffn}}) {
+        sum += device.seconds(gemm).value();
+    }
+    sum += 2 * device.seconds(Streaming{tokens * model.hidden * 8, 1, StreamingKind::norm}).value();
+    sum += device.seconds(Streaming{tokens * (up + ffn) * 2, 1, StreamingKind::activation}).value();
+    sum += device.seconds(Streaming{tokens * (q + kv) * 4, 1, StreamingKind::rotary}).value();
+    return sum;
+}
+
+}  // namespace
+
+void validate_ceilings(const DataDirectory& data, const Terminal& terminal) {
+    std::vector<std::vector<std::string>> rows;
+    std::vector<double> errors;
+    for (const auto& row : read_facts(data.path("validation/compute/ceilings.csv"))) {
+        const DeviceSpec device = read_device(row.at("device"), data);
+        const std::string kernels = data.path("models/data/kernels");
+        std::unique_ptr<CostModel> model;
+        if (device.kernels.empty()) {
+            model = std::make_unique<Roofline>(device);
+        } else {
+            model = std::make_unique<Calibrated>(device, kernels, row.at("how") == "held" ? kHeld : kBurst);
+        }
+        const Precision precision = row.at("precision") == "fp8" ? Precision::fp8 : Precision::bf16;
+        const double measured = number(row, "value");
+        const double predicted = ceiling(*model, row.at("how"), precision);
+        errors.push_back(predicted / measured - 1);
+        rows.push_back({row.at("device"), row.at("what"), fmt::format("{:.4g} {}", measured, row.at("unit")),
+                        fmt::format("{:.4g}", predicted), fmt::format("{:+.1f} %", 100 * errors.back())});
+    }
+    terminal.heading("measured ceilings");
+    terminal.table({"device", "ceiling", "measured", "predicted", "error"}, rows);
+    const auto within = std::count_if(errors.begin(), errors.end(), [](double e) { return std::abs(e) <= 0.1; });
+    fmt::print("{} of {} within 10 %\n", within, errors.size());
+}
+
+void validate_passes(const DataDirectory& data, const Terminal& terminal, bool points) {
+    ModelCache models(data);
+    std::map<std::string, std::vector<double>> groups;
+    std::vector<std::vector<std::string>> listed;
+    for (const auto& row : read_facts(data.path("validation/compute/passes.csv"))) {
+        const auto served = std::find_if(std::begin(kServed), std::end(kServed),
+                                         [&](const ServedModel& model) { return row.at("model") == model.name; });
+        if (served == std::end(kServed)) {
+            throw ConfigError(fmt::format("validation/compute/passes.csv: unknown model '{}'", row.at("model")));
+        }
+        const double tensor = number(row, "tensor");
+        const double batch = number(row, "batch");
+        const double prompt = number(row, "prompt");
+        const Scenario scenario =
+            read_scenario(parse_yaml(fmt::format("orrery: 1\nkind: collective\ncluster: {{nodes: 1, node: {}}}\n"
+                                                 "collective: {{size: 1 MiB}}\n",
+                                                 row.at("node")),
+                                     "pass"),
+                          "pass", data);
+        const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+        const CollectiveModel& library = models.collectives(scenario.cluster.node.collectives, LibraryKind::nccl);
+        std::vector<GpuId> group;
+        for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(tensor); ++i) {
+            group.emplace_back(i);
+        }
+        const DeviceSpec& gpu = scenario.cluster.node.gpu;
+        const Calibrated device(gpu, data.path("models/data/kernels"));
+        const auto pass = [&](double queries, double keys) {
+            const double tokens = batch * queries;
+            const double reduce = seconds_alone(fabric, make_transfer(fabric, library, CollectiveOp::all_reduce, group,
+                                                                      Bytes(tokens * served->hidden * 2)))
+                                      .value();
+            const double layer = layer_seconds(device, *served, tensor, batch, queries, keys) + 2 * reduce;
+            return served->layers * layer +
+                   device.seconds(Gemm{batch, served->vocabulary / tensor, served->hidden}).value();
+        };
+        const auto book = [&](const std::string& what, double measured_ms, double seconds, const std::string& size) {
+            const double error = seconds * 1e3 / measured_ms - 1;
+            groups[fmt::format("{} {} {}", row.at("model"), row.at("node"), what)].push_back(error);
+            listed.push_back({row.at("model"), row.at("node"), row.at("tensor"), size, what,
+                              fmt::format("{:.4g} ms", measured_ms), fmt::format("{:.4g}", seconds * 1e3),
+                              fmt::format("{:+.1f} %", 100 * error)});
+        };
+        if (!row.at("prompt_ms").empty()) {
+            book(prompt >= 1024 ? "prompts from 1,024" : "prompts below 1,024", number(row, "prompt_ms"),
+                 pass(prompt, prompt), fmt::format("{:.0f}", prompt));
+        }
+        // 128 tokens are generated: on average half of them are in the cache.
+        constexpr double kGenerated = 64;
+        book(batch >= 16 ? "tokens, batch from 16" : "tokens, batch below 16", number(row, "token_ms"),
+             pass(1, prompt + kGenerated), fmt::format("{:.0f} x {:.0f}", batch, prompt));
+    }
+    if (points) {
+        terminal.heading("passes");
+        terminal.table({"model", "node", "GPUs", "size", "what", "measured", "predicted", "error"}, listed);
+    }
+    terminal.heading("whole passes from kernels alone (nothing fitted on them, no host time)");
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [name, errors] : groups) {
+        const ErrorStatistics s = statistics_of(errors);
+        rows.push_back({name, std::to_string(s.count), fmt::format("{:.1f} %", s.mape),
+                        fmt::format("{:+.1f} %", s.median_bias), fmt::format("{:.1f} %", s.worst)});
+    }
+    terminal.table({"group", "points", "MAPE", "median bias", "worst"}, rows);
+}
+
+}  // namespace orrery
