@@ -14,6 +14,10 @@ namespace {
 // Backward over forward efficiency of fused attention, see the header.
 constexpr double kBackwardEfficiency = 63.0 / 73.0;
 constexpr double kBackwardWork = 2.5;
+// The knee of 8 and 4-bit products as a share of their own peak, over that of 16-bit ones: held cuBLASLt fp8 products reach
+// 1,382 and 1,366 TFLOP/s on H100 and H200 (Azure/AI-benchmarking-guide@8fd0c6e) against 1,403 and 1,453 at best
+// (stas00/ml-engineering@744d01e), which puts the knee at 0.64 instead of 0.445 of the peak.
+constexpr double kNarrowKnee = 1.44;
 // Dynamic power of streaming kernels over that of the limit: H200, (578 - 80) of (700 - 80) W (te42kyfo/gpu-benches).
 constexpr double kMemoryPower = 0.8;
 // Two collections of the same device differ by 3.8 to 7.1 % (H200, three versions of one library): what no fit on one of
@@ -90,7 +94,8 @@ const KernelFit* Calibrated::fit(KernelKind kind, KernelFormat format) const {
 }
 
 double Calibrated::governed(double seconds, double flops, double bytes, double peak) const {
-    const double knee = device_.power_knee.value * peak;
+    const bool narrow = peak > 1.5 * device_.flops_bf16.value;
+    const double knee = device_.power_knee.value * peak * (narrow ? kNarrowKnee : 1);
     if (duty_ <= 0 || knee <= 0) {
         return seconds;
     }

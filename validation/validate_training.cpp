@@ -252,7 +252,7 @@ void fit_software(std::vector<Point>& points, ModelCache& models, const Terminal
             for (std::size_t i = 0; i < 3; ++i) {
                 for (const double sign : {1.0, -1.0}) {
                     std::array<double, 3> trial = constants;
-                    trial[i] = std::max(i == 0 ? 0.9 : 0.0, trial[i] + sign * step[i]);
+                    trial[i] = std::max(i == 0 ? 1.0 : 0.0, trial[i] + sign * step[i]);
                     const double value = objective(points, models, name, trial);
                     if (value < best - 1e-6) {
                         best = value;
