@@ -182,12 +182,8 @@ const std::vector<CommandSpec>& command_table() {
          {{"points", "", "print every point"},
           {"data", "DIR", "compute: fit the public profiles in DIR anew"},
           {"fit", "", "fit the software constants on the declared half"},
-<<<<<<< HEAD
           {"svg", "FILE", "predicted against measured as a picture"},
           kReport},
-=======
-          {"svg", "FILE", "predicted against measured as a picture"}},
->>>>>>> compute
          {"orrery validate training --points", "orrery validate compute"}},
         {"calibrate",
          "[TRACE]",

@@ -30,48 +30,8 @@ bool can_be_drawn(const Scenario& scenario) {
     if (scenario.kind == ScenarioKind::serving) {
         return false;
     }
-<<<<<<< HEAD
     const bool timed = scenario.network.fidelity == Fidelity::fluid || scenario.network.fidelity == Fidelity::analytic;
     return timed && Fabric(shape_of(scenario.cluster, scenario.cluster_mark)).gpus() <= 128;
-=======
-    if (metric.unit == "1" || metric.unit == "B") {
-        return fmt::format("{:.6g}{}", metric.value, metric.unit == "B" ? " B" : "");
-    }
-    return fmt::format("{:.5g} {}", metric.value, metric.unit == "1/s" ? "/s" : metric.unit);
-}
-
-void print_summary(const Terminal& terminal, const Summary& summary) {
-    terminal.heading(fmt::format("{} ({})", summary.scenario, summary.kind));
-    std::vector<std::vector<std::string>> rows;
-    for (const Metric& metric : summary.metrics) {
-        rows.push_back({metric.name, one_line(metric)});
-        if (metric.low && metric.high) {
-            Metric low = metric;
-            Metric high = metric;
-            low.value = *metric.low;
-            high.value = *metric.high;
-            rows.back().push_back(fmt::format("90 %: {} to {}", one_line(low), one_line(high)));
-        }
-    }
-    terminal.table({}, rows);
-    if (!summary.breakdown.empty()) {
-        double total = 0;
-        for (const auto& [name, seconds] : summary.breakdown) {
-            total += seconds;
-        }
-        terminal.heading("where the time goes (mean over ranks)");
-        rows.clear();
-        for (const auto& [name, seconds] : summary.breakdown) {
-            rows.push_back({name, pretty_quantity(seconds, Dimension::time),
-                            fmt::format("{:5.1f} %", 100 * seconds / total), terminal.bar(seconds / total)});
-        }
-        terminal.table({}, rows);
-    }
-    for (const std::string& note : summary.notes) {
-        fmt::print("note: {}\n", note);
-    }
-    fmt::print("{} events in {:.3g} s, {:.0f} MiB\n", summary.events, summary.wall_time_s, summary.peak_rss_mib);
->>>>>>> compute
 }
 
 int command_run(const CommandLine& line, const DataDirectory& data) {
@@ -234,7 +194,6 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         validate_collectives(models, terminal, line.has("points"));
     }
     if (suite == "all" || suite == "training") {
-<<<<<<< HEAD
         const std::vector<ScatterPoint> points =
             validate_training(models, terminal, line.has("points"), line.has("fit"), line.text("svg"));
         if (line.has("report")) {
@@ -242,9 +201,6 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         }
     } else if (line.has("report") || line.has("svg")) {
         throw ConfigError("--report and --svg show the training suite");
-=======
-        validate_training(models, terminal, line.has("points"), line.has("fit"), line.text("svg"));
->>>>>>> compute
     }
     return 0;
 }
@@ -275,22 +231,15 @@ using CommandFunction = int (*)(const CommandLine&, const DataDirectory&);
 const std::map<std::string, CommandFunction>& command_functions() {
     static const std::map<std::string, CommandFunction> kFunctions = {{"calibrate", command_calibrate},
                                                                       {"check", command_check},
-<<<<<<< HEAD
                                                                       {"import", command_import},
                                                                       {"plot", command_plot},
                                                                       {"diff", command_diff},
-=======
->>>>>>> compute
                                                                       {"plan", command_plan},
                                                                       {"run", command_run},
                                                                       {"explain", command_explain},
                                                                       {"sweep", command_sweep},
                                                                       {"table", command_table_of},
                                                                       {"merge", command_merge},
-<<<<<<< HEAD
-=======
-                                                                      {"import", command_import},
->>>>>>> compute
                                                                       {"topology", command_topology},
                                                                       {"validate", command_validate},
                                                                       {"list", command_list},
