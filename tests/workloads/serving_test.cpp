@@ -406,3 +406,17 @@ requests: {count: 10}
           std::string::npos);
     CHECK(problem({"engine.tensor=4"}).empty());
 }
+
+TEST_CASE("serving: output tokens cost what the GPUs of all replicas cost while the run lasts") {
+    Scenario s = test::scenario(R"(orrery: 1
+kind: serving
+cluster: {nodes: 1, node: dgx-h100}
+model: llama-2-70b
+engine: {replicas: 2, tensor: 4}
+requests: {count: 50, rate: 10}
+)");
+    s.cluster.node.gpu.price.value = 3.6;  // USD an hour: a thousandth a second
+    const Summary summary = run(s, test::models(), {}).summary;
+    const double rate = summary.find("output_tokens_per_s")->value;
+    CHECK(summary.find("cost_per_million_tokens_usd")->value == doctest::Approx(8 * 0.001 / rate * 1e6).epsilon(1e-9));
+}

@@ -142,6 +142,10 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     }
     summary.add("iterations", static_cast<double>(result.iterations), "1");
     summary.add("preemptions", static_cast<double>(result.preemptions), "1");
+    if (gpu.price.value > 0 && result.output_tokens > 0) {
+        const double usd = gpu.price.value / 3600 * next_gpu * seconds;
+        summary.add("cost_per_million_tokens_usd", usd / static_cast<double>(result.output_tokens) * 1e6, "USD");
+    }
     std::uint64_t blocks = 0;
     double replicas = 0;
     for (const PoolSpec& pool : service.pools) {
