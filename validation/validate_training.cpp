@@ -3,10 +3,12 @@
 #include "validation/validate.hpp"
 
 #include "sim/base/math.hpp"
+#include "tools/driver/interval.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -159,6 +161,23 @@ void print_groups(const Terminal& terminal, const std::string& title, const std:
                         fmt::format("{:.1f} %", s.worst)});
     }
     terminal.table({"group", "points", "MAPE", "median bias", "worst"}, rows);
+}
+
+// What is left of the errors of the declared half when the other parts of the predicted spreads are taken off: the part that
+// tools/driver/interval.hpp books under software.
+double software_spread(const std::vector<Point>& points) {
+    double left = 0;
+    double count = 0;
+    for (const Point& point : points) {
+        if (!is_scored(point) || !point.fitted_half) {
+            continue;
+        }
+        const double error = log_pinned(point.measured / point.low);
+        const double spread = log_pinned(point.interval_high / point.low) / kNinety;
+        left += error * error - (spread * spread - kSoftwareSpread * kSoftwareSpread);
+        ++count;
+    }
+    return count > 0 ? std::sqrt(std::max(0.0, left / count)) : 0;
 }
 
 double mean_of_sources(const std::vector<Point>& points, const std::function<bool(const Point&)>& wanted) {
@@ -367,6 +386,7 @@ std::vector<ScatterPoint> validate_training(ModelCache& models, const Terminal& 
         std::count_if(points.begin(), points.end(), [](const Point& p) { return is_scored(p) && p.refused_by_memory; });
     const ErrorStatistics s = statistics_of(all);
     terminal.heading("summary");
+    const double software = software_spread(points);
     terminal.table(
         {},
         {{"scored points", std::to_string(s.count)},
@@ -380,6 +400,8 @@ std::vector<ScatterPoint> validate_training(ModelCache& models, const Terminal& 
          {"median bias", percent(s.median_bias)},
          {"worst", fmt::format("{:.1f} %", s.worst)},
          {"inside the 90 % interval, of the half held back", fmt::format("{} of {}", covered, held_back)},
+         {"  spread of software, from the fitted half",
+          fmt::format("{:.3f} (in use: {:.3f})", software, kSoftwareSpread)},
          {"runs that the memory model would refuse", std::to_string(refused)},
          {"runs with something left open", fmt::format("{}, measured inside the predicted range: {}", open, inside)},
          {"  MAPE to the range of those outside", fmt::format("{:.1f} %", statistics_of(outside).mape)}});

@@ -1,6 +1,7 @@
 #include "models/calibration/trace.hpp"
 
 #include "models/calibration/text_file.hpp"
+#include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 
 #include <fmt/format.h>
@@ -97,18 +98,6 @@ std::string_view trim(std::string_view text) {
         text.remove_suffix(1);
     }
     return text;
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-    std::vector<std::string_view> parts;
-    for (std::size_t start = 0;;) {
-        const std::size_t end = std::min(text.find(separator, start), text.size());
-        parts.push_back(text.substr(start, end - start));
-        if (end == text.size()) {
-            return parts;
-        }
-        start = end + 1;
-    }
 }
 
 bool is_dtype(std::string_view text) {

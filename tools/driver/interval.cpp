@@ -9,14 +9,11 @@ namespace orrery {
 
 namespace {
 
-constexpr double kNinety = 1.6448536269514722;  // half-width of the 90 % interval of a normal distribution
 // Streaming kernels against their measured rate: between the copies of two benchmarks on the same device (A100: 1,610 and
 // 1,732 GB/s; H200: 4,010 and 4,150).
 constexpr double kStreaming = 0.07;
 // `orrery validate collectives`: large messages inside nodes err by 2.5 to 9 %, between nodes by up to 21 %.
 constexpr double kCommunication = 0.15;
-// `orrery validate training`, half held back: root mean square of log(measured / predicted), after the parts above.
-constexpr double kSoftware = 0.085;
 // Distinct shapes of a layer whose own errors average.
 constexpr double kShapes = 8;
 
@@ -52,7 +49,7 @@ double iteration_spread(const Scenario& scenario, const TrainingResult& result, 
     }
     const auto square = [](double x) { return x * x; };
     return std::sqrt(square(products / busy * kernels) + square(streaming / busy * kStreaming) +
-                     square(communication / busy * kCommunication) + square(kSoftware));
+                     square(communication / busy * kCommunication) + square(kSoftwareSpread));
 }
 
 void set_interval(Metric& metric, double spread) {

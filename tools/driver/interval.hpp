@@ -21,6 +21,11 @@
 
 namespace orrery {
 
+/// Part of the spread that software leaves: `orrery validate training` prints what the declared half of the runs gives for it.
+inline constexpr double kSoftwareSpread = 0.084;
+/// Half-width of the 90 % interval of a normal distribution, in standard deviations.
+inline constexpr double kNinety = 1.6448536269514722;
+
 /// Standard deviation of log(measured / predicted) of an iteration.
 [[nodiscard]] double iteration_spread(const Scenario& scenario, const TrainingResult& result, const CostModel& device);
 

@@ -86,11 +86,11 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
             gpus.emplace_back(next_gpu + rank);
         }
         next_gpu = static_cast<std::uint32_t>(needed);
-        costs.push_back(std::make_unique<ModelStep>(
-            ServingModel{scenario.model, models.device(gpu, scenario.compute), fabric,
-                         models.collectives(scenario.cluster.node.collectives, scenario.network.collectives), gpus,
-                         engine.weights, engine.cache, engine.step_overhead, engine.sequence_overhead,
-                         scenario.cluster.node.pcie_bandwidth.value * static_cast<double>(phase->tensor)}));
+        costs.push_back(std::make_unique<ModelStep>(ServingModel{
+            scenario.model, models.device(gpu, scenario.compute), fabric,
+            models.collectives(scenario.cluster.node.collectives, scenario.network.collectives), gpus, engine.weights,
+            engine.cache, static_cast<double>(engine.block), engine.step_overhead, engine.sequence_overhead,
+            scenario.cluster.node.pcie_bandwidth.value * static_cast<double>(phase->tensor)}));
         pool.cost = costs.back().get();
         service.pools.push_back(pool);
     }
@@ -106,7 +106,9 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     service.timeline = options.timeline;
     const std::string trace = scenario.requests.trace.empty() ? "" : scenario.file(scenario.requests.trace);
     const auto requests = make_requests(scenario.requests, trace, static_cast<std::uint64_t>(scenario.seed));
-    const ServiceResult result = serve(service, *requests);
+    ServiceHooks hooks;
+    hooks.progress = options.progress;
+    const ServiceResult result = serve(service, *requests, hooks);
 
     Summary& summary = out.summary;
     std::vector<float> ttft;

@@ -1,6 +1,7 @@
 #include "workloads/replay/replay_trace.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "workloads/replay/input_file.hpp"
 
@@ -21,18 +22,6 @@ constexpr std::size_t kColumnCount = 14;
 constexpr std::size_t kMostErrors = 100;
 constexpr std::size_t kMostOps = 50'000'000;
 constexpr double kMostRanks = 1 << 20;
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-    std::vector<std::string_view> parts;
-    for (std::size_t start = 0;;) {
-        const std::size_t end = std::min(text.find(separator, start), text.size());
-        parts.push_back(text.substr(start, end - start));
-        if (end == text.size()) {
-            return parts;
-        }
-        start = end + 1;
-    }
-}
 
 // Text that cannot be mistaken for a separator.
 std::string plain(const std::string& text) {

@@ -3,6 +3,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/math.hpp"
 #include "sim/base/random.hpp"
+#include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <string_view>
 
@@ -18,6 +20,7 @@ namespace orrery {
 namespace {
 
 constexpr double kMostTokens = 1 << 24;
+constexpr std::int64_t kGenerated = 1000;  ///< requests, where a scenario does not say how many
 
 // Marsaglia and Tsang, "A simple method for generating gamma variables", ACM TOMS 26(3), 2000; shape below 1 by boosting.
 double draw_gamma(RandomStream& random, double shape) {
@@ -51,7 +54,11 @@ std::uint32_t draw_length(RandomStream& random, const LengthSpec& spec) {
 class Generator final : public RequestSource {
   public:
     Generator(const RequestsSpec& spec, std::uint64_t seed)
-        : spec_(spec), gaps_(seed, "serving/arrivals"), lengths_(seed, "serving/lengths") {}
+        : spec_(spec), gaps_(seed, "serving/arrivals"), lengths_(seed, "serving/lengths") {
+        spec_.count = spec.count > 0 ? spec.count : kGenerated;
+    }
+
+    double progress() const override { return static_cast<double>(made_) / static_cast<double>(spec_.count); }
 
     bool next(Request& request) override {
         if (made_ == spec_.count) {
@@ -134,10 +141,14 @@ double seconds_of_date(std::string_view text) {
 class TraceReader final : public RequestSource {
   public:
     TraceReader(const RequestsSpec& spec, const std::string& file) : spec_(spec), file_(file), in_(file) {
-        if (!in_) {
+        std::error_code failed;
+        size_ = static_cast<double>(std::filesystem::file_size(file_, failed));
+        if (!in_ || failed) {
             throw ConfigError({Diagnostic{file_, 0, 0, "cannot be read"}});
         }
     }
+
+    double progress() const override { return size_ > 0 ? read_ / size_ : 1; }
 
     bool next(Request& request) override {
         if (spec_.count > 0 && given_ == spec_.count) {
@@ -162,6 +173,7 @@ class TraceReader final : public RequestSource {
             return false;
         }
         ++number_;
+        read_ += static_cast<double>(line_.size()) + 1;
         if (line_.size() > 1 << 20) {
             fail("a line is longer than 1 MiB");
         }
@@ -181,7 +193,7 @@ class TraceReader final : public RequestSource {
             prompt = std::min(kMostTokens, json_number("input_length"));
             output = std::min(kMostTokens, json_number("output_length"));
         } else {
-            split();
+            cells_ = split(line_, ',');
             if (number_ == 1) {
                 read_header();
                 return false;
@@ -205,19 +217,6 @@ class TraceReader final : public RequestSource {
         request.output = static_cast<std::uint32_t>(std::max(1.0, output));
         request.session = static_cast<std::uint32_t>(session);
         return true;
-    }
-
-    void split() {
-        cells_.clear();
-        const std::string_view line(line_);
-        for (std::size_t start = 0;;) {
-            const std::size_t end = std::min(line.find(',', start), line.size());
-            cells_.push_back(line.substr(start, end - start));
-            if (end == line.size()) {
-                return;
-            }
-            start = end + 1;
-        }
     }
 
     void read_header() {
@@ -297,6 +296,8 @@ class TraceReader final : public RequestSource {
     int number_ = 0;
     std::size_t time_column_ = kNone, prompt_column_ = kNone, output_column_ = kNone, session_column_ = kNone;
     std::int64_t given_ = 0;
+    double size_ = 0;  ///< B
+    double read_ = 0;
     bool first_ = true;
     double origin_ = 0;
     double last_ = 0;
@@ -320,7 +321,7 @@ void describe(Fields& fields, RequestsSpec& spec) {
     fields.number({"rate", "generated requests a second", false, 1e-6, 1e7}, spec.rate);
     fields.number({"burstiness", "gamma: coefficient of variation of the gaps; 1 is Poisson", false, 0.01, 100},
                   spec.burstiness);
-    fields.integer({"count", "requests; of a trace at most so many, 0: all", false, 0, 1'000'000'000}, spec.count);
+    fields.integer({"count", "requests; 0: all of a trace, 1,000 generated ones", false, 0, 1'000'000'000}, spec.count);
     fields.section({"prompt", "lengths of generated prompts"}, [&](Fields& inner) { describe(inner, spec.prompt); });
     fields.section({"output", "lengths of generated outputs"}, [&](Fields& inner) { describe(inner, spec.output); });
     fields.number({"time_scale", "gaps of a trace times this", false, 1e-6, 1e6}, spec.time_scale);

@@ -28,9 +28,9 @@ struct LengthSpec {
 struct RequestsSpec {
     std::string trace;  ///< file; empty: generated
     ArrivalKind arrivals = ArrivalKind::poisson;
-    double rate = 1;            ///< requests a second
-    double burstiness = 1;      ///< gamma: coefficient of variation of the gaps
-    std::int64_t count = 1000;  ///< generated; of a trace at most so many (0: all)
+    double rate = 1;         ///< requests a second
+    double burstiness = 1;   ///< gamma: coefficient of variation of the gaps
+    std::int64_t count = 0;  ///< at most so many; 0: all of a trace, 1,000 generated ones
     LengthSpec prompt;
     LengthSpec output{LengthKind::fixed, 128, 1, 1 << 20};
     double time_scale = 1;      ///< gaps of a trace times this

@@ -21,6 +21,8 @@ class RequestSource {
     virtual ~RequestSource() = default;
     /// The next request; false at the end. Throws ConfigError where a trace is malformed or goes back in time.
     [[nodiscard]] virtual bool next(Request& request) = 0;
+    /// Fraction of the requests that have been given, as far as it is known.
+    [[nodiscard]] virtual double progress() const { return 0; }
 };
 
 }  // namespace orrery

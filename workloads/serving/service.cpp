@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint64_t kArrival = ~0ULL;
 constexpr std::uint64_t kHandover = 1ULL << 32U;  ///< tokens from here on name handovers, those below replicas
+constexpr std::uint64_t kProgressEvery = 4096;
 constexpr double kLeast = 1e-6;
 constexpr double kRatio = 1.01;
 
@@ -108,6 +109,9 @@ class Service final : public TaskSource {
             ++result_.refused;
         }
         ++arrived_;
+        if (hooks_.progress && arrived_ % kProgressEvery == 0) {
+            hooks_.progress(requests_.progress());
+        }
         await_next(dispatcher);
     }
 
@@ -166,7 +170,7 @@ class Service final : public TaskSource {
                 }
             }
         }
-        const double seconds = replica.pool.cost->seconds(replica.batch, replica.state);
+        const double seconds = replica.pool.cost->seconds(replica.batch);
         replica.busy = true;
         replica.started = dispatcher.now();
         result_.busy_s += seconds;

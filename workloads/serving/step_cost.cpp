@@ -4,7 +4,7 @@
 
 namespace orrery {
 
-double AffineStep::seconds(const Batch& batch, const EngineState&) {
+double AffineStep::seconds(const Batch& batch) {
     double tokens = batch.padded;
     double context = 0;
     for (const BatchItem& item : batch.items) {
@@ -84,7 +84,7 @@ double ModelStep::attention_seconds(double sequences, double queries, double key
     attention.window = static_cast<double>(model.window);
     attention.group = static_cast<double>(model.heads) / static_cast<double>(model.kv_heads);
     attention.cache = m_.cache;
-    attention.block = 16;
+    attention.block = m_.block;
     return m_.device.seconds(attention).value() * static_cast<double>(model.layers);
 }
 
@@ -102,7 +102,7 @@ double ModelStep::head_seconds(std::uint32_t sequences) {
     return head_[sequences];
 }
 
-double ModelStep::seconds(const Batch& batch, const EngineState& state) {
+double ModelStep::seconds(const Batch& batch) {
     std::uint32_t tokens = batch.padded;
     double decoding = batch.padded;
     double context = 0;
@@ -126,7 +126,6 @@ double ModelStep::seconds(const Batch& batch, const EngineState& state) {
     if (batch.swap_bytes > 0 && m_.swap_bandwidth > 0) {
         seconds += batch.swap_bytes / m_.swap_bandwidth;
     }
-    (void)state;
     return seconds;
 }
 

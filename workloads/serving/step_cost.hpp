@@ -22,7 +22,7 @@ namespace orrery {
 class StepCost {
   public:
     virtual ~StepCost() = default;
-    [[nodiscard]] virtual double seconds(const Batch& batch, const EngineState& state) = 0;
+    [[nodiscard]] virtual double seconds(const Batch& batch) = 0;
 };
 
 /// fixed + token x new tokens + context x tokens that decoding sequences look back on; for closed forms.
@@ -30,7 +30,7 @@ class AffineStep final : public StepCost {
   public:
     AffineStep(double fixed_s, double token_s, double context_s)
         : fixed_(fixed_s), token_(token_s), context_(context_s) {}
-    [[nodiscard]] double seconds(const Batch& batch, const EngineState& state) override;
+    [[nodiscard]] double seconds(const Batch& batch) override;
 
   private:
     double fixed_, token_, context_;
@@ -44,6 +44,7 @@ struct ServingModel {
     std::vector<GpuId> gpus;  ///< of the replica: its tensor-parallel group
     Precision weights = Precision::bf16;
     Precision cache = Precision::bf16;
+    double block = 16;             ///< tokens of a cache block
     double step_overhead = 0;      ///< s of the host an iteration
     double sequence_overhead = 0;  ///< s of the host a sequence and iteration
     double swap_bandwidth = 0;     ///< B/s between a replica's devices and host memory
@@ -53,7 +54,7 @@ struct ServingModel {
 class ModelStep final : public StepCost {
   public:
     explicit ModelStep(const ServingModel& model);
-    [[nodiscard]] double seconds(const Batch& batch, const EngineState& state) override;
+    [[nodiscard]] double seconds(const Batch& batch) override;
 
     /// Parts of an iteration, for checks: products and small kernels over all layers for this many tokens ...
     [[nodiscard]] double dense_seconds(std::uint32_t tokens);
