@@ -1,34 +1,17 @@
 #include "models/collective_library.hpp"
 
-#include "sim/base/math.hpp"
+#include "models/calibration/text_file.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 namespace orrery {
 
 namespace {
-constexpr double kSmallest = 8192;  // bytes: below, the tables are flat
-constexpr double kPriorLatency = 10e-6;
-
-double prior(double op, double ranks, double bytes, double bandwidth) {
-    const double share = (ranks - 1) / ranks;
-    return kPriorLatency + (op == 1 ? 2 : 1) * share * bytes / bandwidth;
-}
-
-double code(CollectiveOp op) {
-    switch (op) {
-        case CollectiveOp::all_reduce:
-            return 1;
-        case CollectiveOp::all_gather:
-            return 2;
-        case CollectiveOp::reduce_scatter:
-            return 3;
-        case CollectiveOp::all_to_all:
-        case CollectiveOp::send_recv:
-            return 4;
-    }
-    return 1;
-}
+constexpr const char* kNccl = "nccl";
+constexpr double kSmallest = 8192;  // bytes: below, a collective takes what its start-up takes
 }  // namespace
 
 void describe(Fields& fields, AcrossNodes& across) {
@@ -43,17 +26,13 @@ void describe(Fields& fields, AcrossNodes& across) {
                    across.send_efficiency);
 }
 
-NcclModel::NcclModel(const std::string& table, double reference_bandwidth, const AcrossNodes& across)
-    : across_(across), grid_(table, [&](double op, double ranks, double bytes) {
-          return prior(op, ranks, bytes, reference_bandwidth);
-      }) {}
-
-double NcclModel::time_in_node(CollectiveOp op, double ranks, double bytes, double bandwidth) const {
-    return prior(code(op), ranks, bytes, bandwidth) * exp_pinned(grid_.residual(code(op), ranks, bytes));
+double MeasuredCollectives::time_in_node(CollectiveOp op, double ranks, double bytes, double bandwidth) const {
+    const CollectiveOp measured = op == CollectiveOp::send_recv ? CollectiveOp::all_to_all : op;
+    return fit_.seconds(fit_.has(library_, measured) ? library_ : kNccl, measured, ranks, bytes, bandwidth);
 }
 
-CollectivePrice NcclModel::price(CollectiveOp op, const GroupLayout& layout, Bytes payload,
-                                 BytesPerSecond intra) const {
+CollectivePrice MeasuredCollectives::price(CollectiveOp op, const GroupLayout& layout, Bytes payload,
+                                           BytesPerSecond intra) const {
     const double bytes = payload.value();
     const double intra_bandwidth = intra.value();
     const double wire = wire_bytes(op, layout.ranks, payload).value();
@@ -86,7 +65,8 @@ CollectivePrice NcclModel::price(CollectiveOp op, const GroupLayout& layout, Byt
     return out;
 }
 
-std::unique_ptr<CollectiveModel> make_nccl(const std::string& generation, const DataDirectory& data) {
+std::unique_ptr<CollectiveModel> make_collectives(const std::string& interconnect, const std::string& library,
+                                                  const DataDirectory& data) {
     AcrossNodes across;
     std::vector<Diagnostic> errors;
     const std::string path = data.path("models/data/collectives/across_nodes.yaml");
@@ -94,8 +74,32 @@ std::unique_ptr<CollectiveModel> make_nccl(const std::string& generation, const 
     if (!errors.empty()) {
         throw ConfigError(errors);
     }
-    const double reference = generation == "nvlink3" ? 300e9 : generation == "nvlink4" ? 450e9 : 900e9;
-    return std::make_unique<NcclModel>(data.path("models/data/collectives/" + generation + ".csv"), reference, across);
+    const std::string folder = data.path("models/data/collectives");
+    const std::string file = folder + "/" + interconnect + ".fit";
+    if (!std::filesystem::exists(file)) {
+        std::vector<std::string> known;
+        for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+            if (entry.path().extension() == ".fit") {
+                known.push_back(entry.path().stem().string());
+            }
+        }
+        std::sort(known.begin(), known.end());
+        const std::string near = nearest_name(interconnect, known);
+        throw ConfigError({Diagnostic{
+            folder, 0, 0,
+            fmt::format("no measured collectives are called '{}'; there are {}{}", interconnect, fmt::join(known, ", "),
+                        near.empty() ? "" : fmt::format("; did you mean '{}'?", near))}});
+    }
+    CollectiveFit fit = parse_collective_fit(read_text_file(file), file);
+    for (const CollectiveOp op :
+         {CollectiveOp::all_reduce, CollectiveOp::all_gather, CollectiveOp::reduce_scatter, CollectiveOp::all_to_all}) {
+        if (!fit.has(kNccl, op)) {
+            throw ConfigError({Diagnostic{
+                file, 0, 0,
+                fmt::format("has no curve of nccl {}", collective_op_names()[static_cast<std::size_t>(op)])}});
+        }
+    }
+    return std::make_unique<MeasuredCollectives>(std::move(fit), library, across);
 }
 
 }  // namespace orrery

@@ -15,7 +15,8 @@ std::vector<ScatterPoint> validate_training(ModelCache& models, const Terminal& 
                                             const std::string& svg);
 
 /// Scores the collective model on measured collectives (validation/collectives/*.csv) by system.
-void validate_collectives(ModelCache& models, const Terminal& terminal, bool points);
+/// `data`: the directory of the public profiles, to compare other collections too; empty without.
+void validate_collectives(ModelCache& models, const Terminal& terminal, bool points, const std::string& data = {});
 
 /// Prints held-back errors of the fitted kernels, measured ceilings, and whole passes from kernels alone. `directory`: of the
 /// public profiles, which are then fitted anew; empty: the errors that the committed fits carry.

@@ -1,8 +1,12 @@
+#include "models/calibration/collectives.hpp"
+#include "models/calibration/text_file.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -46,9 +50,84 @@ std::vector<Row> load_rows(const std::string& path) {
     return rows;
 }
 
+// What the committed fits say of themselves, by fabric, library and operation.
+void print_fits(ModelCache& models, const Terminal& terminal) {
+    std::vector<std::vector<std::string>> table;
+    const std::string folder = models.data().path("models/data/collectives");
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+        if (entry.path().extension() == ".fit") {
+            files.push_back(entry.path().string());
+        }
+    }
+    std::sort(files.begin(), files.end());
+    for (const std::string& file : files) {
+        const CollectiveFit fit = parse_collective_fit(read_text_file(file), file);
+        struct Sums {
+            std::int64_t points = 0, pieces = 0;
+            double error = 0, held_back = 0;
+            std::string ranks;
+        };
+        std::map<std::pair<std::string, CollectiveOp>, Sums> groups;
+        for (const CollectiveCurve& curve : fit.curves) {
+            Sums& sums = groups[{curve.library, curve.op}];
+            sums.points += curve.points;
+            sums.pieces += static_cast<std::int64_t>(curve.pieces.size());
+            sums.error += curve.error * static_cast<double>(curve.points);
+            sums.held_back += curve.held_back * static_cast<double>(curve.points);
+            sums.ranks += fmt::format("{}{}", sums.ranks.empty() ? "" : " ", curve.ranks);
+        }
+        for (const auto& [key, sums] : groups) {
+            const auto count = static_cast<double>(sums.points);
+            table.push_back({std::filesystem::path(file).stem().string(), key.first,
+                             collective_op_names()[static_cast<std::size_t>(key.second)], sums.ranks,
+                             std::to_string(sums.points), std::to_string(sums.pieces),
+                             fmt::format("{:.1f} %", 100 * sums.error / count),
+                             fmt::format("{:.1f} %", 100 * sums.held_back / count)});
+        }
+    }
+    terminal.heading("fits inside a node: mean error on all sizes, and on every second size when fitted on the others");
+    terminal.table({"fabric", "library", "operation", "ranks", "sizes", "pieces", "error", "held back"}, table);
+}
+
+// Other collections of the same fabrics, which no fit has seen.
+void compare_collections(ModelCache& models, const Terminal& terminal, const std::string& directory) {
+    std::vector<std::vector<std::string>> table;
+    for (const PublicCollectives& other : public_collectives()) {
+        if (other.fitted) {
+            continue;
+        }
+        if (!std::filesystem::exists(directory + "/" + other.profile.path)) {
+            fmt::print(stderr, "skipped: {} is not in the data directory\n", other.profile.path);
+            continue;
+        }
+        const std::string file = models.data().path(std::string("models/data/collectives/") + other.fabric + ".fit");
+        const CollectiveFit fit = parse_collective_fit(read_text_file(file), file);
+        std::vector<double> errors;
+        const Trace trace = read_profile(other.profile, directory);
+        for (const TraceRow& row : trace.rows) {
+            std::string name = row.op;
+            std::replace(name.begin(), name.end(), '_', '-');
+            const auto& names = collective_op_names();
+            const auto op = static_cast<CollectiveOp>(std::find(names.begin(), names.end(), name) - names.begin());
+            const std::string library = row.library.substr(0, row.library.find('-'));
+            if (fit.has(library, op)) {
+                errors.push_back(fit.seconds(library, op, row.dim("ranks"), row.dim("bytes"), other.bandwidth) /
+                                     (row.median_ns * 1e-9) -
+                                 1);
+            }
+        }
+        const ErrorStatistics s = statistics_of(errors);
+        table.push_back({other.fabric, other.profile.device, other.profile.source, std::to_string(s.count),
+                         fmt::format("{:.1f} %", s.mape), fmt::format("{:+.1f} %", s.median_bias)});
+    }
+    terminal.heading("other collections of the same fabrics");
+    terminal.table({"fabric", "device", "source", "sizes", "error", "median bias"}, table);
+}
+
 }  // namespace
 
-void validate_collectives(ModelCache& models, const Terminal& terminal, bool print_points) {
+void validate_collectives(ModelCache& models, const Terminal& terminal, bool print_points, const std::string& data) {
     const std::vector<Row> rows = load_rows(models.data().path("validation/collectives/measured.csv"));
     std::map<std::string, std::vector<double>> groups;
     std::map<std::string, std::vector<double>> large;
@@ -97,6 +176,10 @@ void validate_collectives(ModelCache& models, const Terminal& terminal, bool pri
                          big.count > 0 ? fmt::format("{:.1f} %", big.mape) : "-"});
     }
     terminal.table({"system", "points", "MAPE", "median bias", "worst", "MAPE from 64 MiB"}, table);
+    print_fits(models, terminal);
+    if (!data.empty()) {
+        compare_collections(models, terminal, data);
+    }
 }
 
 }  // namespace orrery

@@ -142,6 +142,19 @@ std::string dtype_of(std::string_view name) {
     return {};
 }
 
+// "repository@commit, NCCL 2.29.2": nccl-2.29.2.
+std::string library_of(std::string_view source) {
+    const std::string_view known = source.substr(std::min(source.size(), source.find(", ") + 2));
+    const std::pair<std::string_view, const char*> names[] = {
+        {"NCCL ", "nccl-"}, {"vLLM ", "vllm-"}, {"SGLang ", "sglang-"}, {"TensorRT-LLM ", "trtllm-"}};
+    for (const auto& [theirs, ours] : names) {
+        if (known.substr(0, theirs.size()) == theirs) {
+            return ours + std::string(known.substr(theirs.size()));
+        }
+    }
+    return {};
+}
+
 bool wanted(const PublicProfile& profile, const std::string& dtype) {
     const std::string only = std::string(" ") + profile.only + " ";
     return only == "  " || only.find(" " + dtype + " ") != std::string::npos;
@@ -423,6 +436,30 @@ void read_apex_gemm(const PublicProfile&, Table& table, Trace& trace) {
     }
 }
 
+// Rows of 8 bits repeat those of 16 at the same bytes; custom all-reduces are read as CUDA graphs launch them.
+void read_collectives(const PublicProfile& profile, Table& table, Trace& trace) {
+    const bool custom = table.has("allreduce_dtype");
+    const std::string library = library_of(profile.source);
+    while (table.next()) {
+        const std::string_view source = table.text("kernel_source");
+        const std::string_view dtype = table.text(custom ? "allreduce_dtype" : "nccl_dtype");
+        const std::string_view name = table.text("op_name");
+        const double bytes = 2 * table.number("message_size", 1);
+        const double ranks = table.number("num_gpus", 2);
+        const double microseconds = 1000 * table.number("latency");
+        if ((dtype != "half" && dtype != "bfloat16") || source.find("_eager") != std::string_view::npos) {
+            (void)table.good();
+            continue;
+        }
+        const std::string op = name == "alltoall" ? "all_to_all" : std::string(name);
+        if (find_trace_operation(op) == nullptr) {
+            table.fail(fmt::format("no collective is called '{}'", op));
+            continue;
+        }
+        add(trace, table, op.c_str(), dtype_of(dtype), {{"bytes", bytes}, {"ranks", ranks}}, microseconds, library);
+    }
+}
+
 // Lines of "m, n, k, 0.1900ms, 101.7Tflops" without a header.
 void read_llmcompass(const PublicProfile&, std::string_view text, const std::string& name, Trace& trace) {
     std::string csv = "m,n,k,ms,tflops\n";
@@ -463,6 +500,8 @@ const std::vector<Reader>& readers() {
         {{"layer-attention", "LLMServingSim attention of pure prompts and pure decode batches, us"},
          read_layer_attention},
         {{"apex-gemm", "Apex+ cuBLAS products in half precision, whole us"}, read_apex_gemm},
+        {{"aic-collectives", "aiconfigurator nccl_perf and custom_allreduce_perf: elements of 16 bits, ms"},
+         read_collectives},
         {{"llmcompass-gemm", "LLMCompass matmul, ms"}, nullptr},
     };
     return kReaders;

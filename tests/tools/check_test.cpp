@@ -81,9 +81,9 @@ TEST_CASE("check: a device 5 % slower is a regression with its cause, a table to
 
     // A measured table that changed is named by its file.
     installation.replace("models/data/devices/a100-sxm-80g.yaml", "296.4 TFLOP/s", "312 TFLOP/s");
-    installation.replace("models/data/collectives/nvlink3.csv", "1,2,8192,10.97", "1,2,8192,12.97");
+    installation.replace("models/data/collectives/nvlink3.fit", "bandwidth_GBps 300", "bandwidth_GBps 301");
     const Outcome table = installation.run("check " + baseline);
-    CHECK_MESSAGE(table.text.find("table models/data/collectives/nvlink3.csv: ") != std::string::npos, table.text);
+    CHECK_MESSAGE(table.text.find("table models/data/collectives/nvlink3.fit: ") != std::string::npos, table.text);
 }
 
 TEST_CASE("check: tolerance and direction decide what is a regression") {

@@ -36,8 +36,9 @@ void describe_network(Fields& fields, NetworkSpec& network) {
                    path_kind_names(), kind, network.path_details,
                    [&](Fields& inner) { describe(inner, network.packets.paths); });
     network.packets.path_kind = static_cast<PathKind>(kind);
-    fields.enumeration({"collectives", "library: nccl as measured, or ideal links"}, {"nccl", "ideal"},
-                       network.collectives);
+    fields.enumeration(
+        {"collectives", "library as measured (serving engines bring an all-reduce of their own), or ideal links"},
+        library_names(), network.collectives);
     fields.quantity({"batch", "completions within this window are handled together; 0 s: exact", false, 0, 1},
                     Dimension::time, network.batch);
     fields.boolean({"fold", "simulate what is provably identical once"}, network.fold);
@@ -301,6 +302,11 @@ std::string Scenario::file(const std::string& path) const {
     return directory.empty() || path.front() == '/' ? path : directory + "/" + path;
 }
 
+const std::vector<std::string>& library_names() {
+    static const std::vector<std::string> kNames = {"nccl", "vllm", "sglang", "trtllm", "ideal"};
+    return kNames;
+}
+
 const std::vector<std::string>& scenario_kind_names() {
     static const std::vector<std::string> kNames = {"training", "collective", "network", "replay", "serving"};
     return kNames;
@@ -444,12 +450,13 @@ const CostModel& ModelCache::device(const DeviceSpec& device, ComputeKind kind) 
 }
 
 const CollectiveModel& ModelCache::collectives(const std::string& generation, LibraryKind kind) {
-    std::unique_ptr<CollectiveModel>& slot = libraries_[kind == LibraryKind::ideal ? "ideal" : generation];
+    const std::string& name = library_names()[static_cast<std::size_t>(kind)];
+    std::unique_ptr<CollectiveModel>& slot = libraries_[kind == LibraryKind::ideal ? "ideal" : name + " " + generation];
     if (!slot) {
         if (kind == LibraryKind::ideal) {
             slot = std::make_unique<IdealCollectives>();
         } else {
-            slot = make_nccl(generation, data_);
+            slot = make_collectives(generation, name, data_);
         }
     }
     return *slot;

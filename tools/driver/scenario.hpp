@@ -21,7 +21,9 @@ enum class ScenarioKind { training, collective, network, replay, serving };
 [[nodiscard]] const std::vector<std::string>& scenario_kind_names();
 
 enum class ComputeKind { calibrated, roofline };
-enum class LibraryKind { nccl, ideal };
+/// Libraries of collectives: as measured, with an engine's own all-reduce, or links without any cost of a library.
+enum class LibraryKind { nccl, vllm, sglang, trtllm, ideal };
+[[nodiscard]] const std::vector<std::string>& library_names();
 
 struct NetworkSpec {
     Fidelity fidelity = Fidelity::fluid;

@@ -1,6 +1,8 @@
-// `orrery calibrate`: from traces of microbenchmarks to fitted kernels.
+// `orrery calibrate`: from traces of microbenchmarks to fitted kernels and collectives.
 
+#include "models/calibration/collectives.hpp"
 #include "models/calibration/trace.hpp"
+#include "sim/config/units.hpp"
 #include "sim/record/summary.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/terminal.hpp"
@@ -9,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
 #include <set>
 
 namespace orrery {
@@ -20,12 +23,16 @@ std::string fit_name(const KernelFit& fit) {
                        kernel_format_names()[static_cast<std::size_t>(fit.format)]);
 }
 
-void write_fit(const KernelFit& fit, const std::string& folder) {
+void make_folder(const std::string& folder) {
     std::error_code failed;
     std::filesystem::create_directories(folder, failed);
     if (failed) {
         throw ConfigError({Diagnostic{folder, 0, 0, "cannot be made: " + failed.message()}});
     }
+}
+
+void write_fit(const KernelFit& fit, const std::string& folder) {
+    make_folder(folder);
     write_file(folder + "/" + fit_name(fit) + ".fit", format_fit(fit));
 }
 
@@ -55,12 +62,61 @@ void name_refused(const PointSet& set) {
     }
 }
 
+const std::vector<std::string> kCurveHeader = {"fabric", "library", "operation", "ranks",
+                                               "sizes",  "pieces",  "error",     "every second size"};
+
+void list_curves(const std::string& fabric, const std::vector<CollectiveCurve>& curves,
+                 std::vector<std::vector<std::string>>& rows) {
+    for (const CollectiveCurve& curve : curves) {
+        rows.push_back({fabric, curve.library, collective_op_names()[static_cast<std::size_t>(curve.op)],
+                        std::to_string(curve.ranks), std::to_string(curve.points), std::to_string(curve.pieces.size()),
+                        fmt::format("{:.1f}", 100 * curve.error), fmt::format("{:.1f}", 100 * curve.held_back)});
+    }
+}
+
+// Fits of every fabric of the public tables whose files are in `directory`.
+std::map<std::string, CollectiveFit> fit_public_collectives(const std::string& directory) {
+    std::map<std::string, CollectiveFit> fits;
+    for (const PublicCollectives& table : public_collectives()) {
+        if (!table.fitted || !std::filesystem::exists(directory + "/" + table.profile.path)) {
+            continue;
+        }
+        CollectiveFit& fit = fits[table.fabric];
+        fit.bandwidth = table.bandwidth;
+        fit.sources.push_back(
+            fmt::format("{}, {} ({})", table.profile.source, table.profile.device, table.profile.licence));
+        for (CollectiveCurve& curve : collective_curves(read_profile(table.profile, directory))) {
+            if (table.most_ranks == 0 || curve.ranks <= table.most_ranks) {
+                fit.curves.push_back(std::move(curve));
+            }
+        }
+    }
+    return fits;
+}
+
+// A trace of collectives says what links it ran on: `link_gbps`, GB/s of a GPU in one direction.
+double link_bandwidth(const Trace& trace, const std::string& name) {
+    const auto found = trace.meta.find("link_gbps");
+    double value = 0;
+    if (found == trace.meta.end() || !parse_number(found->second, value) || !(value > 0 && value < 1e6)) {
+        throw ConfigError({Diagnostic{
+            name, 0, 0, "times collectives: needs '# link_gbps: ' with the GB/s of a GPU's links in one direction"}});
+    }
+    return value * 1e9;
+}
+
+void write_collectives(const CollectiveFit& fit, const std::string& folder, const std::string& name) {
+    make_folder(folder);
+    write_file(folder + "/" + name + ".fit", format_collective_fit(fit));
+}
+
 }  // namespace
 
 int command_calibrate(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal(line.color(), line.quiet());
     const std::string output = line.text("output");
     std::vector<std::vector<std::string>> rows;
+    std::vector<std::vector<std::string>> curves;
     if (line.arguments.empty()) {
         if (line.text("data").empty()) {
             throw ConfigError("'orrery calibrate' takes a trace, or --data with the directory of the public profiles");
@@ -78,8 +134,14 @@ int command_calibrate(const CommandLine& line, const DataDirectory& data) {
                     {{"device", collection.device}, {"source", collection.source}, {"licence", collection.licence}});
                 rows.push_back(row_of(collection.device, fit));
                 if (!output.empty()) {
-                    write_fit(fit, output + "/" + collection.device);
+                    write_fit(fit, output + "/kernels/" + collection.device);
                 }
+            }
+        }
+        for (const auto& [fabric, fit] : fit_public_collectives(line.text("data"))) {
+            list_curves(fabric, fit.curves, curves);
+            if (!output.empty()) {
+                write_collectives(fit, output + "/collectives", fabric);
             }
         }
     } else {
@@ -106,9 +168,26 @@ int command_calibrate(const CommandLine& line, const DataDirectory& data) {
                 write_fit(fit, output);
             }
         }
+        CollectiveFit fit;
+        fit.curves = collective_curves(trace);
+        if (!fit.curves.empty()) {
+            fit.sources = {fmt::format("{}, {}", trace.meta.at("source"), trace.meta.at("date"))};
+            fit.bandwidth = link_bandwidth(trace, line.arguments[0]);
+            list_curves(trace.device(), fit.curves, curves);
+            if (!output.empty()) {
+                write_collectives(fit, output, "collectives");
+            }
+        }
     }
-    terminal.heading("held-back error in per cent, mean / 95 %, of kernels of 20 us and more (short: below)");
-    terminal.table(kHeader, rows);
+    if (!rows.empty()) {
+        terminal.heading("held-back error in per cent, mean / 95 %, of kernels of 20 us and more (short: below)");
+        terminal.table(kHeader, rows);
+    }
+    if (!curves.empty()) {
+        terminal.heading(
+            "collectives inside a node: mean error in per cent of the fit, and of every second size held back");
+        terminal.table(kCurveHeader, curves);
+    }
     return 0;
 }
 

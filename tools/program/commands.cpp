@@ -191,7 +191,7 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         validate_compute(data, terminal, line.text("data"), line.has("points"));
     }
     if (suite == "all" || suite == "collectives") {
-        validate_collectives(models, terminal, line.has("points"));
+        validate_collectives(models, terminal, line.has("points"), line.text("data"));
     }
     if (suite == "all" || suite == "training") {
         const std::vector<ScatterPoint> points =
