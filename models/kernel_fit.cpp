@@ -96,7 +96,18 @@ void KernelFit::prepare() {
 
 double KernelFit::rounded(double size) const {
     const auto step = static_cast<double>(rounding);
-    return size <= step ? size : ceil_size(size / step) * step;
+    if (size > step) {
+        return ceil_size(size / step) * step;
+    }
+    constexpr double kSmallestTile = 16;
+    if (!powers || size <= kSmallestTile / 2) {
+        return size;
+    }
+    double power = kSmallestTile;
+    while (power < size) {
+        power *= 2;
+    }
+    return power;
 }
 
 double KernelFit::prior_seconds(const KernelPoint& point, const KernelRates& rates) const {

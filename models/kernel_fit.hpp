@@ -6,7 +6,7 @@
 // 1 or 4, the fastest taken), or with the sum of the two terms instead of the larger (phases that do not overlap). r is multilinear in log2 of the sizes on a rectilinear grid, plus, for products, a linear
 // term in how much each of four tile shapes pads and how much its last wave idles. Beyond the grid r is that of the
 // border, fades with the distance (half for each octave), or moves from rows to columns, as cross-validation chose. The first size of a product may
-// be rounded up to multiples of 64 rows. P, BW and units are those of the device that is asked for, so that a fit
+// be rounded up to multiples of 64 or more rows, and below that to powers of two, as libraries choose their kernels. P, BW and units are those of the device that is asked for, so that a fit
 // carries over to a sibling of the same family.
 // No time is below FLOPs over the best rate among the rows, nor below what exceeds the cache / BW.
 // Scope: one library of kernels, running alone, times as measured in short bursts.
@@ -69,7 +69,8 @@ class KernelFit {
     double compute_efficiency = 1;  ///< e_c
     double memory_efficiency = 1;   ///< e_m
     double ceiling = 1;             ///< best share of the peak among the rows: predictions do not pass it
-    std::int64_t rounding = 1;      ///< multiple of the first size beyond it
+    std::int64_t rounding = 1;      ///< sizes of the first axis above it count as the next multiple of it
+    bool powers = false;  ///< those up to `rounding` as the next power of two, from 16: kernels chosen by such steps
     Beyond beyond = Beyond::border;
     double smoothness = 0.03;               ///< weight of second differences against rows, as cross-validation chose
     std::vector<std::vector<double>> axes;  ///< sizes, ascending, one list an axis

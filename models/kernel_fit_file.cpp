@@ -117,6 +117,7 @@ class Parser {
             double min, max;
         };
         double rounding = static_cast<double>(fit_.rounding);
+        double powers = fit_.powers ? 1 : 0;
         double rows = static_cast<double>(fit_.rows);
         double refused = static_cast<double>(fit_.refused);
         const Limits limits[] = {{"start_us", &fit_.start, 0, 1e6},
@@ -125,6 +126,7 @@ class Parser {
                                  {"ceiling", &fit_.ceiling, 1e-6, 1},
                                  {"smoothness", &fit_.smoothness, 0, 1e6},
                                  {"rounding", &rounding, 1, 4096},
+                                 {"powers", &powers, 0, 1},
                                  {"spread", &fit_.spread, 0, 10},
                                  {"spread_larger", &fit_.spread_larger, 0, 10},
                                  {"systematic", &fit_.systematic, 0, 10},
@@ -141,6 +143,7 @@ class Parser {
             }
             *limit.value = key == "start_us" ? one[0] * 1e-6 : one[0];
             fit_.rounding = static_cast<std::int64_t>(rounding);
+            fit_.powers = powers > 0;
             fit_.rows = static_cast<std::int64_t>(rows);
             fit_.refused = static_cast<std::int64_t>(refused);
             return true;
@@ -240,8 +243,8 @@ std::string format_fit(const KernelFit& fit) {
         "prior: {}\nceiling: {:.4f}\nstart_us: {:.4g}\ncompute_efficiency: {:.4f}\nmemory_efficiency: {:.4f}\n",
         prior_names()[static_cast<std::size_t>(fit.prior)], fit.ceiling, fit.start * 1e6, fit.compute_efficiency,
         fit.memory_efficiency);
-    out += fmt::format("smoothness: {}\nrounding: {}\nbeyond: {}\ntile_weights:", fit.smoothness, fit.rounding,
-                       beyond_names()[static_cast<std::size_t>(fit.beyond)]);
+    out += fmt::format("smoothness: {}\nrounding: {}\npowers: {}\nbeyond: {}\ntile_weights:", fit.smoothness,
+                       fit.rounding, fit.powers ? 1 : 0, beyond_names()[static_cast<std::size_t>(fit.beyond)]);
     for (const double weight : fit.tile_weights) {
         out += fmt::format(" {:.4f}", weight);
     }

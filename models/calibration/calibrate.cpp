@@ -135,7 +135,7 @@ KernelFit calibrate_kernel(const std::vector<MeasuredPoint>& points, const Kerne
     const FitOptions free;
     std::vector<char> in(points.size());
     if (points.size() >= kLarge) {
-        in = sparse_grid(points, kSparse);
+        in = spread_points(points, kSparse);
         const KernelFit sparse = judge("sparse", in, free);
         ORRERY_ASSERT(!sparse.values.empty());
         const Split split = split_by(points, in);

@@ -253,6 +253,13 @@ std::vector<MeasuredPoint> choose(const std::vector<MeasuredPoint>& points, cons
     return out;
 }
 
+// How a library may step through its kernels along the rows of a product.
+struct Steps {
+    std::int64_t rounding;
+    bool powers;
+};
+const std::vector<Steps> kSteps = {{1, false}, {64, false}, {128, false}, {256, true}};
+
 }  // namespace
 
 KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates& rates, const FitOptions& options) {
@@ -263,6 +270,7 @@ KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates
     if (options.like != nullptr) {
         base.prior = options.like->prior;
         base.rounding = options.like->rounding;
+        base.powers = options.like->powers;
         base.smoothness = options.like->smoothness;
     }
     base.beyond = options.beyond;
@@ -273,10 +281,11 @@ KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates
         const auto priors = product ? std::vector{KernelFit::Prior::roofline, KernelFit::Prior::waves}
                                     : std::vector{KernelFit::Prior::roofline, KernelFit::Prior::serial};
         for (const KernelFit::Prior prior : priors) {
-            for (const int rounding : product ? std::vector{1, 64} : std::vector{1}) {
+            for (const Steps& steps : product ? kSteps : std::vector<Steps>{{1, false}}) {
                 for (const double smoothness : product ? std::vector{0.03} : std::vector{0.01, 0.1, 1.0}) {
                     base.prior = prior;
-                    base.rounding = rounding;
+                    base.rounding = steps.rounding;
+                    base.powers = steps.powers;
                     base.smoothness = smoothness;
                     candidates.push_back(base);
                 }
@@ -368,60 +377,38 @@ HeldBack errors_on(const KernelFit& fit, const std::vector<MeasuredPoint>& point
     return out;
 }
 
-namespace {
-// Kernels jump where a tile more begins: every second larger size gives way to the measured size just above it, so that
-// both sides of such edges are sampled.
-void step_over_edges(const std::vector<MeasuredPoint>& points, std::vector<double>& sizes) {
-    constexpr double kSmallestTile = 64;
-    constexpr double kJustAbove = 1.02;
-    std::set<double> measured;
-    for (const MeasuredPoint& one : points) {
-        measured.insert(one.point.sizes[0]);
-    }
-    bool step = true;
-    for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
-        const auto next = measured.upper_bound(sizes[i]);
-        if (sizes[i] > kSmallestTile && next != measured.end() && *next < sizes[i] * kJustAbove) {
-            sizes[i] = step ? *next : sizes[i];
-            step = !step;
-        }
-    }
-}
-}  // namespace
-
-std::vector<char> sparse_grid(const std::vector<MeasuredPoint>& points, double fraction) {
-    const auto most = static_cast<std::size_t>(fraction * static_cast<double>(points.size()));
-    KernelFit plain;
-    plain.kind = points.front().point.kind;
-    std::vector<char> chosen(points.size());
-    if (points.front().point.kind != KernelKind::gemm) {
-        for (std::size_t i = 0; i < points.size(); ++i)
-            chosen[i] = static_cast<double>(mix64(i) >> 11U) < fraction * 9007199254740992.0 ? 1 : 0;
-        return chosen;
-    }
-    // Nodes without a row and rows that share a node make the right number of nodes a search.
-    for (std::size_t nodes = most * 8; nodes > 8; nodes = nodes * 9 / 10) {
-        auto axes = make_axes(plain, points, nodes);
-        step_over_edges(points, axes[0]);
-        std::size_t count = 0;
-        for (std::size_t i = 0; i < points.size(); ++i) {
-            bool on = true;
-            for (std::size_t d = 0; d < axes.size() && on; ++d) {
-                on = std::binary_search(axes[d].begin(), axes[d].end(), points[i].point.sizes[d]);
-            }
-            chosen[i] = on ? 1 : 0;
-            count += on ? 1 : 0;
-        }
-        if (count <= most) {
-            if (count >= most / 3) {
-                return chosen;
-            }
-            break;
-        }
-    }
-    // Sizes that lie on no grid: rows by hash of their place.
+std::vector<char> spread_points(const std::vector<MeasuredPoint>& points, double fraction) {
+    const auto wanted = static_cast<std::size_t>(fraction * static_cast<double>(points.size()));
+    const KernelKind kind = points.front().point.kind;
+    const bool attention = kind == KernelKind::prefill || kind == KernelKind::decode;
+    const std::size_t dimensions = kernel_axes(kind).size();
+    std::vector<std::array<double, 4>> places(points.size());
     for (std::size_t i = 0; i < points.size(); ++i) {
-        chosen[i] = static_cast<double>(mix64(i) >> 11U) < fraction * 9007199254740992.0 ? 1 : 0;
+        for (std::size_t d = 0; d < dimensions; ++d) {
+            // Head dimensions are kernels of their own: each gets its share of the points.
+            const double weight = attention && d == 3 ? 4 : 1;
+            places[i][d] = weight * log2_pinned(std::max(points[i].point.sizes[d], 1e-9));
+        }
+    }
+    std::vector<char> chosen(points.size());
+    std::vector<double> distance(points.size(), 1e300);
+    std::size_t next = 0;
+    for (std::size_t taken = 0; taken < wanted; ++taken) {
+        chosen[next] = 1;
+        const std::array<double, 4> from = places[next];
+        double farthest = -1;
+        for (std::size_t i = 0; i < points.size(); ++i) {
+            double squares = 0;
+            for (std::size_t d = 0; d < dimensions; ++d) {
+                const double along = places[i][d] - from[d];
+                squares += along * along;
+            }
+            distance[i] = chosen[i] != 0 ? -1 : std::min(distance[i], squares);
+            if (distance[i] > farthest) {
+                farthest = distance[i];
+                next = i;
+            }
+        }
     }
     return chosen;
 }

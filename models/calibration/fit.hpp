@@ -38,12 +38,12 @@ struct FitOptions {
 [[nodiscard]] HeldBack errors_on(const KernelFit& fit, const std::vector<MeasuredPoint>& points,
                                  const KernelRates& rates, double* log_spread = nullptr, double* log_bias = nullptr);
 
-/// A sparse subset of about `fraction` of the points: on a grid thinned along each axis, or, where sizes lie on no grid,
-/// by hash.
-[[nodiscard]] std::vector<char> sparse_grid(const std::vector<MeasuredPoint>& points, double fraction);
+/// At most `fraction` of the points, spread over the sizes: each next one is the farthest from those taken, in octaves (the
+/// maximin design of Johnson, Moore and Ylvisaker, J. Stat. Plan. Inference 26, 1990). Looks at sizes only, never at times.
+[[nodiscard]] std::vector<char> spread_points(const std::vector<MeasuredPoint>& points, double fraction);
 
 /// Fits on held-in rows of each split and fills in `held_back`, `spread`, `systematic` and `spread_larger` of a final fit
-/// on all rows. Splits: sparse (5 % of the rows on a thinned grid), random (80 %), larger (fitted on the smaller 60 % of
+/// on all rows. Splits: sparse (5 % of the rows, spread over the sizes), random (80 %), larger (fitted on the smaller 60 % of
 /// the first size), layer (unseen combinations of all sizes but the first), short (sparse, times below 20 us). Tables below
 /// 2,000 rows have `layer` only, one left out at a time.
 [[nodiscard]] KernelFit calibrate_kernel(const std::vector<MeasuredPoint>& points, const KernelRates& rates);
