@@ -62,7 +62,7 @@ TEST_CASE("serving: Sarathi-Serve admits a prompt when the whole of it has room,
     CHECK(iterations(spec_of(SchedulerKind::sarathi, 4, 8, 4), requests) ==
           Lines{"0:4", "0:1", "0:1", "0:1", "0:1", "0:1", "0:1", "0:1", "1:4", "1:4", "1:1"});
     CHECK(iterations(spec_of(SchedulerKind::chunked_prefill, 4, 8, 4), requests) ==
-          Lines{"0:4", "0:1 1:3", "0:1 1:3", "0:1", "0:1", "0:1", "0:1", "0:1", "1:4", "1:4", "1:1"});
+          Lines{"0:4", "0:1 1:3", "0:1 1:3", "0:1", "0:1 1:3", "0:1", "0:1 1:3", "0:1", "1:4", "1:4", "1:1"});
     // With room for all both give the decodes first.
     CHECK(iterations(spec_of(SchedulerKind::sarathi, 4, 8, 100), {request(0, 4, 3), request(0, 9, 2)}) ==
           Lines{"0:4", "0:1 1:3", "0:1 1:3", "1:3", "1:1"});
@@ -76,8 +76,8 @@ TEST_CASE("serving: SplitFuse puts short prompts together and splits long ones t
     CHECK(iterations(spec_of(SchedulerKind::splitfuse, 8, 8, 3), {request(0, 4, 5), request(0.5, 4, 3)}) ==
           Lines{"0:4", "0:1 1:4", "0:1", "0:1", "0:1", "1:1", "1:1"});
     // ... and when both wait for a block, who came last does.
-    CHECK(iterations(spec_of(SchedulerKind::splitfuse, 8, 8, 4), {request(0, 8, 2), request(0, 8, 2)}) ==
-          Lines{"0:8", "1:8", "0:1", "1:8", "1:1"});
+    CHECK(iterations(spec_of(SchedulerKind::splitfuse, 16, 8, 4), {request(0, 8, 6), request(0, 8, 2)}) ==
+          Lines{"0:8", "0:1 1:4", "0:1", "0:1", "0:1", "0:1", "1:8", "1:1"});
 }
 
 TEST_CASE("serving: known lengths can order who waits: the shortest prompt, or the most output for its prompt") {

@@ -51,8 +51,8 @@ class Sarathi final : public Scheduler {
 };
 
 /// Dynamic SplitFuse (Holmes et al., "DeepSpeed-FastGen", arXiv:2401.08671): decodes first, then long prompts are split and
-/// short ones put together so that an iteration has exactly the token budget. Blocks are taken piece by piece; a sequence that
-/// finds none waits with what it has, and only when nothing at all can run who came last starts anew.
+/// short ones put together so that an iteration has exactly the token budget. A piece is also cut to the blocks that there are; a
+/// sequence that finds none waits with what it has, and only when nothing at all can run who came last starts anew.
 class SplitFuse final : public Scheduler {
   public:
     void plan(EngineState& state, Batch& batch) override;
