@@ -1,7 +1,7 @@
 #include "sim/base/random.hpp"
 #include "tests/support/support.hpp"
+#include "tests/workloads/serving_support.hpp"
 #include "workloads/serving/arrivals.hpp"
-#include "workloads/serving/service.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -12,71 +12,7 @@
 #include <fstream>
 
 using namespace orrery;
-
-namespace {
-
-class ListSource final : public RequestSource {
-  public:
-    explicit ListSource(std::vector<Request> requests) : requests_(std::move(requests)) {}
-    bool next(Request& request) override {
-        if (at_ == requests_.size()) {
-            return false;
-        }
-        request = requests_[at_++];
-        return true;
-    }
-
-  private:
-    std::vector<Request> requests_;
-    std::size_t at_ = 0;
-};
-
-Request request(double arrival_s, std::uint32_t prompt, std::uint32_t output, std::uint32_t session = 0) {
-    return Request{SimTime::from_seconds(arrival_s), prompt, output, session};
-}
-
-ServiceSpec spec_of(SchedulerKind kind, std::uint32_t budget, std::uint32_t sequences, std::uint64_t blocks,
-                    std::uint32_t block = 4) {
-    PoolSpec pool;
-    pool.scheduler.kind = kind;
-    pool.limits.token_budget = budget;
-    pool.limits.max_sequences = sequences;
-    pool.limits.blocks = blocks;
-    pool.limits.block = block;
-    pool.limits.watermark = 0;
-    ServiceSpec spec;
-    spec.pools = {pool};
-    return spec;
-}
-
-ServiceResult serve_with(ServiceSpec spec, RequestSource& source, StepCost& cost) {
-    for (PoolSpec& pool : spec.pools) {
-        pool.cost = &cost;
-    }
-    return serve(spec, source);
-}
-
-// Iterations as text: "0:4 1:1" is four new tokens of request 0 and one of request 1; "+1" a padded place.
-std::vector<std::string> iterations(ServiceSpec spec, std::vector<Request> requests) {
-    ListSource source(std::move(requests));
-    AffineStep cost(1, 0, 0);
-    std::vector<std::string> out;
-    ServiceHooks hooks;
-    hooks.iteration = [&](std::uint32_t, const Batch& batch, const EngineState& state) {
-        std::string line;
-        for (const BatchItem& item : batch.items) {
-            line += fmt::format("{}{}:{}", line.empty() ? "" : " ", state.sequence(item.sequence).id, item.tokens);
-        }
-        out.push_back(line + (batch.padded > 0 ? fmt::format(" +{}", batch.padded) : ""));
-    };
-    spec.pools[0].cost = &cost;
-    (void)serve(spec, source, hooks);
-    return out;
-}
-
-using Lines = std::vector<std::string>;
-
-}  // namespace
+using namespace orrery::test;
 
 TEST_CASE("serving: static batches run until their longest sequence ends, finished places padded") {
     // Two places: the third request waits for the whole first batch.
@@ -118,6 +54,38 @@ TEST_CASE("serving: swapped sequences come back before new prompts and keep what
 TEST_CASE("serving: chunked prefill fills the token budget, decodes first") {
     CHECK(iterations(spec_of(SchedulerKind::chunked_prefill, 4, 8, 100), {request(0, 4, 3), request(0, 9, 2)}) ==
           Lines{"0:4", "0:1 1:3", "0:1 1:3", "1:3", "1:1"});
+}
+
+TEST_CASE("serving: Sarathi-Serve admits a prompt when the whole of it has room, vLLM 1 when its first piece has") {
+    // Five blocks of four: request 0 holds three at the end, request 1 needs three for its prompt of nine.
+    const std::vector<Request> requests = {request(0, 4, 8), request(0.5, 9, 1)};
+    CHECK(iterations(spec_of(SchedulerKind::sarathi, 4, 8, 4), requests) ==
+          Lines{"0:4", "0:1", "0:1", "0:1", "0:1", "0:1", "0:1", "0:1", "1:4", "1:4", "1:1"});
+    CHECK(iterations(spec_of(SchedulerKind::chunked_prefill, 4, 8, 4), requests) ==
+          Lines{"0:4", "0:1 1:3", "0:1 1:3", "0:1", "0:1 1:3", "0:1", "0:1 1:3", "0:1", "1:4", "1:4", "1:1"});
+    // With room for all both give the decodes first.
+    CHECK(iterations(spec_of(SchedulerKind::sarathi, 4, 8, 100), {request(0, 4, 3), request(0, 9, 2)}) ==
+          Lines{"0:4", "0:1 1:3", "0:1 1:3", "1:3", "1:1"});
+}
+
+TEST_CASE("serving: SplitFuse puts short prompts together and splits long ones to exactly the budget") {
+    CHECK(iterations(spec_of(SchedulerKind::splitfuse, 6, 8, 100),
+                     {request(0, 6, 3), request(0, 2, 2), request(0, 3, 2), request(0, 9, 1)}) ==
+          Lines{"0:6", "0:1 1:2 2:3", "0:1 1:1 2:1 3:3", "3:6"});
+    // Three blocks of four: request 1 waits with its block until request 0 has left instead of starting anew ...
+    CHECK(iterations(spec_of(SchedulerKind::splitfuse, 8, 8, 3), {request(0, 4, 5), request(0.5, 4, 3)}) ==
+          Lines{"0:4", "0:1 1:4", "0:1", "0:1", "0:1", "1:1", "1:1"});
+    // ... and when both wait for a block, who came last does.
+    CHECK(iterations(spec_of(SchedulerKind::splitfuse, 16, 8, 4), {request(0, 8, 6), request(0, 8, 2)}) ==
+          Lines{"0:8", "0:1 1:4", "0:1", "0:1", "0:1", "0:1", "1:8", "1:1"});
+}
+
+TEST_CASE("serving: known lengths can order who waits: the shortest prompt, or the most output for its prompt") {
+    const std::vector<Request> requests = {request(0, 4, 1), request(0, 9, 1), request(0, 3, 1), request(0, 8, 20)};
+    CHECK(iterations(spec_of(SchedulerKind::shortest_first, 100, 1, 100), requests)[1] == "2:3");
+    const Lines heavy = iterations(spec_of(SchedulerKind::decode_heavy, 100, 1, 100), requests);
+    CHECK(heavy[1] == "3:8");
+    CHECK(Lines(heavy.end() - 2, heavy.end()) == Lines{"2:3", "1:9"});
 }
 
 TEST_CASE("serving: FastServe lets short prompts pass long ones and sinks who has used its quantum") {
@@ -268,6 +236,7 @@ TEST_CASE("serving: one place and fixed lengths are the queue M/D/1") {
 }
 
 TEST_CASE("serving: every request is accounted for under every scheduler, router and shortage of blocks") {
+    const Fabric fabric(test::rail_nodes(2));
     RandomStream random(5, "serving");
     for (int round = 0; round < 60 * test::scale(); ++round) {
         for (std::size_t kind = 0; kind < scheduler_names().size(); ++kind) {
@@ -278,6 +247,12 @@ TEST_CASE("serving: every request is accounted for under every scheduler, router
             spec.router = static_cast<Router>(random.below(4));
             spec.pools[0].scheduler.preemption = static_cast<Preemption>(random.below(2));
             spec.pools[0].limits.host_blocks = random.below(20);
+            spec.pools[0].limits.block_bytes = 1e9;
+            spec.pools[0].host_bandwidth = static_cast<double>(random.below(2)) * 1e10;
+            spec.pools[0].limits.batches = 1 + static_cast<std::uint32_t>(random.below(3));
+            spec.pools[0].gpus = spec.pools[0].limits.batches;
+            spec.fabric = &fabric;
+            spec.hidden_bytes = 1e9;
             std::vector<Request> requests;
             std::uint64_t tokens = 0;
             std::uint64_t refused = 0;

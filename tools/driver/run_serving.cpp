@@ -35,15 +35,19 @@ Timeline draw(const ServiceResult& result) {
             fmt::format("--trace draws up to {} iterations; this run has {}", kMostDrawn, result.timeline.size()));
     }
     Timeline timeline;
-    timeline.threads = {{0, "iterations"}};
     const auto us = [](SimTime time) { return static_cast<double>(time.ps()) * 1e-6; };
     std::uint32_t replicas = 0;
+    std::uint32_t stages = 0;
     for (const IterationRecord& record : result.timeline) {
         replicas = std::max(replicas, record.replica + 1);
+        stages = std::max(stages, record.stage + 1);
         timeline.spans.push_back(
             Span{fmt::format("{} sequences, {} tokens, {} blocks", record.sequences, record.tokens, record.blocks),
-                 record.tokens > record.sequences ? "prefill" : "decode", record.replica, 0, us(record.start),
-                 us(record.end - record.start)});
+                 record.tokens > record.sequences ? "prefill" : "decode", record.replica, record.stage,
+                 us(record.start), us(record.end - record.start)});
+    }
+    for (std::uint32_t stage = 0; stage < stages; ++stage) {
+        timeline.threads.emplace_back(stage, stages == 1 ? "iterations" : fmt::format("stage {}", stage));
     }
     for (std::uint32_t replica = 0; replica < replicas; ++replica) {
         timeline.processes.emplace_back(replica, fmt::format("replica {}", replica));
@@ -64,15 +68,21 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     ServiceSpec service;
     std::vector<std::unique_ptr<ModelStep>> costs;
     std::uint32_t next_gpu = 0;
+    bool piped = false;
     for (const auto& [role, phase] : phases) {
         if (scenario.model.heads % phase->tensor != 0) {
             throw InfeasibleError(
                 fmt::format("tensor {} must divide the {} heads", phase->tensor, scenario.model.heads));
         }
-        const std::int64_t needed = next_gpu + phase->replicas * phase->tensor;
+        if (scenario.model.layers < phase->pipeline) {
+            throw InfeasibleError(
+                fmt::format("{} pipeline stages, but {} layers", phase->pipeline, scenario.model.layers));
+        }
+        const std::int64_t ranks = phase->tensor * phase->pipeline;
+        const std::int64_t needed = next_gpu + phase->replicas * ranks;
         if (needed > fabric.gpus()) {
             throw InfeasibleError(fmt::format("{} replicas of {} ranks need {} GPUs, but the cluster has {}",
-                                              phase->replicas, phase->tensor, needed, fabric.gpus()));
+                                              phase->replicas, ranks, needed, fabric.gpus()));
         }
         PoolSpec pool;
         pool.role = role;
@@ -80,25 +90,39 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         pool.scheduler = phase->scheduler;
         pool.limits = limits_of(engine, *phase, scenario.model, gpu.memory.value);
         pool.first_gpu = next_gpu;
-        pool.gpus = static_cast<std::uint32_t>(phase->tensor);
-        std::vector<GpuId> gpus;
-        for (std::uint32_t rank = 0; rank < pool.gpus; ++rank) {
-            gpus.emplace_back(next_gpu + rank);
+        pool.gpus = static_cast<std::uint32_t>(ranks);
+        pool.host_bandwidth = scenario.cluster.node.pcie_bandwidth.value * static_cast<double>(ranks);
+        for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
+            std::vector<GpuId> gpus;
+            for (std::int64_t rank = 0; rank < phase->tensor; ++rank) {
+                gpus.emplace_back(static_cast<std::uint32_t>(next_gpu + stage * phase->tensor + rank));
+            }
+            // The host plans on the first stage; the later ones run what they are told.
+            ServingModel model{scenario.model,
+                               models.device(gpu, scenario.compute),
+                               fabric,
+                               models.collectives(scenario.cluster.node.collectives, scenario.network.collectives),
+                               gpus,
+                               engine.weights,
+                               engine.cache,
+                               static_cast<double>(engine.block),
+                               stage == 0 ? engine.step_overhead : 0,
+                               stage == 0 ? engine.sequence_overhead : 0,
+                               stage_layers(scenario.model.layers, stage, phase->pipeline),
+                               stage + 1 == phase->pipeline};
+            costs.push_back(std::make_unique<ModelStep>(model));
+            pool.cost.push_back(costs.back().get());
         }
         next_gpu = static_cast<std::uint32_t>(needed);
-        costs.push_back(std::make_unique<ModelStep>(ServingModel{
-            scenario.model, models.device(gpu, scenario.compute), fabric,
-            models.collectives(scenario.cluster.node.collectives, scenario.network.collectives), gpus, engine.weights,
-            engine.cache, static_cast<double>(engine.block), engine.step_overhead, engine.sequence_overhead,
-            scenario.cluster.node.pcie_bandwidth.value * static_cast<double>(phase->tensor)}));
-        pool.cost = costs.back().get();
+        piped = piped || phase->pipeline > 1;
         service.pools.push_back(pool);
     }
     service.router = engine.router;
     service.transfer = engine.transfer;
     service.layers = static_cast<std::uint32_t>(scenario.model.layers);
     service.cache_token_bytes = cache_bytes_per_token(scenario.model, engine.cache);
-    service.fabric = engine.split ? &fabric : nullptr;
+    service.hidden_bytes = 2 * static_cast<double>(scenario.model.hidden);  // 16 bits
+    service.fabric = engine.split || piped ? &fabric : nullptr;
     service.paths = scenario.network.path_choice();
     service.ttft_limit = scenario.slo.ttft;
     service.tpot_limit = scenario.slo.tpot;
@@ -161,6 +185,9 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     }
     summary.add("cache_peak_fraction", static_cast<double>(result.most_blocks) / static_cast<double>(blocks), "1");
     summary.add("busy_fraction", result.busy_s / (seconds * replicas), "1");
+    if (piped) {
+        summary.add("bubble_fraction", result.in_flight_s > 0 ? 1 - result.busy_s / result.in_flight_s : 0, "1");
+    }
     if (result.handovers > 0) {
         summary.add("handover_s.mean", result.handover_s / static_cast<double>(result.handovers), "s");
     }

@@ -21,7 +21,18 @@ class Scheduler {
     virtual void after(EngineState&, const Batch&) {}
 };
 
-enum class SchedulerKind { static_batch, orca, vllm_v0, chunked_prefill, fastserve, fair };
+enum class SchedulerKind {
+    static_batch,
+    orca,
+    vllm_v0,
+    chunked_prefill,
+    sarathi,
+    splitfuse,
+    shortest_first,
+    decode_heavy,
+    fastserve,
+    fair
+};
 [[nodiscard]] const std::vector<std::string>& scheduler_names();
 
 enum class Preemption { recompute, swap };

@@ -2,6 +2,8 @@
 
 #include "sim/base/error.hpp"
 
+#include <algorithm>
+
 namespace orrery {
 
 bool EngineState::accepts(const Request& request) const {
@@ -20,6 +22,7 @@ std::uint32_t EngineState::add(const Request& request, std::uint64_t id) {
     sequence.output = request.output;
     sequence.session = request.session;
     waiting.push_back(index);
+    ++enqueued_;
     return index;
 }
 
@@ -52,6 +55,7 @@ void EngineState::wait_behind_holders(std::uint32_t index) {
         ++place;
     }
     waiting.insert(place, index);
+    ++enqueued_;
 }
 
 bool EngineState::reserve(std::uint32_t index, std::uint64_t tokens, std::uint64_t spare) {
@@ -81,8 +85,34 @@ bool EngineState::schedule(std::uint32_t index, std::uint32_t tokens, Batch& bat
 void EngineState::admit_front() {
     const std::uint32_t index = waiting.front();
     waiting.pop_front();
+    start_running(index);
+}
+
+void EngineState::start_running(std::uint32_t index) {
     sequences_[index].stage = Stage::running;
+    sequences_[index].admitted = ++admissions_;
     running.push_back(index);
+}
+
+void EngineState::depart(const Batch& batch) {
+    for (const BatchItem& item : batch.items) {
+        sequences_[item.sequence].in_flight = true;
+    }
+    in_flight_ += std::erase_if(running, [&](std::uint32_t index) { return sequences_[index].in_flight; });
+}
+
+void EngineState::land(const Batch& batch) {
+    const auto middle = static_cast<std::ptrdiff_t>(running.size());
+    for (const BatchItem& item : batch.items) {
+        sequences_[item.sequence].in_flight = false;
+        running.push_back(item.sequence);
+    }
+    const auto earlier = [&](std::uint32_t a, std::uint32_t b) {
+        return sequences_[a].admitted < sequences_[b].admitted;
+    };
+    std::sort(running.begin() + middle, running.end(), earlier);
+    std::inplace_merge(running.begin(), running.begin() + middle, running.end(), earlier);
+    in_flight_ -= batch.items.size();
 }
 
 void EngineState::release(Sequence& sequence) {
@@ -126,8 +156,7 @@ bool EngineState::swap_in(std::uint64_t spare, Batch& batch) {
     used_host_blocks_ -= sequence.blocks;
     used_blocks_ += sequence.blocks;
     batch.swap_bytes += sequence.blocks * limits_.block_bytes;
-    sequence.stage = Stage::running;
-    running.push_back(swapped.front());
+    start_running(swapped.front());
     swapped.pop_front();
     return true;
 }

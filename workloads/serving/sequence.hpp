@@ -29,10 +29,13 @@ struct Sequence {
     std::uint32_t cached = 0;     ///< tokens whose keys and values are in the cache
     std::uint32_t blocks = 0;     ///< of the cache that it holds
     std::uint32_t session = 0;
+    std::uint64_t admitted = 0;  ///< order in which sequences came to run
     Stage stage = Stage::waiting;
-    bool late = false;       ///< a token came later than the service allows
-    std::uint8_t level = 0;  ///< queue of a multi-level scheduler
-    double service = 0;      ///< what a level or a fair share has counted
+    bool in_flight = false;   ///< part of a batch that is on some pipeline stage
+    bool late = false;        ///< a token came later than the service allows
+    std::uint8_t level = 0;   ///< queue of a multi-level scheduler
+    std::uint32_t group = 0;  ///< static batch that it belongs to
+    double service = 0;       ///< what a level or a fair share has counted
 
     /// Tokens that must be in the cache before the next token can be generated: the prompt, and after a recomputation what
     /// had been generated.
@@ -64,6 +67,7 @@ struct Batch {
 struct EngineLimits {
     std::uint32_t max_sequences = 256;
     std::uint32_t token_budget = 8192;  ///< new tokens of an iteration
+    std::uint32_t batches = 1;          ///< that may be under way at a time: one a pipeline stage
     std::uint32_t block = 16;           ///< tokens a block
     std::uint64_t blocks = 0;           ///< of the cache
     std::uint64_t host_blocks = 0;      ///< of swap space
@@ -81,10 +85,19 @@ class EngineState {
     [[nodiscard]] const Sequence& sequence(std::uint32_t index) const { return sequences_[index]; }
     [[nodiscard]] std::uint64_t free_blocks() const { return limits_.blocks - used_blocks_; }
     [[nodiscard]] std::uint64_t used_blocks() const { return used_blocks_; }
-    [[nodiscard]] std::size_t outstanding() const { return waiting.size() + running.size() + swapped.size(); }
+    [[nodiscard]] std::size_t outstanding() const {
+        return waiting.size() + running.size() + swapped.size() + in_flight_;
+    }
+    /// How many more sequences may run.
+    [[nodiscard]] std::size_t places() const { return limits_.max_sequences - running.size() - in_flight_; }
+    [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
+    [[nodiscard]] bool has_place() const { return places() > 0; }
     [[nodiscard]] std::uint32_t blocks_for(std::uint64_t tokens) const {
         return static_cast<std::uint32_t>((tokens + limits_.block - 1) / limits_.block);
     }
+
+    /// Counts what has joined the waiting queue, so that a policy sees when to sort it again.
+    [[nodiscard]] std::uint64_t enqueued() const { return enqueued_; }
 
     /// Whether a request can ever run here.
     [[nodiscard]] bool accepts(const Request& request) const;
@@ -108,16 +121,22 @@ class EngineState {
     [[nodiscard]] bool swap_out(std::size_t place, Batch& batch);
     /// Brings the first swapped sequence back; false when its blocks do not fit beside `spare`.
     [[nodiscard]] bool swap_in(std::uint64_t spare, Batch& batch);
+    /// Takes the sequences of a batch from the running ones while they are on the stages of a pipeline: no other batch may
+    /// have them, and none of them can be preempted.
+    void depart(const Batch& batch);
+    /// They are back, in order of admission among the running ones.
+    void land(const Batch& batch);
     /// Frees a sequence at its end; the caller takes it from the running ones.
     void finish(std::uint32_t index);
 
     std::deque<std::uint32_t> waiting;
-    std::vector<std::uint32_t> running;  ///< in order of admission
+    std::vector<std::uint32_t> running;  ///< in order of admission; without those in flight
     std::deque<std::uint32_t> swapped;
     std::uint64_t preemptions = 0;
 
   private:
     [[nodiscard]] std::uint32_t place();
+    void start_running(std::uint32_t index);
     /// Puts a sequence into the waiting queue, behind those that hold blocks.
     void wait_behind_holders(std::uint32_t index);
     void release(Sequence& sequence);
@@ -127,6 +146,9 @@ class EngineState {
     std::vector<std::uint32_t> free_;
     std::uint64_t used_blocks_ = 0;
     std::uint64_t used_host_blocks_ = 0;
+    std::uint64_t admissions_ = 0;
+    std::uint64_t enqueued_ = 0;
+    std::size_t in_flight_ = 0;
 };
 
 }  // namespace orrery

@@ -10,7 +10,8 @@ namespace {
 
 void describe_phase(Fields& fields, PhaseSpec& phase) {
     fields.integer({"replicas", "engines that share the requests", false, 1, 1 << 16}, phase.replicas);
-    fields.integer({"tensor", "tensor-parallel ranks of a replica", false, 1, 1024}, phase.tensor);
+    fields.integer({"tensor", "tensor-parallel ranks of a pipeline stage", false, 1, 1024}, phase.tensor);
+    fields.integer({"pipeline", "pipeline stages of a replica", false, 1, 256}, phase.pipeline);
     fields.section({"scheduler", "what runs in each iteration"},
                    [&](Fields& inner) { describe(inner, phase.scheduler); });
 }
@@ -56,23 +57,30 @@ void describe(Fields& fields, SloSpec& slo) {
 }
 
 EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model, double device_memory) {
-    const double weights = weight_bytes_per_rank(model, engine.weights, phase.tensor);
-    const double room = device_memory * engine.memory_fraction - weights - engine.reserved_memory;
     EngineLimits limits;
     limits.block = static_cast<std::uint32_t>(engine.block);
     limits.block_bytes = cache_bytes_per_token(model, engine.cache) * static_cast<double>(engine.block);
     // Fewer key heads than ranks are repeated on each.
     const double ranks = static_cast<double>(std::min(phase.tensor, model.kv_heads));
-    const double block_per_rank = limits.block_bytes / ranks;
-    if (room < block_per_rank) {
-        constexpr double kGiB = 1024.0 * 1024 * 1024;
-        throw InfeasibleError(fmt::format(
-            "the model does not fit: {:.1f} GiB of weights and {:.1f} GiB reserved leave no room for a cache in "
-            "{:.0f} % of {:.1f} GiB; use more tensor-parallel ranks or fewer bits",
-            weights / kGiB, engine.reserved_memory / kGiB, engine.memory_fraction * 100, device_memory / kGiB));
+    for (std::int64_t stage = 0; stage < phase.pipeline; ++stage) {
+        const double weights = weight_bytes_per_rank(model, engine.weights, phase.tensor, stage, phase.pipeline);
+        const double room = device_memory * engine.memory_fraction - weights - engine.reserved_memory;
+        const double share =
+            static_cast<double>(stage_layers(model.layers, stage, phase.pipeline)) / static_cast<double>(model.layers);
+        const double block_per_rank = limits.block_bytes / ranks * share;
+        if (room < block_per_rank) {
+            constexpr double kGiB = 1024.0 * 1024 * 1024;
+            throw InfeasibleError(fmt::format(
+                "the model does not fit: {:.1f} GiB of weights and {:.1f} GiB reserved leave no room for a cache in "
+                "{:.0f} % of {:.1f} GiB; use more tensor-parallel ranks or fewer bits",
+                weights / kGiB, engine.reserved_memory / kGiB, engine.memory_fraction * 100, device_memory / kGiB));
+        }
+        // A token is cached on all stages: the fullest one decides.
+        const auto blocks = static_cast<std::uint64_t>(room / block_per_rank);
+        limits.blocks = stage == 0 ? blocks : std::min(limits.blocks, blocks);
     }
-    limits.blocks = static_cast<std::uint64_t>(room / block_per_rank);
     limits.host_blocks = static_cast<std::uint64_t>(engine.host_memory / limits.block_bytes);
+    limits.batches = static_cast<std::uint32_t>(phase.pipeline);
     limits.max_sequences = static_cast<std::uint32_t>(phase.scheduler.max_sequences);
     limits.token_budget = static_cast<std::uint32_t>(phase.scheduler.token_budget);
     limits.max_context = static_cast<std::uint32_t>(engine.max_context);

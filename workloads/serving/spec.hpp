@@ -10,7 +10,8 @@ namespace orrery {
 /// Replicas of one role.
 struct PhaseSpec {
     std::int64_t replicas = 1;
-    std::int64_t tensor = 1;  ///< ranks of a replica
+    std::int64_t tensor = 1;    ///< ranks of a pipeline stage
+    std::int64_t pipeline = 1;  ///< stages of a replica
     SchedulerSpec scheduler;
 };
 

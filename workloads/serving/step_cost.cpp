@@ -18,14 +18,19 @@ double cache_bytes_per_token(const ModelSpec& model, Precision cache) {
     return 2 * model.kv_width() * bytes_of(cache) * static_cast<double>(model.layers);
 }
 
-double weight_bytes_per_rank(const ModelSpec& model, Precision weights, std::int64_t tensor) {
-    // Embedding and LM head stay in 16 bits.
-    const double tables = (model.tied_embeddings ? 1 : 2) * model.embedding_parameters();
-    const double layers = static_cast<double>(model.layers) * model.layer_parameters();
+double weight_bytes_per_rank(const ModelSpec& model, Precision weights, std::int64_t tensor, std::int64_t stage,
+                             std::int64_t stages) {
+    // Embedding and LM head stay in 16 bits; tied ones are one table where one stage has both.
+    const bool both = stages == 1 && !model.tied_embeddings;
+    const double tables = (both ? 2 : stage == 0 || stage == stages - 1 ? 1 : 0) * model.embedding_parameters();
+    const double layers = static_cast<double>(stage_layers(model.layers, stage, stages)) * model.layer_parameters();
     return (layers * bytes_of(weights) + 2 * tables) / static_cast<double>(tensor);
 }
 
-ModelStep::ModelStep(const ServingModel& model) : m_(model), t_(static_cast<double>(model.gpus.size())) {}
+ModelStep::ModelStep(const ServingModel& model)
+    : m_(model),
+      t_(static_cast<double>(model.gpus.size())),
+      layers_(static_cast<double>(model.layers > 0 ? model.layers : model.model.layers)) {}
 
 double ModelStep::product(double m, double n, double k) const {
     Gemm gemm;
@@ -60,7 +65,7 @@ double ModelStep::price_dense(double tokens) const {
             make_transfer(m_.fabric, m_.collectives, CollectiveOp::all_reduce, m_.gpus, Bytes(2 * hidden * tokens));
         seconds += 2 * seconds_alone(m_.fabric, reduce).value();
     }
-    return seconds * static_cast<double>(model.layers);
+    return seconds * layers_;
 }
 
 double ModelStep::dense_seconds(std::uint32_t tokens) {
@@ -85,7 +90,7 @@ double ModelStep::attention_seconds(double sequences, double queries, double key
     attention.group = static_cast<double>(model.heads) / static_cast<double>(model.kv_heads);
     attention.cache = m_.cache;
     attention.block = m_.block;
-    return m_.device.seconds(attention).value() * static_cast<double>(model.layers);
+    return m_.device.seconds(attention).value() * layers_;
 }
 
 double ModelStep::head_seconds(std::uint32_t sequences) {
@@ -121,11 +126,8 @@ double ModelStep::seconds(const Batch& batch) {
         seconds += attention_seconds(decoding, 1, std::max(1.0, context / running));
     }
     const auto sequences = static_cast<std::uint32_t>(batch.items.size()) + batch.padded;
-    seconds += dense_seconds(tokens) + head_seconds(sequences);
+    seconds += dense_seconds(tokens) + (m_.head ? head_seconds(sequences) : 0);
     seconds += m_.step_overhead + m_.sequence_overhead * sequences;
-    if (batch.swap_bytes > 0 && m_.swap_bandwidth > 0) {
-        seconds += batch.swap_bytes / m_.swap_bandwidth;
-    }
     return seconds;
 }
 

@@ -47,7 +47,8 @@ struct ServingModel {
     double block = 16;             ///< tokens of a cache block
     double step_overhead = 0;      ///< s of the host an iteration
     double sequence_overhead = 0;  ///< s of the host a sequence and iteration
-    double swap_bandwidth = 0;     ///< B/s between a replica's devices and host memory
+    std::int64_t layers = 0;       ///< of a pipeline stage; 0: all
+    bool head = true;              ///< the stage has the LM head
 };
 
 /// Prices with a device's cost model; every product is priced once for each number of tokens.
@@ -68,14 +69,20 @@ class ModelStep final : public StepCost {
     [[nodiscard]] double price_dense(double tokens) const;
 
     ServingModel m_;
-    double t_;                   ///< tensor-parallel degree
+    double t_;  ///< tensor-parallel degree
+    double layers_;
     std::vector<double> dense_;  ///< by tokens; below 0: not priced yet
     std::vector<double> head_;   ///< by sequences
 };
 
 /// Bytes of keys and values of one token over all layers on all ranks of a replica.
 [[nodiscard]] double cache_bytes_per_token(const ModelSpec& model, Precision cache);
-/// Bytes of weights on one rank.
-[[nodiscard]] double weight_bytes_per_rank(const ModelSpec& model, Precision weights, std::int64_t tensor);
+/// Bytes of weights on one rank of a pipeline stage: the first has the embedding, the last the LM head.
+[[nodiscard]] double weight_bytes_per_rank(const ModelSpec& model, Precision weights, std::int64_t tensor,
+                                           std::int64_t stage = 0, std::int64_t stages = 1);
+/// Layers of a pipeline stage: as even as can be, the first stages have one more where it does not divide.
+[[nodiscard]] constexpr std::int64_t stage_layers(std::int64_t layers, std::int64_t stage, std::int64_t stages) {
+    return layers / stages + (stage < layers % stages ? 1 : 0);
+}
 
 }  // namespace orrery

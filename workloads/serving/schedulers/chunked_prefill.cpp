@@ -14,11 +14,15 @@ void ChunkedPrefill::plan(EngineState& state, Batch& batch) {
             budget -= tokens;
             ++place;
         } else {
-            state.recompute_later(state.running.size() - 1);
             preempted = true;
+            // Who came after it may be under way: it keeps what it has, and they give way when they are back.
+            if (place + 1 == state.running.size() && state.in_flight() > 0) {
+                break;
+            }
+            state.recompute_later(state.running.size() - 1);
         }
     }
-    while (!preempted && budget > 0 && !state.waiting.empty() && state.running.size() < state.limits().max_sequences) {
+    while (!preempted && budget > 0 && !state.waiting.empty() && state.has_place()) {
         const std::uint32_t index = state.waiting.front();
         const std::uint32_t tokens = std::min(budget, state.sequence(index).left_to_prefill());
         if (!state.schedule(index, tokens, batch)) {

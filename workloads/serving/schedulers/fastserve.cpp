@@ -23,8 +23,9 @@ void FastServe::plan(EngineState& state, Batch& batch) {
         const Sequence& y = state.sequence(b);
         return x.level != y.level ? x.level < y.level : x.id < y.id;
     });
-    if (candidates.size() > state.limits().max_sequences) {
-        candidates.resize(state.limits().max_sequences);
+    const std::size_t most = state.running.size() + state.places();
+    if (candidates.size() > most) {
+        candidates.resize(most);
     }
     const auto start = [&](std::uint32_t index) {
         const auto place = std::find(state.waiting.begin(), state.waiting.end(), index);

@@ -3,7 +3,7 @@
 namespace orrery {
 
 void Orca::plan(EngineState& state, Batch& batch) {
-    while (!state.waiting.empty() && state.running.size() < state.limits().max_sequences) {
+    while (!state.waiting.empty() && state.has_place()) {
         const std::uint32_t index = state.waiting.front();
         const Sequence& sequence = state.sequence(index);
         if (!state.reserve(index, std::uint64_t{sequence.prompt} + sequence.output)) {

@@ -5,13 +5,13 @@
 
 namespace orrery {
 
-/// FasterTransformer: batches are formed once and run until their longest sequence ends.
+/// FasterTransformer: batches are formed once and run until their longest sequence ends; in a pipeline one for each stage.
 class StaticBatches final : public Scheduler {
   public:
     void plan(EngineState& state, Batch& batch) override;
 
   private:
-    std::uint32_t formed_ = 0;  ///< sequences of the batch under way
+    std::vector<std::uint32_t> formed_;  ///< sequences that each batch had when it was formed
 };
 
 /// Orca (Yu et al., OSDI 2022): first come, first served, every iteration; room for the longest possible output is set
@@ -34,11 +34,43 @@ class PrefillFirst final : public Scheduler {
     Preemption preemption_;
 };
 
-/// Sarathi-Serve (Agrawal et al., OSDI 2024) and vLLM 1: running sequences first, one token each, then prompts cut to what
-/// is left of the token budget.
+/// vLLM 1: running sequences in order of admission, a token or a piece of the prompt each, then waiting prompts cut to what
+/// is left of the token budget. Blocks are taken piece by piece; when they run out, who came last is preempted, and nobody is
+/// admitted in that iteration.
 class ChunkedPrefill final : public Scheduler {
   public:
     void plan(EngineState& state, Batch& batch) override;
+};
+
+/// Sarathi-Serve (Agrawal et al., OSDI 2024, algorithm 3): all decodes, then prompts that have begun, then new ones, cut to
+/// what is left of the token budget. As in the block manager of vLLM 0, on which it was built, a prompt is admitted when the
+/// whole of it has room beside the watermark.
+class Sarathi final : public Scheduler {
+  public:
+    void plan(EngineState& state, Batch& batch) override;
+};
+
+/// Dynamic SplitFuse (Holmes et al., "DeepSpeed-FastGen", arXiv:2401.08671): decodes first, then long prompts are split and
+/// short ones put together so that an iteration has exactly the token budget. A piece is also cut to the blocks that there are; a
+/// sequence that finds none waits with what it has, and only when nothing at all can run who came last starts anew.
+class SplitFuse final : public Scheduler {
+  public:
+    void plan(EngineState& state, Batch& batch) override;
+};
+
+/// Waiting requests by what they will need, for work whose lengths are known beforehand (batches, offline); otherwise as
+/// ChunkedPrefill. Shortest first: by tokens of the prompt, the least mean wait. Decode-heavy first: by prompt over output, so
+/// that long outputs overlap all the others and prompts, which come later, fill the compute that decoding leaves (the resource
+/// profiles of Zhao et al., "BlendServe", arXiv:2411.16102, without its sharing of prefixes).
+class Sorted final : public Scheduler {
+  public:
+    explicit Sorted(bool decode_heavy) : decode_heavy_(decode_heavy) {}
+    void plan(EngineState& state, Batch& batch) override;
+
+  private:
+    bool decode_heavy_;
+    std::uint64_t sorted_ = 0;  ///< arrivals in the queue as of the last sorting
+    ChunkedPrefill inner_;
 };
 
 /// FastServe (Wu et al., arXiv:2305.05920): levels of priority; a sequence joins at the level whose quantum covers its

@@ -15,7 +15,7 @@ bool PrefillFirst::plan_prompts(EngineState& state, Batch& batch) {
     const EngineLimits& limits = state.limits();
     const auto spare = static_cast<std::uint64_t>(std::ceil(limits.watermark * static_cast<double>(limits.blocks)));
     std::uint64_t tokens = 0;
-    while (!state.waiting.empty() && state.running.size() < limits.max_sequences) {
+    while (!state.waiting.empty() && state.has_place()) {
         const std::uint32_t index = state.waiting.front();
         const std::uint32_t prompt = state.sequence(index).left_to_prefill();
         // A prompt beyond the budget runs alone: it could never run otherwise.
@@ -38,15 +38,18 @@ void PrefillFirst::plan_decodes(EngineState& state, Batch& batch) const {
             ++place;
             continue;
         }
-        // Whoever came last gives way, in the end the sequence in work itself.
+        // Whoever came last gives way, in the end the sequence in work itself, unless who came after it is under way.
         const std::size_t last = state.running.size() - 1;
+        if (last == place && state.in_flight() > 0) {
+            break;
+        }
         if (preemption_ == Preemption::recompute || !state.swap_out(last, batch)) {
             state.recompute_later(last);
         }
     }
-    while (!state.swapped.empty() && state.running.size() < state.limits().max_sequences) {
+    while (!state.swapped.empty() && state.has_place()) {
         // Room for one token of every running sequence stays free, or it would be swapped out again at once.
-        const std::uint64_t spare = state.running.empty() ? 0 : state.running.size() + 1;
+        const std::uint64_t spare = state.used_blocks() == 0 ? 0 : state.running.size() + 1;
         if (!state.swap_in(spare, batch)) {
             break;
         }

@@ -3,8 +3,9 @@
 namespace orrery {
 
 const std::vector<std::string>& scheduler_names() {
-    static const std::vector<std::string> kNames = {"static",          "orca",      "vllm-v0",
-                                                    "chunked-prefill", "fastserve", "fair"};
+    static const std::vector<std::string> kNames = {"static",    "orca",      "vllm-v0",        "chunked-prefill",
+                                                    "sarathi",   "splitfuse", "shortest-first", "decode-heavy",
+                                                    "fastserve", "fair"};
     return kNames;
 }
 
@@ -29,6 +30,14 @@ std::unique_ptr<Scheduler> make_scheduler(const SchedulerSpec& spec) {
             return std::make_unique<PrefillFirst>(spec.preemption);
         case SchedulerKind::chunked_prefill:
             return std::make_unique<ChunkedPrefill>();
+        case SchedulerKind::sarathi:
+            return std::make_unique<Sarathi>();
+        case SchedulerKind::splitfuse:
+            return std::make_unique<SplitFuse>();
+        case SchedulerKind::shortest_first:
+            return std::make_unique<Sorted>(false);
+        case SchedulerKind::decode_heavy:
+            return std::make_unique<Sorted>(true);
         case SchedulerKind::fastserve:
             return std::make_unique<FastServe>(static_cast<std::uint32_t>(spec.levels),
                                                static_cast<std::uint32_t>(spec.first_quantum));

@@ -1,27 +1,38 @@
 #include "workloads/serving/schedulers/policies.hpp"
 
+#include <algorithm>
+
 namespace orrery {
 
 void StaticBatches::plan(EngineState& state, Batch& batch) {
     if (state.running.empty()) {
-        formed_ = 0;
-        while (!state.waiting.empty() && state.running.size() < state.limits().max_sequences) {
+        const std::uint32_t most = std::max(1U, state.limits().max_sequences / state.limits().batches);
+        formed_.push_back(0);
+        while (!state.waiting.empty() && state.has_place() && formed_.back() < most) {
             const std::uint32_t index = state.waiting.front();
-            const Sequence& sequence = state.sequence(index);
+            Sequence& sequence = state.sequence(index);
             // All outputs are as long as the longest may be: room for the whole of each is taken at once.
             if (!state.reserve(index, std::uint64_t{sequence.prompt} + sequence.output)) {
                 break;
             }
+            sequence.group = static_cast<std::uint32_t>(formed_.size() - 1);
             state.admit_front();
-            ++formed_;
+            ++formed_.back();
+        }
+        if (formed_.back() == 0) {
+            formed_.pop_back();
+            return;
         }
     }
+    const std::uint32_t group = state.sequence(state.running.front()).group;
     for (const std::uint32_t index : state.running) {
         const Sequence& sequence = state.sequence(index);
-        const bool fits = state.schedule(index, sequence.decoding() ? 1 : sequence.left_to_prefill(), batch);
-        ORRERY_ASSERT(fits);
+        if (sequence.group == group) {
+            const bool fits = state.schedule(index, sequence.decoding() ? 1 : sequence.left_to_prefill(), batch);
+            ORRERY_ASSERT(fits);
+        }
     }
-    batch.padded = formed_ - static_cast<std::uint32_t>(state.running.size());
+    batch.padded = formed_[group] - static_cast<std::uint32_t>(batch.items.size());
 }
 
 }  // namespace orrery

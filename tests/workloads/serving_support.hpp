@@ -1,0 +1,74 @@
+#pragma once
+// Requests from a list, services with affine prices, and iterations as text.
+
+#include "workloads/serving/service.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+namespace orrery::test {
+
+class ListSource final : public RequestSource {
+  public:
+    explicit ListSource(std::vector<Request> requests) : requests_(std::move(requests)) {}
+    bool next(Request& request) override {
+        if (at_ == requests_.size()) {
+            return false;
+        }
+        request = requests_[at_++];
+        return true;
+    }
+
+  private:
+    std::vector<Request> requests_;
+    std::size_t at_ = 0;
+};
+
+inline Request request(double arrival_s, std::uint32_t prompt, std::uint32_t output, std::uint32_t session = 0) {
+    return Request{SimTime::from_seconds(arrival_s), prompt, output, session};
+}
+
+inline ServiceSpec spec_of(SchedulerKind kind, std::uint32_t budget, std::uint32_t sequences, std::uint64_t blocks,
+                           std::uint32_t block = 4) {
+    PoolSpec pool;
+    pool.scheduler.kind = kind;
+    pool.limits.token_budget = budget;
+    pool.limits.max_sequences = sequences;
+    pool.limits.blocks = blocks;
+    pool.limits.block = block;
+    pool.limits.watermark = 0;
+    ServiceSpec spec;
+    spec.pools = {pool};
+    return spec;
+}
+
+inline ServiceResult serve_with(ServiceSpec spec, RequestSource& source, StepCost& cost) {
+    for (PoolSpec& pool : spec.pools) {
+        pool.cost.assign(pool.limits.batches, &cost);
+    }
+    return serve(spec, source);
+}
+
+// Iterations as text: "0:4 1:1" is four new tokens of request 0 and one of request 1; "+1" a padded place.
+inline std::vector<std::string> iterations(ServiceSpec spec, std::vector<Request> requests) {
+    ListSource source(std::move(requests));
+    AffineStep cost(1, 0, 0);
+    std::vector<std::string> out;
+    ServiceHooks hooks;
+    hooks.iteration = [&](std::uint32_t, const Batch& batch, const EngineState& state) {
+        std::string line;
+        for (const BatchItem& item : batch.items) {
+            line += fmt::format("{}{}:{}", line.empty() ? "" : " ", state.sequence(item.sequence).id, item.tokens);
+        }
+        out.push_back(line + (batch.padded > 0 ? fmt::format(" +{}", batch.padded) : ""));
+    };
+    spec.pools[0].cost.assign(spec.pools[0].limits.batches, &cost);
+    (void)serve(spec, source, hooks);
+    return out;
+}
+
+using Lines = std::vector<std::string>;
+
+}  // namespace orrery::test

@@ -1,0 +1,204 @@
+#include "workloads/serving/fleet.hpp"
+
+#include "sim/base/error.hpp"
+#include "sim/base/random.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+Replica::Replica(const PoolSpec& its_pool, std::uint32_t gpu)
+    : pool(its_pool),
+      state(its_pool.limits),
+      scheduler(make_scheduler(its_pool.scheduler)),
+      first_gpu(gpu),
+      stages(its_pool.cost.size()) {}
+
+Fleet::Fleet(const ServiceSpec& spec, const ServiceHooks& hooks, FleetListener& listener, ServiceResult& result)
+    : spec_(spec), hooks_(hooks), listener_(listener), result_(result) {
+    for (const PoolSpec& pool : spec.pools) {
+        ORRERY_ASSERT(!pool.cost.empty() && (pool.cost.size() == 1 || spec.fabric != nullptr));
+        for (std::uint32_t i = 0; i < pool.replicas; ++i) {
+            replicas_.push_back(std::make_unique<Replica>(pool, pool.first_gpu + i * pool.gpus));
+        }
+    }
+}
+
+void Fleet::begin(Dispatcher& dispatcher) {
+    dispatcher_ = &dispatcher;
+    for (const auto& replica : replicas_) {
+        if (replica->pool.host_bandwidth > 0) {
+            const Demand link{dispatcher.sharing().add_resource(replica->pool.host_bandwidth), 1};
+            replica->host_link = dispatcher.sharing().hold(std::span(&link, 1));
+        }
+    }
+}
+
+void Fleet::on_task(const Token& token) {
+    Replica& replica = *replicas_[token.index];
+    switch (token.task) {
+        case Task::swap: {
+            Flight& flight = replica.flights[token.flight];
+            flight.batch.swap_bytes = 0;
+            enter(token.index, token.flight);
+            return;
+        }
+        case Task::activation: {
+            Flight& flight = replica.flights[token.flight];
+            PipelineStage& stage = replica.stages[++flight.stage];
+            if (stage.busy) {
+                stage.queue.push_back(token.flight);
+            } else {
+                stage.busy = true;
+                enter(token.index, token.flight);
+            }
+            return;
+        }
+        default:
+            leave(token.index, token.flight);
+    }
+}
+
+void Fleet::wake(std::uint32_t index) {
+    Replica& replica = *replicas_[index];
+    while (!replica.stages.front().busy && replica.under_way() < replica.stages.size() && launch(index)) {
+    }
+}
+
+// Plans one batch and puts it on the first stage; false when there is nothing to run.
+bool Fleet::launch(std::uint32_t index) {
+    Replica& replica = *replicas_[index];
+    if (replica.state.outstanding() == 0) {
+        return false;
+    }
+    if (replica.free_flights.empty()) {
+        replica.free_flights.push_back(static_cast<std::uint32_t>(replica.flights.size()));
+        replica.flights.emplace_back();
+    }
+    const std::uint32_t id = replica.free_flights.back();
+    Flight& flight = replica.flights[id];
+    flight.batch.clear();
+    // A sequence that gave up its own blocks leaves an empty batch: the next one can use them.
+    std::uint64_t before = 0;
+    do {
+        before = replica.state.preemptions;
+        replica.scheduler->plan(replica.state, flight.batch);
+    } while (flight.batch.empty() && replica.state.preemptions > before);
+    if (flight.batch.empty()) {
+        // Blocks that batches under way or handovers hold come back when those end.
+        if (replica.state.used_blocks() > 0 || replica.under_way() > 0) {
+            return false;
+        }
+        throw InternalError("a scheduler runs nothing although " + std::to_string(replica.state.outstanding()) +
+                            " sequences wait");
+    }
+    if (replica.under_way() == 0) {
+        replica.busy_since = dispatcher_->now();
+    }
+    replica.free_flights.pop_back();
+    if (hooks_.iteration) {
+        hooks_.iteration(index, flight.batch, replica.state);
+    }
+    listener_.batch_starts(index, flight.batch);
+    if (replica.stages.size() > 1) {
+        replica.state.depart(flight.batch);
+    }
+    ++result_.iterations;
+    result_.most_blocks = std::max(result_.most_blocks, replica.state.used_blocks());
+    flight.stage = 0;
+    replica.stages.front().busy = true;
+    if (flight.batch.swap_bytes > 0 && replica.host_link.valid()) {
+        dispatcher_->share(replica.host_link, flight.batch.swap_bytes, SimTime(), index + 1,
+                           Token{Task::swap, index, id}.pack());
+    } else {
+        enter(index, id);
+    }
+    return true;
+}
+
+void Fleet::enter(std::uint32_t index, std::uint32_t id) {
+    Replica& replica = *replicas_[index];
+    Flight& flight = replica.flights[id];
+    const double seconds = replica.pool.cost[flight.stage]->seconds(flight.batch);
+    flight.started = dispatcher_->now();
+    result_.busy_s += seconds / static_cast<double>(replica.stages.size());
+    dispatcher_->delay(SimTime::from_seconds(seconds), index + 1, Token{Task::stage, index, id}.pack());
+}
+
+void Fleet::leave(std::uint32_t index, std::uint32_t id) {
+    Replica& replica = *replicas_[index];
+    const std::uint32_t at = replica.flights[id].stage;
+    PipelineStage& stage = replica.stages[at];
+    std::uint32_t tokens = 0;
+    if (spec_.timeline || replica.stages.size() > 1) {
+        const Flight& flight = replica.flights[id];
+        for (const BatchItem& item : flight.batch.items) {
+            tokens += item.tokens;
+        }
+        if (spec_.timeline) {
+            result_.timeline.push_back({index, at, flight.started, dispatcher_->now(),
+                                        static_cast<std::uint32_t>(flight.batch.items.size()), tokens,
+                                        replica.state.used_blocks()});
+        }
+    }
+    const bool last = at + 1 == replica.stages.size();
+    if (!last) {
+        const std::uint32_t gpus = replica.pool.gpus / static_cast<std::uint32_t>(replica.stages.size());
+        const std::uint32_t first = replica.first_gpu + at * gpus;
+        const Path& next = path({first, gpus}, {first + gpus, gpus});
+        dispatcher_->share(next.resources, tokens * spec_.hidden_bytes, SimTime::from_seconds(next.latency), index + 1,
+                           Token{Task::activation, index, id}.pack());
+    }
+    stage.busy = false;
+    if (!stage.queue.empty()) {
+        const std::uint32_t next = stage.queue.front();
+        stage.queue.pop_front();
+        stage.busy = true;
+        enter(index, next);
+    }
+    if (last) {
+        end(index, id);
+    }
+    if (last || at == 0) {
+        wake(index);
+    }
+}
+
+void Fleet::end(std::uint32_t index, std::uint32_t id) {
+    Replica& replica = *replicas_[index];
+    if (replica.stages.size() > 1) {
+        replica.state.land(replica.flights[id].batch);
+    }
+    listener_.batch_ends(index, replica.flights[id].batch);
+    replica.free_flights.push_back(id);
+    if (replica.under_way() == 0) {
+        result_.in_flight_s += (dispatcher_->now() - replica.busy_since).seconds();
+    }
+}
+
+const Fleet::Path& Fleet::path(GpuRange from, GpuRange to) {
+    const auto [entry, fresh] = paths_.try_emplace({from, to});
+    Path& path = entry->second;
+    if (!fresh) {
+        return path;
+    }
+    const std::uint32_t flows = std::max(from.count, to.count);
+    std::map<std::uint32_t, double> weights;
+    for (std::uint32_t i = 0; i < flows; ++i) {
+        const GpuId a(from.first + i * from.count / flows);
+        const GpuId b(to.first + i * to.count / flows);
+        const Route route = spec_.fabric->route(a, b, spec_.paths, mix64(i + (std::uint64_t{to.first} << 20U)));
+        for (const ResourceId resource : route.resources()) {
+            weights[resource.value()] += 1.0 / flows;
+        }
+        path.latency = std::max(path.latency, route.latency);
+    }
+    std::vector<Demand> demands;
+    for (const auto& [resource, weight] : weights) {
+        demands.push_back(Demand{ResourceId(resource), weight});
+    }
+    path.resources = dispatcher_->sharing().hold(demands);
+    return path;
+}
+
+}  // namespace orrery

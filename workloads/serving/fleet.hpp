@@ -1,0 +1,121 @@
+#pragma once
+// The replicas of a service, and how their batches go through pipeline stages.
+//
+// Claims: a replica plans a batch whenever its first stage is free and fewer batches than stages are under way; a sequence
+// is in at most one of them. Each stage runs one batch at a time, in the order in which they come, and sends the hidden
+// states of the batch's tokens to the next stage over the fabric. Bubbles follow: stages wait for batches of unequal cost,
+// and a batch that takes every running sequence leaves nothing for the next one. Blocks that are swapped pass the link to
+// the host before the batch computes.
+// Limits: hidden states are sent whole by slices of the tensor-parallel ranks; joining the slices takes no time.
+// Sources: the batch queue of vLLM 1 (as many batches as stages, no sequence in two); Agrawal et al., "Sarathi-Serve",
+// OSDI 2024 (bubbles of uneven batches).
+// Validated by tests/workloads/serving_test.cpp.
+
+#include "sim/engine/task_source.hpp"
+#include "workloads/serving/service.hpp"
+
+#include <deque>
+#include <map>
+#include <memory>
+
+namespace orrery {
+
+/// What a task of the service is, packed into the token that the dispatcher gives back.
+enum class Task : std::uint8_t { arrival, stage, activation, swap, handover };
+
+struct Token {
+    Task task = Task::arrival;
+    std::uint32_t index = 0;  ///< a replica or a handover
+    std::uint32_t flight = 0;
+
+    [[nodiscard]] std::uint64_t pack() const {
+        return (std::uint64_t{static_cast<std::uint8_t>(task)} << 56U) | (std::uint64_t{flight} << 32U) | index;
+    }
+    [[nodiscard]] static Token unpack(std::uint64_t token) {
+        return {static_cast<Task>(token >> 56U), static_cast<std::uint32_t>(token),
+                static_cast<std::uint32_t>((token >> 32U) & 0xFFFFFFU)};
+    }
+};
+
+/// A batch on its way through the stages.
+struct Flight {
+    Batch batch;
+    std::uint32_t stage = 0;
+    SimTime started;  ///< on its stage
+};
+
+struct PipelineStage {
+    bool busy = false;
+    std::deque<std::uint32_t> queue;  ///< flights that wait for it
+};
+
+struct Replica {
+    Replica(const PoolSpec& its_pool, std::uint32_t gpu);
+    const PoolSpec& pool;
+    EngineState state;
+    std::unique_ptr<Scheduler> scheduler;
+    std::uint32_t first_gpu;
+    std::vector<Flight> flights;
+    std::vector<std::uint32_t> free_flights;
+    std::vector<PipelineStage> stages;
+    ClassId host_link;                       ///< between the devices and host memory, where blocks are swapped
+    SimTime busy_since;                      ///< since when some batch is under way
+    std::deque<std::uint32_t> without_room;  ///< handovers that wait for blocks here
+
+    [[nodiscard]] std::size_t under_way() const { return flights.size() - free_flights.size(); }
+};
+
+/// Told of the batches of every replica.
+class FleetListener {
+  public:
+    virtual ~FleetListener() = default;
+    /// A batch is about to run.
+    virtual void batch_starts(std::uint32_t replica, const Batch& batch) = 0;
+    /// It has left the last stage; its sequences are among the running ones again. The replica is woken afterwards.
+    virtual void batch_ends(std::uint32_t replica, const Batch& batch) = 0;
+};
+
+class Fleet {
+  public:
+    /// All arguments outlive the fleet; `result` takes what its timeline and counts are.
+    Fleet(const ServiceSpec& spec, const ServiceHooks& hooks, FleetListener& listener, ServiceResult& result);
+
+    /// Adds the resources that replicas have beside the fabric.
+    void begin(Dispatcher& dispatcher);
+    [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(replicas_.size()); }
+    [[nodiscard]] Replica& operator[](std::uint32_t index) { return *replicas_[index]; }
+    [[nodiscard]] const Replica& operator[](std::uint32_t index) const { return *replicas_[index]; }
+
+    /// Something may have changed for a replica: plans as many batches as it can take.
+    void wake(std::uint32_t index);
+    void on_task(const Token& token);
+
+    /// Transfers between two ranges of GPUs: as many equal flows as the wider range has GPUs, each between GPUs at
+    /// proportional places, as one activity. Precondition: a fabric.
+    struct Path {
+        ClassId resources;
+        double latency = 0;
+    };
+    struct GpuRange {
+        std::uint32_t first = 0;
+        std::uint32_t count = 1;
+        friend auto operator<=>(const GpuRange&, const GpuRange&) = default;
+    };
+    [[nodiscard]] const Path& path(GpuRange from, GpuRange to);
+
+  private:
+    [[nodiscard]] bool launch(std::uint32_t index);
+    void enter(std::uint32_t index, std::uint32_t flight);
+    void leave(std::uint32_t index, std::uint32_t flight);
+    void end(std::uint32_t index, std::uint32_t flight);
+
+    const ServiceSpec& spec_;
+    const ServiceHooks& hooks_;
+    FleetListener& listener_;
+    ServiceResult& result_;
+    Dispatcher* dispatcher_ = nullptr;
+    std::vector<std::unique_ptr<Replica>> replicas_;
+    std::map<std::pair<GpuRange, GpuRange>, Path> paths_;
+};
+
+}  // namespace orrery

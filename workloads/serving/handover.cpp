@@ -1,0 +1,128 @@
+#include "workloads/serving/handover.hpp"
+
+namespace orrery {
+
+namespace {
+
+// Policies that set the whole output aside do so before a cache comes.
+std::uint64_t room_of(const Replica& replica, const Sequence& sequence) {
+    const SchedulerKind kind = replica.pool.scheduler.kind;
+    const bool whole = kind == SchedulerKind::static_batch || kind == SchedulerKind::orca;
+    return std::uint64_t{sequence.prompt} + (whole ? sequence.output : 1);
+}
+
+}  // namespace
+
+void Handovers::batch_starts(std::uint32_t replica, const Batch& batch) {
+    if (fleet_[replica].pool.role != Role::prefill || spec_.transfer != Transfer::layers) {
+        return;
+    }
+    for (const BatchItem& item : batch.items) {
+        const Sequence& sequence = fleet_[replica].state.sequence(item.sequence);
+        if (item.context == sequence.needed() && sequence.then > 0) {
+            (void)open(replica, item.sequence);
+        }
+    }
+}
+
+std::uint32_t Handovers::open(std::uint32_t from, std::uint32_t source) {
+    std::uint32_t id = static_cast<std::uint32_t>(handovers_.size());
+    if (free_.empty()) {
+        handovers_.emplace_back();
+    } else {
+        id = free_.back();
+        free_.pop_back();
+    }
+    const Sequence& sequence = fleet_[from].state.sequence(source);
+    Handover& handover = handovers_[id];
+    handover = Handover();
+    handover.from = from;
+    handover.to = decoders_.choose(sequence.session);
+    handover.source = source;
+    Replica& target = fleet_[handover.to];
+    Sequence there = sequence;
+    there.output = sequence.output + sequence.then;
+    there.then = 0;
+    there.cached = sequence.prompt;
+    there.level = 0;
+    there.service = 0;
+    handover.target = target.state.adopt(there);
+    by_source_[{from, source}] = id;
+    handover.has_room = target.state.reserve(handover.target, room_of(target, there));
+    if (handover.has_room && spec_.transfer == Transfer::layers && spec_.layers > 1) {
+        send(id, 1 - 1.0 / spec_.layers);
+    } else if (!handover.has_room) {
+        target.without_room.push_back(id);
+    }
+    return id;
+}
+
+void Handovers::prompt_done(std::uint32_t from, std::uint32_t source) {
+    const auto found = by_source_.find({from, source});
+    const std::uint32_t id = found != by_source_.end() ? found->second : open(from, source);
+    Handover& handover = handovers_[id];
+    const Sequence& done = fleet_[from].state.sequence(source);
+    Sequence& there = fleet_[handover.to].state.sequence(handover.target);
+    there.generated = done.generated;
+    there.first_token = done.first_token;
+    there.last_token = done.last_token;
+    there.late = done.late;
+    handover.prompt_done = true;
+    handover.ready = dispatcher_->now();
+    if (handover.has_room) {
+        send_rest(id);
+    }
+}
+
+void Handovers::send_rest(std::uint32_t id) {
+    const bool begun = spec_.transfer == Transfer::layers && spec_.layers > 1 && !handovers_[id].sent_whole;
+    send(id, begun ? 1.0 / spec_.layers : 1.0);
+}
+
+void Handovers::send(std::uint32_t id, double share) {
+    Handover& handover = handovers_[id];
+    ++handover.transfers;
+    const Replica& from = fleet_[handover.from];
+    const Replica& to = fleet_[handover.to];
+    const Sequence& sequence = to.state.sequence(handover.target);
+    const Fleet::Path& path = fleet_.path({from.first_gpu, from.pool.gpus}, {to.first_gpu, to.pool.gpus});
+    dispatcher_->share(path.resources, share * sequence.prompt * spec_.cache_token_bytes,
+                       SimTime::from_seconds(path.latency), handover.to + 1, Token{Task::handover, id, 0}.pack());
+}
+
+void Handovers::on_transfer(std::uint32_t id) {
+    Handover& handover = handovers_[id];
+    if (--handover.transfers > 0 || !handover.prompt_done) {
+        return;
+    }
+    ++result_.handovers;
+    result_.handover_s += (dispatcher_->now() - handover.ready).seconds();
+    const std::uint32_t from = handover.from;
+    const std::uint32_t to = handover.to;
+    fleet_[from].state.finish(handover.source);
+    fleet_[to].state.arrived(handover.target);
+    by_source_.erase({from, handover.source});
+    free_.push_back(id);
+    fleet_.wake(to);
+    fleet_.wake(from);
+}
+
+void Handovers::make_room(std::uint32_t index) {
+    Replica& replica = fleet_[index];
+    while (!replica.without_room.empty()) {
+        const std::uint32_t id = replica.without_room.front();
+        Handover& handover = handovers_[id];
+        const Sequence& sequence = replica.state.sequence(handover.target);
+        if (!replica.state.reserve(handover.target, room_of(replica, sequence))) {
+            return;
+        }
+        replica.without_room.pop_front();
+        handover.has_room = true;
+        handover.sent_whole = true;  // it came too late to send layer by layer
+        if (handover.prompt_done) {
+            send_rest(id);
+        }
+    }
+}
+
+}  // namespace orrery

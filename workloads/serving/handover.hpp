@@ -1,0 +1,51 @@
+#pragma once
+// Handovers: sequences that go from the replica that computed their prompt to one that decodes them.
+//
+// The target is chosen and makes room first; then the keys and values go over the fabric, whole after the prompt or layer
+// by layer while it computes. The source keeps its blocks until all has arrived.
+
+#include "workloads/serving/router.hpp"
+
+namespace orrery {
+
+class Handovers {
+  public:
+    /// All arguments outlive this.
+    Handovers(const ServiceSpec& spec, Fleet& fleet, Routes& decoders, ServiceResult& result)
+        : spec_(spec), fleet_(fleet), decoders_(decoders), result_(result) {}
+    void begin(Dispatcher& dispatcher) { dispatcher_ = &dispatcher; }
+
+    /// Prompts that end with this batch of a prefill replica start on their way, where the cache goes layer by layer.
+    void batch_starts(std::uint32_t replica, const Batch& batch);
+    /// A prompt is done on `from`: the rest of its cache goes on its way as soon as there is room for it.
+    void prompt_done(std::uint32_t from, std::uint32_t sequence);
+    /// Sequences that have left a replica gave blocks back: the handovers that wait longest get them.
+    void make_room(std::uint32_t replica);
+    void on_transfer(std::uint32_t handover);
+
+  private:
+    struct Handover {
+        std::uint32_t from = 0, to = 0;        ///< replicas
+        std::uint32_t source = 0, target = 0;  ///< sequences there
+        std::uint32_t transfers = 0;           ///< under way
+        bool prompt_done = false;
+        bool has_room = false;
+        bool sent_whole = false;  ///< nothing went before the prompt was done
+        SimTime ready;            ///< when the prompt was done
+    };
+
+    std::uint32_t open(std::uint32_t from, std::uint32_t source);
+    void send(std::uint32_t id, double share);
+    void send_rest(std::uint32_t id);
+
+    const ServiceSpec& spec_;
+    Fleet& fleet_;
+    Routes& decoders_;
+    ServiceResult& result_;
+    Dispatcher* dispatcher_ = nullptr;
+    std::vector<Handover> handovers_;
+    std::vector<std::uint32_t> free_;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> by_source_;  ///< by replica and sequence
+};
+
+}  // namespace orrery

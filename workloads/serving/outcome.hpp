@@ -1,0 +1,62 @@
+#pragma once
+// What a service did: latencies of requests, counts, and iterations for a timeline.
+
+#include "sim/base/time.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace orrery {
+
+/// Counts of values in bins of 1 % from 1 us to 10^6 s: quantiles of long runs in constant memory, within 1 %.
+class LogHistogram {
+  public:
+    void add(double seconds, std::uint64_t count = 1);
+    [[nodiscard]] double quantile(double q) const;
+    [[nodiscard]] double mean() const { return total_ > 0 ? sum_ / static_cast<double>(total_) : 0; }
+    [[nodiscard]] double max() const { return max_; }
+    [[nodiscard]] std::uint64_t count() const { return total_; }
+
+  private:
+    std::vector<std::uint64_t> bins_;
+    std::uint64_t total_ = 0;
+    double sum_ = 0;
+    double max_ = 0;
+};
+
+/// What became of one request.
+struct RequestOutcome {
+    SimTime arrival;
+    float ttft = 0;  ///< s
+    float tpot = 0;  ///< s a token after the first; 0 for outputs of one token
+    float e2e = 0;   ///< s
+    bool in_time = true;
+};
+
+/// A batch on one stage of a replica.
+struct IterationRecord {
+    std::uint32_t replica;
+    std::uint32_t stage;
+    SimTime start, end;
+    std::uint32_t sequences, tokens;
+    std::uint64_t blocks;
+};
+
+struct ServiceResult {
+    std::vector<RequestOutcome> requests;  ///< finished ones, in order of arrival
+    std::uint64_t refused = 0;             ///< could never have run: longer than the context or the cache
+    std::uint64_t output_tokens = 0;
+    std::uint64_t preemptions = 0;
+    std::uint64_t handovers = 0;
+    double handover_s = 0;  ///< summed: from the end of a prompt to its sequence being ready to decode
+    std::uint64_t iterations = 0;
+    std::uint64_t events = 0;
+    double end_s = 0;
+    double busy_s = 0;       ///< summed over replicas, the mean of a replica's stages
+    double in_flight_s = 0;  ///< summed over replicas: time with at least one batch under way
+    std::uint64_t most_blocks = 0;
+    LogHistogram tbt;
+    std::vector<IterationRecord> timeline;
+};
+
+}  // namespace orrery

@@ -1,0 +1,51 @@
+#include "sim/base/error.hpp"
+#include "workloads/serving/schedulers/policies.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery {
+
+void Sarathi::plan(EngineState& state, Batch& batch) {
+    std::uint32_t budget = state.limits().token_budget;
+    bool preempted = false;
+    // Decodes that do not fit make who came last give way, as in vLLM 0.
+    for (std::size_t place = 0; place < state.running.size() && budget > 0;) {
+        const std::uint32_t index = state.running[place];
+        if (!state.sequence(index).decoding()) {
+            ++place;
+        } else if (state.schedule(index, 1, batch)) {
+            --budget;
+            ++place;
+        } else {
+            preempted = true;
+            if (place + 1 == state.running.size() && state.in_flight() > 0) {
+                break;
+            }
+            state.recompute_later(state.running.size() - 1);
+        }
+    }
+    for (const std::uint32_t index : state.running) {
+        const Sequence& sequence = state.sequence(index);
+        const std::uint32_t tokens = std::min(budget, sequence.left_to_prefill());
+        if (tokens > 0 && !sequence.decoding() && state.schedule(index, tokens, batch)) {
+            budget -= tokens;
+        }
+    }
+    const EngineLimits& limits = state.limits();
+    const auto spare = static_cast<std::uint64_t>(std::ceil(limits.watermark * static_cast<double>(limits.blocks)));
+    while (!preempted && budget > 0 && !state.waiting.empty() && state.has_place()) {
+        const std::uint32_t index = state.waiting.front();
+        // Room for the whole prompt is taken at admission: its later pieces always fit.
+        if (!state.reserve(index, state.sequence(index).needed(), state.used_blocks() == 0 ? 0 : spare)) {
+            break;
+        }
+        const std::uint32_t tokens = std::min(budget, state.sequence(index).left_to_prefill());
+        const bool fits = state.schedule(index, tokens, batch);
+        ORRERY_ASSERT(fits);
+        state.admit_front();
+        budget -= tokens;
+    }
+}
+
+}  // namespace orrery

@@ -1,0 +1,39 @@
+#include "workloads/serving/schedulers/policies.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+void SplitFuse::plan(EngineState& state, Batch& batch) {
+    std::uint32_t budget = state.limits().token_budget;
+    const auto piece = [&](std::uint32_t index) {
+        const Sequence& sequence = state.sequence(index);
+        const std::uint64_t room = (sequence.blocks + state.free_blocks()) * state.limits().block - sequence.cached;
+        return static_cast<std::uint32_t>(std::min<std::uint64_t>({budget, sequence.left_to_prefill(), room}));
+    };
+    const auto add = [&](bool decodes) {
+        for (const std::uint32_t index : state.running) {
+            const Sequence& sequence = state.sequence(index);
+            const std::uint32_t tokens = piece(index);
+            if (tokens > 0 && sequence.decoding() == decodes && state.schedule(index, tokens, batch)) {
+                budget -= tokens;
+            }
+        }
+    };
+    add(true);
+    add(false);
+    while (budget > 0 && !state.waiting.empty() && state.has_place()) {
+        const std::uint32_t index = state.waiting.front();
+        const std::uint32_t tokens = piece(index);
+        if (tokens == 0 || !state.schedule(index, tokens, batch)) {
+            break;
+        }
+        state.admit_front();
+        budget -= tokens;
+    }
+    if (batch.empty() && !state.running.empty() && state.in_flight() == 0) {
+        state.recompute_later(state.running.size() - 1);
+    }
+}
+
+}  // namespace orrery
