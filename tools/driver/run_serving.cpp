@@ -159,6 +159,8 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     const auto finished = static_cast<double>(result.requests.size());
     summary.add("requests", finished, "1");
     summary.add("requests_refused", static_cast<double>(result.refused), "1");
+    const double last = result.requests.empty() ? 0 : result.requests.back().arrival.seconds();
+    summary.add("offered_rps", last > 0 ? (finished + static_cast<double>(result.refused)) / last : 0, "1/s");
     summary.add("requests_per_s", finished / seconds, "1/s");
     summary.add("output_tokens_per_s", static_cast<double>(result.output_tokens) / seconds, "1/s");
     if (scenario.slo.ttft > 0 || scenario.slo.tpot > 0 || scenario.slo.tbt > 0) {

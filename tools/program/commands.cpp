@@ -230,6 +230,7 @@ using CommandFunction = int (*)(const CommandLine&, const DataDirectory&);
 
 const std::map<std::string, CommandFunction>& command_functions() {
     static const std::map<std::string, CommandFunction> kFunctions = {{"calibrate", command_calibrate},
+                                                                      {"capacity", command_capacity},
                                                                       {"check", command_check},
                                                                       {"import", command_import},
                                                                       {"plot", command_plot},

@@ -1,6 +1,7 @@
 // orrery plan: the best parallel plans of a training scenario.
 
 #include "tools/plan/search.hpp"
+#include "tools/program/capacity_command.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/terminal.hpp"
 #include "tools/sweep/worker_pool.hpp"
@@ -64,6 +65,9 @@ std::vector<std::string> row_of(const RankedPlan& plan, std::size_t rank, const 
 int command_plan(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal(line.color(), line.quiet());
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
+    if (scenario.kind == ScenarioKind::serving) {
+        return plan_serving(line, scenario, data);
+    }
     PlanOptions options;
     options.workers = static_cast<unsigned>(line.whole("jobs", available_cores(), 1, 1024));
     options.simulate = line.whole("simulate", 50, 1, 100'000);

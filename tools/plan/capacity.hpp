@@ -1,0 +1,61 @@
+#pragma once
+// The highest rate of requests that a serving scenario bears within its limits.
+//
+// Claims: for each seed the rate is bracketed by doubling and narrowed by bisection of its logarithm, on the whole simulation; the
+// capacity is the mean over the seeds, with the 95 % interval of Student's t. A generated load is asked for at that rate; a trace is
+// played faster or slower (its lengths, order and bursts stay).
+// Limits: what is asked of a run is asked of all its requests, so a load of few requests ends before queues show: the run of the
+// capacity should last many times the limit of the first token. Attainment is taken to fall with the rate.
+// Source: Agrawal et al., "Sarathi-Serve", OSDI 2024, section 5 (capacity under a P99 limit); Zhong et al., "DistServe", OSDI
+// 2024, section 2 (goodput: share of requests within all limits).
+// Validated by tests/tools/capacity_test.cpp against closed forms of one server.
+
+#include "tools/driver/scenario.hpp"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+struct CapacityOptions {
+    double attainment = 0.9;  ///< share of requests that must meet all limits; used when `percentile` is 0
+    double percentile = 0;    ///< of each limited metric, such as 99: must be within its limit
+    double tolerance = 0.02;  ///< relative width at which the search ends
+    int seeds = 1;            ///< the scenario's seed and those after it
+    std::function<void(double)> progress;
+};
+
+/// One rate that was tried.
+struct CapacityTrial {
+    double rate = 0;  ///< requests/s
+    bool within = false;
+    double attainment = 0;
+    double ttft = 0, tpot = 0, tbt = 0;  ///< s, at the percentile (at the 99th without one)
+    double output_tokens = 0;            ///< per second
+    double energy_per_token_j = 0;       ///< 0: not known
+    std::string limit;                   ///< what was exceeded
+};
+
+struct Capacity {
+    double rate = 0;           ///< requests/s, mean over the seeds
+    double low = 0, high = 0;  ///< 95 % interval; equal to `rate` for one seed
+    std::vector<double> by_seed;
+    std::vector<CapacityTrial> trials;  ///< of the first seed, by rate
+    std::int64_t gpus = 0;              ///< that the replicas have
+    std::uint64_t runs = 0;
+
+    /// The last trial of the first seed within its limits. Precondition: the search has ended.
+    [[nodiscard]] const CapacityTrial& best() const;
+};
+
+/// Throws ConfigError for scenarios that are not serving, have no limit or no rate to change, and for bad options.
+void check_capacity(const Scenario& scenario, const CapacityOptions& options);
+
+/// Searches. Throws as check_capacity, and InfeasibleError when the limits are not met at any rate (an idle system misses them).
+[[nodiscard]] Capacity find_capacity(const Scenario& scenario, ModelCache& models, const CapacityOptions& options);
+
+/// GPUs that the replicas of a scenario have.
+[[nodiscard]] std::int64_t serving_gpus(const EngineSpec& engine);
+
+}  // namespace orrery
