@@ -70,19 +70,36 @@ DeviceActivity Device::kernel(const Operation& operation, const Cost& cost, doub
     return activity;
 }
 
-double power_of(const DeviceSpec& spec, const Cost& cost) {
+namespace {
+// The levels that a board's power moves between, in W, and the 16-bit rate at which products reach theirs.
+struct PowerLevels {
+    double idle, matrix, streaming, full_rate;
+};
+
+PowerLevels power_levels(const DeviceSpec& spec) {
     const double limit = spec.tdp.value;
-    const double idle = spec.idle_power.value > 0 ? spec.idle_power.value : kIdlePower * limit;
+    PowerLevels levels{};
+    levels.idle = spec.idle_power.value > 0 ? spec.idle_power.value : kIdlePower * limit;
+    levels.matrix = spec.matrix_power.value > 0 ? spec.matrix_power.value : limit;
+    levels.streaming = spec.memory_power.value > 0 ? spec.memory_power.value : kStreamingPower * limit;
+    // Products reach their power from the knee on: above it the clock gives way instead.
+    levels.full_rate =
+        spec.power_knee.value > 0 ? spec.power_knee.value * spec.flops_bf16.value : best_flops(spec, Precision::bf16);
+    return levels;
+}
+}  // namespace
+
+double power_of(const DeviceSpec& spec, const Cost& cost) {
+    const PowerLevels levels = power_levels(spec);
+    const double limit = spec.tdp.value;
     const double seconds = cost.seconds.value();
     if (seconds <= 0 || limit <= 0) {
-        return idle;
+        return levels.idle;
     }
-    const double matrix = (spec.matrix_power.value > 0 ? spec.matrix_power.value : limit) - idle;
-    const double memory = (spec.memory_power.value > 0 ? spec.memory_power.value : kStreamingPower * limit) - idle;
-    // Products reach their power from the knee on: above it the clock gives way instead.
-    const double full =
-        spec.power_knee.value > 0 ? spec.power_knee.value * spec.flops_bf16.value : best_flops(spec, Precision::bf16);
-    const double compute = std::min(1.0, cost.flops / seconds / full);
+    const double idle = levels.idle;
+    const double matrix = levels.matrix - idle;
+    const double memory = levels.streaming - idle;
+    const double compute = std::min(1.0, cost.flops / seconds / levels.full_rate);
     const double streaming =
         std::min(1.0, cost.bytes / seconds / (spec.memory_bandwidth.value * spec.memory_efficiency.value));
     return std::min(limit, idle + std::max(compute * matrix, streaming * memory) +
@@ -91,6 +108,14 @@ double power_of(const DeviceSpec& spec, const Cost& cost) {
 
 double energy_of(const DeviceSpec& spec, const Cost& cost) {
     return power_of(spec, cost) * cost.seconds.value();
+}
+
+double energy_of(const DeviceSpec& spec, const DeviceWork& work) {
+    const PowerLevels levels = power_levels(spec);
+    const double busy = std::min(work.busy_seconds, work.seconds);
+    const double matrix = std::min(busy, work.flops / levels.full_rate);
+    return levels.idle * work.seconds + (levels.matrix - levels.idle) * matrix +
+           (levels.streaming - levels.idle) * (busy - matrix);
 }
 
 }  // namespace orrery

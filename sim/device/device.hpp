@@ -58,4 +58,14 @@ class Device {
 /// Energy in J.
 [[nodiscard]] double energy_of(const DeviceSpec& spec, const Cost& cost);
 
+/// What devices did over a run, summed over them.
+struct DeviceWork {
+    double seconds = 0;       ///< switched on
+    double busy_seconds = 0;  ///< running kernels
+    double flops = 0;         ///< of matrix products and attention, in 16 bits
+};
+/// Energy of a run in J: kernels draw the power of matrix products for as long as their FLOPs need at the rate where that power is
+/// reached, that of streaming for the rest of their time, and all other time is idle. Boards only: no host, network or cooling.
+[[nodiscard]] double energy_of(const DeviceSpec& spec, const DeviceWork& work);
+
 }  // namespace orrery

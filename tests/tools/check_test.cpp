@@ -63,7 +63,7 @@ TEST_CASE("check: a device 5 % slower is a regression with its cause, a table to
 
     // 5 % slower arithmetic and an input without effect.
     installation.replace("models/data/devices/a100-sxm-80g.yaml", "312 TFLOP/s", "296.4 TFLOP/s");
-    installation.replace("models/data/devices/a100-sxm-80g.yaml", "value: 60 W", "value: 61 W");
+    installation.replace("models/data/devices/a100-sxm-80g.yaml", "price: {value: 1.6", "price: {value: 1.7");
     const std::string junit = folder.file("junit.xml");
     const std::string summary = folder.file("summary.md");
     const Outcome slower = installation.run(fmt::format("check {} --junit {} --summary {}", baseline, junit, summary));
@@ -72,7 +72,7 @@ TEST_CASE("check: a device 5 % slower is a regression with its cause, a table to
     CHECK_MESSAGE(
         slower.text.find("cluster.node.gpu.flops_bf16.value: 312 TFLOP/s -> 296.4 TFLOP/s, makes") != std::string::npos,
         slower.text);
-    CHECK_MESSAGE(slower.text.find("idle_power.value: 60 W -> 61 W, without effect") != std::string::npos, slower.text);
+    CHECK_MESSAGE(slower.text.find("price.value: 1.6 -> 1.7, without effect") != std::string::npos, slower.text);
     CHECK(read(junit).find("<failure message=\"iteration_time_s: expected") != std::string::npos);
     CHECK(read(summary).find(":x: REGRESSED") != std::string::npos);
     if (shell_command("python3 -c ''").code == 0) {

@@ -3,6 +3,7 @@
 #include "models/calibrated.hpp"
 #include "models/collective_library.hpp"
 #include "sim/base/random.hpp"
+#include "sim/device/device.hpp"
 #include "tools/driver/interval.hpp"
 #include "tools/driver/run_serving.hpp"
 #include "workloads/trace/flow_trace.hpp"
@@ -97,6 +98,16 @@ void add_training_metrics(const Scenario& s, const TrainingResult& result, Summa
         }
     }
     out.breakdown.emplace_back("bubble", result.bubble_s);
+    if (s.cluster.node.gpu.tdp.value > 0) {
+        double busy = 0;
+        for (const Category kernels :
+             {Category::forward, Category::backward, Category::recompute, Category::optimizer}) {
+            busy += result.booked[static_cast<std::size_t>(kernels)];
+        }
+        const double joules =
+            energy_of(s.cluster.node.gpu, DeviceWork{gpus * result.iteration_s, gpus * busy, result.hardware_flops});
+        out.add("energy_per_token_j", joules / tokens, "J");
+    }
     if (result.folded_into_one > 1) {
         out.notes.push_back(
             fmt::format("{} ranks simulated, each standing for {}", result.simulated_ranks, result.folded_into_one));

@@ -94,3 +94,23 @@ TEST_CASE("power lies between idle and the limit, and products draw most") {
         CHECK(energy_of(spec, model.cost(Copy{4e9})) > 0);
     }
 }
+
+TEST_CASE("the energy of a run is idle time, streaming and products, each at its power") {
+    const DeviceSpec spec = read_device("h100-sxm", test::data());
+    const double idle = spec.idle_power.value;
+    const auto joules = [&](double seconds, double busy, double flops) {
+        return energy_of(spec, DeviceWork{seconds, busy, flops});
+    };
+    CHECK(joules(10, 0, 0) == doctest::Approx(10 * idle));
+    const double streaming = joules(10, 10, 0);
+    const double products = joules(10, 10, 1e30);
+    CHECK(streaming > 10 * idle);
+    CHECK(products >= streaming);
+    CHECK(products <= 10 * spec.tdp.value * (1 + 1e-12));
+    // Half of the time busy is half of what lies above idle; more work than time is as much as there is time.
+    CHECK(joules(10, 5, 0) - 10 * idle == doctest::Approx((streaming - 10 * idle) / 2));
+    CHECK(joules(10, 20, 0) == doctest::Approx(streaming));
+    const double rate = 1e15;
+    CHECK(joules(10, 10, rate) > streaming - 1e-9);
+    CHECK(joules(10, 10, 2 * rate) - joules(10, 10, rate) == doctest::Approx(joules(10, 10, rate) - streaming));
+}
