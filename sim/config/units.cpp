@@ -86,6 +86,8 @@ const char* dimension_name(Dimension dimension) {
             return "a power";
         case Dimension::fraction:
             return "a fraction";
+        case Dimension::number:
+            return "a number";
     }
     return "a quantity";
 }
@@ -107,6 +109,7 @@ const char* base_unit(Dimension dimension) {
         case Dimension::power:
             return "W";
         case Dimension::fraction:
+        case Dimension::number:
             return "";
     }
     return "";
@@ -156,17 +159,22 @@ bool parse_quantity(std::string_view text, Dimension dimension, double& value, s
     }
     double number = 0;
     if (!parse_number(text.substr(0, split), number)) {
-        problem = fmt::format("'{}' is not {}; write a number and a unit ({})", text, dimension_name(dimension),
-                              join_units(dimension));
+        problem = dimension == Dimension::number ? fmt::format("'{}' is not a number", text)
+                                                 : fmt::format("'{}' is not {}; write a number and a unit ({})", text,
+                                                               dimension_name(dimension), join_units(dimension));
         return false;
     }
     if (unit.empty()) {
-        if (dimension == Dimension::fraction || number == 0) {
+        if (*base_unit(dimension) == '\0' || number == 0) {
             value = number;
             return true;
         }
         problem = fmt::format("'{}' has no unit; {} is written with one of {}", text, dimension_name(dimension),
                               join_units(dimension));
+        return false;
+    }
+    if (dimension == Dimension::number) {
+        problem = fmt::format("'{}' has a unit; expected a plain number", text);
         return false;
     }
     for (const Unit& candidate : kUnits) {

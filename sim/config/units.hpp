@@ -7,9 +7,9 @@
 
 namespace orrery {
 
-enum class Dimension { time, bytes, rate, flops, frequency, power, fraction };
+enum class Dimension { time, bytes, rate, flops, frequency, power, fraction, number };
 
-/// The unit in which a dimension is held: s, B, B/s, FLOP/s, Hz, W, 1.
+/// The unit in which a dimension is held: s, B, B/s, FLOP/s, Hz, W, 1, 1.
 [[nodiscard]] const char* base_unit(Dimension dimension);
 /// Every unit that a dimension accepts, such as "Gbps" and "GB/s".
 [[nodiscard]] std::vector<std::string> unit_names(Dimension dimension);

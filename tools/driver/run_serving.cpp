@@ -157,8 +157,8 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     add_quantiles(summary, "e2e_s", std::move(e2e));
     const double seconds = std::max(result.end_s, 1e-12);
     const auto finished = static_cast<double>(result.requests.size());
-    summary.add("requests", finished, "1");
-    summary.add("requests_refused", static_cast<double>(result.refused), "1");
+    summary.add("requests", finished, "requests");
+    summary.add("requests_refused", static_cast<double>(result.refused), "requests");
     const double last = result.requests.empty() ? 0 : result.requests.back().arrival.seconds();
     summary.add("offered_rps", last > 0 ? (finished + static_cast<double>(result.refused)) / last : 0, "1/s");
     summary.add("requests_per_s", finished / seconds, "1/s");
@@ -168,8 +168,8 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         summary.add("slo_attainment", asked > 0 ? static_cast<double>(in_time) / asked : 1, "1");
         summary.add("goodput_rps", static_cast<double>(in_time) / seconds, "1/s");
     }
-    summary.add("iterations", static_cast<double>(result.iterations), "1");
-    summary.add("preemptions", static_cast<double>(result.preemptions), "1");
+    summary.add("iterations", static_cast<double>(result.iterations), "iterations");
+    summary.add("preemptions", static_cast<double>(result.preemptions), "preemptions");
     if (gpu.price.value > 0 && result.output_tokens > 0) {
         const double usd = gpu.price.value / 3600 * next_gpu * seconds;
         summary.add("cost_per_million_tokens_usd", usd / static_cast<double>(result.output_tokens) * 1e6, "USD");

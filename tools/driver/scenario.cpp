@@ -456,6 +456,9 @@ const CostModel& ModelCache::device(const DeviceSpec& device, ComputeKind kind) 
         } else {
             slot = make_calibrated_model(device, data_.path("models/data/kernels"));
         }
+        if (wrap_) {
+            slot = wrap_(std::move(slot), device);
+        }
     }
     return *slot;
 }

@@ -95,13 +95,16 @@ struct RunOutput {
 /// Models built for scenarios, kept between runs: reading kernel tables costs more than simulating.
 class ModelCache {
   public:
-    explicit ModelCache(DataDirectory data) : data_(std::move(data)) {}
+    /// Puts another cost model around a device's own, for asking what if.
+    using DeviceWrap = std::function<std::unique_ptr<CostModel>(std::unique_ptr<CostModel>, const DeviceSpec&)>;
+    explicit ModelCache(DataDirectory data, DeviceWrap wrap = {}) : data_(std::move(data)), wrap_(std::move(wrap)) {}
     [[nodiscard]] const DataDirectory& data() const { return data_; }
     [[nodiscard]] const CostModel& device(const DeviceSpec& device, ComputeKind kind);
     [[nodiscard]] const CollectiveModel& collectives(const std::string& generation, LibraryKind kind);
 
   private:
     DataDirectory data_;
+    DeviceWrap wrap_;
     std::map<std::string, std::unique_ptr<CostModel>> devices_;
     std::map<std::string, std::unique_ptr<CollectiveModel>> libraries_;
 };

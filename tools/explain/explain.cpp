@@ -185,22 +185,15 @@ Outcome outcome_of(const Summary& summary, const std::string& metric) {
     return {summary.find(metric)->value, summary.breakdown};
 }
 
-Outcome run_scaled(const Scenario& scenario, ModelCache& models, double arithmetic, double memory) {
-    const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
-    const TrainingInput base = training_input(scenario, models, fabric);
-    const ScaledDevice device(base.device, scenario.cluster.node.gpu, arithmetic, memory);
-    const TrainingInput input{base.model,  base.plan,        base.software, device,
-                              base.fabric, base.collectives, base.paths,    base.fold};
-    TrainingOptions options;
-    options.fidelity = scenario.network.fidelity;
-    options.batch_window = SimTime::from_seconds(scenario.network.batch);
-    const TrainingResult result = simulate(input, std::numeric_limits<double>::infinity(), options);
-    Outcome out{result.iteration_s, {}};
-    for (int c = 0; c < kCategoryCount; ++c) {
-        out.parts.emplace_back(category_name(static_cast<Category>(c)), result.booked[static_cast<std::size_t>(c)]);
-    }
-    out.parts.emplace_back("bubble", result.bubble_s);
-    return out;
+// The same run on devices whose arithmetic or memory is faster.
+Outcome run_scaled(const Scenario& scenario, const DataDirectory& data, double arithmetic, double memory,
+                   const std::string& metric) {
+    ModelCache models(data, [&](std::unique_ptr<CostModel> base, const DeviceSpec& device) {
+        return std::make_unique<ScaledDevice>(std::move(base), device, arithmetic, memory);
+    });
+    RunOptions options;
+    options.check_memory = false;
+    return outcome_of(run(scenario, models, options).summary, metric);
 }
 
 double part(const Parts& parts, const std::string& name) {
@@ -346,8 +339,11 @@ Explanation explain(const Scenario& given, ModelCache& models) {
     out.seconds = before.seconds;
     if (scenario.kind == ScenarioKind::training) {
         explain_training(scenario, models, base, out);
-        out.levers.push_back(elasticity("arithmetic rate", before, run_scaled(scenario, models, kMore, 1)));
-        out.levers.push_back(elasticity("memory bandwidth", before, run_scaled(scenario, models, 1, kMore)));
+    }
+    if (scenario.kind == ScenarioKind::training || scenario.kind == ScenarioKind::serving) {
+        const DataDirectory& data = models.data();
+        out.levers.push_back(elasticity("arithmetic rate", before, run_scaled(scenario, data, kMore, 1, metric)));
+        out.levers.push_back(elasticity("memory bandwidth", before, run_scaled(scenario, data, 1, kMore, metric)));
     }
     for (const Lever& lever : kLevers) {
         Scenario changed = scenario;

@@ -8,17 +8,19 @@
 
 #include "sim/device/cost_model.hpp"
 
+#include <memory>
+
 namespace orrery {
 
 class ScaledDevice final : public CostModel {
   public:
     /// `arithmetic`, `memory`: factors of the rates, above 0.
-    ScaledDevice(const CostModel& base, DeviceSpec device, double arithmetic, double memory)
-        : base_(base), device_(std::move(device)), arithmetic_(arithmetic), memory_(memory) {}
+    ScaledDevice(std::unique_ptr<CostModel> base, DeviceSpec device, double arithmetic, double memory)
+        : base_(std::move(base)), device_(std::move(device)), arithmetic_(arithmetic), memory_(memory) {}
     [[nodiscard]] Cost cost(const Operation& operation) const override;
 
   private:
-    const CostModel& base_;
+    std::unique_ptr<CostModel> base_;
     DeviceSpec device_;
     double arithmetic_, memory_;
 };
