@@ -65,6 +65,7 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     planned_up_.assign(leaf_links, 0);
     planned_down_.assign(leaf_links, 0);
     served_ports_.resize(served_ ? ports_.size() : 0);
+    error_rates_.resize(noisy_ ? ports_.size() : 0, spec.bit_error_rate);
     switch_used_.assign(fabric.leaves() + fabric.spines() + fabric.cores(), 0);
     set_limits();
 
@@ -173,6 +174,7 @@ void Network::add_ports(PortKind kind, std::uint32_t count, double rate, double 
         port.down = true;
     }
     port.full_time = send_time(port, full_);
+    nominal_[static_cast<std::size_t>(kind)] = port.ps_per_byte;
     ports_.insert(ports_.end(), count, port);
 }
 
@@ -221,6 +223,8 @@ void Network::send(const Request& request) {
     message.to = request.to;
     message.bytes = request.bytes;
     message.rate_limit = request.rate_limit;
+    message.weight = request.weight;
+    message.share = request.share;
     message.live = true;
     // The pair decides the hash, so that all levels of detail place a hashed flow on the same spine.
     message.hash = mix64((static_cast<std::uint64_t>(request.from.value()) << 32) | request.to.value());
@@ -244,11 +248,7 @@ void Network::require_finished() const {
     if (live_messages_ == 0) {
         return;
     }
-    for (std::uint32_t i = 0; i < ports_.size(); ++i) {
-        if (ports_[i].paused) {
-            fail_all("its packets wait behind ports that pause each other, among them " + port_name(i));
-        }
-    }
+    check_deadlock();
     fail_all("its packets were lost, and the transport does not send them again");
 }
 

@@ -11,7 +11,7 @@
 // Scope: leaf-spine and three-level fat trees; the inside of a node is not here (PacketSharing leaves it to FluidSharing).
 // A queue's length counts bits that have not left; marks are set on arrival at a queue; acknowledgements share the links.
 // Limits: cut-through switching and switch latency beyond the link's are not modelled; a message is at most 2^32 packets.
-// Validated by tests/sim/network/packet_engine_test.cpp and packet_transport_test.cpp.
+// Validated by tests/sim/network/packet_*_test.cpp.
 
 #include "sim/base/random.hpp"
 #include "sim/base/time.hpp"
@@ -71,14 +71,16 @@ struct PacketReport {
 [[nodiscard]] std::string ports_csv(const PacketReport& report);
 [[nodiscard]] std::string queues_csv(const PacketReport& report);
 
-/// A change of one link between switches, both directions.
+/// A change of one link, both directions.
 struct LinkEvent {
-    enum class What { down, up, rate };
-    double time = 0;  ///< s
-    std::uint32_t leaf = 0;
-    std::uint32_t spine = 0;
+    enum class What { down, up, rate, errors };
+    enum class Link { leaf_spine, nic_leaf, spine_core };
+    double time = 0;          ///< s
+    std::uint32_t lower = 0;  ///< the leaf, the NIC, or the spine of the whole fabric
+    std::uint32_t upper = 0;  ///< the spine of the leaf's pod, nothing, or the core switch among those of the spine
     What what = What::down;
-    double factor = 1;  ///< of the normal rate
+    double factor = 1;  ///< rate: of the normal rate; errors: the link's bit error rate from now on
+    Link link = Link::leaf_spine;
 };
 
 namespace packet {
@@ -90,6 +92,8 @@ struct Request {
     std::uint64_t bytes = 0;
     double rate_limit = 0;  ///< B/s; 0: none
     std::uint64_t token = 0;
+    double weight = 0;  ///< payload bytes per unit of the share that set_shares() tells of; 0: it has none
+    double share = 0;   ///< units a second, until set_shares() says otherwise; 0: no limit
 };
 
 class Network {
@@ -102,6 +106,9 @@ class Network {
     /// Moves the clock forward over a time without events.
     void advance(std::int64_t now_ps);
     void add_link_event(const LinkEvent& event);
+    /// Paces messages at their shares of what lies outside the network. `rates`: units a second, by token; a message goes on
+    /// as before where the rate is 0.
+    void set_shares(const std::vector<double>& rates);
 
     /// Runs to `limit_ps` (included), or to the end of the first instant at which messages complete.
     void run(std::int64_t limit_ps);
@@ -142,7 +149,10 @@ class Network {
         GpuId to;
         std::uint64_t bytes = 0;
         double rate_limit = 0;
-        std::uint32_t parts = 0;  ///< subflows that have not finished
+        double weight = 0;
+        double share = 0;
+        std::uint32_t parts = 0;   ///< subflows that have not finished
+        std::uint32_t of_all = 1;  ///< subflows it began with
         bool live = false;
     };
     struct Recycled {  ///< entropies that came back unmarked
@@ -209,9 +219,20 @@ class Network {
     void leave_switch(const Packet& p);
     [[nodiscard]] bool mark(std::int64_t backlog, std::int64_t low, std::int64_t high);
     void set_paused(std::uint32_t port, bool paused);
+    [[nodiscard]] std::uint32_t switch_of(std::uint32_t port) const;
+
+    // faults.cpp: links that change, ways round them, deadlock
     void apply_link_event(std::uint32_t index);
     void set_link(std::uint32_t port, const LinkEvent& event);
-    [[nodiscard]] std::uint32_t switch_of(std::uint32_t port) const;
+    void cut_link(std::uint32_t port);
+    [[nodiscard]] std::uint32_t route_around(std::uint32_t leaf, std::uint32_t to_leaf, std::uint32_t lane) const;
+    [[nodiscard]] std::uint32_t live_core(std::uint32_t pod, std::uint32_t to_pod, std::uint32_t lane,
+                                          std::uint32_t core) const;
+    [[nodiscard]] bool reaches(std::uint32_t leaf, std::uint32_t to_leaf, std::uint32_t lane) const;
+    [[nodiscard]] std::uint32_t detour(const Port& in, std::uint32_t out, Packet& p) const;
+    [[nodiscard]] std::int64_t at_nominal_rate(const Port& port, std::int64_t backlog) const;
+    [[nodiscard]] std::vector<std::uint32_t> deadlocked_ports() const;
+    void check_deadlock() const;
 
     // nic.cpp: senders
     /// `paths`: one a part; empty: by the hash.
@@ -242,6 +263,8 @@ class Network {
     void lose(Flow& flow, std::uint32_t sequence);
     [[nodiscard]] std::uint32_t first_lost(const Flow& flow) const;
     void adopt(std::uint32_t id);
+    void limit(std::uint32_t id, double rate);
+    [[nodiscard]] double limit_of(const Message& message) const;
     [[nodiscard]] std::uint32_t pick_path(std::uint32_t id);
     [[nodiscard]] std::uint32_t size_of(const Flow& flow, std::uint32_t sequence) const {
         return (sequence + 1 == flow.packets ? flow.last_payload : mtu_) + header_;
@@ -322,6 +345,10 @@ class Network {
     std::vector<std::uint32_t> unplanned_;                  ///< messages that wait for a plan
     std::vector<std::uint32_t> planned_up_, planned_down_;  ///< planned flows on each link now
     std::vector<LinkEvent> link_events_;
+    std::size_t link_events_left_ = 0;
+    std::int64_t deadlock_checked_ = 0;    ///< ps, when pauses were last searched for a circle
+    std::uint64_t nominal_[kPortKinds]{};  ///< 2^-32 ps a byte, by kind of port
+    std::vector<double> error_rates_;      ///< by port, when bit errors occur
     std::vector<QueueSample> samples_;
     std::int64_t sample_every_ = 0;  ///< ps; 0: never
     bool sampling_ = false;          ///< the next sample is in the heap

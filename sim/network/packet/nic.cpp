@@ -9,6 +9,7 @@ namespace orrery::packet {
 
 namespace {
 constexpr std::uint32_t kMostFlows = 1U << 24;             // 8 GiB of records
+constexpr double kLineRate = 1 - 1e-9;                     // of it: no need to pace
 constexpr std::int64_t kLongest = 10'000'000'000'000'000;  // ps: no timeout is longer than 10,000 s
 }  // namespace
 
@@ -32,7 +33,7 @@ void Network::begin_message(std::uint32_t id, std::uint32_t parts, const std::ve
         start = std::max(start, nic.next_message);
         nic.next_message = start + SimTime::from_seconds(1 / spec_.nic.message_rate).ps();
     }
-    messages_[id].parts = parts;
+    messages_[id].parts = messages_[id].of_all = parts;
     // Whole packets to each part, the last takes what remains.
     std::uint64_t left = message.bytes;
     for (std::uint32_t part = 0; part < parts; ++part) {
@@ -67,7 +68,6 @@ std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std:
     Flow& flow = flows_[id];
     Flow fresh;
     // Events of the slot's last flow may still be in the heap.
-    fresh.waiting_pace = flow.waiting_pace;
     fresh.timer_armed = flow.timer_armed;
     fresh.law_armed = flow.law_armed;
     flow = fresh;
@@ -80,7 +80,7 @@ std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std:
     flow.path =
         entropy_of(static_cast<std::uint32_t>(hash % spines_), static_cast<std::uint32_t>((hash >> 32) % cores_));
     flow.sprayed = static_cast<std::uint32_t>(hash >> 40);
-    flow.rate_limit = messages_[message].rate_limit;
+    flow.rate_limit = limit_of(messages_[message]);
     flow.live = true;
     flow.last_notification = -Wheel::kNever / 2;
     flow.law = make_law(law_settings_);
@@ -163,6 +163,46 @@ void Network::adopt(std::uint32_t id) {
     }
 }
 
+// Changes a flow's pace now. What it waits for shrinks or grows with it.
+void Network::limit(std::uint32_t id, double rate) {
+    Flow& flow = flows_[id];
+    const double before = flow.rate;
+    flow.rate_limit = rate;
+    adopt(id);
+    if (flow.rate == before || flow.next_time <= now_) {
+        return;
+    }
+    const auto left = static_cast<double>(flow.next_time - now_);
+    flow.next_time = now_ + (flow.rate > 0 ? std::llround(left * before / flow.rate) : 0);
+    if (flow.waiting_pace) {
+        schedule(Timer::pace, id, flow.next_time);
+    }
+}
+
+// B/s on the wire of each part of a message; 0: none below the line rate.
+double Network::limit_of(const Message& message) const {
+    double rate = message.rate_limit;
+    if (const double share = message.share * message.weight * full_ / mtu_; share > 0) {
+        rate = rate > 0 ? std::min(rate, share) : share;
+        rate = rate >= law_settings_.line_rate * kLineRate ? 0 : rate;
+    }
+    return rate / message.of_all;
+}
+
+void Network::set_shares(const std::vector<double>& rates) {
+    for (std::uint32_t id = 0; id < flows_.size(); ++id) {
+        const Flow& flow = flows_[id];
+        if (!flow.live || messages_[flow.message].weight <= 0) {
+            continue;
+        }
+        Message& message = messages_[flow.message];
+        message.share = rates[message.token];
+        if (const double rate = limit_of(message); rate != flow.rate_limit) {
+            limit(id, rate);
+        }
+    }
+}
+
 bool Network::may_send(const Flow& flow) const {
     const bool within_bitmap = go_back_ || !acknowledged_ || flow.next_new - flow.acked < flow.capacity;
     if (flow.lost == 0 && (flow.next_new == flow.packets || !within_bitmap)) {
@@ -215,8 +255,8 @@ void Network::commit(std::uint32_t nic_id) {
     Nic& nic = nics_[nic_id];
     Port& port = ports_[base_[0] + nic_id];
     if (served_) {
-        if (port.paused) {
-            return;  // resuming kicks
+        if (port.paused || port.down) {
+            return;  // resuming, or the link's return, kicks
         }
         if (port.busy_until > now_) {
             nic.free_at = port.busy_until;
@@ -568,7 +608,11 @@ void Network::on_timeout(std::uint32_t id) {
         return;
     }
     const bool silent = now_ - flow.last_news >= timeout_of(flow);
-    const bool waits = flow.in_flight > 0 || (credited_ && flow.credits == 0);
+    const bool waits = flow.in_flight > 0 || (credited_ && flow.credits == 0) || ports_[base_[0] + flow.source].down;
+    if (silent && spec_.queues.pfc && now_ - deadlock_checked_ >= timeout_) {
+        deadlock_checked_ = now_;
+        check_deadlock();
+    }
     if (waits && silent && ++flow.backoff > spec_.transport.retries) {
         fail(flow);
     }

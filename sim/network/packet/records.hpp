@@ -17,6 +17,8 @@ enum class PacketKind : std::uint8_t { data, trimmed, ack, nack, notification, c
 inline constexpr std::uint8_t kMarked = 1;     ///< congestion experienced
 inline constexpr std::uint8_t kDestroyed = 4;  ///< was on a link that went down
 inline constexpr std::uint8_t kAsks = 8;       ///< the sender waits: acknowledge at once
+inline constexpr std::uint8_t kDetour = 16;    ///< one way round a dead link; two bits count them
+inline constexpr std::uint8_t kDetours = 48;   ///< both bits: no more are taken
 
 /// A packet under way, or queued.
 struct Packet {

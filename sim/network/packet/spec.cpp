@@ -95,6 +95,8 @@ static void describe(Fields& fields, NicSpec& nic) {
                   nic.message_rate);
     fields.quantity({"host_rate", "what the host feeds to a NIC; 0 B/s: no limit", false, 0, 1e14}, Dimension::rate,
                     nic.host_rate);
+    fields.quantity({"host_memory", "of a node, for what its NICs read and write; 0 B/s: no limit", false, 0, 1e15},
+                    Dimension::rate, nic.host_memory);
     fields.integer({"acknowledge_every", "packets an acknowledgement tells of at most; 0: 16 KiB for multipath, else 1",
                     false, 0, 64},
                    nic.acknowledge_every);
@@ -112,9 +114,10 @@ void describe(Fields& fields, PacketSpec& spec) {
     fields.number({"bit_error_rate", "of every link", false, 0, 1e-3}, spec.bit_error_rate);
     fields.quantity({"reroute_delay", "from a change of a link to its effect on routing", false, 0, 1e4},
                     Dimension::time, spec.reroute_delay);
+    fields.boolean({"detour", "switches send round a dead link of their own until routing knows of it"}, spec.detour);
     fields.quantity({"queue_samples", "between records of all queues; 0 s: none", false, 0, 1e4}, Dimension::time,
                     spec.queue_samples);
-    fields.text({"link_events", "file of changes of links: time_s,leaf,spine,event,factor"}, spec.link_events);
+    fields.text({"link_events", "file of changes of links: time_s,link,event,factor"}, spec.link_events);
 }
 
 std::vector<std::string> problems_of(const PacketSpec& spec) {
