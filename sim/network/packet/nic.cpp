@@ -141,7 +141,7 @@ void Network::retire(std::uint32_t id) {
 
 void Network::start_flow(std::uint32_t id) {
     flows_[id].started = true;
-    flows_[id].last_news = now_;
+    flows_[id].last_news = flows_[id].next_time = now_;
     adopt(id);
     if (acknowledged_) {
         touch_deadline(id);
@@ -169,6 +169,9 @@ void Network::limit(std::uint32_t id, double rate) {
     const double before = flow.rate;
     flow.rate_limit = rate;
     adopt(id);
+    if (before == 0) {
+        flow.next_time = std::max(flow.next_time, now_);
+    }
     if (flow.rate == before || flow.next_time <= now_) {
         return;
     }
@@ -400,7 +403,8 @@ bool Network::send_packet(std::uint32_t id) {
     p.flags |= more ? 0 : kAsks;
     if (flow.rate > 0) {
         const double gap = size / flow.rate * 1e12;
-        flow.next_time = std::max(flow.next_time, now_) + std::llround(gap);
+        // Ideal flows make up for what they wait behind others at their NIC, or they would fall behind their share.
+        flow.next_time = (acknowledged_ ? std::max(flow.next_time, now_) : flow.next_time) + std::llround(gap);
     }
     const std::uint32_t port = base_[0] + flow.source;
     if (served_) {

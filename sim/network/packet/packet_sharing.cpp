@@ -147,6 +147,7 @@ void PacketSharing::settle() {
         network_.set_shares(rates_);
     }
     for (const std::uint32_t slot : starting_) {
+        rates_[slot] = activities_[slot].inside.valid() ? inside_.rate(activities_[slot].inside) : 0;
         send(slot);
     }
     starting_.clear();
