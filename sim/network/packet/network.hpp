@@ -369,6 +369,7 @@ class Network {
     double payload_delivered_ = 0;
     std::uint64_t sent_ = 0, arrived_ = 0, destroyed_ = 0;  ///< data packets, whole or trimmed
     std::uint64_t watched_ = 0;                             ///< packets delivered when last looked
+    std::int64_t watched_at_ = 0;                           ///< ps, when that number was new
     int idle_intervals_ = 0;                                ///< looks in a row that found no more
     std::uint64_t delivered_ = 0, retransmissions_ = 0, timeouts_ = 0, corrupted_ = 0, events_ = 0;
 };

@@ -9,7 +9,9 @@ namespace orrery::packet {
 
 namespace {
 
-constexpr std::uint64_t kProgressInterval = 1U << 22;
+constexpr std::uint64_t kProgressInterval = 1U << 20;
+constexpr int kIdleIntervals = 8;           // looks in a row that found no new packet delivered,
+constexpr std::int64_t kIdleTimeouts = 64;  // and so many timeouts of simulated time: nothing is just on a long way
 constexpr std::uint32_t kControlRun = 10;
 constexpr std::int64_t kEndOfTime = std::int64_t{1} << 62;  // ps
 
@@ -168,15 +170,19 @@ void Network::forward(std::uint32_t port_id, std::uint32_t id) {
     forward_now(port_id, id);
 }
 
-// Reports progress; where millions of events bring no packet home, none will: retransmissions crowd out everything.
+// Reports progress; where millions of events and many round trips bring no packet home, none will come: retransmissions
+// crowd out everything.
 void Network::watch() {
     if (progress_) {
         progress_(payload_delivered_);
     }
-    idle_intervals_ = delivered_ == watched_ ? idle_intervals_ + 1 : 0;
-    watched_ = delivered_;
-    if (idle_intervals_ >= 8) {
-        fail_all("33 million events have not brought a single new packet to its receiver (congestion collapse)");
+    if (delivered_ != watched_) {
+        watched_ = delivered_;
+        watched_at_ = now_;
+        idle_intervals_ = 0;
+    } else if (++idle_intervals_ >= kIdleIntervals && (now_ - watched_at_) / kIdleTimeouts > timeout_) {
+        check_deadlock();
+        fail_all("8 million events have not brought a single new packet to its receiver (congestion collapse)");
     }
 }
 

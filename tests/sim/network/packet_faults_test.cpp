@@ -201,3 +201,24 @@ TEST_CASE("packet faults: pauses that wait for each other in a circle are found,
         CHECK(circle(spec).last > 0);
     }
 }
+
+TEST_CASE("packet faults: where nothing gets through any more, a message is named long before the last retry") {
+    const Fabric fabric(test::hosts(32, 8, 8, 50e9, 500e-9));
+    PacketSpec spec;
+    spec.path_kind = PathKind::ecmp;
+    spec.transport.kind = TransportKind::window;
+    spec.transport.retries = 200;
+    spec.bit_error_rate = 1e-3;  // no full packet survives
+    const auto run = [&](std::uint32_t a_host) {
+        Network network(fabric, spec, 1);
+        std::size_t count = 0;
+        for (std::uint32_t i = 0; i < a_host * 32; ++i) {
+            network.send({GpuId(i % 32), GpuId((i + 9) % 32), 64 * kMtu, 0, count++});
+        }
+        (void)test::finish(network, count);
+    };
+    CHECK_THROWS_WITH_AS(run(400), doctest::Contains("from GPU 0 to GPU 9 can never finish: 8 million events"),
+                         InfeasibleError);
+    // A few flows reach the end of their retries instead.
+    CHECK_THROWS_WITH_AS(run(1), doctest::Contains("can never finish: 200 timeouts in a row"), InfeasibleError);
+}
