@@ -198,6 +198,8 @@ class Network {
     }
     [[nodiscard]] double paused_seconds(std::uint32_t port) const;
     [[nodiscard]] double queue_bytes(const Port& port, std::int64_t backlog_ps) const;
+    /// ps that means are over: timers that run out after the last message are no traffic.
+    [[nodiscard]] std::int64_t elapsed() const { return live_messages_ == 0 && finished_at_ > 0 ? finished_at_ : now_; }
 
     // switching.cpp: links, ports, routing
     void dispatch(std::uint32_t entity);
@@ -365,6 +367,7 @@ class Network {
 
     std::vector<std::uint64_t> completed_;
     std::size_t live_messages_ = 0;
+    std::int64_t finished_at_ = 0;  ///< ps, when the last message so far completed
     std::function<void(double)> progress_;
     double payload_delivered_ = 0;
     std::uint64_t sent_ = 0, arrived_ = 0, destroyed_ = 0;  ///< data packets, whole or trimmed

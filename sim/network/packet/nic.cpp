@@ -120,6 +120,7 @@ void Network::finish_part(std::uint32_t id) {
         return;
     }
     message.live = false;
+    finished_at_ = now_;
     --live_messages_;
     completed_.push_back(message.token);
     free_messages_.push_back(id);

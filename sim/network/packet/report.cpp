@@ -122,7 +122,8 @@ PacketReport Network::report() const {
         report.marks = port.marks;
         report.drops = port.drops;
         report.trims = port.trims;
-        report.mean_queue_bytes = now_ > 0 ? queue_bytes(port, 1) * port.backlog_area / static_cast<double>(now_) : 0;
+        report.mean_queue_bytes =
+            elapsed() > 0 ? queue_bytes(port, 1) * port.backlog_area / static_cast<double>(elapsed()) : 0;
         report.max_queue_bytes = queue_bytes(port, port.max_backlog);
         report.paused_s = paused_seconds(i);
         out.ports.push_back(std::move(report));
