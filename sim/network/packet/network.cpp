@@ -30,13 +30,17 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     }
     const FabricShape& shape = fabric.shape();
     const std::uint32_t nics = shape.nodes * shape.nics_per_node;
+    if (spec.nic.rails > shape.nics_per_node) {
+        throw ConfigError("nic.rails is " + std::to_string(spec.nic.rails) + ", but a node has " +
+                          std::to_string(shape.nics_per_node) + " NICs");
+    }
     spines_ = shape.spines;
     tree_ = shape.kind == FabricKind::fat_tree;
     cores_ = tree_ ? shape.cores_per_spine : 1;
     acknowledged_ = spec.transport.kind != TransportKind::ideal;
     notifies_ = spec.transport.kind == TransportKind::roce && spec.transport.dcqcn;
     notification_gap_ = to_ps(spec.transport.dcqcn_notification);
-    credited_ = spec.transport.kind == TransportKind::receiver_driven;
+    credited_ = spec.transport.kind == TransportKind::receiver_driven || spec.transport.receiver_credits;
     go_back_ = spec.transport.recovery == Recovery::go_back_n ||
                (spec.transport.recovery == Recovery::automatic && spec.transport.kind == TransportKind::roce);
     noisy_ = spec.bit_error_rate > 0;
@@ -236,7 +240,7 @@ void Network::send(const Request& request) {
     if (path_kind_ == PathKind::planned) {
         unplanned_.push_back(id);
     } else {
-        begin_message(id, static_cast<std::uint32_t>(spec_.paths.subflows), {});
+        begin_message(id, static_cast<std::uint32_t>(spec_.paths.subflows * spec_.nic.rails), {});
     }
 }
 

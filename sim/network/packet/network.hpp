@@ -19,7 +19,9 @@
 #include "sim/network/packet/records.hpp"
 #include "sim/network/packet/wheel.hpp"
 
+#include <deque>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -134,12 +136,14 @@ class Network {
 
   private:
     struct Nic {
-        std::int64_t free_at = 0;  ///< ps, when the last data packet will have left
-        std::int64_t next_message = 0;
+        std::int64_t free_at = 0;        ///< ps, when the last data packet will have left
+        std::int64_t next_message = 0;   ///< ps, when it can start another message
+        std::int64_t last_message = 0;   ///< ps, when it starts the last one posted
         std::int64_t host_time = 0;      ///< ps by which the host has fed what was sent
         std::uint32_t sending = kNone;   ///< last of the ring of flows that may send
         std::uint32_t granting = kNone;  ///< receiver-driven: last of the ring of flows that want credits
         std::int64_t next_grant = 0;     ///< ps
+        std::uint32_t turn = 0;          ///< of queue pairs
         bool grant_armed = false;
     };
     struct Message {
@@ -154,6 +158,11 @@ class Network {
         std::uint32_t parts = 0;   ///< subflows that have not finished
         std::uint32_t of_all = 1;  ///< subflows it began with
         bool live = false;
+    };
+    struct QueuePair {
+        std::deque<std::uint32_t> waiting;  ///< flows; the first is being sent
+        CongestionLaw law;                  ///< as the last message left it
+        bool used = false;
     };
     struct Recycled {  ///< entropies that came back unmarked
         std::uint32_t values[8];
@@ -239,7 +248,11 @@ class Network {
     // nic.cpp: senders
     /// `paths`: one a part; empty: by the hash.
     void begin_message(std::uint32_t message, std::uint32_t parts, const std::vector<std::uint32_t>& paths);
-    std::uint32_t new_flow(std::uint32_t message, std::uint64_t bytes, std::uint64_t hash);
+    std::uint32_t new_flow(std::uint32_t message, std::uint64_t bytes, std::uint64_t hash, std::uint32_t part);
+    void post(std::uint32_t id, bool first);
+    void pass_on(std::uint32_t id);
+    [[nodiscard]] std::uint32_t nic_on_rail(GpuId gpu, std::uint32_t rail) const;
+    [[nodiscard]] std::uint32_t path_of(std::uint64_t hash) const;
     [[nodiscard]] std::uint32_t entropy_of(std::uint32_t lane, std::uint32_t core) const;
     void finish_part(std::uint32_t message);
     void retire(std::uint32_t id);
@@ -340,6 +353,7 @@ class Network {
     std::vector<Message> messages_;
     std::vector<std::uint32_t> free_messages_;
     std::vector<Recycled> recycled_;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<QueuePair>> queue_pairs_;  ///< by source, destination
     std::vector<std::uint32_t> entropies_of_paths_;  ///< one a path between leaves, for `spray`
     std::vector<std::uint64_t> bitmaps_;
     std::vector<std::vector<std::uint32_t>> free_bitmaps_;  ///< by the logarithm of their capacity

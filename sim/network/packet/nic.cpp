@@ -27,12 +27,7 @@ void Network::begin_message(std::uint32_t id, std::uint32_t parts, const std::ve
         throw InfeasibleError("a message of " + std::to_string(message.bytes) +
                               " bytes is more than 2^32 packets: raise network.mtu or split it");
     }
-    Nic& nic = nics_[fabric_.nic_of(message.from)];
-    std::int64_t start = now_ + SimTime::from_seconds(spec_.nic.doorbell + spec_.nic.dma).ps();
-    if (spec_.nic.message_rate > 0) {
-        start = std::max(start, nic.next_message);
-        nic.next_message = start + SimTime::from_seconds(1 / spec_.nic.message_rate).ps();
-    }
+    const auto rails = static_cast<std::uint32_t>(spec_.nic.rails);
     messages_[id].parts = messages_[id].of_all = parts;
     // Whole packets to each part, the last takes what remains.
     std::uint64_t left = message.bytes;
@@ -40,19 +35,79 @@ void Network::begin_message(std::uint32_t id, std::uint32_t parts, const std::ve
         const std::uint64_t share = packets / parts + (part < packets % parts ? 1 : 0);
         const std::uint64_t bytes = std::min(left, share * mtu_);
         left -= bytes;
-        const std::uint32_t flow = new_flow(id, bytes, part == 0 ? message.hash : mix64(message.hash + part));
+        const std::uint32_t flow = new_flow(id, bytes, part == 0 ? message.hash : mix64(message.hash + part), part);
         if (!paths.empty()) {
             flows_[flow].path = paths[part];
         }
-        if (start == now_) {
-            start_flow(flow);
-        } else {
-            schedule(Timer::start, flow, start);
-        }
+        post(flow, part / rails == 0);
     }
 }
 
-std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std::uint64_t hash) {
+// Gives a flow to its NIC: at once, or when its queue pair has sent what came before.
+void Network::post(std::uint32_t id, bool first) {
+    Flow& flow = flows_[id];
+    Nic& nic = nics_[flow.source];
+    std::int64_t start = now_ + SimTime::from_seconds(spec_.nic.doorbell + spec_.nic.dma).ps();
+    if (spec_.nic.message_rate > 0) {
+        // Subflows of a message are one message to each NIC.
+        if (first) {
+            nic.last_message = std::max(start, nic.next_message);
+            nic.next_message = nic.last_message + SimTime::from_seconds(1 / spec_.nic.message_rate).ps();
+        }
+        start = nic.last_message;
+    }
+    if (spec_.nic.queue_pairs > 0) {
+        std::vector<QueuePair>& pairs = queue_pairs_[{flow.source, flow.destination}];
+        pairs.resize(static_cast<std::size_t>(spec_.nic.queue_pairs));
+        flow.queue_pair = nic.turn++ % static_cast<std::uint32_t>(pairs.size());
+        if (flow.queue_pair > 0) {
+            flow.hash = mix64(flow.hash + flow.queue_pair);
+            flow.path = path_of(flow.hash);
+        }
+        QueuePair& pair = pairs[flow.queue_pair];
+        pair.waiting.push_back(id);
+        if (pair.waiting.size() > 1) {
+            flow.earliest = start;
+            return;
+        }
+    }
+    if (start == now_) {
+        start_flow(id);
+    } else {
+        schedule(Timer::start, id, start);
+    }
+}
+
+// All packets of a flow have left once: the next message of its queue pair begins with what has been learnt of congestion.
+void Network::pass_on(std::uint32_t id) {
+    const Flow& flow = flows_[id];
+    QueuePair& pair = queue_pairs_[{flow.source, flow.destination}][flow.queue_pair];
+    if (pair.waiting.empty() || pair.waiting.front() != id) {
+        return;  // packets sent again
+    }
+    pair.waiting.pop_front();
+    pair.law = flow.law;
+    pair.used = true;
+    forget_sequences(pair.law);
+    if (!pair.waiting.empty()) {
+        const std::uint32_t next = pair.waiting.front();
+        const std::int64_t paced = flow.rate > 0 ? flow.next_time : now_;
+        schedule(Timer::start, next, std::max({now_, paced, flows_[next].earliest}));
+    }
+}
+
+std::uint32_t Network::path_of(std::uint64_t hash) const {
+    return entropy_of(static_cast<std::uint32_t>(hash % spines_), static_cast<std::uint32_t>((hash >> 32) % cores_));
+}
+
+// The NIC of a GPU, or the one that many rails further.
+std::uint32_t Network::nic_on_rail(GpuId gpu, std::uint32_t rail) const {
+    const std::uint32_t own = fabric_.nic_of(gpu);
+    const std::uint32_t nics = fabric_.shape().nics_per_node;
+    return own / nics * nics + (own % nics + rail) % nics;
+}
+
+std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std::uint64_t hash, std::uint32_t part) {
     std::uint32_t id = 0;
     if (free_flows_.empty()) {
         id = static_cast<std::uint32_t>(flows_.size());
@@ -72,13 +127,13 @@ std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std:
     fresh.law_armed = flow.law_armed;
     flow = fresh;
     flow.message = message;
-    flow.source = fabric_.nic_of(messages_[message].from);
-    flow.destination = fabric_.nic_of(messages_[message].to);
+    const std::uint32_t rail = part % static_cast<std::uint32_t>(spec_.nic.rails);
+    flow.source = nic_on_rail(messages_[message].from, rail);
+    flow.destination = nic_on_rail(messages_[message].to, rail);
     flow.packets = static_cast<std::uint32_t>((bytes + mtu_ - 1) / mtu_);
     flow.last_payload = static_cast<std::uint32_t>(bytes - std::uint64_t{flow.packets - 1} * mtu_);
     flow.hash = hash;
-    flow.path =
-        entropy_of(static_cast<std::uint32_t>(hash % spines_), static_cast<std::uint32_t>((hash >> 32) % cores_));
+    flow.path = path_of(hash);
     flow.sprayed = static_cast<std::uint32_t>(hash >> 40);
     flow.rate_limit = limit_of(messages_[message]);
     flow.live = true;
@@ -141,6 +196,11 @@ void Network::retire(std::uint32_t id) {
 }
 
 void Network::start_flow(std::uint32_t id) {
+    if (spec_.nic.queue_pairs > 0) {
+        const QueuePair& pair = queue_pairs_[{flows_[id].source, flows_[id].destination}][flows_[id].queue_pair];
+        flows_[id].law = pair.used ? pair.law : flows_[id].law;
+        arm_law(id);
+    }
     flows_[id].started = true;
     flows_[id].last_news = flows_[id].next_time = now_;
     adopt(id);
@@ -188,7 +248,7 @@ double Network::limit_of(const Message& message) const {
     double rate = message.rate_limit;
     if (const double share = message.share * message.weight * full_ / mtu_; share > 0) {
         rate = rate > 0 ? std::min(rate, share) : share;
-        rate = rate >= law_settings_.line_rate * kLineRate ? 0 : rate;
+        rate = rate >= law_settings_.line_rate * static_cast<double>(spec_.nic.rails) * kLineRate ? 0 : rate;
     }
     return rate / message.of_all;
 }
@@ -407,6 +467,9 @@ bool Network::send_packet(std::uint32_t id) {
         // Ideal flows make up for what they wait behind others at their NIC, or they would fall behind their share.
         flow.next_time = (acknowledged_ ? std::max(flow.next_time, now_) : flow.next_time) + std::llround(gap);
     }
+    if (spec_.nic.queue_pairs > 0 && flow.next_new == flow.packets) {
+        pass_on(id);
+    }
     const std::uint32_t port = base_[0] + flow.source;
     if (served_) {
         enqueue_served(port, packet);
@@ -527,6 +590,7 @@ void Network::judge_gaps(std::uint32_t id) {
     for (std::uint32_t s = std::max(flow.scanned, flow.acked); s < end; ++s) {
         if (!test(flow, Bits::acknowledged, s) && !test(flow, Bits::lost, s)) {
             lose(flow, s);
+            flow.credits += credited_ ? 1 : 0;  // no credit comes back for a packet that never arrives
             ++found;
         }
     }
@@ -631,6 +695,7 @@ void Network::on_timeout(std::uint32_t id) {
             for (std::uint32_t s = flow.acked; s < end; ++s) {
                 if (!test(flow, Bits::acknowledged, s) && !test(flow, Bits::lost, s)) {
                     lose(flow, s);
+                    flow.credits += credited_ ? 1 : 0;
                 }
             }
         }

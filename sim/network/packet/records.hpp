@@ -170,6 +170,9 @@ struct Flow {
     std::uint32_t overtaken = 0;  ///< `highest` when the deadline was set: gaps before it are lost when it passes
     std::uint64_t credits = 0;    ///< receiver-driven: packets that may be sent
 
+    std::uint32_t queue_pair = 0;  ///< of those between its NICs
+    std::int64_t earliest = 0;     ///< ps: not to start before
+
     // Paths.
     std::uint64_t hash = 0;
     std::uint32_t path = 0;

@@ -30,7 +30,7 @@ void add_events(RandomStream& random, Case& c) {
         LinkEvent e;
         e.time = static_cast<double>(random.below(40)) * 1e-6;
         e.link = static_cast<LinkEvent::Link>(random.below(fabric.cores() > 0 ? 3 : 2));
-        const std::uint64_t lower[] = {fabric.leaves(), c.shape.nodes, fabric.spines()};
+        const std::uint64_t lower[] = {fabric.leaves(), c.shape.nodes * c.shape.nics_per_node, fabric.spines()};
         const std::uint64_t upper[] = {c.shape.spines, 1, c.shape.cores_per_spine};
         e.lower = static_cast<std::uint32_t>(random.below(lower[static_cast<std::size_t>(e.link)]));
         e.upper = static_cast<std::uint32_t>(random.below(upper[static_cast<std::size_t>(e.link)]));
@@ -58,12 +58,19 @@ Case random_case(RandomStream& random) {
         c.shape.cores_per_spine = static_cast<std::uint32_t>(1 + random.below(3));
     }
     PacketSpec& s = c.spec;
+    if (random.below(4) == 0) {
+        c.shape.nics_per_node = 2;
+        c.shape.rails = static_cast<std::uint32_t>(1 + random.below(2));
+        s.nic.rails = 2;
+    }
+    s.nic.queue_pairs = static_cast<std::int64_t>(random.below(3));
     s.mtu = static_cast<double>(64 + random.below(9000));
     s.header = static_cast<double>(1 + random.below(100));
     s.path_kind = static_cast<PathKind>(random.below(path_kind_names().size()));
     s.paths.entropies = static_cast<std::int64_t>(random.below(20));
     s.paths.subflows = static_cast<std::int64_t>(1 + random.below(4));
     s.transport.kind = static_cast<TransportKind>(random.below(transport_names().size()));
+    s.transport.receiver_credits = s.transport.kind == TransportKind::multipath && random.below(2) == 0;
     s.transport.recovery = static_cast<Recovery>(random.below(3));
     s.transport.retries = 200;
     s.nic.done_at_sender = random.below(2) == 0;
@@ -169,7 +176,9 @@ TEST_CASE("packet: random networks deliver every byte once, lose no packet unacc
         CHECK(s.max_link_utilisation <= 1 + 1e-9);
         // No message is faster than its bytes through its NIC and the light on its path.
         for (const packet::Request& request : c.requests) {
-            const double least = static_cast<double>(request.bytes) / c.shape.nic_bandwidth + 2 * c.shape.link_latency;
+            const double least =
+                static_cast<double>(request.bytes) / static_cast<double>(c.spec.nic.rails) / c.shape.nic_bandwidth +
+                2 * c.shape.link_latency;
             CHECK(static_cast<double>(out.done[request.token]) >= least * 1e12 * (1 - 1e-9) - 1);
         }
         if (i % 10 == 0) {
