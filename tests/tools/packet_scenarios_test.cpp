@@ -177,6 +177,10 @@ TEST_CASE("settings of packets are read, written and refused with their place") 
         {", transport: {kind: ideal}, queues: {size: 1 MB}", "transport ideal does not send again"},
         {", transport: {kind: roce}", "go-back-n needs packets in order"},
         {", mtu: 0 B", "'mtu' must be between"},
+        {", nic: {rails: 2}", "nic.rails is 2, but a node has 1 NICs"},
+        {", nic: {rails: 2}, transport: {kind: ideal}", "nic.rails above 1 goes neither with"},
+        {", transport: {kind: roce, receiver_credits: true}, paths: ecmp",
+         "receiver_credits belong to transport multipath"},
     };
     for (const auto& [settings, expected] : refused) {
         const std::string text = test::refusal(network(ring, settings));

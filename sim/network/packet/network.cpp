@@ -30,7 +30,7 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     }
     const FabricShape& shape = fabric.shape();
     const std::uint32_t nics = shape.nodes * shape.nics_per_node;
-    if (spec.nic.rails > shape.nics_per_node) {
+    if (spec.nic.rails > std::max(1U, shape.nics_per_node)) {
         throw ConfigError("nic.rails is " + std::to_string(spec.nic.rails) + ", but a node has " +
                           std::to_string(shape.nics_per_node) + " NICs");
     }

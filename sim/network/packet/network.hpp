@@ -11,6 +11,8 @@
 // Scope: leaf-spine and three-level fat trees; the inside of a node is not here (PacketSharing leaves it to FluidSharing).
 // A queue's length counts bits that have not left; marks are set on arrival at a queue; acknowledgements share the links.
 // Limits: cut-through switching and switch latency beyond the link's are not modelled; a message is at most 2^32 packets.
+// Acknowledgements that come after a queue pair has gone on to its next message do not change what that one has taken over.
+// Queues of a link whose rate has changed are reported as if it always had its present rate.
 // Validated by tests/sim/network/packet_*_test.cpp.
 
 #include "sim/base/random.hpp"
@@ -19,7 +21,6 @@
 #include "sim/network/packet/records.hpp"
 #include "sim/network/packet/wheel.hpp"
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <string>
@@ -108,8 +109,7 @@ class Network {
     /// Moves the clock forward over a time without events.
     void advance(std::int64_t now_ps);
     void add_link_event(const LinkEvent& event);
-    /// Paces messages at their shares of what lies outside the network. `rates`: units a second, by token; a message goes on
-    /// as before where the rate is 0.
+    /// Paces messages at their shares of what lies outside the network. `rates`: units a second, by token; 0: no limit.
     void set_shares(const std::vector<double>& rates);
 
     /// Runs to `limit_ps` (included), or to the end of the first instant at which messages complete.
@@ -160,8 +160,9 @@ class Network {
         bool live = false;
     };
     struct QueuePair {
-        std::deque<std::uint32_t> waiting;  ///< flows; the first is being sent
-        CongestionLaw law;                  ///< as the last message left it
+        std::uint32_t first = kNone;  ///< flow that is being sent; the others follow by `next_in_pair`
+        std::uint32_t last = kNone;
+        CongestionLaw law;  ///< as the last message left it
         bool used = false;
     };
     struct Recycled {  ///< entropies that came back unmarked

@@ -65,11 +65,13 @@ void Network::post(std::uint32_t id, bool first) {
             flow.path = path_of(flow.hash);
         }
         QueuePair& pair = pairs[flow.queue_pair];
-        pair.waiting.push_back(id);
-        if (pair.waiting.size() > 1) {
+        if (pair.first != kNone) {
+            flows_[pair.last].next_in_pair = id;
+            pair.last = id;
             flow.earliest = start;
             return;
         }
+        pair.first = pair.last = id;
     }
     if (start == now_) {
         start_flow(id);
@@ -82,17 +84,16 @@ void Network::post(std::uint32_t id, bool first) {
 void Network::pass_on(std::uint32_t id) {
     const Flow& flow = flows_[id];
     QueuePair& pair = queue_pairs_[{flow.source, flow.destination}][flow.queue_pair];
-    if (pair.waiting.empty() || pair.waiting.front() != id) {
+    if (pair.first != id) {
         return;  // packets sent again
     }
-    pair.waiting.pop_front();
+    pair.first = flow.next_in_pair;
     pair.law = flow.law;
     pair.used = true;
     forget_sequences(pair.law);
-    if (!pair.waiting.empty()) {
-        const std::uint32_t next = pair.waiting.front();
+    if (pair.first != kNone) {
         const std::int64_t paced = flow.rate > 0 ? flow.next_time : now_;
-        schedule(Timer::start, next, std::max({now_, paced, flows_[next].earliest}));
+        schedule(Timer::start, pair.first, std::max({now_, paced, flows_[pair.first].earliest}));
     }
 }
 

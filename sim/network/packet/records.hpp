@@ -171,7 +171,8 @@ struct Flow {
     std::uint64_t credits = 0;    ///< receiver-driven: packets that may be sent
 
     std::uint32_t queue_pair = 0;  ///< of those between its NICs
-    std::int64_t earliest = 0;     ///< ps: not to start before
+    std::uint32_t next_in_pair = kNone;
+    std::int64_t earliest = 0;  ///< ps: not to start before
 
     // Paths.
     std::uint64_t hash = 0;
