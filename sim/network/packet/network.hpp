@@ -143,7 +143,6 @@ class Network {
         std::uint32_t sending = kNone;   ///< last of the ring of flows that may send
         std::uint32_t granting = kNone;  ///< receiver-driven: last of the ring of flows that want credits
         std::int64_t next_grant = 0;     ///< ps
-        std::uint32_t turn = 0;          ///< of queue pairs
         bool grant_armed = false;
     };
     struct Message {
@@ -164,6 +163,10 @@ class Network {
         std::uint32_t last = kNone;
         CongestionLaw law;  ///< as the last message left it
         bool used = false;
+    };
+    struct Peers {                     ///< two NICs, one way
+        std::vector<QueuePair> pairs;  ///< as many as have been used
+        std::uint64_t turn = 0;
     };
     struct Recycled {  ///< entropies that came back unmarked
         std::uint32_t values[8];
@@ -252,6 +255,9 @@ class Network {
     std::uint32_t new_flow(std::uint32_t message, std::uint64_t bytes, std::uint64_t hash, std::uint32_t part);
     void post(std::uint32_t id, bool first);
     void pass_on(std::uint32_t id);
+    [[nodiscard]] QueuePair& pair_of(const Flow& flow) {
+        return peers_[{flow.source, flow.destination}].pairs[flow.queue_pair];
+    }
     [[nodiscard]] std::uint32_t nic_on_rail(GpuId gpu, std::uint32_t rail) const;
     [[nodiscard]] std::uint32_t path_of(std::uint64_t hash) const;
     [[nodiscard]] std::uint32_t entropy_of(std::uint32_t lane, std::uint32_t core) const;
@@ -354,8 +360,8 @@ class Network {
     std::vector<Message> messages_;
     std::vector<std::uint32_t> free_messages_;
     std::vector<Recycled> recycled_;
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<QueuePair>> queue_pairs_;  ///< by source, destination
-    std::vector<std::uint32_t> entropies_of_paths_;  ///< one a path between leaves, for `spray`
+    std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination
+    std::vector<std::uint32_t> entropies_of_paths_;                   ///< one a path between leaves, for `spray`
     std::vector<std::uint64_t> bitmaps_;
     std::vector<std::vector<std::uint32_t>> free_bitmaps_;  ///< by the logarithm of their capacity
     std::vector<std::uint32_t> turn_;                       ///< round robin: by leaf

@@ -57,14 +57,16 @@ void Network::post(std::uint32_t id, bool first) {
         start = nic.last_message;
     }
     if (spec_.nic.queue_pairs > 0) {
-        std::vector<QueuePair>& pairs = queue_pairs_[{flow.source, flow.destination}];
-        pairs.resize(static_cast<std::size_t>(spec_.nic.queue_pairs));
-        flow.queue_pair = nic.turn++ % static_cast<std::uint32_t>(pairs.size());
+        Peers& peers = peers_[{flow.source, flow.destination}];
+        flow.queue_pair = static_cast<std::uint32_t>(peers.turn++ % static_cast<std::uint64_t>(spec_.nic.queue_pairs));
+        if (flow.queue_pair == peers.pairs.size()) {
+            peers.pairs.emplace_back();
+        }
         if (flow.queue_pair > 0) {
             flow.hash = mix64(flow.hash + flow.queue_pair);
             flow.path = path_of(flow.hash);
         }
-        QueuePair& pair = pairs[flow.queue_pair];
+        QueuePair& pair = peers.pairs[flow.queue_pair];
         if (pair.first != kNone) {
             flows_[pair.last].next_in_pair = id;
             pair.last = id;
@@ -83,7 +85,7 @@ void Network::post(std::uint32_t id, bool first) {
 // All packets of a flow have left once: the next message of its queue pair begins with what has been learnt of congestion.
 void Network::pass_on(std::uint32_t id) {
     const Flow& flow = flows_[id];
-    QueuePair& pair = queue_pairs_[{flow.source, flow.destination}][flow.queue_pair];
+    QueuePair& pair = pair_of(flow);
     if (pair.first != id) {
         return;  // packets sent again
     }
@@ -198,7 +200,7 @@ void Network::retire(std::uint32_t id) {
 
 void Network::start_flow(std::uint32_t id) {
     if (spec_.nic.queue_pairs > 0) {
-        const QueuePair& pair = queue_pairs_[{flows_[id].source, flows_[id].destination}][flows_[id].queue_pair];
+        const QueuePair& pair = pair_of(flows_[id]);
         flows_[id].law = pair.used ? pair.law : flows_[id].law;
         arm_law(id);
     }
