@@ -62,7 +62,7 @@ void Network::post(std::uint32_t id, bool first) {
         if (flow.queue_pair == peers.pairs.size()) {
             peers.pairs.emplace_back();
         }
-        if (flow.queue_pair > 0) {
+        if (flow.queue_pair > 0 && path_kind_ != PathKind::planned) {
             flow.hash = mix64(flow.hash + flow.queue_pair);
             flow.path = path_of(flow.hash);
         }
