@@ -10,7 +10,7 @@ using packet::Network;
 namespace {
 
 constexpr std::uint64_t kMtu = 4096;
-constexpr std::int64_t kFull = 4160 * 20;  // ps, a full packet at 400 Gb/s
+constexpr std::int64_t kFull = std::int64_t{4160} * 20;  // ps, a full packet at 400 Gb/s
 constexpr std::int64_t kLatency = 500'000;
 
 std::vector<std::int64_t> run(const FabricShape& shape, const PacketSpec& spec,
@@ -20,7 +20,7 @@ std::vector<std::int64_t> run(const FabricShape& shape, const PacketSpec& spec,
     for (const packet::Request& request : requests) {
         network.send(request);
     }
-    const std::vector<std::int64_t> done = test::finish(network, requests.size());
+    std::vector<std::int64_t> done = test::finish(network, requests.size());
     CHECK(network.conserved());
     if (statistics != nullptr) {
         *statistics = network.statistics();
@@ -49,9 +49,10 @@ TEST_CASE("packet NICs: a message over n planes takes the time of its n-th part,
     }
     // Parts that do not come out even: 401 packets and a byte, the last part has the fewest.
     spec.nic.rails = 4;
-    CHECK(run(shape, spec, {{GpuId(0), GpuId(1), 401 * kMtu + 1, 0, 0}})[0] == (101 + 1) * kFull + 2 * kLatency);
+    CHECK(run(shape, spec, {{GpuId(0), GpuId(1), 401 * kMtu + 1, 0, 0}})[0] ==
+          std::int64_t{102} * kFull + 2 * kLatency);
     // A message of one packet uses one NIC.
-    CHECK(run(shape, spec, {{GpuId(0), GpuId(1), 1, 0, 0}})[0] == 2 * (65 * 20 + kLatency));
+    CHECK(run(shape, spec, {{GpuId(0), GpuId(1), 1, 0, 0}})[0] == 2 * (std::int64_t{65} * 20 + kLatency));
     spec.nic.rails = 5;
     CHECK_THROWS_WITH_AS(run(shape, spec, {}), doctest::Contains("a node has 4 NICs"), ConfigError);
 }
