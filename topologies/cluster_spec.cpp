@@ -51,9 +51,12 @@ static void describe(Fields& fields, FabricSpec& fabric) {
 void describe(Fields& fields, ClusterSpec& cluster) {
     fields.integer({"nodes", "number of nodes", false, 0, 1'000'000}, cluster.nodes);
     fields.integer({"hosts", "instead of nodes: bare hosts with one NIC each", false, 0, 1'000'000}, cluster.hosts);
-    bool present = false;
-    fields.section({"node", "what a node is: a preset or its parts"}, kNodePresets, present,
-                   [&](Fields& inner) { describe(inner, cluster.node); });
+    cluster.has_node = cluster.has_node || cluster.nodes > 0;
+    fields.group(cluster.has_node, [&](Fields& same) {
+        bool present = false;
+        same.section({"node", "what a node is: a preset or its parts"}, kNodePresets, present,
+                     [&](Fields& inner) { describe(inner, cluster.node); });
+    });
     fields.section({"fabric", "the switches between the nodes"},
                    [&](Fields& inner) { describe(inner, cluster.fabric); });
 }

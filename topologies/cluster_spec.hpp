@@ -39,6 +39,7 @@ struct FabricSpec {
 struct ClusterSpec {
     std::int64_t nodes = 0;
     std::int64_t hosts = 0;  ///< bare hosts with one NIC each, instead of nodes
+    bool has_node = false;   ///< `node` was given; bare hosts have none
     NodeSpec node;
     FabricSpec fabric;
 };

@@ -164,6 +164,9 @@ TEST_CASE("settings of packets are read, written and refused with their place") 
     nodes.network = s.network;
     const Scenario again = read_scenario(parse_yaml(resolved_json(nodes), "again"), "again", test::data());
     CHECK(resolved_json(again) == resolved_json(nodes));
+    const Scenario bare = read_scenario(parse_yaml(resolved_json(s), "bare"), "bare", test::data());
+    CHECK(bare.cluster.hosts == 32);
+    CHECK(resolved_json(bare) == resolved_json(s));
     const std::string ring = "{pattern: ring, size: 1 MiB}";
     const std::vector<std::pair<std::string, std::string>> refused = {
         {", transport: {kind: dctpc}", "cannot be 'dctpc' (did you mean 'dctcp'?)"},
@@ -174,6 +177,10 @@ TEST_CASE("settings of packets are read, written and refused with their place") 
         {", transport: {kind: ideal}, queues: {size: 1 MB}", "transport ideal does not send again"},
         {", transport: {kind: roce}", "go-back-n needs packets in order"},
         {", mtu: 0 B", "'mtu' must be between"},
+        {", nic: {rails: 2}", "nic.rails is 2, but a node has 1 NICs"},
+        {", nic: {rails: 2}, transport: {kind: ideal}", "nic.rails above 1 goes neither with"},
+        {", transport: {kind: roce, receiver_credits: true}, paths: ecmp",
+         "receiver_credits belong to transport multipath"},
     };
     for (const auto& [settings, expected] : refused) {
         const std::string text = test::refusal(network(ring, settings));
@@ -187,8 +194,9 @@ TEST_CASE("settings of packets are read, written and refused with their place") 
 }
 
 TEST_CASE("ports and queues over time are reported") {
-    const Scenario s = test::scenario(network("{pattern: incast, senders: 8, size: 1 MiB}",
-                                              ", queue_samples: 10 us, transport: {kind: ideal}, paths: ecmp"));
+    const Scenario s =
+        test::scenario(network("{pattern: incast, senders: 8, size: 1 MiB}",
+                               ", queue_samples: 10 us, transport: {kind: window, window: 1 GB}, paths: ecmp"));
     const PacketReport report = run(s, test::models(), {}).packets;
     const auto receiver = std::find_if(report.ports.begin(), report.ports.end(),
                                        [](const PortReport& p) { return p.name == "leaf 0 to nic 0"; });
@@ -246,12 +254,12 @@ TEST_CASE("flows from CSV files and connection matrices start when they say and 
 }
 
 TEST_CASE("link events come from a file, and a flow that they cut off for good is named") {
-    std::string cut = "time_s,leaf,spine,event,factor\n";
+    std::string cut = "time_s,link,event,factor\n";
     for (int spine = 0; spine < 8; ++spine) {
-        cut += fmt::format("2e-5,0,{},down,1\n", spine);
+        cut += fmt::format("2e-5,leaf 0 spine {},down,1\n", spine);
     }
     const File down("down.csv", cut);
-    const File late("late.csv", cut + "1e-3,0,0,up,1\n");
+    const File late("late.csv", cut + "1e-3,leaf 0 spine 0,up,1\n");
     const auto scenario = [&](const File& file) {
         return test::scenario(network("{pattern: shift, shift: 8, size: 8 MiB}",
                                       fmt::format(", reroute_delay: 10 us, link_events: {}", file.path())));
@@ -260,6 +268,23 @@ TEST_CASE("link events come from a file, and a flow that they cut off for good i
     const Summary back = summary_of(scenario(late));
     CHECK(value(back, "fct_s.max") > 1e-3);
     CHECK(value(back, "drops") > 0);
-    const File wrong("wrong.csv", "time_s,leaf,spine,event,factor\n0,0,99,down,1\n");
-    CHECK_THROWS_AS(summary_of(scenario(wrong)), ConfigError);
+    const std::vector<std::pair<std::string, std::string>> bad = {
+        {"0,leaf 0 spine 99,down,1\n", "leaf 0, spine 99; the fabric has 4 leaves with 8 spines each"},
+        {"0,nic 32,down,1\n", "nic 32; the fabric has 32 NICs"},
+        {"0,spine 0 core 0,down,1\n", "spine 0, core 0; the fabric has no core switches"},
+        {"0,leaf 0,down,1\n", ":2:3: error: link 'leaf 0' is not"},
+        {"0,nic 0 1,down,1\n", ":2:3: error: link 'nic 0 1' is not"},
+        {"0,nic 0,sideways,1\n", ":2:9: error: event 'sideways' is not one of"},
+        {"0,nic 0,errors,0.5\n", "'factor' must be a number from 0 to 0.001"},
+    };
+    for (const auto& [row, expected] : bad) {
+        const File wrong("wrong.csv", "time_s,link,event,factor\n" + row);
+        std::string said;
+        try {
+            (void)summary_of(scenario(wrong));
+        } catch (const ConfigError& error) {
+            said = error.what();
+        }
+        CHECK_MESSAGE(said.find(expected) != std::string::npos, row << "\n" << said);
+    }
 }

@@ -414,7 +414,11 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
                     [&](Fields& fields) { describe(fields, scenario.software); });
     }
     complete(scenario.model);
-    (void)shape_of(scenario.cluster, scenario.cluster_mark);
+    const FabricShape shape = shape_of(scenario.cluster, scenario.cluster_mark);
+    if (const std::int64_t rails = scenario.network.packets.nic.rails; rails > std::max(1U, shape.nics_per_node)) {
+        throw ConfigError({scenario.network_mark.error(
+            fmt::format("nic.rails is {}, but a node has {} NICs", rails, shape.nics_per_node))});
+    }
     return scenario;
 }
 

@@ -277,6 +277,26 @@ Schedule read_matrix(const std::string& path, std::uint32_t hosts) {
     return schedule;
 }
 
+// "nic 3", "leaf 0 spine 2", "spine 1 core 0".
+bool read_link(const std::string& text, LinkEvent& event) {
+    std::istringstream in(text);
+    std::string lower;
+    std::string upper;
+    std::string rest;
+    if (!(in >> lower >> event.lower)) {
+        return false;
+    }
+    if (lower == "nic") {
+        event.link = LinkEvent::Link::nic_leaf;
+        return !(in >> rest);
+    }
+    if (!(in >> upper >> event.upper) || in >> rest) {
+        return false;
+    }
+    event.link = lower == "leaf" ? LinkEvent::Link::leaf_spine : LinkEvent::Link::spine_core;
+    return (lower == "leaf" && upper == "spine") || (lower == "spine" && upper == "core");
+}
+
 }  // namespace
 
 Schedule read_flows(const std::string& path, std::uint32_t hosts) {
@@ -287,33 +307,38 @@ std::vector<LinkEvent> read_link_events(const std::string& path) {
     Lines lines(path);
     std::string line;
     std::vector<LinkEvent> out;
-    if (!lines.next(line) || line != "time_s,leaf,spine,event,factor") {
-        lines.fail("the first line must be time_s,leaf,spine,event,factor");
+    if (!lines.next(line) || line != "time_s,link,event,factor") {
+        lines.fail("the first line must be time_s,link,event,factor");
         lines.finish();
     }
     while (lines.next(line)) {
         const std::vector<Cell> row = cells(line);
-        if (row.size() != 5) {
-            lines.fail(fmt::format("{} values, but the header has 5", row.size()));
+        if (row.size() != 4) {
+            lines.fail(fmt::format("{} values, but the header has 4", row.size()));
             continue;
         }
         LinkEvent event;
         const auto time = number(lines, row[0], "time_s", 0, kMostSeconds, false);
-        const auto leaf = number(lines, row[1], "leaf", 0, 1e6, true);
-        const auto spine = number(lines, row[2], "spine", 0, 1e6, true);
-        std::optional<double> factor = 1;
-        if (row[3].text == "rate") {
-            event.what = LinkEvent::What::rate;
-            factor = number(lines, row[4], "factor", 1e-3, 1, false);
-        } else if (row[3].text == "down" || row[3].text == "up") {
-            event.what = row[3].text == "down" ? LinkEvent::What::down : LinkEvent::What::up;
-        } else {
-            lines.fail(fmt::format("event '{}' is not one of down, up, rate", row[3].text), row[3].column);
+        const bool named = read_link(row[1].text, event);
+        if (!named) {
+            lines.fail(fmt::format("link '{}' is not 'nic N', 'leaf N spine N' or 'spine N core N'", row[1].text),
+                       row[1].column);
         }
-        if (time && leaf && spine && factor) {
+        std::optional<double> factor = 1;
+        if (row[2].text == "rate") {
+            event.what = LinkEvent::What::rate;
+            factor = number(lines, row[3], "factor", 1e-3, 1, false);
+        } else if (row[2].text == "errors") {
+            event.what = LinkEvent::What::errors;
+            factor = number(lines, row[3], "factor", 0, 1e-3, false);
+        } else if (row[2].text == "down" || row[2].text == "up") {
+            event.what = row[2].text == "down" ? LinkEvent::What::down : LinkEvent::What::up;
+        } else {
+            lines.fail(fmt::format("event '{}' is not one of down, up, rate, errors", row[2].text), row[2].column);
+            continue;
+        }
+        if (time && named && factor) {
             event.time = *time;
-            event.leaf = static_cast<std::uint32_t>(*leaf);
-            event.spine = static_cast<std::uint32_t>(*spine);
             event.factor = *factor;
             out.push_back(event);
         }

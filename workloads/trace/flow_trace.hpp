@@ -6,7 +6,9 @@
 //         `trigger t` instead of a start, `send_done_trigger t` or `recv_done_trigger t`, and `trigger id t oneshot|barrier`
 //   else  CSV with the header src,dst,bytes,start or src,dst,bytes,start,after: hosts from 0, seconds, and the row (from 1)
 //         that must have arrived before
-// Link events: CSV with the header time_s,leaf,spine,event,factor; event is down, up or rate.
+// Link events: CSV with the header time_s,link,event,factor. A link is `nic N` (to its leaf), `leaf N spine N` (the spine of
+// the leaf's pod) or `spine N core N`; an event is down, up, rate (factor: of the normal rate) or errors (factor: the bit
+// error rate from then on).
 // Limits: a send_done trigger fires when the last byte has arrived, like recv_done; oneshot triggers of several flows fire
 // with the last of them.
 // Validated by tests/tools/packet_scenarios_test.cpp.

@@ -225,6 +225,19 @@ void Cubic::on_timeout(const LawSettings& s, std::int64_t) {
     window = s.packet;
 }
 
+void forget_sequences(CongestionLaw& law) {
+    std::visit(
+        [](auto& l) {
+            if constexpr (requires { l.recover; }) {
+                l.recover = 0;
+            }
+            if constexpr (requires { l.window_end; }) {
+                l.window_end = 0;
+            }
+        },
+        law);
+}
+
 CongestionLaw make_law(const LawSettings& s) {
     const auto started = [&](auto law) -> CongestionLaw {
         law.start(s);

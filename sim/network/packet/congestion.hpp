@@ -130,6 +130,8 @@ struct Cubic : LawBase {
 
 using CongestionLaw = std::variant<FixedWindow, Dcqcn, Swift, Multipath, Dctcp, Cubic>;
 
+/// Makes a law fit for another flow whose packets are numbered from 0 again.
+void forget_sequences(CongestionLaw& law);
 /// The law of a new flow.
 [[nodiscard]] CongestionLaw make_law(const LawSettings& settings);
 

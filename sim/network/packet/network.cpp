@@ -30,13 +30,17 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     }
     const FabricShape& shape = fabric.shape();
     const std::uint32_t nics = shape.nodes * shape.nics_per_node;
+    if (spec.nic.rails > std::max(1U, shape.nics_per_node)) {
+        throw ConfigError("nic.rails is " + std::to_string(spec.nic.rails) + ", but a node has " +
+                          std::to_string(shape.nics_per_node) + " NICs");
+    }
     spines_ = shape.spines;
     tree_ = shape.kind == FabricKind::fat_tree;
     cores_ = tree_ ? shape.cores_per_spine : 1;
     acknowledged_ = spec.transport.kind != TransportKind::ideal;
     notifies_ = spec.transport.kind == TransportKind::roce && spec.transport.dcqcn;
     notification_gap_ = to_ps(spec.transport.dcqcn_notification);
-    credited_ = spec.transport.kind == TransportKind::receiver_driven;
+    credited_ = spec.transport.kind == TransportKind::receiver_driven || spec.transport.receiver_credits;
     go_back_ = spec.transport.recovery == Recovery::go_back_n ||
                (spec.transport.recovery == Recovery::automatic && spec.transport.kind == TransportKind::roce);
     noisy_ = spec.bit_error_rate > 0;
@@ -65,6 +69,7 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     planned_up_.assign(leaf_links, 0);
     planned_down_.assign(leaf_links, 0);
     served_ports_.resize(served_ ? ports_.size() : 0);
+    error_rates_.resize(noisy_ ? ports_.size() : 0, spec.bit_error_rate);
     switch_used_.assign(fabric.leaves() + fabric.spines() + fabric.cores(), 0);
     set_limits();
 
@@ -173,6 +178,7 @@ void Network::add_ports(PortKind kind, std::uint32_t count, double rate, double 
         port.down = true;
     }
     port.full_time = send_time(port, full_);
+    nominal_[static_cast<std::size_t>(kind)] = port.ps_per_byte;
     ports_.insert(ports_.end(), count, port);
 }
 
@@ -221,6 +227,8 @@ void Network::send(const Request& request) {
     message.to = request.to;
     message.bytes = request.bytes;
     message.rate_limit = request.rate_limit;
+    message.weight = request.weight;
+    message.share = request.share;
     message.live = true;
     // The pair decides the hash, so that all levels of detail place a hashed flow on the same spine.
     message.hash = mix64((static_cast<std::uint64_t>(request.from.value()) << 32) | request.to.value());
@@ -232,7 +240,7 @@ void Network::send(const Request& request) {
     if (path_kind_ == PathKind::planned) {
         unplanned_.push_back(id);
     } else {
-        begin_message(id, static_cast<std::uint32_t>(spec_.paths.subflows), {});
+        begin_message(id, static_cast<std::uint32_t>(spec_.paths.subflows * spec_.nic.rails), {});
     }
 }
 
@@ -244,11 +252,7 @@ void Network::require_finished() const {
     if (live_messages_ == 0) {
         return;
     }
-    for (std::uint32_t i = 0; i < ports_.size(); ++i) {
-        if (ports_[i].paused) {
-            fail_all("its packets wait behind ports that pause each other, among them " + port_name(i));
-        }
-    }
+    check_deadlock();
     fail_all("its packets were lost, and the transport does not send them again");
 }
 

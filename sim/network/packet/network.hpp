@@ -11,7 +11,9 @@
 // Scope: leaf-spine and three-level fat trees; the inside of a node is not here (PacketSharing leaves it to FluidSharing).
 // A queue's length counts bits that have not left; marks are set on arrival at a queue; acknowledgements share the links.
 // Limits: cut-through switching and switch latency beyond the link's are not modelled; a message is at most 2^32 packets.
-// Validated by tests/sim/network/packet_engine_test.cpp and packet_transport_test.cpp.
+// Acknowledgements that come after a queue pair has gone on to its next message do not change what that one has taken over.
+// Queues of a link whose rate has changed are reported as if it always had its present rate.
+// Validated by tests/sim/network/packet_*_test.cpp.
 
 #include "sim/base/random.hpp"
 #include "sim/base/time.hpp"
@@ -20,6 +22,7 @@
 #include "sim/network/packet/wheel.hpp"
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -71,14 +74,16 @@ struct PacketReport {
 [[nodiscard]] std::string ports_csv(const PacketReport& report);
 [[nodiscard]] std::string queues_csv(const PacketReport& report);
 
-/// A change of one link between switches, both directions.
+/// A change of one link, both directions.
 struct LinkEvent {
-    enum class What { down, up, rate };
-    double time = 0;  ///< s
-    std::uint32_t leaf = 0;
-    std::uint32_t spine = 0;
+    enum class What { down, up, rate, errors };
+    enum class Link { leaf_spine, nic_leaf, spine_core };
+    double time = 0;          ///< s
+    std::uint32_t lower = 0;  ///< the leaf, the NIC, or the spine of the whole fabric
+    std::uint32_t upper = 0;  ///< the spine of the leaf's pod, nothing, or the core switch among those of the spine
     What what = What::down;
-    double factor = 1;  ///< of the normal rate
+    double factor = 1;  ///< rate: of the normal rate; errors: the link's bit error rate from now on
+    Link link = Link::leaf_spine;
 };
 
 namespace packet {
@@ -90,6 +95,8 @@ struct Request {
     std::uint64_t bytes = 0;
     double rate_limit = 0;  ///< B/s; 0: none
     std::uint64_t token = 0;
+    double weight = 0;  ///< payload bytes per unit of the share that set_shares() tells of; 0: it has none
+    double share = 0;   ///< units a second, until set_shares() says otherwise; 0: no limit
 };
 
 class Network {
@@ -102,6 +109,8 @@ class Network {
     /// Moves the clock forward over a time without events.
     void advance(std::int64_t now_ps);
     void add_link_event(const LinkEvent& event);
+    /// Paces messages at their shares of what lies outside the network. `rates`: units a second, by token; 0: no limit.
+    void set_shares(const std::vector<double>& rates);
 
     /// Runs to `limit_ps` (included), or to the end of the first instant at which messages complete.
     void run(std::int64_t limit_ps);
@@ -127,8 +136,9 @@ class Network {
 
   private:
     struct Nic {
-        std::int64_t free_at = 0;  ///< ps, when the last data packet will have left
-        std::int64_t next_message = 0;
+        std::int64_t free_at = 0;        ///< ps, when the last data packet will have left
+        std::int64_t next_message = 0;   ///< ps, when it can start another message
+        std::int64_t last_message = 0;   ///< ps, when it starts the last one posted
         std::int64_t host_time = 0;      ///< ps by which the host has fed what was sent
         std::uint32_t sending = kNone;   ///< last of the ring of flows that may send
         std::uint32_t granting = kNone;  ///< receiver-driven: last of the ring of flows that want credits
@@ -142,8 +152,21 @@ class Network {
         GpuId to;
         std::uint64_t bytes = 0;
         double rate_limit = 0;
-        std::uint32_t parts = 0;  ///< subflows that have not finished
+        double weight = 0;
+        double share = 0;
+        std::uint32_t parts = 0;   ///< subflows that have not finished
+        std::uint32_t of_all = 1;  ///< subflows it began with
         bool live = false;
+    };
+    struct QueuePair {
+        std::uint32_t first = kNone;  ///< flow that is being sent; the others follow by `next_in_pair`
+        std::uint32_t last = kNone;
+        CongestionLaw law;  ///< as the last message left it
+        bool used = false;
+    };
+    struct Peers {                     ///< two NICs, one way
+        std::vector<QueuePair> pairs;  ///< as many as have been used
+        std::uint64_t turn = 0;
     };
     struct Recycled {  ///< entropies that came back unmarked
         std::uint32_t values[8];
@@ -188,6 +211,8 @@ class Network {
     }
     [[nodiscard]] double paused_seconds(std::uint32_t port) const;
     [[nodiscard]] double queue_bytes(const Port& port, std::int64_t backlog_ps) const;
+    /// ps that means are over: timers that run out after the last message are no traffic.
+    [[nodiscard]] std::int64_t elapsed() const { return live_messages_ == 0 && finished_at_ > 0 ? finished_at_ : now_; }
 
     // switching.cpp: links, ports, routing
     void dispatch(std::uint32_t entity);
@@ -209,14 +234,32 @@ class Network {
     void leave_switch(const Packet& p);
     [[nodiscard]] bool mark(std::int64_t backlog, std::int64_t low, std::int64_t high);
     void set_paused(std::uint32_t port, bool paused);
+    [[nodiscard]] std::uint32_t switch_of(std::uint32_t port) const;
+
+    // faults.cpp: links that change, ways round them, deadlock
     void apply_link_event(std::uint32_t index);
     void set_link(std::uint32_t port, const LinkEvent& event);
-    [[nodiscard]] std::uint32_t switch_of(std::uint32_t port) const;
+    void cut_link(std::uint32_t port);
+    [[nodiscard]] std::uint32_t route_around(std::uint32_t leaf, std::uint32_t to_leaf, std::uint32_t lane) const;
+    [[nodiscard]] std::uint32_t live_core(std::uint32_t pod, std::uint32_t to_pod, std::uint32_t lane,
+                                          std::uint32_t core) const;
+    [[nodiscard]] bool reaches(std::uint32_t leaf, std::uint32_t to_leaf, std::uint32_t lane) const;
+    [[nodiscard]] std::uint32_t detour(const Port& in, std::uint32_t out, Packet& p) const;
+    [[nodiscard]] std::int64_t at_nominal_rate(const Port& port, std::int64_t backlog) const;
+    [[nodiscard]] std::vector<std::uint32_t> deadlocked_ports() const;
+    void check_deadlock() const;
 
     // nic.cpp: senders
     /// `paths`: one a part; empty: by the hash.
     void begin_message(std::uint32_t message, std::uint32_t parts, const std::vector<std::uint32_t>& paths);
-    std::uint32_t new_flow(std::uint32_t message, std::uint64_t bytes, std::uint64_t hash);
+    std::uint32_t new_flow(std::uint32_t message, std::uint64_t bytes, std::uint64_t hash, std::uint32_t part);
+    void post(std::uint32_t id, bool first);
+    void pass_on(std::uint32_t id);
+    [[nodiscard]] QueuePair& pair_of(const Flow& flow) {
+        return peers_[{flow.source, flow.destination}].pairs[flow.queue_pair];
+    }
+    [[nodiscard]] std::uint32_t nic_on_rail(GpuId gpu, std::uint32_t rail) const;
+    [[nodiscard]] std::uint32_t path_of(std::uint64_t hash) const;
     [[nodiscard]] std::uint32_t entropy_of(std::uint32_t lane, std::uint32_t core) const;
     void finish_part(std::uint32_t message);
     void retire(std::uint32_t id);
@@ -242,6 +285,8 @@ class Network {
     void lose(Flow& flow, std::uint32_t sequence);
     [[nodiscard]] std::uint32_t first_lost(const Flow& flow) const;
     void adopt(std::uint32_t id);
+    void limit(std::uint32_t id, double rate);
+    [[nodiscard]] double limit_of(const Message& message) const;
     [[nodiscard]] std::uint32_t pick_path(std::uint32_t id);
     [[nodiscard]] std::uint32_t size_of(const Flow& flow, std::uint32_t sequence) const {
         return (sequence + 1 == flow.packets ? flow.last_payload : mtu_) + header_;
@@ -315,13 +360,18 @@ class Network {
     std::vector<Message> messages_;
     std::vector<std::uint32_t> free_messages_;
     std::vector<Recycled> recycled_;
-    std::vector<std::uint32_t> entropies_of_paths_;  ///< one a path between leaves, for `spray`
+    std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination
+    std::vector<std::uint32_t> entropies_of_paths_;                   ///< one a path between leaves, for `spray`
     std::vector<std::uint64_t> bitmaps_;
     std::vector<std::vector<std::uint32_t>> free_bitmaps_;  ///< by the logarithm of their capacity
     std::vector<std::uint32_t> turn_;                       ///< round robin: by leaf
     std::vector<std::uint32_t> unplanned_;                  ///< messages that wait for a plan
     std::vector<std::uint32_t> planned_up_, planned_down_;  ///< planned flows on each link now
     std::vector<LinkEvent> link_events_;
+    std::size_t link_events_left_ = 0;
+    std::int64_t deadlock_checked_ = 0;    ///< ps, when pauses were last searched for a circle
+    std::uint64_t nominal_[kPortKinds]{};  ///< 2^-32 ps a byte, by kind of port
+    std::vector<double> error_rates_;      ///< by port, when bit errors occur
     std::vector<QueueSample> samples_;
     std::int64_t sample_every_ = 0;  ///< ps; 0: never
     bool sampling_ = false;          ///< the next sample is in the heap
@@ -338,10 +388,12 @@ class Network {
 
     std::vector<std::uint64_t> completed_;
     std::size_t live_messages_ = 0;
+    std::int64_t finished_at_ = 0;  ///< ps, when the last message so far completed
     std::function<void(double)> progress_;
     double payload_delivered_ = 0;
     std::uint64_t sent_ = 0, arrived_ = 0, destroyed_ = 0;  ///< data packets, whole or trimmed
     std::uint64_t watched_ = 0;                             ///< packets delivered when last looked
+    std::int64_t watched_at_ = 0;                           ///< ps, when that number was new
     int idle_intervals_ = 0;                                ///< looks in a row that found no more
     std::uint64_t delivered_ = 0, retransmissions_ = 0, timeouts_ = 0, corrupted_ = 0, events_ = 0;
 };

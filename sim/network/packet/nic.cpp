@@ -9,6 +9,7 @@ namespace orrery::packet {
 
 namespace {
 constexpr std::uint32_t kMostFlows = 1U << 24;             // 8 GiB of records
+constexpr double kLineRate = 1 - 1e-9;                     // of it: no need to pace
 constexpr std::int64_t kLongest = 10'000'000'000'000'000;  // ps: no timeout is longer than 10,000 s
 }  // namespace
 
@@ -26,32 +27,90 @@ void Network::begin_message(std::uint32_t id, std::uint32_t parts, const std::ve
         throw InfeasibleError("a message of " + std::to_string(message.bytes) +
                               " bytes is more than 2^32 packets: raise network.mtu or split it");
     }
-    Nic& nic = nics_[fabric_.nic_of(message.from)];
-    std::int64_t start = now_ + SimTime::from_seconds(spec_.nic.doorbell + spec_.nic.dma).ps();
-    if (spec_.nic.message_rate > 0) {
-        start = std::max(start, nic.next_message);
-        nic.next_message = start + SimTime::from_seconds(1 / spec_.nic.message_rate).ps();
-    }
-    messages_[id].parts = parts;
+    const auto rails = static_cast<std::uint32_t>(spec_.nic.rails);
+    messages_[id].parts = messages_[id].of_all = parts;
     // Whole packets to each part, the last takes what remains.
     std::uint64_t left = message.bytes;
     for (std::uint32_t part = 0; part < parts; ++part) {
         const std::uint64_t share = packets / parts + (part < packets % parts ? 1 : 0);
         const std::uint64_t bytes = std::min(left, share * mtu_);
         left -= bytes;
-        const std::uint32_t flow = new_flow(id, bytes, part == 0 ? message.hash : mix64(message.hash + part));
+        const std::uint32_t flow = new_flow(id, bytes, part == 0 ? message.hash : mix64(message.hash + part), part);
         if (!paths.empty()) {
             flows_[flow].path = paths[part];
         }
-        if (start == now_) {
-            start_flow(flow);
-        } else {
-            schedule(Timer::start, flow, start);
-        }
+        post(flow, part / rails == 0);
     }
 }
 
-std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std::uint64_t hash) {
+// Gives a flow to its NIC: at once, or when its queue pair has sent what came before.
+void Network::post(std::uint32_t id, bool first) {
+    Flow& flow = flows_[id];
+    Nic& nic = nics_[flow.source];
+    std::int64_t start = now_ + SimTime::from_seconds(spec_.nic.doorbell + spec_.nic.dma).ps();
+    if (spec_.nic.message_rate > 0) {
+        // Subflows of a message are one message to each NIC.
+        if (first) {
+            nic.last_message = std::max(start, nic.next_message);
+            nic.next_message = nic.last_message + SimTime::from_seconds(1 / spec_.nic.message_rate).ps();
+        }
+        start = nic.last_message;
+    }
+    if (spec_.nic.queue_pairs > 0) {
+        Peers& peers = peers_[{flow.source, flow.destination}];
+        flow.queue_pair = static_cast<std::uint32_t>(peers.turn++ % static_cast<std::uint64_t>(spec_.nic.queue_pairs));
+        if (flow.queue_pair == peers.pairs.size()) {
+            peers.pairs.emplace_back();
+        }
+        if (flow.queue_pair > 0 && path_kind_ != PathKind::planned) {
+            flow.hash = mix64(flow.hash + flow.queue_pair);
+            flow.path = path_of(flow.hash);
+        }
+        QueuePair& pair = peers.pairs[flow.queue_pair];
+        if (pair.first != kNone) {
+            flows_[pair.last].next_in_pair = id;
+            pair.last = id;
+            flow.earliest = start;
+            return;
+        }
+        pair.first = pair.last = id;
+    }
+    if (start == now_) {
+        start_flow(id);
+    } else {
+        schedule(Timer::start, id, start);
+    }
+}
+
+// All packets of a flow have left once: the next message of its queue pair begins with what has been learnt of congestion.
+void Network::pass_on(std::uint32_t id) {
+    const Flow& flow = flows_[id];
+    QueuePair& pair = pair_of(flow);
+    if (pair.first != id) {
+        return;  // packets sent again
+    }
+    pair.first = flow.next_in_pair;
+    pair.law = flow.law;
+    pair.used = true;
+    forget_sequences(pair.law);
+    if (pair.first != kNone) {
+        const std::int64_t paced = flow.rate > 0 ? flow.next_time : now_;
+        schedule(Timer::start, pair.first, std::max({now_, paced, flows_[pair.first].earliest}));
+    }
+}
+
+std::uint32_t Network::path_of(std::uint64_t hash) const {
+    return entropy_of(static_cast<std::uint32_t>(hash % spines_), static_cast<std::uint32_t>((hash >> 32) % cores_));
+}
+
+// The NIC of a GPU, or the one that many rails further.
+std::uint32_t Network::nic_on_rail(GpuId gpu, std::uint32_t rail) const {
+    const std::uint32_t own = fabric_.nic_of(gpu);
+    const std::uint32_t nics = fabric_.shape().nics_per_node;
+    return own / nics * nics + (own % nics + rail) % nics;
+}
+
+std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std::uint64_t hash, std::uint32_t part) {
     std::uint32_t id = 0;
     if (free_flows_.empty()) {
         id = static_cast<std::uint32_t>(flows_.size());
@@ -67,20 +126,19 @@ std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std:
     Flow& flow = flows_[id];
     Flow fresh;
     // Events of the slot's last flow may still be in the heap.
-    fresh.waiting_pace = flow.waiting_pace;
     fresh.timer_armed = flow.timer_armed;
     fresh.law_armed = flow.law_armed;
     flow = fresh;
     flow.message = message;
-    flow.source = fabric_.nic_of(messages_[message].from);
-    flow.destination = fabric_.nic_of(messages_[message].to);
+    const std::uint32_t rail = part % static_cast<std::uint32_t>(spec_.nic.rails);
+    flow.source = nic_on_rail(messages_[message].from, rail);
+    flow.destination = nic_on_rail(messages_[message].to, rail);
     flow.packets = static_cast<std::uint32_t>((bytes + mtu_ - 1) / mtu_);
     flow.last_payload = static_cast<std::uint32_t>(bytes - std::uint64_t{flow.packets - 1} * mtu_);
     flow.hash = hash;
-    flow.path =
-        entropy_of(static_cast<std::uint32_t>(hash % spines_), static_cast<std::uint32_t>((hash >> 32) % cores_));
+    flow.path = path_of(hash);
     flow.sprayed = static_cast<std::uint32_t>(hash >> 40);
-    flow.rate_limit = messages_[message].rate_limit;
+    flow.rate_limit = limit_of(messages_[message]);
     flow.live = true;
     flow.last_notification = -Wheel::kNever / 2;
     flow.law = make_law(law_settings_);
@@ -120,6 +178,7 @@ void Network::finish_part(std::uint32_t id) {
         return;
     }
     message.live = false;
+    finished_at_ = now_;
     --live_messages_;
     completed_.push_back(message.token);
     free_messages_.push_back(id);
@@ -140,8 +199,13 @@ void Network::retire(std::uint32_t id) {
 }
 
 void Network::start_flow(std::uint32_t id) {
+    if (spec_.nic.queue_pairs > 0) {
+        const QueuePair& pair = pair_of(flows_[id]);
+        flows_[id].law = pair.used ? pair.law : flows_[id].law;
+        arm_law(id);
+    }
     flows_[id].started = true;
-    flows_[id].last_news = now_;
+    flows_[id].last_news = flows_[id].next_time = now_;
     adopt(id);
     if (acknowledged_) {
         touch_deadline(id);
@@ -160,6 +224,49 @@ void Network::adopt(std::uint32_t id) {
         flow.law);
     if (flow.rate_limit > 0) {
         flow.rate = flow.rate > 0 ? std::min(flow.rate, flow.rate_limit) : flow.rate_limit;
+    }
+}
+
+// Changes a flow's pace now. What it waits for shrinks or grows with it.
+void Network::limit(std::uint32_t id, double rate) {
+    Flow& flow = flows_[id];
+    const double before = flow.rate;
+    flow.rate_limit = rate;
+    adopt(id);
+    if (before == 0) {
+        flow.next_time = std::max(flow.next_time, now_);
+    }
+    if (flow.rate == before || flow.next_time <= now_) {
+        return;
+    }
+    const auto left = static_cast<double>(flow.next_time - now_);
+    flow.next_time = now_ + (flow.rate > 0 ? std::llround(left * before / flow.rate) : 0);
+    if (flow.waiting_pace) {
+        schedule(Timer::pace, id, flow.next_time);
+    }
+}
+
+// B/s on the wire of each part of a message; 0: none below the line rate.
+double Network::limit_of(const Message& message) const {
+    double rate = message.rate_limit;
+    if (const double share = message.share * message.weight * full_ / mtu_; share > 0) {
+        rate = rate > 0 ? std::min(rate, share) : share;
+        rate = rate >= law_settings_.line_rate * static_cast<double>(spec_.nic.rails) * kLineRate ? 0 : rate;
+    }
+    return rate / message.of_all;
+}
+
+void Network::set_shares(const std::vector<double>& rates) {
+    for (std::uint32_t id = 0; id < flows_.size(); ++id) {
+        const Flow& flow = flows_[id];
+        if (!flow.live || messages_[flow.message].weight <= 0) {
+            continue;
+        }
+        Message& message = messages_[flow.message];
+        message.share = rates[message.token];
+        if (const double rate = limit_of(message); rate != flow.rate_limit) {
+            limit(id, rate);
+        }
     }
 }
 
@@ -215,8 +322,8 @@ void Network::commit(std::uint32_t nic_id) {
     Nic& nic = nics_[nic_id];
     Port& port = ports_[base_[0] + nic_id];
     if (served_) {
-        if (port.paused) {
-            return;  // resuming kicks
+        if (port.paused || port.down) {
+            return;  // resuming, or the link's return, kicks
         }
         if (port.busy_until > now_) {
             nic.free_at = port.busy_until;
@@ -360,7 +467,11 @@ bool Network::send_packet(std::uint32_t id) {
     p.flags |= more ? 0 : kAsks;
     if (flow.rate > 0) {
         const double gap = size / flow.rate * 1e12;
-        flow.next_time = std::max(flow.next_time, now_) + std::llround(gap);
+        // Ideal flows make up for what they wait behind others at their NIC, or they would fall behind their share.
+        flow.next_time = (acknowledged_ ? std::max(flow.next_time, now_) : flow.next_time) + std::llround(gap);
+    }
+    if (spec_.nic.queue_pairs > 0 && flow.next_new == flow.packets) {
+        pass_on(id);
     }
     const std::uint32_t port = base_[0] + flow.source;
     if (served_) {
@@ -482,6 +593,7 @@ void Network::judge_gaps(std::uint32_t id) {
     for (std::uint32_t s = std::max(flow.scanned, flow.acked); s < end; ++s) {
         if (!test(flow, Bits::acknowledged, s) && !test(flow, Bits::lost, s)) {
             lose(flow, s);
+            flow.credits += credited_ ? 1 : 0;  // no credit comes back for a packet that never arrives
             ++found;
         }
     }
@@ -568,7 +680,11 @@ void Network::on_timeout(std::uint32_t id) {
         return;
     }
     const bool silent = now_ - flow.last_news >= timeout_of(flow);
-    const bool waits = flow.in_flight > 0 || (credited_ && flow.credits == 0);
+    const bool waits = flow.in_flight > 0 || (credited_ && flow.credits == 0) || ports_[base_[0] + flow.source].down;
+    if (silent && spec_.queues.pfc && now_ - deadlock_checked_ >= timeout_) {
+        deadlock_checked_ = now_;
+        check_deadlock();
+    }
     if (waits && silent && ++flow.backoff > spec_.transport.retries) {
         fail(flow);
     }
@@ -582,6 +698,7 @@ void Network::on_timeout(std::uint32_t id) {
             for (std::uint32_t s = flow.acked; s < end; ++s) {
                 if (!test(flow, Bits::acknowledged, s) && !test(flow, Bits::lost, s)) {
                     lose(flow, s);
+                    flow.credits += credited_ ? 1 : 0;
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace orrery {
 
@@ -11,6 +12,9 @@ PacketSharing::PacketSharing(Engine& engine, const Fabric& fabric, const PacketS
       fabric_(fabric),
       inside_(engine),
       handler_(engine.add_handler(*this, true)),  // settles after the fluid part
+      ideal_(spec.transport.kind == TransportKind::ideal),
+      wire_((spec.mtu + spec.header) / spec.mtu),
+      host_memory_(spec.nic.host_memory),
       network_(fabric, spec, seed) {
     inside_.set_listener(*this);
     for (const LinkEvent& event : link_events) {
@@ -24,9 +28,17 @@ ClassId PacketSharing::hold_flows(std::span<const RoutedFlow> flows, std::span<c
     c.flows.assign(flows.begin(), flows.end());
     c.rate_bound = rate_bound;
     std::vector<Demand> inside;
-    std::copy_if(demands.begin(), demands.end(), std::back_inserter(inside),
-                 [&](const Demand& demand) { return fabric_.inside_node(demand.resource); });
-    ORRERY_ASSERT(!flows.empty() || inside.size() == demands.size());
+    for (const Demand& demand : demands) {
+        if (fabric_.inside_node(demand.resource)) {
+            inside.push_back(demand);
+        } else if (ideal_) {
+            inside.push_back({demand.resource, demand.weight * wire_});
+        }
+        ORRERY_ASSERT(!flows.empty() || fabric_.inside_node(demand.resource));
+    }
+    if (host_memory_ > 0) {
+        add_host_memory(flows, inside);
+    }
     if (!inside.empty() || flows.empty()) {
         c.inside = inside_.hold(inside, rate_bound);
     }
@@ -47,20 +59,51 @@ void PacketSharing::release(ClassId id) {
     free_classes_.push_back(id.value());
 }
 
+// Data leave the memory of one host and enter that of another.
+void PacketSharing::add_host_memory(std::span<const RoutedFlow> flows, std::vector<Demand>& inside) {
+    if (!first_host_memory_.valid()) {
+        first_host_memory_ = inside_.add_resource(host_memory_);
+        for (std::uint32_t node = 1; node < fabric_.shape().nodes; ++node) {
+            (void)inside_.add_resource(host_memory_);
+        }
+    }
+    std::map<std::uint32_t, double> weights;
+    for (const RoutedFlow& flow : flows) {
+        weights[fabric_.node_of(flow.from)] += flow.weight;
+        weights[fabric_.node_of(flow.to)] += flow.weight;
+    }
+    for (const auto& [node, weight] : weights) {
+        inside.push_back({ResourceId(first_host_memory_.value() + node), weight});
+    }
+}
+
 void PacketSharing::start(ClassId id, double amount, std::uint64_t cookie) {
     const Class& c = classes_[id.value()];
     std::uint32_t slot = 0;
     if (free_activities_.empty()) {
         slot = static_cast<std::uint32_t>(activities_.size());
         activities_.emplace_back();
+        rates_.push_back(0);
     } else {
         slot = free_activities_.back();
         free_activities_.pop_back();
     }
-    activities_[slot] = {cookie, static_cast<std::uint32_t>(c.flows.size()) + (c.inside.valid() ? 1U : 0U)};
-    network_.advance(engine_.now().ps());
+    const bool shares = c.inside.valid();
+    activities_[slot] = {cookie, amount, id, c.inside, static_cast<std::uint32_t>(c.flows.size()) + (shares ? 1U : 0U)};
+    rates_[slot] = 0;
+    if (!c.flows.empty()) {
+        starting_.push_back(slot);
+    }
+    if (shares) {
+        inside_.start(c.inside, amount, slot);
+    }
+}
+
+void PacketSharing::send(std::uint32_t slot) {
+    const Activity& activity = activities_[slot];
+    const Class& c = classes_[activity.of.value()];
     for (const RoutedFlow& flow : c.flows) {
-        const double bytes = std::max(1.0, std::ceil(amount * flow.weight));
+        const double bytes = std::max(1.0, std::ceil(activity.amount * flow.weight));
         if (!(bytes < 9e18)) {
             throw InfeasibleError("a message of " + std::to_string(bytes) + " bytes is too large for fidelity packet");
         }
@@ -69,10 +112,8 @@ void PacketSharing::start(ClassId id, double amount, std::uint64_t cookie) {
             const double bound = c.rate_bound * flow.weight;
             limit = limit > 0 ? std::min(limit, bound) : bound;
         }
-        network_.send({flow.from, flow.to, static_cast<std::uint64_t>(bytes), limit, slot});
-    }
-    if (c.inside.valid()) {
-        inside_.start(c.inside, amount, slot);
+        const double weight = activity.inside.valid() ? flow.weight : 0;
+        network_.send({flow.from, flow.to, static_cast<std::uint64_t>(bytes), limit, slot, weight, rates_[slot]});
     }
 }
 
@@ -95,6 +136,21 @@ void PacketSharing::on_event(std::uint32_t) {
 // All that happened at this instant is known, the fluid shares too: packets may run up to what happens next elsewhere,
 // because nothing can start a flow before that.
 void PacketSharing::settle() {
+    network_.advance(engine_.now().ps());
+    if (solves_ != inside_.solves()) {
+        solves_ = inside_.solves();
+        for (std::size_t slot = 0; slot < activities_.size(); ++slot) {
+            if (activities_[slot].inside.valid()) {
+                rates_[slot] = inside_.rate(activities_[slot].inside);
+            }
+        }
+        network_.set_shares(rates_);
+    }
+    for (const std::uint32_t slot : starting_) {
+        rates_[slot] = activities_[slot].inside.valid() ? inside_.rate(activities_[slot].inside) : 0;
+        send(slot);
+    }
+    starting_.clear();
     if (!arrived_.empty() || network_.next_time() == packet::Wheel::kNever) {
         return;
     }

@@ -2,9 +2,12 @@
 // Sharing at packet level: activities inside a node share as fluids, their flows between nodes are packets.
 //
 // Claims: an activity has finished when its fluid part has and the last byte of each of its flows has arrived (or has been
-// acknowledged, if the specification says so). Flows that start at one instant start together.
-// Limits: the fluid part of an activity (NVLink, PCIe) and its flows run side by side; neither slows the other down.
-// Validated by tests/tools/packet_scenarios_test.cpp.
+// acknowledged, if the specification says so). Flows that start at one instant start together. Flows are paced at the
+// fluid share that their activity has of what lies inside the nodes (NVLink, PCIe, host memory), at once when it changes.
+// With transport `ideal` the fluid share takes in the links between nodes as well, so flows are paced at their max-min fair
+// rates: packet by packet what fidelity fluid says, ever more so as packets get smaller.
+// Limits: a flow that the network holds back below its share does not leave the rest of it to others.
+// Validated by tests/tools/packet_scenarios_test.cpp and packet_hosts_test.cpp.
 
 #include "sim/engine/fluid.hpp"
 #include "sim/network/packet/network.hpp"
@@ -32,7 +35,10 @@ class PacketSharing final : public Sharing, public EventHandler, public SharingL
 
     void on_event(std::uint32_t datum) override;
     void settle() override;
-    void on_activity_done(std::uint64_t slot) override { finish_part(static_cast<std::uint32_t>(slot)); }
+    void on_activity_done(std::uint64_t slot) override {
+        activities_[slot].inside = ClassId();
+        finish_part(static_cast<std::uint32_t>(slot));
+    }
 
     [[nodiscard]] packet::Network& network() { return network_; }
     [[nodiscard]] const packet::Network& network() const { return network_; }
@@ -47,21 +53,33 @@ class PacketSharing final : public Sharing, public EventHandler, public SharingL
     };
     struct Activity {
         std::uint64_t cookie = 0;
+        double amount = 0;
+        ClassId of;
+        ClassId inside;  ///< whose share paces the flows; invalid: none, or it is done
         std::uint32_t parts = 0;
     };
     void finish_part(std::uint32_t slot);
+    void add_host_memory(std::span<const RoutedFlow> flows, std::vector<Demand>& inside);
+    void send(std::uint32_t slot);
 
     Engine& engine_;
     const Fabric& fabric_;
     FluidSharing inside_;
     std::uint32_t handler_;
+    bool ideal_;                    ///< shares of the links between nodes count as well
+    double wire_;                   ///< bytes on the wire a byte of payload
+    double host_memory_;            ///< B/s a node; 0: no limit
+    ResourceId first_host_memory_;  ///< of node 0; the others follow
     packet::Network network_;
     SharingListener* listener_ = nullptr;
     std::vector<Class> classes_;
     std::vector<std::uint32_t> free_classes_;
     std::vector<Activity> activities_;
     std::vector<std::uint32_t> free_activities_;
-    std::vector<std::uint64_t> arrived_;  ///< activities whose flows the next event hands over
+    std::vector<std::uint64_t> arrived_;   ///< activities whose flows the next event hands over
+    std::vector<std::uint32_t> starting_;  ///< activities whose flows start when the shares of this instant are known
+    std::vector<double> rates_;            ///< by activity, units a second
+    std::uint64_t solves_ = 0;             ///< of the fluid part that rates_ is from
 };
 
 }  // namespace orrery

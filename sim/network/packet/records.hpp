@@ -17,6 +17,8 @@ enum class PacketKind : std::uint8_t { data, trimmed, ack, nack, notification, c
 inline constexpr std::uint8_t kMarked = 1;     ///< congestion experienced
 inline constexpr std::uint8_t kDestroyed = 4;  ///< was on a link that went down
 inline constexpr std::uint8_t kAsks = 8;       ///< the sender waits: acknowledge at once
+inline constexpr std::uint8_t kDetour = 16;    ///< one way round a dead link; two bits count them
+inline constexpr std::uint8_t kDetours = 48;   ///< both bits: no more are taken
 
 /// A packet under way, or queued.
 struct Packet {
@@ -167,6 +169,10 @@ struct Flow {
     std::int64_t round_trip = 0;  ///< ps, smoothed
     std::uint32_t overtaken = 0;  ///< `highest` when the deadline was set: gaps before it are lost when it passes
     std::uint64_t credits = 0;    ///< receiver-driven: packets that may be sent
+
+    std::uint32_t queue_pair = 0;  ///< of those between its NICs
+    std::uint32_t next_in_pair = kNone;
+    std::int64_t earliest = 0;  ///< ps: not to start before
 
     // Paths.
     std::uint64_t hash = 0;

@@ -102,7 +102,8 @@ PacketStatistics Network::statistics() const {
             out.max_link_bytes = std::max(out.max_link_bytes, static_cast<double>(port.bytes));
         }
         if (now_ > 0 && port.bytes > 0) {
-            const double busy = static_cast<double>(port.bytes) * static_cast<double>(port.ps_per_byte) / 4294967296.0;
+            const auto normal = static_cast<double>(nominal_[static_cast<std::size_t>(port.kind)]);
+            const double busy = static_cast<double>(port.bytes) * normal / 4294967296.0;
             out.max_link_utilisation = std::max(out.max_link_utilisation, busy / static_cast<double>(now_));
         }
     }
@@ -121,7 +122,8 @@ PacketReport Network::report() const {
         report.marks = port.marks;
         report.drops = port.drops;
         report.trims = port.trims;
-        report.mean_queue_bytes = now_ > 0 ? queue_bytes(port, 1) * port.backlog_area / static_cast<double>(now_) : 0;
+        report.mean_queue_bytes =
+            elapsed() > 0 ? queue_bytes(port, 1) * port.backlog_area / static_cast<double>(elapsed()) : 0;
         report.max_queue_bytes = queue_bytes(port, port.max_backlog);
         report.paused_s = paused_seconds(i);
         out.ports.push_back(std::move(report));

@@ -62,6 +62,8 @@ static void describe(Fields& fields, TransportSpec& t) {
     fields.number({"multipath_increase", "packets a round trip on an empty path", false, 0, 1e6}, t.multipath_increase);
     fields.number({"multipath_fair", "packets a round trip when late but not marked", false, 0, 1e6}, t.multipath_fair);
     fields.number({"multipath_decrease", "of the excess delay, once a round trip", false, 0, 1}, t.multipath_decrease);
+    fields.boolean({"receiver_credits", "multipath: beyond its first window a flow sends what its receiver grants"},
+                   t.receiver_credits);
     fields.number({"dctcp_g", "gain of alpha", false, 1e-6, 1}, t.dctcp_g);
     fields.number({"cubic_c", "segments a cubic second", false, 1e-3, 1e3}, t.cubic_c);
     fields.number({"cubic_beta", "what is left of the window after a loss", false, 0.1, 0.99}, t.cubic_beta);
@@ -95,6 +97,12 @@ static void describe(Fields& fields, NicSpec& nic) {
                   nic.message_rate);
     fields.quantity({"host_rate", "what the host feeds to a NIC; 0 B/s: no limit", false, 0, 1e14}, Dimension::rate,
                     nic.host_rate);
+    fields.integer({"rails", "NICs of a node that a message is spread over, from that of its GPU on", false, 1, 1024},
+                   nic.rails);
+    fields.integer({"queue_pairs", "between two NICs, each with messages in order; 0: one a message", false, 0, 65536},
+                   nic.queue_pairs);
+    fields.quantity({"host_memory", "of a node, for what its NICs read and write; 0 B/s: no limit", false, 0, 1e15},
+                    Dimension::rate, nic.host_memory);
     fields.integer({"acknowledge_every", "packets an acknowledgement tells of at most; 0: 16 KiB for multipath, else 1",
                     false, 0, 64},
                    nic.acknowledge_every);
@@ -112,9 +120,10 @@ void describe(Fields& fields, PacketSpec& spec) {
     fields.number({"bit_error_rate", "of every link", false, 0, 1e-3}, spec.bit_error_rate);
     fields.quantity({"reroute_delay", "from a change of a link to its effect on routing", false, 0, 1e4},
                     Dimension::time, spec.reroute_delay);
+    fields.boolean({"detour", "switches send round a dead link of their own until routing knows of it"}, spec.detour);
     fields.quantity({"queue_samples", "between records of all queues; 0 s: none", false, 0, 1e4}, Dimension::time,
                     spec.queue_samples);
-    fields.text({"link_events", "file of changes of links: time_s,leaf,spine,event,factor"}, spec.link_events);
+    fields.text({"link_events", "file of changes of links: time_s,link,event,factor"}, spec.link_events);
 }
 
 std::vector<std::string> problems_of(const PacketSpec& spec) {
@@ -138,6 +147,13 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     }
     if (q.mark_high > 0 && q.mark_low > q.mark_high) {
         out.emplace_back("queues.ecn must rise from its first to its second value");
+    }
+    if (t.receiver_credits && t.kind != TransportKind::multipath) {
+        out.emplace_back("receiver_credits belong to transport multipath; receiver-driven always has them");
+    }
+    if (spec.nic.rails > 1 && (t.kind == TransportKind::ideal || spec.path_kind == PathKind::planned)) {
+        out.emplace_back(
+            "nic.rails above 1 goes neither with transport ideal nor with planned paths, which know one NIC");
     }
     if (q.pfc && q.trim) {
         out.emplace_back("queues.pfc and queues.trim exclude each other");

@@ -46,6 +46,9 @@ struct TransportSpec {
     double multipath_increase = 4;    ///< packets a round trip on an empty path (assumed)
     double multipath_fair = 0.5;      ///< packets a round trip when late but not marked (assumed)
     double multipath_decrease = 0.8;  ///< of the excess delay, once a round trip (assumed)
+    bool receiver_credits =
+        false;  ///< multipath: beyond its first window a flow sends what its receiver grants, at the
+                ///< pace of its link; what was under way first stays under way
 
     // DCTCP: RFC 8257. CUBIC: RFC 9438.
     double dctcp_g = 1.0 / 16;
@@ -83,6 +86,9 @@ struct NicSpec {
     double dma = 0;                      ///< s of reading host memory before the first packet
     double message_rate = 0;             ///< messages a second that a NIC can start; 0: no limit
     double host_rate = 0;                ///< B/s that a host can feed to all flows of a NIC together; 0: no limit
+    std::int64_t rails = 1;              ///< NICs of a node that a message is spread over, from that of its GPU on
+    std::int64_t queue_pairs = 0;        ///< between two NICs, each with messages in order; 0: one a message
+    double host_memory = 0;              ///< B/s of a node, shared by what its NICs read and write; 0: no limit
     std::int64_t acknowledge_every = 0;  ///< packets; 0: 16 KiB for multipath, else each
     bool done_at_sender = false;         ///< a message ends with its last acknowledgement instead of its last byte
 };
@@ -97,8 +103,9 @@ struct PacketSpec {
     NicSpec nic;
     double bit_error_rate = 0;
     double reroute_delay = 1e-3;  ///< s from a change of a link to its effect on routing
+    bool detour = false;          ///< switches send round a dead link of their own until routing knows of it
     double queue_samples = 0;     ///< s between records of all queues; 0: none
-    std::string link_events;      ///< file of events: time_s, link, what (down, up, rate), factor
+    std::string link_events;      ///< file of events: time_s, link, event (down, up, rate, errors), factor
 };
 
 /// Names the packet fields of the `network` section (not `paths`, which other levels share).

@@ -9,7 +9,9 @@ namespace orrery::packet {
 
 namespace {
 
-constexpr std::uint64_t kProgressInterval = 1U << 22;
+constexpr std::uint64_t kProgressInterval = 1U << 20;
+constexpr int kIdleIntervals = 8;           // looks in a row that found no new packet delivered,
+constexpr std::int64_t kIdleTimeouts = 64;  // and so many timeouts of simulated time: nothing is just on a long way
 constexpr std::uint32_t kControlRun = 10;
 constexpr std::int64_t kEndOfTime = std::int64_t{1} << 62;  // ps
 
@@ -43,14 +45,7 @@ std::uint32_t Network::choose_spine(std::uint32_t leaf, std::uint32_t to_leaf, c
         lane = scale(p.path, spines_);
     }
     if (any_avoided_) {
-        const bool same_pod = pod_of_leaf_[leaf] == pod_of_leaf_[to_leaf];
-        for (std::uint32_t tried = 0; tried < spines_; ++tried) {
-            const bool dead_end = same_pod && ports_[base_[3] + to_leaf * spines_ + lane].avoided;
-            if (!up[lane].avoided && !dead_end) {
-                break;
-            }
-            lane = lane + 1 == spines_ ? 0 : lane + 1;
-        }
+        lane = route_around(leaf, to_leaf, lane);
     }
     return lane;
 }
@@ -72,7 +67,9 @@ std::uint32_t Network::next_port(const Port& in, const Packet& p) {
                 // What the choice of the spine left of the entropy chooses the core switch.
                 const auto rest = static_cast<std::uint32_t>(static_cast<std::uint64_t>(p.path) * spines_);
                 const std::uint32_t spine = pod_of_leaf_[in.where] * spines_ + in.lane;
-                return base_[4] + spine * cores_ + scale(rest, cores_);
+                const std::uint32_t core = scale(rest, cores_);
+                return base_[4] + spine * cores_ +
+                       (any_avoided_ ? live_core(pod_of_leaf_[in.where], pod_of_leaf_[to_leaf], in.lane, core) : core);
             }
         case PortKind::spine_up:
             return base_[5] + (pod_of_leaf_[to_leaf] * spines_ + in.lane) * cores_ + in.core;
@@ -149,7 +146,7 @@ void Network::arrive(std::uint32_t port_id) {
     }
     if (noisy_) {
         // (1 - rate)^bits, to first order where it matters: rates are below 1e-3 of a packet.
-        const double spoiled = std::min(1.0, spec_.bit_error_rate * 8 * p.size);
+        const double spoiled = std::min(1.0, error_rates_[port_id] * 8 * p.size);
         if (errors_.uniform() < spoiled) {
             ++corrupted_;
             drop(id);
@@ -163,7 +160,7 @@ void Network::arrive(std::uint32_t port_id) {
     const std::uint32_t out = next_port(in, p);
     if (served_) {
         p.ingress = port_id;
-        enqueue_served(out, id);
+        enqueue_served(spec_.detour ? detour(in, out, p) : out, id);
     } else {
         forward_now(out, id);
     }
@@ -173,15 +170,19 @@ void Network::forward(std::uint32_t port_id, std::uint32_t id) {
     forward_now(port_id, id);
 }
 
-// Reports progress; where millions of events bring no packet home, none will: retransmissions crowd out everything.
+// Reports progress; where millions of events and many round trips bring no packet home, none will come: retransmissions
+// crowd out everything.
 void Network::watch() {
     if (progress_) {
         progress_(payload_delivered_);
     }
-    idle_intervals_ = delivered_ == watched_ ? idle_intervals_ + 1 : 0;
-    watched_ = delivered_;
-    if (idle_intervals_ >= 8) {
-        fail_all("33 million events have not brought a single new packet to its receiver (congestion collapse)");
+    if (delivered_ != watched_) {
+        watched_ = delivered_;
+        watched_at_ = now_;
+        idle_intervals_ = 0;
+    } else if (++idle_intervals_ >= kIdleIntervals && (now_ - watched_at_) / kIdleTimeouts > timeout_) {
+        check_deadlock();
+        fail_all("8 million events have not brought a single new packet to its receiver (congestion collapse)");
     }
 }
 
@@ -229,9 +230,12 @@ void Network::dispatch(std::uint32_t entity) {
             start_flow(index);
             break;
         case Timer::pace:
-            flows_[index].waiting_pace = false;
-            if (flows_[index].live) {
-                list(index);
+            // Where the rate has changed since, another event counts.
+            if (Flow& flow = flows_[index]; flow.waiting_pace && flow.next_time == now_) {
+                flow.waiting_pace = false;
+                if (flow.live) {
+                    list(index);
+                }
             }
             break;
         case Timer::retransmit:
@@ -372,7 +376,8 @@ void Network::enqueue_served(std::uint32_t port_id, std::uint32_t id) {
                                          std::max<std::int64_t>(0, out.busy_until - now_);
             out.max_backlog = std::max(out.max_backlog, backlog);
             const Limits& limits = limits_[static_cast<std::size_t>(out.kind)];
-            if (backlog >= limits.mark_low && mark(backlog, limits.mark_low, limits.mark_high)) {
+            const std::int64_t nominal = at_nominal_rate(out, backlog);
+            if (nominal >= limits.mark_low && mark(nominal, limits.mark_low, limits.mark_high)) {
                 p.flags |= kMarked;
                 ++out.marks;
             }
@@ -450,65 +455,6 @@ void Network::set_paused(std::uint32_t port_id, bool paused) {
     arm_service(port_id);
     if (port.kind == PortKind::nic_out) {
         kick(port_id - base_[0]);
-    }
-}
-
-void Network::add_link_event(const LinkEvent& event) {
-    if (event.leaf >= fabric_.leaves() || event.spine >= spines_) {
-        throw ConfigError("a link event names leaf " + std::to_string(event.leaf) + ", spine " +
-                          std::to_string(event.spine) + "; the fabric has " + std::to_string(fabric_.leaves()) +
-                          " leaves with " + std::to_string(spines_) + " spines each");
-    }
-    ORRERY_ASSERT(served_);
-    link_events_.push_back(event);
-    schedule(Timer::link_event, static_cast<std::uint32_t>(link_events_.size() - 1),
-             std::max(now_, SimTime::from_seconds(event.time).ps()));
-}
-
-void Network::apply_link_event(std::uint32_t index) {
-    const LinkEvent event = link_events_[index];
-    for (const std::size_t kind : {std::size_t{2}, std::size_t{3}}) {
-        set_link(base_[kind] + event.leaf * spines_ + event.spine, event);
-    }
-}
-
-void Network::set_link(std::uint32_t port_id, const LinkEvent& event) {
-    Port& port = ports_[port_id];
-    const std::int64_t known = now_ + SimTime::from_seconds(spec_.reroute_delay).ps();
-    if (event.what == LinkEvent::What::rate) {
-        const double nominal = fabric_.leaf_link_rate();
-        port.ps_per_byte = static_cast<std::uint64_t>(std::llround(1e12 / (nominal * event.factor) * 4294967296.0));
-        port.full_time = send_time(port, full_);
-        return;
-    }
-    port.down = event.what == LinkEvent::What::down;
-    schedule(Timer::reroute, port_id, known);
-    if (!port.down) {
-        return;
-    }
-    // What is on the link dies when the first of it would have arrived; what waits dies at once.
-    const std::int64_t first = port.link.head != kNone ? slab_[port.link.head].arrival : now_ + port.latency;
-    for (std::uint32_t id = port.link.head; id != kNone; id = slab_[id].next) {
-        slab_[id].flags |= kDestroyed;
-        slab_[id].arrival = first;
-        ++port.drops;
-    }
-    port.busy_until = std::max(now_, first - port.latency);
-    ServedPort& queue = served_ports_[port_id];
-    const std::uint32_t owner = switch_of(port_id);
-    while (queue.data.head != kNone) {
-        const std::uint32_t id = queue.data.pop(slab_);
-        queue.data_bytes -= slab_[id].size;
-        switch_used_[owner] -= slab_[id].size;
-        leave_switch(slab_[id]);
-        ++port.drops;
-        drop(id);
-    }
-    while (queue.control.head != kNone) {
-        const std::uint32_t id = queue.control.pop(slab_);
-        queue.control_bytes -= slab_[id].size;
-        ++port.drops;
-        drop(id);
     }
 }
 

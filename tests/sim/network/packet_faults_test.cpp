@@ -1,0 +1,224 @@
+// Links of every kind that fail, slow down or corrupt, ways round them, deadlock of pauses, congestion collapse.
+
+#include "tests/support/packets.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace orrery;
+using packet::Network;
+
+namespace {
+
+constexpr std::uint64_t kMtu = 4096;
+using What = LinkEvent::What;
+using Link = LinkEvent::Link;
+
+// Two pods of two leaves with two hosts each; two spines a pod with two core switches each.
+FabricShape fat_tree() {
+    FabricShape shape = test::hosts(8, 2, 2, 50e9, 500e-9);
+    shape.kind = FabricKind::fat_tree;
+    shape.leaf_groups_per_pod = 2;
+    shape.cores_per_spine = 2;
+    return shape;
+}
+
+struct Outcome {
+    std::int64_t last = 0;
+    PacketStatistics statistics;
+    PacketReport report;
+};
+
+// One message from host 0.
+Outcome one(const FabricShape& shape, PacketSpec spec, std::uint32_t to, std::uint64_t bytes,
+            const std::vector<LinkEvent>& events) {
+    const Fabric fabric(shape);
+    spec.link_events = "given directly";
+    Network network(fabric, spec, 1);
+    for (const LinkEvent& event : events) {
+        network.add_link_event(event);
+    }
+    network.send({GpuId(0), GpuId(to), bytes, 0, 0});
+    const std::int64_t last = test::finish(network, 1)[0];
+    CHECK(network.conserved());
+    return {last, network.statistics(), network.report()};
+}
+
+// Receivers on a leaf whose messages from another leaf take a given spine: hosts from..., to... with that hash.
+std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs_over(std::uint32_t leaf, std::uint32_t to_leaf,
+                                                                std::uint32_t per_leaf, std::uint32_t spines,
+                                                                std::uint32_t spine) {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> out;
+    for (std::uint32_t from = leaf * per_leaf; from < (leaf + 1) * per_leaf; ++from) {
+        for (std::uint32_t to = to_leaf * per_leaf; to < (to_leaf + 1) * per_leaf; ++to) {
+            if (mix64((static_cast<std::uint64_t>(from) << 32) | to) % spines == spine) {
+                out.emplace_back(from, to);
+                break;
+            }
+        }
+    }
+    return out;
+}
+
+// Four groups of flows whose paths, where two links are dead and switches send round them, close a circle:
+// spine 0 > leaf 0 > spine 1 > leaf 1 > spine 0.
+Outcome circle(PacketSpec spec) {
+    const std::uint32_t per_leaf = 8;
+    FabricShape shape = test::hosts(32, per_leaf, 2, 50e9, 500e-9);
+    shape.leaf_oversubscription = 4;  // links between switches carry what one host can send
+    const Fabric fabric(shape);
+    spec.path_kind = PathKind::ecmp;
+    spec.link_events = "given directly";
+    spec.reroute_delay = 1;
+    Network network(fabric, spec, 1);
+    network.add_link_event({1e-6, 2, 0, What::down, 1, Link::leaf_spine});
+    network.add_link_event({1e-6, 3, 1, What::down, 1, Link::leaf_spine});
+    network.run(2'000'000);
+    std::size_t count = 0;
+    const std::uint32_t groups[4][3] = {{3, 2, 0}, {0, 3, 1}, {0, 1, 1}, {1, 0, 0}};
+    for (const auto& [from, to, spine] : groups) {
+        for (const auto& [a, b] : pairs_over(from, to, per_leaf, 2, spine)) {
+            network.send({GpuId(a), GpuId(b), 512 * kMtu, 0, count++});
+        }
+    }
+    REQUIRE(count > 16);
+    const auto done = test::finish(network, count);
+    CHECK(network.conserved());
+    return {*std::max_element(done.begin(), done.end()), network.statistics(), network.report()};
+}
+
+}  // namespace
+
+TEST_CASE("packet faults: a NIC's link that comes back lets its messages go on, one that stays down names them") {
+    PacketSpec spec;
+    spec.path_kind = PathKind::ecmp;
+    const FabricShape shape = test::hosts(4, 4, 1, 50e9, 500e-9);
+    const Outcome clean = one(shape, spec, 1, 512 * kMtu, {});
+    for (const std::uint32_t nic : {0U, 1U}) {
+        CAPTURE(nic);
+        const LinkEvent down{10e-6, nic, 0, What::down, 1, Link::nic_leaf};
+        const Outcome back = one(shape, spec, 1, 512 * kMtu, {down, {60e-6, nic, 0, What::up, 1, Link::nic_leaf}});
+        CHECK(back.last >= clean.last + 50'000'000);
+        CHECK(back.statistics.drops > 0);
+        CHECK_THROWS_WITH_AS(one(shape, spec, 1, 512 * kMtu, {down}),
+                             doctest::Contains("from GPU 0 to GPU 1 can never"), InfeasibleError);
+    }
+}
+
+TEST_CASE("packet faults: a degraded link of any kind takes as much longer as its rate says") {
+    PacketSpec spec;
+    spec.path_kind = PathKind::ecmp;
+    const auto seconds = [&](const std::vector<LinkEvent>& events) {
+        return static_cast<double>(one(fat_tree(), spec, 7, 4096 * kMtu, events).last);
+    };
+    const double clean = seconds({});
+    CHECK(seconds({{0, 0, 0, What::rate, 0.25, Link::nic_leaf}}) == doctest::Approx(4 * clean).epsilon(0.01));
+    CHECK(seconds({{0, 7, 0, What::rate, 0.25, Link::nic_leaf}}) == doctest::Approx(4 * clean).epsilon(0.01));
+    std::vector<LinkEvent> cores;
+    for (std::uint32_t spine = 0; spine < 4; ++spine) {
+        for (std::uint32_t core = 0; core < 2; ++core) {
+            cores.push_back({0, spine, core, What::rate, 0.25, Link::spine_core});
+        }
+    }
+    // A link to a core switch is as fast as a host's here.
+    CHECK(seconds(cores) == doctest::Approx(4 * clean).epsilon(0.01));
+}
+
+TEST_CASE(
+    "packet faults: once routing knows, nothing is sent over dead core links or towards spines cut off from them") {
+    PacketSpec spec;
+    spec.path_kind = PathKind::oblivious;
+    spec.reroute_delay = 20e-6;
+    // Core switch 0 of both spines of the first pod is cut off on one side or the other.
+    std::vector<LinkEvent> events = {{0, 0, 0, What::down, 1, Link::spine_core},
+                                     {0, 3, 0, What::down, 1, Link::spine_core}};
+    Outcome out = one(fat_tree(), spec, 7, 4096 * kMtu, events);
+    CHECK(out.statistics.drops > 0);
+    const Outcome clean = one(fat_tree(), spec, 7, 4096 * kMtu, {});
+    CHECK(out.last < clean.last + 200'000'000);
+    // Spine 0 without any core switch: the leaf must avoid it.
+    events = {{0, 0, 0, What::down, 1, Link::spine_core}, {0, 0, 1, What::down, 1, Link::spine_core}};
+    out = one(fat_tree(), spec, 7, 4096 * kMtu, events);
+    CHECK(out.last < clean.last + 200'000'000);
+    // No way at all between the pods.
+    events.push_back({0, 1, 0, What::down, 1, Link::spine_core});
+    events.push_back({0, 1, 1, What::down, 1, Link::spine_core});
+    CHECK_THROWS_AS(one(fat_tree(), spec, 7, 64 * kMtu, events), InfeasibleError);
+}
+
+TEST_CASE("packet faults: switches that send round a dead link of their own lose only what is on it") {
+    PacketSpec spec;
+    spec.path_kind = PathKind::ecmp;
+    spec.reroute_delay = 1;
+    const FabricShape shape = test::hosts(32, 8, 4, 50e9, 500e-9);
+    const auto spine = static_cast<std::uint32_t>(mix64(9) % 4);  // of the message from host 0 to host 9
+    for (const std::uint32_t leaf : {0U, 1U}) {
+        CAPTURE(leaf);
+        const LinkEvent down{10e-6, leaf, spine, What::down, 1, Link::leaf_spine};
+        spec.detour = true;
+        const Outcome out = one(shape, spec, 9, 2048 * kMtu, {down});
+        CHECK(out.statistics.drops > 0);
+        CHECK(out.statistics.drops < 40);  // two links' time of packets, and acknowledgements
+        spec.detour = false;
+        CHECK_THROWS_AS(one(shape, spec, 9, 2048 * kMtu, {down}), InfeasibleError);
+    }
+}
+
+TEST_CASE("packet faults: bit errors of one link are repaired, and only while it has them") {
+    PacketSpec spec;
+    spec.path_kind = PathKind::ecmp;
+    const FabricShape shape = test::hosts(4, 4, 1, 50e9, 500e-9);
+    const LinkEvent errors{0, 1, 0, What::errors, 1e-6, Link::nic_leaf};
+    const Outcome bad = one(shape, spec, 1, 2048 * kMtu, {errors});
+    // 3.3 % of full packets.
+    CHECK(static_cast<double>(bad.statistics.corrupted) == doctest::Approx(2048 * 4160 * 8e-6).epsilon(0.4));
+    CHECK(bad.statistics.retransmissions > 0);
+    CHECK(one(shape, spec, 2, 2048 * kMtu, {errors}).statistics.corrupted == 0);
+    const Outcome healed = one(shape, spec, 1, 2048 * kMtu, {errors, {1e-6, 1, 0, What::errors, 0, Link::nic_leaf}});
+    CHECK(healed.statistics.corrupted == 0);
+}
+
+TEST_CASE("packet faults: pauses that wait for each other in a circle are found, and the circle is named") {
+    for (const TransportKind kind : {TransportKind::roce, TransportKind::ideal}) {
+        CAPTURE(transport_names()[static_cast<std::size_t>(kind)]);
+        PacketSpec spec;
+        spec.transport.kind = kind;
+        spec.transport.dcqcn = false;
+        spec.transport.recovery = Recovery::selective;
+        spec.queues.pfc = true;
+        spec.detour = true;
+        std::string said;
+        try {
+            (void)circle(spec);
+        } catch (const InfeasibleError& error) {
+            said = error.what();
+        }
+        CHECK_MESSAGE(said.find("deadlock: 4 ports pause each other in a circle") != std::string::npos, said);
+        for (const char* port : {"spine 0 to leaf 0", "leaf 0 to spine 1", "spine 1 to leaf 1", "leaf 1 to spine 0"}) {
+            CHECK_MESSAGE(said.find(port) != std::string::npos, said);
+        }
+        // The same paths without pauses bring everything home.
+        spec.queues.pfc = false;
+        CHECK(circle(spec).last > 0);
+    }
+}
+
+TEST_CASE("packet faults: where nothing gets through any more, a message is named long before the last retry") {
+    const Fabric fabric(test::hosts(32, 8, 8, 50e9, 500e-9));
+    PacketSpec spec;
+    spec.path_kind = PathKind::ecmp;
+    spec.transport.kind = TransportKind::window;
+    spec.transport.retries = 200;
+    spec.bit_error_rate = 1e-3;  // no full packet survives
+    const auto run = [&](std::uint32_t a_host) {
+        Network network(fabric, spec, 1);
+        std::size_t count = 0;
+        for (std::uint32_t i = 0; i < a_host * 32; ++i) {
+            network.send({GpuId(i % 32), GpuId((i + 9) % 32), 64 * kMtu, 0, count++});
+        }
+        (void)test::finish(network, count);
+    };
+    CHECK_THROWS_WITH_AS(run(400), doctest::Contains("from GPU 0 to GPU 9 can never finish: 8 million events"),
+                         InfeasibleError);
+    // A few flows reach the end of their retries instead.
+    CHECK_THROWS_WITH_AS(run(1), doctest::Contains("can never finish: 200 timeouts in a row"), InfeasibleError);
+}
