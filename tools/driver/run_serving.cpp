@@ -122,6 +122,8 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     service.layers = static_cast<std::uint32_t>(scenario.model.layers);
     service.cache_token_bytes = cache_bytes_per_token(scenario.model, engine.cache);
     service.hidden_bytes = 2 * static_cast<double>(scenario.model.hidden);  // 16 bits
+    service.nvme_bandwidth = engine.nvme_bandwidth;
+    service.gpus_per_node = static_cast<std::uint32_t>(scenario.cluster.node.gpus);
     service.fabric = engine.split || piped ? &fabric : nullptr;
     service.paths = scenario.network.path_choice();
     service.ttft_limit = scenario.slo.ttft;
@@ -185,6 +187,12 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     }
     summary.add("cache_peak_fraction", static_cast<double>(result.most_blocks) / static_cast<double>(blocks), "1");
     summary.add("busy_fraction", result.busy_s / (seconds * replicas), "1");
+    if (engine.prefix_cache) {
+        const auto prompts = static_cast<double>(result.prompt_tokens);
+        summary.add("prefix_hit_fraction", prompts > 0 ? static_cast<double>(result.prefix_tokens) / prompts : 0, "1");
+        summary.add("prefix_from_host_bytes", result.fetched_host_bytes, "B");
+        summary.add("prefix_from_nvme_bytes", result.fetched_nvme_bytes, "B");
+    }
     if (piped) {
         summary.add("bubble_fraction", result.in_flight_s > 0 ? 1 - result.busy_s / result.in_flight_s : 0, "1");
     }

@@ -54,7 +54,10 @@ std::uint32_t draw_length(RandomStream& random, const LengthSpec& spec) {
 class Generator final : public RequestSource {
   public:
     Generator(const RequestsSpec& spec, std::uint64_t seed)
-        : spec_(spec), gaps_(seed, "serving/arrivals"), lengths_(seed, "serving/lengths") {
+        : spec_(spec),
+          gaps_(seed, "serving/arrivals"),
+          lengths_(seed, "serving/lengths"),
+          contents_(seed, "serving/contents") {
         spec_.count = spec.count > 0 ? spec.count : kGenerated;
     }
 
@@ -73,10 +76,35 @@ class Generator final : public RequestSource {
         request.session = spec_.sessions > 1
                               ? static_cast<std::uint32_t>(lengths_.below(static_cast<std::uint64_t>(spec_.sessions)))
                               : 0;
+        request.content = PromptContent();
+        if (spec_.common > 0) {
+            request.content.common = static_cast<std::uint32_t>(spec_.common);
+            request.content.group =
+                static_cast<std::uint32_t>(contents_.below(static_cast<std::uint64_t>(spec_.common_kinds)));
+            request.prompt += request.content.common;
+        }
+        if (spec_.conversations) {
+            continue_conversation(request);
+        }
         return true;
     }
 
   private:
+    void continue_conversation(Request& request) {
+        history_.resize(static_cast<std::size_t>(spec_.sessions));
+        History& history = history_[request.session];
+        const std::int64_t prompt =
+            std::int64_t{history.tokens} + request.prompt - (history.tokens > 0 ? spec_.common : 0);
+        if (history.conversation == 0 || prompt > spec_.prompt.most) {
+            history = {++conversations_, 0, request.content.group};
+        } else {
+            request.prompt = static_cast<std::uint32_t>(prompt);
+        }
+        request.content.group = history.group;
+        request.content.conversation = history.conversation;
+        history.tokens = request.prompt + request.output;
+    }
+
     double gap() {
         switch (spec_.arrivals) {
             case ArrivalKind::poisson:
@@ -96,6 +124,14 @@ class Generator final : public RequestSource {
     RequestsSpec spec_;
     RandomStream gaps_;
     RandomStream lengths_;
+    RandomStream contents_;
+    struct History {
+        std::uint64_t conversation = 0;
+        std::uint32_t tokens = 0;
+        std::uint32_t group = 0;
+    };
+    std::vector<History> history_;  ///< by session
+    std::uint64_t conversations_ = 0;
     std::int64_t made_ = 0;
     double at_ = 0;
 };
@@ -192,6 +228,7 @@ class TraceReader final : public RequestSource {
             at = json_number("timestamp") * 1e-3;
             prompt = std::min(kMostTokens, json_number("input_length"));
             output = std::min(kMostTokens, json_number("output_length"));
+            read_keys(request.content.keys);
         } else {
             cells_ = split(line_, ',');
             if (number_ == 1) {
@@ -216,7 +253,31 @@ class TraceReader final : public RequestSource {
         request.prompt = static_cast<std::uint32_t>(std::max(1.0, prompt));
         request.output = static_cast<std::uint32_t>(std::max(1.0, output));
         request.session = static_cast<std::uint32_t>(session);
+        request.content.conversation = spec_.conversations ? request.session + 1ULL : 0;
         return true;
+    }
+
+    // "hash_ids": [46, 47]; none: nothing is known of the content.
+    void read_keys(std::vector<std::uint64_t>& keys) const {
+        keys.clear();
+        std::size_t at = line_.find("\"hash_ids\"");
+        at = at == std::string::npos ? at : line_.find('[', at);
+        while (at != std::string::npos && line_[at] != ']') {
+            const std::size_t end = std::min(line_.find_first_of(",]", at + 1), line_.size());
+            const std::size_t start = std::min(line_.find_first_not_of(' ', at + 1), end);
+            double value = 0;
+            if (start < end &&
+                (!parse_number(std::string_view(line_).substr(start, end - start), value) || value < 0)) {
+                fail("\"hash_ids\" is a list of numbers from 0");
+            }
+            if (end == line_.size()) {
+                fail("\"hash_ids\" has no end");
+            }
+            if (start < end) {
+                keys.push_back(static_cast<std::uint64_t>(value) + 1);
+            }
+            at = end;
+        }
     }
 
     void read_header() {
@@ -327,6 +388,10 @@ void describe(Fields& fields, RequestsSpec& spec) {
     fields.number({"time_scale", "gaps of a trace times this", false, 1e-6, 1e6}, spec.time_scale);
     fields.integer({"sessions", "generated requests belong to one of so many sessions", false, 1, 1 << 20},
                    spec.sessions);
+    fields.boolean({"conversations", "prompts contain the earlier turns of their session"}, spec.conversations);
+    fields.integer({"common", "tokens of a system prompt before each generated prompt", false, 0, 1 << 20},
+                   spec.common);
+    fields.integer({"common_kinds", "different system prompts", false, 1, 1 << 20}, spec.common_kinds);
 }
 
 std::unique_ptr<RequestSource> make_requests(const RequestsSpec& spec, const std::string& file, std::uint64_t seed) {

@@ -4,6 +4,7 @@
 #include "sim/base/random.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 namespace orrery {
 
@@ -13,6 +14,13 @@ Replica::Replica(const PoolSpec& its_pool, std::uint32_t gpu)
       scheduler(make_scheduler(its_pool.scheduler)),
       first_gpu(gpu),
       stages(its_pool.cost.size()) {}
+
+std::uint64_t Replica::room_of(const Sequence& sequence) const {
+    // Policies that set the whole output aside do so before the cache comes.
+    const SchedulerKind kind = pool.scheduler.kind;
+    const bool whole = kind == SchedulerKind::static_batch || kind == SchedulerKind::orca;
+    return std::uint64_t{sequence.prompt} + (whole ? sequence.output : 1);
+}
 
 Fleet::Fleet(const ServiceSpec& spec, const ServiceHooks& hooks, FleetListener& listener, ServiceResult& result)
     : spec_(spec), hooks_(hooks), listener_(listener), result_(result) {
@@ -26,10 +34,22 @@ Fleet::Fleet(const ServiceSpec& spec, const ServiceHooks& hooks, FleetListener& 
 
 void Fleet::begin(Dispatcher& dispatcher) {
     dispatcher_ = &dispatcher;
+    const auto link = [&](double bandwidth) {
+        const Demand whole{dispatcher.sharing().add_resource(bandwidth), 1};
+        return dispatcher.sharing().hold(std::span(&whole, 1));
+    };
+    std::map<std::uint32_t, std::pair<ClassId, ClassId>> nvme;  // by node
     for (const auto& replica : replicas_) {
         if (replica->pool.host_bandwidth > 0) {
-            const Demand link{dispatcher.sharing().add_resource(replica->pool.host_bandwidth), 1};
-            replica->host_link = dispatcher.sharing().hold(std::span(&link, 1));
+            replica->from_host = link(replica->pool.host_bandwidth);
+            replica->to_host = link(replica->pool.host_bandwidth);
+        }
+        if (spec_.nvme_bandwidth > 0) {
+            const auto [entry, fresh] = nvme.try_emplace(replica->first_gpu / spec_.gpus_per_node);
+            if (fresh) {
+                entry->second = {link(spec_.nvme_bandwidth), link(spec_.nvme_bandwidth)};
+            }
+            std::tie(replica->from_nvme, replica->to_nvme) = entry->second;
         }
     }
 }
@@ -37,12 +57,11 @@ void Fleet::begin(Dispatcher& dispatcher) {
 void Fleet::on_task(const Token& token) {
     Replica& replica = *replicas_[token.index];
     switch (token.task) {
-        case Task::swap: {
-            Flight& flight = replica.flights[token.flight];
-            flight.batch.swap_bytes = 0;
-            enter(token.index, token.flight);
+        case Task::swap:
+            if (--replica.flights[token.flight].loads == 0) {
+                enter(token.index, token.flight);
+            }
             return;
-        }
         case Task::activation: {
             Flight& flight = replica.flights[token.flight];
             PipelineStage& stage = replica.stages[++flight.stage];
@@ -107,13 +126,37 @@ bool Fleet::launch(std::uint32_t index) {
     result_.most_blocks = std::max(result_.most_blocks, replica.state.used_blocks());
     flight.stage = 0;
     replica.stages.front().busy = true;
-    if (flight.batch.swap_bytes > 0 && replica.host_link.valid()) {
-        dispatcher_->share(replica.host_link, flight.batch.swap_bytes, SimTime(), index + 1,
-                           Token{Task::swap, index, id}.pack());
-    } else {
+    flight.loads = 0;
+    for (const auto& [bytes, link] :
+         {std::pair{flight.batch.swap_in, replica.from_host}, {flight.batch.swap_out, replica.to_host}}) {
+        if (bytes > 0 && link.valid()) {
+            ++flight.loads;
+            dispatcher_->share(link, bytes, SimTime(), index + 1, Token{Task::swap, index, id}.pack());
+        }
+    }
+    spill(index);
+    if (flight.loads == 0) {
         enter(index, id);
     }
     return true;
+}
+
+// Blocks that the prefix cache moved to lower tiers go there behind the batches.
+void Fleet::spill(std::uint32_t index) {
+    Replica& replica = *replicas_[index];
+    const PrefixCache* cache = replica.state.prefix_cache();
+    if (cache == nullptr) {
+        return;
+    }
+    const auto send = [&](std::uint64_t total, std::uint64_t& sent, ClassId link) {
+        if (total > sent && link.valid()) {
+            dispatcher_->share(link, static_cast<double>(total - sent) * replica.state.limits().block_bytes, SimTime(),
+                               index + 1, Token{Task::background, index, 0}.pack());
+        }
+        sent = total;
+    };
+    send(cache->to_host(), replica.spilled, replica.to_host);
+    send(cache->to_nvme(), replica.sunk, replica.to_nvme);
 }
 
 void Fleet::enter(std::uint32_t index, std::uint32_t id) {

@@ -21,7 +21,7 @@
 namespace orrery {
 
 /// What a task of the service is, packed into the token that the dispatcher gives back.
-enum class Task : std::uint8_t { arrival, stage, activation, swap, handover };
+enum class Task : std::uint8_t { arrival, stage, activation, swap, handover, fetch, background };
 
 struct Token {
     Task task = Task::arrival;
@@ -41,7 +41,8 @@ struct Token {
 struct Flight {
     Batch batch;
     std::uint32_t stage = 0;
-    SimTime started;  ///< on its stage
+    SimTime started;          ///< on its stage
+    std::uint32_t loads = 0;  ///< transfers that it waits for
 };
 
 struct PipelineStage {
@@ -58,10 +59,15 @@ struct Replica {
     std::vector<Flight> flights;
     std::vector<std::uint32_t> free_flights;
     std::vector<PipelineStage> stages;
-    ClassId host_link;                       ///< between the devices and host memory, where blocks are swapped
+    ClassId from_host, to_host;              ///< links to host memory
+    ClassId from_nvme, to_nvme;              ///< of the node
+    std::uint64_t spilled = 0;               ///< blocks of the prefix cache that went to host memory,
+    std::uint64_t sunk = 0;                  ///< and on to NVMe
     SimTime busy_since;                      ///< since when some batch is under way
     std::deque<std::uint32_t> without_room;  ///< handovers that wait for blocks here
 
+    /// Tokens that a sequence must have room for before its cache comes from elsewhere, so that it can go on afterwards.
+    [[nodiscard]] std::uint64_t room_of(const Sequence& sequence) const;
     [[nodiscard]] std::size_t under_way() const { return flights.size() - free_flights.size(); }
 };
 
@@ -106,6 +112,7 @@ class Fleet {
   private:
     [[nodiscard]] bool launch(std::uint32_t index);
     void enter(std::uint32_t index, std::uint32_t flight);
+    void spill(std::uint32_t index);
     void leave(std::uint32_t index, std::uint32_t flight);
     void end(std::uint32_t index, std::uint32_t flight);
 

@@ -2,17 +2,6 @@
 
 namespace orrery {
 
-namespace {
-
-// Policies that set the whole output aside do so before a cache comes.
-std::uint64_t room_of(const Replica& replica, const Sequence& sequence) {
-    const SchedulerKind kind = replica.pool.scheduler.kind;
-    const bool whole = kind == SchedulerKind::static_batch || kind == SchedulerKind::orca;
-    return std::uint64_t{sequence.prompt} + (whole ? sequence.output : 1);
-}
-
-}  // namespace
-
 void Handovers::batch_starts(std::uint32_t replica, const Batch& batch) {
     if (fleet_[replica].pool.role != Role::prefill || spec_.transfer != Transfer::layers) {
         return;
@@ -37,7 +26,7 @@ std::uint32_t Handovers::open(std::uint32_t from, std::uint32_t source) {
     Handover& handover = handovers_[id];
     handover = Handover();
     handover.from = from;
-    handover.to = decoders_.choose(sequence.session);
+    handover.to = decoders_.choose(sequence.session, sequence.content, sequence.prompt);
     handover.source = source;
     Replica& target = fleet_[handover.to];
     Sequence there = sequence;
@@ -48,7 +37,7 @@ std::uint32_t Handovers::open(std::uint32_t from, std::uint32_t source) {
     there.service = 0;
     handover.target = target.state.adopt(there);
     by_source_[{from, source}] = id;
-    handover.has_room = target.state.reserve(handover.target, room_of(target, there));
+    handover.has_room = target.state.reserve(handover.target, target.room_of(there));
     if (handover.has_room && spec_.transfer == Transfer::layers && spec_.layers > 1) {
         send(id, 1 - 1.0 / spec_.layers);
     } else if (!handover.has_room) {
@@ -113,7 +102,7 @@ void Handovers::make_room(std::uint32_t index) {
         const std::uint32_t id = replica.without_room.front();
         Handover& handover = handovers_[id];
         const Sequence& sequence = replica.state.sequence(handover.target);
-        if (!replica.state.reserve(handover.target, room_of(replica, sequence))) {
+        if (!replica.state.reserve(handover.target, replica.room_of(sequence))) {
             return;
         }
         replica.without_room.pop_front();

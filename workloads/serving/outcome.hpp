@@ -55,6 +55,10 @@ struct ServiceResult {
     double busy_s = 0;       ///< summed over replicas, the mean of a replica's stages
     double in_flight_s = 0;  ///< summed over replicas: time with at least one batch under way
     std::uint64_t most_blocks = 0;
+    std::uint64_t prompt_tokens = 0;  ///< of all admitted prompts, where prefixes are cached
+    std::uint64_t prefix_tokens = 0;  ///< of them found in the cache
+    double fetched_host_bytes = 0;    ///< of them brought from host memory
+    double fetched_nvme_bytes = 0;    ///< and from NVMe
     LogHistogram tbt;
     std::vector<IterationRecord> timeline;
 };

@@ -1,5 +1,11 @@
 #pragma once
-// Which replica takes a request: by turns, least outstanding requests, least cache in use, or by session.
+// Which replica takes a request: by turns, least outstanding requests, least cache in use, by session, or by prefix.
+//
+// By prefix: the replica that has most of the prompt in its cache takes it, when that is more than half of the prompt;
+// otherwise, and whenever the most loaded replica has both kImbalance requests and half as many again more than the least
+// loaded, the least loaded takes it.
+// Sources: the cache-aware policy of SGLang's router (balance_abs_threshold 64, balance_rel_threshold 1.5, cache_threshold
+// 0.5), with each replica's cache itself instead of the router's approximation of it.
 
 #include "workloads/serving/fleet.hpp"
 
@@ -13,7 +19,7 @@ class Routes {
     [[nodiscard]] bool empty() const { return among_.empty(); }
     [[nodiscard]] const std::vector<std::uint32_t>& replicas() const { return among_; }
     /// Precondition: not empty.
-    [[nodiscard]] std::uint32_t choose(std::uint32_t session);
+    [[nodiscard]] std::uint32_t choose(std::uint32_t session, const PromptContent& content, std::uint32_t prompt);
 
   private:
     const Fleet& fleet_;

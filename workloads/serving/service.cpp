@@ -37,6 +37,10 @@ class Service final : public TaskSource, public FleetListener {
         switch (token.task) {
             case Task::arrival:
                 return arrive();
+            case Task::background:
+                return;
+            case Task::fetch:
+                return fetched(token);
             case Task::handover:
                 return handovers_.on_transfer(token.index);
             default:
@@ -51,6 +55,7 @@ class Service final : public TaskSource, public FleetListener {
         for (const BatchItem& item : batch.items) {
             Sequence& sequence = state.sequence(item.sequence);
             sequence.cached = item.context;
+            state.name_blocks(item.sequence);
             if (sequence.cached == sequence.needed()) {
                 give_token(sequence);
             }
@@ -60,13 +65,15 @@ class Service final : public TaskSource, public FleetListener {
         handovers_.make_room(index);
     }
 
-    ServiceResult finish(double end_s) {
+    ServiceResult finish() {
         for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
             const EngineState& state = fleet_[i].state;
             result_.preemptions += state.preemptions;
+            result_.prompt_tokens += state.prompt_tokens();
+            result_.prefix_tokens += state.prefix_tokens();
             ORRERY_ASSERT(state.outstanding() == 0 && state.used_blocks() == 0);
         }
-        result_.end_s = end_s;
+        result_.end_s = last_.seconds();
         std::stable_sort(result_.requests.begin(), result_.requests.end(),
                          [](const RequestOutcome& a, const RequestOutcome& b) { return a.arrival < b.arrival; });
         return std::move(result_);
@@ -81,7 +88,7 @@ class Service final : public TaskSource, public FleetListener {
     }
 
     void arrive() {
-        const std::uint32_t chosen = entries_.choose(pending_.session);
+        const std::uint32_t chosen = entries_.choose(pending_.session, pending_.content, pending_.prompt);
         Replica& replica = fleet_[chosen];
         Request here = pending_;
         const bool prefill = replica.pool.role == Role::prefill;
@@ -96,15 +103,54 @@ class Service final : public TaskSource, public FleetListener {
         if (replica.state.accepts(here) && can_end) {
             const std::uint32_t index = replica.state.add(here, arrived_);
             replica.state.sequence(index).then = pending_.output - here.output;
-            fleet_.wake(chosen);
+            if (!fetch(chosen, index)) {
+                fleet_.wake(chosen);
+            }
         } else {
             ++result_.refused;
+            last_ = dispatcher_->now();
         }
         ++arrived_;
         if (hooks_.progress && arrived_ % kProgressEvery == 0) {
             hooks_.progress(requests_.progress());
         }
         await_next();
+    }
+
+    // What lower tiers have of a prompt comes before it waits for its turn; true when something does.
+    bool fetch(std::uint32_t index, std::uint32_t sequence) {
+        Replica& replica = fleet_[index];
+        const EngineState::Fetch bytes =
+            replica.state.begin_fetch(sequence, replica.room_of(replica.state.sequence(sequence)));
+        result_.fetched_host_bytes += bytes.host;
+        result_.fetched_nvme_bytes += bytes.nvme;
+        // From NVMe through host memory, as a stream: both links at once.
+        std::uint32_t transfers = 0;
+        for (const auto& [amount, link] :
+             {std::pair{bytes.host + bytes.nvme, replica.from_host}, {bytes.nvme, replica.from_nvme}}) {
+            if (amount > 0) {
+                ++transfers;
+                const std::uint64_t token = Token{Task::fetch, index, sequence}.pack();
+                if (link.valid()) {
+                    dispatcher_->share(link, amount, SimTime(), index + 1, token);
+                } else {
+                    dispatcher_->delay(SimTime(), index + 1, token);
+                }
+            }
+        }
+        if (transfers > 0) {
+            fetches_[{index, sequence}] = transfers;
+        }
+        return transfers > 0;
+    }
+
+    void fetched(const Token& token) {
+        const auto found = fetches_.find({token.index, token.flight});
+        if (--found->second == 0) {
+            fetches_.erase(found);
+            fleet_[token.index].state.end_fetch(token.flight);
+            fleet_.wake(token.index);
+        }
     }
 
     void give_token(Sequence& sequence) {
@@ -141,6 +187,7 @@ class Service final : public TaskSource, public FleetListener {
 
     void record(const Sequence& sequence) {
         const SimTime now = dispatcher_->now();
+        last_ = now;
         RequestOutcome outcome;
         outcome.arrival = sequence.arrival;
         const double ttft = (sequence.first_token - sequence.arrival).seconds();
@@ -166,6 +213,8 @@ class Service final : public TaskSource, public FleetListener {
     Dispatcher* dispatcher_ = nullptr;
     Request pending_;
     std::uint64_t arrived_ = 0;
+    SimTime last_;  ///< when the last request was accounted for
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> fetches_;  ///< under way, by replica and sequence
 };
 
 }  // namespace
@@ -178,8 +227,8 @@ ServiceResult serve(const ServiceSpec& spec, RequestSource& requests, const Serv
     }
     Service service(spec, requests, hooks);
     Dispatcher dispatcher(engine, sharing, service);
-    const SimTime end = dispatcher.run();
-    ServiceResult result = service.finish(end.seconds());
+    (void)dispatcher.run();
+    ServiceResult result = service.finish();
     result.events = engine.events();
     return result;
 }

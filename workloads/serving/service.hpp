@@ -20,7 +20,7 @@
 
 namespace orrery {
 
-enum class Router { round_robin, least_requests, least_cache, session };
+enum class Router { round_robin, least_requests, least_cache, session, prefix };
 enum class Role { mixed, prefill, decode };
 enum class Transfer { whole, layers };
 
@@ -33,7 +33,7 @@ struct PoolSpec {
     std::vector<StepCost*> cost;  ///< of an iteration on each pipeline stage; they outlive the run
     std::uint32_t first_gpu = 0;  ///< replica i has GPUs first_gpu + i x gpus, ..., stage after stage
     std::uint32_t gpus = 1;       ///< of a replica, over all its stages
-    double host_bandwidth = 0;    ///< B/s between a replica's devices and host memory; 0: swapping takes no time
+    double host_bandwidth = 0;    ///< B/s each way between a replica's devices and host memory; 0: takes no time
 };
 
 struct ServiceSpec {
@@ -45,9 +45,11 @@ struct ServiceSpec {
     double hidden_bytes = 0;         ///< that a token takes from one pipeline stage to the next
     const Fabric* fabric = nullptr;  ///< needed where there are handovers or pipelines
     PathChoice paths = PathChoice::spray;
-    double ttft_limit = 0;  ///< s; 0: none
-    double tbt_limit = 0;   ///< s between tokens; 0: none
-    double tpot_limit = 0;  ///< s; 0: none
+    double nvme_bandwidth = 0;        ///< B/s each way of a node's NVMe; 0: takes no time
+    std::uint32_t gpus_per_node = 1;  ///< that share it
+    double ttft_limit = 0;            ///< s; 0: none
+    double tbt_limit = 0;             ///< s between tokens; 0: none
+    double tpot_limit = 0;            ///< s; 0: none
     bool timeline = false;
 };
 

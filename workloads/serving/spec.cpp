@@ -28,7 +28,7 @@ void describe(Fields& fields, EngineSpec& engine) {
     fields.enumeration({"transfer", "when a prompt's cache goes to its decode replica: whole after it, or by layer"},
                        {"whole", "layers"}, engine.transfer);
     fields.enumeration({"router", "how a request finds its replica"},
-                       {"round-robin", "least-requests", "least-cache", "session"}, engine.router);
+                       {"round-robin", "least-requests", "least-cache", "session", "prefix"}, engine.router);
     fields.enumeration({"weights", "precision of the weights"}, precision_names(), engine.weights);
     fields.section({"kv", "the cache of keys and values"}, [&](Fields& inner) {
         inner.integer({"block", "tokens of a block", false, 1, 4096}, engine.block);
@@ -37,6 +37,16 @@ void describe(Fields& fields, EngineSpec& engine) {
         inner.quantity({"host_memory", "host memory of a replica for swapped blocks", false, 0, 1e15}, Dimension::bytes,
                        engine.host_memory);
         inner.enumeration({"precision", "of keys and values"}, precision_names(), engine.cache);
+        inner.section({"prefix", "blocks outlive their sequence and are found again by content"}, std::nullopt,
+                      engine.prefix_cache, [&](Fields& tiers) {
+                          tiers.quantity({"host", "host memory of a replica below the devices", false, 0, 1e15},
+                                         Dimension::bytes, engine.prefix_host);
+                          tiers.quantity({"nvme", "NVMe of a replica below the host memory", false, 0, 1e16},
+                                         Dimension::bytes, engine.prefix_nvme);
+                          tiers.quantity(
+                              {"nvme_bandwidth", "of a node's NVMe, each way; 0 B/s: takes no time", false, 0, 1e13},
+                              Dimension::rate, engine.nvme_bandwidth);
+                      });
     });
     fields.integer({"max_context", "longest prompt with output, in tokens; 0: what fits", false, 0, 1 << 24},
                    engine.max_context);
@@ -80,6 +90,9 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
         limits.blocks = stage == 0 ? blocks : std::min(limits.blocks, blocks);
     }
     limits.host_blocks = static_cast<std::uint64_t>(engine.host_memory / limits.block_bytes);
+    limits.prefix_cache = engine.prefix_cache;
+    limits.host_cache = static_cast<std::uint64_t>(engine.prefix_host / limits.block_bytes);
+    limits.nvme_cache = static_cast<std::uint64_t>(engine.prefix_nvme / limits.block_bytes);
     limits.batches = static_cast<std::uint32_t>(phase.pipeline);
     limits.max_sequences = static_cast<std::uint32_t>(phase.scheduler.max_sequences);
     limits.token_budget = static_cast<std::uint32_t>(phase.scheduler.token_budget);

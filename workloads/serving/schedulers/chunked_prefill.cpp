@@ -24,7 +24,7 @@ void ChunkedPrefill::plan(EngineState& state, Batch& batch) {
     }
     while (!preempted && budget > 0 && !state.waiting.empty() && state.has_place()) {
         const std::uint32_t index = state.waiting.front();
-        const std::uint32_t tokens = std::min(budget, state.sequence(index).left_to_prefill());
+        const std::uint32_t tokens = std::min(budget, state.claim_prefix(index));
         if (!state.schedule(index, tokens, batch)) {
             break;
         }

@@ -5,8 +5,9 @@
 namespace orrery {
 
 void PrefillFirst::plan(EngineState& state, Batch& batch) {
-    // Swapped sequences come before new prompts.
-    if (!state.swapped.empty() || !plan_prompts(state, batch)) {
+    // Swapped sequences come before new prompts, but not before who waits with blocks: these come back by its going on.
+    const bool holds = !state.waiting.empty() && state.sequence(state.waiting.front()).blocks > 0;
+    if ((!state.swapped.empty() && !holds) || !plan_prompts(state, batch)) {
         plan_decodes(state, batch);
     }
 }
@@ -17,9 +18,10 @@ bool PrefillFirst::plan_prompts(EngineState& state, Batch& batch) {
     std::uint64_t tokens = 0;
     while (!state.waiting.empty() && state.has_place()) {
         const std::uint32_t index = state.waiting.front();
-        const std::uint32_t prompt = state.sequence(index).left_to_prefill();
+        const std::uint32_t prompt = state.claim_prefix(index);
         // A prompt beyond the budget runs alone: it could never run otherwise.
         if (!batch.empty() && tokens + prompt > limits.token_budget) {
+            state.forget_prefix(index);
             break;
         }
         const bool alone = state.running.empty();

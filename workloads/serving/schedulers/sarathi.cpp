@@ -36,8 +36,10 @@ void Sarathi::plan(EngineState& state, Batch& batch) {
     const auto spare = static_cast<std::uint64_t>(std::ceil(limits.watermark * static_cast<double>(limits.blocks)));
     while (!preempted && budget > 0 && !state.waiting.empty() && state.has_place()) {
         const std::uint32_t index = state.waiting.front();
+        (void)state.claim_prefix(index);
         // Room for the whole prompt is taken at admission: its later pieces always fit.
-        if (!state.reserve(index, state.sequence(index).needed(), state.used_blocks() == 0 ? 0 : spare)) {
+        if (!state.reserve(index, state.sequence(index).needed(),
+                           state.running.empty() && state.in_flight() == 0 ? 0 : spare)) {
             break;
         }
         const std::uint32_t tokens = std::min(budget, state.sequence(index).left_to_prefill());
