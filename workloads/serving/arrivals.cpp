@@ -70,7 +70,7 @@ class Generator final : public RequestSource {
         if (made_++ > 0 || spec_.arrivals == ArrivalKind::poisson || spec_.arrivals == ArrivalKind::gamma) {
             at_ += gap();
         }
-        request.arrival = SimTime::from_seconds(at_);
+        request.arrival = SimTime::from_seconds(daily(at_));
         request.prompt = draw_length(lengths_, spec_.prompt);
         request.output = draw_length(lengths_, spec_.output);
         request.session = spec_.sessions > 1
@@ -103,6 +103,26 @@ class Generator final : public RequestSource {
         request.content.group = history.group;
         request.content.conversation = history.conversation;
         history.tokens = request.prompt + request.output;
+    }
+
+    // When as many requests have come as come in `at` seconds at the mean rate: within a half period the rate changes
+    // linearly, so the requests up to a time are a quadratic function of it.
+    [[nodiscard]] double daily(double at) const {
+        const double swing = spec_.swing;
+        if (swing <= 0) {
+            return at;
+        }
+        const double half = spec_.period / 2;
+        const double halves = std::floor(at / half);
+        const bool rising = std::fmod(halves, 2) < 1;
+        const double rest = (at / half - halves);  // of the half period's requests
+        const auto rise = [&](double requests) {
+            // (1 - swing) x + swing x^2 = requests, of 0 to 1 each
+            const double b = 1 - swing;
+            return 2 * requests / (b + std::sqrt(b * b + 4 * swing * requests));
+        };
+        const double part = rest <= 0 ? 0 : rising ? rise(rest) : 1 - rise(1 - rest);
+        return (halves + part) * half;
     }
 
     double gap() {
@@ -191,10 +211,14 @@ class TraceReader final : public RequestSource {
             return false;
         }
         while (read_line()) {
-            if (!line_.empty() && parse(request)) {
-                ++given_;
-                return true;
+            if (line_.empty() || !parse(request) || last_ - origin_ < spec_.from) {
+                continue;
             }
+            if (spec_.to > 0 && last_ - origin_ >= spec_.to) {
+                return false;
+            }
+            ++given_;
+            return true;
         }
         return false;
     }
@@ -248,7 +272,7 @@ class TraceReader final : public RequestSource {
             fail("goes back in time; sort the file by arrival");
         }
         last_ = at;
-        request.arrival = SimTime::from_seconds((at - origin_) * spec_.time_scale);
+        request.arrival = SimTime::from_seconds(std::max(0.0, at - origin_ - spec_.from) * spec_.time_scale);
         // Engines give at least one token; a request of none asks for its end-of-text token.
         request.prompt = static_cast<std::uint32_t>(std::max(1.0, prompt));
         request.output = static_cast<std::uint32_t>(std::max(1.0, output));
@@ -364,6 +388,29 @@ class TraceReader final : public RequestSource {
     double last_ = 0;
 };
 
+// Some of another source's requests.
+class Sample final : public RequestSource {
+  public:
+    Sample(std::unique_ptr<RequestSource> all, double share, std::uint64_t seed)
+        : all_(std::move(all)), share_(share), random_(seed, "serving/sample") {}
+
+    double progress() const override { return all_->progress(); }
+
+    bool next(Request& request) override {
+        while (all_->next(request)) {
+            if (random_.uniform() < share_) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+  private:
+    std::unique_ptr<RequestSource> all_;
+    double share_;
+    RandomStream random_;
+};
+
 void describe(Fields& fields, LengthSpec& spec) {
     fields.enumeration({"kind", "distribution of the number of tokens"}, {"fixed", "uniform", "lognormal"}, spec.kind);
     fields.number({"mean", "tokens", false, 1, kMostTokens}, spec.mean);
@@ -386,6 +433,14 @@ void describe(Fields& fields, RequestsSpec& spec) {
     fields.section({"prompt", "lengths of generated prompts"}, [&](Fields& inner) { describe(inner, spec.prompt); });
     fields.section({"output", "lengths of generated outputs"}, [&](Fields& inner) { describe(inner, spec.output); });
     fields.number({"time_scale", "gaps of a trace times this", false, 1e-6, 1e6}, spec.time_scale);
+    fields.quantity({"from", "of a trace: what comes before is left out", false, 0, 9e6}, Dimension::time, spec.from);
+    fields.quantity({"to", "of a trace: where it ends; 0 s: at its end", false, 0, 9e6}, Dimension::time, spec.to);
+    fields.quantity({"sample", "share of the requests that are kept", false, 1e-6, 1}, Dimension::fraction,
+                    spec.sample);
+    fields.number({"swing", "generated: the rate swings by this share of itself", false, 0, 1}, spec.swing);
+    fields.quantity({"period", "in which it does", false, 1, 9e6}, Dimension::time, spec.period);
+    fields.quantity({"timeout", "after which a client gives up; 0 s: never", false, 0, 1e6}, Dimension::time,
+                    spec.timeout);
     fields.integer({"sessions", "generated requests belong to one of so many sessions", false, 1, 1 << 20},
                    spec.sessions);
     fields.boolean({"conversations", "prompts contain the earlier turns of their session"}, spec.conversations);
@@ -395,10 +450,16 @@ void describe(Fields& fields, RequestsSpec& spec) {
 }
 
 std::unique_ptr<RequestSource> make_requests(const RequestsSpec& spec, const std::string& file, std::uint64_t seed) {
+    std::unique_ptr<RequestSource> source;
     if (!file.empty()) {
-        return std::make_unique<TraceReader>(spec, file);
+        source = std::make_unique<TraceReader>(spec, file);
+    } else {
+        source = std::make_unique<Generator>(spec, seed);
     }
-    return std::make_unique<Generator>(spec, seed);
+    if (spec.sample < 1) {
+        source = std::make_unique<Sample>(std::move(source), spec.sample, seed);
+    }
+    return source;
 }
 
 }  // namespace orrery

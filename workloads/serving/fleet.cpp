@@ -19,7 +19,8 @@ std::uint64_t Replica::room_of(const Sequence& sequence) const {
     // Policies that set the whole output aside do so before the cache comes.
     const SchedulerKind kind = pool.scheduler.kind;
     const bool whole = kind == SchedulerKind::static_batch || kind == SchedulerKind::orca;
-    return std::uint64_t{sequence.prompt} + (whole ? sequence.output : 1);
+    const std::uint32_t next = std::max(1U, sequence.generated) + state.limits().draft_tokens;
+    return std::uint64_t{sequence.prompt} + (whole ? sequence.output : std::min(next, sequence.output));
 }
 
 Fleet::Fleet(const ServiceSpec& spec, const ServiceHooks& hooks, FleetListener& listener, ServiceResult& result)
@@ -56,6 +57,13 @@ void Fleet::begin(Dispatcher& dispatcher) {
 
 void Fleet::on_task(const Token& token) {
     Replica& replica = *replicas_[token.index];
+    if (Flight& flight = replica.flights[token.flight]; flight.lost) {
+        if (token.task != Task::swap || --flight.loads == 0) {
+            flight.lost = false;
+            replica.free_flights.push_back(token.flight);
+        }
+        return;
+    }
     switch (token.task) {
         case Task::swap:
             if (--replica.flights[token.flight].loads == 0) {
@@ -80,8 +88,32 @@ void Fleet::on_task(const Token& token) {
 
 void Fleet::wake(std::uint32_t index) {
     Replica& replica = *replicas_[index];
-    while (!replica.stages.front().busy && replica.under_way() < replica.stages.size() && launch(index)) {
+    while (replica.up && !replica.stages.front().busy && replica.under_way < replica.stages.size() && launch(index)) {
     }
+}
+
+void Fleet::fail(std::uint32_t index) {
+    Replica& replica = *replicas_[index];
+    std::vector<bool> pending(replica.flights.size(), true);  // some event of theirs will come
+    for (const std::uint32_t id : replica.free_flights) {
+        pending[id] = false;
+    }
+    for (PipelineStage& stage : replica.stages) {
+        for (const std::uint32_t id : stage.queue) {
+            pending[id] = false;
+            replica.free_flights.push_back(id);
+        }
+        stage = PipelineStage();
+    }
+    for (std::uint32_t id = 0; id < replica.flights.size(); ++id) {
+        replica.flights[id].lost = pending[id];
+    }
+    if (replica.under_way > 0) {
+        result_.in_flight_s += (dispatcher_->now() - replica.busy_since).seconds();
+    }
+    replica.under_way = 0;
+    replica.without_room.clear();
+    replica.state.reset();
 }
 
 // Plans one batch and puts it on the first stage; false when there is nothing to run.
@@ -105,13 +137,13 @@ bool Fleet::launch(std::uint32_t index) {
     } while (flight.batch.empty() && replica.state.preemptions > before);
     if (flight.batch.empty()) {
         // Blocks that batches under way or handovers hold come back when those end.
-        if (replica.state.used_blocks() > 0 || replica.under_way() > 0) {
+        if (replica.state.used_blocks() > 0 || replica.under_way > 0) {
             return false;
         }
         throw InternalError("a scheduler runs nothing although " + std::to_string(replica.state.outstanding()) +
                             " sequences wait");
     }
-    if (replica.under_way() == 0) {
+    if (replica.under_way++ == 0) {
         replica.busy_since = dispatcher_->now();
     }
     replica.free_flights.pop_back();
@@ -162,7 +194,10 @@ void Fleet::spill(std::uint32_t index) {
 void Fleet::enter(std::uint32_t index, std::uint32_t id) {
     Replica& replica = *replicas_[index];
     Flight& flight = replica.flights[id];
-    const double seconds = replica.pool.cost[flight.stage]->seconds(flight.batch);
+    double seconds = replica.pool.cost[flight.stage]->seconds(flight.batch);
+    if (flight.batch.drafted > 0 && flight.stage + 1 == replica.stages.size()) {
+        seconds += replica.pool.speculation.tokens * replica.pool.speculation.step_s;
+    }
     flight.started = dispatcher_->now();
     result_.busy_s += seconds / static_cast<double>(replica.stages.size());
     dispatcher_->delay(SimTime::from_seconds(seconds), index + 1, Token{Task::stage, index, id}.pack());
@@ -214,7 +249,7 @@ void Fleet::end(std::uint32_t index, std::uint32_t id) {
     }
     listener_.batch_ends(index, replica.flights[id].batch);
     replica.free_flights.push_back(id);
-    if (replica.under_way() == 0) {
+    if (--replica.under_way == 0) {
         result_.in_flight_s += (dispatcher_->now() - replica.busy_since).seconds();
     }
 }

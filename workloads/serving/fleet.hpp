@@ -21,11 +21,22 @@
 namespace orrery {
 
 /// What a task of the service is, packed into the token that the dispatcher gives back.
-enum class Task : std::uint8_t { arrival, stage, activation, swap, handover, fetch, background };
+enum class Task : std::uint8_t {
+    arrival,
+    stage,
+    activation,
+    swap,
+    handover,
+    fetch,
+    background,
+    timeout,
+    failure,
+    repair
+};
 
 struct Token {
     Task task = Task::arrival;
-    std::uint32_t index = 0;  ///< a replica or a handover
+    std::uint32_t index = 0;  ///< a replica, a handover or a fetch
     std::uint32_t flight = 0;
 
     [[nodiscard]] std::uint64_t pack() const {
@@ -43,6 +54,7 @@ struct Flight {
     std::uint32_t stage = 0;
     SimTime started;          ///< on its stage
     std::uint32_t loads = 0;  ///< transfers that it waits for
+    bool lost = false;        ///< its replica failed while it was under way
 };
 
 struct PipelineStage {
@@ -68,7 +80,8 @@ struct Replica {
 
     /// Tokens that a sequence must have room for before its cache comes from elsewhere, so that it can go on afterwards.
     [[nodiscard]] std::uint64_t room_of(const Sequence& sequence) const;
-    [[nodiscard]] std::size_t under_way() const { return flights.size() - free_flights.size(); }
+    bool up = true;
+    std::uint32_t under_way = 0;  ///< batches
 };
 
 /// Told of the batches of every replica.
@@ -95,6 +108,8 @@ class Fleet {
     /// Something may have changed for a replica: plans as many batches as it can take.
     void wake(std::uint32_t index);
     void on_task(const Token& token);
+    /// A replica is gone, with all it had; its sequences are taken first by whoever wants them.
+    void fail(std::uint32_t index);
 
     /// Transfers between two ranges of GPUs: as many equal flows as the wider range has GPUs, each between GPUs at
     /// proportional places, as one activity. Precondition: a fabric.

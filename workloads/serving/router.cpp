@@ -3,6 +3,7 @@
 #include "sim/base/random.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace orrery {
 
@@ -17,6 +18,19 @@ std::size_t load(const Replica& replica) {
 }
 
 }  // namespace
+
+void Routes::add(std::uint32_t replica) {
+    all_.push_back(replica);
+    update();
+}
+
+void Routes::update() {
+    among_.clear();
+    std::copy_if(all_.begin(), all_.end(), std::back_inserter(among_), [&](std::uint32_t i) { return fleet_[i].up; });
+    if (among_.empty()) {
+        among_ = all_;
+    }
+}
 
 std::uint32_t Routes::choose(std::uint32_t session, const PromptContent& content, std::uint32_t prompt) {
     const auto least = [&](auto measure) {

@@ -194,9 +194,11 @@ bool EngineState::reserve(std::uint32_t index, std::uint64_t tokens, std::uint64
 
 bool EngineState::schedule(std::uint32_t index, std::uint32_t tokens, Batch& batch, std::uint64_t spare) {
     const std::uint32_t context = sequences_[index].cached + tokens;
-    if (!reserve(index, context, spare)) {
+    const std::uint32_t drafted = drafts(sequences_[index]);
+    if (!reserve(index, std::uint64_t{context} + drafted, spare)) {
         return false;
     }
+    batch.drafted += drafted;
     batch.items.push_back(BatchItem{index, tokens, context});
     return true;
 }
@@ -295,6 +297,68 @@ bool EngineState::swap_in(std::uint64_t spare, Batch& batch) {
     start_running(swapped.front());
     swapped.pop_front();
     return true;
+}
+
+void EngineState::withdraw(std::uint32_t index) {
+    Sequence& sequence = sequences_[index];
+    ORRERY_ASSERT(!sequence.in_flight);
+    switch (sequence.stage) {
+        case Stage::waiting:
+            std::erase(waiting, index);
+            break;
+        case Stage::running:
+            std::erase(running, index);
+            break;
+        case Stage::swapped:
+            std::erase(swapped, index);
+            used_host_blocks_ -= sequence.blocks;
+            sequence.blocks = 0;
+            break;
+        default:
+            break;
+    }
+    finish(index);
+}
+
+std::uint32_t EngineState::readmit(const Sequence& sequence) {
+    const std::uint32_t index = adopt(sequence);
+    Sequence& here = sequences_[index];
+    here.cached = 0;
+    here.admitted = 0;
+    here.in_flight = false;
+    here.claims = false;
+    here.level = 0;
+    here.service = 0;
+    here.stage = Stage::waiting;
+    waiting.push_back(index);
+    ++enqueued_;
+    return index;
+}
+
+std::vector<std::uint32_t> EngineState::all() const {
+    std::vector<std::uint32_t> indices;
+    for (std::uint32_t i = 0; i < sequences_.size(); ++i) {
+        if (sequences_[i].stage != Stage::finished) {
+            indices.push_back(i);
+        }
+    }
+    std::sort(indices.begin(), indices.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return sequences_[a].id < sequences_[b].id; });
+    return indices;
+}
+
+void EngineState::reset() {
+    sequences_.clear();
+    free_.clear();
+    waiting.clear();
+    running.clear();
+    swapped.clear();
+    used_blocks_ = 0;
+    used_host_blocks_ = 0;
+    in_flight_ = 0;
+    if (cache_) {
+        cache_.emplace(limits_.host_cache, limits_.nvme_cache);
+    }
 }
 
 void EngineState::finish(std::uint32_t index) {

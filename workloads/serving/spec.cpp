@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace orrery {
 
 namespace {
@@ -19,6 +21,8 @@ void describe_phase(Fields& fields, PhaseSpec& phase) {
 }  // namespace
 
 void describe(Fields& fields, EngineSpec& engine) {
+    auto draft_tokens = std::max<std::int64_t>(1, engine.speculation.tokens);
+    auto failing = static_cast<std::int64_t>(engine.failure.replica);
     describe_phase(fields, engine.mixed);
     bool decode = false;
     fields.section({"prefill", "replicas for prompts alone; 'decode' then takes the rest"}, std::nullopt, engine.split,
@@ -48,6 +52,30 @@ void describe(Fields& fields, EngineSpec& engine) {
                               Dimension::rate, engine.nvme_bandwidth);
                       });
     });
+    fields.section({"speculation", "drafts of several tokens, verified in one iteration"}, std::nullopt,
+                   engine.speculates, [&](Fields& inner) {
+                       inner.integer({"tokens", "of a draft", true, 1, 64}, draft_tokens);
+                       inner.quantity({"acceptance", "chance of a draft token after an accepted one", false, 0, 1},
+                                      Dimension::fraction, engine.speculation.acceptance);
+                       inner.boolean({"sampled", "acceptance is drawn; otherwise every sequence gets the mean"},
+                                     engine.speculation.sampled);
+                       inner.quantity({"step", "time of the draft for one token of every sequence", false, 0, 1},
+                                      Dimension::time, engine.speculation.step_s);
+                   });
+    engine.speculation.tokens = engine.speculates ? static_cast<std::uint32_t>(draft_tokens) : 0;
+    fields.section({"failures", "replicas that lose all they have, and come back"}, std::nullopt, engine.fails,
+                   [&](Fields& inner) {
+                       inner.integer({"replica", "that fails once: the first is 0", false, 0, 1 << 20}, failing);
+                       inner.quantity({"at", "when it does", false, 0, 9e6}, Dimension::time, engine.failure.at_s);
+                       inner.quantity({"down", "until it takes requests again; 0 s: it does not fail", false, 0, 9e6},
+                                      Dimension::time, engine.failure.down_s);
+                       inner.quantity({"mean_between", "of each replica, exponential; 0 s: none", false, 0, 1e9},
+                                      Dimension::time, engine.failures.mean_between_s);
+                       inner.quantity({"mean_repair", "after those, exponential", false, 0, 1e6}, Dimension::time,
+                                      engine.failures.mean_repair_s);
+                       inner.integer({"retries", "times that a request starts anew", false, 0, 100}, engine.retries);
+                   });
+    engine.failure.replica = static_cast<std::uint32_t>(failing);
     fields.integer({"max_context", "longest prompt with output, in tokens; 0: what fits", false, 0, 1 << 24},
                    engine.max_context);
     fields.quantity({"step_overhead", "host time of an iteration", false, 0, 10}, Dimension::time,
@@ -56,6 +84,11 @@ void describe(Fields& fields, EngineSpec& engine) {
                     engine.sequence_overhead);
     fields.quantity({"reserved_memory", "memory of a device for context, buffers and activations", false, 0, 1e12},
                     Dimension::bytes, engine.reserved_memory);
+}
+
+void describe(Fields& fields, MeasureSpec& measure) {
+    fields.quantity({"from", "requests from then on count", false, 0, 9e6}, Dimension::time, measure.from);
+    fields.quantity({"to", "and before then; 0 s: to the end", false, 0, 9e6}, Dimension::time, measure.to);
 }
 
 void describe(Fields& fields, SloSpec& slo) {
@@ -90,6 +123,7 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
         limits.blocks = stage == 0 ? blocks : std::min(limits.blocks, blocks);
     }
     limits.host_blocks = static_cast<std::uint64_t>(engine.host_memory / limits.block_bytes);
+    limits.draft_tokens = engine.speculation.tokens;
     limits.prefix_cache = engine.prefix_cache;
     limits.host_cache = static_cast<std::uint64_t>(engine.prefix_host / limits.block_bytes);
     limits.nvme_cache = static_cast<std::uint64_t>(engine.prefix_nvme / limits.block_bytes);

@@ -49,9 +49,10 @@ void PrefillFirst::plan_decodes(EngineState& state, Batch& batch) const {
             state.recompute_later(last);
         }
     }
+    const std::uint32_t step = state.blocks_for(1 + std::uint64_t{state.limits().draft_tokens});
     while (!state.swapped.empty() && state.has_place()) {
         // Room for one token of every running sequence stays free, or it would be swapped out again at once.
-        const std::uint64_t spare = state.used_blocks() == 0 ? 0 : state.running.size() + 1;
+        const std::uint64_t spare = state.used_blocks() == 0 ? 0 : state.running.size() + step;
         if (!state.swap_in(spare, batch)) {
             break;
         }

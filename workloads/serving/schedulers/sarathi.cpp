@@ -15,7 +15,7 @@ void Sarathi::plan(EngineState& state, Batch& batch) {
         if (!state.sequence(index).decoding()) {
             ++place;
         } else if (state.schedule(index, 1, batch)) {
-            --budget;
+            budget -= std::min(budget, state.budget_for(index, 1));
             ++place;
         } else {
             preempted = true;
@@ -38,7 +38,8 @@ void Sarathi::plan(EngineState& state, Batch& batch) {
         const std::uint32_t index = state.waiting.front();
         (void)state.claim_prefix(index);
         // Room for the whole prompt is taken at admission: its later pieces always fit.
-        if (!state.reserve(index, state.sequence(index).needed(),
+        const Sequence& sequence = state.sequence(index);
+        if (!state.reserve(index, std::uint64_t{sequence.needed()} + state.drafts(sequence),
                            state.running.empty() && state.in_flight() == 0 ? 0 : spare)) {
             break;
         }

@@ -16,7 +16,7 @@ void SplitFuse::plan(EngineState& state, Batch& batch) {
             const Sequence& sequence = state.sequence(index);
             const std::uint32_t tokens = piece(index);
             if (tokens > 0 && sequence.decoding() == decodes && state.schedule(index, tokens, batch)) {
-                budget -= tokens;
+                budget -= std::min(budget, state.budget_for(index, tokens));
             }
         }
     };
