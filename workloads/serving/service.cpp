@@ -288,9 +288,18 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         result_.requests.push_back(outcome);
     }
 
-    // A lost sequence goes to the replica of a new request, which computes its prompt and what it had given anew.
+    // A lost sequence goes to the replica of a new request, which computes its prompt and what it had given anew. It fails
+    // when that happened too often, or when it has outgrown the cache of the replicas that compute prompts.
     void retry(Sequence sequence) {
-        if (sequence.retries >= spec_.retries) {
+        const std::uint32_t total = sequence.output + sequence.then;
+        const std::uint32_t chosen = entries_.choose(sequence.session, sequence.content, sequence.needed());
+        Replica& replica = fleet_[chosen];
+        sequence.output = replica.pool.role == Role::prefill ? std::min(total, sequence.generated + 1) : total;
+        sequence.then = total - sequence.output;
+        Request again;
+        again.prompt = sequence.prompt;
+        again.output = sequence.output;
+        if (sequence.retries >= spec_.retries || !replica.state.accepts(again)) {
             ++result_.failed;
             live_.erase(sequence.id);
             leave_unserved(sequence.arrival);
@@ -298,11 +307,6 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         }
         ++sequence.retries;
         ++result_.retried;
-        const std::uint32_t total = sequence.output + sequence.then;
-        const std::uint32_t chosen = entries_.choose(sequence.session, sequence.content, sequence.needed());
-        Replica& replica = fleet_[chosen];
-        sequence.output = replica.pool.role == Role::prefill ? std::min(total, sequence.generated + 1) : total;
-        sequence.then = total - sequence.output;
         enter(chosen, replica.state.readmit(sequence));
     }
 
