@@ -27,7 +27,7 @@ class ListSource final : public RequestSource {
 };
 
 inline Request request(double arrival_s, std::uint32_t prompt, std::uint32_t output, std::uint32_t session = 0) {
-    return Request{SimTime::from_seconds(arrival_s), prompt, output, session};
+    return Request{SimTime::from_seconds(arrival_s), prompt, output, session, {}};
 }
 
 inline ServiceSpec spec_of(SchedulerKind kind, std::uint32_t budget, std::uint32_t sequences, std::uint64_t blocks,

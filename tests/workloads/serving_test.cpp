@@ -244,11 +244,15 @@ TEST_CASE("serving: every request is accounted for under every scheduler, router
                 spec_of(static_cast<SchedulerKind>(kind), 1 + static_cast<std::uint32_t>(random.below(40)),
                         1 + static_cast<std::uint32_t>(random.below(10)), 4 + random.below(40));
             spec.pools[0].replicas = 1 + static_cast<std::uint32_t>(random.below(3));
-            spec.router = static_cast<Router>(random.below(4));
+            spec.router = static_cast<Router>(random.below(5));
             spec.pools[0].scheduler.preemption = static_cast<Preemption>(random.below(2));
             spec.pools[0].limits.host_blocks = random.below(20);
             spec.pools[0].limits.block_bytes = 1e9;
             spec.pools[0].host_bandwidth = static_cast<double>(random.below(2)) * 1e10;
+            spec.pools[0].limits.prefix_cache = random.below(2) == 0;
+            spec.pools[0].limits.host_cache = random.below(20);
+            spec.pools[0].limits.nvme_cache = random.below(20);
+            spec.nvme_bandwidth = 1e10;
             spec.pools[0].limits.batches = 1 + static_cast<std::uint32_t>(random.below(3));
             spec.pools[0].gpus = spec.pools[0].limits.batches;
             spec.fabric = &fabric;
@@ -263,12 +267,14 @@ TEST_CASE("serving: every request is accounted for under every scheduler, router
                 requests.push_back(request(at, 1 + static_cast<std::uint32_t>(random.below(60)),
                                            1 + static_cast<std::uint32_t>(random.below(20)),
                                            static_cast<std::uint32_t>(random.below(3))));
+                requests.back().content.conversation = random.below(4);
                 const bool fits = judge.accepts(requests.back());
                 tokens += fits ? requests.back().output : 0;
                 refused += fits ? 0 : 1;
             }
             ListSource source(requests);
             AffineStep cost(1, 0.01, 0.001);
+            CAPTURE(scheduler_names()[kind]);
             const ServiceResult result = serve_with(spec, source, cost);
             CHECK(result.requests.size() + result.refused == requests.size());
             CHECK(result.refused == refused);
@@ -319,6 +325,11 @@ TEST_CASE("serving: traces of the published formats are read, from their first r
         read("{\"timestamp\": 27482, \"input_length\": 6955, \"output_length\": 52, \"hash_ids\": [46, 47]}\n");
     REQUIRE(mooncake.size() == 1);
     CHECK(mooncake[0].prompt == 6955);
+    CHECK(mooncake[0].content.keys == std::vector<std::uint64_t>{47, 48});
+    CHECK(refused("{\"timestamp\": 1, \"input_length\": 6, \"output_length\": 5, \"hash_ids\": [4, x]}\n")
+              .find("list of numbers") != std::string::npos);
+    CHECK(refused("{\"timestamp\": 1, \"input_length\": 6, \"output_length\": 5, \"hash_ids\": [4\n")
+              .find("has no end") != std::string::npos);
     CHECK(read("arrival_s,prompt,output\n").empty());
     CHECK(refused("a,b\n1,2\n").find(":1:1: error: the header names no arrival") != std::string::npos);
     CHECK(refused("arrival_s,prompt,output\n5,1,1\n6,1,1\n4,1,1\n").find(":4:1: error: goes back in time") !=

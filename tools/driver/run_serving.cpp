@@ -88,6 +88,7 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         pool.role = role;
         pool.replicas = static_cast<std::uint32_t>(phase->replicas);
         pool.scheduler = phase->scheduler;
+        pool.speculation = engine.speculation;
         pool.limits = limits_of(engine, *phase, scenario.model, gpu.memory.value);
         pool.first_gpu = next_gpu;
         pool.gpus = static_cast<std::uint32_t>(ranks);
@@ -117,16 +118,35 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         piped = piped || phase->pipeline > 1;
         service.pools.push_back(pool);
     }
+    if (engine.failure.down_s > 0) {
+        std::int64_t replicas = 0;
+        for (const PoolSpec& pool : service.pools) {
+            replicas += pool.replicas;
+        }
+        if (engine.failure.replica >= replicas) {
+            throw InfeasibleError(
+                fmt::format("replica {} fails, but the last one is {}", engine.failure.replica, replicas - 1));
+        }
+        service.failures.push_back(engine.failure);
+    }
     service.router = engine.router;
     service.transfer = engine.transfer;
     service.layers = static_cast<std::uint32_t>(scenario.model.layers);
     service.cache_token_bytes = cache_bytes_per_token(scenario.model, engine.cache);
     service.hidden_bytes = 2 * static_cast<double>(scenario.model.hidden);  // 16 bits
+    service.nvme_bandwidth = engine.nvme_bandwidth;
+    service.gpus_per_node = static_cast<std::uint32_t>(scenario.cluster.node.gpus);
     service.fabric = engine.split || piped ? &fabric : nullptr;
     service.paths = scenario.network.path_choice();
     service.ttft_limit = scenario.slo.ttft;
     service.tpot_limit = scenario.slo.tpot;
     service.tbt_limit = scenario.slo.tbt;
+    service.timeout = scenario.requests.timeout;
+    service.failure_process = engine.failures;
+    service.retries = static_cast<std::uint32_t>(engine.retries);
+    service.measure_from = scenario.measure.from;
+    service.measure_to = scenario.measure.to;
+    service.seed = static_cast<std::uint64_t>(scenario.seed);
     service.timeline = options.timeline;
     const std::string trace = scenario.requests.trace.empty() ? "" : scenario.file(scenario.requests.trace);
     const auto requests = make_requests(scenario.requests, trace, static_cast<std::uint64_t>(scenario.seed));
@@ -155,16 +175,26 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     }
     summary.add("tbt_s.max", result.tbt.max(), "s");
     add_quantiles(summary, "e2e_s", std::move(e2e));
-    const double seconds = std::max(result.end_s, 1e-12);
-    const auto finished = static_cast<double>(result.requests.size());
-    summary.add("requests", finished, "requests");
+    const double seconds = std::max(result.window_s, 1e-12);
+    const auto finished = static_cast<double>(result.finished);
+    summary.add("requests", static_cast<double>(result.requests.size()), "requests");
     summary.add("requests_refused", static_cast<double>(result.refused), "requests");
-    const double last = result.requests.empty() ? 0 : result.requests.back().arrival.seconds();
-    summary.add("offered_rps", last > 0 ? (finished + static_cast<double>(result.refused)) / last : 0, "1/s");
+    if (scenario.requests.timeout > 0) {
+        summary.add("requests_timed_out", static_cast<double>(result.timed_out), "requests");
+    }
+    if (engine.fails) {
+        summary.add("requests_failed", static_cast<double>(result.failed), "requests");
+        summary.add("requests_retried", static_cast<double>(result.retried), "requests");
+        summary.add("failures", static_cast<double>(result.failures), "replicas");
+    }
+    if (result.requests.size() > 1) {
+        const double span = (result.requests.back().arrival - result.requests.front().arrival).seconds();
+        summary.add("offered_rps", span > 0 ? static_cast<double>(result.requests.size() - 1) / span : 0, "1/s");
+    }
     summary.add("requests_per_s", finished / seconds, "1/s");
     summary.add("output_tokens_per_s", static_cast<double>(result.output_tokens) / seconds, "1/s");
     if (scenario.slo.ttft > 0 || scenario.slo.tpot > 0 || scenario.slo.tbt > 0) {
-        const double asked = finished + static_cast<double>(result.refused);
+        const auto asked = static_cast<double>(result.requests.size() + result.unserved);
         summary.add("slo_attainment", asked > 0 ? static_cast<double>(in_time) / asked : 1, "1");
         summary.add("goodput_rps", static_cast<double>(in_time) / seconds, "1/s");
     }
@@ -186,7 +216,20 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
                                             pool.replicas == 1 ? "" : "s", pool.limits.blocks, pool.limits.block));
     }
     summary.add("cache_peak_fraction", static_cast<double>(result.most_blocks) / static_cast<double>(blocks), "1");
-    summary.add("busy_fraction", result.busy_s / (seconds * replicas), "1");
+    summary.add("busy_fraction", result.busy_s / std::max(result.end_s * replicas, 1e-12), "1");
+    if (engine.speculates) {
+        summary.add("tokens_per_step",
+                    result.decode_steps > 0
+                        ? 1 + static_cast<double>(result.accepted) / static_cast<double>(result.decode_steps)
+                        : 1,
+                    "1");
+    }
+    if (engine.prefix_cache) {
+        const auto prompts = static_cast<double>(result.prompt_tokens);
+        summary.add("prefix_hit_fraction", prompts > 0 ? static_cast<double>(result.prefix_tokens) / prompts : 0, "1");
+        summary.add("prefix_from_host_bytes", result.fetched_host_bytes, "B");
+        summary.add("prefix_from_nvme_bytes", result.fetched_nvme_bytes, "B");
+    }
     if (piped) {
         summary.add("bubble_fraction", result.in_flight_s > 0 ? 1 - result.busy_s / result.in_flight_s : 0, "1");
     }

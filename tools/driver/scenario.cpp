@@ -354,6 +354,8 @@ void describe(Fields& fields, Scenario& s) {
                        [&](Fields& inner) { describe(inner, s.engine); });
         fields.section({"requests", "what clients ask for"}, [&](Fields& inner) { describe(inner, s.requests); });
         fields.section({"slo", "what counts as in time"}, [&](Fields& inner) { describe(inner, s.slo); });
+        fields.section({"measure", "the part of the run that is measured"},
+                       [&](Fields& inner) { describe(inner, s.measure); });
         fields.section({"compute", "where kernel times come from"}, [&](Fields& inner) {
             inner.enumeration({"model", "calibrated on measured kernels, or a roofline"}, {"calibrated", "roofline"},
                               s.compute);

@@ -59,6 +59,7 @@ struct Scenario {
     EngineSpec engine;
     RequestsSpec requests;
     SloSpec slo;
+    MeasureSpec measure;
     ComputeKind compute = ComputeKind::calibrated;
     NetworkSpec network;
 

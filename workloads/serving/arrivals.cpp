@@ -54,7 +54,10 @@ std::uint32_t draw_length(RandomStream& random, const LengthSpec& spec) {
 class Generator final : public RequestSource {
   public:
     Generator(const RequestsSpec& spec, std::uint64_t seed)
-        : spec_(spec), gaps_(seed, "serving/arrivals"), lengths_(seed, "serving/lengths") {
+        : spec_(spec),
+          gaps_(seed, "serving/arrivals"),
+          lengths_(seed, "serving/lengths"),
+          contents_(seed, "serving/contents") {
         spec_.count = spec.count > 0 ? spec.count : kGenerated;
     }
 
@@ -67,16 +70,61 @@ class Generator final : public RequestSource {
         if (made_++ > 0 || spec_.arrivals == ArrivalKind::poisson || spec_.arrivals == ArrivalKind::gamma) {
             at_ += gap();
         }
-        request.arrival = SimTime::from_seconds(at_);
+        request.arrival = SimTime::from_seconds(daily(at_));
         request.prompt = draw_length(lengths_, spec_.prompt);
         request.output = draw_length(lengths_, spec_.output);
         request.session = spec_.sessions > 1
                               ? static_cast<std::uint32_t>(lengths_.below(static_cast<std::uint64_t>(spec_.sessions)))
                               : 0;
+        request.content = PromptContent();
+        if (spec_.common > 0) {
+            request.content.common = static_cast<std::uint32_t>(spec_.common);
+            request.content.group =
+                static_cast<std::uint32_t>(contents_.below(static_cast<std::uint64_t>(spec_.common_kinds)));
+            request.prompt += request.content.common;
+        }
+        if (spec_.conversations) {
+            continue_conversation(request);
+        }
         return true;
     }
 
   private:
+    void continue_conversation(Request& request) {
+        history_.resize(static_cast<std::size_t>(spec_.sessions));
+        History& history = history_[request.session];
+        const std::int64_t prompt =
+            std::int64_t{history.tokens} + request.prompt - (history.tokens > 0 ? spec_.common : 0);
+        if (history.conversation == 0 || prompt > spec_.prompt.most) {
+            history = {++conversations_, 0, request.content.group};
+        } else {
+            request.prompt = static_cast<std::uint32_t>(prompt);
+        }
+        request.content.group = history.group;
+        request.content.conversation = history.conversation;
+        history.tokens = request.prompt + request.output;
+    }
+
+    // When as many requests have come as come in `at` seconds at the mean rate: within a half period the rate changes
+    // linearly, so the requests up to a time are a quadratic function of it.
+    [[nodiscard]] double daily(double at) const {
+        const double swing = spec_.swing;
+        if (swing <= 0) {
+            return at;
+        }
+        const double half = spec_.period / 2;
+        const double halves = std::floor(at / half);
+        const bool rising = std::fmod(halves, 2) < 1;
+        const double rest = (at / half - halves);  // of the half period's requests
+        const auto rise = [&](double requests) {
+            // (1 - swing) x + swing x^2 = requests, of 0 to 1 each
+            const double b = 1 - swing;
+            return 2 * requests / (b + std::sqrt(b * b + 4 * swing * requests));
+        };
+        const double part = rest <= 0 ? 0 : rising ? rise(rest) : 1 - rise(1 - rest);
+        return (halves + part) * half;
+    }
+
     double gap() {
         switch (spec_.arrivals) {
             case ArrivalKind::poisson:
@@ -96,6 +144,14 @@ class Generator final : public RequestSource {
     RequestsSpec spec_;
     RandomStream gaps_;
     RandomStream lengths_;
+    RandomStream contents_;
+    struct History {
+        std::uint64_t conversation = 0;
+        std::uint32_t tokens = 0;
+        std::uint32_t group = 0;
+    };
+    std::vector<History> history_;  ///< by session
+    std::uint64_t conversations_ = 0;
     std::int64_t made_ = 0;
     double at_ = 0;
 };
@@ -155,10 +211,14 @@ class TraceReader final : public RequestSource {
             return false;
         }
         while (read_line()) {
-            if (!line_.empty() && parse(request)) {
-                ++given_;
-                return true;
+            if (line_.empty() || !parse(request) || last_ - origin_ < spec_.from) {
+                continue;
             }
+            if (spec_.to > 0 && last_ - origin_ >= spec_.to) {
+                return false;
+            }
+            ++given_;
+            return true;
         }
         return false;
     }
@@ -192,6 +252,7 @@ class TraceReader final : public RequestSource {
             at = json_number("timestamp") * 1e-3;
             prompt = std::min(kMostTokens, json_number("input_length"));
             output = std::min(kMostTokens, json_number("output_length"));
+            read_keys(request.content.keys);
         } else {
             cells_ = split(line_, ',');
             if (number_ == 1) {
@@ -211,12 +272,36 @@ class TraceReader final : public RequestSource {
             fail("goes back in time; sort the file by arrival");
         }
         last_ = at;
-        request.arrival = SimTime::from_seconds((at - origin_) * spec_.time_scale);
+        request.arrival = SimTime::from_seconds(std::max(0.0, at - origin_ - spec_.from) * spec_.time_scale);
         // Engines give at least one token; a request of none asks for its end-of-text token.
         request.prompt = static_cast<std::uint32_t>(std::max(1.0, prompt));
         request.output = static_cast<std::uint32_t>(std::max(1.0, output));
         request.session = static_cast<std::uint32_t>(session);
+        request.content.conversation = spec_.conversations ? request.session + 1ULL : 0;
         return true;
+    }
+
+    // "hash_ids": [46, 47]; none: nothing is known of the content.
+    void read_keys(std::vector<std::uint64_t>& keys) const {
+        keys.clear();
+        std::size_t at = line_.find("\"hash_ids\"");
+        at = at == std::string::npos ? at : line_.find('[', at);
+        while (at != std::string::npos && line_[at] != ']') {
+            const std::size_t end = std::min(line_.find_first_of(",]", at + 1), line_.size());
+            const std::size_t start = std::min(line_.find_first_not_of(' ', at + 1), end);
+            double value = 0;
+            if (start < end &&
+                (!parse_number(std::string_view(line_).substr(start, end - start), value) || value < 0)) {
+                fail("\"hash_ids\" is a list of numbers from 0");
+            }
+            if (end == line_.size()) {
+                fail("\"hash_ids\" has no end");
+            }
+            if (start < end) {
+                keys.push_back(static_cast<std::uint64_t>(value) + 1);
+            }
+            at = end;
+        }
     }
 
     void read_header() {
@@ -303,6 +388,29 @@ class TraceReader final : public RequestSource {
     double last_ = 0;
 };
 
+// Some of another source's requests.
+class Sample final : public RequestSource {
+  public:
+    Sample(std::unique_ptr<RequestSource> all, double share, std::uint64_t seed)
+        : all_(std::move(all)), share_(share), random_(seed, "serving/sample") {}
+
+    double progress() const override { return all_->progress(); }
+
+    bool next(Request& request) override {
+        while (all_->next(request)) {
+            if (random_.uniform() < share_) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+  private:
+    std::unique_ptr<RequestSource> all_;
+    double share_;
+    RandomStream random_;
+};
+
 void describe(Fields& fields, LengthSpec& spec) {
     fields.enumeration({"kind", "distribution of the number of tokens"}, {"fixed", "uniform", "lognormal"}, spec.kind);
     fields.number({"mean", "tokens", false, 1, kMostTokens}, spec.mean);
@@ -325,15 +433,33 @@ void describe(Fields& fields, RequestsSpec& spec) {
     fields.section({"prompt", "lengths of generated prompts"}, [&](Fields& inner) { describe(inner, spec.prompt); });
     fields.section({"output", "lengths of generated outputs"}, [&](Fields& inner) { describe(inner, spec.output); });
     fields.number({"time_scale", "gaps of a trace times this", false, 1e-6, 1e6}, spec.time_scale);
+    fields.quantity({"from", "of a trace: what comes before is left out", false, 0, 9e6}, Dimension::time, spec.from);
+    fields.quantity({"to", "of a trace: where it ends; 0 s: at its end", false, 0, 9e6}, Dimension::time, spec.to);
+    fields.quantity({"sample", "share of the requests that are kept", false, 1e-6, 1}, Dimension::fraction,
+                    spec.sample);
+    fields.number({"swing", "generated: the rate swings by this share of itself", false, 0, 1}, spec.swing);
+    fields.quantity({"period", "in which it does", false, 1, 9e6}, Dimension::time, spec.period);
+    fields.quantity({"timeout", "after which a client gives up; 0 s: never", false, 0, 1e6}, Dimension::time,
+                    spec.timeout);
     fields.integer({"sessions", "generated requests belong to one of so many sessions", false, 1, 1 << 20},
                    spec.sessions);
+    fields.boolean({"conversations", "prompts contain the earlier turns of their session"}, spec.conversations);
+    fields.integer({"common", "tokens of a system prompt before each generated prompt", false, 0, 1 << 20},
+                   spec.common);
+    fields.integer({"common_kinds", "different system prompts", false, 1, 1 << 20}, spec.common_kinds);
 }
 
 std::unique_ptr<RequestSource> make_requests(const RequestsSpec& spec, const std::string& file, std::uint64_t seed) {
+    std::unique_ptr<RequestSource> source;
     if (!file.empty()) {
-        return std::make_unique<TraceReader>(spec, file);
+        source = std::make_unique<TraceReader>(spec, file);
+    } else {
+        source = std::make_unique<Generator>(spec, seed);
     }
-    return std::make_unique<Generator>(spec, seed);
+    if (spec.sample < 1) {
+        source = std::make_unique<Sample>(std::move(source), spec.sample, seed);
+    }
+    return source;
 }
 
 }  // namespace orrery

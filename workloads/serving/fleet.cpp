@@ -4,6 +4,7 @@
 #include "sim/base/random.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 namespace orrery {
 
@@ -13,6 +14,14 @@ Replica::Replica(const PoolSpec& its_pool, std::uint32_t gpu)
       scheduler(make_scheduler(its_pool.scheduler)),
       first_gpu(gpu),
       stages(its_pool.cost.size()) {}
+
+std::uint64_t Replica::room_of(const Sequence& sequence) const {
+    // Policies that set the whole output aside do so before the cache comes.
+    const SchedulerKind kind = pool.scheduler.kind;
+    const bool whole = kind == SchedulerKind::static_batch || kind == SchedulerKind::orca;
+    const std::uint32_t next = std::max(1U, sequence.generated) + state.limits().draft_tokens;
+    return std::uint64_t{sequence.prompt} + (whole ? sequence.output : std::min(next, sequence.output));
+}
 
 Fleet::Fleet(const ServiceSpec& spec, const ServiceHooks& hooks, FleetListener& listener, ServiceResult& result)
     : spec_(spec), hooks_(hooks), listener_(listener), result_(result) {
@@ -26,23 +35,41 @@ Fleet::Fleet(const ServiceSpec& spec, const ServiceHooks& hooks, FleetListener& 
 
 void Fleet::begin(Dispatcher& dispatcher) {
     dispatcher_ = &dispatcher;
+    const auto link = [&](double bandwidth) {
+        const Demand whole{dispatcher.sharing().add_resource(bandwidth), 1};
+        return dispatcher.sharing().hold(std::span(&whole, 1));
+    };
+    std::map<std::uint32_t, std::pair<ClassId, ClassId>> nvme;  // by node
     for (const auto& replica : replicas_) {
         if (replica->pool.host_bandwidth > 0) {
-            const Demand link{dispatcher.sharing().add_resource(replica->pool.host_bandwidth), 1};
-            replica->host_link = dispatcher.sharing().hold(std::span(&link, 1));
+            replica->from_host = link(replica->pool.host_bandwidth);
+            replica->to_host = link(replica->pool.host_bandwidth);
+        }
+        if (spec_.nvme_bandwidth > 0) {
+            const auto [entry, fresh] = nvme.try_emplace(replica->first_gpu / spec_.gpus_per_node);
+            if (fresh) {
+                entry->second = {link(spec_.nvme_bandwidth), link(spec_.nvme_bandwidth)};
+            }
+            std::tie(replica->from_nvme, replica->to_nvme) = entry->second;
         }
     }
 }
 
 void Fleet::on_task(const Token& token) {
     Replica& replica = *replicas_[token.index];
-    switch (token.task) {
-        case Task::swap: {
-            Flight& flight = replica.flights[token.flight];
-            flight.batch.swap_bytes = 0;
-            enter(token.index, token.flight);
-            return;
+    if (Flight& flight = replica.flights[token.flight]; flight.lost) {
+        if (token.task != Task::swap || --flight.loads == 0) {
+            flight.lost = false;
+            replica.free_flights.push_back(token.flight);
         }
+        return;
+    }
+    switch (token.task) {
+        case Task::swap:
+            if (--replica.flights[token.flight].loads == 0) {
+                enter(token.index, token.flight);
+            }
+            return;
         case Task::activation: {
             Flight& flight = replica.flights[token.flight];
             PipelineStage& stage = replica.stages[++flight.stage];
@@ -61,8 +88,32 @@ void Fleet::on_task(const Token& token) {
 
 void Fleet::wake(std::uint32_t index) {
     Replica& replica = *replicas_[index];
-    while (!replica.stages.front().busy && replica.under_way() < replica.stages.size() && launch(index)) {
+    while (replica.up && !replica.stages.front().busy && replica.under_way < replica.stages.size() && launch(index)) {
     }
+}
+
+void Fleet::fail(std::uint32_t index) {
+    Replica& replica = *replicas_[index];
+    std::vector<bool> pending(replica.flights.size(), true);  // some event of theirs will come
+    for (const std::uint32_t id : replica.free_flights) {
+        pending[id] = false;
+    }
+    for (PipelineStage& stage : replica.stages) {
+        for (const std::uint32_t id : stage.queue) {
+            pending[id] = false;
+            replica.free_flights.push_back(id);
+        }
+        stage = PipelineStage();
+    }
+    for (std::uint32_t id = 0; id < replica.flights.size(); ++id) {
+        replica.flights[id].lost = pending[id];
+    }
+    if (replica.under_way > 0) {
+        result_.in_flight_s += (dispatcher_->now() - replica.busy_since).seconds();
+    }
+    replica.under_way = 0;
+    replica.without_room.clear();
+    replica.state.reset();
 }
 
 // Plans one batch and puts it on the first stage; false when there is nothing to run.
@@ -86,13 +137,13 @@ bool Fleet::launch(std::uint32_t index) {
     } while (flight.batch.empty() && replica.state.preemptions > before);
     if (flight.batch.empty()) {
         // Blocks that batches under way or handovers hold come back when those end.
-        if (replica.state.used_blocks() > 0 || replica.under_way() > 0) {
+        if (replica.state.used_blocks() > 0 || replica.under_way > 0) {
             return false;
         }
         throw InternalError("a scheduler runs nothing although " + std::to_string(replica.state.outstanding()) +
                             " sequences wait");
     }
-    if (replica.under_way() == 0) {
+    if (replica.under_way++ == 0) {
         replica.busy_since = dispatcher_->now();
     }
     replica.free_flights.pop_back();
@@ -107,19 +158,46 @@ bool Fleet::launch(std::uint32_t index) {
     result_.most_blocks = std::max(result_.most_blocks, replica.state.used_blocks());
     flight.stage = 0;
     replica.stages.front().busy = true;
-    if (flight.batch.swap_bytes > 0 && replica.host_link.valid()) {
-        dispatcher_->share(replica.host_link, flight.batch.swap_bytes, SimTime(), index + 1,
-                           Token{Task::swap, index, id}.pack());
-    } else {
+    flight.loads = 0;
+    for (const auto& [bytes, link] :
+         {std::pair{flight.batch.swap_in, replica.from_host}, {flight.batch.swap_out, replica.to_host}}) {
+        if (bytes > 0 && link.valid()) {
+            ++flight.loads;
+            dispatcher_->share(link, bytes, SimTime(), index + 1, Token{Task::swap, index, id}.pack());
+        }
+    }
+    spill(index);
+    if (flight.loads == 0) {
         enter(index, id);
     }
     return true;
 }
 
+// Blocks that the prefix cache moved to lower tiers go there behind the batches.
+void Fleet::spill(std::uint32_t index) {
+    Replica& replica = *replicas_[index];
+    const PrefixCache* cache = replica.state.prefix_cache();
+    if (cache == nullptr) {
+        return;
+    }
+    const auto send = [&](std::uint64_t total, std::uint64_t& sent, ClassId link) {
+        if (total > sent && link.valid()) {
+            dispatcher_->share(link, static_cast<double>(total - sent) * replica.state.limits().block_bytes, SimTime(),
+                               index + 1, Token{Task::background, index, 0}.pack());
+        }
+        sent = total;
+    };
+    send(cache->to_host(), replica.spilled, replica.to_host);
+    send(cache->to_nvme(), replica.sunk, replica.to_nvme);
+}
+
 void Fleet::enter(std::uint32_t index, std::uint32_t id) {
     Replica& replica = *replicas_[index];
     Flight& flight = replica.flights[id];
-    const double seconds = replica.pool.cost[flight.stage]->seconds(flight.batch);
+    double seconds = replica.pool.cost[flight.stage]->seconds(flight.batch);
+    if (flight.batch.drafted > 0 && flight.stage + 1 == replica.stages.size()) {
+        seconds += replica.pool.speculation.tokens * replica.pool.speculation.step_s;
+    }
     flight.started = dispatcher_->now();
     result_.busy_s += seconds / static_cast<double>(replica.stages.size());
     dispatcher_->delay(SimTime::from_seconds(seconds), index + 1, Token{Task::stage, index, id}.pack());
@@ -171,7 +249,7 @@ void Fleet::end(std::uint32_t index, std::uint32_t id) {
     }
     listener_.batch_ends(index, replica.flights[id].batch);
     replica.free_flights.push_back(id);
-    if (replica.under_way() == 0) {
+    if (--replica.under_way == 0) {
         result_.in_flight_s += (dispatcher_->now() - replica.busy_since).seconds();
     }
 }

@@ -21,11 +21,22 @@
 namespace orrery {
 
 /// What a task of the service is, packed into the token that the dispatcher gives back.
-enum class Task : std::uint8_t { arrival, stage, activation, swap, handover };
+enum class Task : std::uint8_t {
+    arrival,
+    stage,
+    activation,
+    swap,
+    handover,
+    fetch,
+    background,
+    timeout,
+    failure,
+    repair
+};
 
 struct Token {
     Task task = Task::arrival;
-    std::uint32_t index = 0;  ///< a replica or a handover
+    std::uint32_t index = 0;  ///< a replica, a handover or a fetch
     std::uint32_t flight = 0;
 
     [[nodiscard]] std::uint64_t pack() const {
@@ -41,7 +52,9 @@ struct Token {
 struct Flight {
     Batch batch;
     std::uint32_t stage = 0;
-    SimTime started;  ///< on its stage
+    SimTime started;          ///< on its stage
+    std::uint32_t loads = 0;  ///< transfers that it waits for
+    bool lost = false;        ///< its replica failed while it was under way
 };
 
 struct PipelineStage {
@@ -58,11 +71,17 @@ struct Replica {
     std::vector<Flight> flights;
     std::vector<std::uint32_t> free_flights;
     std::vector<PipelineStage> stages;
-    ClassId host_link;                       ///< between the devices and host memory, where blocks are swapped
+    ClassId from_host, to_host;              ///< links to host memory
+    ClassId from_nvme, to_nvme;              ///< of the node
+    std::uint64_t spilled = 0;               ///< blocks of the prefix cache that went to host memory,
+    std::uint64_t sunk = 0;                  ///< and on to NVMe
     SimTime busy_since;                      ///< since when some batch is under way
     std::deque<std::uint32_t> without_room;  ///< handovers that wait for blocks here
 
-    [[nodiscard]] std::size_t under_way() const { return flights.size() - free_flights.size(); }
+    /// Tokens that a sequence must have room for before its cache comes from elsewhere, so that it can go on afterwards.
+    [[nodiscard]] std::uint64_t room_of(const Sequence& sequence) const;
+    bool up = true;
+    std::uint32_t under_way = 0;  ///< batches
 };
 
 /// Told of the batches of every replica.
@@ -89,6 +108,8 @@ class Fleet {
     /// Something may have changed for a replica: plans as many batches as it can take.
     void wake(std::uint32_t index);
     void on_task(const Token& token);
+    /// A replica is gone, with all it had; its sequences are taken first by whoever wants them.
+    void fail(std::uint32_t index);
 
     /// Transfers between two ranges of GPUs: as many equal flows as the wider range has GPUs, each between GPUs at
     /// proportional places, as one activity. Precondition: a fabric.
@@ -106,6 +127,7 @@ class Fleet {
   private:
     [[nodiscard]] bool launch(std::uint32_t index);
     void enter(std::uint32_t index, std::uint32_t flight);
+    void spill(std::uint32_t index);
     void leave(std::uint32_t index, std::uint32_t flight);
     void end(std::uint32_t index, std::uint32_t flight);
 

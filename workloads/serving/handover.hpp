@@ -8,11 +8,19 @@
 
 namespace orrery {
 
+class HandoverListener {
+  public:
+    virtual ~HandoverListener() = default;
+    /// A sequence's cache has come to `to`; the source is freed already. The replica is woken afterwards.
+    virtual void handed_over(std::uint32_t to, std::uint32_t sequence) = 0;
+};
+
 class Handovers {
   public:
     /// All arguments outlive this.
-    Handovers(const ServiceSpec& spec, Fleet& fleet, Routes& decoders, ServiceResult& result)
-        : spec_(spec), fleet_(fleet), decoders_(decoders), result_(result) {}
+    Handovers(const ServiceSpec& spec, Fleet& fleet, Routes& decoders, HandoverListener& listener,
+              ServiceResult& result)
+        : spec_(spec), fleet_(fleet), decoders_(decoders), listener_(listener), result_(result) {}
     void begin(Dispatcher& dispatcher) { dispatcher_ = &dispatcher; }
 
     /// Prompts that end with this batch of a prefill replica start on their way, where the cache goes layer by layer.
@@ -22,6 +30,13 @@ class Handovers {
     /// Sequences that have left a replica gave blocks back: the handovers that wait longest get them.
     void make_room(std::uint32_t replica);
     void on_transfer(std::uint32_t handover);
+    /// A replica fails: gives back what others hold for its handovers. Sequences that were on their way to it, prompt done,
+    /// are freed at their source and returned.
+    [[nodiscard]] std::vector<Sequence> fail(std::uint32_t replica);
+    /// Whether a sequence's cache is on its way already.
+    [[nodiscard]] bool under_way(std::uint32_t replica, std::uint32_t sequence) const {
+        return by_source_.count({replica, sequence}) > 0;
+    }
 
   private:
     struct Handover {
@@ -31,16 +46,18 @@ class Handovers {
         bool prompt_done = false;
         bool has_room = false;
         bool sent_whole = false;  ///< nothing went before the prompt was done
+        bool lost = false;        ///< a replica failed; waits for its transfers to end
         SimTime ready;            ///< when the prompt was done
     };
 
-    std::uint32_t open(std::uint32_t from, std::uint32_t source);
+    std::uint32_t open(std::uint32_t from, std::uint32_t source, std::uint32_t cached);
     void send(std::uint32_t id, double share);
     void send_rest(std::uint32_t id);
 
     const ServiceSpec& spec_;
     Fleet& fleet_;
     Routes& decoders_;
+    HandoverListener& listener_;
     ServiceResult& result_;
     Dispatcher* dispatcher_ = nullptr;
     std::vector<Handover> handovers_;

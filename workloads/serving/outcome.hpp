@@ -45,16 +45,29 @@ struct IterationRecord {
 struct ServiceResult {
     std::vector<RequestOutcome> requests;  ///< finished ones, in order of arrival
     std::uint64_t refused = 0;             ///< could never have run: longer than the context or the cache
-    std::uint64_t output_tokens = 0;
+    std::uint64_t timed_out = 0;           ///< the client gave up
+    std::uint64_t failed = 0;              ///< lost with their replica once too often
+    std::uint64_t retried = 0;             ///< times that a request started anew on another replica
+    std::uint64_t failures = 0;            ///< of replicas
+    std::uint64_t unserved = 0;            ///< of the measured requests: refused, given up or failed
+    std::uint64_t finished = 0;            ///< in the measured window
+    std::uint64_t output_tokens = 0;       ///< given in the measured window
+    std::uint64_t decode_steps = 0;        ///< of single sequences, where drafts are verified
+    std::uint64_t accepted = 0;            ///< draft tokens
     std::uint64_t preemptions = 0;
     std::uint64_t handovers = 0;
     double handover_s = 0;  ///< summed: from the end of a prompt to its sequence being ready to decode
     std::uint64_t iterations = 0;
     std::uint64_t events = 0;
-    double end_s = 0;
+    double end_s = 0;        ///< when the last request was accounted for
+    double window_s = 0;     ///< that rates refer to
     double busy_s = 0;       ///< summed over replicas, the mean of a replica's stages
     double in_flight_s = 0;  ///< summed over replicas: time with at least one batch under way
     std::uint64_t most_blocks = 0;
+    std::uint64_t prompt_tokens = 0;  ///< of all admitted prompts, where prefixes are cached
+    std::uint64_t prefix_tokens = 0;  ///< of them found in the cache
+    double fetched_host_bytes = 0;    ///< of them brought from host memory
+    double fetched_nvme_bytes = 0;    ///< and from NVMe
     LogHistogram tbt;
     std::vector<IterationRecord> timeline;
 };

@@ -8,11 +8,24 @@
 
 namespace orrery {
 
+/// What of a prompt may be the same as in another request. Blocks with equal keys have equal tokens, and all before them.
+struct PromptContent {
+    std::uint32_t common = 0;         ///< the first tokens are those of all with the same `group`: a system prompt
+    std::uint32_t group = 0;          ///< which
+    std::uint64_t conversation = 0;   ///< all tokens, generated ones too, are those of this conversation; 0: of none
+    std::vector<std::uint64_t> keys;  ///< of each `key_tokens` tokens of the prompt, where a trace gives them
+    std::uint32_t key_tokens = 512;
+
+    /// Key of the tokens from `index * block` on, `block` of them; 0: nobody else has them.
+    [[nodiscard]] std::uint64_t key(std::uint64_t index, std::uint64_t block) const;
+};
+
 struct Request {
     SimTime arrival;
     std::uint32_t prompt = 1;   ///< tokens
     std::uint32_t output = 1;   ///< tokens, the first one included
     std::uint32_t session = 0;  ///< requests of one session stick together where a router wants it
+    PromptContent content;
 };
 
 /// Requests in order of arrival.

@@ -2,9 +2,37 @@
 
 #include "sim/base/random.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace orrery {
 
-std::uint32_t Routes::choose(std::uint32_t session) {
+namespace {
+
+constexpr std::size_t kImbalance = 64;
+constexpr double kRelativeImbalance = 1.5;
+constexpr double kEnoughCached = 0.5;
+
+std::size_t load(const Replica& replica) {
+    return replica.state.outstanding() + replica.without_room.size();
+}
+
+}  // namespace
+
+void Routes::add(std::uint32_t replica) {
+    all_.push_back(replica);
+    update();
+}
+
+void Routes::update() {
+    among_.clear();
+    std::copy_if(all_.begin(), all_.end(), std::back_inserter(among_), [&](std::uint32_t i) { return fleet_[i].up; });
+    if (among_.empty()) {
+        among_ = all_;
+    }
+}
+
+std::uint32_t Routes::choose(std::uint32_t session, const PromptContent& content, std::uint32_t prompt) {
     const auto least = [&](auto measure) {
         std::uint32_t best = among_.front();
         for (const std::uint32_t i : among_) {
@@ -18,11 +46,29 @@ std::uint32_t Routes::choose(std::uint32_t session) {
         case Router::round_robin:
             break;
         case Router::least_requests:
-            return least([](const Replica& r) { return r.state.outstanding() + r.without_room.size(); });
+            return least(load);
         case Router::least_cache:
             return least([](const Replica& r) { return r.state.used_blocks(); });
         case Router::session:
             return among_[mix64(session) % among_.size()];
+        case Router::prefix: {
+            const std::uint32_t idlest = least(load);
+            std::uint32_t best = idlest;
+            std::uint32_t most = 0;
+            std::size_t busiest = 0;
+            for (const std::uint32_t i : among_) {
+                const std::uint32_t cached = fleet_[i].state.cached_prefix(content, prompt);
+                if (cached > most) {
+                    most = cached;
+                    best = i;
+                }
+                busiest = std::max(busiest, load(fleet_[i]));
+            }
+            const std::size_t idle = load(fleet_[idlest]);
+            const bool uneven = busiest > idle + kImbalance &&
+                                static_cast<double>(busiest) > kRelativeImbalance * static_cast<double>(idle);
+            return !uneven && most > kEnoughCached * prompt ? best : idlest;
+        }
     }
     return among_[turn_++ % among_.size()];
 }

@@ -6,6 +6,12 @@
 
 namespace orrery {
 
+EngineState::EngineState(const EngineLimits& limits) : limits_(limits) {
+    if (limits.prefix_cache) {
+        cache_.emplace(limits.host_cache, limits.nvme_cache);
+    }
+}
+
 bool EngineState::accepts(const Request& request) const {
     const std::uint64_t tokens = std::uint64_t{request.prompt} + request.output;
     return blocks_for(tokens) <= limits_.blocks && (limits_.max_context == 0 || tokens <= limits_.max_context);
@@ -21,6 +27,9 @@ std::uint32_t EngineState::add(const Request& request, std::uint64_t id) {
     sequence.prompt = request.prompt;
     sequence.output = request.output;
     sequence.session = request.session;
+    if (cache_) {
+        sequence.content = request.content;
+    }
     waiting.push_back(index);
     ++enqueued_;
     return index;
@@ -40,13 +49,122 @@ std::uint32_t EngineState::adopt(const Sequence& sequence) {
     const std::uint32_t index = place();
     sequences_[index] = sequence;
     sequences_[index].blocks = 0;
+    sequences_[index].named.clear();
     sequences_[index].stage = Stage::arriving;
     return index;
 }
 
 void EngineState::arrived(std::uint32_t index) {
     sequences_[index].stage = Stage::waiting;
+    name_blocks(index);
     wait_behind_holders(index);
+}
+
+std::uint32_t EngineState::claim_prefix(std::uint32_t index) {
+    Sequence& sequence = sequences_[index];
+    if (cache_ && sequence.blocks == 0 && sequence.cached == 0) {
+        std::uint64_t taken = 0;
+        for (std::uint64_t j = 0; j < findable(sequence); ++j) {
+            const std::uint64_t key = sequence.content.key(j, limits_.block);
+            const std::uint32_t block = key == 0 ? PrefixCache::kNone : cache_->find(key);
+            if (block == PrefixCache::kNone || cache_->tier(block) != Tier::device) {
+                break;
+            }
+            taken += cache_->claim(block) ? 1 : 0;
+            sequence.named.push_back(block);
+        }
+        take(taken);
+        sequence.blocks = static_cast<std::uint32_t>(sequence.named.size());
+        sequence.cached = sequence.blocks * limits_.block;
+        sequence.claims = sequence.blocks > 0;
+    }
+    return sequence.left_to_prefill();
+}
+
+void EngineState::forget_prefix(std::uint32_t index) {
+    Sequence& sequence = sequences_[index];
+    if (sequence.claims) {
+        release(sequence);
+        sequence.cached = 0;
+    }
+}
+
+std::uint32_t EngineState::cached_prefix(const PromptContent& content, std::uint32_t prompt) const {
+    std::uint64_t found = 0;
+    for (; cache_ && found < (prompt - 1) / limits_.block; ++found) {
+        const std::uint64_t key = content.key(found, limits_.block);
+        if (key == 0 || cache_->find(key) == PrefixCache::kNone) {
+            break;
+        }
+    }
+    return static_cast<std::uint32_t>(found * limits_.block);
+}
+
+void EngineState::name_blocks(std::uint32_t index) {
+    if (!cache_) {
+        return;
+    }
+    Sequence& sequence = sequences_[index];
+    while ((sequence.named.size() + 1) * limits_.block <= sequence.cached) {
+        const std::uint64_t key = sequence.content.key(sequence.named.size(), limits_.block);
+        sequence.named.push_back(key == 0 ? PrefixCache::kNone : cache_->publish(key));
+    }
+}
+
+EngineState::Fetch EngineState::begin_fetch(std::uint32_t index, std::uint64_t room) {
+    Sequence& sequence = sequences_[index];
+    Fetch fetch;
+    if (!cache_ || limits_.host_cache + limits_.nvme_cache == 0) {
+        return fetch;
+    }
+    std::vector<std::uint32_t> found;
+    for (std::uint64_t j = 0; j < findable(sequence); ++j) {
+        const std::uint64_t key = sequence.content.key(j, limits_.block);
+        const std::uint32_t block = key == 0 ? PrefixCache::kNone : cache_->find(key);
+        if (block == PrefixCache::kNone) {
+            break;
+        }
+        found.push_back(block);
+        fetch.host += cache_->tier(block) == Tier::host ? limits_.block_bytes : 0;
+        fetch.nvme += cache_->tier(block) == Tier::nvme ? limits_.block_bytes : 0;
+    }
+    const std::uint32_t wanted = blocks_for(room);
+    if (fetch.host + fetch.nvme <= 0 || wanted > free_blocks()) {
+        return {};
+    }
+    std::uint64_t taken = 0;
+    std::uint64_t here = 0;
+    for (const std::uint32_t block : found) {
+        const bool on_device = cache_->tier(block) == Tier::device;
+        taken += on_device && cache_->claim(block) ? 1 : 0;
+        here += on_device ? 1 : 0;
+        sequence.named.push_back(on_device ? block : PrefixCache::kNone);
+    }
+    take(taken + wanted - here);
+    sequence.blocks = wanted;
+    sequence.stage = Stage::arriving;
+    ORRERY_ASSERT(waiting.back() == index);
+    waiting.pop_back();
+    return fetch;
+}
+
+void EngineState::end_fetch(std::uint32_t index) {
+    Sequence& sequence = sequences_[index];
+    for (std::size_t j = 0; j < sequence.named.size(); ++j) {
+        if (sequence.named[j] == PrefixCache::kNone) {
+            sequence.named[j] = cache_->publish(sequence.content.key(j, limits_.block));
+        }
+    }
+    sequence.cached = static_cast<std::uint32_t>(sequence.named.size()) * limits_.block;
+    arrived(index);
+}
+
+void EngineState::take(std::uint64_t blocks) {
+    used_blocks_ += blocks;
+    ORRERY_ASSERT(used_blocks_ <= limits_.blocks);
+    if (cache_) {
+        cache_->trim(limits_.blocks - used_blocks_);
+    }
 }
 
 void EngineState::wait_behind_holders(std::uint32_t index) {
@@ -66,18 +184,21 @@ bool EngineState::reserve(std::uint32_t index, std::uint64_t tokens, std::uint64
     }
     const std::uint32_t more = wanted - sequence.blocks;
     if (more + spare > free_blocks()) {
+        forget_prefix(index);
         return false;
     }
     sequence.blocks = wanted;
-    used_blocks_ += more;
+    take(more);
     return true;
 }
 
 bool EngineState::schedule(std::uint32_t index, std::uint32_t tokens, Batch& batch, std::uint64_t spare) {
     const std::uint32_t context = sequences_[index].cached + tokens;
-    if (!reserve(index, context, spare)) {
+    const std::uint32_t drafted = drafts(sequences_[index]);
+    if (!reserve(index, std::uint64_t{context} + drafted, spare)) {
         return false;
     }
+    batch.drafted += drafted;
     batch.items.push_back(BatchItem{index, tokens, context});
     return true;
 }
@@ -89,8 +210,14 @@ void EngineState::admit_front() {
 }
 
 void EngineState::start_running(std::uint32_t index) {
-    sequences_[index].stage = Stage::running;
-    sequences_[index].admitted = ++admissions_;
+    Sequence& sequence = sequences_[index];
+    if (cache_ && sequence.generated == 0 && sequence.admitted == 0) {
+        prompt_tokens_ += sequence.prompt;
+        prefix_tokens_ += sequence.cached;
+    }
+    sequence.stage = Stage::running;
+    sequence.claims = false;
+    sequence.admitted = ++admissions_;
     running.push_back(index);
 }
 
@@ -116,9 +243,18 @@ void EngineState::land(const Batch& batch) {
 }
 
 void EngineState::release(Sequence& sequence) {
-    ORRERY_ASSERT(used_blocks_ >= sequence.blocks);
-    used_blocks_ -= sequence.blocks;
+    std::uint64_t freed = sequence.blocks;
+    // The end of a prompt is the first to be forgotten: what comes before it is of use to more.
+    for (std::size_t j = sequence.named.size(); j-- > 0;) {
+        if (sequence.named[j] != PrefixCache::kNone && !cache_->drop(sequence.named[j])) {
+            --freed;
+        }
+    }
+    ORRERY_ASSERT(used_blocks_ >= freed);
+    used_blocks_ -= freed;
     sequence.blocks = 0;
+    sequence.claims = false;
+    sequence.named.clear();
 }
 
 void EngineState::recompute_later(std::size_t place) {
@@ -138,9 +274,11 @@ bool EngineState::swap_out(std::size_t place, Batch& batch) {
     if (used_host_blocks_ + sequence.blocks > limits_.host_blocks) {
         return false;
     }
-    used_host_blocks_ += sequence.blocks;
-    used_blocks_ -= sequence.blocks;
-    batch.swap_bytes += sequence.blocks * limits_.block_bytes;
+    const std::uint32_t blocks = sequence.blocks;
+    release(sequence);
+    sequence.blocks = blocks;
+    used_host_blocks_ += blocks;
+    batch.swap_out += blocks * limits_.block_bytes;
     sequence.stage = Stage::swapped;
     running.erase(running.begin() + static_cast<std::ptrdiff_t>(place));
     swapped.push_back(index);
@@ -154,11 +292,73 @@ bool EngineState::swap_in(std::uint64_t spare, Batch& batch) {
         return false;
     }
     used_host_blocks_ -= sequence.blocks;
-    used_blocks_ += sequence.blocks;
-    batch.swap_bytes += sequence.blocks * limits_.block_bytes;
+    take(sequence.blocks);
+    batch.swap_in += sequence.blocks * limits_.block_bytes;
     start_running(swapped.front());
     swapped.pop_front();
     return true;
+}
+
+void EngineState::withdraw(std::uint32_t index) {
+    Sequence& sequence = sequences_[index];
+    ORRERY_ASSERT(!sequence.in_flight);
+    switch (sequence.stage) {
+        case Stage::waiting:
+            std::erase(waiting, index);
+            break;
+        case Stage::running:
+            std::erase(running, index);
+            break;
+        case Stage::swapped:
+            std::erase(swapped, index);
+            used_host_blocks_ -= sequence.blocks;
+            sequence.blocks = 0;
+            break;
+        default:
+            break;
+    }
+    finish(index);
+}
+
+std::uint32_t EngineState::readmit(const Sequence& sequence) {
+    const std::uint32_t index = adopt(sequence);
+    Sequence& here = sequences_[index];
+    here.cached = 0;
+    here.admitted = 0;
+    here.in_flight = false;
+    here.claims = false;
+    here.level = 0;
+    here.service = 0;
+    here.stage = Stage::waiting;
+    waiting.push_back(index);
+    ++enqueued_;
+    return index;
+}
+
+std::vector<std::uint32_t> EngineState::all() const {
+    std::vector<std::uint32_t> indices;
+    for (std::uint32_t i = 0; i < sequences_.size(); ++i) {
+        if (sequences_[i].stage != Stage::finished) {
+            indices.push_back(i);
+        }
+    }
+    std::sort(indices.begin(), indices.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return sequences_[a].id < sequences_[b].id; });
+    return indices;
+}
+
+void EngineState::reset() {
+    sequences_.clear();
+    free_.clear();
+    waiting.clear();
+    running.clear();
+    swapped.clear();
+    used_blocks_ = 0;
+    used_host_blocks_ = 0;
+    in_flight_ = 0;
+    if (cache_) {
+        cache_.emplace(limits_.host_cache, limits_.nvme_cache);
+    }
 }
 
 void EngineState::finish(std::uint32_t index) {

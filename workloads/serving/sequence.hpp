@@ -8,14 +8,17 @@
 // Sources: Kwon et al., "PagedAttention", SOSP 2023 (blocks, preemption by recomputation and swapping).
 // Validated by tests/workloads/serving_test.cpp.
 
-#include "workloads/serving/request.hpp"
+#include "workloads/serving/prefix_cache.hpp"
 
+#include <algorithm>
 #include <deque>
+#include <optional>
 #include <vector>
 
 namespace orrery {
 
-enum class Stage : std::uint8_t { arriving, waiting, running, swapped, finished };
+/// leaving: its cache goes to another replica; arriving: it comes from there or from a lower tier.
+enum class Stage : std::uint8_t { arriving, waiting, running, swapped, leaving, finished };
 
 struct Sequence {
     std::uint64_t id = 0;  ///< of its request, in order of arrival
@@ -31,11 +34,17 @@ struct Sequence {
     std::uint32_t session = 0;
     std::uint64_t admitted = 0;  ///< order in which sequences came to run
     Stage stage = Stage::waiting;
-    bool in_flight = false;   ///< part of a batch that is on some pipeline stage
-    bool late = false;        ///< a token came later than the service allows
-    std::uint8_t level = 0;   ///< queue of a multi-level scheduler
-    std::uint32_t group = 0;  ///< static batch that it belongs to
-    double service = 0;       ///< what a level or a fair share has counted
+    bool in_flight = false;    ///< part of a batch that is on some pipeline stage
+    bool late = false;         ///< a token came later than the service allows
+    std::uint8_t level = 0;    ///< queue of a multi-level scheduler
+    std::uint32_t group = 0;   ///< static batch that it belongs to
+    double service = 0;        ///< what a level or a fair share has counted
+    bool abandoned = false;    ///< its client has gone
+    std::uint8_t retries = 0;  ///< replicas that failed under it
+    double credit = 0;         ///< accepted draft tokens that are not whole yet (expected acceptance)
+    bool claims = false;       ///< waits with what it found in the prefix cache, and gives it back when it has no room
+    PromptContent content;
+    std::vector<std::uint32_t> named;  ///< its first blocks in the prefix cache; kNone: a copy of its own
 
     /// Tokens that must be in the cache before the next token can be generated: the prompt, and after a recomputation what
     /// had been generated.
@@ -54,12 +63,16 @@ struct BatchItem {
 
 struct Batch {
     std::vector<BatchItem> items;
-    double swap_bytes = 0;     ///< moved to and from host memory before the iteration
-    std::uint32_t padded = 0;  ///< sequences that have finished and still take a place (static batches)
+    double swap_in = 0;         ///< B that come from host memory before the iteration
+    double swap_out = 0;        ///< B that go there
+    std::uint32_t drafted = 0;  ///< tokens of a draft that are verified beside the one of each decoding sequence
+    std::uint32_t padded = 0;   ///< sequences that have finished and still take a place (static batches)
     [[nodiscard]] bool empty() const { return items.empty(); }
     void clear() {
         items.clear();
-        swap_bytes = 0;
+        swap_in = 0;
+        swap_out = 0;
+        drafted = 0;
         padded = 0;
     }
 };
@@ -72,13 +85,17 @@ struct EngineLimits {
     std::uint64_t blocks = 0;           ///< of the cache
     std::uint64_t host_blocks = 0;      ///< of swap space
     double watermark = 0.01;            ///< share of the blocks that admission leaves free
+    std::uint32_t draft_tokens = 0;     ///< that a decoding sequence has verified in an iteration
     std::uint32_t max_context = 0;      ///< tokens of prompt and output; 0: whatever fits into the cache
     double block_bytes = 0;             ///< of a block over all layers, for swapping
+    bool prefix_cache = false;          ///< blocks stay when their sequence ends, and are found by later ones
+    std::uint64_t host_cache = 0;       ///< blocks of the prefix cache in host memory, below the device's
+    std::uint64_t nvme_cache = 0;       ///< and on NVMe
 };
 
 class EngineState {
   public:
-    explicit EngineState(const EngineLimits& limits) : limits_(limits) {}
+    explicit EngineState(const EngineLimits& limits);
 
     [[nodiscard]] const EngineLimits& limits() const { return limits_; }
     [[nodiscard]] Sequence& sequence(std::uint32_t index) { return sequences_[index]; }
@@ -109,8 +126,38 @@ class EngineState {
     /// one that can go on.
     void arrived(std::uint32_t index);
 
+    /// Lets a waiting sequence have the blocks of its prompt that are cached already, all but those of its last token, until
+    /// it is admitted or `forget_prefix`; returns the tokens left to compute.
+    std::uint32_t claim_prefix(std::uint32_t index);
+    void forget_prefix(std::uint32_t index);
+    /// Tokens of a prompt that are cached here, in whatever tier.
+    [[nodiscard]] std::uint32_t cached_prefix(const PromptContent& content, std::uint32_t prompt) const;
+    /// An iteration has computed what a sequence has now: its full blocks get their names.
+    void name_blocks(std::uint32_t index);
+    /// What comes from lower tiers for a sequence that has just been added, in B.
+    struct Fetch {
+        double host = 0;
+        double nvme = 0;
+    };
+    /// Takes the newest waiting sequence aside while its prefix comes from lower tiers, with room for `room` tokens;
+    /// nothing happens (and 0 comes back) when none is there or no room is.
+    [[nodiscard]] Fetch begin_fetch(std::uint32_t index, std::uint64_t room);
+    void end_fetch(std::uint32_t index);
+    /// Null: there is none.
+    [[nodiscard]] const PrefixCache* prefix_cache() const { return cache_ ? &*cache_ : nullptr; }
+    [[nodiscard]] std::uint64_t prompt_tokens() const { return prompt_tokens_; }
+    [[nodiscard]] std::uint64_t prefix_tokens() const { return prefix_tokens_; }
+
     /// Makes room for `tokens` in all; false (and no change) when the blocks that `spare` leaves do not suffice.
     [[nodiscard]] bool reserve(std::uint32_t index, std::uint64_t tokens, std::uint64_t spare = 0);
+    /// Draft tokens that a sequence has verified in its next iteration: none beyond what it may still give.
+    [[nodiscard]] std::uint32_t drafts(const Sequence& sequence) const {
+        return sequence.decoding() ? std::min(limits_.draft_tokens, sequence.output - sequence.generated - 1) : 0;
+    }
+    /// Tokens of an iteration's budget that `tokens` of a sequence take, its draft included.
+    [[nodiscard]] std::uint32_t budget_for(std::uint32_t index, std::uint32_t tokens) const {
+        return tokens + drafts(sequences_[index]);
+    }
     /// Lets a sequence compute `tokens` tokens in this iteration: reserves room and adds it to the batch.
     [[nodiscard]] bool schedule(std::uint32_t index, std::uint32_t tokens, Batch& batch, std::uint64_t spare = 0);
     /// Moves the front of the waiting queue to the running ones.
@@ -126,6 +173,14 @@ class EngineState {
     void depart(const Batch& batch);
     /// They are back, in order of admission among the running ones.
     void land(const Batch& batch);
+    /// Takes a sequence that is not in a batch out of its queue and frees it.
+    void withdraw(std::uint32_t index);
+    /// Takes a sequence that another replica lost: it computes anew what was cached.
+    std::uint32_t readmit(const Sequence& sequence);
+    /// Sequences that are here in whatever stage, in order of their requests.
+    [[nodiscard]] std::vector<std::uint32_t> all() const;
+    /// All are lost, and what was cached; counts stay.
+    void reset();
     /// Frees a sequence at its end; the caller takes it from the running ones.
     void finish(std::uint32_t index);
 
@@ -139,12 +194,20 @@ class EngineState {
     void start_running(std::uint32_t index);
     /// Puts a sequence into the waiting queue, behind those that hold blocks.
     void wait_behind_holders(std::uint32_t index);
+    void take(std::uint64_t blocks);
     void release(Sequence& sequence);
+    /// Blocks that a sequence may find in the cache: all full ones but that of the last token.
+    [[nodiscard]] std::uint64_t findable(const Sequence& sequence) const {
+        return (sequence.needed() - 1) / limits_.block;
+    }
 
     EngineLimits limits_;
     std::vector<Sequence> sequences_;
     std::vector<std::uint32_t> free_;
-    std::uint64_t used_blocks_ = 0;
+    std::uint64_t used_blocks_ = 0;  ///< by sequences; the cache's idle blocks count as free
+    std::optional<PrefixCache> cache_;
+    std::uint64_t prompt_tokens_ = 0;  ///< of all prompts admitted
+    std::uint64_t prefix_tokens_ = 0;  ///< of them found in the cache
     std::uint64_t used_host_blocks_ = 0;
     std::uint64_t admissions_ = 0;
     std::uint64_t enqueued_ = 0;

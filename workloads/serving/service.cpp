@@ -2,9 +2,12 @@
 
 #include "sim/base/error.hpp"
 #include "sim/engine/fluid.hpp"
+#include "workloads/serving/fetch.hpp"
 #include "workloads/serving/handover.hpp"
+#include "workloads/serving/lifecycle.hpp"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace orrery {
 
@@ -12,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kProgressEvery = 4096;
 
-class Service final : public TaskSource, public FleetListener {
+class Service final : public TaskSource, public FleetListener, public HandoverListener, public LifecycleListener {
   public:
     Service(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks)
         : spec_(spec), requests_(requests), hooks_(hooks) {
@@ -29,6 +32,8 @@ class Service final : public TaskSource, public FleetListener {
         dispatcher_ = &dispatcher;
         fleet_.begin(dispatcher);
         handovers_.begin(dispatcher);
+        fetches_.begin(dispatcher);
+        lifecycle_.begin(dispatcher, fleet_.size());
         await_next();
     }
 
@@ -37,8 +42,17 @@ class Service final : public TaskSource, public FleetListener {
         switch (token.task) {
             case Task::arrival:
                 return arrive();
+            case Task::background:
+                return;
+            case Task::fetch:
+                return fetches_.on_task(token);
             case Task::handover:
                 return handovers_.on_transfer(token.index);
+            case Task::timeout:
+                return lose_patience();
+            case Task::failure:
+            case Task::repair:
+                return lifecycle_.on_task(token);
             default:
                 return fleet_.on_task(token);
         }
@@ -47,26 +61,82 @@ class Service final : public TaskSource, public FleetListener {
     void batch_starts(std::uint32_t replica, const Batch& batch) override { handovers_.batch_starts(replica, batch); }
 
     void batch_ends(std::uint32_t index, const Batch& batch) override {
-        EngineState& state = fleet_[index].state;
+        Replica& replica = fleet_[index];
+        EngineState& state = replica.state;
         for (const BatchItem& item : batch.items) {
             Sequence& sequence = state.sequence(item.sequence);
+            const std::uint32_t drafted = state.drafts(sequence);
             sequence.cached = item.context;
-            if (sequence.cached == sequence.needed()) {
+            if (sequence.cached == sequence.needed() && !sequence.abandoned) {
                 give_token(sequence);
+                for (std::uint32_t more = accept(replica.pool.speculation, drafted, sequence); more > 0; --more) {
+                    ++sequence.cached;
+                    give_token(sequence);
+                }
             }
+            state.name_blocks(item.sequence);
         }
-        fleet_[index].scheduler->after(state, batch);
+        replica.scheduler->after(state, batch);
         retire(index);
         handovers_.make_room(index);
     }
 
-    ServiceResult finish(double end_s) {
+    void handed_over(std::uint32_t to, std::uint32_t sequence) override {
+        EngineState& state = fleet_[to].state;
+        if (state.sequence(sequence).abandoned) {
+            state.finish(sequence);
+            handovers_.make_room(to);
+        } else {
+            state.arrived(sequence);
+            follow(to, sequence);
+        }
+    }
+
+    void replica_fails(std::uint32_t index) override {
+        ++result_.failures;
+        std::vector<Sequence> lost = handovers_.fail(index);
+        fetches_.fail(index);
+        Replica& replica = fleet_[index];
+        for (const std::uint32_t i : replica.state.all()) {
+            lost.push_back(replica.state.sequence(i));
+        }
+        replica.up = false;
+        fleet_.fail(index);
+        entries_.update();
+        decoders_.update();
+        for (const Sequence& sequence : lost) {
+            if (!sequence.abandoned) {
+                retry(sequence);
+            }
+        }
+        // What others held for it may let them go on.
+        for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
+            handovers_.make_room(i);
+            fleet_.wake(i);
+        }
+    }
+
+    void replica_returns(std::uint32_t index) override {
+        fleet_[index].up = true;
+        entries_.update();
+        decoders_.update();
+        fleet_.wake(index);
+    }
+
+    [[nodiscard]] bool all_served() const override { return all_sent_ && settled_ == arrived_; }
+
+    ServiceResult finish() {
         for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
             const EngineState& state = fleet_[i].state;
             result_.preemptions += state.preemptions;
+            result_.prompt_tokens += state.prompt_tokens();
+            result_.prefix_tokens += state.prefix_tokens();
             ORRERY_ASSERT(state.outstanding() == 0 && state.used_blocks() == 0);
         }
-        result_.end_s = end_s;
+        ORRERY_ASSERT(settled_ == arrived_);
+        result_.end_s = last_.seconds();
+        const double to = spec_.measure_to > 0 ? std::min(spec_.measure_to, result_.end_s) : result_.end_s;
+        result_.window_s = std::max(0.0, to - spec_.measure_from);
         std::stable_sort(result_.requests.begin(), result_.requests.end(),
                          [](const RequestOutcome& a, const RequestOutcome& b) { return a.arrival < b.arrival; });
         return std::move(result_);
@@ -77,57 +147,114 @@ class Service final : public TaskSource, public FleetListener {
     void await_next() {
         if (requests_.next(pending_)) {
             dispatcher_->delay(std::max(SimTime(), pending_.arrival - dispatcher_->now()), 0, Token{}.pack());
+        } else {
+            all_sent_ = true;
         }
     }
 
     void arrive() {
-        const std::uint32_t chosen = entries_.choose(pending_.session);
+        const std::uint32_t chosen = entries_.choose(pending_.session, pending_.content, pending_.prompt);
         Replica& replica = fleet_[chosen];
         Request here = pending_;
-        const bool prefill = replica.pool.role == Role::prefill;
-        if (prefill) {
+        if (replica.pool.role == Role::prefill) {
             here.output = 1;
         }
-        // Decode replicas are equal within a pool; one that accepts is enough.
-        const auto& decoders = decoders_.replicas();
-        const bool can_end = !prefill || std::any_of(decoders.begin(), decoders.end(), [&](std::uint32_t i) {
-            return fleet_[i].state.accepts(pending_);
-        });
-        if (replica.state.accepts(here) && can_end) {
-            const std::uint32_t index = replica.state.add(here, arrived_);
+        const std::uint64_t id = arrived_++;
+        if (replica.state.accepts(here) && (replica.pool.role != Role::prefill || can_decode(pending_))) {
+            const std::uint32_t index = replica.state.add(here, id);
             replica.state.sequence(index).then = pending_.output - here.output;
-            fleet_.wake(chosen);
+            be_patient(id);
+            enter(chosen, index);
         } else {
             ++result_.refused;
+            leave_unserved(pending_.arrival);
         }
-        ++arrived_;
         if (hooks_.progress && arrived_ % kProgressEvery == 0) {
             hooks_.progress(requests_.progress());
         }
         await_next();
     }
 
+    // Decode replicas are equal within a pool; one that accepts is enough.
+    [[nodiscard]] bool can_decode(const Request& request) const {
+        const auto& decoders = decoders_.replicas();
+        return std::any_of(decoders.begin(), decoders.end(),
+                           [&](std::uint32_t i) { return fleet_[i].state.accepts(request); });
+    }
+
+    void enter(std::uint32_t replica, std::uint32_t sequence) {
+        follow(replica, sequence);
+        if (!fetches_.start(replica, sequence)) {
+            fleet_.wake(replica);
+        }
+    }
+
+    // Every request is accounted for once: finished, refused, timed out or failed.
+    void settle() {
+        ++settled_;
+        last_ = dispatcher_->now();
+    }
+
+    void leave_unserved(SimTime arrival) {
+        result_.unserved += measured(arrival) ? 1 : 0;
+        settle();
+    }
+
+    [[nodiscard]] bool measured(SimTime at) const {
+        const double seconds = at.seconds();
+        return seconds >= spec_.measure_from && (spec_.measure_to <= 0 || seconds < spec_.measure_to);
+    }
+
     void give_token(Sequence& sequence) {
         const SimTime now = dispatcher_->now();
+        const bool counts = measured(now);
         if (sequence.generated == 0) {
             sequence.first_token = now;
         } else {
             const double gap = (now - sequence.last_token).seconds();
-            result_.tbt.add(gap);
+            if (counts) {
+                result_.tbt.add(gap);
+            }
             sequence.late = sequence.late || (spec_.tbt_limit > 0 && gap > spec_.tbt_limit);
         }
         ++sequence.generated;
         sequence.last_token = now;
-        ++result_.output_tokens;
+        result_.output_tokens += counts ? 1 : 0;
     }
 
-    // Takes from the running sequences those that have given all their tokens.
+    // Tokens of a draft that the model agrees with: those before the first that it does not.
+    std::uint32_t accept(const SpeculationSpec& spec, std::uint32_t drafted, Sequence& sequence) {
+        if (drafted == 0) {
+            return 0;
+        }
+        ++result_.decode_steps;
+        std::uint32_t accepted = 0;
+        if (spec.sampled) {
+            while (accepted < drafted && drafts_.uniform() < spec.acceptance) {
+                ++accepted;
+            }
+        } else {
+            double chance = 1;
+            for (std::uint32_t i = 0; i < drafted; ++i) {
+                chance *= spec.acceptance;
+                sequence.credit += chance;
+            }
+            accepted = std::min(drafted, static_cast<std::uint32_t>(sequence.credit));
+            sequence.credit -= accepted;
+        }
+        result_.accepted += accepted;
+        return accepted;
+    }
+
+    // Takes from the running sequences those that have given all their tokens, or whose clients have gone.
     void retire(std::uint32_t index) {
         EngineState& state = fleet_[index].state;
         std::size_t kept = 0;
         for (const std::uint32_t id : state.running) {
             const Sequence& sequence = state.sequence(id);
-            if (sequence.generated < sequence.output) {
+            if (sequence.abandoned && !handovers_.under_way(index, id)) {
+                state.finish(id);
+            } else if (sequence.generated < sequence.output && !sequence.abandoned) {
                 state.running[kept++] = id;
             } else if (sequence.then > 0) {
                 handovers_.prompt_done(index, id);
@@ -141,6 +268,12 @@ class Service final : public TaskSource, public FleetListener {
 
     void record(const Sequence& sequence) {
         const SimTime now = dispatcher_->now();
+        settle();
+        live_.erase(sequence.id);
+        result_.finished += measured(now) ? 1 : 0;
+        if (!measured(sequence.arrival)) {
+            return;
+        }
         RequestOutcome outcome;
         outcome.arrival = sequence.arrival;
         const double ttft = (sequence.first_token - sequence.arrival).seconds();
@@ -155,6 +288,76 @@ class Service final : public TaskSource, public FleetListener {
         result_.requests.push_back(outcome);
     }
 
+    // A lost sequence goes to the replica of a new request, which computes its prompt and what it had given anew. It fails
+    // when that happened too often, or when it has outgrown the cache of the replicas that compute prompts.
+    void retry(Sequence sequence) {
+        const std::uint32_t total = sequence.output + sequence.then;
+        const std::uint32_t chosen = entries_.choose(sequence.session, sequence.content, sequence.needed());
+        Replica& replica = fleet_[chosen];
+        sequence.output = replica.pool.role == Role::prefill ? std::min(total, sequence.generated + 1) : total;
+        sequence.then = total - sequence.output;
+        Request again;
+        again.prompt = sequence.prompt;
+        again.output = sequence.output;
+        if (sequence.retries >= spec_.retries || !replica.state.accepts(again)) {
+            ++result_.failed;
+            live_.erase(sequence.id);
+            leave_unserved(sequence.arrival);
+            return;
+        }
+        ++sequence.retries;
+        ++result_.retried;
+        enter(chosen, replica.state.readmit(sequence));
+    }
+
+    // Clients that give up: all wait equally long, so the first to come is the first to go.
+
+    void be_patient(std::uint64_t id) {
+        if (spec_.timeout > 0) {
+            patience_.push_back({dispatcher_->now() + SimTime::from_seconds(spec_.timeout), id});
+            if (patience_.size() == 1) {
+                dispatcher_->delay(SimTime::from_seconds(spec_.timeout), 0, Token{Task::timeout, 0, 0}.pack());
+            }
+        }
+    }
+
+    void lose_patience() {
+        const std::uint64_t id = patience_.front().second;
+        patience_.pop_front();
+        if (const auto found = live_.find(id); found != live_.end()) {
+            give_up(found->second.first, found->second.second);
+            live_.erase(found);
+            ++result_.timed_out;
+            leave_unserved(dispatcher_->now() - SimTime::from_seconds(spec_.timeout));
+        }
+        while (!patience_.empty() && live_.count(patience_.front().second) == 0) {
+            patience_.pop_front();
+        }
+        if (!patience_.empty()) {
+            dispatcher_->delay(patience_.front().first - dispatcher_->now(), 0, Token{Task::timeout, 0, 0}.pack());
+        }
+    }
+
+    // What computes or travels is freed when that ends, everything else at once.
+    void give_up(std::uint32_t index, std::uint32_t id) {
+        Replica& replica = fleet_[index];
+        Sequence& sequence = replica.state.sequence(id);
+        sequence.abandoned = true;
+        const bool waits = sequence.stage == Stage::waiting || sequence.stage == Stage::swapped ||
+                           (sequence.stage == Stage::running && replica.under_way == 0);
+        if (waits) {
+            replica.state.withdraw(id);
+            handovers_.make_room(index);
+            fleet_.wake(index);
+        }
+    }
+
+    void follow(std::uint32_t replica, std::uint32_t sequence) {
+        if (spec_.timeout > 0) {
+            live_[fleet_[replica].state.sequence(sequence).id] = {replica, sequence};
+        }
+    }
+
     const ServiceSpec& spec_;
     RequestSource& requests_;
     const ServiceHooks& hooks_;
@@ -162,10 +365,19 @@ class Service final : public TaskSource, public FleetListener {
     Fleet fleet_{spec_, hooks_, *this, result_};
     Routes entries_{fleet_, spec_.router};   ///< replicas that take requests
     Routes decoders_{fleet_, spec_.router};  ///< replicas that take handovers
-    Handovers handovers_{spec_, fleet_, decoders_, result_};
+    Handovers handovers_{spec_, fleet_, decoders_, *this, result_};
+    Fetches fetches_{fleet_, result_};
+    Lifecycle lifecycle_{spec_, *this};
+    RandomStream drafts_{spec_.seed, "serving/drafts"};
     Dispatcher* dispatcher_ = nullptr;
     Request pending_;
+    bool all_sent_ = false;
     std::uint64_t arrived_ = 0;
+    std::uint64_t settled_ = 0;
+    SimTime last_;                                            ///< when the last request was accounted for
+    std::deque<std::pair<SimTime, std::uint64_t>> patience_;  ///< deadlines by request
+    /// Where requests are, when their clients may give up: replica and sequence. Only looked up.
+    std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::uint32_t>> live_;
 };
 
 }  // namespace
@@ -178,8 +390,8 @@ ServiceResult serve(const ServiceSpec& spec, RequestSource& requests, const Serv
     }
     Service service(spec, requests, hooks);
     Dispatcher dispatcher(engine, sharing, service);
-    const SimTime end = dispatcher.run();
-    ServiceResult result = service.finish(end.seconds());
+    (void)dispatcher.run();
+    ServiceResult result = service.finish();
     result.events = engine.events();
     return result;
 }

@@ -20,20 +20,42 @@
 
 namespace orrery {
 
-enum class Router { round_robin, least_requests, least_cache, session };
+enum class Router { round_robin, least_requests, least_cache, session, prefix };
 enum class Role { mixed, prefill, decode };
 enum class Transfer { whole, layers };
+
+/// A draft of several tokens for each decoding sequence, verified by the model in one iteration.
+struct SpeculationSpec {
+    std::uint32_t tokens = 0;  ///< of a draft; 0: no speculation
+    double acceptance = 0.8;   ///< probability that a draft token is accepted when those before it are
+    bool sampled = true;       ///< accepted tokens are drawn; otherwise each sequence gets the mean, in whole tokens
+    double step_s = 0;         ///< time that the draft takes for one token of every sequence
+};
+
+/// A replica loses all that it has cached, and takes requests again later.
+struct ReplicaFailure {
+    std::uint32_t replica = 0;
+    double at_s = 0;
+    double down_s = 0;
+};
+
+/// Failures of every replica at exponential times, repaired after exponential times.
+struct FailureProcess {
+    double mean_between_s = 0;  ///< 0: none
+    double mean_repair_s = 0;
+};
 
 /// Equal replicas.
 struct PoolSpec {
     Role role = Role::mixed;
     std::uint32_t replicas = 1;
     SchedulerSpec scheduler;
+    SpeculationSpec speculation;  ///< `limits.draft_tokens` says the same
     EngineLimits limits;
     std::vector<StepCost*> cost;  ///< of an iteration on each pipeline stage; they outlive the run
     std::uint32_t first_gpu = 0;  ///< replica i has GPUs first_gpu + i x gpus, ..., stage after stage
     std::uint32_t gpus = 1;       ///< of a replica, over all its stages
-    double host_bandwidth = 0;    ///< B/s between a replica's devices and host memory; 0: swapping takes no time
+    double host_bandwidth = 0;    ///< B/s each way between a replica's devices and host memory; 0: takes no time
 };
 
 struct ServiceSpec {
@@ -45,9 +67,18 @@ struct ServiceSpec {
     double hidden_bytes = 0;         ///< that a token takes from one pipeline stage to the next
     const Fabric* fabric = nullptr;  ///< needed where there are handovers or pipelines
     PathChoice paths = PathChoice::spray;
-    double ttft_limit = 0;  ///< s; 0: none
-    double tbt_limit = 0;   ///< s between tokens; 0: none
-    double tpot_limit = 0;  ///< s; 0: none
+    double nvme_bandwidth = 0;        ///< B/s each way of a node's NVMe; 0: takes no time
+    std::uint32_t gpus_per_node = 1;  ///< that share it
+    double ttft_limit = 0;            ///< s; 0: none
+    double tbt_limit = 0;             ///< s between tokens; 0: none
+    double tpot_limit = 0;            ///< s; 0: none
+    double timeout = 0;               ///< s after which a client gives up; 0: never
+    std::vector<ReplicaFailure> failures;
+    FailureProcess failure_process;
+    std::uint32_t retries = 3;  ///< times that a request starts anew when its replica fails
+    double measure_from = 0;    ///< s: latencies are those of requests that come from then on,
+    double measure_to = 0;      ///< and before then; rates count what happens in between; 0: to the end
+    std::uint64_t seed = 1;
     bool timeline = false;
 };
 

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace orrery {
 
 namespace {
@@ -19,6 +21,8 @@ void describe_phase(Fields& fields, PhaseSpec& phase) {
 }  // namespace
 
 void describe(Fields& fields, EngineSpec& engine) {
+    auto draft_tokens = std::max<std::int64_t>(1, engine.speculation.tokens);
+    auto failing = static_cast<std::int64_t>(engine.failure.replica);
     describe_phase(fields, engine.mixed);
     bool decode = false;
     fields.section({"prefill", "replicas for prompts alone; 'decode' then takes the rest"}, std::nullopt, engine.split,
@@ -28,7 +32,7 @@ void describe(Fields& fields, EngineSpec& engine) {
     fields.enumeration({"transfer", "when a prompt's cache goes to its decode replica: whole after it, or by layer"},
                        {"whole", "layers"}, engine.transfer);
     fields.enumeration({"router", "how a request finds its replica"},
-                       {"round-robin", "least-requests", "least-cache", "session"}, engine.router);
+                       {"round-robin", "least-requests", "least-cache", "session", "prefix"}, engine.router);
     fields.enumeration({"weights", "precision of the weights"}, precision_names(), engine.weights);
     fields.section({"kv", "the cache of keys and values"}, [&](Fields& inner) {
         inner.integer({"block", "tokens of a block", false, 1, 4096}, engine.block);
@@ -37,7 +41,41 @@ void describe(Fields& fields, EngineSpec& engine) {
         inner.quantity({"host_memory", "host memory of a replica for swapped blocks", false, 0, 1e15}, Dimension::bytes,
                        engine.host_memory);
         inner.enumeration({"precision", "of keys and values"}, precision_names(), engine.cache);
+        inner.section({"prefix", "blocks outlive their sequence and are found again by content"}, std::nullopt,
+                      engine.prefix_cache, [&](Fields& tiers) {
+                          tiers.quantity({"host", "host memory of a replica below the devices", false, 0, 1e15},
+                                         Dimension::bytes, engine.prefix_host);
+                          tiers.quantity({"nvme", "NVMe of a replica below the host memory", false, 0, 1e16},
+                                         Dimension::bytes, engine.prefix_nvme);
+                          tiers.quantity(
+                              {"nvme_bandwidth", "of a node's NVMe, each way; 0 B/s: takes no time", false, 0, 1e13},
+                              Dimension::rate, engine.nvme_bandwidth);
+                      });
     });
+    fields.section({"speculation", "drafts of several tokens, verified in one iteration"}, std::nullopt,
+                   engine.speculates, [&](Fields& inner) {
+                       inner.integer({"tokens", "of a draft", true, 1, 64}, draft_tokens);
+                       inner.quantity({"acceptance", "chance of a draft token after an accepted one", false, 0, 1},
+                                      Dimension::fraction, engine.speculation.acceptance);
+                       inner.boolean({"sampled", "acceptance is drawn; otherwise every sequence gets the mean"},
+                                     engine.speculation.sampled);
+                       inner.quantity({"step", "time of the draft for one token of every sequence", false, 0, 1},
+                                      Dimension::time, engine.speculation.step_s);
+                   });
+    engine.speculation.tokens = engine.speculates ? static_cast<std::uint32_t>(draft_tokens) : 0;
+    fields.section({"failures", "replicas that lose all they have, and come back"}, std::nullopt, engine.fails,
+                   [&](Fields& inner) {
+                       inner.integer({"replica", "that fails once: the first is 0", false, 0, 1 << 20}, failing);
+                       inner.quantity({"at", "when it does", false, 0, 9e6}, Dimension::time, engine.failure.at_s);
+                       inner.quantity({"down", "until it takes requests again; 0 s: it does not fail", false, 0, 9e6},
+                                      Dimension::time, engine.failure.down_s);
+                       inner.quantity({"mean_between", "of each replica, exponential; 0 s: none", false, 0, 1e9},
+                                      Dimension::time, engine.failures.mean_between_s);
+                       inner.quantity({"mean_repair", "after those, exponential", false, 0, 1e6}, Dimension::time,
+                                      engine.failures.mean_repair_s);
+                       inner.integer({"retries", "times that a request starts anew", false, 0, 100}, engine.retries);
+                   });
+    engine.failure.replica = static_cast<std::uint32_t>(failing);
     fields.integer({"max_context", "longest prompt with output, in tokens; 0: what fits", false, 0, 1 << 24},
                    engine.max_context);
     fields.quantity({"step_overhead", "host time of an iteration", false, 0, 10}, Dimension::time,
@@ -46,6 +84,11 @@ void describe(Fields& fields, EngineSpec& engine) {
                     engine.sequence_overhead);
     fields.quantity({"reserved_memory", "memory of a device for context, buffers and activations", false, 0, 1e12},
                     Dimension::bytes, engine.reserved_memory);
+}
+
+void describe(Fields& fields, MeasureSpec& measure) {
+    fields.quantity({"from", "requests from then on count", false, 0, 9e6}, Dimension::time, measure.from);
+    fields.quantity({"to", "and before then; 0 s: to the end", false, 0, 9e6}, Dimension::time, measure.to);
 }
 
 void describe(Fields& fields, SloSpec& slo) {
@@ -80,6 +123,10 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
         limits.blocks = stage == 0 ? blocks : std::min(limits.blocks, blocks);
     }
     limits.host_blocks = static_cast<std::uint64_t>(engine.host_memory / limits.block_bytes);
+    limits.draft_tokens = engine.speculation.tokens;
+    limits.prefix_cache = engine.prefix_cache;
+    limits.host_cache = static_cast<std::uint64_t>(engine.prefix_host / limits.block_bytes);
+    limits.nvme_cache = static_cast<std::uint64_t>(engine.prefix_nvme / limits.block_bytes);
     limits.batches = static_cast<std::uint32_t>(phase.pipeline);
     limits.max_sequences = static_cast<std::uint32_t>(phase.scheduler.max_sequences);
     limits.token_budget = static_cast<std::uint32_t>(phase.scheduler.token_budget);

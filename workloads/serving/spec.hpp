@@ -23,13 +23,29 @@ struct EngineSpec {
     Router router = Router::round_robin;
     Precision weights = Precision::bf16;
     Precision cache = Precision::bf16;
-    std::int64_t block = 16;                            ///< tokens of a cache block
-    double memory_fraction = 0.9;                       ///< of a device's memory that the engine may use
-    double host_memory = 0;                             ///< B a replica for swapped blocks
-    std::int64_t max_context = 0;                       ///< tokens; 0: whatever fits
-    double step_overhead = 0;                           ///< s of the host an iteration
-    double sequence_overhead = 0;                       ///< s of the host a sequence and iteration
+    std::int64_t block = 16;       ///< tokens of a cache block
+    double memory_fraction = 0.9;  ///< of a device's memory that the engine may use
+    double host_memory = 0;        ///< B a replica for swapped blocks
+    bool speculates = false;
+    SpeculationSpec speculation;
+    bool fails = false;
+    ReplicaFailure failure;  ///< `down_s` 0: none
+    FailureProcess failures;
+    std::int64_t retries = 3;
+    bool prefix_cache = false;     ///< blocks are found again by their content
+    double prefix_host = 0;        ///< B a replica: blocks that leave the devices stay in host memory
+    double prefix_nvme = 0;        ///< B a replica: and from there on NVMe
+    double nvme_bandwidth = 0;     ///< B/s each way of a node's NVMe
+    std::int64_t max_context = 0;  ///< tokens; 0: whatever fits
+    double step_overhead = 0;      ///< s of the host an iteration
+    double sequence_overhead = 0;  ///< s of the host a sequence and iteration
     double reserved_memory = 2.0 * 1024 * 1024 * 1024;  ///< B a device: context, library buffers, activations
+};
+
+/// The part of a run that is measured, past its start and before its end.
+struct MeasureSpec {
+    double from = 0;  ///< s
+    double to = 0;    ///< s; 0: to the end
 };
 
 struct SloSpec {
@@ -40,6 +56,7 @@ struct SloSpec {
 
 void describe(Fields& fields, EngineSpec& engine);
 void describe(Fields& fields, SloSpec& slo);
+void describe(Fields& fields, MeasureSpec& measure);
 
 /// Cache blocks and limits of one replica of a phase on devices of `device_memory` bytes. Throws InfeasibleError when the weights leave no
 /// room, with the numbers.

@@ -5,7 +5,7 @@
 namespace orrery {
 
 double AffineStep::seconds(const Batch& batch) {
-    double tokens = batch.padded;
+    double tokens = batch.padded + batch.drafted;
     double context = 0;
     for (const BatchItem& item : batch.items) {
         tokens += item.tokens;
@@ -126,7 +126,7 @@ double ModelStep::seconds(const Batch& batch) {
         seconds += attention_seconds(decoding, 1, std::max(1.0, context / running));
     }
     const auto sequences = static_cast<std::uint32_t>(batch.items.size()) + batch.padded;
-    seconds += dense_seconds(tokens) + (m_.head ? head_seconds(sequences) : 0);
+    seconds += dense_seconds(tokens + batch.drafted) + (m_.head ? head_seconds(sequences + batch.drafted) : 0);
     seconds += m_.step_overhead + m_.sequence_overhead * sequences;
     return seconds;
 }

@@ -10,8 +10,9 @@ void ChunkedPrefill::plan(EngineState& state, Batch& batch) {
     for (std::size_t place = 0; place < state.running.size() && budget > 0;) {
         const Sequence& sequence = state.sequence(state.running[place]);
         const std::uint32_t tokens = sequence.decoding() ? 1 : std::min(budget, sequence.left_to_prefill());
+        const std::uint32_t used = state.budget_for(state.running[place], tokens);
         if (state.schedule(state.running[place], tokens, batch)) {
-            budget -= tokens;
+            budget -= std::min(budget, used);
             ++place;
         } else {
             preempted = true;
@@ -24,7 +25,7 @@ void ChunkedPrefill::plan(EngineState& state, Batch& batch) {
     }
     while (!preempted && budget > 0 && !state.waiting.empty() && state.has_place()) {
         const std::uint32_t index = state.waiting.front();
-        const std::uint32_t tokens = std::min(budget, state.sequence(index).left_to_prefill());
+        const std::uint32_t tokens = std::min(budget, state.claim_prefix(index));
         if (!state.schedule(index, tokens, batch)) {
             break;
         }

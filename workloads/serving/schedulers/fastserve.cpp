@@ -21,6 +21,12 @@ void FastServe::plan(EngineState& state, Batch& batch) {
     std::stable_sort(candidates.begin(), candidates.end(), [&](std::uint32_t a, std::uint32_t b) {
         const Sequence& x = state.sequence(a);
         const Sequence& y = state.sequence(b);
+        // Who waits with blocks (a cache from elsewhere) must be able to go on: nobody could take them away.
+        const bool x_holds = x.stage == Stage::waiting && x.blocks > 0;
+        const bool y_holds = y.stage == Stage::waiting && y.blocks > 0;
+        if (x_holds != y_holds) {
+            return x_holds;
+        }
         return x.level != y.level ? x.level < y.level : x.id < y.id;
     });
     const std::size_t most = state.running.size() + state.places();
@@ -37,15 +43,18 @@ void FastServe::plan(EngineState& state, Batch& batch) {
     };
     std::uint32_t budget = state.limits().token_budget;
     for (const std::uint32_t index : candidates) {
-        const Sequence& sequence = state.sequence(index);
-        const std::uint32_t tokens = sequence.decoding() ? 1 : std::min(budget, sequence.left_to_prefill());
-        if (tokens == 0) {
+        if (budget == 0) {
             return;
         }
-        bool fits = state.schedule(index, tokens, batch);
-        while (!fits && give_way(state, batch, index)) {
+        const Sequence& sequence = state.sequence(index);
+        std::uint32_t tokens = 0;
+        bool fits = false;
+        do {
+            const std::uint32_t left =
+                sequence.stage == Stage::waiting ? state.claim_prefix(index) : sequence.left_to_prefill();
+            tokens = std::min(budget, left);
             fits = state.schedule(index, tokens, batch);
-        }
+        } while (!fits && give_way(state, batch, index));
         if (fits) {
             start(index);
             budget -= tokens;

@@ -6,6 +6,7 @@ void Orca::plan(EngineState& state, Batch& batch) {
     while (!state.waiting.empty() && state.has_place()) {
         const std::uint32_t index = state.waiting.front();
         const Sequence& sequence = state.sequence(index);
+        (void)state.claim_prefix(index);
         if (!state.reserve(index, std::uint64_t{sequence.prompt} + sequence.output)) {
             break;
         }

@@ -5,8 +5,9 @@
 namespace orrery {
 
 void PrefillFirst::plan(EngineState& state, Batch& batch) {
-    // Swapped sequences come before new prompts.
-    if (!state.swapped.empty() || !plan_prompts(state, batch)) {
+    // Swapped sequences come before new prompts, but not before who waits with blocks: these come back by its going on.
+    const bool holds = !state.waiting.empty() && state.sequence(state.waiting.front()).blocks > 0;
+    if ((!state.swapped.empty() && !holds) || !plan_prompts(state, batch)) {
         plan_decodes(state, batch);
     }
 }
@@ -17,9 +18,10 @@ bool PrefillFirst::plan_prompts(EngineState& state, Batch& batch) {
     std::uint64_t tokens = 0;
     while (!state.waiting.empty() && state.has_place()) {
         const std::uint32_t index = state.waiting.front();
-        const std::uint32_t prompt = state.sequence(index).left_to_prefill();
+        const std::uint32_t prompt = state.claim_prefix(index);
         // A prompt beyond the budget runs alone: it could never run otherwise.
         if (!batch.empty() && tokens + prompt > limits.token_budget) {
+            state.forget_prefix(index);
             break;
         }
         const bool alone = state.running.empty();
@@ -47,9 +49,10 @@ void PrefillFirst::plan_decodes(EngineState& state, Batch& batch) const {
             state.recompute_later(last);
         }
     }
+    const std::uint32_t step = state.blocks_for(1 + std::uint64_t{state.limits().draft_tokens});
     while (!state.swapped.empty() && state.has_place()) {
         // Room for one token of every running sequence stays free, or it would be swapped out again at once.
-        const std::uint64_t spare = state.used_blocks() == 0 ? 0 : state.running.size() + 1;
+        const std::uint64_t spare = state.used_blocks() == 0 ? 0 : state.running.size() + step;
         if (!state.swap_in(spare, batch)) {
             break;
         }

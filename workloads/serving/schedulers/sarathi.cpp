@@ -15,7 +15,7 @@ void Sarathi::plan(EngineState& state, Batch& batch) {
         if (!state.sequence(index).decoding()) {
             ++place;
         } else if (state.schedule(index, 1, batch)) {
-            --budget;
+            budget -= std::min(budget, state.budget_for(index, 1));
             ++place;
         } else {
             preempted = true;
@@ -36,8 +36,11 @@ void Sarathi::plan(EngineState& state, Batch& batch) {
     const auto spare = static_cast<std::uint64_t>(std::ceil(limits.watermark * static_cast<double>(limits.blocks)));
     while (!preempted && budget > 0 && !state.waiting.empty() && state.has_place()) {
         const std::uint32_t index = state.waiting.front();
+        (void)state.claim_prefix(index);
         // Room for the whole prompt is taken at admission: its later pieces always fit.
-        if (!state.reserve(index, state.sequence(index).needed(), state.used_blocks() == 0 ? 0 : spare)) {
+        const Sequence& sequence = state.sequence(index);
+        if (!state.reserve(index, std::uint64_t{sequence.needed()} + state.drafts(sequence),
+                           state.running.empty() && state.in_flight() == 0 ? 0 : spare)) {
             break;
         }
         const std::uint32_t tokens = std::min(budget, state.sequence(index).left_to_prefill());

@@ -16,7 +16,7 @@ void SplitFuse::plan(EngineState& state, Batch& batch) {
             const Sequence& sequence = state.sequence(index);
             const std::uint32_t tokens = piece(index);
             if (tokens > 0 && sequence.decoding() == decodes && state.schedule(index, tokens, batch)) {
-                budget -= tokens;
+                budget -= std::min(budget, state.budget_for(index, tokens));
             }
         }
     };
@@ -24,8 +24,13 @@ void SplitFuse::plan(EngineState& state, Batch& batch) {
     add(false);
     while (budget > 0 && !state.waiting.empty() && state.has_place()) {
         const std::uint32_t index = state.waiting.front();
+        (void)state.claim_prefix(index);
         const std::uint32_t tokens = piece(index);
-        if (tokens == 0 || !state.schedule(index, tokens, batch)) {
+        if (tokens == 0) {
+            state.forget_prefix(index);
+            break;
+        }
+        if (!state.schedule(index, tokens, batch)) {
             break;
         }
         state.admit_front();

@@ -11,6 +11,7 @@ void StaticBatches::plan(EngineState& state, Batch& batch) {
         while (!state.waiting.empty() && state.has_place() && formed_.back() < most) {
             const std::uint32_t index = state.waiting.front();
             Sequence& sequence = state.sequence(index);
+            (void)state.claim_prefix(index);
             // All outputs are as long as the longest may be: room for the whole of each is taken at once.
             if (!state.reserve(index, std::uint64_t{sequence.prompt} + sequence.output)) {
                 break;
