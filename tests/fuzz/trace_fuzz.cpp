@@ -1,5 +1,6 @@
 // Feeds any bytes to the readers of traces, fits and profiles: they return or throw ConfigError, nothing else.
 
+#include "models/calibration/collectives.hpp"
 #include "models/calibration/profiles.hpp"
 #include "models/calibration/text_file.hpp"
 #include "models/kernel_fit.hpp"
@@ -29,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
     const auto& formats = profile_formats();
-    const std::size_t which = data[0] % (formats.size() + 3);
+    const std::size_t which = data[0] % (formats.size() + 4);
     if (which < formats.size()) {
         PublicProfile profile{formats[which].name, "fuzz.csv", "h200-sxm", "fuzz", "none"};
         profile.heads = 32;
@@ -40,9 +41,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         profile.vocabulary = 128256;
         survives([&] { (void)parse_profile(profile, text, "fuzz.csv"); });
     } else if (which == formats.size()) {
-        survives([&] { (void)parse_trace(text, "fuzz.csv"); });
+        survives([&] { (void)collective_curves(parse_trace(text, "fuzz.csv")); });
     } else if (which == formats.size() + 1) {
         survives([&] { (void)parse_fit(text, "fuzz.fit"); });
+    } else if (which == formats.size() + 2) {
+        survives([&] { (void)parse_collective_fit(text, "fuzz.fit"); });
     } else {
         survives([&] { (void)decompress_xz(text, "fuzz.xz", std::size_t{1} << 24U); });
     }
