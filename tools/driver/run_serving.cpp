@@ -69,6 +69,7 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     std::vector<std::unique_ptr<ModelStep>> costs;
     std::uint32_t next_gpu = 0;
     bool piped = false;
+    bool scales = false;
     for (const auto& [role, phase] : phases) {
         if (scenario.model.heads % phase->tensor != 0) {
             throw InfeasibleError(
@@ -113,6 +114,16 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
                                stage + 1 == phase->pipeline};
             costs.push_back(std::make_unique<ModelStep>(model));
             pool.cost.push_back(costs.back().get());
+        }
+        if (phase->scales) {
+            pool.scaling = phase->scaling;
+            pool.scaling.least = std::min(pool.scaling.least, pool.replicas);
+            for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
+                pool.scaling.weight_bytes +=
+                    weight_bytes_per_rank(scenario.model, engine.weights, phase->tensor, stage, phase->pipeline) *
+                    static_cast<double>(phase->tensor);
+            }
+            scales = true;
         }
         next_gpu = static_cast<std::uint32_t>(needed);
         piped = piped || phase->pipeline > 1;
@@ -201,7 +212,8 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     summary.add("iterations", static_cast<double>(result.iterations), "iterations");
     summary.add("preemptions", static_cast<double>(result.preemptions), "preemptions");
     if (gpu.price.value > 0 && result.output_tokens > 0) {
-        const double usd = gpu.price.value / 3600 * next_gpu * seconds;
+        const double gpus = scales ? result.gpu_s / result.end_s : next_gpu;
+        const double usd = gpu.price.value / 3600 * gpus * seconds;
         summary.add("cost_per_million_tokens_usd", usd / static_cast<double>(result.output_tokens) * 1e6, "USD");
     }
     std::uint64_t blocks = 0;
@@ -217,6 +229,10 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     }
     summary.add("cache_peak_fraction", static_cast<double>(result.most_blocks) / static_cast<double>(blocks), "1");
     summary.add("busy_fraction", result.busy_s / std::max(result.end_s * replicas, 1e-12), "1");
+    if (scales) {
+        summary.add("gpus.mean", result.end_s > 0 ? result.gpu_s / result.end_s : 0, "GPUs");
+        summary.add("replica_starts", static_cast<double>(result.starts), "replicas");
+    }
     if (engine.speculates) {
         summary.add("tokens_per_step",
                     result.decode_steps > 0

@@ -13,6 +13,8 @@ struct PhaseSpec {
     std::int64_t tensor = 1;    ///< ranks of a pipeline stage
     std::int64_t pipeline = 1;  ///< stages of a replica
     SchedulerSpec scheduler;
+    bool scales = false;
+    ScalingSpec scaling;
 };
 
 struct EngineSpec {
