@@ -2,6 +2,7 @@
 #include "tests/workloads/serving_support.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 using namespace orrery;
 using namespace orrery::test;
@@ -52,4 +53,31 @@ TEST_CASE("serving: the load never takes more replicas than there are nor fewer 
     CHECK(result.starts == 1);
     CHECK(result.gpu_s >= 2 * result.end_s);
     CHECK(result.gpu_s <= 3 * result.end_s);
+}
+
+TEST_CASE("serving: pools can have devices of their own, and clocks held down by a cap on power") {
+    const auto summary = [](const char* prefill, const char* decode) {
+        return run(test::scenario(fmt::format(R"(orrery: 1
+kind: serving
+cluster: {{nodes: 2, node: dgx-h100}}
+model: llama-2-70b
+engine:
+  prefill: {{replicas: 1, tensor: 8, scheduler: {{kind: vllm-v0}}{}}}
+  decode: {{replicas: 1, tensor: 8{}}}
+requests: {{count: 50, rate: 0.5, arrivals: fixed}}
+)",
+                                              prefill, decode)
+                                      .c_str()),
+                   test::models(), {})
+            .summary;
+    };
+    const Summary plain = summary("", "");
+    const Summary older = summary("", ", device: a100-sxm-80g");
+    CHECK(older.find("ttft_s.mean")->value == plain.find("ttft_s.mean")->value);
+    CHECK(older.find("tpot_s.mean")->value > 1.1 * plain.find("tpot_s.mean")->value);
+    // Decoding streams weights: half of the clock costs it little, prompts much.
+    const Summary slow_decode = summary("", ", clock: 50 %");
+    const Summary slow_prefill = summary(", clock: 50 %", "");
+    CHECK(slow_decode.find("tpot_s.mean")->value < 1.2 * plain.find("tpot_s.mean")->value);
+    CHECK(slow_prefill.find("ttft_s.mean")->value > 1.4 * plain.find("ttft_s.mean")->value);
 }

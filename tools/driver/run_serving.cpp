@@ -1,5 +1,7 @@
 #include "tools/driver/run_serving.hpp"
 
+#include "models/scaled_device.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,7 +62,6 @@ Timeline draw(const ServiceResult& result) {
 void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions& options, const Fabric& fabric,
                  RunOutput& out) {
     const EngineSpec& engine = scenario.engine;
-    const DeviceSpec& gpu = scenario.cluster.node.gpu;
     std::vector<std::pair<Role, const PhaseSpec*>> phases = {{Role::mixed, &engine.mixed}};
     if (engine.split) {
         phases = {{Role::prefill, &engine.prefill}, {Role::decode, &engine.decode}};
@@ -70,7 +71,16 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     std::uint32_t next_gpu = 0;
     bool piped = false;
     bool scales = false;
+    std::vector<std::unique_ptr<CostModel>> capped;
+    double price = 0;  // USD an hour of all GPUs
+    bool priced = true;
     for (const auto& [role, phase] : phases) {
+        const DeviceSpec& gpu = phase->other_device ? phase->device : scenario.cluster.node.gpu;
+        const CostModel* device = &models.device(gpu, scenario.compute);
+        if (phase->clock != 1) {
+            capped.push_back(std::make_unique<ScaledDevice>(*device, gpu, phase->clock, 1));
+            device = capped.back().get();
+        }
         if (scenario.model.heads % phase->tensor != 0) {
             throw InfeasibleError(
                 fmt::format("tensor {} must divide the {} heads", phase->tensor, scenario.model.heads));
@@ -101,7 +111,7 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
             }
             // The host plans on the first stage; the later ones run what they are told.
             ServingModel model{scenario.model,
-                               models.device(gpu, scenario.compute),
+                               *device,
                                fabric,
                                models.collectives(scenario.cluster.node.collectives, scenario.network.collectives),
                                gpus,
@@ -126,6 +136,8 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
             scales = true;
         }
         next_gpu = static_cast<std::uint32_t>(needed);
+        price += gpu.price.value * static_cast<double>(phase->replicas * ranks);
+        priced = priced && gpu.price.value > 0;
         piped = piped || phase->pipeline > 1;
         service.pools.push_back(pool);
     }
@@ -209,11 +221,11 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         summary.add("slo_attainment", asked > 0 ? static_cast<double>(in_time) / asked : 1, "1");
         summary.add("goodput_rps", static_cast<double>(in_time) / seconds, "1/s");
     }
-    summary.add("iterations", static_cast<double>(result.iterations), "iterations");
-    summary.add("preemptions", static_cast<double>(result.preemptions), "preemptions");
-    if (gpu.price.value > 0 && result.output_tokens > 0) {
-        const double gpus = scales ? result.gpu_s / result.end_s : next_gpu;
-        const double usd = gpu.price.value / 3600 * gpus * seconds;
+    summary.add("iterations", static_cast<double>(result.iterations), "1");
+    summary.add("preemptions", static_cast<double>(result.preemptions), "1");
+    if (priced && result.output_tokens > 0) {
+        const double running = scales ? result.gpu_s / result.end_s / next_gpu : 1;
+        const double usd = price / 3600 * running * seconds;
         summary.add("cost_per_million_tokens_usd", usd / static_cast<double>(result.output_tokens) * 1e6, "USD");
     }
     std::uint64_t blocks = 0;

@@ -10,6 +10,8 @@ namespace orrery {
 
 namespace {
 
+constexpr PresetKind kDevices{"device", "models/data/devices"};
+
 void describe_scaling(Fields& fields, PhaseSpec& phase) {
     ScalingSpec& scaling = phase.scaling;
     auto least = static_cast<std::int64_t>(scaling.least);
@@ -38,6 +40,10 @@ void describe_phase(Fields& fields, PhaseSpec& phase) {
     fields.section({"scheduler", "what runs in each iteration"},
                    [&](Fields& inner) { describe(inner, phase.scheduler); });
     describe_scaling(fields, phase);
+    fields.section({"device", "of these replicas, in place of the nodes' own"}, kDevices, phase.other_device,
+                   [&](Fields& inner) { describe(inner, phase.device); });
+    fields.quantity({"clock", "of the compute units over the usual one: a cap on power", false, 0.05, 2},
+                    Dimension::fraction, phase.clock);
 }
 
 }  // namespace
