@@ -5,7 +5,7 @@
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 #include "tools/explain/diff.hpp"
-#include "tools/explain/scaled_device.hpp"
+#include "models/scaled_device.hpp"
 
 #include <doctest/doctest.h>
 

@@ -143,6 +143,9 @@ TEST_CASE("serving: every request is accounted for while replicas fail, clients 
         spec.hidden_bytes = 1e9;
         spec.timeout = random.below(2) == 0 ? 0 : 1 + 20 * random.uniform();
         spec.failure_process = {random.below(4) == 0 ? 0 : 5 + 20 * random.uniform(), 3};
+        if (random.below(2) == 0) {
+            spec.pools[0].scaling = {1.0 + static_cast<double>(random.below(4)), 1, 2, 1, 10, 10, 1, 5};
+        }
         spec.retries = static_cast<std::uint32_t>(random.below(4));
         spec.router = static_cast<Router>(random.below(5));
         spec.seed = random.next();

@@ -1,5 +1,7 @@
 #include "tools/driver/run_serving.hpp"
 
+#include "models/scaled_device.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,7 +62,6 @@ Timeline draw(const ServiceResult& result) {
 void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions& options, const Fabric& fabric,
                  RunOutput& out) {
     const EngineSpec& engine = scenario.engine;
-    const DeviceSpec& gpu = scenario.cluster.node.gpu;
     std::vector<std::pair<Role, const PhaseSpec*>> phases = {{Role::mixed, &engine.mixed}};
     if (engine.split) {
         phases = {{Role::prefill, &engine.prefill}, {Role::decode, &engine.decode}};
@@ -69,7 +70,17 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     std::vector<std::unique_ptr<ModelStep>> costs;
     std::uint32_t next_gpu = 0;
     bool piped = false;
+    bool scales = false;
+    std::vector<std::unique_ptr<CostModel>> capped;
+    double price = 0;  // USD an hour of all GPUs
+    bool priced = true;
     for (const auto& [role, phase] : phases) {
+        const DeviceSpec& gpu = phase->other_device ? phase->device : scenario.cluster.node.gpu;
+        const CostModel* device = &models.device(gpu, scenario.compute);
+        if (phase->clock != 1) {
+            capped.push_back(std::make_unique<ScaledDevice>(*device, gpu, phase->clock, 1));
+            device = capped.back().get();
+        }
         if (scenario.model.heads % phase->tensor != 0) {
             throw InfeasibleError(
                 fmt::format("tensor {} must divide the {} heads", phase->tensor, scenario.model.heads));
@@ -100,7 +111,7 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
             }
             // The host plans on the first stage; the later ones run what they are told.
             ServingModel model{scenario.model,
-                               models.device(gpu, scenario.compute),
+                               *device,
                                fabric,
                                models.collectives(scenario.cluster.node.collectives, scenario.network.collectives),
                                gpus,
@@ -114,7 +125,19 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
             costs.push_back(std::make_unique<ModelStep>(model));
             pool.cost.push_back(costs.back().get());
         }
+        if (phase->scales) {
+            pool.scaling = phase->scaling;
+            pool.scaling.least = std::min(pool.scaling.least, pool.replicas);
+            for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
+                pool.scaling.weight_bytes +=
+                    weight_bytes_per_rank(scenario.model, engine.weights, phase->tensor, stage, phase->pipeline) *
+                    static_cast<double>(phase->tensor);
+            }
+            scales = true;
+        }
         next_gpu = static_cast<std::uint32_t>(needed);
+        price += gpu.price.value * static_cast<double>(phase->replicas * ranks);
+        priced = priced && gpu.price.value > 0;
         piped = piped || phase->pipeline > 1;
         service.pools.push_back(pool);
     }
@@ -198,10 +221,11 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         summary.add("slo_attainment", asked > 0 ? static_cast<double>(in_time) / asked : 1, "1");
         summary.add("goodput_rps", static_cast<double>(in_time) / seconds, "1/s");
     }
-    summary.add("iterations", static_cast<double>(result.iterations), "iterations");
-    summary.add("preemptions", static_cast<double>(result.preemptions), "preemptions");
-    if (gpu.price.value > 0 && result.output_tokens > 0) {
-        const double usd = gpu.price.value / 3600 * next_gpu * seconds;
+    summary.add("iterations", static_cast<double>(result.iterations), "1");
+    summary.add("preemptions", static_cast<double>(result.preemptions), "1");
+    if (priced && result.output_tokens > 0) {
+        const double running = scales ? result.gpu_s / result.end_s / next_gpu : 1;
+        const double usd = price / 3600 * running * seconds;
         summary.add("cost_per_million_tokens_usd", usd / static_cast<double>(result.output_tokens) * 1e6, "USD");
     }
     std::uint64_t blocks = 0;
@@ -217,6 +241,10 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     }
     summary.add("cache_peak_fraction", static_cast<double>(result.most_blocks) / static_cast<double>(blocks), "1");
     summary.add("busy_fraction", result.busy_s / std::max(result.end_s * replicas, 1e-12), "1");
+    if (scales) {
+        summary.add("gpus.mean", result.end_s > 0 ? result.gpu_s / result.end_s : 0, "GPUs");
+        summary.add("replica_starts", static_cast<double>(result.starts), "replicas");
+    }
     if (engine.speculates) {
         summary.add("tokens_per_step",
                     result.decode_steps > 0

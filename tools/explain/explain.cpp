@@ -3,7 +3,7 @@
 #include "sim/engine/executor.hpp"
 #include "sim/engine/fluid.hpp"
 #include "sim/network/analytic.hpp"
-#include "tools/explain/scaled_device.hpp"
+#include "models/scaled_device.hpp"
 
 #include <fmt/format.h>
 

@@ -31,7 +31,8 @@ enum class Task : std::uint8_t {
     background,
     timeout,
     failure,
-    repair
+    repair,
+    scale
 };
 
 struct Token {
@@ -47,6 +48,9 @@ struct Token {
                 static_cast<std::uint32_t>((token >> 32U) & 0xFFFFFFU)};
     }
 };
+
+/// draining: takes no new requests; off: has no GPUs.
+enum class Power : std::uint8_t { off, starting, on, draining };
 
 /// A batch on its way through the stages.
 struct Flight {
@@ -78,9 +82,13 @@ struct Replica {
     SimTime busy_since;                      ///< since when some batch is under way
     std::deque<std::uint32_t> without_room;  ///< handovers that wait for blocks here
 
+    [[nodiscard]] bool idle() const {
+        return under_way == 0 && without_room.empty() && state.outstanding() == 0 && state.used_blocks() == 0;
+    }
     /// Tokens that a sequence must have room for before its cache comes from elsewhere, so that it can go on afterwards.
     [[nodiscard]] std::uint64_t room_of(const Sequence& sequence) const;
     bool up = true;
+    Power power = Power::on;
     std::uint32_t under_way = 0;  ///< batches
 };
 

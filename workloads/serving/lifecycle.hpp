@@ -15,6 +15,8 @@ class LifecycleListener {
     virtual ~LifecycleListener() = default;
     virtual void replica_fails(std::uint32_t replica) = 0;
     virtual void replica_returns(std::uint32_t replica) = 0;
+    /// Some replica takes requests now that did not, or the other way round.
+    virtual void routes_change() = 0;
     /// Nothing is left to be served, and nothing will come.
     [[nodiscard]] virtual bool all_served() const = 0;
 };

@@ -59,10 +59,12 @@ struct ServiceResult {
     double handover_s = 0;  ///< summed: from the end of a prompt to its sequence being ready to decode
     std::uint64_t iterations = 0;
     std::uint64_t events = 0;
-    double end_s = 0;        ///< when the last request was accounted for
-    double window_s = 0;     ///< that rates refer to
-    double busy_s = 0;       ///< summed over replicas, the mean of a replica's stages
-    double in_flight_s = 0;  ///< summed over replicas: time with at least one batch under way
+    double end_s = 0;          ///< when the last request was accounted for
+    double window_s = 0;       ///< that rates refer to
+    std::uint64_t starts = 0;  ///< of replicas, by the autoscaler
+    double gpu_s = 0;          ///< that GPUs were set aside, summed over them
+    double busy_s = 0;         ///< summed over replicas, the mean of a replica's stages
+    double in_flight_s = 0;    ///< summed over replicas: time with at least one batch under way
     std::uint64_t most_blocks = 0;
     std::uint64_t prompt_tokens = 0;  ///< of all admitted prompts, where prefixes are cached
     std::uint64_t prefix_tokens = 0;  ///< of them found in the cache

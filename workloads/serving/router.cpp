@@ -25,10 +25,14 @@ void Routes::add(std::uint32_t replica) {
 }
 
 void Routes::update() {
-    among_.clear();
-    std::copy_if(all_.begin(), all_.end(), std::back_inserter(among_), [&](std::uint32_t i) { return fleet_[i].up; });
+    const auto take = [&](auto wanted) {
+        among_.clear();
+        std::copy_if(all_.begin(), all_.end(), std::back_inserter(among_),
+                     [&](std::uint32_t i) { return fleet_[i].power == Power::on && wanted(fleet_[i]); });
+    };
+    take([](const Replica& replica) { return replica.up; });
     if (among_.empty()) {
-        among_ = all_;
+        take([](const Replica&) { return true; });
     }
 }
 

@@ -2,9 +2,9 @@
 
 #include "sim/base/error.hpp"
 #include "sim/engine/fluid.hpp"
+#include "workloads/serving/autoscaler.hpp"
 #include "workloads/serving/fetch.hpp"
 #include "workloads/serving/handover.hpp"
-#include "workloads/serving/lifecycle.hpp"
 
 #include <algorithm>
 #include <unordered_map>
@@ -34,6 +34,8 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         handovers_.begin(dispatcher);
         fetches_.begin(dispatcher);
         lifecycle_.begin(dispatcher, fleet_.size());
+        autoscaler_.begin(dispatcher);
+        routes_change();
         await_next();
     }
 
@@ -53,6 +55,8 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
             case Task::failure:
             case Task::repair:
                 return lifecycle_.on_task(token);
+            case Task::scale:
+                return autoscaler_.on_task(token);
             default:
                 return fleet_.on_task(token);
         }
@@ -102,8 +106,7 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         }
         replica.up = false;
         fleet_.fail(index);
-        entries_.update();
-        decoders_.update();
+        routes_change();
         for (const Sequence& sequence : lost) {
             if (!sequence.abandoned) {
                 retry(sequence);
@@ -118,9 +121,13 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
 
     void replica_returns(std::uint32_t index) override {
         fleet_[index].up = true;
+        routes_change();
+        fleet_.wake(index);
+    }
+
+    void routes_change() override {
         entries_.update();
         decoders_.update();
-        fleet_.wake(index);
     }
 
     [[nodiscard]] bool all_served() const override { return all_sent_ && settled_ == arrived_; }
@@ -135,6 +142,7 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         }
         ORRERY_ASSERT(settled_ == arrived_);
         result_.end_s = last_.seconds();
+        result_.gpu_s = autoscaler_.gpu_seconds(last_);
         const double to = spec_.measure_to > 0 ? std::min(spec_.measure_to, result_.end_s) : result_.end_s;
         result_.window_s = std::max(0.0, to - spec_.measure_from);
         std::stable_sort(result_.requests.begin(), result_.requests.end(),
@@ -368,6 +376,7 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
     Handovers handovers_{spec_, fleet_, decoders_, *this, result_};
     Fetches fetches_{fleet_, result_};
     Lifecycle lifecycle_{spec_, *this};
+    Autoscaler autoscaler_{spec_, fleet_, *this, result_};
     RandomStream drafts_{spec_.seed, "serving/drafts"};
     Dispatcher* dispatcher_ = nullptr;
     Request pending_;

@@ -45,6 +45,18 @@ struct FailureProcess {
     double mean_repair_s = 0;
 };
 
+/// How the replicas of a pool follow the load; `replicas` is the most.
+struct ScalingSpec {
+    double target = 0;        ///< outstanding requests of a replica; 0: all replicas always run
+    std::uint32_t least = 1;  ///< replicas
+    double interval_s = 15;   ///< between two looks at the load
+    double provision_s = 0;   ///< until a replica's machine is there
+    double weight_bytes = 0;  ///< of a replica
+    double storage = 0;       ///< B/s of the link over which weights come; 0: they take no time
+    double warm_up_s = 0;     ///< from there to the first request
+    double cooldown_s = 60;   ///< after a start nothing is stopped
+};
+
 /// Equal replicas.
 struct PoolSpec {
     Role role = Role::mixed;
@@ -55,7 +67,8 @@ struct PoolSpec {
     std::vector<StepCost*> cost;  ///< of an iteration on each pipeline stage; they outlive the run
     std::uint32_t first_gpu = 0;  ///< replica i has GPUs first_gpu + i x gpus, ..., stage after stage
     std::uint32_t gpus = 1;       ///< of a replica, over all its stages
-    double host_bandwidth = 0;    ///< B/s each way between a replica's devices and host memory; 0: takes no time
+    ScalingSpec scaling;
+    double host_bandwidth = 0;  ///< B/s each way between a replica's devices and host memory; 0: takes no time
 };
 
 struct ServiceSpec {

@@ -10,12 +10,40 @@ namespace orrery {
 
 namespace {
 
+constexpr PresetKind kDevices{"device", "models/data/devices"};
+
+void describe_scaling(Fields& fields, PhaseSpec& phase) {
+    ScalingSpec& scaling = phase.scaling;
+    auto least = static_cast<std::int64_t>(scaling.least);
+    fields.section({"autoscale", "how many of the replicas run, by the load"}, std::nullopt, phase.scales,
+                   [&](Fields& inner) {
+                       inner.number({"target", "outstanding requests of a replica", true, 0.01, 1e6}, scaling.target);
+                       inner.integer({"least", "replicas that always run", false, 1, 1 << 16}, least);
+                       inner.quantity({"interval", "between two looks at the load", false, 1e-3, 1e6}, Dimension::time,
+                                      scaling.interval_s);
+                       inner.quantity({"provision", "until a replica's machine is there", false, 0, 1e6},
+                                      Dimension::time, scaling.provision_s);
+                       inner.quantity({"storage", "link over which all weights come; 0 B/s: at once", false, 0, 1e15},
+                                      Dimension::rate, scaling.storage);
+                       inner.quantity({"warm_up", "from weights to the first request", false, 0, 1e6}, Dimension::time,
+                                      scaling.warm_up_s);
+                       inner.quantity({"cooldown", "after a start nothing is stopped", false, 0, 1e6}, Dimension::time,
+                                      scaling.cooldown_s);
+                   });
+    scaling.least = static_cast<std::uint32_t>(least);
+}
+
 void describe_phase(Fields& fields, PhaseSpec& phase) {
     fields.integer({"replicas", "engines that share the requests", false, 1, 1 << 16}, phase.replicas);
     fields.integer({"tensor", "tensor-parallel ranks of a pipeline stage", false, 1, 1024}, phase.tensor);
     fields.integer({"pipeline", "pipeline stages of a replica", false, 1, 256}, phase.pipeline);
     fields.section({"scheduler", "what runs in each iteration"},
                    [&](Fields& inner) { describe(inner, phase.scheduler); });
+    describe_scaling(fields, phase);
+    fields.section({"device", "of these replicas, in place of the nodes' own"}, kDevices, phase.other_device,
+                   [&](Fields& inner) { describe(inner, phase.device); });
+    fields.quantity({"clock", "of the compute units over the usual one: a cap on power", false, 0.05, 2},
+                    Dimension::fraction, phase.clock);
 }
 
 }  // namespace

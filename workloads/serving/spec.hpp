@@ -1,6 +1,7 @@
 #pragma once
 // What a serving scenario says: the engine, its replicas and plan, the requests, and what counts as in time.
 
+#include "sim/device/device_spec.hpp"
 #include "workloads/serving/arrivals.hpp"
 #include "workloads/serving/service.hpp"
 #include "workloads/training/spec.hpp"
@@ -13,6 +14,11 @@ struct PhaseSpec {
     std::int64_t tensor = 1;    ///< ranks of a pipeline stage
     std::int64_t pipeline = 1;  ///< stages of a replica
     SchedulerSpec scheduler;
+    bool other_device = false;  ///< its replicas have `device` instead of the node's
+    DeviceSpec device;
+    double clock = 1;  ///< of the compute units over what the device's prices were measured at: a cap on power
+    bool scales = false;
+    ScalingSpec scaling;
 };
 
 struct EngineSpec {

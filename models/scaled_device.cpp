@@ -1,4 +1,4 @@
-#include "tools/explain/scaled_device.hpp"
+#include "models/scaled_device.hpp"
 
 #include <algorithm>
 

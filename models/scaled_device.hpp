@@ -1,5 +1,6 @@
 #pragma once
-// A device whose arithmetic or memory is faster than the one a cost model describes, for asking what would help.
+// A device whose arithmetic or memory is faster or slower than the one a cost model describes: what would help, or a clock
+// held down by a cap on power.
 //
 // Claims: a kernel is bound by the larger of FLOPs over peak and bytes over memory rate; its measured time shrinks as that
 // bound does, so tables of measured kernels answer too.

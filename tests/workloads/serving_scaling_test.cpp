@@ -1,0 +1,83 @@
+#include "tests/support/support.hpp"
+#include "tests/workloads/serving_support.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+// One place a replica, ten seconds a request; up to three replicas.
+ServiceSpec scaling() {
+    ServiceSpec spec = spec_of(SchedulerKind::chunked_prefill, 100, 1, 100);
+    spec.pools[0].replicas = 3;
+    spec.pools[0].scaling = {1, 1, 5, 2, 300, 100, 1, 20};
+    spec.router = Router::least_requests;
+    return spec;
+}
+
+}  // namespace
+
+TEST_CASE("serving: a replica starts in its stages, those that start share the storage, and it then takes requests") {
+    // At 5 s three requests are outstanding: two replicas start, provisioned at 7 s. Together their weights take 6 s instead
+    // of 3, warm at 14 s. The request at 13.9 s queues behind the two on replica 0, that of 14.1 s runs at once.
+    ServiceSpec spec = scaling();
+    ListSource source(
+        {request(0, 4, 10), request(1, 4, 10), request(2, 4, 10), request(13.9, 4, 10), request(14.1, 4, 10)});
+    AffineStep cost(1, 0, 0);
+    const ServiceResult result = serve_with(spec, source, cost);
+    REQUIRE(result.requests.size() == 5);
+    CHECK(result.starts == 2);
+    CHECK(static_cast<double>(result.requests[3].e2e) == doctest::Approx(40 - 13.9));
+    CHECK(static_cast<double>(result.requests[4].e2e) == doctest::Approx(10));
+    CHECK(result.end_s == 40);
+    // Looks at the load see what ends in their instant as under way. Replica 0 ran all the time; one that started at 5 s was
+    // never used, drained at 25 s (20 s after the start, with two requests left) and off at 30 s; the other was drained at
+    // 35 s, when one request was left, and off at 40 s.
+    CHECK(result.gpu_s == doctest::Approx(40 + 25 + 35));
+}
+
+TEST_CASE("serving: the load never takes more replicas than there are nor fewer than the least, and all is served") {
+    ServiceSpec spec = scaling();
+    spec.pools[0].scaling.least = 2;
+    std::vector<Request> requests;
+    for (int i = 0; i < 60; ++i) {
+        requests.push_back(request(i < 30 ? 1 : 400 + 30 * i, 4, 10));
+    }
+    ListSource source(requests);
+    AffineStep cost(1, 0, 0);
+    const ServiceResult result = serve_with(spec, source, cost);
+    CHECK(result.requests.size() == 60);
+    CHECK(result.starts == 1);
+    CHECK(result.gpu_s >= 2 * result.end_s);
+    CHECK(result.gpu_s <= 3 * result.end_s);
+}
+
+TEST_CASE("serving: pools can have devices of their own, and clocks held down by a cap on power") {
+    const auto summary = [](const char* prefill, const char* decode) {
+        return run(test::scenario(fmt::format(R"(orrery: 1
+kind: serving
+cluster: {{nodes: 2, node: dgx-h100}}
+model: llama-2-70b
+engine:
+  prefill: {{replicas: 1, tensor: 8, scheduler: {{kind: vllm-v0}}{}}}
+  decode: {{replicas: 1, tensor: 8{}}}
+requests: {{count: 50, rate: 0.5, arrivals: fixed}}
+)",
+                                              prefill, decode)
+                                      .c_str()),
+                   test::models(), {})
+            .summary;
+    };
+    const Summary plain = summary("", "");
+    const Summary older = summary("", ", device: a100-sxm-80g");
+    CHECK(older.find("ttft_s.mean")->value == plain.find("ttft_s.mean")->value);
+    CHECK(older.find("tpot_s.mean")->value > 1.1 * plain.find("tpot_s.mean")->value);
+    // Decoding streams weights: half of the clock costs it little, prompts much.
+    const Summary slow_decode = summary("", ", clock: 50 %");
+    const Summary slow_prefill = summary(", clock: 50 %", "");
+    CHECK(slow_decode.find("tpot_s.mean")->value < 1.2 * plain.find("tpot_s.mean")->value);
+    CHECK(slow_prefill.find("ttft_s.mean")->value > 1.4 * plain.find("ttft_s.mean")->value);
+}
