@@ -35,7 +35,7 @@ double launches_of(const Operation& operation) {
 }  // namespace
 
 Cost ScaledDevice::cost(const Operation& operation) const {
-    Cost cost = base_->cost(operation);
+    Cost cost = base_.cost(operation);
     const double arithmetic = cost.flops / peak_of(operation, device_);
     const double memory = cost.bytes / (device_.memory_bandwidth.value * device_.memory_efficiency.value);
     const double bound = std::max(arithmetic, memory);

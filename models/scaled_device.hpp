@@ -16,12 +16,21 @@ namespace orrery {
 class ScaledDevice final : public CostModel {
   public:
     /// `arithmetic`, `memory`: factors of the rates, above 0.
+    /// `base` outlives this ...
+    ScaledDevice(const CostModel& base, DeviceSpec device, double arithmetic, double memory)
+        : base_(base), device_(std::move(device)), arithmetic_(arithmetic), memory_(memory) {}
+    /// ... or belongs to it.
     ScaledDevice(std::unique_ptr<CostModel> base, DeviceSpec device, double arithmetic, double memory)
-        : base_(std::move(base)), device_(std::move(device)), arithmetic_(arithmetic), memory_(memory) {}
+        : owned_(std::move(base)),
+          base_(*owned_),
+          device_(std::move(device)),
+          arithmetic_(arithmetic),
+          memory_(memory) {}
     [[nodiscard]] Cost cost(const Operation& operation) const override;
 
   private:
-    std::unique_ptr<CostModel> base_;
+    std::unique_ptr<CostModel> owned_;
+    const CostModel& base_;
     DeviceSpec device_;
     double arithmetic_, memory_;
 };

@@ -1,11 +1,10 @@
 // Explanations: the critical path adds up, levers do what they say, differences have their causes.
 
 #include "tools/explain/explain.hpp"
-#include "models/calibrated.hpp"
+#include "models/scaled_device.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 #include "tools/explain/diff.hpp"
-#include "models/scaled_device.hpp"
 
 #include <doctest/doctest.h>
 
@@ -101,9 +100,8 @@ TEST_CASE("explain: a scaled device scales what binds a kernel, and nothing else
     const auto net = [&](const CostModel& model, const auto& operation) {
         return model.seconds(operation).value() - launch;
     };
-    const std::string kernels = data().path("models/data/kernels");
-    const ScaledDevice arithmetic(make_calibrated_model(gpu, kernels), gpu, 2, 1);
-    const ScaledDevice memory(make_calibrated_model(gpu, kernels), gpu, 1, 2);
+    const ScaledDevice arithmetic(base, gpu, 2, 1);
+    const ScaledDevice memory(base, gpu, 1, 2);
     CHECK(net(arithmetic, large) == doctest::Approx(net(base, large) / 2));
     CHECK(net(memory, large) == doctest::Approx(net(base, large)));
     CHECK(net(arithmetic, thin) == doctest::Approx(net(base, thin)));
