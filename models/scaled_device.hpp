@@ -16,12 +16,12 @@ namespace orrery {
 class ScaledDevice final : public CostModel {
   public:
     /// `arithmetic`, `memory`: factors of the rates, above 0.
-    ScaledDevice(std::unique_ptr<CostModel> base, DeviceSpec device, double arithmetic, double memory)
+    ScaledDevice(std::shared_ptr<const CostModel> base, DeviceSpec device, double arithmetic, double memory)
         : base_(std::move(base)), device_(std::move(device)), arithmetic_(arithmetic), memory_(memory) {}
     [[nodiscard]] Cost cost(const Operation& operation) const override;
 
   private:
-    std::unique_ptr<CostModel> base_;
+    std::shared_ptr<const CostModel> base_;
     DeviceSpec device_;
     double arithmetic_, memory_;
 };

@@ -78,7 +78,9 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         const DeviceSpec& gpu = phase->other_device ? phase->device : scenario.cluster.node.gpu;
         const CostModel* device = &models.device(gpu, scenario.compute);
         if (phase->clock != 1) {
-            capped.push_back(std::make_unique<ScaledDevice>(*device, gpu, phase->clock, 1));
+            // The cache of models keeps what is scaled here.
+            const std::shared_ptr<const CostModel> base(std::shared_ptr<const CostModel>(), device);
+            capped.push_back(std::make_unique<ScaledDevice>(base, gpu, phase->clock, 1));
             device = capped.back().get();
         }
         if (scenario.model.heads % phase->tensor != 0) {
