@@ -22,4 +22,9 @@ void validate_collectives(ModelCache& models, const Terminal& terminal, bool poi
 /// public profiles, which are then fitted anew; empty: the errors that the committed fits carry.
 void validate_compute(const DataDirectory& data, const Terminal& terminal, const std::string& directory, bool points);
 
+/// Scores serving runs (validation/serving) and prints errors of TTFT, TPOT and end-to-end time by engine, device and model, and
+/// what is left out. With `fit`, first fits the constants of engine software on the declared half. `only`: this engine alone.
+void validate_serving(const DataDirectory& data, const Terminal& terminal, bool points, bool fit,
+                      const std::string& only);
+
 }  // namespace orrery

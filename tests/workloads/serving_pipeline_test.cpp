@@ -77,7 +77,7 @@ requests: {count: 20}
     const double memory = s.cluster.node.gpu.memory.value * 0.9 - s.engine.reserved_memory;
     const double room = memory - 20.0 * s.model.layer_parameters() - 2 * s.model.embedding_parameters();
     const double block = 16 * cache_bytes_per_token(s.model, Precision::bf16) / 8;
-    CHECK(limits_of(s.engine, s.engine.mixed, s.model, s.cluster.node.gpu.memory.value).blocks ==
+    CHECK(limits_of(s.engine, s.engine.mixed, s.model, s.cluster.node.gpu).blocks ==
           static_cast<std::uint64_t>(room / block));
     std::int64_t layers = 0;
     for (std::int64_t stage = 0; stage < 6; ++stage) {

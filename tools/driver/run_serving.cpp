@@ -81,15 +81,8 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
             capped.push_back(std::make_unique<ScaledDevice>(*device, gpu, phase->clock, 1));
             device = capped.back().get();
         }
-        if (scenario.model.heads % phase->tensor != 0) {
-            throw InfeasibleError(
-                fmt::format("tensor {} must divide the {} heads", phase->tensor, scenario.model.heads));
-        }
-        if (scenario.model.layers < phase->pipeline) {
-            throw InfeasibleError(
-                fmt::format("{} pipeline stages, but {} layers", phase->pipeline, scenario.model.layers));
-        }
-        const std::int64_t ranks = phase->tensor * phase->pipeline;
+        check(*phase, scenario.model);
+        const std::int64_t ranks = phase->ranks();
         const std::int64_t needed = next_gpu + phase->replicas * ranks;
         if (needed > fabric.gpus()) {
             throw InfeasibleError(fmt::format("{} replicas of {} ranks need {} GPUs, but the cluster has {}",
@@ -100,28 +93,38 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         pool.replicas = static_cast<std::uint32_t>(phase->replicas);
         pool.scheduler = phase->scheduler;
         pool.speculation = engine.speculation;
-        pool.limits = limits_of(engine, *phase, scenario.model, gpu.memory.value);
+        pool.limits = limits_of(engine, *phase, scenario.model, gpu);
         pool.first_gpu = next_gpu;
         pool.gpus = static_cast<std::uint32_t>(ranks);
         pool.host_bandwidth = scenario.cluster.node.pcie_bandwidth.value * static_cast<double>(ranks);
         for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
             std::vector<GpuId> gpus;
-            for (std::int64_t rank = 0; rank < phase->tensor; ++rank) {
-                gpus.emplace_back(static_cast<std::uint32_t>(next_gpu + stage * phase->tensor + rank));
+            for (std::int64_t rank = 0; rank < phase->stage_ranks(); ++rank) {
+                gpus.emplace_back(static_cast<std::uint32_t>(next_gpu + stage * phase->stage_ranks() + rank));
             }
             // The host plans on the first stage; the later ones run what they are told.
-            ServingModel model{scenario.model,
-                               *device,
-                               fabric,
-                               models.collectives(scenario.cluster.node.collectives, scenario.network.collectives),
-                               gpus,
-                               engine.weights,
-                               engine.cache,
-                               static_cast<double>(engine.block),
-                               stage == 0 ? engine.step_overhead : 0,
-                               stage == 0 ? engine.sequence_overhead : 0,
-                               stage_layers(scenario.model.layers, stage, phase->pipeline),
-                               stage + 1 == phase->pipeline};
+            HostSpec host = engine.software;
+            if (stage > 0) {
+                host.step.value = host.sequence.value = 0;
+            }
+            ServingModel model{
+                .model = scenario.model,
+                .device = *device,
+                .fabric = fabric,
+                .collectives = models.collectives(scenario.cluster.node.collectives, scenario.network.collectives),
+                .gpus = gpus,
+                .quantisation = engine.quantisation(gpu),
+                .groups = static_cast<std::uint32_t>(phase->groups),
+                .expert = static_cast<std::uint32_t>(phase->expert),
+                .expert_load = engine.expert_load,
+                .dispatch = engine.dispatch,
+                .block = static_cast<double>(engine.block),
+                .host = host,
+                .step_overhead = stage == 0 ? engine.step_overhead : 0,
+                .sequence_overhead = stage == 0 ? engine.sequence_overhead : 0,
+                .layers = stage_layers(scenario.model.layers, stage, phase->pipeline),
+                .embedding = stage == 0,
+                .head = stage + 1 == phase->pipeline};
             costs.push_back(std::make_unique<ModelStep>(model));
             pool.cost.push_back(costs.back().get());
         }
@@ -130,8 +133,9 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
             pool.scaling.least = std::min(pool.scaling.least, pool.replicas);
             for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
                 pool.scaling.weight_bytes +=
-                    weight_bytes_per_rank(scenario.model, engine.weights, phase->tensor, stage, phase->pipeline) *
-                    static_cast<double>(phase->tensor);
+                    weight_bytes_per_rank(scenario.model, engine.quantisation(gpu), phase->tensor, phase->groups, stage,
+                                          phase->pipeline) *
+                    static_cast<double>(phase->stage_ranks());
             }
             scales = true;
         }
@@ -170,6 +174,8 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     service.measure_from = scenario.measure.from;
     service.measure_to = scenario.measure.to;
     service.seed = static_cast<std::uint64_t>(scenario.seed);
+    service.request_overhead = engine.software.request.value;
+    service.frontend = engine.software.frontend.value;
     service.timeline = options.timeline;
     const std::string trace = scenario.requests.trace.empty() ? "" : scenario.file(scenario.requests.trace);
     const auto requests = make_requests(scenario.requests, trace, static_cast<std::uint64_t>(scenario.seed));

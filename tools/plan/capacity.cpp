@@ -137,7 +137,7 @@ const CapacityTrial& Capacity::best() const {
 }
 
 std::int64_t serving_gpus(const EngineSpec& engine) {
-    const auto of = [](const PhaseSpec& phase) { return phase.replicas * phase.tensor * phase.pipeline; };
+    const auto of = [](const PhaseSpec& phase) { return phase.replicas * phase.ranks(); };
     return engine.split ? of(engine.prefill) + of(engine.decode) : of(engine.mixed);
 }
 
@@ -148,8 +148,10 @@ void check_capacity(const Scenario& scenario, const CapacityOptions& options) {
     if (scenario.slo.ttft <= 0 && scenario.slo.tpot <= 0 && scenario.slo.tbt <= 0) {
         throw ConfigError("a capacity needs limits: give 'slo', such as slo: {ttft: 1 s, tbt: 100 ms}");
     }
-    if (scenario.requests.trace.empty() && scenario.requests.arrivals == ArrivalKind::at_once) {
-        throw ConfigError("a capacity needs a rate to change: requests that arrive at once have none");
+    const ArrivalKind arrivals = scenario.requests.arrivals;
+    if (arrivals == ArrivalKind::closed || (scenario.requests.trace.empty() && arrivals == ArrivalKind::at_once)) {
+        throw ConfigError(
+            "a capacity needs a rate to change: requests that arrive at once or in closed loops have none");
     }
     if (options.percentile != 0 && options.percentile != 50 && options.percentile != 90 && options.percentile != 99) {
         throw ConfigError("the percentile of a limit is 50, 90 or 99");

@@ -108,7 +108,8 @@ int command_topology(const CommandLine& line, const DataDirectory& data) {
 
 int command_list(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal(line.color(), line.quiet());
-    const std::vector<PresetKind> kinds = {kModelPresets, kNodePresets, kDevicePresets, kSoftwarePresets};
+    const std::vector<PresetKind> kinds = {kModelPresets, kNodePresets, kDevicePresets, kSoftwarePresets,
+                                           kEnginePresets};
     const std::string wanted = line.arguments.empty() ? "" : line.arguments[0];
     std::vector<std::string> known = {"scenarios", "fields"};
     bool found = false;
@@ -183,8 +184,9 @@ int command_schema(const CommandLine& line, const DataDirectory&) {
 int command_validate(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal(line.color(), line.quiet());
     const std::string suite = line.arguments.empty() ? "all" : line.arguments[0];
-    if (suite != "all" && suite != "training" && suite != "collectives" && suite != "compute") {
-        throw ConfigError(fmt::format("unknown suite '{}'; it is one of compute, training, collectives", suite));
+    if (suite != "all" && suite != "training" && suite != "collectives" && suite != "compute" && suite != "serving") {
+        throw ConfigError(
+            fmt::format("unknown suite '{}'; it is one of compute, training, collectives, serving", suite));
     }
     ModelCache models(data);
     if (suite == "all" || suite == "compute") {
@@ -192,6 +194,9 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     }
     if (suite == "all" || suite == "collectives") {
         validate_collectives(models, terminal, line.has("points"), line.text("data"));
+    }
+    if (suite == "all" || suite == "serving") {
+        validate_serving(data, terminal, line.has("points"), line.has("fit"), line.text("engine"));
     }
     if (suite == "all" || suite == "training") {
         const std::vector<ScatterPoint> points =

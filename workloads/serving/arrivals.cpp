@@ -51,6 +51,11 @@ std::uint32_t draw_length(RandomStream& random, const LengthSpec& spec) {
     return static_cast<std::uint32_t>(std::clamp(std::round(value), 1.0, static_cast<double>(spec.most)));
 }
 
+std::uint64_t clients_of(const RequestsSpec& spec) {
+    const auto clients = static_cast<std::uint64_t>(std::max<std::int64_t>(1, spec.clients));
+    return spec.arrivals == ArrivalKind::closed ? clients : 0;
+}
+
 class Generator final : public RequestSource {
   public:
     Generator(const RequestsSpec& spec, std::uint64_t seed)
@@ -62,6 +67,8 @@ class Generator final : public RequestSource {
     }
 
     double progress() const override { return static_cast<double>(made_) / static_cast<double>(spec_.count); }
+
+    std::uint64_t clients() const override { return clients_of(spec_); }
 
     bool next(Request& request) override {
         if (made_ == spec_.count) {
@@ -136,6 +143,7 @@ class Generator final : public RequestSource {
             case ArrivalKind::fixed:
                 return 1 / spec_.rate;
             case ArrivalKind::at_once:
+            case ArrivalKind::closed:
                 break;
         }
         return 0;
@@ -203,6 +211,8 @@ class TraceReader final : public RequestSource {
             throw ConfigError({Diagnostic{file_, 0, 0, "cannot be read"}});
         }
     }
+
+    std::uint64_t clients() const override { return clients_of(spec_); }
 
     double progress() const override { return size_ > 0 ? read_ / size_ : 1; }
 
@@ -424,8 +434,14 @@ void describe(Fields& fields, LengthSpec& spec) {
 void describe(Fields& fields, RequestsSpec& spec) {
     fields.text({"trace", "file of requests: Azure, BurstGPT or plain CSV, or Mooncake JSONL; none: generated"},
                 spec.trace);
-    fields.enumeration({"arrivals", "how generated requests come"}, {"poisson", "gamma", "fixed", "at-once"},
-                       spec.arrivals);
+    fields.enumeration({"arrivals", "how generated requests come; closed: also those of a trace"},
+                       {"poisson", "gamma", "fixed", "at-once", "closed"}, spec.arrivals);
+    bool closed = spec.clients > 0;
+    fields.group(closed, [&](Fields& same) {
+        same.integer(
+            {"clients", "closed: each sends its next request when the last one is answered", false, 1, 1 << 20},
+            spec.clients);
+    });
     fields.number({"rate", "generated requests a second", false, 1e-6, 1e7}, spec.rate);
     fields.number({"burstiness", "gamma: coefficient of variation of the gaps; 1 is Poisson", false, 0.01, 100},
                   spec.burstiness);

@@ -19,7 +19,8 @@
 
 namespace orrery {
 
-enum class ArrivalKind { poisson, gamma, fixed, at_once };
+/// closed: so many clients that each send their next request when the last one is answered.
+enum class ArrivalKind { poisson, gamma, fixed, at_once, closed };
 enum class LengthKind { fixed, uniform, lognormal };
 
 struct LengthSpec {
@@ -32,9 +33,10 @@ struct LengthSpec {
 struct RequestsSpec {
     std::string trace;  ///< file; empty: generated
     ArrivalKind arrivals = ArrivalKind::poisson;
-    double rate = 1;         ///< requests a second
-    double burstiness = 1;   ///< gamma: coefficient of variation of the gaps
-    std::int64_t count = 0;  ///< at most so many; 0: all of a trace, 1,000 generated ones
+    double rate = 1;           ///< requests a second
+    std::int64_t clients = 0;  ///< of a closed loop
+    double burstiness = 1;     ///< gamma: coefficient of variation of the gaps
+    std::int64_t count = 0;    ///< at most so many; 0: all of a trace, 1,000 generated ones
     LengthSpec prompt;
     LengthSpec output{LengthKind::fixed, 128, 1, 1 << 20};
     double time_scale = 1;  ///< gaps of a trace times this

@@ -18,7 +18,8 @@ Replica::Replica(const PoolSpec& its_pool, std::uint32_t gpu)
 std::uint64_t Replica::room_of(const Sequence& sequence) const {
     // Policies that set the whole output aside do so before the cache comes.
     const SchedulerKind kind = pool.scheduler.kind;
-    const bool whole = kind == SchedulerKind::static_batch || kind == SchedulerKind::orca;
+    const bool whole =
+        kind == SchedulerKind::static_batch || kind == SchedulerKind::orca || kind == SchedulerKind::in_flight;
     const std::uint32_t next = std::max(1U, sequence.generated) + state.limits().draft_tokens;
     return std::uint64_t{sequence.prompt} + (whole ? sequence.output : std::min(next, sequence.output));
 }

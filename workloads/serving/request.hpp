@@ -34,6 +34,9 @@ class RequestSource {
     virtual ~RequestSource() = default;
     /// The next request; false at the end. Throws ConfigError where a trace is malformed or goes back in time.
     [[nodiscard]] virtual bool next(Request& request) = 0;
+    /// Clients of a closed loop, each of which sends its next request when the last one is answered, whatever its arrival
+    /// says; 0: requests come at their arrival.
+    [[nodiscard]] virtual std::uint64_t clients() const { return 0; }
     /// Fraction of the requests that have been given, as far as it is known.
     [[nodiscard]] virtual double progress() const { return 0; }
 };

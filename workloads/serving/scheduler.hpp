@@ -31,7 +31,8 @@ enum class SchedulerKind {
     shortest_first,
     decode_heavy,
     fastserve,
-    fair
+    fair,
+    in_flight
 };
 [[nodiscard]] const std::vector<std::string>& scheduler_names();
 
@@ -42,8 +43,10 @@ struct SchedulerSpec {
     std::int64_t token_budget = 2048;
     std::int64_t max_sequences = 256;
     Preemption preemption = Preemption::recompute;
-    std::int64_t levels = 6;          ///< fastserve
-    std::int64_t first_quantum = 64;  ///< fastserve: tokens that the highest level may compute; doubles a level
+    std::int64_t wait_iterations = 0;  ///< in_flight: prompts wait so many iterations for company ...
+    double wait_share = 0;             ///< ... until they and the decodes fill this share of the token budget
+    std::int64_t levels = 6;           ///< fastserve
+    std::int64_t first_quantum = 64;   ///< fastserve: tokens that the highest level may compute; doubles a level
 };
 void describe(Fields& fields, SchedulerSpec& spec);
 

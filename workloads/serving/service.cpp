@@ -130,7 +130,7 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         decoders_.update();
     }
 
-    [[nodiscard]] bool all_served() const override { return all_sent_ && settled_ == arrived_; }
+    [[nodiscard]] bool all_served() const override { return all_sent_ && coming_.empty() && settled_ == arrived_; }
 
     ServiceResult finish() {
         for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
@@ -151,31 +151,45 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
     }
 
   private:
-    // Reads the next request and waits for its time: the source is never held in memory.
+    // Reads the next request and waits for its time: the source is never held in memory. Clients of a closed loop send one
+    // whenever they have none under way.
     void await_next() {
-        if (requests_.next(pending_)) {
-            dispatcher_->delay(std::max(SimTime(), pending_.arrival - dispatcher_->now()), 0, Token{}.pack());
-        } else {
-            all_sent_ = true;
+        const SimTime way = SimTime::from_seconds(spec_.request_overhead);
+        const SimTime work = SimTime::from_seconds(spec_.frontend);
+        const std::uint64_t clients = requests_.clients();
+        while (clients == 0 ? coming_.empty() : arrived_ + coming_.size() - settled_ < clients) {
+            Request request;
+            if (!requests_.next(request)) {
+                all_sent_ = true;
+                return;
+            }
+            if (clients > 0) {
+                request.arrival = dispatcher_->now();
+            }
+            frontend_free_ = std::max(frontend_free_, request.arrival) + work;
+            dispatcher_->delay(std::max(SimTime(), frontend_free_ + way - dispatcher_->now()), 0, Token{}.pack());
+            coming_.push_back(std::move(request));
         }
     }
 
     void arrive() {
-        const std::uint32_t chosen = entries_.choose(pending_.session, pending_.content, pending_.prompt);
+        const Request pending = std::move(coming_.front());
+        coming_.pop_front();
+        const std::uint32_t chosen = entries_.choose(pending.session, pending.content, pending.prompt);
         Replica& replica = fleet_[chosen];
-        Request here = pending_;
+        Request here = pending;
         if (replica.pool.role == Role::prefill) {
             here.output = 1;
         }
         const std::uint64_t id = arrived_++;
-        if (replica.state.accepts(here) && (replica.pool.role != Role::prefill || can_decode(pending_))) {
+        if (replica.state.accepts(here) && (replica.pool.role != Role::prefill || can_decode(pending))) {
             const std::uint32_t index = replica.state.add(here, id);
-            replica.state.sequence(index).then = pending_.output - here.output;
+            replica.state.sequence(index).then = pending.output - here.output;
             be_patient(id);
             enter(chosen, index);
         } else {
             ++result_.refused;
-            leave_unserved(pending_.arrival);
+            leave_unserved(pending.arrival);
         }
         if (hooks_.progress && arrived_ % kProgressEvery == 0) {
             hooks_.progress(requests_.progress());
@@ -201,6 +215,9 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
     void settle() {
         ++settled_;
         last_ = dispatcher_->now();
+        if (requests_.clients() > 0) {
+            await_next();
+        }
     }
 
     void leave_unserved(SimTime arrival) {
@@ -379,7 +396,8 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
     Autoscaler autoscaler_{spec_, fleet_, *this, result_};
     RandomStream drafts_{spec_.seed, "serving/drafts"};
     Dispatcher* dispatcher_ = nullptr;
-    Request pending_;
+    std::deque<Request> coming_;  ///< sent, and not at an engine yet
+    SimTime frontend_free_;
     bool all_sent_ = false;
     std::uint64_t arrived_ = 0;
     std::uint64_t settled_ = 0;

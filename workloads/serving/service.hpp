@@ -77,6 +77,8 @@ struct ServiceSpec {
     Transfer transfer = Transfer::whole;
     std::uint32_t layers = 1;        ///< of the model, for transfers by layer
     double cache_token_bytes = 0;    ///< keys and values of a token, over all ranks
+    double request_overhead = 0;     ///< s from a client to an engine's queue
+    double frontend = 0;             ///< s of work on each request before that, one after another
     double hidden_bytes = 0;         ///< that a token takes from one pipeline stage to the next
     const Fabric* fabric = nullptr;  ///< needed where there are handovers or pipelines
     PathChoice paths = PathChoice::spray;

@@ -37,6 +37,12 @@ void describe_phase(Fields& fields, PhaseSpec& phase) {
     fields.integer({"replicas", "engines that share the requests", false, 1, 1 << 16}, phase.replicas);
     fields.integer({"tensor", "tensor-parallel ranks of a pipeline stage", false, 1, 1024}, phase.tensor);
     fields.integer({"pipeline", "pipeline stages of a replica", false, 1, 256}, phase.pipeline);
+    bool given = phase.groups > 1 || phase.expert > 1;
+    fields.group(given, [&](Fields& same) {
+        same.integer({"groups", "groups of `tensor` ranks that attend to sequences of their own", false, 1, 1024},
+                     phase.groups);
+        same.integer({"expert", "expert-parallel degree over all ranks of a stage", false, 1, 4096}, phase.expert);
+    });
     fields.section({"scheduler", "what runs in each iteration"},
                    [&](Fields& inner) { describe(inner, phase.scheduler); });
     describe_scaling(fields, phase);
@@ -62,10 +68,35 @@ void describe(Fields& fields, EngineSpec& engine) {
     fields.enumeration({"router", "how a request finds its replica"},
                        {"round-robin", "least-requests", "least-cache", "session", "prefix"}, engine.router);
     fields.enumeration({"weights", "precision of the weights"}, precision_names(), engine.weights);
+    fields.group(engine.experts_differ, [&](Fields& same) {
+        same.enumeration({"experts", "precision of routed experts; default: as weights"}, precision_names(),
+                         engine.experts);
+    });
+    bool given = engine.scaling != Scaling::tensor || engine.dispatch != Dispatch::gather || engine.expert_load != 1;
+    fields.group(given, [&](Fields& same) {
+        same.enumeration({"scaling", "factors of low-precision experts: one a tensor, or one a block"},
+                         {"tensor", "block"}, engine.scaling);
+        same.enumeration({"dispatch", "how tokens reach experts on other attention groups"}, {"gather", "all-to-all"},
+                         engine.dispatch);
+        same.number({"expert_load", "tokens of the busiest expert group over their mean", false, 1, 1000},
+                    engine.expert_load);
+    });
+    fields.group(engine.has_software, [&](Fields& same) {
+        bool present = false;
+        same.section({"software", "version of the inference engine, for what the host costs"}, kEnginePresets, present,
+                     [&](Fields& inner) { describe(inner, engine.software); });
+    });
     fields.section({"kv", "the cache of keys and values"}, [&](Fields& inner) {
         inner.integer({"block", "tokens of a block", false, 1, 4096}, engine.block);
         inner.quantity({"memory", "share of a device's memory that the engine may use", false, 0.05, 1},
                        Dimension::fraction, engine.memory_fraction);
+        bool other = engine.of_free || engine.blocks > 0;
+        inner.group(other, [&](Fields& same) {
+            same.boolean({"of_free", "`memory` is the cache's share of what weights and buffers leave"},
+                         engine.of_free);
+            same.integer({"blocks", "of a replica's cache; 0: what its memory has room for", false, 0, 1LL << 40},
+                         engine.blocks);
+        });
         inner.quantity({"host_memory", "host memory of a replica for swapped blocks", false, 0, 1e15}, Dimension::bytes,
                        engine.host_memory);
         inner.enumeration({"precision", "of keys and values"}, precision_names(), engine.cache);
@@ -127,15 +158,50 @@ void describe(Fields& fields, SloSpec& slo) {
     fields.quantity({"tbt", "longest time between two tokens; 0 s: no limit", false, 0, 1e6}, Dimension::time, slo.tbt);
 }
 
-EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model, double device_memory) {
+Quantisation EngineSpec::quantisation(const DeviceSpec& device) const {
+    return Quantisation{weights, experts_differ ? experts : weights, cache, scaling, device.flops_fp4.value > 0};
+}
+
+void check(const PhaseSpec& phase, const ModelSpec& model) {
+    const auto require = [](bool fits, const std::string& text) {
+        if (!fits) {
+            throw InfeasibleError(text);
+        }
+    };
+    require(model.heads % phase.tensor == 0,
+            fmt::format("tensor {} must divide the {} heads", phase.tensor, model.heads));
+    require(model.layers >= phase.pipeline,
+            fmt::format("{} pipeline stages, but {} layers", phase.pipeline, model.layers));
+    const ExpertsSpec& experts = model.experts;
+    if (experts.count == 0) {
+        require(phase.groups == 1 && phase.expert == 1,
+                "'groups' and 'expert' share out experts, of which this model has none");
+        return;
+    }
+    require(experts.topk >= 1 && experts.topk <= experts.count && experts.ffn > 0,
+            fmt::format("a token goes to {} of {} experts of width {}: 1 to all of them, and a width, are needed",
+                        experts.topk, experts.count, experts.ffn));
+    require(experts.dense_layers < model.layers,
+            fmt::format("{} dense layers leave none of the {} for experts", experts.dense_layers, model.layers));
+    require(phase.stage_ranks() % phase.expert == 0,
+            fmt::format("expert {} must divide the {} ranks of a stage", phase.expert, phase.stage_ranks()));
+    require(experts.count % phase.expert == 0,
+            fmt::format("expert {} must divide the {} experts", phase.expert, experts.count));
+}
+
+EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model,
+                       const DeviceSpec& device) {
     EngineLimits limits;
     limits.block = static_cast<std::uint32_t>(engine.block);
     limits.block_bytes = cache_bytes_per_token(model, engine.cache) * static_cast<double>(engine.block);
-    // Fewer key heads than ranks are repeated on each.
-    const double ranks = static_cast<double>(std::min(phase.tensor, model.kv_heads));
+    const double ranks = cache_ranks(model, phase.tensor);
+    const double device_memory = device.memory.value;
+    const Quantisation quantisation = engine.quantisation(device);
     for (std::int64_t stage = 0; stage < phase.pipeline; ++stage) {
-        const double weights = weight_bytes_per_rank(model, engine.weights, phase.tensor, stage, phase.pipeline);
-        const double room = device_memory * engine.memory_fraction - weights - engine.reserved_memory;
+        const double weights =
+            weight_bytes_per_rank(model, quantisation, phase.tensor, phase.groups, stage, phase.pipeline);
+        const double room = engine.of_free ? (device_memory - weights - engine.reserved_memory) * engine.memory_fraction
+                                           : device_memory * engine.memory_fraction - weights - engine.reserved_memory;
         const double share =
             static_cast<double>(stage_layers(model.layers, stage, phase.pipeline)) / static_cast<double>(model.layers);
         const double block_per_rank = limits.block_bytes / ranks * share;
@@ -146,9 +212,14 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
                 "{:.0f} % of {:.1f} GiB; use more tensor-parallel ranks or fewer bits",
                 weights / kGiB, engine.reserved_memory / kGiB, engine.memory_fraction * 100, device_memory / kGiB));
         }
-        // A token is cached on all stages: the fullest one decides.
-        const auto blocks = static_cast<std::uint64_t>(room / block_per_rank);
+        // A token is cached on all stages: the fullest one decides. Attention groups have caches of their own, over which
+        // sequences are spread evenly.
+        const auto blocks =
+            static_cast<std::uint64_t>(room / block_per_rank) * static_cast<std::uint64_t>(phase.groups);
         limits.blocks = stage == 0 ? blocks : std::min(limits.blocks, blocks);
+    }
+    if (engine.blocks > 0) {
+        limits.blocks = static_cast<std::uint64_t>(engine.blocks);
     }
     limits.host_blocks = static_cast<std::uint64_t>(engine.host_memory / limits.block_bytes);
     limits.draft_tokens = engine.speculation.tokens;

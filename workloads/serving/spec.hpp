@@ -13,12 +13,18 @@ struct PhaseSpec {
     std::int64_t replicas = 1;
     std::int64_t tensor = 1;    ///< ranks of a pipeline stage
     std::int64_t pipeline = 1;  ///< stages of a replica
+    std::int64_t groups = 1;    ///< of a stage: groups of `tensor` ranks that attend to sequences of their own
+    std::int64_t expert = 1;    ///< expert-parallel degree over all ranks of a stage
     SchedulerSpec scheduler;
     bool other_device = false;  ///< its replicas have `device` instead of the node's
     DeviceSpec device;
     double clock = 1;  ///< of the compute units over what the device's prices were measured at: a cap on power
     bool scales = false;
     ScalingSpec scaling;
+
+    /// Ranks of a stage, and of a replica.
+    [[nodiscard]] std::int64_t stage_ranks() const { return tensor * groups; }
+    [[nodiscard]] std::int64_t ranks() const { return stage_ranks() * pipeline; }
 };
 
 struct EngineSpec {
@@ -28,9 +34,18 @@ struct EngineSpec {
     Transfer transfer = Transfer::whole;
     Router router = Router::round_robin;
     Precision weights = Precision::bf16;
+    Precision experts = Precision::bf16;  ///< of routed experts
+    bool experts_differ = false;          ///< `experts` was given; otherwise they are as `weights`
+    Scaling scaling = Scaling::tensor;
     Precision cache = Precision::bf16;
+    Dispatch dispatch = Dispatch::gather;
+    double expert_load = 1;  ///< tokens of the busiest expert group over their mean
+    HostSpec software;
+    bool has_software = false;
     std::int64_t block = 16;       ///< tokens of a cache block
     double memory_fraction = 0.9;  ///< of a device's memory that the engine may use
+    bool of_free = false;          ///< the fraction is of what weights and buffers leave, for the cache alone
+    std::int64_t blocks = 0;       ///< of a replica's cache; 0: what its memory has room for
     double host_memory = 0;        ///< B a replica for swapped blocks
     bool speculates = false;
     SpeculationSpec speculation;
@@ -46,6 +61,8 @@ struct EngineSpec {
     double step_overhead = 0;      ///< s of the host an iteration
     double sequence_overhead = 0;  ///< s of the host a sequence and iteration
     double reserved_memory = 2.0 * 1024 * 1024 * 1024;  ///< B a device: context, library buffers, activations
+
+    [[nodiscard]] Quantisation quantisation(const DeviceSpec& device) const;
 };
 
 /// The part of a run that is measured, past its start and before its end.
@@ -64,9 +81,11 @@ void describe(Fields& fields, EngineSpec& engine);
 void describe(Fields& fields, SloSpec& slo);
 void describe(Fields& fields, MeasureSpec& measure);
 
-/// Cache blocks and limits of one replica of a phase on devices of `device_memory` bytes. Throws InfeasibleError when the weights leave no
-/// room, with the numbers.
+/// Throws InfeasibleError for a phase whose degrees do not divide the model.
+void check(const PhaseSpec& phase, const ModelSpec& model);
+
+/// Cache blocks and limits of one replica of a phase. Throws InfeasibleError when the weights leave no room, with the numbers.
 [[nodiscard]] EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model,
-                                     double device_memory);
+                                     const DeviceSpec& device);
 
 }  // namespace orrery

@@ -1,8 +1,20 @@
 #include "workloads/serving/step_cost.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace orrery {
+
+namespace {
+
+// Logits are read in 16 bits, written in 32 and read again by the reduction that picks a token.
+constexpr double kSamplingBytes = 10;
+
+bool weights_alone(Precision precision, const Quantisation& quantisation) {
+    return precision == Precision::int4 || (precision == Precision::fp4 && !quantisation.fp4_units);
+}
+
+}  // namespace
 
 double AffineStep::seconds(const Batch& batch) {
     double tokens = batch.padded + batch.drafted;
@@ -15,57 +27,179 @@ double AffineStep::seconds(const Batch& batch) {
 }
 
 double cache_bytes_per_token(const ModelSpec& model, Precision cache) {
-    return 2 * model.kv_width() * bytes_of(cache) * static_cast<double>(model.layers);
+    const double width = model.latent.kv_rank > 0 ? static_cast<double>(model.latent.kv_rank + model.latent.rotary)
+                                                  : 2 * model.kv_width();
+    return width * bytes_of(cache) * static_cast<double>(model.layers);
 }
 
-double weight_bytes_per_rank(const ModelSpec& model, Precision weights, std::int64_t tensor, std::int64_t stage,
-                             std::int64_t stages) {
+double cache_ranks(const ModelSpec& model, std::int64_t tensor) {
+    // Every rank needs the whole latent vector; fewer key heads than ranks are repeated.
+    return model.latent.kv_rank > 0 ? 1 : static_cast<double>(std::min(tensor, model.kv_heads));
+}
+
+double weight_bytes_per_rank(const ModelSpec& model, const Quantisation& quantisation, std::int64_t tensor,
+                             std::int64_t groups, std::int64_t stage, std::int64_t stages) {
+    const auto t = static_cast<double>(tensor);
+    const auto ranks = static_cast<double>(tensor * groups);
+    const double share =
+        static_cast<double>(stage_layers(model.layers, stage, stages)) / static_cast<double>(model.layers);
+    const auto routed = static_cast<double>(model.expert_layers());
+    const double dense = static_cast<double>(model.layers) - routed;
+    const double beside =
+        dense * model.layer_parameters() + routed * (model.attention_parameters() + model.unrouted_parameters());
     // Embedding and LM head stay in 16 bits; tied ones are one table where one stage has both.
     const bool both = stages == 1 && !model.tied_embeddings;
     const double tables = (both ? 2 : stage == 0 || stage == stages - 1 ? 1 : 0) * model.embedding_parameters();
-    const double layers = static_cast<double>(stage_layers(model.layers, stage, stages)) * model.layer_parameters();
-    return (layers * bytes_of(weights) + 2 * tables) / static_cast<double>(tensor);
+    return (share * beside * bytes_of(quantisation.weights) + 2 * tables) / t +
+           share * routed * model.routed_parameters() * bytes_of(quantisation.experts) / ranks;
 }
 
 ModelStep::ModelStep(const ServingModel& model)
     : m_(model),
-      t_(static_cast<double>(model.gpus.size())),
-      layers_(static_cast<double>(model.layers > 0 ? model.layers : model.model.layers)) {}
+      t_(static_cast<double>(model.gpus.size()) / static_cast<double>(model.groups)),
+      share_(model.layers > 0 ? static_cast<double>(model.layers) / static_cast<double>(model.model.layers) : 1) {
+    const std::size_t tensor = model.gpus.size() / model.groups;
+    tensor_group_.assign(model.gpus.begin(), model.gpus.begin() + static_cast<std::ptrdiff_t>(tensor));
+    for (std::size_t first = 0; first < model.gpus.size(); first += tensor) {
+        across_groups_.push_back(model.gpus[first]);
+    }
+}
 
 double ModelStep::product(double m, double n, double k) const {
     Gemm gemm;
     gemm.m = m;
     gemm.n = n;
     gemm.k = k;
-    gemm.precision = m_.weights;
+    gemm.weight_only = weights_alone(m_.quantisation.weights, m_.quantisation);
+    (gemm.weight_only ? gemm.weights : gemm.precision) = m_.quantisation.weights;
     return m_.device.seconds(gemm).value();
 }
 
-double ModelStep::price_dense(double tokens) const {
+double ModelStep::streaming(double values, double kernels, StreamingKind kind) const {
+    Streaming kernel;
+    kernel.bytes = 2 * values;
+    kernel.kernels = kernels;
+    kernel.kind = kind;
+    return m_.device.seconds(kernel).value();
+}
+
+// A kernel whose result a product reads: with narrow products it is fused into their quantisation, which their rows hold, and
+// only its bytes count.
+double ModelStep::before_product(double values, StreamingKind kind) const {
+    const bool fused =
+        bytes_of(m_.quantisation.weights) < 2 && !weights_alone(m_.quantisation.weights, m_.quantisation);
+    return fused ? streaming(values, 0, StreamingKind::any) : streaming(values, 1, kind);
+}
+
+double ModelStep::reduce(double tokens) const {
+    if (tensor_group_.size() < 2) {
+        return 0;
+    }
+    const Bytes bytes(2 * static_cast<double>(m_.model.hidden) * tokens);
+    return seconds_alone(m_.fabric,
+                         make_transfer(m_.fabric, m_.collectives, CollectiveOp::all_reduce, tensor_group_, bytes))
+        .value();
+}
+
+double ModelStep::between(CollectiveOp op, double bytes) const {
+    const std::vector<GpuId>& ranks = op == CollectiveOp::all_to_all ? m_.gpus : across_groups_;
+    return seconds_alone(m_.fabric, make_transfer(m_.fabric, m_.collectives, op, ranks, Bytes(bytes))).value();
+}
+
+double ModelStep::price_attention_products(double tokens) const {
     const ModelSpec& model = m_.model;
     const auto hidden = static_cast<double>(model.hidden);
-    const auto ffn = static_cast<double>(model.ffn);
-    const double q = model.q_width();
-    const double qkv = (q + 2 * model.kv_width()) / t_;
-    const auto streaming = [&](double values, double kernels, StreamingKind kind) {
-        Streaming kernel;
-        kernel.bytes = 2 * values * tokens;
-        kernel.kernels = kernels;
-        kernel.kind = kind;
-        return m_.device.seconds(kernel).value();
-    };
-    double seconds = product(tokens, qkv, hidden) + product(tokens, hidden, q / t_) +
-                     product(tokens, (model.gated ? 2 : 1) * ffn / t_, hidden) + product(tokens, hidden, ffn / t_);
-    // Two norms with their residual additions, rotary embedding and cache write, activation.
-    seconds += streaming(8 * hidden, 2, StreamingKind::norm) +
-               streaming(2 * qkv + 2 * model.kv_width() / t_, model.rotary ? 2 : 1, StreamingKind::rotary) +
-               streaming((model.gated ? 3 : 2) * ffn / t_, 1, StreamingKind::activation);
-    if (t_ > 1) {
-        const GroupTransfer reduce =
-            make_transfer(m_.fabric, m_.collectives, CollectiveOp::all_reduce, m_.gpus, Bytes(2 * hidden * tokens));
-        seconds += 2 * seconds_alone(m_.fabric, reduce).value();
+    double seconds = before_product(4 * hidden * tokens, StreamingKind::norm);
+    if (model.latent.kv_rank == 0) {
+        const double q = model.q_width() / t_;
+        const double kv = model.kv_width() / cache_ranks(model, static_cast<std::int64_t>(t_));
+        return seconds + product(tokens, q + 2 * kv, hidden) + product(tokens, hidden, q) +
+               streaming((2 * (q + 2 * kv) + 2 * kv) * tokens, model.rotary ? 2 : 1, StreamingKind::rotary);
     }
-    return seconds * layers_;
+    const auto kv_rank = static_cast<double>(model.latent.kv_rank);
+    const auto q_rank = static_cast<double>(model.latent.q_rank);
+    const auto rotary = static_cast<double>(model.latent.rotary);
+    const double heads = static_cast<double>(model.heads) / t_;
+    const double query = heads * (static_cast<double>(model.head_dim) + rotary);
+    const double value = heads * static_cast<double>(model.latent.value_dim);
+    // Compression is not split over ranks; queries and keys are normed in between.
+    seconds += product(tokens, (q_rank > 0 ? q_rank : query) + kv_rank + rotary, hidden);
+    if (q_rank > 0) {
+        seconds += product(tokens, query, q_rank);
+    }
+    seconds +=
+        product(tokens, heads * static_cast<double>(model.head_dim) + value, kv_rank) + product(tokens, hidden, value);
+    return seconds + streaming(2 * (q_rank + kv_rank) * tokens, 1, StreamingKind::norm) +
+           streaming(2 * (query + kv_rank + rotary) * tokens, 2, StreamingKind::rotary);
+}
+
+double ModelStep::price_feed_forward(double tokens, double width) const {
+    const auto hidden = static_cast<double>(m_.model.hidden);
+    const double up = m_.model.gated ? 2 * width : width;
+    return product(tokens, up, hidden) + product(tokens, hidden, width) +
+           before_product((up + width) * tokens, StreamingKind::activation);
+}
+
+double ModelStep::price_experts(double tokens, double group_tokens) const {
+    const ExpertsSpec& routed = m_.model.experts;
+    const auto hidden = static_cast<double>(m_.model.hidden);
+    const auto count = static_cast<double>(routed.count);
+    const auto groups = static_cast<double>(m_.expert);
+    FusedExperts experts;
+    experts.tokens = tokens;
+    experts.experts = count / groups;
+    // Of a token's choices, those that fall on this device.
+    experts.topk = std::min(experts.experts, static_cast<double>(routed.topk) / groups * m_.expert_load);
+    experts.hidden = hidden;
+    experts.ffn = static_cast<double>(routed.ffn) * groups / static_cast<double>(m_.gpus.size());
+    experts.gated = m_.model.gated;
+    experts.scaling = m_.quantisation.scaling;
+    experts.weight_only = weights_alone(m_.quantisation.experts, m_.quantisation);
+    (experts.weight_only ? experts.weights : experts.precision) = m_.quantisation.experts;
+    double seconds = m_.device.seconds(experts).value();
+    // The gate, in 16 bits, and the choice of the largest.
+    seconds += m_.device.seconds(Gemm{group_tokens, count, hidden}).value() +
+               streaming(2 * count * group_tokens, 1, StreamingKind::any);
+    if (routed.shared > 0) {
+        const double split = m_.groups > 1 ? 1 : t_;
+        seconds += price_feed_forward(group_tokens, static_cast<double>(routed.shared) / split);
+    }
+    if (m_.groups > 1 && m_.dispatch == Dispatch::gather) {
+        const double bytes = 2 * hidden * tokens;
+        seconds += between(CollectiveOp::all_gather, bytes) + between(CollectiveOp::reduce_scatter, bytes);
+    } else if (m_.groups > 1) {
+        // A rank sends its part of the group's tokens once to each of their experts, and gets as many back.
+        const double copies = group_tokens / t_ * std::min(static_cast<double>(routed.topk), groups) * hidden;
+        seconds += between(CollectiveOp::all_to_all, bytes_of(m_.quantisation.weights) * copies) +
+                   between(CollectiveOp::all_to_all, 2 * copies);
+    }
+    return seconds;
+}
+
+double ModelStep::dense_layer_seconds(double tokens) const {
+    return price_attention_products(tokens) +
+           before_product(4 * static_cast<double>(m_.model.hidden) * tokens, StreamingKind::norm) +
+           price_feed_forward(tokens, static_cast<double>(m_.model.ffn) / t_);
+}
+
+double ModelStep::price_tokens(double tokens) const {
+    const ModelSpec& model = m_.model;
+    const auto hidden = static_cast<double>(model.hidden);
+    const double own = std::ceil(tokens / static_cast<double>(m_.groups));
+    const auto routed = static_cast<double>(model.expert_layers());
+    const double dense = static_cast<double>(model.layers) - routed;
+    // The second norm of a layer, and both meetings of its ranks.
+    const double every =
+        price_attention_products(own) + before_product(4 * hidden * own, StreamingKind::norm) + 2 * reduce(own);
+    double seconds = every * static_cast<double>(model.layers);
+    if (dense > 0) {
+        seconds += dense * price_feed_forward(own, static_cast<double>(model.ffn) / t_);
+    }
+    if (routed > 0) {
+        seconds += routed * price_experts(tokens, own);
+    }
+    return share_ * seconds +
+           (m_.embedding ? streaming(2 * hidden * own, 1, StreamingKind::embedding) + reduce(own) : 0);
 }
 
 double ModelStep::dense_seconds(std::uint32_t tokens) {
@@ -73,24 +207,45 @@ double ModelStep::dense_seconds(std::uint32_t tokens) {
         dense_.resize(std::size_t{tokens} + 1, -1);
     }
     if (dense_[tokens] < 0) {
-        dense_[tokens] = price_dense(tokens);
+        dense_[tokens] = price_tokens(tokens);
     }
     return dense_[tokens];
 }
 
-double ModelStep::attention_seconds(double sequences, double queries, double keys) const {
+double ModelStep::one_attention(double sequences, double queries, double keys, double window) const {
     const ModelSpec& model = m_.model;
+    if (model.latent.kv_rank > 0) {
+        LatentAttention latent;
+        latent.batch = sequences;
+        latent.queries = queries;
+        latent.keys = keys;
+        latent.heads = static_cast<double>(model.heads) / t_;
+        latent.latent = static_cast<double>(model.latent.kv_rank);
+        latent.rotary = static_cast<double>(model.latent.rotary);
+        latent.head_dim = static_cast<double>(model.head_dim);
+        latent.cache = m_.quantisation.cache;
+        return m_.device.seconds(latent).value();
+    }
     Attention attention;
     attention.batch_heads = sequences * static_cast<double>(model.heads) / t_;
     attention.queries = queries;
     attention.keys = keys;
     attention.head_dim = static_cast<double>(model.head_dim);
     attention.causal = queries > 1;
-    attention.window = static_cast<double>(model.window);
-    attention.group = static_cast<double>(model.heads) / static_cast<double>(model.kv_heads);
-    attention.cache = m_.cache;
+    attention.window = window;
+    attention.group = static_cast<double>(model.heads) / t_ * cache_ranks(model, static_cast<std::int64_t>(t_)) /
+                      static_cast<double>(model.kv_heads);
+    attention.cache = m_.quantisation.cache;
     attention.block = m_.block;
-    return m_.device.seconds(attention).value() * layers_;
+    return m_.device.seconds(attention).value();
+}
+
+double ModelStep::attention_seconds(double sequences, double queries, double keys) const {
+    const auto windowed = static_cast<double>(m_.model.windowed_layers());
+    const double full = static_cast<double>(m_.model.layers) - windowed;
+    const auto window = static_cast<double>(m_.model.window);
+    return share_ * ((full > 0 ? full * one_attention(sequences, queries, keys, 0) : 0) +
+                     (windowed > 0 ? windowed * one_attention(sequences, queries, keys, window) : 0));
 }
 
 double ModelStep::head_seconds(std::uint32_t sequences) {
@@ -98,37 +253,69 @@ double ModelStep::head_seconds(std::uint32_t sequences) {
         head_.resize(std::size_t{sequences} + 1, -1);
     }
     if (head_[sequences] < 0) {
+        const double own = std::ceil(sequences / static_cast<double>(m_.groups));
+        const auto vocabulary = static_cast<double>(m_.model.vocabulary);
         Gemm gemm;
-        gemm.m = sequences;
-        gemm.n = static_cast<double>(m_.model.vocabulary) / t_;
+        gemm.m = own;
+        gemm.n = vocabulary / t_;
         gemm.k = static_cast<double>(m_.model.hidden);
-        head_[sequences] = m_.device.seconds(gemm).value();
+        head_[sequences] = m_.device.seconds(gemm).value() +
+                           streaming(kSamplingBytes / 2 * vocabulary * own, 2, StreamingKind::sampling);
+        if (tensor_group_.size() > 1) {
+            head_[sequences] +=
+                seconds_alone(m_.fabric, make_transfer(m_.fabric, m_.collectives, CollectiveOp::all_gather,
+                                                       tensor_group_, Bytes(2 * vocabulary * own)))
+                    .value();
+        }
     }
     return head_[sequences];
 }
 
-double ModelStep::seconds(const Batch& batch) {
+double ModelStep::kernel_seconds(const Batch& batch) {
+    const auto groups = static_cast<double>(m_.groups);
     std::uint32_t tokens = batch.padded;
     double decoding = batch.padded;
     double context = 0;
-    double seconds = 0;
+    double prompts = 0;
     for (const BatchItem& item : batch.items) {
         tokens += item.tokens;
         if (item.tokens == 1) {
             ++decoding;
             context += item.context;
         } else {
-            seconds += attention_seconds(1, item.tokens, item.context);
+            ++prompts;
         }
+    }
+    double seconds = 0;
+    if (prompts > 0) {
+        const double together = std::ceil(prompts / groups);
+        double sum = 0;
+        double longest = 0;
+        for (const BatchItem& item : batch.items) {
+            if (item.tokens > 1) {
+                const double piece = attention_seconds(together, item.tokens, item.context) / together;
+                sum += piece;
+                longest = std::max(longest, piece);
+            }
+        }
+        seconds += std::max(longest, sum / groups);
     }
     if (decoding > 0) {
         const double running = std::max(1.0, decoding - batch.padded);
-        seconds += attention_seconds(decoding, 1, std::max(1.0, context / running));
+        seconds += attention_seconds(std::ceil(decoding / groups), 1, std::max(1.0, context / running));
     }
     const auto sequences = static_cast<std::uint32_t>(batch.items.size()) + batch.padded;
-    seconds += dense_seconds(tokens + batch.drafted) + (m_.head ? head_seconds(sequences + batch.drafted) : 0);
-    seconds += m_.step_overhead + m_.sequence_overhead * sequences;
-    return seconds;
+    return seconds + dense_seconds(tokens + batch.drafted) +
+           (m_.head ? head_seconds(sequences + batch.drafted) : 0);
+}
+
+double ModelStep::seconds(const Batch& batch) {
+    const double sequences = static_cast<double>(batch.items.size()) + batch.padded;
+    const bool prompts =
+        std::any_of(batch.items.begin(), batch.items.end(), [](const BatchItem& item) { return item.tokens > 1; });
+    const double layers = share_ * static_cast<double>(m_.model.layers);
+    return iteration_seconds(m_.host, kernel_seconds(batch), layers, sequences, prompts) + m_.step_overhead +
+           m_.sequence_overhead * sequences;
 }
 
 }  // namespace orrery

@@ -2,16 +2,24 @@
 // How long an iteration of an engine replica takes.
 //
 // Claims: an iteration runs its new tokens through every layer once: products over all tokens together, attention for each
-// prompt piece over its own context and for all decoding sequences at their mean context; tensor-parallel ranks meet twice a
-// layer in an all-reduce; each iteration costs the host a fixed time and a time for every sequence.
-// Scope: dense transformers, MHA and GQA, 16-bit or quantised weights and caches as the device's cost model prices them.
-// Limits: decoding sequences are priced at their mean context (attention time is nearly linear in it); host work is not hidden
-// behind the device.
-// Sources: as workloads/training/pass_cost.hpp; Agrawal et al., "Vidur", MLSys 2024 (operations of an iteration).
-// Validated by tests/workloads/serving_test.cpp.
+// prompt piece over its own context and for all decoding sequences at their mean context; the head for every sequence. The
+// ranks of a tensor-parallel group meet twice a layer in an all-reduce. Experts: a router sends each token to `topk` of them,
+// evenly but for `expert_load`; a replica holds whole experts in `expert` groups and cuts each over the ranks of a group. With
+// one attention group the tokens are on every rank and an all-reduce adds the experts' parts; with several (each attends to its
+// own sequences) tokens are gathered or sent to their experts and come back. Host work and launches: host_cost.hpp.
+// Scope: dense transformers and mixtures of experts; MHA, GQA and latent attention, windows in some or all layers; 16-bit,
+// fp8, int8, fp4 products and 4-bit weights alone, caches of 16 and 8 bits, as the device's cost model prices them.
+// Limits: decoding sequences are priced at their mean context (attention time is nearly linear in it); prompt pieces run as
+// one kernel whose parts are as efficient as pieces of their own length; attention groups share tokens evenly; latent
+// attention expands or absorbs its projections at the same cost; a pipeline stage has its share of every kind of layer; dense products with block scales cost what those with one
+// scale a tensor do (the public tables of the former were measured launch by launch and hold 60 to 400 us of host time).
+// Sources: as workloads/training/pass_cost.hpp; Agrawal et al., "Vidur", MLSys 2024 (operations of an iteration); DeepSeek-AI,
+// "DeepSeek-V3", arXiv:2412.19437 (latent attention, attention groups, dispatch and combination).
+// Validated by tests/workloads/serving_price_test.cpp and `orrery validate serving`.
 
 #include "sim/device/cost_model.hpp"
 #include "sim/network/collective.hpp"
+#include "workloads/serving/host_cost.hpp"
 #include "workloads/serving/sequence.hpp"
 #include "workloads/training/spec.hpp"
 
@@ -36,18 +44,35 @@ class AffineStep final : public StepCost {
     double fixed_, token_, context_;
 };
 
+/// Number formats of a served model.
+struct Quantisation {
+    Precision weights = Precision::bf16;  ///< of dense products; int4: the weights alone
+    Precision experts = Precision::bf16;  ///< of routed experts
+    Precision cache = Precision::bf16;
+    Scaling scaling = Scaling::tensor;  ///< of the experts
+    bool fp4_units = true;              ///< the device multiplies 4-bit numbers; otherwise fp4 is of the weights alone
+};
+
+/// How the experts' tokens travel between attention groups.
+enum class Dispatch { gather, all_to_all };
+
 struct ServingModel {
     const ModelSpec& model;
     const CostModel& device;
     const Fabric& fabric;
     const CollectiveModel& collectives;
-    std::vector<GpuId> gpus;  ///< of the replica: its tensor-parallel group
-    Precision weights = Precision::bf16;
-    Precision cache = Precision::bf16;
-    double block = 16;             ///< tokens of a cache block
-    double step_overhead = 0;      ///< s of the host an iteration
-    double sequence_overhead = 0;  ///< s of the host a sequence and iteration
+    std::vector<GpuId> gpus;  ///< of a pipeline stage, attention group by attention group
+    Quantisation quantisation{};
+    std::uint32_t groups = 1;  ///< of attention; the tensor-parallel degree is gpus / groups
+    std::uint32_t expert = 1;  ///< expert-parallel degree
+    double expert_load = 1;    ///< tokens of the busiest expert group over their mean
+    Dispatch dispatch = Dispatch::gather;
+    double block = 16;  ///< tokens of a cache block
+    HostSpec host{};
+    double step_overhead = 0;      ///< s of the host an iteration, on top
+    double sequence_overhead = 0;  ///< s of the host a sequence and iteration, on top
     std::int64_t layers = 0;       ///< of a pipeline stage; 0: all
+    bool embedding = true;         ///< the stage has the embedding
     bool head = true;              ///< the stage has the LM head
 };
 
@@ -57,32 +82,50 @@ class ModelStep final : public StepCost {
     explicit ModelStep(const ServingModel& model);
     [[nodiscard]] double seconds(const Batch& batch) override;
 
-    /// Parts of an iteration, for checks: products and small kernels over all layers for this many tokens ...
+    /// Parts of an iteration, for checks: products, small kernels and communication over all layers for this many tokens ...
     [[nodiscard]] double dense_seconds(std::uint32_t tokens);
+    /// ... those of one dense layer without attention and communication ...
+    [[nodiscard]] double dense_layer_seconds(double tokens) const;
     /// ... attention of one sequence's piece, or of `sequences` decoding ones, over all layers ...
     [[nodiscard]] double attention_seconds(double sequences, double queries, double keys) const;
-    /// ... and the LM head for this many sequences.
+    /// ... and the LM head with sampling for this many sequences.
     [[nodiscard]] double head_seconds(std::uint32_t sequences);
+    /// Kernels of a batch, without the host.
+    [[nodiscard]] double kernel_seconds(const Batch& batch);
 
   private:
     [[nodiscard]] double product(double m, double n, double k) const;
-    [[nodiscard]] double price_dense(double tokens) const;
+    [[nodiscard]] double streaming(double values, double kernels, StreamingKind kind) const;
+    [[nodiscard]] double before_product(double values, StreamingKind kind) const;
+    [[nodiscard]] double reduce(double tokens) const;
+    [[nodiscard]] double between(CollectiveOp op, double bytes) const;
+    [[nodiscard]] double price_attention_products(double tokens) const;
+    [[nodiscard]] double price_feed_forward(double tokens, double width) const;
+    [[nodiscard]] double price_experts(double tokens, double group_tokens) const;
+    [[nodiscard]] double price_tokens(double tokens) const;
+    [[nodiscard]] double one_attention(double sequences, double queries, double keys, double window) const;
 
     ServingModel m_;
-    double t_;  ///< tensor-parallel degree
-    double layers_;
-    std::vector<double> dense_;  ///< by tokens; below 0: not priced yet
-    std::vector<double> head_;   ///< by sequences
+    double t_;                          ///< tensor-parallel degree
+    double share_;                      ///< of the model's layers of every kind
+    std::vector<GpuId> tensor_group_;   ///< the first attention group
+    std::vector<GpuId> across_groups_;  ///< the first rank of every attention group
+    std::vector<double> dense_;         ///< by tokens; below 0: not priced yet
+    std::vector<double> head_;          ///< by sequences
 };
 
-/// Bytes of keys and values of one token over all layers on all ranks of a replica.
+/// Bytes of keys and values of one token over all layers on all ranks of an attention group.
 [[nodiscard]] double cache_bytes_per_token(const ModelSpec& model, Precision cache);
-/// Bytes of weights on one rank of a pipeline stage: the first has the embedding, the last the LM head.
-[[nodiscard]] double weight_bytes_per_rank(const ModelSpec& model, Precision weights, std::int64_t tensor,
-                                           std::int64_t stage = 0, std::int64_t stages = 1);
+/// Ranks of a group of `tensor` that hold different parts of the cache; the others repeat them.
+[[nodiscard]] double cache_ranks(const ModelSpec& model, std::int64_t tensor);
 /// Layers of a pipeline stage: as even as can be, the first stages have one more where it does not divide.
 [[nodiscard]] constexpr std::int64_t stage_layers(std::int64_t layers, std::int64_t stage, std::int64_t stages) {
     return layers / stages + (stage < layers % stages ? 1 : 0);
 }
+/// Bytes of weights on one rank of a pipeline stage of `groups` x `tensor` ranks: the first stage has the embedding, the last
+/// the LM head.
+[[nodiscard]] double weight_bytes_per_rank(const ModelSpec& model, const Quantisation& quantisation,
+                                           std::int64_t tensor, std::int64_t groups = 1, std::int64_t stage = 0,
+                                           std::int64_t stages = 1);
 
 }  // namespace orrery

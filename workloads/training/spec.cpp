@@ -4,11 +4,38 @@
 
 namespace orrery {
 
+std::int64_t ModelSpec::windowed_layers() const {
+    return window == 0 ? 0 : full_every > 0 ? layers - layers / full_every : layers;
+}
+
+double ModelSpec::attention_parameters() const {
+    const auto h = static_cast<double>(hidden);
+    if (latent.kv_rank == 0) {
+        return h * (q_width() + 2 * kv_width()) + q_width() * h;
+    }
+    const auto n = static_cast<double>(heads);
+    const auto kv = static_cast<double>(latent.kv_rank);
+    const auto q = static_cast<double>(latent.q_rank);
+    const double query = n * static_cast<double>(head_dim + latent.rotary);
+    const auto value = static_cast<double>(latent.value_dim);
+    return (q > 0 ? h * q + q * query : h * query) + h * (kv + static_cast<double>(latent.rotary)) +
+           kv * n * (static_cast<double>(head_dim) + value) + n * value * h;
+}
+
+double ModelSpec::routed_parameters() const {
+    return static_cast<double>(experts.count) * static_cast<double>(hidden * experts.ffn) * (gated ? 3 : 2);
+}
+
+double ModelSpec::unrouted_parameters() const {
+    // The shared experts and the gate.
+    return static_cast<double>(hidden) *
+           (static_cast<double>(experts.shared) * (gated ? 3 : 2) + static_cast<double>(experts.count));
+}
+
 double ModelSpec::layer_parameters() const {
     const auto h = static_cast<double>(hidden);
-    const double attention = h * (q_width() + 2 * kv_width()) + q_width() * h;
     const double mlp = h * static_cast<double>(ffn) * (gated ? 3 : 2);
-    return attention + mlp + 4 * h;
+    return attention_parameters() + mlp + 4 * h;
 }
 
 double ModelSpec::embedding_parameters() const {
@@ -16,7 +43,11 @@ double ModelSpec::embedding_parameters() const {
 }
 
 double ModelSpec::parameters() const {
-    return static_cast<double>(layers) * layer_parameters() + embedding_parameters() * (tied_embeddings ? 1 : 2);
+    const auto routed = static_cast<double>(expert_layers());
+    return (static_cast<double>(layers) - routed) * layer_parameters() +
+           routed * (attention_parameters() + routed_parameters() + unrouted_parameters() +
+                     4 * static_cast<double>(hidden)) +
+           embedding_parameters() * (tied_embeddings ? 1 : 2);
 }
 
 double ModelSpec::flops_per_token() const {
@@ -30,6 +61,25 @@ double ModelSpec::flops_per_token() const {
         seen = (w * w / 2 + (s - w) * w) / s;
     }
     return 6 * matrix + 12 * static_cast<double>(layers) * q_width() * seen;
+}
+
+static void describe(Fields& fields, ExpertsSpec& experts) {
+    fields.integer({"count", "routed experts of a layer; 0: dense layers only", false, 0, 100'000}, experts.count);
+    fields.integer({"topk", "experts that a token goes to", false, 0, 1000}, experts.topk);
+    fields.integer({"ffn", "width of one expert", false, 0, 10'000'000}, experts.ffn);
+    fields.integer({"shared", "width of the experts that see every token, together", false, 0, 10'000'000},
+                   experts.shared);
+    fields.integer({"dense_layers", "first layers that keep the dense feed-forward", false, 0, 10000},
+                   experts.dense_layers);
+}
+
+static void describe(Fields& fields, LatentSpec& latent) {
+    fields.integer({"kv_rank", "width of the compressed key and value; 0: ordinary attention", false, 0, 100'000},
+                   latent.kv_rank);
+    fields.integer({"q_rank", "width that queries are compressed to; 0: not compressed", false, 0, 100'000},
+                   latent.q_rank);
+    fields.integer({"rotary", "width of a head's part with position", false, 0, 100'000}, latent.rotary);
+    fields.integer({"value_dim", "width of a head's values; 0: head_dim", false, 0, 100'000}, latent.value_dim);
 }
 
 void describe(Fields& fields, ModelSpec& model) {
@@ -49,6 +99,22 @@ void describe(Fields& fields, ModelSpec& model) {
     fields.boolean({"parallel_block", "attention and feed-forward run in parallel"}, model.parallel_block);
     fields.integer({"window", "sliding-window attention in tokens; 0: full", false, 0, 100'000'000}, model.window);
     fields.boolean({"dropout", "trained with dropout"}, model.dropout);
+    bool given = model.full_every > 0;
+    fields.group(given, [&](Fields& same) {
+        same.integer({"full_every", "every so many layers attend to everything in spite of the window; 0: none", false,
+                      0, 10000},
+                     model.full_every);
+    });
+    given = model.experts.count > 0;
+    fields.group(given, [&](Fields& same) {
+        same.section({"experts", "feed-forward layers that send each token to a few of many experts"},
+                     [&](Fields& inner) { describe(inner, model.experts); });
+    });
+    given = model.latent.kv_rank > 0;
+    fields.group(given, [&](Fields& same) {
+        same.section({"latent", "multi-head latent attention: one compressed key and value a token"},
+                     [&](Fields& inner) { describe(inner, model.latent); });
+    });
 }
 
 void describe(Fields& fields, PlanSpec& plan) {
@@ -69,7 +135,8 @@ void describe(Fields& fields, PlanSpec& plan) {
     fields.enumeration({"precision", "of matrix products"}, training_precision_names(), plan.precision);
     fields.enumeration({"attention", "attention kernel"}, {"unfused", "flash", "flash2"}, plan.attention);
     fields.enumeration({"fusion", "elementwise kernels: fused, or one an operation"}, {"fused", "eager"}, plan.fusion);
-    fields.enumeration({"gradient_precision", "of gradients on the wire"}, training_precision_names(), plan.gradient_precision);
+    fields.enumeration({"gradient_precision", "of gradients on the wire"}, training_precision_names(),
+                       plan.gradient_precision);
     fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
         inner.enumeration({"tensor", "none; backward: behind weight gradients; full: also chunked into GEMMs"},
                           {"none", "backward", "full"}, plan.overlap_tensor);
@@ -116,12 +183,19 @@ void complete(ModelSpec& model) {
     if (model.ffn == 0) {
         model.ffn = 4 * model.hidden;
     }
+    if (model.latent.value_dim == 0) {
+        model.latent.value_dim = model.head_dim;
+    }
 }
 
 void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, const Mark& mark) {
     if (model.heads % model.kv_heads != 0) {
         throw ConfigError(
             {mark.error(fmt::format("kv_heads ({}) must divide heads ({})", model.kv_heads, model.heads))});
+    }
+    if (model.experts.count > 0 || model.latent.kv_rank > 0 || model.full_every > 0) {
+        throw ConfigError({mark.error(
+            "training knows no mixtures of experts, latent attention or mixed windows yet; 'kind: serving' does")});
     }
     const auto require = [](bool fits, const std::string& text) {
         if (!fits) {

@@ -73,6 +73,22 @@ class Sorted final : public Scheduler {
     ChunkedPrefill inner_;
 };
 
+/// TensorRT-LLM's in-flight batching without chunks and without eviction: one token of every running sequence and whole
+/// prompts, first come, first served, up to the token budget; room for the longest possible output is set aside at admission.
+/// While others decode, prompts may wait for company (`batch_wait_timeout_iters` and `batch_wait_max_tokens_ratio` there).
+class InFlight final : public Scheduler {
+  public:
+    InFlight(std::int64_t wait_iterations, double wait_share)
+        : wait_iterations_(wait_iterations), wait_share_(wait_share) {}
+    void plan(EngineState& state, Batch& batch) override;
+
+  private:
+    [[nodiscard]] bool waits(const EngineState& state, std::uint32_t decoding);
+    std::int64_t wait_iterations_;
+    double wait_share_;
+    std::int64_t waited_ = 0;
+};
+
 /// FastServe (Wu et al., arXiv:2305.05920): levels of priority; a sequence joins at the level whose quantum covers its
 /// prompt, sinks when it has used its quantum, and yields to higher levels every iteration. Yielding keeps its blocks as
 /// long as there are any.

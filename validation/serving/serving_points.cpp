@@ -1,0 +1,164 @@
+#include "validation/serving/serving_points.hpp"
+
+#include "sim/base/text.hpp"
+#include "validation/serving/facts_table.hpp"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace orrery {
+
+namespace {
+
+constexpr std::size_t kThreads = 2;
+constexpr int kRequestsAClient = 10;
+
+std::string before(const std::string& text, char mark) {
+    return text.substr(0, text.find(mark));
+}
+
+class Loader {
+  public:
+    explicit Loader(const DataDirectory& data) : data_(data) {}
+
+    ServingPoint begin(const FactsRow& row, const std::vector<std::string>& changes) {
+        const std::string setup = row.text("setup");
+        const std::string file = data_.path("validation/serving/setups/" + setup + ".yaml");
+        const auto [found, fresh] = trees_.try_emplace(setup);
+        if (fresh) {
+            found->second = load_yaml(file);
+        }
+        YamlNode tree = found->second;
+        for (const std::string& change : changes) {
+            apply_override(tree, change);
+        }
+        ServingPoint point;
+        point.id = fmt::format("{}:{}", setup, row.line);
+        point.source = before(setup, '-');
+        point.scenario = read_scenario(tree, point.id, data_);
+        point.scenario.directory = data_.path("validation/serving/setups");
+        point.engine = point.scenario.engine.software.name;
+        point.device = point.scenario.cluster.node.gpu.name;
+        point.model = point.scenario.model.name;
+        point.dense = point.scenario.model.experts.count == 0;
+        point.fitted_half = counts_[setup]++ % 2 == 0;
+        return point;
+    }
+
+  private:
+    const DataDirectory& data_;
+    std::map<std::string, YamlNode> trees_;
+    std::map<std::string, int> counts_;  ///< points so far of each setup
+};
+
+std::vector<std::string> changes_of(const FactsRow& row) {
+    const double ratio = row.number("ratio");
+    std::vector<std::string> changes = {"engine.tensor=" + row.text("tensor"),
+                                        "requests.clients=" + row.text("clients"),
+                                        fmt::format("requests.count={:.0f}", kRequestsAClient * row.number("clients"))};
+    for (const char* degree : {"groups", "expert"}) {
+        if (row.text(degree) != "1") {
+            changes.push_back(fmt::format("engine.{}={}", degree, row.text(degree)));
+        }
+    }
+    for (const char* length : {"prompt", "output"}) {
+        changes.push_back(fmt::format("requests.{}.mean={}", length, row.number(length) * (1 + ratio) / 2));
+        changes.push_back(fmt::format("requests.{}.spread={}", length, (1 - ratio) / (1 + ratio)));
+    }
+    for (const std::string_view change : split(row.text("set"), ';')) {
+        if (!change.empty()) {
+            changes.emplace_back(change);
+        }
+    }
+    return changes;
+}
+
+}  // namespace
+
+std::vector<ServingPoint> load_serving_points(const DataDirectory& data) {
+    constexpr double kMilli = 1e-3;
+    std::vector<ServingPoint> points;
+    Loader loader(data);
+    for (const FactsRow& row : read_facts_table(data.path("validation/serving/closed_loop.csv"))) {
+        ServingPoint point = loader.begin(row, changes_of(row));
+        point.ttft = kMilli * row.number("ttft_ms");
+        point.tpot = kMilli * row.number("tpot_ms");
+        point.e2e = point.ttft + point.tpot * (row.number("output") * (1 + row.number("ratio")) / 2 - 1);
+        points.push_back(std::move(point));
+    }
+    for (const FactsRow& row : read_facts_table(data.path("validation/serving/logs.csv"))) {
+        ServingPoint point = loader.begin(
+            row, {"engine.tensor=" + row.text("tensor"), "requests.trace=../requests/" + row.text("run") + ".csv"});
+        point.id = row.text("run");
+        point.per_token = row.text("tpot") == "token";
+        point.fitted_half = point.fitted_half && point.per_token;
+        for (const FactsRow& request :
+             read_facts_table(data.path("validation/serving/requests/" + row.text("run") + ".csv"))) {
+            point.output_tokens += request.number("output");
+        }
+        point.ttft = row.number("ttft_s");
+        point.tpot = row.number("tpot_s");
+        point.e2e = row.number("e2e_s");
+        points.push_back(std::move(point));
+    }
+    return points;
+}
+
+void predict(ServingPoint& point, ModelCache& models) {
+    point.problem.clear();
+    try {
+        const Summary summary = run(point.scenario, models, RunOptions()).summary;
+        point.predicted_ttft = summary.find("ttft_s.mean")->value;
+        point.predicted_tpot = summary.find("tpot_s.mean")->value;
+        point.predicted_e2e = summary.find("e2e_s.mean")->value;
+        if (point.per_token && point.output_tokens > 0) {
+            point.predicted_tpot =
+                (point.predicted_e2e - point.predicted_ttft) * summary.find("requests")->value / point.output_tokens;
+        }
+        if (summary.find("requests_refused")->value > 0) {
+            point.problem = "requests were refused";
+        }
+    } catch (const InfeasibleError& error) {
+        point.problem = error.what();
+    }
+}
+
+void predict_all(const std::vector<ServingPoint*>& points, const DataDirectory& data,
+                 const std::function<void(double)>& progress) {
+    std::atomic<std::size_t> next = 0;
+    std::mutex lock;
+    std::exception_ptr failure;
+    const auto work = [&](bool reports) {
+        try {
+            ModelCache models(data);
+            for (std::size_t i = next++; i < points.size(); i = next++) {
+                predict(*points[i], models);
+                if (reports && progress) {
+                    progress(static_cast<double>(i) / static_cast<double>(points.size()));
+                }
+            }
+        } catch (...) {
+            const std::lock_guard<std::mutex> guard(lock);
+            failure = std::current_exception();
+            next = points.size();
+        }
+    };
+    std::vector<std::thread> threads;
+    for (std::size_t i = 1; i < kThreads; ++i) {
+        threads.emplace_back(work, false);
+    }
+    work(true);
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+    if (failure) {
+        std::rethrow_exception(failure);
+    }
+}
+
+}  // namespace orrery

@@ -1,0 +1,45 @@
+#pragma once
+// Measured serving runs as scenarios: validation/serving/*.csv with their setups.
+
+#include "tools/driver/scenario.hpp"
+#include "tools/program/terminal.hpp"
+
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+struct ServingPoint {
+    std::string id;      ///< file and line
+    std::string source;  ///< who measured
+    std::string engine;
+    std::string device;
+    std::string model;
+    bool dense = true;
+    bool fitted_half = false;
+    bool per_token = false;    ///< the mean time per output token is over tokens instead of requests
+    double output_tokens = 0;  ///< of all requests, where `per_token`
+    Scenario scenario;
+    double ttft = 0, tpot = 0, e2e = 0;  ///< s, measured; 0: not known
+    // Results:
+    double predicted_ttft = 0, predicted_tpot = 0, predicted_e2e = 0;
+    std::string problem;  ///< why it could not run
+};
+
+/// All points in the order of their files. Throws ConfigError.
+[[nodiscard]] std::vector<ServingPoint> load_serving_points(const DataDirectory& data);
+
+/// Runs a point and fills in what it predicts.
+void predict(ServingPoint& point, ModelCache& models);
+/// Runs those points in two threads.
+void predict_all(const std::vector<ServingPoint*>& points, const DataDirectory& data,
+                 const std::function<void(double)>& progress);
+
+/// Prints errors of a layer's kernels against summed operators (validation/serving/layers.csv).
+void validate_layers(const DataDirectory& data, const Terminal& terminal);
+
+/// Fits the constants of engine software on the declared half and prints them; the points keep the fitted values.
+void fit_engines(std::vector<ServingPoint>& points, const DataDirectory& data, const Terminal& terminal,
+                 const std::string& only);
+
+}  // namespace orrery

@@ -1,0 +1,161 @@
+#include "validation/serving/facts_table.hpp"
+#include "validation/serving/serving_points.hpp"
+#include "validation/validate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace orrery {
+
+namespace {
+
+using Key = std::function<std::string(const ServingPoint&)>;
+using Filter = std::function<bool(const ServingPoint&)>;
+
+double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    const std::size_t middle = values.size() / 2;
+    return values.empty() ? 0 : values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+struct Errors {
+    std::vector<double> ttft, tpot, e2e;  ///< relative, signed
+    void add(const ServingPoint& point) {
+        ttft.push_back(point.predicted_ttft / point.ttft - 1);
+        tpot.push_back(point.predicted_tpot / point.tpot - 1);
+        e2e.push_back(point.predicted_e2e / point.e2e - 1);
+    }
+};
+
+// Median of the absolute error with the median of the signed one.
+std::string cell(const std::vector<double>& errors) {
+    std::vector<double> absolute = errors;
+    for (double& value : absolute) {
+        value = std::abs(value);
+    }
+    return fmt::format("{:.1f} % ({:+.1f})", 100 * median(absolute), 100 * median(errors));
+}
+
+std::vector<std::string> row_of(const std::string& name, const Errors& errors) {
+    return {name, std::to_string(errors.tpot.size()), cell(errors.tpot), cell(errors.ttft), cell(errors.e2e)};
+}
+
+const std::vector<std::string> kColumns = {"group", "points", "TPOT: median error (bias)", "TTFT", "end to end"};
+
+void print_groups(const Terminal& terminal, const std::string& title, const std::vector<ServingPoint>& points,
+                  const Key& key, const Filter& wanted) {
+    std::map<std::string, Errors> groups;
+    for (const ServingPoint& point : points) {
+        if (point.problem.empty() && wanted(point)) {
+            groups[key(point)].add(point);
+        }
+    }
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [name, errors] : groups) {
+        rows.push_back(row_of(name, errors));
+    }
+    terminal.heading(title);
+    terminal.table(kColumns, rows);
+}
+
+void print_points(const Terminal& terminal, const std::vector<ServingPoint>& points) {
+    const auto pair = [](double measured, double predicted) {
+        return fmt::format("{:.4g} > {:.4g} ({:+.1f} %)", 1e3 * measured, 1e3 * predicted,
+                           100 * (predicted / measured - 1));
+    };
+    std::vector<std::vector<std::string>> rows;
+    for (const ServingPoint& point : points) {
+        const RequestsSpec& requests = point.scenario.requests;
+        rows.push_back({point.id, std::to_string(point.scenario.engine.mixed.ranks()),
+                        point.scenario.requests.trace.empty() ? fmt::format("{} x {:.0f}/{:.0f}", requests.clients,
+                                                                            requests.prompt.mean, requests.output.mean)
+                                                              : "trace",
+                        point.fitted_half ? "fitted half" : "held back"});
+        if (point.problem.empty()) {
+            rows.back().push_back(pair(point.tpot, point.predicted_tpot));
+            rows.back().push_back(pair(point.ttft, point.predicted_ttft));
+            rows.back().push_back(pair(point.e2e, point.predicted_e2e));
+        } else {
+            rows.back().insert(rows.back().end(), {point.problem, "", ""});
+        }
+    }
+    terminal.heading("points: measured > predicted, in ms");
+    terminal.table({"point", "GPUs", "load", "", "TPOT", "TTFT", "end to end"}, rows);
+}
+
+void print_excluded(const Terminal& terminal, const DataDirectory& data, const std::vector<ServingPoint>& points) {
+    std::map<std::string, double> reasons;
+    double dense_out = 0;
+    for (const FactsRow& row : read_facts_table(data.path("validation/serving/excluded.csv"))) {
+        reasons[row.text("reason")] += row.number("points");
+        dense_out += row.number("dense") * row.number("points");
+    }
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [reason, count] : reasons) {
+        rows.push_back({reason, fmt::format("{:.0f}", count)});
+    }
+    for (const ServingPoint& point : points) {
+        if (!point.problem.empty()) {
+            rows.push_back({point.id + ": " + point.problem, "1"});
+        }
+    }
+    terminal.heading("left out");
+    terminal.table({"reason", "points"}, rows);
+    const auto dense_in =
+        std::count_if(points.begin(), points.end(), [](const ServingPoint& p) { return p.dense && p.problem.empty(); });
+    fmt::print("{} points in; of dense models {} of {:.0f}\n", points.size(), dense_in,
+               static_cast<double>(dense_in) + dense_out);
+}
+
+}  // namespace
+
+void validate_serving(const DataDirectory& data, const Terminal& terminal, bool points, bool fit,
+                      const std::string& only) {
+    std::vector<ServingPoint> all = load_serving_points(data);
+    if (!only.empty()) {
+        std::erase_if(all, [&](const ServingPoint& point) { return point.engine != only; });
+    }
+    if (fit) {
+        fit_engines(all, data, terminal, only);
+    }
+    std::vector<ServingPoint*> every;
+    for (ServingPoint& point : all) {
+        every.push_back(&point);
+    }
+    Progress progress(terminal.quiet());
+    predict_all(every, data, [&](double fraction) { progress.update(fraction); });
+    progress.finish();
+    if (points) {
+        print_points(terminal, all);
+    }
+    const Filter any = [](const ServingPoint&) { return true; };
+    const Filter dense = [](const ServingPoint& p) { return p.dense; };
+    print_groups(
+        terminal, "runs of single requests and traces, by run", all, [](const ServingPoint& p) { return p.id; },
+        [](const ServingPoint& p) { return p.source == "llmservingsim"; });
+    print_groups(
+        terminal, "dense models, by engine", all, [](const ServingPoint& p) { return p.engine; }, dense);
+    print_groups(
+        terminal, "mixtures of experts, by engine", all, [](const ServingPoint& p) { return p.engine; },
+        [](const ServingPoint& p) { return !p.dense; });
+    print_groups(
+        terminal, "by device", all, [](const ServingPoint& p) { return p.device; }, any);
+    print_groups(
+        terminal, "by model", all, [](const ServingPoint& p) { return p.model; }, any);
+    const auto half = [](const ServingPoint& p) {
+        return std::string(p.dense ? "dense, " : "experts, ") + (p.fitted_half ? "half for fitting" : "half held back");
+    };
+    print_groups(terminal, "by half", all, half, any);
+    print_groups(
+        terminal, "all points", all, [](const ServingPoint&) { return std::string("all"); }, any);
+    print_groups(
+        terminal, "by kind of model", all,
+        [](const ServingPoint& p) { return std::string(p.dense ? "dense" : "experts"); }, any);
+    print_excluded(terminal, data, all);
+    validate_layers(data, terminal);
+}
+
+}  // namespace orrery

@@ -1,0 +1,36 @@
+#include "workloads/serving/host_cost.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+void describe(Fields& fields, HostSpec& host) {
+    fields.text({"name", "name of the engine version"}, host.name);
+    fields.sourced({"step", "host time of an iteration", false, 0, 1}, Dimension::time, host.step);
+    fields.sourced({"sequence", "host time of a sequence in an iteration", false, 0, 1}, Dimension::time,
+                   host.sequence);
+    fields.sourced({"request", "from a client to the engine's queue, and back with the first token", false, 0, 10},
+                   Dimension::time, host.request);
+    fields.sourced({"frontend", "work of the front end on a request, one after another", false, 0, 1}, Dimension::time,
+                   host.frontend);
+    fields.sourced({"layer_launch", "host time to launch a layer's kernels one by one", false, 0, 1}, Dimension::time,
+                   host.layer_launch);
+    fields.sourced({"layer_gap", "device time a layer for small kernels that are not modelled", false, 0, 1e-2},
+                   Dimension::time, host.layer_gap);
+    fields.sourced({"slowdown", "kernels in an engine over the same in a microbenchmark", false, 0.5, 3},
+                   Dimension::fraction, host.slowdown);
+    fields.boolean({"overlap", "the host prepares an iteration while the device runs the one before"}, host.overlap);
+    fields.integer({"graph_sequences", "iterations of decodes alone up to this size replay a graph", false, 0, 1 << 20},
+                   host.graph_sequences);
+}
+
+double iteration_seconds(const HostSpec& host, double kernels, double layers, double sequences, bool has_prompts) {
+    double device = host.slowdown.value * kernels + host.layer_gap.value * layers;
+    if (has_prompts || sequences > static_cast<double>(host.graph_sequences)) {
+        device = std::max(device, host.layer_launch.value * layers);
+    }
+    const double work = host.step.value + host.sequence.value * sequences;
+    return host.overlap ? std::max(device, work) : device + work;
+}
+
+}  // namespace orrery

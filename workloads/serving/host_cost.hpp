@@ -1,0 +1,40 @@
+#pragma once
+// What the software of an inference engine adds to its kernels.
+//
+// Claims: an iteration takes its kernels, a little longer than each alone in a microbenchmark, and small kernels that are not
+// modelled, a fixed time a layer; where no captured graph is replayed, at least what the host takes to launch every layer's
+// kernels; and the host's own work (scheduling, input tables, sampling, detokenisation), which waits for the device and lets it
+// wait, or runs beside it where the engine schedules ahead.
+// Scope: one set of constants an engine version, whatever model and device.
+// Limits: host times are those of the machines that the constants were fitted on; prompts and decodes of one iteration are
+// launched alike.
+// Sources: each preset in workloads/data/engines names them; fitted ones were fitted on the declared half of validation/serving.
+// Validated by `orrery validate serving` and tests/workloads/serving_price_test.cpp.
+
+#include "sim/config/fields.hpp"
+
+#include <string>
+
+namespace orrery {
+
+struct HostSpec {
+    std::string name;
+    Sourced<double> step;      ///< s of the host an iteration
+    Sourced<double> sequence;  ///< s of the host for each sequence in it
+    Sourced<double> request;   ///< s from a client to the engine's queue, and back with the first token
+    Sourced<double> frontend;  ///< s that the front end works on a request before the engine sees it, one after another
+    Sourced<double> layer_launch;         ///< s of the host to launch the kernels of a layer one by one
+    Sourced<double> layer_gap;            ///< s of the device a layer: small kernels that are not modelled
+    Sourced<double> slowdown{1, "", ""};  ///< kernels in an engine over the same in a microbenchmark
+    bool overlap = false;                 ///< the host prepares an iteration while the device runs the one before
+    std::int64_t graph_sequences = 0;     ///< iterations of decodes alone up to this size replay a graph
+};
+
+inline constexpr PresetKind kEnginePresets{"engine", "workloads/data/engines"};
+void describe(Fields& fields, HostSpec& host);
+
+/// Time of an iteration in s whose kernels alone take `kernels` s.
+[[nodiscard]] double iteration_seconds(const HostSpec& host, double kernels, double layers, double sequences,
+                                       bool has_prompts);
+
+}  // namespace orrery
