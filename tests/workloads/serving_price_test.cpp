@@ -1,5 +1,5 @@
 #include "tests/support/support.hpp"
-#include "validation/serving/facts_table.hpp"
+#include "validation/facts_table.hpp"
 #include "validation/serving/serving_points.hpp"
 #include "workloads/serving/host_cost.hpp"
 #include "workloads/serving/service.hpp"

@@ -227,8 +227,8 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         summary.add("slo_attainment", asked > 0 ? static_cast<double>(in_time) / asked : 1, "1");
         summary.add("goodput_rps", static_cast<double>(in_time) / seconds, "1/s");
     }
-    summary.add("iterations", static_cast<double>(result.iterations), "1");
-    summary.add("preemptions", static_cast<double>(result.preemptions), "1");
+    summary.add("iterations", static_cast<double>(result.iterations), "iterations");
+    summary.add("preemptions", static_cast<double>(result.preemptions), "preemptions");
     if (priced && result.output_tokens > 0) {
         const double running = scales ? result.gpu_s / result.end_s / next_gpu : 1;
         const double usd = price / 3600 * running * seconds;

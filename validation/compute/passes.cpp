@@ -1,65 +1,19 @@
 #include "validation/compute/passes.hpp"
 
 #include "models/calibrated.hpp"
-#include "models/calibration/text_file.hpp"
 #include "tools/driver/scenario.hpp"
 #include "validation/compute/collections.hpp"
+#include "validation/facts_table.hpp"
 #include "validation/statistics.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 
 namespace orrery {
 
 namespace {
-
-// Rows of a small table of facts: cells by column, comments and the header left out.
-std::vector<std::map<std::string, std::string>> read_facts(const std::string& path) {
-    std::istringstream stream(read_text_file(path));
-    std::vector<std::string> header;
-    std::vector<std::map<std::string, std::string>> rows;
-    std::string line;
-    for (int number = 1; std::getline(stream, line); ++number) {
-        if (line.empty() || line[0] == '#') {
-            continue;
-        }
-        std::vector<std::string> cells;
-        std::size_t start = 0;
-        // The last column may hold commas.
-        while (header.empty() || cells.size() + 1 < header.size()) {
-            const std::size_t comma = line.find(',', start);
-            if (comma == std::string::npos) {
-                break;
-            }
-            cells.push_back(line.substr(start, comma - start));
-            start = comma + 1;
-        }
-        cells.push_back(line.substr(start));
-        if (header.empty()) {
-            header = cells;
-            continue;
-        }
-        if (cells.size() != header.size()) {
-            throw ConfigError({Diagnostic{path, number, 1, fmt::format("expected {} cells", header.size())}});
-        }
-        auto& row = rows.emplace_back();
-        for (std::size_t i = 0; i < cells.size(); ++i) {
-            row[header[i]] = cells[i];
-        }
-    }
-    return rows;
-}
-
-double number(const std::map<std::string, std::string>& row, const char* key) {
-    double value = 0;
-    if (!parse_number(row.at(key), value)) {
-        throw ConfigError(fmt::format("'{}' is not a number for {}", row.at(key), key));
-    }
-    return value;
-}
 
 // The best rate over the shapes that benchmarks of matrix products visit.
 double best_product(const CostModel& model, Precision precision) {
@@ -139,20 +93,20 @@ double layer_seconds(const CostModel& device, const ServedModel& model, double t
 void validate_ceilings(const DataDirectory& data, const Terminal& terminal) {
     std::vector<std::vector<std::string>> rows;
     std::vector<double> errors;
-    for (const auto& row : read_facts(data.path("validation/compute/ceilings.csv"))) {
-        const DeviceSpec device = read_device(row.at("device"), data);
+    for (const auto& row : read_facts_table(data.path("validation/compute/ceilings.csv"))) {
+        const DeviceSpec device = read_device(row.text("device"), data);
         const std::string kernels = data.path("models/data/kernels");
         std::unique_ptr<CostModel> model;
         if (device.kernels.empty()) {
             model = std::make_unique<Roofline>(device);
         } else {
-            model = std::make_unique<Calibrated>(device, kernels, row.at("how") == "held" ? kHeld : kBurst);
+            model = std::make_unique<Calibrated>(device, kernels, row.text("how") == "held" ? kHeld : kBurst);
         }
-        const Precision precision = row.at("precision") == "fp8" ? Precision::fp8 : Precision::bf16;
-        const double measured = number(row, "value");
-        const double predicted = ceiling(*model, row.at("how"), precision);
+        const Precision precision = row.text("precision") == "fp8" ? Precision::fp8 : Precision::bf16;
+        const double measured = row.number("value");
+        const double predicted = ceiling(*model, row.text("how"), precision);
         errors.push_back(predicted / measured - 1);
-        rows.push_back({row.at("device"), row.at("what"), fmt::format("{:.4g} {}", measured, row.at("unit")),
+        rows.push_back({row.text("device"), row.text("what"), fmt::format("{:.4g} {}", measured, row.text("unit")),
                         fmt::format("{:.4g}", predicted), fmt::format("{:+.1f} %", 100 * errors.back())});
     }
     terminal.heading("measured ceilings");
@@ -165,19 +119,19 @@ void validate_passes(const DataDirectory& data, const Terminal& terminal, bool p
     ModelCache models(data);
     std::map<std::string, std::vector<double>> groups;
     std::vector<std::vector<std::string>> listed;
-    for (const auto& row : read_facts(data.path("validation/compute/passes.csv"))) {
+    for (const auto& row : read_facts_table(data.path("validation/compute/passes.csv"))) {
         const auto served = std::find_if(std::begin(kServed), std::end(kServed),
-                                         [&](const ServedModel& model) { return row.at("model") == model.name; });
+                                         [&](const ServedModel& model) { return row.text("model") == model.name; });
         if (served == std::end(kServed)) {
-            throw ConfigError(fmt::format("validation/compute/passes.csv: unknown model '{}'", row.at("model")));
+            throw ConfigError(fmt::format("validation/compute/passes.csv: unknown model '{}'", row.text("model")));
         }
-        const double tensor = number(row, "tensor");
-        const double batch = number(row, "batch");
-        const double prompt = number(row, "prompt");
+        const double tensor = row.number("tensor");
+        const double batch = row.number("batch");
+        const double prompt = row.number("prompt");
         const Scenario scenario =
             read_scenario(parse_yaml(fmt::format("orrery: 1\nkind: collective\ncluster: {{nodes: 1, node: {}}}\n"
                                                  "collective: {{size: 1 MiB}}\n",
-                                                 row.at("node")),
+                                                 row.text("node")),
                                      "pass"),
                           "pass", data);
         const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
@@ -199,18 +153,18 @@ void validate_passes(const DataDirectory& data, const Terminal& terminal, bool p
         };
         const auto book = [&](const std::string& what, double measured_ms, double seconds, const std::string& size) {
             const double error = seconds * 1e3 / measured_ms - 1;
-            groups[fmt::format("{} {} {}", row.at("model"), row.at("node"), what)].push_back(error);
-            listed.push_back({row.at("model"), row.at("node"), row.at("tensor"), size, what,
+            groups[fmt::format("{} {} {}", row.text("model"), row.text("node"), what)].push_back(error);
+            listed.push_back({row.text("model"), row.text("node"), row.text("tensor"), size, what,
                               fmt::format("{:.4g} ms", measured_ms), fmt::format("{:.4g}", seconds * 1e3),
                               fmt::format("{:+.1f} %", 100 * error)});
         };
-        if (!row.at("prompt_ms").empty()) {
-            book(prompt >= 1024 ? "prompts from 1,024" : "prompts below 1,024", number(row, "prompt_ms"),
+        if (!row.text("prompt_ms").empty()) {
+            book(prompt >= 1024 ? "prompts from 1,024" : "prompts below 1,024", row.number("prompt_ms"),
                  pass(prompt, prompt), fmt::format("{:.0f}", prompt));
         }
         // 128 tokens are generated: on average half of them are in the cache.
         constexpr double kGenerated = 64;
-        book(batch >= 16 ? "tokens, batch from 16" : "tokens, batch below 16", number(row, "token_ms"),
+        book(batch >= 16 ? "tokens, batch from 16" : "tokens, batch below 16", row.number("token_ms"),
              pass(1, prompt + kGenerated), fmt::format("{:.0f} x {:.0f}", batch, prompt));
     }
     if (points) {

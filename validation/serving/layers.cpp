@@ -1,6 +1,6 @@
 #include "models/calibrated.hpp"
 #include "validation/compute/collections.hpp"
-#include "validation/serving/facts_table.hpp"
+#include "validation/facts_table.hpp"
 #include "validation/serving/serving_points.hpp"
 #include "validation/statistics.hpp"
 #include "workloads/serving/step_cost.hpp"

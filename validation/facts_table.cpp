@@ -1,4 +1,4 @@
-#include "validation/serving/facts_table.hpp"
+#include "validation/facts_table.hpp"
 
 #include "models/calibration/text_file.hpp"
 #include "sim/base/error.hpp"
