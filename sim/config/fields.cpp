@@ -12,6 +12,17 @@ namespace orrery {
 
 namespace {
 
+// "file.yaml:12", without folders: a scenario resolves to the same wherever it lies; the text of a --set as it is.
+std::string place_of(const Mark& mark) {
+    if (!mark.file) {
+        return {};
+    }
+    const std::string& file = *mark.file;
+    return mark.line > 0 && file.rfind("--set", 0) != 0
+               ? fmt::format("{}:{}", file.substr(file.find_last_of('/') + 1), mark.line)
+               : file;
+}
+
 using Json = nlohmann::ordered_json;
 
 std::string limits_text(const Field& field) {
@@ -89,7 +100,7 @@ class Reader final : public Fields {
         if (node->kind == YamlNode::Kind::scalar) {
             if (read_quantity(field, *node, dimension, value.value)) {
                 value.how = "scenario";
-                value.source = node->mark.file ? fmt::format("{}:{}", *node->mark.file, node->mark.line) : "";
+                value.source = place_of(node->mark);
             }
             return;
         }
@@ -221,10 +232,7 @@ class Reader final : public Fields {
         }
         ++found_;
         if (origins_ != nullptr && node->kind == YamlNode::Kind::scalar && node->mark.file) {
-            const std::string& file = *node->mark.file;
-            const std::string name = file.substr(file.find_last_of('/') + 1);
-            (*origins_)[prefix_ + field.key] =
-                node->mark.line > 0 && file.rfind("--set", 0) != 0 ? fmt::format("{}:{}", name, node->mark.line) : file;
+            (*origins_)[prefix_ + field.key] = place_of(node->mark);
         }
         return node;
     }

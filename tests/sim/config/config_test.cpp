@@ -178,3 +178,14 @@ TEST_CASE("the JSON Schema is valid JSON and knows every key") {
     CHECK(schema["properties"]["plan"]["properties"]["recompute"]["enum"].size() == 4);
     CHECK(schema["additionalProperties"] == false);
 }
+
+TEST_CASE("a scenario resolves to the same text wherever its file lies") {
+    const std::string text =
+        "orrery: 1\nkind: collective\ncluster: {nodes: 2, node: {preset: dgx-h100, nic_bandwidth: 100 Gbps}}\n"
+        "collective: {size: 1 MiB}\n";
+    const auto resolved = [&](const std::string& folder) {
+        return resolved_json(read_scenario(parse_yaml(text, folder + "/s.yaml"), "s.yaml", test::data()));
+    };
+    CHECK(resolved("/here") == resolved("there/and/there"));
+    CHECK(resolved("/here").find("\"s.yaml:3\"") != std::string::npos);
+}
