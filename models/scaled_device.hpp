@@ -15,8 +15,7 @@ namespace orrery {
 
 class ScaledDevice final : public CostModel {
   public:
-    /// `arithmetic`, `memory`: factors of the rates, above 0.
-    /// `base` outlives this ...
+    /// `arithmetic`, `memory`: factors of the rates, above 0. `base` outlives this ...
     ScaledDevice(const CostModel& base, DeviceSpec device, double arithmetic, double memory)
         : base_(base), device_(std::move(device)), arithmetic_(arithmetic), memory_(memory) {}
     /// ... or belongs to it.

@@ -176,19 +176,20 @@ KernelFit calibrate_kernel(const std::vector<MeasuredPoint>& points, const Kerne
     FitOptions chosen;
     chosen.cross_validate = false;
     chosen.like = &fit;
-    // Each layer in turn is left out; up to a dozen of them, evenly.
+    // Each layer in turn is left out; up to a dozen of them, evenly spaced.
     constexpr std::size_t kMostLeftOut = 12;
     std::vector<double> errors;
     double squares = 0;
     double biases = 0;
     std::size_t rows = 0;
     std::size_t turns = 0;
-    const std::size_t stride = std::max<std::size_t>(1, layer_count / kMostLeftOut);
-    for (std::size_t layer = 0; layer < layer_count && layer_count > 1; layer += stride) {
-        std::transform(layers.begin(), layers.end(), in.begin(), [&](std::size_t l) { return l == layer ? 0 : 1; });
+    const auto leave_out = [&](const auto& is_out) {
+        for (std::size_t i = 0; i < in.size(); ++i) {
+            in[i] = is_out(i) ? 0 : 1;
+        }
         const Split split = split_by(points, in);
-        if (split.in.size() < 8) {
-            continue;
+        if (split.in.size() < 8 || split.back.empty()) {
+            return;
         }
         const KernelFit without = fit_kernel(split.in, rates, chosen);
         double log_spread = 0;
@@ -201,24 +202,13 @@ KernelFit calibrate_kernel(const std::vector<MeasuredPoint>& points, const Kerne
         biases += bias * bias;
         rows += split.back.size();
         ++turns;
-    }
-    if (layer_count <= 1) {  // one axis only: every fifth row is held back
-        for (std::size_t i = 0; i < in.size(); ++i) {
-            in[i] = i % 5 != 2 ? 1 : 0;
-        }
-        const Split split = split_by(points, in);
-        if (split.in.size() >= 8 && !split.back.empty()) {
-            const KernelFit without = fit_kernel(split.in, rates, chosen);
-            double log_spread = 0;
-            double bias = 0;
-            (void)errors_on(without, split.back, rates, &log_spread, &bias);
-            for (const MeasuredPoint& one : of_length(split.back, false)) {
-                errors.push_back(std::abs(without.seconds(one.point, rates) / one.seconds - 1));
-            }
-            squares = log_spread * log_spread * static_cast<double>(split.back.size());
-            biases = bias * bias;
-            rows = split.back.size();
-            turns = 1;
+    };
+    if (layer_count <= 1) {  // one axis only: every fifth row
+        leave_out([](std::size_t i) { return i % 5 == 2; });
+    } else {
+        const std::size_t stride = std::max<std::size_t>(1, layer_count / kMostLeftOut);
+        for (std::size_t layer = 0; layer < layer_count; layer += stride) {
+            leave_out([&](std::size_t i) { return layers[i] == layer; });
         }
     }
     if (!errors.empty()) {

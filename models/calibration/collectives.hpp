@@ -3,8 +3,7 @@
 //
 // Every way to cut the sizes into at most six runs of three points or more is weighed by dynamic programming; a piece minimises the
 // squared relative error with no negative term; the number of pieces minimises the Bayesian information criterion over log errors,
-// with four parameters a piece. A trace that names algorithms is never cut inside one name's run only, and no piece spans two
-// names. Deterministic.
+// with four parameters a piece. Where a trace names algorithms, no piece spans two names, and a name's run may be shorter. Deterministic.
 
 #include "models/calibration/profiles.hpp"
 #include "models/collective_fit.hpp"
