@@ -19,6 +19,7 @@
 #include "sim/base/time.hpp"
 #include "sim/network/fabric.hpp"
 #include "sim/network/packet/records.hpp"
+#include "sim/network/packet/reduction.hpp"
 #include "sim/network/packet/wheel.hpp"
 
 #include <functional>
@@ -99,6 +100,17 @@ struct Request {
     double share = 0;   ///< units a second, until set_shares() says otherwise; 0: no limit
 };
 
+/// An all-reduce in the switches over GPUs with NICs of their own.
+struct ReductionRequest {
+    std::vector<GpuId> members;
+    std::uint32_t tree = 0;   ///< picks the root among spines and core switches
+    std::uint64_t bytes = 0;  ///< of each member
+    double rate_limit = 0;    ///< B/s of each; 0: none
+    std::uint64_t token = 0;
+    double weight = 0;  ///< as of a Request
+    double share = 0;
+};
+
 class Network {
   public:
     /// Throws ConfigError when the specification contradicts itself, InfeasibleError when no fabric fits.
@@ -106,6 +118,7 @@ class Network {
 
     /// Sends a message now. The clock is the later of the last event and the last `advance`.
     void send(const Request& request);
+    void reduce(const ReductionRequest& request);
     /// Moves the clock forward over a time without events.
     void advance(std::int64_t now_ps);
     void add_link_event(const LinkEvent& event);
@@ -222,6 +235,7 @@ class Network {
     [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t next_port(const Port& in, const Packet& p);
     [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t choose_spine(std::uint32_t leaf, std::uint32_t to_leaf,
                                                                            const Packet& p);
+    [[nodiscard]] bool spoiled(std::uint32_t port, const Packet& p);
     void forward(std::uint32_t port, std::uint32_t id);
     [[gnu::always_inline]] inline void forward_now(std::uint32_t port, std::uint32_t id);
     [[gnu::always_inline]] inline void launch(std::uint32_t port, std::uint32_t id);
@@ -254,6 +268,9 @@ class Network {
     void begin_message(std::uint32_t message, std::uint32_t parts, const std::vector<std::uint32_t>& paths);
     std::uint32_t new_flow(std::uint32_t message, std::uint64_t bytes, std::uint64_t hash, std::uint32_t part);
     void post(std::uint32_t id, bool first);
+    [[nodiscard]] std::int64_t posted_at(std::uint32_t nic, bool first);
+    [[nodiscard]] std::uint32_t new_message();
+    void give_bitmaps(Flow& flow, std::uint32_t capacity);
     void pass_on(std::uint32_t id);
     [[nodiscard]] QueuePair& pair_of(const Flow& flow) {
         return peers_[{flow.source, flow.destination}].pairs[flow.queue_pair];
@@ -292,6 +309,14 @@ class Network {
         return (sequence + 1 == flow.packets ? flow.last_payload : mtu_) + header_;
     }
 
+    // reduction.cpp
+    void build_tree(Reduction& reduction, const std::vector<std::uint32_t>& nics, std::uint32_t number) const;
+    void arrive_reducing(std::uint32_t port, std::uint32_t id);
+    void contribute(Reduction& reduction, const TreeLink& link, const Packet& p);
+    void spread_sum(Reduction& reduction, std::uint32_t at, const Packet& p);
+    void take_sum(const Reduction& reduction, std::uint32_t member, const Packet& p);
+    void emit(const Reduction& reduction, std::uint32_t port, const Packet& from);
+
     // receiver.cpp
     void deliver(std::uint32_t id);
     void receive_data(const Packet& p);
@@ -308,7 +333,7 @@ class Network {
     // Three bitmaps a flow, in a pool.
     enum class Bits : std::uint32_t { acknowledged, lost, received };
     [[nodiscard]] std::uint64_t& word(const Flow& flow, Bits kind, std::uint32_t sequence) {
-        const std::uint32_t words = (flow.capacity + 63) / 64;
+        const std::uint32_t words = flow.capacity / 64;
         return bitmaps_[flow.bitmap + static_cast<std::uint32_t>(kind) * words + (sequence & (flow.capacity - 1)) / 64];
     }
     /// 64 bits from `sequence` on; those beyond the flow's capacity repeat earlier ones.
@@ -359,6 +384,8 @@ class Network {
     std::vector<std::uint32_t> free_flows_;
     std::vector<Message> messages_;
     std::vector<std::uint32_t> free_messages_;
+    std::vector<Reduction> reductions_;
+    std::vector<std::uint32_t> free_reductions_;
     std::vector<Recycled> recycled_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination
     std::vector<std::uint32_t> entropies_of_paths_;                   ///< one a path between leaves, for `spray`

@@ -43,20 +43,25 @@ void Network::begin_message(std::uint32_t id, std::uint32_t parts, const std::ve
     }
 }
 
+// When a NIC starts what is posted to it now, ps. Subflows of a message, all but the `first`, are one message to it.
+std::int64_t Network::posted_at(std::uint32_t nic_id, bool first) {
+    Nic& nic = nics_[nic_id];
+    const std::int64_t ready = now_ + SimTime::from_seconds(spec_.nic.doorbell + spec_.nic.dma).ps();
+    if (spec_.nic.message_rate <= 0) {
+        return ready;
+    }
+    if (first) {
+        nic.last_message = std::max(ready, nic.next_message);
+        nic.next_message = nic.last_message + SimTime::from_seconds(1 / spec_.nic.message_rate).ps();
+    }
+    return nic.last_message;
+}
+
 // Gives a flow to its NIC: at once, or when its queue pair has sent what came before.
 void Network::post(std::uint32_t id, bool first) {
     Flow& flow = flows_[id];
-    Nic& nic = nics_[flow.source];
-    std::int64_t start = now_ + SimTime::from_seconds(spec_.nic.doorbell + spec_.nic.dma).ps();
-    if (spec_.nic.message_rate > 0) {
-        // Subflows of a message are one message to each NIC.
-        if (first) {
-            nic.last_message = std::max(start, nic.next_message);
-            nic.next_message = nic.last_message + SimTime::from_seconds(1 / spec_.nic.message_rate).ps();
-        }
-        start = nic.last_message;
-    }
-    if (spec_.nic.queue_pairs > 0) {
+    const std::int64_t start = posted_at(flow.source, first);
+    if (spec_.nic.queue_pairs > 0 && flow.reduction == kNone) {
         Peers& peers = peers_[{flow.source, flow.destination}];
         flow.queue_pair = static_cast<std::uint32_t>(peers.turn++ % static_cast<std::uint64_t>(spec_.nic.queue_pairs));
         if (flow.queue_pair == peers.pairs.size()) {
@@ -146,22 +151,27 @@ std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std:
         flow.credits = static_cast<std::uint64_t>(std::max(1.0, law_settings_.max_window / full_));
     }
     if (acknowledged_ && !go_back_) {
-        flow.capacity = std::min(capacity_, std::max(64U, std::bit_ceil(std::min(flow.packets, capacity_))));
-        const auto log = static_cast<std::size_t>(std::countr_zero(flow.capacity));
-        if (free_bitmaps_.size() <= log) {
-            free_bitmaps_.resize(log + 1);
-        }
-        const std::uint32_t words = 3 * flow.capacity / 64;
-        if (free_bitmaps_[log].empty()) {
-            flow.bitmap = static_cast<std::uint32_t>(bitmaps_.size());
-            bitmaps_.resize(bitmaps_.size() + words);
-        } else {
-            flow.bitmap = free_bitmaps_[log].back();
-            free_bitmaps_[log].pop_back();
-        }
-        std::fill_n(bitmaps_.begin() + flow.bitmap, words, 0);
+        give_bitmaps(flow, std::min(capacity_, std::max(64U, std::bit_ceil(std::min(flow.packets, capacity_)))));
     }
     return id;
+}
+
+// `capacity`: a power of two, 64 or more.
+void Network::give_bitmaps(Flow& flow, std::uint32_t capacity) {
+    flow.capacity = flow.ahead = capacity;
+    const auto log = static_cast<std::size_t>(std::countr_zero(flow.capacity));
+    if (free_bitmaps_.size() <= log) {
+        free_bitmaps_.resize(log + 1);
+    }
+    const std::uint32_t words = 3 * capacity / 64;
+    if (free_bitmaps_[log].empty()) {
+        flow.bitmap = static_cast<std::uint32_t>(bitmaps_.size());
+        bitmaps_.resize(bitmaps_.size() + words);
+    } else {
+        flow.bitmap = free_bitmaps_[log].back();
+        free_bitmaps_[log].pop_back();
+    }
+    std::fill_n(bitmaps_.begin() + flow.bitmap, words, 0);
 }
 
 void Network::release_flow(std::uint32_t id) {
@@ -199,7 +209,8 @@ void Network::retire(std::uint32_t id) {
 }
 
 void Network::start_flow(std::uint32_t id) {
-    if (spec_.nic.queue_pairs > 0) {
+    const bool reduces = flows_[id].reduction != kNone;
+    if (spec_.nic.queue_pairs > 0 && !reduces) {
         const QueuePair& pair = pair_of(flows_[id]);
         flows_[id].law = pair.used ? pair.law : flows_[id].law;
         arm_law(id);
@@ -207,7 +218,7 @@ void Network::start_flow(std::uint32_t id) {
     flows_[id].started = true;
     flows_[id].last_news = flows_[id].next_time = now_;
     adopt(id);
-    if (acknowledged_) {
+    if (acknowledged_ || reduces) {
         touch_deadline(id);
     }
     list(id);
@@ -271,7 +282,7 @@ void Network::set_shares(const std::vector<double>& rates) {
 }
 
 bool Network::may_send(const Flow& flow) const {
-    const bool within_bitmap = go_back_ || !acknowledged_ || flow.next_new - flow.acked < flow.capacity;
+    const bool within_bitmap = flow.ahead == 0 || flow.next_new - flow.acked < flow.ahead;
     if (flow.lost == 0 && (flow.next_new == flow.packets || !within_bitmap)) {
         return false;
     }
@@ -452,11 +463,11 @@ bool Network::send_packet(std::uint32_t id) {
     p.path = path;
     p.ingress = kNone;
     p.kind = PacketKind::data;
-    p.flags = 0;
+    p.flags = flow.reduction == kNone ? 0 : kReduces;
     ++flow.records;
     ++sent_;
     const double size = p.size;
-    if (acknowledged_) {
+    if (acknowledged_ || flow.reduction != kNone) {
         flow.in_flight += p.size;
         if (auto* law = std::get_if<Dcqcn>(&flow.law)) {
             law->on_sent(law_settings_, size);
@@ -470,7 +481,7 @@ bool Network::send_packet(std::uint32_t id) {
         // Ideal flows make up for what they wait behind others at their NIC, or they would fall behind their share.
         flow.next_time = (acknowledged_ ? std::max(flow.next_time, now_) : flow.next_time) + std::llround(gap);
     }
-    if (spec_.nic.queue_pairs > 0 && flow.next_new == flow.packets) {
+    if (spec_.nic.queue_pairs > 0 && flow.next_new == flow.packets && flow.reduction == kNone) {
         pass_on(id);
     }
     const std::uint32_t port = base_[0] + flow.source;
@@ -689,7 +700,7 @@ void Network::on_timeout(std::uint32_t id) {
         fail(flow);
     }
     if (flow.in_flight > 0) {
-        if (go_back_) {
+        if (flow.capacity == 0) {
             flow.next_new = flow.acked;
             flow.in_flight = 0;
         } else {
