@@ -245,7 +245,7 @@ class Network {
     void enqueue_served(std::uint32_t port, std::uint32_t id);
     void serve(std::uint32_t port);
     void arm_service(std::uint32_t port);
-    void leave_switch(const Packet& p);
+    void leave_switch(std::uint32_t port, const Packet& p);
     [[nodiscard]] bool mark(std::int64_t backlog, std::int64_t low, std::int64_t high);
     void set_paused(std::uint32_t port, bool paused);
     [[nodiscard]] std::uint32_t switch_of(std::uint32_t port) const;
@@ -280,7 +280,6 @@ class Network {
     [[nodiscard]] std::uint32_t entropy_of(std::uint32_t lane, std::uint32_t core) const;
     void finish_part(std::uint32_t message);
     void retire(std::uint32_t id);
-    [[noreturn]] void fail(const Flow& flow) const;
     void release_flow(std::uint32_t id);
     void start_flow(std::uint32_t id);
     void list(std::uint32_t id);
@@ -289,6 +288,16 @@ class Network {
     [[nodiscard]] bool may_send(const Flow& flow) const;
     /// True when the flow may send another packet at once.
     bool send_packet(std::uint32_t id);
+    [[nodiscard]] std::uint32_t first_lost(const Flow& flow) const;
+    void adopt(std::uint32_t id);
+    void limit(std::uint32_t id, double rate);
+    [[nodiscard]] double limit_of(const Message& message) const;
+    [[nodiscard]] std::uint32_t pick_path(std::uint32_t id);
+    [[nodiscard]] std::uint32_t size_of(const Flow& flow, std::uint32_t sequence) const {
+        return (sequence + 1 == flow.packets ? flow.last_payload : mtu_) + header_;
+    }
+
+    // feedback.cpp: what comes back to senders
     void on_acknowledgement(const Packet& p);
     void acknowledge(Flow& flow, std::uint32_t sequence, double& newly);
     void judge_gaps(std::uint32_t id);
@@ -300,16 +309,9 @@ class Network {
     void on_timeout(std::uint32_t id);
     void on_law_timer(std::uint32_t id);
     void lose(Flow& flow, std::uint32_t sequence);
-    [[nodiscard]] std::uint32_t first_lost(const Flow& flow) const;
-    void adopt(std::uint32_t id);
-    void limit(std::uint32_t id, double rate);
-    [[nodiscard]] double limit_of(const Message& message) const;
-    [[nodiscard]] std::uint32_t pick_path(std::uint32_t id);
-    [[nodiscard]] std::uint32_t size_of(const Flow& flow, std::uint32_t sequence) const {
-        return (sequence + 1 == flow.packets ? flow.last_payload : mtu_) + header_;
-    }
+    [[noreturn]] void fail(const Flow& flow) const;
 
-    // reduction.cpp
+    // reduction.cpp: all-reduces in the switches
     void build_tree(Reduction& reduction, const std::vector<std::uint32_t>& nics, std::uint32_t number) const;
     void arrive_reducing(std::uint32_t port, std::uint32_t id);
     void contribute(Reduction& reduction, const TreeLink& link, const Packet& p);

@@ -321,7 +321,11 @@ std::uint32_t Network::switch_of(std::uint32_t port_id) const {
 }
 
 // A packet that waited has left the switch's memory: gives back what it held, and lets its link send again.
-void Network::leave_switch(const Packet& p) {
+void Network::leave_switch(std::uint32_t port_id, const Packet& p) {
+    if (p.ingress == kNone) {
+        return;
+    }
+    switch_used_[switch_of(port_id)] -= p.size;
     ServedPort& in = served_ports_[p.ingress];
     in.ingress_bytes -= p.size;
     if (in.pause_sent && static_cast<double>(in.ingress_bytes) <= spec_.queues.resume_at) {
@@ -437,10 +441,7 @@ void Network::serve(std::uint32_t port_id) {
         const std::uint32_t id = queue.data.pop(slab_);
         const Packet& p = slab_[id];
         queue.data_bytes -= p.size;
-        if (p.ingress != kNone) {
-            switch_used_[switch_of(port_id)] -= p.size;
-            leave_switch(p);
-        }
+        leave_switch(port_id, p);
         transmit(port_id, id);
     }
     arm_service(port_id);
