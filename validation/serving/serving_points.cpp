@@ -107,10 +107,9 @@ std::vector<ServingPoint> load_serving_points(const DataDirectory& data) {
         points.push_back(std::move(point));
     }
     for (const FactsRow& row : read_facts_table(data.path("validation/serving/batches.csv"))) {
-        ServingPoint point = loader.begin(row, {"engine.tensor=" + row.text("tensor"),
-                                                "requests.count=" + row.text("batch"),
-                                                "requests.prompt.mean=" + row.text("prompt"),
-                                                "requests.output.mean=" + row.text("output")});
+        ServingPoint point = loader.begin(
+            row, {"engine.tensor=" + row.text("tensor"), "requests.count=" + row.text("batch"),
+                  "requests.prompt.mean=" + row.text("prompt"), "requests.output.mean=" + row.text("output")});
         point.tpot = kMilli * row.number("tpot_ms");
         if (!row.text("ttft_ms").empty()) {
             point.ttft = kMilli * row.number("ttft_ms");
@@ -125,10 +124,11 @@ std::vector<ServingPoint> load_offline_points(const DataDirectory& data) {
     std::vector<ServingPoint> points;
     Loader loader(data);
     for (const FactsRow& row : read_facts_table(data.path("validation/serving/offline.csv"))) {
-        std::vector<std::string> changes = {"requests.count=" + row.text("requests"),
-                                            "requests.prompt.mean=" + row.text("prompt"),
-                                            "requests.output.mean=" + row.text("output")};
-        for (const char* degree : {"tensor", "pipeline", "expert"}) {
+        std::vector<std::string> changes = {
+            "requests.count=" + row.text("requests"), "requests.prompt.mean=" + row.text("prompt"),
+            "requests.output.mean=" + row.text("output"), "engine.scheduler.max_sequences=" + row.text("sequences"),
+            "engine.scheduler.token_budget=" + row.text("tokens")};
+        for (const char* degree : {"tensor", "pipeline", "groups", "expert"}) {
             if (row.text(degree) != "1") {
                 changes.push_back(fmt::format("engine.{}={}", degree, row.text(degree)));
             }

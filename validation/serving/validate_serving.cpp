@@ -68,8 +68,9 @@ void print_groups(const Terminal& terminal, const std::string& title, const std:
 
 void print_points(const Terminal& terminal, const std::vector<ServingPoint>& points) {
     const auto pair = [](double measured, double predicted) {
-        return measured <= 0 ? std::string("-") : fmt::format("{:.4g} > {:.4g} ({:+.1f} %)", 1e3 * measured, 1e3 * predicted,
-                           100 * (predicted / measured - 1));
+        return measured <= 0 ? std::string("-")
+                             : fmt::format("{:.4g} > {:.4g} ({:+.1f} %)", 1e3 * measured, 1e3 * predicted,
+                                           100 * (predicted / measured - 1));
     };
     std::vector<std::vector<std::string>> rows;
     for (const ServingPoint& point : points) {
@@ -105,21 +106,21 @@ void validate_offline(const DataDirectory& data, const Terminal& terminal, bool 
     std::vector<std::vector<std::string>> rows;
     for (const ServingPoint& point : points) {
         const RequestsSpec& requests = point.scenario.requests;
-        const std::string load = fmt::format("{} of {:.0f}/{:.0f}", requests.count, requests.prompt.mean,
-                                             requests.output.mean);
+        const std::string load =
+            fmt::format("{} of {:.0f}/{:.0f}", requests.count, requests.prompt.mean, requests.output.mean);
         const std::string gpus = std::to_string(point.scenario.engine.mixed.ranks());
         if (!point.problem.empty()) {
             rows.push_back({point.id, gpus, load, point.problem});
             continue;
         }
         const double error = point.predicted_tokens_per_s / point.tokens_per_s - 1;
-        for (const std::string& group :
-             {std::string(point.dense ? "all dense models" : "all mixtures of experts"),
-              point.id.substr(0, point.id.find(':'))}) {
+        for (const std::string& group : {std::string(point.dense ? "all dense models" : "all mixtures of experts"),
+                                         point.id.substr(0, point.id.find(':'))}) {
             groups[group].push_back(error);
         }
-        rows.push_back({point.id, gpus, load, fmt::format("{:.0f} > {:.0f} ({:+.1f} %)", point.tokens_per_s,
-                                                          point.predicted_tokens_per_s, 100 * error)});
+        rows.push_back({point.id, gpus, load,
+                        fmt::format("{:.0f} > {:.0f} ({:+.1f} %)", point.tokens_per_s, point.predicted_tokens_per_s,
+                                    100 * error)});
     }
     if (each) {
         terminal.heading("offline points: measured > predicted, in output tokens/s");

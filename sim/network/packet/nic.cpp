@@ -8,8 +8,8 @@
 namespace orrery::packet {
 
 namespace {
-constexpr std::uint32_t kMostFlows = 1U << 24;             // 8 GiB of records
-constexpr double kLineRate = 1 - 1e-9;                     // of it: no need to pace
+constexpr std::uint32_t kMostFlows = 1U << 24;  // 8 GiB of records
+constexpr double kLineRate = 1 - 1e-9;          // of it: no need to pace
 }  // namespace
 
 std::uint32_t Network::entropy_of(std::uint32_t lane, std::uint32_t core) const {
