@@ -381,8 +381,12 @@ TEST_CASE("serving: all measured points read as scenarios, most of the dense one
     for (const ServingPoint& point : points) {
         dense += point.dense ? 1 : 0;
         fitted += point.fitted_half ? 1 : 0;
-        CHECK(point.ttft > 0);
+        CHECK((point.ttft > 0 || point.source == "splitwise"));
         CHECK(point.tpot > 0);
+    }
+    for (const ServingPoint& point : load_offline_points(test::data())) {
+        CHECK(point.tokens_per_s > 0);
+        CHECK_FALSE(point.fitted_half);
     }
     double out = 0;
     for (const FactsRow& row : read_facts_table(test::data().path("validation/serving/excluded.csv"))) {

@@ -94,6 +94,9 @@ void fit_engines(std::vector<ServingPoint>& points, const DataDirectory& data, c
     std::vector<std::vector<std::string>> rows;
     for (auto& [engine, half] : halves) {
         const std::vector<ServingPoint*> chosen = thinned(half);
+        if (chosen.size() < kConstants) {
+            continue;  // fewer points than constants: they stay those of a related version
+        }
         Constants constants = constants_of(chosen.front()->scenario.engine.software);
         Constants step = kSteps;
         double best = objective(chosen, data, constants);
