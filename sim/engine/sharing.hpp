@@ -26,6 +26,9 @@ struct RoutedFlow {
     GpuId to;
     double weight = 1;      ///< bytes per unit of the activity's amount
     double rate_limit = 0;  ///< B/s; 0: none
+    /// Not empty: no flow from one to another, but an all-reduce of all these in the switches, along tree number `tree`.
+    std::vector<GpuId> members = {};
+    std::uint32_t tree = 0;
 };
 
 /// Told when activities finish. `cookie` is what was given to Sharing::start.

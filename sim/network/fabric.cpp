@@ -3,6 +3,7 @@
 #include "sim/base/random.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace orrery {
 
@@ -158,6 +159,50 @@ Route Fabric::route(GpuId from, GpuId to, PathChoice choice, std::uint64_t hash)
     }
     route.latency = shape_.nic_latency + hops * shape_.link_latency;
     return route;
+}
+
+TreeLinks Fabric::tree(std::span<const GpuId> members, PathChoice choice, std::uint32_t number) const {
+    TreeLinks out;
+    const auto add = [&](std::uint32_t resource) { out.links.emplace_back(resource); };
+    std::set<std::uint32_t> leaves;
+    std::set<std::uint32_t> pods;
+    for (const GpuId gpu : members) {
+        const std::uint32_t nic = nic_of(gpu);
+        leaves.insert(leaf_of_nic(nic));
+        pods.insert(pod_of_leaf(leaf_of_nic(nic)));
+        add(nic_out_ + nic);
+        add(nic_in_ + nic);
+        if (shape_.pcie_bandwidth > 0) {
+            add(pcie_up_ + gpu.value());
+            add(pcie_down_ + gpu.value());
+        }
+    }
+    const std::uint32_t spine = number % shape_.spines;
+    const std::uint32_t core = number / shape_.spines % std::max(1U, shape_.cores_per_spine);
+    for (const std::uint32_t leaf : leaves) {
+        if (leaves.size() > 1) {
+            add(leaf_up_ + leaf * shape_.spines + spine);
+            add(leaf_down_ + leaf * shape_.spines + spine);
+            if (choice == PathChoice::spray) {
+                add(leaf_up_bundle_ + leaf);
+                add(leaf_down_bundle_ + leaf);
+            }
+        }
+    }
+    for (const std::uint32_t pod : pods) {
+        if (pods.size() > 1) {
+            const std::uint32_t port = (pod * shape_.spines + spine) * shape_.cores_per_spine + core;
+            add(spine_up_ + port);
+            add(spine_down_ + port);
+            if (choice == PathChoice::spray) {
+                add(pod_up_bundle_ + pod);
+                add(pod_down_bundle_ + pod);
+            }
+        }
+    }
+    const int hops = pods.size() > 1 ? 6 : leaves.size() > 1 ? 4 : 2;
+    out.latency = shape_.nic_latency + hops * shape_.link_latency;
+    return out;
 }
 
 void Fabric::add_to(Sharing& sharing) const {

@@ -57,6 +57,12 @@ struct Route {
     [[nodiscard]] std::span<const ResourceId> resources() const { return {links.data(), count}; }
 };
 
+/// The links of a tree that joins GPUs of different nodes through one spine (and core switch), both directions of each.
+struct TreeLinks {
+    std::vector<ResourceId> links;
+    double latency = 0;  ///< s, from a member to the root and back down
+};
+
 /// What a vertex of the graph of links is.
 enum class VertexKind { gpu, node_switch, nic, leaf, spine, core };
 
@@ -77,6 +83,10 @@ class Fabric {
 
     /// Path from one GPU to another (different) GPU. `hash` picks among equal paths for PathChoice::ecmp.
     [[nodiscard]] Route route(GpuId from, GpuId to, PathChoice choice, std::uint64_t hash) const;
+
+    /// The tree of an all-reduce inside the switches. `number` picks the root among spines and cores; with PathChoice::spray
+    /// its links count against the bundles they are part of as well. Members have NICs of their own.
+    [[nodiscard]] TreeLinks tree(std::span<const GpuId> members, PathChoice choice, std::uint32_t number) const;
 
     /// All resources: single links first, then the bundles that `spray` uses. Index = resource id.
     [[nodiscard]] std::size_t resource_count() const { return capacities_.size(); }

@@ -257,6 +257,18 @@ TEST_CASE("serving: only decodes up to the captured size replay a graph, all els
     CHECK(iteration_seconds(host, 15e-3, 10, 1, true) == doctest::Approx(15e-3));
 }
 
+TEST_CASE("serving: a graph computes as many sequences as it was captured for") {
+    HostSpec host;
+    host.graph_sequences = 1000;
+    CHECK(graph_size(host, 131) == 131);
+    host.graph_regular = 128;
+    for (const auto& [sequences, size] : std::vector<std::pair<std::uint32_t, std::uint32_t>>{
+             {1, 1}, {3, 4}, {5, 8}, {8, 8}, {9, 16}, {121, 128}, {129, 256}, {257, 512}, {513, 1000}, {1001, 1001}}) {
+        CAPTURE(sequences);
+        CHECK(graph_size(host, sequences) == size);
+    }
+}
+
 TEST_CASE("serving: presets have the published numbers of parameters") {
     const std::vector<std::pair<const char*, double>> published = {
         {"deepseek-v3", 671e9},     {"kimi-k2", 1.026e12},     {"gpt-oss-120b", 116.8e9},      {"minimax-m2", 229e9},
@@ -369,8 +381,12 @@ TEST_CASE("serving: all measured points read as scenarios, most of the dense one
     for (const ServingPoint& point : points) {
         dense += point.dense ? 1 : 0;
         fitted += point.fitted_half ? 1 : 0;
-        CHECK(point.ttft > 0);
+        CHECK((point.ttft > 0 || point.source == "splitwise"));
         CHECK(point.tpot > 0);
+    }
+    for (const ServingPoint& point : load_offline_points(test::data())) {
+        CHECK(point.tokens_per_s > 0);
+        CHECK_FALSE(point.fitted_half);
     }
     double out = 0;
     for (const FactsRow& row : read_facts_table(test::data().path("validation/serving/excluded.csv"))) {

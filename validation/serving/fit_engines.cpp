@@ -52,10 +52,16 @@ double objective(const std::vector<ServingPoint*>& points, const DataDirectory& 
     }
     predict_all(points, data, nullptr);
     double sum = 0;
+    double weights = 0;
     for (const ServingPoint* point : points) {
-        sum += error(point->predicted_tpot, point->tpot) + kTtftWeight * error(point->predicted_ttft, point->ttft);
+        sum += error(point->predicted_tpot, point->tpot);
+        weights += 1;
+        if (point->ttft > 0) {
+            sum += kTtftWeight * error(point->predicted_ttft, point->ttft);
+            weights += kTtftWeight;
+        }
     }
-    return sum / static_cast<double>(points.size()) / (1 + kTtftWeight);
+    return sum / weights;
 }
 
 // At most `kMostPoints`, evenly from the whole half; dense models alone where there are enough of them, so that no constant of
@@ -88,6 +94,9 @@ void fit_engines(std::vector<ServingPoint>& points, const DataDirectory& data, c
     std::vector<std::vector<std::string>> rows;
     for (auto& [engine, half] : halves) {
         const std::vector<ServingPoint*> chosen = thinned(half);
+        if (chosen.size() < kConstants) {
+            continue;  // fewer points than constants: they stay those of a related version
+        }
         Constants constants = constants_of(chosen.front()->scenario.engine.software);
         Constants step = kSteps;
         double best = objective(chosen, data, constants);

@@ -106,6 +106,38 @@ std::vector<ServingPoint> load_serving_points(const DataDirectory& data) {
         point.e2e = row.number("e2e_s");
         points.push_back(std::move(point));
     }
+    for (const FactsRow& row : read_facts_table(data.path("validation/serving/batches.csv"))) {
+        ServingPoint point = loader.begin(
+            row, {"engine.tensor=" + row.text("tensor"), "requests.count=" + row.text("batch"),
+                  "requests.prompt.mean=" + row.text("prompt"), "requests.output.mean=" + row.text("output")});
+        point.tpot = kMilli * row.number("tpot_ms");
+        if (!row.text("ttft_ms").empty()) {
+            point.ttft = kMilli * row.number("ttft_ms");
+            point.e2e = point.ttft + point.tpot * (row.number("output") - 1);
+        }
+        points.push_back(std::move(point));
+    }
+    return points;
+}
+
+std::vector<ServingPoint> load_offline_points(const DataDirectory& data) {
+    std::vector<ServingPoint> points;
+    Loader loader(data);
+    for (const FactsRow& row : read_facts_table(data.path("validation/serving/offline.csv"))) {
+        std::vector<std::string> changes = {
+            "requests.count=" + row.text("requests"), "requests.prompt.mean=" + row.text("prompt"),
+            "requests.output.mean=" + row.text("output"), "engine.scheduler.max_sequences=" + row.text("sequences"),
+            "engine.scheduler.token_budget=" + row.text("tokens")};
+        for (const char* degree : {"tensor", "pipeline", "groups", "expert"}) {
+            if (row.text(degree) != "1") {
+                changes.push_back(fmt::format("engine.{}={}", degree, row.text(degree)));
+            }
+        }
+        ServingPoint point = loader.begin(row, changes);
+        point.tokens_per_s = row.number("tokens_per_s");
+        point.fitted_half = false;
+        points.push_back(std::move(point));
+    }
     return points;
 }
 
@@ -116,6 +148,7 @@ void predict(ServingPoint& point, ModelCache& models) {
         point.predicted_ttft = summary.find("ttft_s.mean")->value;
         point.predicted_tpot = summary.find("tpot_s.mean")->value;
         point.predicted_e2e = summary.find("e2e_s.mean")->value;
+        point.predicted_tokens_per_s = summary.find("output_tokens_per_s")->value;
         if (point.per_token && point.output_tokens > 0) {
             point.predicted_tpot =
                 (point.predicted_e2e - point.predicted_ttft) * summary.find("requests")->value / point.output_tokens;

@@ -21,13 +21,16 @@ struct ServingPoint {
     double output_tokens = 0;  ///< of all requests, where `per_token`
     Scenario scenario;
     double ttft = 0, tpot = 0, e2e = 0;  ///< s, measured; 0: not known
+    double tokens_per_s = 0;             ///< output tokens of the whole system, measured; 0: not known
     // Results:
-    double predicted_ttft = 0, predicted_tpot = 0, predicted_e2e = 0;
+    double predicted_ttft = 0, predicted_tpot = 0, predicted_e2e = 0, predicted_tokens_per_s = 0;
     std::string problem;  ///< why it could not run
 };
 
-/// All points in the order of their files. Throws ConfigError.
+/// All points of latencies in the order of their files. Throws ConfigError.
 [[nodiscard]] std::vector<ServingPoint> load_serving_points(const DataDirectory& data);
+/// Points of which only the throughput is known (validation/serving/offline.csv).
+[[nodiscard]] std::vector<ServingPoint> load_offline_points(const DataDirectory& data);
 
 /// Runs a point and fills in what it predicts.
 void predict(ServingPoint& point, ModelCache& models);

@@ -24,14 +24,19 @@ double median(std::vector<double> values) {
 struct Errors {
     std::vector<double> ttft, tpot, e2e;  ///< relative, signed
     void add(const ServingPoint& point) {
-        ttft.push_back(point.predicted_ttft / point.ttft - 1);
         tpot.push_back(point.predicted_tpot / point.tpot - 1);
-        e2e.push_back(point.predicted_e2e / point.e2e - 1);
+        if (point.ttft > 0) {
+            ttft.push_back(point.predicted_ttft / point.ttft - 1);
+            e2e.push_back(point.predicted_e2e / point.e2e - 1);
+        }
     }
 };
 
 // Median of the absolute error with the median of the signed one.
 std::string cell(const std::vector<double>& errors) {
+    if (errors.empty()) {
+        return "-";
+    }
     std::vector<double> absolute = errors;
     for (double& value : absolute) {
         value = std::abs(value);
@@ -63,8 +68,9 @@ void print_groups(const Terminal& terminal, const std::string& title, const std:
 
 void print_points(const Terminal& terminal, const std::vector<ServingPoint>& points) {
     const auto pair = [](double measured, double predicted) {
-        return fmt::format("{:.4g} > {:.4g} ({:+.1f} %)", 1e3 * measured, 1e3 * predicted,
-                           100 * (predicted / measured - 1));
+        return measured <= 0 ? std::string("-")
+                             : fmt::format("{:.4g} > {:.4g} ({:+.1f} %)", 1e3 * measured, 1e3 * predicted,
+                                           100 * (predicted / measured - 1));
     };
     std::vector<std::vector<std::string>> rows;
     for (const ServingPoint& point : points) {
@@ -84,6 +90,48 @@ void print_points(const Terminal& terminal, const std::vector<ServingPoint>& poi
     }
     terminal.heading("points: measured > predicted, in ms");
     terminal.table({"point", "GPUs", "load", "", "TPOT", "TTFT", "end to end"}, rows);
+}
+
+// Throughput of whole systems with all requests there from the start, by engine, device, model and format.
+void validate_offline(const DataDirectory& data, const Terminal& terminal, bool each) {
+    std::vector<ServingPoint> points = load_offline_points(data);
+    std::vector<ServingPoint*> every;
+    for (ServingPoint& point : points) {
+        every.push_back(&point);
+    }
+    Progress progress(terminal.quiet());
+    predict_all(every, data, [&](double fraction) { progress.update(fraction); });
+    progress.finish();
+    std::map<std::string, std::vector<double>> groups;
+    std::vector<std::vector<std::string>> rows;
+    for (const ServingPoint& point : points) {
+        const RequestsSpec& requests = point.scenario.requests;
+        const std::string load =
+            fmt::format("{} of {:.0f}/{:.0f}", requests.count, requests.prompt.mean, requests.output.mean);
+        const std::string gpus = std::to_string(point.scenario.engine.mixed.ranks());
+        if (!point.problem.empty()) {
+            rows.push_back({point.id, gpus, load, point.problem});
+            continue;
+        }
+        const double error = point.predicted_tokens_per_s / point.tokens_per_s - 1;
+        for (const std::string& group : {std::string(point.dense ? "all dense models" : "all mixtures of experts"),
+                                         point.id.substr(0, point.id.find(':'))}) {
+            groups[group].push_back(error);
+        }
+        rows.push_back({point.id, gpus, load,
+                        fmt::format("{:.0f} > {:.0f} ({:+.1f} %)", point.tokens_per_s, point.predicted_tokens_per_s,
+                                    100 * error)});
+    }
+    if (each) {
+        terminal.heading("offline points: measured > predicted, in output tokens/s");
+        terminal.table({"point", "GPUs", "load", "throughput"}, rows);
+    }
+    rows.clear();
+    for (const auto& [name, errors] : groups) {
+        rows.push_back({name, std::to_string(errors.size()), cell(errors)});
+    }
+    terminal.heading("offline throughput (nothing is fitted on it)");
+    terminal.table({"group", "points", "median error (bias)"}, rows);
 }
 
 void print_excluded(const Terminal& terminal, const DataDirectory& data, const std::vector<ServingPoint>& points) {
@@ -154,6 +202,9 @@ void validate_serving(const DataDirectory& data, const Terminal& terminal, bool 
     print_groups(
         terminal, "by kind of model", all,
         [](const ServingPoint& p) { return std::string(p.dense ? "dense" : "experts"); }, any);
+    if (only.empty()) {
+        validate_offline(data, terminal, points);
+    }
     print_excluded(terminal, data, all);
     validate_layers(data, terminal);
 }

@@ -90,7 +90,7 @@ class ScheduleRun final : public TaskSource {
         for (const Message& message : schedule.messages) {
             waiting_.push_back(message.waits_for);
             const bool crosses = fabric.node_of(GpuId(message.from)) != fabric.node_of(GpuId(message.to));
-            crossing += crosses ? message.bytes : 0;
+            crossing += crosses ? message.bytes * copies(message) : 0;
         }
         watch(*sharing_, crossing, options);
         result_.starts.resize(schedule.messages.size(), 0);
@@ -130,7 +130,7 @@ class ScheduleRun final : public TaskSource {
         sharing_->release(classes_[id]);
         classes_[id] = ClassId();
         result_.completions[id] = engine_.now().seconds();
-        result_.bytes += message.bytes;
+        result_.bytes += message.bytes * copies(message);
         if (++result_.messages % kProgressInterval == 0 && options_.progress) {
             options_.progress(static_cast<double>(result_.messages) / static_cast<double>(waiting_.size()));
         }
@@ -146,15 +146,42 @@ class ScheduleRun final : public TaskSource {
     void start(std::uint32_t id) {
         const Message& message = schedule_.messages[id];
         result_.starts[id] = engine_.now().seconds();
+        demands_.clear();
+        if (message.group != Message::kNoGroup) {
+            start_reduction(id);
+            return;
+        }
         const Route route = fabric_.route(GpuId(message.from), GpuId(message.to), options_.paths,
                                           (static_cast<std::uint64_t>(message.from) << 32) | message.to);
-        demands_.clear();
         for (const ResourceId link : route.resources()) {
             demands_.push_back(Demand{link, 1});
         }
         const std::vector<RoutedFlow> flow = flow_of(fabric_, message.from, message.to);
         classes_[id] = sharing_->hold_flows(flow, demands_);
         const double latency = latency_of(*sharing_, route, !flow.empty());
+        dispatcher_.share(classes_[id], message.bytes, SimTime::from_seconds(message.delay + latency), message.from,
+                          id);
+    }
+
+    // Ranks that send it.
+    [[nodiscard]] double copies(const Message& message) const {
+        return message.group == Message::kNoGroup ? 1 : static_cast<double>(group(message).size());
+    }
+    [[nodiscard]] const std::vector<GpuId>& group(const Message& message) const {
+        return schedule_.groups[message.group];
+    }
+
+    void start_reduction(std::uint32_t id) {
+        const Message& message = schedule_.messages[id];
+        const TreeLinks tree = fabric_.tree(group(message), options_.paths, message.group);
+        for (const ResourceId link : tree.links) {
+            demands_.push_back(Demand{link, 1});
+        }
+        RoutedFlow flow{GpuId(message.from), GpuId(message.to)};
+        flow.members = group(message);
+        flow.tree = message.group;
+        classes_[id] = sharing_->hold_flows(std::span(&flow, 1), demands_);
+        const double latency = sharing_->routes_flows() ? 0 : tree.latency;
         dispatcher_.share(classes_[id], message.bytes, SimTime::from_seconds(message.delay + latency), message.from,
                           id);
     }
@@ -305,6 +332,9 @@ MessageRunResult run_messages_on_simgrid(const Fabric& fabric, const Schedule& s
         job.capacities.push_back(std::max(1.0, fabric.capacity(ResourceId(i))));
     }
     for (const Message& message : schedule.messages) {
+        if (message.group != Message::kNoGroup) {
+            throw InfeasibleError("SimGrid knows no sums inside switches: choose fidelity fluid or packet");
+        }
         const Route route = fabric.route(GpuId(message.from), GpuId(message.to), paths,
                                          (static_cast<std::uint64_t>(message.from) << 32) | message.to);
         SimgridJob::Message out;

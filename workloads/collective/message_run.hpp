@@ -6,7 +6,7 @@
 // symmetric ring are one class: a ring over whole nodes looks the same from each of them, so one node (or one group
 // under a leaf) stands for all where the fabric has full bisection and sprays.
 // Scope: ring, tree, double binary tree (pipelined), recursive halving-doubling, hierarchical, in-switch
-// all-reduce, direct all-to-all; permutation, incast, shift, all-to-all and ring traffic.
+// all-reduce (inside a node; across nodes along one tree of switches for each local rank), direct all-to-all; permutation, incast, shift, all-to-all and ring traffic.
 // Limits: no protocol overhead here (that is CollectiveModel's); reductions cost no time.
 // Sources: Thakur et al., IJHPCA 2005; Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast",
 // 2009; Patarasuk and Yuan, JPDC 2009 (ring).
@@ -46,7 +46,7 @@ struct TrafficSpec {
 };
 void describe(Fields& fields, TrafficSpec& spec);
 
-/// One message. It starts when `waits_for` messages that name it among their `releases` have arrived.
+/// One message, or (with a `group`) an all-reduce inside the switches. It starts when `waits_for` messages that name it among their `releases` have arrived.
 struct Message {
     std::uint32_t from = 0;
     std::uint32_t to = 0;
@@ -55,12 +55,15 @@ struct Message {
     std::uint32_t waits_for = 0;
     std::uint32_t first_release = 0;  ///< range in Schedule::releases
     std::uint32_t release_count = 0;
+    std::uint32_t group = kNoGroup;  ///< in Schedule::groups; also the number of its tree
+    static constexpr std::uint32_t kNoGroup = 0xFFFFFFFFU;
 };
 
 /// A static schedule of messages between ranks 0..n-1 (rank = GPU).
 struct Schedule {
     std::vector<Message> messages;
     std::vector<std::uint32_t> releases;
+    std::vector<std::vector<GpuId>> groups;  ///< members of all-reduces inside the switches, one a node
 };
 
 /// The messages of a collective over `ranks` ranks in nodes of `per_node`. Throws InfeasibleError when the algorithm

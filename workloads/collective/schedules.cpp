@@ -48,6 +48,13 @@ class Builder {
         schedule_.messages.push_back(message);
         return static_cast<std::uint32_t>(schedule_.messages.size() - 1);
     }
+    // An all-reduce of `bytes` of each member, inside the switches.
+    std::uint32_t reduce(std::vector<GpuId> members, double bytes) {
+        const std::uint32_t id = add(members.front().value(), members.back().value(), bytes);
+        schedule_.messages[id].group = static_cast<std::uint32_t>(schedule_.groups.size());
+        schedule_.groups.push_back(std::move(members));
+        return id;
+    }
     void after(std::uint32_t before, std::uint32_t next) { edges_.push_back({before, next}); }
 
     Schedule finish() {
@@ -190,8 +197,9 @@ void add_halving_doubling(Builder& builder, CollectiveOp op, std::uint32_t n, do
     }
 }
 
-// Reduce-scatter inside each node, all-reduce between equal local ranks (rails), all-gather inside each node.
-void add_hierarchical(Builder& builder, std::uint32_t n, std::uint32_t per_node, double bytes) {
+// Reduce-scatter inside each node, all-reduce between equal local ranks (rails; a ring, or in the switches between the
+// nodes), all-gather inside each node.
+void add_hierarchical(Builder& builder, std::uint32_t n, std::uint32_t per_node, double bytes, bool in_switch) {
     const std::uint32_t nodes = n / per_node;
     std::vector<std::uint32_t> reached(n, kNone);
     const auto inside = [&](const std::vector<std::uint32_t>& waits) {
@@ -217,7 +225,19 @@ void add_hierarchical(Builder& builder, std::uint32_t n, std::uint32_t per_node,
             members.push_back(node * per_node + i);
             first.push_back(reached[node * per_node + i]);
         }
-        const auto last = add_ring(builder, members, bytes / per_node / nodes, 2 * (nodes - 1), first);
+        std::vector<std::uint32_t> last;
+        if (in_switch) {
+            const std::uint32_t sum =
+                builder.reduce(std::vector<GpuId>(members.begin(), members.end()), bytes / per_node);
+            for (const std::uint32_t before : first) {
+                if (before != kNone) {
+                    builder.after(before, sum);
+                }
+            }
+            last.assign(nodes, sum);
+        } else {
+            last = add_ring(builder, members, bytes / per_node / nodes, 2 * (nodes - 1), first);
+        }
         for (std::uint32_t node = 0; node < nodes; ++node) {
             between[node * per_node + i] = last[node];
         }
@@ -289,12 +309,17 @@ Schedule make_schedule(const CollectiveSpec& spec, std::uint32_t ranks, std::uin
                 throw InfeasibleError(fmt::format(
                     "a hierarchical all-reduce needs whole nodes: {} ranks in nodes of {}", ranks, per_node));
             }
-            add_hierarchical(builder, ranks, per_node, spec.bytes);
+            add_hierarchical(builder, ranks, per_node, spec.bytes, false);
             break;
         case Algorithm::in_switch:
             only_all_reduce();
             if (ranks > per_node) {
-                throw InfeasibleError("an in-switch all-reduce runs inside one node");
+                if (ranks % per_node != 0) {
+                    throw InfeasibleError(fmt::format(
+                        "an in-switch all-reduce needs whole nodes: {} ranks in nodes of {}", ranks, per_node));
+                }
+                add_hierarchical(builder, ranks, per_node, spec.bytes, true);
+                break;
             }
             // Each rank pushes the payload to the switch and pulls the sum: all up and all down ports carry it once.
             for (std::uint32_t i = 0; i < ranks; ++i) {

@@ -1,6 +1,7 @@
 #include "workloads/serving/host_cost.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace orrery {
 
@@ -22,6 +23,23 @@ void describe(Fields& fields, HostSpec& host) {
     fields.boolean({"overlap", "the host prepares an iteration while the device runs the one before"}, host.overlap);
     fields.integer({"graph_sequences", "iterations of decodes alone up to this size replay a graph", false, 0, 1 << 20},
                    host.graph_sequences);
+    fields.integer(
+        {"graph_regular", "graphs for 1, 2, 4, multiples of 8 up to this and powers of two beyond; 0: for every size",
+         false, 0, 1 << 20},
+        host.graph_regular);
+}
+
+std::uint32_t graph_size(const HostSpec& host, std::uint32_t sequences) {
+    constexpr std::uint32_t kMultiple = 8;
+    const auto regular = static_cast<std::uint32_t>(host.graph_regular);
+    const auto most = static_cast<std::uint32_t>(host.graph_sequences);
+    if (regular == 0 || sequences > most) {
+        return sequences;
+    }
+    const std::uint32_t size = sequences < kMultiple || sequences > regular
+                                   ? std::bit_ceil(sequences)
+                                   : (sequences + kMultiple - 1) / kMultiple * kMultiple;
+    return std::min(size, most);
 }
 
 double iteration_seconds(const HostSpec& host, double kernels, double layers, double sequences, bool has_prompts) {

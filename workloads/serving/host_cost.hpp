@@ -3,7 +3,7 @@
 //
 // Claims: an iteration takes its kernels, a little longer than each alone in a microbenchmark, and small kernels that are not
 // modelled, a fixed time a layer; where no captured graph is replayed, at least what the host takes to launch every layer's
-// kernels; and the host's own work (scheduling, input tables, sampling, detokenisation), which waits for the device and lets it
+// kernels (a graph computes as many sequences as it was captured for); and the host's own work (scheduling, input tables, sampling, detokenisation), which waits for the device and lets it
 // wait, or runs beside it where the engine schedules ahead.
 // Scope: one set of constants an engine version, whatever model and device.
 // Limits: host times are those of the machines that the constants were fitted on; prompts and decodes of one iteration are
@@ -28,10 +28,15 @@ struct HostSpec {
     Sourced<double> slowdown{1, "", ""};  ///< kernels in an engine over the same in a microbenchmark
     bool overlap = false;                 ///< the host prepares an iteration while the device runs the one before
     std::int64_t graph_sequences = 0;     ///< iterations of decodes alone up to this size replay a graph
+    std::int64_t graph_regular = 0;       ///< graphs exist for 1, 2, 4, multiples of 8 up to this, and powers of two
+                                          ///< beyond; 0: for every size
 };
 
 inline constexpr PresetKind kEnginePresets{"engine", "workloads/data/engines"};
 void describe(Fields& fields, HostSpec& host);
+
+/// Sequences that an iteration of `sequences` decodes alone computes: those of the smallest graph that has room for them.
+[[nodiscard]] std::uint32_t graph_size(const HostSpec& host, std::uint32_t sequences);
 
 /// Time of an iteration in s whose kernels alone take `kernels` s.
 [[nodiscard]] double iteration_seconds(const HostSpec& host, double kernels, double layers, double sequences,

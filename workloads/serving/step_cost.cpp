@@ -304,9 +304,15 @@ double ModelStep::kernel_seconds(const Batch& batch) {
         const double running = std::max(1.0, decoding - batch.padded);
         seconds += attention_seconds(std::ceil(decoding / groups), 1, std::max(1.0, context / running));
     }
-    const auto sequences = static_cast<std::uint32_t>(batch.items.size()) + batch.padded;
-    return seconds + dense_seconds(tokens + batch.drafted) +
-           (m_.head ? head_seconds(sequences + batch.drafted) : 0);
+    auto sequences = static_cast<std::uint32_t>(batch.items.size()) + batch.padded;
+    if (prompts == 0) {
+        // A graph computes the places that it has too many, but for their attention.
+        const std::uint32_t group = (sequences + m_.groups - 1) / m_.groups;
+        const std::uint32_t idle = m_.groups * (graph_size(m_.host, group) - group);
+        sequences += idle;
+        tokens += idle;
+    }
+    return seconds + dense_seconds(tokens + batch.drafted) + (m_.head ? head_seconds(sequences + batch.drafted) : 0);
 }
 
 double ModelStep::seconds(const Batch& batch) {

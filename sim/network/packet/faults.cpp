@@ -99,14 +99,10 @@ void Network::cut_link(std::uint32_t port_id) {
     }
     port.busy_until = std::max(now_, first - port.latency);
     ServedPort& queue = served_ports_[port_id];
-    const std::uint32_t owner = switch_of(port_id);
     while (queue.data.head != kNone) {
         const std::uint32_t id = queue.data.pop(slab_);
         queue.data_bytes -= slab_[id].size;
-        if (owner != kNone) {
-            switch_used_[owner] -= slab_[id].size;
-            leave_switch(slab_[id]);
-        }
+        leave_switch(port_id, slab_[id]);
         ++port.drops;
         drop(id);
     }

@@ -210,8 +210,7 @@ void Network::advance(std::int64_t now_ps) {
     now_ = now_ps;
 }
 
-void Network::send(const Request& request) {
-    ORRERY_ASSERT(request.bytes > 0 && fabric_.node_of(request.from) != fabric_.node_of(request.to));
+std::uint32_t Network::new_message() {
     std::uint32_t id = 0;
     if (free_messages_.empty()) {
         id = static_cast<std::uint32_t>(messages_.size());
@@ -220,8 +219,20 @@ void Network::send(const Request& request) {
         id = free_messages_.back();
         free_messages_.pop_back();
     }
+    messages_[id] = Message();
+    messages_[id].live = true;
+    ++live_messages_;
+    if (sample_every_ > 0 && !sampling_) {
+        sampling_ = true;
+        schedule(Timer::sample, 0, now_);
+    }
+    return id;
+}
+
+void Network::send(const Request& request) {
+    ORRERY_ASSERT(request.bytes > 0 && fabric_.node_of(request.from) != fabric_.node_of(request.to));
+    const std::uint32_t id = new_message();
     Message& message = messages_[id];
-    message = Message();
     message.token = request.token;
     message.from = request.from;
     message.to = request.to;
@@ -229,14 +240,8 @@ void Network::send(const Request& request) {
     message.rate_limit = request.rate_limit;
     message.weight = request.weight;
     message.share = request.share;
-    message.live = true;
     // The pair decides the hash, so that all levels of detail place a hashed flow on the same spine.
     message.hash = mix64((static_cast<std::uint64_t>(request.from.value()) << 32) | request.to.value());
-    ++live_messages_;
-    if (sample_every_ > 0 && !sampling_) {
-        sampling_ = true;
-        schedule(Timer::sample, 0, now_);
-    }
     if (path_kind_ == PathKind::planned) {
         unplanned_.push_back(id);
     } else {

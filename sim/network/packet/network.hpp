@@ -19,6 +19,7 @@
 #include "sim/base/time.hpp"
 #include "sim/network/fabric.hpp"
 #include "sim/network/packet/records.hpp"
+#include "sim/network/packet/reduction.hpp"
 #include "sim/network/packet/wheel.hpp"
 
 #include <functional>
@@ -99,6 +100,17 @@ struct Request {
     double share = 0;   ///< units a second, until set_shares() says otherwise; 0: no limit
 };
 
+/// An all-reduce in the switches over GPUs with NICs of their own.
+struct ReductionRequest {
+    std::vector<GpuId> members;
+    std::uint32_t tree = 0;   ///< picks the root among spines and core switches
+    std::uint64_t bytes = 0;  ///< of each member
+    double rate_limit = 0;    ///< B/s of each; 0: none
+    std::uint64_t token = 0;
+    double weight = 0;  ///< as of a Request
+    double share = 0;
+};
+
 class Network {
   public:
     /// Throws ConfigError when the specification contradicts itself, InfeasibleError when no fabric fits.
@@ -106,6 +118,7 @@ class Network {
 
     /// Sends a message now. The clock is the later of the last event and the last `advance`.
     void send(const Request& request);
+    void reduce(const ReductionRequest& request);
     /// Moves the clock forward over a time without events.
     void advance(std::int64_t now_ps);
     void add_link_event(const LinkEvent& event);
@@ -222,6 +235,7 @@ class Network {
     [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t next_port(const Port& in, const Packet& p);
     [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t choose_spine(std::uint32_t leaf, std::uint32_t to_leaf,
                                                                            const Packet& p);
+    [[nodiscard]] bool spoiled(std::uint32_t port, const Packet& p);
     void forward(std::uint32_t port, std::uint32_t id);
     [[gnu::always_inline]] inline void forward_now(std::uint32_t port, std::uint32_t id);
     [[gnu::always_inline]] inline void launch(std::uint32_t port, std::uint32_t id);
@@ -231,7 +245,7 @@ class Network {
     void enqueue_served(std::uint32_t port, std::uint32_t id);
     void serve(std::uint32_t port);
     void arm_service(std::uint32_t port);
-    void leave_switch(const Packet& p);
+    void leave_switch(std::uint32_t port, const Packet& p);
     [[nodiscard]] bool mark(std::int64_t backlog, std::int64_t low, std::int64_t high);
     void set_paused(std::uint32_t port, bool paused);
     [[nodiscard]] std::uint32_t switch_of(std::uint32_t port) const;
@@ -254,6 +268,9 @@ class Network {
     void begin_message(std::uint32_t message, std::uint32_t parts, const std::vector<std::uint32_t>& paths);
     std::uint32_t new_flow(std::uint32_t message, std::uint64_t bytes, std::uint64_t hash, std::uint32_t part);
     void post(std::uint32_t id, bool first);
+    [[nodiscard]] std::int64_t posted_at(std::uint32_t nic, bool first);
+    [[nodiscard]] std::uint32_t new_message();
+    void give_bitmaps(Flow& flow, std::uint32_t capacity);
     void pass_on(std::uint32_t id);
     [[nodiscard]] QueuePair& pair_of(const Flow& flow) {
         return peers_[{flow.source, flow.destination}].pairs[flow.queue_pair];
@@ -263,7 +280,6 @@ class Network {
     [[nodiscard]] std::uint32_t entropy_of(std::uint32_t lane, std::uint32_t core) const;
     void finish_part(std::uint32_t message);
     void retire(std::uint32_t id);
-    [[noreturn]] void fail(const Flow& flow) const;
     void release_flow(std::uint32_t id);
     void start_flow(std::uint32_t id);
     void list(std::uint32_t id);
@@ -272,6 +288,16 @@ class Network {
     [[nodiscard]] bool may_send(const Flow& flow) const;
     /// True when the flow may send another packet at once.
     bool send_packet(std::uint32_t id);
+    [[nodiscard]] std::uint32_t first_lost(const Flow& flow) const;
+    void adopt(std::uint32_t id);
+    void limit(std::uint32_t id, double rate);
+    [[nodiscard]] double limit_of(const Message& message) const;
+    [[nodiscard]] std::uint32_t pick_path(std::uint32_t id);
+    [[nodiscard]] std::uint32_t size_of(const Flow& flow, std::uint32_t sequence) const {
+        return (sequence + 1 == flow.packets ? flow.last_payload : mtu_) + header_;
+    }
+
+    // feedback.cpp: what comes back to senders
     void on_acknowledgement(const Packet& p);
     void acknowledge(Flow& flow, std::uint32_t sequence, double& newly);
     void judge_gaps(std::uint32_t id);
@@ -283,14 +309,15 @@ class Network {
     void on_timeout(std::uint32_t id);
     void on_law_timer(std::uint32_t id);
     void lose(Flow& flow, std::uint32_t sequence);
-    [[nodiscard]] std::uint32_t first_lost(const Flow& flow) const;
-    void adopt(std::uint32_t id);
-    void limit(std::uint32_t id, double rate);
-    [[nodiscard]] double limit_of(const Message& message) const;
-    [[nodiscard]] std::uint32_t pick_path(std::uint32_t id);
-    [[nodiscard]] std::uint32_t size_of(const Flow& flow, std::uint32_t sequence) const {
-        return (sequence + 1 == flow.packets ? flow.last_payload : mtu_) + header_;
-    }
+    [[noreturn]] void fail(const Flow& flow) const;
+
+    // reduction.cpp: all-reduces in the switches
+    void build_tree(Reduction& reduction, const std::vector<std::uint32_t>& nics, std::uint32_t number) const;
+    void arrive_reducing(std::uint32_t port, std::uint32_t id);
+    void contribute(Reduction& reduction, const TreeLink& link, const Packet& p);
+    void spread_sum(Reduction& reduction, std::uint32_t at, const Packet& p);
+    void take_sum(const Reduction& reduction, std::uint32_t member, const Packet& p);
+    void emit(const Reduction& reduction, std::uint32_t port, const Packet& from);
 
     // receiver.cpp
     void deliver(std::uint32_t id);
@@ -308,7 +335,7 @@ class Network {
     // Three bitmaps a flow, in a pool.
     enum class Bits : std::uint32_t { acknowledged, lost, received };
     [[nodiscard]] std::uint64_t& word(const Flow& flow, Bits kind, std::uint32_t sequence) {
-        const std::uint32_t words = (flow.capacity + 63) / 64;
+        const std::uint32_t words = flow.capacity / 64;
         return bitmaps_[flow.bitmap + static_cast<std::uint32_t>(kind) * words + (sequence & (flow.capacity - 1)) / 64];
     }
     /// 64 bits from `sequence` on; those beyond the flow's capacity repeat earlier ones.
@@ -359,6 +386,8 @@ class Network {
     std::vector<std::uint32_t> free_flows_;
     std::vector<Message> messages_;
     std::vector<std::uint32_t> free_messages_;
+    std::vector<Reduction> reductions_;
+    std::vector<std::uint32_t> free_reductions_;
     std::vector<Recycled> recycled_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination
     std::vector<std::uint32_t> entropies_of_paths_;                   ///< one a path between leaves, for `spray`

@@ -1,4 +1,4 @@
-// Senders: when a flow may send which packet, and what it makes of acknowledgements, reports of loss and timeouts.
+// Senders: messages become flows, and flows packets, when windows, rates and the NIC let them.
 
 #include "sim/network/packet/network.hpp"
 
@@ -8,9 +8,8 @@
 namespace orrery::packet {
 
 namespace {
-constexpr std::uint32_t kMostFlows = 1U << 24;             // 8 GiB of records
-constexpr double kLineRate = 1 - 1e-9;                     // of it: no need to pace
-constexpr std::int64_t kLongest = 10'000'000'000'000'000;  // ps: no timeout is longer than 10,000 s
+constexpr std::uint32_t kMostFlows = 1U << 24;  // 8 GiB of records
+constexpr double kLineRate = 1 - 1e-9;          // of it: no need to pace
 }  // namespace
 
 std::uint32_t Network::entropy_of(std::uint32_t lane, std::uint32_t core) const {
@@ -43,20 +42,25 @@ void Network::begin_message(std::uint32_t id, std::uint32_t parts, const std::ve
     }
 }
 
+// When a NIC starts what is posted to it now, ps. Subflows of a message, all but the `first`, are one message to it.
+std::int64_t Network::posted_at(std::uint32_t nic_id, bool first) {
+    Nic& nic = nics_[nic_id];
+    const std::int64_t ready = now_ + SimTime::from_seconds(spec_.nic.doorbell + spec_.nic.dma).ps();
+    if (spec_.nic.message_rate <= 0) {
+        return ready;
+    }
+    if (first) {
+        nic.last_message = std::max(ready, nic.next_message);
+        nic.next_message = nic.last_message + SimTime::from_seconds(1 / spec_.nic.message_rate).ps();
+    }
+    return nic.last_message;
+}
+
 // Gives a flow to its NIC: at once, or when its queue pair has sent what came before.
 void Network::post(std::uint32_t id, bool first) {
     Flow& flow = flows_[id];
-    Nic& nic = nics_[flow.source];
-    std::int64_t start = now_ + SimTime::from_seconds(spec_.nic.doorbell + spec_.nic.dma).ps();
-    if (spec_.nic.message_rate > 0) {
-        // Subflows of a message are one message to each NIC.
-        if (first) {
-            nic.last_message = std::max(start, nic.next_message);
-            nic.next_message = nic.last_message + SimTime::from_seconds(1 / spec_.nic.message_rate).ps();
-        }
-        start = nic.last_message;
-    }
-    if (spec_.nic.queue_pairs > 0) {
+    const std::int64_t start = posted_at(flow.source, first);
+    if (spec_.nic.queue_pairs > 0 && flow.reduction == kNone) {
         Peers& peers = peers_[{flow.source, flow.destination}];
         flow.queue_pair = static_cast<std::uint32_t>(peers.turn++ % static_cast<std::uint64_t>(spec_.nic.queue_pairs));
         if (flow.queue_pair == peers.pairs.size()) {
@@ -146,22 +150,27 @@ std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std:
         flow.credits = static_cast<std::uint64_t>(std::max(1.0, law_settings_.max_window / full_));
     }
     if (acknowledged_ && !go_back_) {
-        flow.capacity = std::min(capacity_, std::max(64U, std::bit_ceil(std::min(flow.packets, capacity_))));
-        const auto log = static_cast<std::size_t>(std::countr_zero(flow.capacity));
-        if (free_bitmaps_.size() <= log) {
-            free_bitmaps_.resize(log + 1);
-        }
-        const std::uint32_t words = 3 * flow.capacity / 64;
-        if (free_bitmaps_[log].empty()) {
-            flow.bitmap = static_cast<std::uint32_t>(bitmaps_.size());
-            bitmaps_.resize(bitmaps_.size() + words);
-        } else {
-            flow.bitmap = free_bitmaps_[log].back();
-            free_bitmaps_[log].pop_back();
-        }
-        std::fill_n(bitmaps_.begin() + flow.bitmap, words, 0);
+        give_bitmaps(flow, std::min(capacity_, std::max(64U, std::bit_ceil(std::min(flow.packets, capacity_)))));
     }
     return id;
+}
+
+// `capacity`: a power of two, 64 or more.
+void Network::give_bitmaps(Flow& flow, std::uint32_t capacity) {
+    flow.capacity = flow.ahead = capacity;
+    const auto log = static_cast<std::size_t>(std::countr_zero(flow.capacity));
+    if (free_bitmaps_.size() <= log) {
+        free_bitmaps_.resize(log + 1);
+    }
+    const std::uint32_t words = 3 * capacity / 64;
+    if (free_bitmaps_[log].empty()) {
+        flow.bitmap = static_cast<std::uint32_t>(bitmaps_.size());
+        bitmaps_.resize(bitmaps_.size() + words);
+    } else {
+        flow.bitmap = free_bitmaps_[log].back();
+        free_bitmaps_[log].pop_back();
+    }
+    std::fill_n(bitmaps_.begin() + flow.bitmap, words, 0);
 }
 
 void Network::release_flow(std::uint32_t id) {
@@ -199,7 +208,8 @@ void Network::retire(std::uint32_t id) {
 }
 
 void Network::start_flow(std::uint32_t id) {
-    if (spec_.nic.queue_pairs > 0) {
+    const bool reduces = flows_[id].reduction != kNone;
+    if (spec_.nic.queue_pairs > 0 && !reduces) {
         const QueuePair& pair = pair_of(flows_[id]);
         flows_[id].law = pair.used ? pair.law : flows_[id].law;
         arm_law(id);
@@ -207,7 +217,7 @@ void Network::start_flow(std::uint32_t id) {
     flows_[id].started = true;
     flows_[id].last_news = flows_[id].next_time = now_;
     adopt(id);
-    if (acknowledged_) {
+    if (acknowledged_ || reduces) {
         touch_deadline(id);
     }
     list(id);
@@ -271,7 +281,7 @@ void Network::set_shares(const std::vector<double>& rates) {
 }
 
 bool Network::may_send(const Flow& flow) const {
-    const bool within_bitmap = go_back_ || !acknowledged_ || flow.next_new - flow.acked < flow.capacity;
+    const bool within_bitmap = flow.ahead == 0 || flow.next_new - flow.acked < flow.ahead;
     if (flow.lost == 0 && (flow.next_new == flow.packets || !within_bitmap)) {
         return false;
     }
@@ -452,11 +462,11 @@ bool Network::send_packet(std::uint32_t id) {
     p.path = path;
     p.ingress = kNone;
     p.kind = PacketKind::data;
-    p.flags = 0;
+    p.flags = flow.reduction == kNone ? 0 : kReduces;
     ++flow.records;
     ++sent_;
     const double size = p.size;
-    if (acknowledged_) {
+    if (acknowledged_ || flow.reduction != kNone) {
         flow.in_flight += p.size;
         if (auto* law = std::get_if<Dcqcn>(&flow.law)) {
             law->on_sent(law_settings_, size);
@@ -470,7 +480,7 @@ bool Network::send_packet(std::uint32_t id) {
         // Ideal flows make up for what they wait behind others at their NIC, or they would fall behind their share.
         flow.next_time = (acknowledged_ ? std::max(flow.next_time, now_) : flow.next_time) + std::llround(gap);
     }
-    if (spec_.nic.queue_pairs > 0 && flow.next_new == flow.packets) {
+    if (spec_.nic.queue_pairs > 0 && flow.next_new == flow.packets && flow.reduction == kNone) {
         pass_on(id);
     }
     const std::uint32_t port = base_[0] + flow.source;
@@ -480,250 +490,6 @@ bool Network::send_packet(std::uint32_t id) {
         forward(port, packet);
     }
     return more;
-}
-
-// Three smoothed round trips, so that a long queue is not mistaken for a loss; never below the set timeout.
-std::int64_t Network::timeout_of(const Flow& flow) const {
-    return std::min(kLongest, std::max(timeout_, 3 * flow.round_trip));
-}
-
-void Network::touch_deadline(std::uint32_t id) {
-    Flow& flow = flows_[id];
-    flow.deadline = now_ + (timeout_of(flow) << std::min<unsigned>(flow.backoff, 6));
-    flow.overtaken = flow.highest;
-    if (!flow.timer_armed) {
-        flow.timer_armed = true;
-        schedule(Timer::retransmit, id, flow.deadline);
-    }
-}
-
-// One packet is known to have arrived: it is no longer in flight, nor to be sent again.
-void Network::acknowledge(Flow& flow, std::uint32_t sequence, double& newly) {
-    const std::uint32_t size = size_of(flow, sequence);
-    newly += size;
-    if (test(flow, Bits::lost, sequence)) {
-        clear(flow, Bits::lost, sequence);
-        --flow.lost;
-    } else {
-        flow.in_flight -= size;
-    }
-}
-
-void Network::on_acknowledgement(const Packet& p) {
-    const std::uint32_t id = p.flow;
-    Flow& flow = flows_[id];
-    if (!flow.live || flow.acked == flow.packets) {
-        return;
-    }
-    double newly = 0;
-    const std::uint32_t before = flow.acked;
-    if (go_back_) {
-        if (p.cumulative > flow.acked) {
-            newly = static_cast<double>(p.cumulative - flow.acked) * full_;
-            flow.acked = p.cumulative;
-            flow.next_new = std::max(flow.next_new, flow.acked);
-        }
-        flow.in_flight = static_cast<std::int64_t>(flow.next_new - flow.acked) * full_;
-    } else {
-        const std::uint32_t known = flow.acked > p.sequence ? std::min(64U, flow.acked - p.sequence) : 0;
-        if (const std::uint64_t told = known < 64 ? p.selected >> known : 0; told != 0) {
-            const std::uint32_t first = p.sequence + known;
-            for (std::uint64_t news = told & ~bits_from(flow, Bits::acknowledged, first); news != 0; news &= news - 1) {
-                const std::uint32_t sequence = first + static_cast<std::uint32_t>(std::countr_zero(news));
-                set(flow, Bits::acknowledged, sequence);
-                acknowledge(flow, sequence, newly);
-                flow.highest = std::max(flow.highest, sequence + 1);
-            }
-        }
-        while (flow.acked < flow.packets && (flow.acked < p.cumulative || test(flow, Bits::acknowledged, flow.acked))) {
-            if (!test(flow, Bits::acknowledged, flow.acked)) {
-                acknowledge(flow, flow.acked, newly);
-            }
-            clear(flow, Bits::acknowledged, flow.acked);
-            ++flow.acked;
-        }
-        flow.highest = std::max(flow.highest, flow.acked);
-    }
-    if (newly > 0) {
-        flow.backoff = 0;
-        flow.last_news = now_;
-        // Smoothed as in RFC 6298; the first sample stands for itself.
-        const std::int64_t delay = now_ - p.sent;
-        flow.round_trip += flow.round_trip == 0 ? delay : (delay - flow.round_trip) / 8;
-        if (flow.acked > before) {
-            flow.deadline = now_ + timeout_of(flow);
-            flow.overtaken = flow.highest;
-        }
-        const Acknowledged ack{now_, now_ - p.sent, newly, (p.flags & kMarked) != 0, flow.acked, flow.next_new};
-        std::visit([&](auto& law) { law.on_ack(law_settings_, ack); }, flow.law);
-        adopt(id);
-        if (path_kind_ == PathKind::recycled && (p.flags & kMarked) == 0) {
-            Recycled& ring = recycled_[id];
-            ring.values[(ring.first + ring.count) % 8] = p.path;
-            if (ring.count < 8) {
-                ++ring.count;
-            } else {
-                ring.first = (ring.first + 1) % 8;
-            }
-        }
-    }
-    if (flow.acked == flow.packets) {
-        if (spec_.nic.done_at_sender) {
-            finish_part(flow.message);
-        }
-        if (flow.received == flow.packets) {
-            retire(id);
-        }
-        return;
-    }
-    if (reorder_ > 0 && !go_back_ && (flow.acked == before || flow.highest > flow.acked)) {
-        judge_gaps(id);
-    }
-    list(id);
-}
-
-// On one path packets stay in order: what is followed by enough acknowledged packets is lost.
-void Network::judge_gaps(std::uint32_t id) {
-    Flow& flow = flows_[id];
-    if (flow.highest < flow.acked + reorder_) {
-        return;
-    }
-    const std::uint32_t end = flow.highest - reorder_;
-    std::uint32_t found = 0;
-    for (std::uint32_t s = std::max(flow.scanned, flow.acked); s < end; ++s) {
-        if (!test(flow, Bits::acknowledged, s) && !test(flow, Bits::lost, s)) {
-            lose(flow, s);
-            flow.credits += credited_ ? 1 : 0;  // no credit comes back for a packet that never arrives
-            ++found;
-        }
-    }
-    flow.scanned = std::max(flow.scanned, end);
-    if (found > 0) {
-        std::visit([&](auto& law) { law.on_loss(law_settings_, now_, flow.acked, flow.next_new); }, flow.law);
-        adopt(id);
-    }
-}
-
-void Network::lose(Flow& flow, std::uint32_t sequence) {
-    set(flow, Bits::lost, sequence);
-    ++flow.lost;
-    flow.in_flight -= size_of(flow, sequence);
-}
-
-// A report of loss: the gap of go-back-N, or a trimmed packet.
-void Network::on_report(const Packet& p) {
-    const std::uint32_t id = p.flow;
-    Flow& flow = flows_[id];
-    if (!flow.live || flow.acked == flow.packets) {
-        return;
-    }
-    if (go_back_) {
-        on_acknowledgement(p);
-        if (!flow.live || p.cumulative < flow.acked) {
-            return;
-        }
-        flow.next_new = flow.acked;
-        flow.in_flight = 0;
-    } else if (p.sequence >= flow.acked && !test(flow, Bits::acknowledged, p.sequence) &&
-               !test(flow, Bits::lost, p.sequence)) {
-        lose(flow, p.sequence);
-        flow.last_news = now_;
-        flow.backoff = 0;
-    } else {
-        return;
-    }
-    std::visit([&](auto& law) { law.on_loss(law_settings_, now_, flow.acked, flow.next_new); }, flow.law);
-    adopt(id);
-    list(id);
-}
-
-void Network::on_notification(std::uint32_t id) {
-    Flow& flow = flows_[id];
-    if (!flow.live) {
-        return;
-    }
-    std::visit([&](auto& law) { law.on_notification(law_settings_, now_); }, flow.law);
-    adopt(id);
-    arm_law(id);
-}
-
-void Network::arm_law(std::uint32_t id) {
-    Flow& flow = flows_[id];
-    const auto* law = std::get_if<Dcqcn>(&flow.law);
-    if (law != nullptr && !flow.law_armed && law->alpha_due != kNoTimer) {
-        flow.law_armed = true;
-        schedule(Timer::law, id, std::max(now_, std::min(law->alpha_due, law->rate_due)));
-    }
-}
-
-void Network::on_law_timer(std::uint32_t id) {
-    Flow& flow = flows_[id];
-    flow.law_armed = false;
-    auto* law = std::get_if<Dcqcn>(&flow.law);
-    if (!flow.live || flow.acked == flow.packets || law == nullptr || law->alpha_due == kNoTimer) {
-        return;
-    }
-    (void)law->on_timer(law_settings_, now_);
-    adopt(id);
-    arm_law(id);
-}
-
-void Network::on_timeout(std::uint32_t id) {
-    Flow& flow = flows_[id];
-    flow.timer_armed = false;
-    if (!flow.live || !flow.started || flow.acked == flow.packets) {
-        return;
-    }
-    if (now_ < flow.deadline) {
-        flow.timer_armed = true;
-        schedule(Timer::retransmit, id, flow.deadline);
-        return;
-    }
-    const bool silent = now_ - flow.last_news >= timeout_of(flow);
-    const bool waits = flow.in_flight > 0 || (credited_ && flow.credits == 0) || ports_[base_[0] + flow.source].down;
-    if (silent && spec_.queues.pfc && now_ - deadlock_checked_ >= timeout_) {
-        deadlock_checked_ = now_;
-        check_deadlock();
-    }
-    if (waits && silent && ++flow.backoff > spec_.transport.retries) {
-        fail(flow);
-    }
-    if (flow.in_flight > 0) {
-        if (go_back_) {
-            flow.next_new = flow.acked;
-            flow.in_flight = 0;
-        } else {
-            // In silence all is lost; else what others had overtaken when the deadline was set.
-            const std::uint32_t end = silent ? flow.next_new : flow.overtaken;
-            for (std::uint32_t s = flow.acked; s < end; ++s) {
-                if (!test(flow, Bits::acknowledged, s) && !test(flow, Bits::lost, s)) {
-                    lose(flow, s);
-                    flow.credits += credited_ ? 1 : 0;
-                }
-            }
-        }
-        if (silent) {
-            ++timeouts_;
-            std::visit([&](auto& law) { law.on_timeout(law_settings_, now_); }, flow.law);
-        } else if (flow.lost > 0) {
-            std::visit([&](auto& law) { law.on_loss(law_settings_, now_, flow.acked, flow.next_new); }, flow.law);
-        }
-        adopt(id);
-    }
-    if (credited_ && silent && flow.credits == 0) {
-        flow.credits = 1;  // the credit may have been what was lost
-    }
-    touch_deadline(id);
-    list(id);
-}
-
-void Network::fail(const Flow& flow) const {
-    const Message& message = messages_[flow.message];
-    throw InfeasibleError("the message of " + std::to_string(message.bytes) + " bytes from GPU " +
-                          std::to_string(message.from.value()) + " to GPU " + std::to_string(message.to.value()) +
-                          " can never finish: " + std::to_string(spec_.transport.retries) +
-                          " timeouts in a row without an acknowledgement, at t = " +
-                          std::to_string(static_cast<double>(now_) * 1e-12) + " s");
 }
 
 }  // namespace orrery::packet

@@ -69,8 +69,13 @@ void PacketSharing::add_host_memory(std::span<const RoutedFlow> flows, std::vect
     }
     std::map<std::uint32_t, double> weights;
     for (const RoutedFlow& flow : flows) {
-        weights[fabric_.node_of(flow.from)] += flow.weight;
-        weights[fabric_.node_of(flow.to)] += flow.weight;
+        for (const GpuId member : flow.members) {
+            weights[fabric_.node_of(member)] += 2 * flow.weight;
+        }
+        if (flow.members.empty()) {
+            weights[fabric_.node_of(flow.from)] += flow.weight;
+            weights[fabric_.node_of(flow.to)] += flow.weight;
+        }
     }
     for (const auto& [node, weight] : weights) {
         inside.push_back({ResourceId(first_host_memory_.value() + node), weight});
@@ -113,6 +118,11 @@ void PacketSharing::send(std::uint32_t slot) {
             limit = limit > 0 ? std::min(limit, bound) : bound;
         }
         const double weight = activity.inside.valid() ? flow.weight : 0;
+        if (!flow.members.empty()) {
+            network_.reduce(
+                {flow.members, flow.tree, static_cast<std::uint64_t>(bytes), limit, slot, weight, rates_[slot]});
+            continue;
+        }
         network_.send({flow.from, flow.to, static_cast<std::uint64_t>(bytes), limit, slot, weight, rates_[slot]});
     }
 }

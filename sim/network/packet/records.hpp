@@ -15,6 +15,7 @@ enum class PacketKind : std::uint8_t { data, trimmed, ack, nack, notification, c
 
 /// Bits of Packet::flags.
 inline constexpr std::uint8_t kMarked = 1;     ///< congestion experienced
+inline constexpr std::uint8_t kReduces = 2;    ///< of an all-reduce in the switches: a contribution, or a sum
 inline constexpr std::uint8_t kDestroyed = 4;  ///< was on a link that went down
 inline constexpr std::uint8_t kAsks = 8;       ///< the sender waits: acknowledge at once
 inline constexpr std::uint8_t kDetour = 16;    ///< one way round a dead link; two bits count them
@@ -157,6 +158,7 @@ struct Flow {
     std::uint32_t sent_high = 0;  ///< one beyond the highest packet ever sent
     std::uint32_t scanned = 0;    ///< gaps before this have been judged by reordering
     std::uint32_t capacity = 0;   ///< bits of each of its bitmaps: packets from `acked` on that can be told apart
+    std::uint32_t ahead = 0;      ///< packets from `acked` on that it may send; 0: any number
     std::uint32_t records = 0;    ///< packets of either direction that exist
     std::uint32_t next_flow = kNone;
     std::int64_t in_flight = 0;   ///< bytes on the wire
@@ -169,6 +171,8 @@ struct Flow {
     std::int64_t round_trip = 0;  ///< ps, smoothed
     std::uint32_t overtaken = 0;  ///< `highest` when the deadline was set: gaps before it are lost when it passes
     std::uint64_t credits = 0;    ///< receiver-driven: packets that may be sent
+
+    std::uint32_t reduction = kNone;  ///< in which it takes part
 
     std::uint32_t queue_pair = 0;  ///< of those between its NICs
     std::uint32_t next_in_pair = kNone;

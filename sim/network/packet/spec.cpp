@@ -85,6 +85,9 @@ static void describe(Fields& fields, QueueSpec& q) {
                     Dimension::bytes, q.pause_at);
     fields.quantity({"resume_at", "waiting from one link; 0 B: half of pause_at", false, 0, 1e12}, Dimension::bytes,
                     q.resume_at);
+    fields.integer({"reduction_slots", "sums of an in-switch all-reduce that a switch can hold; 0: as many as it needs",
+                    false, 0, 1e6},
+                   q.reduction_slots);
     fields.quantity({"headroom", "beyond pause_at; 0 B: what can be under way on a link", false, 0, 1e12},
                     Dimension::bytes, q.headroom);
 }
@@ -154,6 +157,9 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     if (spec.nic.rails > 1 && (t.kind == TransportKind::ideal || spec.path_kind == PathKind::planned)) {
         out.emplace_back(
             "nic.rails above 1 goes neither with transport ideal nor with planned paths, which know one NIC");
+    }
+    if (q.reduction_slots == 1) {
+        out.emplace_back("queues.reduction_slots: a member's window is half of them, so there are at least 2");
     }
     if (q.pfc && q.trim) {
         out.emplace_back("queues.pfc and queues.trim exclude each other");

@@ -78,7 +78,9 @@ struct QueueSpec {
     bool pfc = false;             ///< pause the sender of the link instead of dropping
     double pause_at = 0;          ///< bytes from one link; 0: two bandwidth-delay products of the link
     double resume_at = 0;         ///< bytes; 0: half of pause_at
-    double headroom = 0;          ///< bytes above pause_at that a link may still fill; 0: as much as can be under way
+    std::int64_t reduction_slots =
+        0;                ///< packets of one all-reduce that a switch can hold sums for; 0: as many as needed
+    double headroom = 0;  ///< bytes above pause_at that a link may still fill; 0: as much as can be under way
 };
 
 struct NicSpec {

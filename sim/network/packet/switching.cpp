@@ -113,7 +113,7 @@ void Network::forward_now(std::uint32_t port_id, std::uint32_t id) {
     const std::int64_t backlog = std::max<std::int64_t>(0, out.busy_until - now_);
     const std::int64_t time = p.size == full_ ? out.full_time : send_time(out, p.size);
     const Limits& limits = limits_[static_cast<std::size_t>(out.kind)];
-    if (backlog + time > limits.drop || out.down) {
+    if ((backlog + time > limits.drop && (p.flags & kReduces) == 0) || out.down) {
         ++out.drops;
         drop(id);
         return;
@@ -133,6 +133,14 @@ void Network::forward_now(std::uint32_t port_id, std::uint32_t id) {
     launch(port_id, id);
 }
 
+// Whether bit errors have spoiled a packet on this link: (1 - rate)^bits, to first order where it matters, as rates are
+// below 1e-3 of a packet.
+bool Network::spoiled(std::uint32_t port_id, const Packet& p) {
+    const bool hit = errors_.uniform() < std::min(1.0, error_rates_[port_id] * 8 * p.size);
+    corrupted_ += hit ? 1 : 0;
+    return hit;
+}
+
 void Network::arrive(std::uint32_t port_id) {
     Port& in = ports_[port_id];
     const std::uint32_t id = in.link.pop(slab_);
@@ -140,18 +148,17 @@ void Network::arrive(std::uint32_t port_id) {
         wheel_.insert(port_id, slab_[in.link.head].arrival);
     }
     Packet& p = slab_[id];
-    if ((p.flags & kDestroyed) != 0) {
-        drop(id);
+    if ((p.flags & (kDestroyed | kReduces)) != 0) {
+        if ((p.flags & kDestroyed) != 0) {
+            drop(id);
+        } else {
+            arrive_reducing(port_id, id);
+        }
         return;
     }
-    if (noisy_) {
-        // (1 - rate)^bits, to first order where it matters: rates are below 1e-3 of a packet.
-        const double spoiled = std::min(1.0, error_rates_[port_id] * 8 * p.size);
-        if (errors_.uniform() < spoiled) {
-            ++corrupted_;
-            drop(id);
-            return;
-        }
+    if (noisy_ && spoiled(port_id, p)) {
+        drop(id);
+        return;
     }
     if (in.kind == PortKind::nic_in) {
         deliver(id);
@@ -314,10 +321,11 @@ std::uint32_t Network::switch_of(std::uint32_t port_id) const {
 }
 
 // A packet that waited has left the switch's memory: gives back what it held, and lets its link send again.
-void Network::leave_switch(const Packet& p) {
+void Network::leave_switch(std::uint32_t port_id, const Packet& p) {
     if (p.ingress == kNone) {
         return;
     }
+    switch_used_[switch_of(port_id)] -= p.size;
     ServedPort& in = served_ports_[p.ingress];
     in.ingress_bytes -= p.size;
     if (in.pause_sent && static_cast<double>(in.ingress_bytes) <= spec_.queues.resume_at) {
@@ -347,7 +355,8 @@ void Network::enqueue_served(std::uint32_t port_id, std::uint32_t id) {
         transmit(port_id, id);
         return;
     }
-    const std::uint32_t owner = switch_of(port_id);
+    // Sums wait in the slots of their switch, not in its packet memory.
+    const std::uint32_t owner = p.ingress == kNone ? kNone : switch_of(port_id);
     if (is_data && owner != kNone) {
         double limit = q.size > 0 ? q.size : kNoLimit;
         if (q.shared > 0) {
@@ -432,10 +441,7 @@ void Network::serve(std::uint32_t port_id) {
         const std::uint32_t id = queue.data.pop(slab_);
         const Packet& p = slab_[id];
         queue.data_bytes -= p.size;
-        if (const std::uint32_t owner = switch_of(port_id); owner != kNone) {
-            switch_used_[owner] -= p.size;
-            leave_switch(p);
-        }
+        leave_switch(port_id, p);
         transmit(port_id, id);
     }
     arm_service(port_id);

@@ -14,6 +14,7 @@ struct Case {
     FabricShape shape;
     PacketSpec spec;
     std::vector<packet::Request> requests;
+    std::vector<packet::ReductionRequest> reductions;
     std::vector<LinkEvent> events;
 };
 
@@ -119,6 +120,19 @@ Case random_case(RandomStream& random) {
                                              : static_cast<std::uint32_t>((from + 1 + random.below(hosts - 1)) % hosts);
         c.requests.push_back({GpuId(from), GpuId(to), 1 + random.below(random.below(2) == 0 ? 5000 : 300'000), 0, i});
     }
+    s.queues.reduction_slots = one_of<std::int64_t>(random, {0, 0, 2, 7, 64});
+    for (std::size_t i = random.below(3); i > 0; --i) {
+        packet::ReductionRequest r;
+        for (std::uint32_t host = 0; host < hosts; ++host) {
+            if (random.below(3) > 0 || host < 2) {
+                r.members.emplace_back(host);
+            }
+        }
+        r.tree = static_cast<std::uint32_t>(random.below(20));
+        r.bytes = 1 + random.below(random.below(2) == 0 ? 5000 : 100'000);
+        r.token = c.requests.size() + c.reductions.size();
+        c.reductions.push_back(r);
+    }
     return c;
 }
 
@@ -138,8 +152,12 @@ Outcome run(const Case& c) {
         network.send(request);
         bytes += static_cast<double>(request.bytes);
     }
+    for (const packet::ReductionRequest& reduction : c.reductions) {
+        network.reduce(reduction);
+        bytes += static_cast<double>(reduction.bytes) * static_cast<double>(reduction.members.size());
+    }
     Outcome out;
-    out.done = test::finish(network, c.requests.size());
+    out.done = test::finish(network, c.requests.size() + c.reductions.size());
     out.statistics = network.statistics();
     REQUIRE(network.live_messages() == 0);
     CHECK(network.conserved());
@@ -180,6 +198,10 @@ TEST_CASE("packet: random networks deliver every byte once, lose no packet unacc
                 static_cast<double>(request.bytes) / static_cast<double>(c.spec.nic.rails) / c.shape.nic_bandwidth +
                 2 * c.shape.link_latency;
             CHECK(static_cast<double>(out.done[request.token]) >= least * 1e12 * (1 - 1e-9) - 1);
+        }
+        for (const packet::ReductionRequest& r : c.reductions) {
+            const double least = static_cast<double>(r.bytes) / c.shape.nic_bandwidth + 2 * c.shape.link_latency;
+            CHECK(static_cast<double>(out.done[r.token]) >= least * 1e12 * (1 - 1e-9) - 1);
         }
         if (i % 10 == 0) {
             CHECK(run(c).done == out.done);
