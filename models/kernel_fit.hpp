@@ -42,9 +42,10 @@ inline constexpr std::size_t kTileTerms = 8;
 class KernelFit {
   public:
     enum class Prior { roofline, waves, serial };
-    /// Beyond the grid: r of the border; r halved for each octave; or, for products, r of a product with as many rows and
-    /// columns in all (m past its end goes to n, which serves tiles alike).
-    enum class Beyond { border, fade, shift };
+    /// Beyond the grid: r of the border; r halved for each octave; for products, r of a product with as many rows and
+    /// columns in all (m past its end goes to n, which serves tiles alike); or further work at the rate of the last two
+    /// octaves within (a kernel that has not yet reached its best rate at the border).
+    enum class Beyond { border, fade, shift, slope };
 
     struct Estimate {
         double seconds = 0;
@@ -57,8 +58,12 @@ class KernelFit {
     }
     /// The prior alone, at the sizes as they are rounded.
     [[nodiscard]] double prior_seconds(const KernelPoint& point, const KernelRates& rates) const;
-    /// The first size as the fit sees it.
-    [[nodiscard]] double rounded(double size) const;
+    /// The first size as libraries round it up; the mean of rounded sizes where the point's own are spread about their mean.
+    [[nodiscard]] double rounded(const KernelPoint& point) const;
+    /// The first size as it lies on the grid: of a product, as rounded.
+    [[nodiscard]] double along_first(const KernelPoint& point) const {
+        return kind == KernelKind::gemm ? rounded(point) : point.sizes[0];
+    }
 
     // The fit is plain data: calibration fills it in, and the file format holds all of it.
     KernelKind kind = KernelKind::gemm;
@@ -68,6 +73,7 @@ class KernelFit {
     double start = 0;               ///< t0 in s
     double compute_efficiency = 1;  ///< e_c
     double memory_efficiency = 1;   ///< e_m
+    double passing = 1;             ///< share of a point's passing bytes that the library moves
     double ceiling = 1;             ///< best share of the peak among the rows: predictions do not pass it
     std::int64_t rounding = 1;      ///< sizes of the first axis above it count as the next multiple of it
     bool powers = false;  ///< those up to `rounding` as the next power of two, from 16: kernels chosen by such steps
@@ -91,6 +97,7 @@ class KernelFit {
     struct Place {
         std::array<double, 4> at{};
         double outside = 0;  ///< octaves, the largest over the axes
+        double past = 0;     ///< octaves beyond the end of the first axis
         double fade = 1;
     };
     [[nodiscard]] Place place(const KernelPoint& point) const;

@@ -97,7 +97,8 @@ KernelFit::Beyond best_beyond(const std::vector<MeasuredPoint>& points, const Ke
     KernelFit fit = fit_kernel(split.in, rates, options);
     double least = 1e300;
     KernelFit::Beyond best = KernelFit::Beyond::border;
-    for (const auto beyond : {KernelFit::Beyond::border, KernelFit::Beyond::fade, KernelFit::Beyond::shift}) {
+    for (const auto beyond :
+         {KernelFit::Beyond::border, KernelFit::Beyond::fade, KernelFit::Beyond::shift, KernelFit::Beyond::slope}) {
         if (beyond == KernelFit::Beyond::shift && fit.kind != KernelKind::gemm) {
             continue;
         }
