@@ -63,18 +63,18 @@ KernelRates kernel_rates(const DeviceSpec& device, Precision precision) {
 std::array<double, kTileTerms> tile_terms(const KernelPoint& point, const KernelRates& rates, double compute_efficiency,
                                           double memory_efficiency) {
     std::array<double, kTileTerms> terms{};
+    const bool experts = point.kind == KernelKind::experts;
+    constexpr double kVector = 16;  // widths of experts that it does not divide are loaded value by value
+    if (experts ? point.sizes[2] / kVector == ceil_size(point.sizes[2] / kVector) : point.rows <= 0) {
+        return terms;
+    }
     // Tiles matter as far as arithmetic does.
     const double compute = point.flops / (rates.flops * compute_efficiency);
     const double memory = point.bytes / (rates.bandwidth * memory_efficiency);
     const double share = compute / (compute + memory);
-    if (point.kind == KernelKind::experts) {
-        constexpr double kVector = 16;  // widths that it does not divide are loaded value by value
-        const double width = point.sizes[2] / kVector;
-        terms[0] = ceil_size(width) > width ? 1 : 0;
-        terms[1] = share * terms[0];
-        return terms;
-    }
-    if (point.rows <= 0) {
+    if (experts) {
+        terms[0] = 1;
+        terms[1] = share;
         return terms;
     }
     for (std::size_t i = 0; i < kTermTiles.size(); ++i) {
@@ -194,15 +194,12 @@ KernelFit::Estimate KernelFit::estimate(const KernelPoint& point, const KernelRa
     const double at_border = near_exp(std::clamp(residual(point, rates, where), -kMostResidual, kMostResidual));
     double time = prior_time * at_border;
     if (beyond == Beyond::slope && where.past > 0) {
-        // Work goes with the size, of prompts with its square.
-        const bool square = kind == KernelKind::prefill || kind == KernelKind::latent_prefill;
-        const double octave = square ? 2 * kLog2 : kLog2;
         Place inside = where;
         inside.at[0] = std::max(inside.at[0] - kSlopeOctaves, log_axes_[0].front());
         const double at_inside = near_exp(std::clamp(residual(point, rates, inside), -kMostResidual, kMostResidual));
         const double work = prior_time - start;
-        const double border = work * near_exp(-octave * where.past);
-        const double before = border * near_exp(-octave * (where.at[0] - inside.at[0]));
+        const double border = work * near_exp(-kLog2 * where.past);
+        const double before = border * near_exp(-kLog2 * (where.at[0] - inside.at[0]));
         const double rise = (start + border) * at_border - (start + before) * at_inside;
         const double slope = border > before ? rise / (border - before) : at_border;
         time = (start + border) * at_border + (work - border) * std::clamp(slope, at_border / 2, at_border * 2);

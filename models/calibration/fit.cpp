@@ -31,13 +31,17 @@ double log_error(const KernelFit& fit, const MeasuredPoint& one, const KernelRat
     return log_pinned(one.seconds / fit.seconds(one.point, rates));
 }
 
-// Minimises the mean |log error| of the prior over start and efficiencies, from coarse to fine steps.
+// Minimises the mean |log error| of the prior over start and efficiencies, from coarse to fine steps; of a fit that has
+// residuals, which are a sibling's, with these.
 void fit_prior(KernelFit& fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates) {
     const std::size_t stride = std::max<std::size_t>(1, points.size() / kPriorRows);
+    const bool shaped = !fit.values.empty();
     const auto loss = [&](const KernelFit& candidate) {
         double sum = 0;
         for (std::size_t i = 0; i < points.size(); i += stride) {
-            sum += std::abs(log_pinned(points[i].seconds / candidate.prior_seconds(points[i].point, rates)));
+            const double seconds =
+                shaped ? candidate.seconds(points[i].point, rates) : candidate.prior_seconds(points[i].point, rates);
+            sum += std::abs(log_pinned(points[i].seconds / seconds));
         }
         return sum;
     };
@@ -56,9 +60,13 @@ void fit_prior(KernelFit& fit, const std::vector<MeasuredPoint>& points, const K
     }
     for (const double compute : {0.4, 0.8}) {
         KernelFit now = fit;
-        now.start = shortest * 0.9;
-        now.compute_efficiency = compute;
-        now.memory_efficiency = 0.8;
+        if (!shaped) {
+            now.start = shortest * 0.9;
+            now.compute_efficiency = compute;
+            now.memory_efficiency = 0.8;
+        } else if (compute > 0.4) {
+            break;  // starts from the sibling's
+        }
         double at = loss(now);
         for (double step = 1.6; step > 1.01; step = std::sqrt(step)) {
             for (bool moved = true; moved;) {
@@ -167,13 +175,14 @@ void add_smoothness(const KernelFit& fit, std::vector<Triplet>& triplets, int& r
     }
 }
 
-// Solves for the nodes and the tile weights.
+// Solves for the nodes and the tile weights, or where there are some, which are a sibling's, for their correction.
 void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates, int rounds) {
     std::size_t nodes = 1;
     for (const std::vector<double>& axis : fit.axes) {
         nodes *= axis.size();
     }
     const bool tiled = fit.kind == KernelKind::gemm || fit.kind == KernelKind::experts;
+    const bool shaped = !fit.values.empty();
     const std::size_t unknowns = nodes + (tiled ? kTileTerms : 0);
     std::vector<Triplet> triplets;
     Eigen::VectorXd target(static_cast<Eigen::Index>(points.size()));
@@ -210,7 +219,8 @@ void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, con
                 triplets.emplace_back(row, static_cast<int>(nodes + t), terms[t]);
             }
         }
-        target[static_cast<Eigen::Index>(i)] = log_pinned(points[i].seconds / fit.prior_seconds(point, rates));
+        target[static_cast<Eigen::Index>(i)] =
+            shaped ? log_error(fit, points[i], rates) : log_pinned(points[i].seconds / fit.prior_seconds(point, rates));
     }
     const auto columns = static_cast<Eigen::Index>(unknowns);
     Matrix a(static_cast<Eigen::Index>(points.size()), columns);
@@ -250,19 +260,25 @@ void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, con
         // As the file holds them, so that a fit read back gives the same times.
         const double value = solution[static_cast<Eigen::Index>(i)];
         if (i < nodes) {
-            fit.values[i] = std::round(value * 1e3) * 1e-3;
+            fit.values[i] = std::round((fit.values[i] + value) * 1e3) * 1e-3;
         } else {
-            fit.tile_weights[i - nodes] = std::round(value * 1e4) * 1e-4;
+            fit.tile_weights[i - nodes] = std::round((fit.tile_weights[i - nodes] + value) * 1e4) * 1e-4;
         }
     }
     fit.prepare();
 }
 
 KernelFit fit_as(KernelFit fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates,
-                 const FitOptions& options, int rounds = kRounds) {
+                 const FitOptions& options, bool final = true) {
     fit_prior(fit, points, rates);
+    if (!fit.values.empty()) {
+        fit_residuals(fit, points, rates, 1);
+        return fit;
+    }
     fit.axes = make_axes(fit, points, options.most_nodes);
-    fit_residuals(fit, points, rates, rounds);
+    // Kernels of products have outliers; attention's steps between kernels are no noise.
+    const bool robust = final && (fit.kind == KernelKind::gemm || fit.kind == KernelKind::experts);
+    fit_residuals(fit, points, rates, robust ? kRounds : 1);
     return fit;
 }
 
@@ -318,6 +334,18 @@ KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates
             }
         }
     }
+    if (options.sibling != nullptr) {
+        KernelFit shaped = *options.sibling;
+        shaped.meta = {{kSiblingKey, "yes"}};
+        shaped.held_back.clear();
+        shaped.ceiling = 1;
+        shaped.beyond = KernelFit::Beyond::border;
+        // The correction of a shape is smoother than the shape.
+        for (const double smoothness : {0.1, 1.0, 10.0}) {
+            shaped.smoothness = smoothness;
+            candidates.push_back(shaped);
+        }
+    }
     if (candidates.size() > 1) {
         // Three folds of at most some thousand rows; the fold of a row is hashed from its place.
         constexpr std::size_t kMostRows = 2400;
@@ -337,7 +365,7 @@ KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates
             for (char held = 0; held < 3; ++held) {
                 std::vector<char> in(fold.size());
                 std::transform(fold.begin(), fold.end(), in.begin(), [&](char f) { return f == held ? 1 : 0; });
-                const KernelFit trial = fit_as(candidates[c], choose(sample, in, 0), rates, options, 1);
+                const KernelFit trial = fit_as(candidates[c], choose(sample, in, 0), rates, options, false);
                 for (const MeasuredPoint& one : choose(sample, in, 1)) {
                     error += std::abs(log_error(trial, one, rates));
                 }
