@@ -54,8 +54,9 @@ std::optional<KernelPoint> point_of(const FusedExperts& experts) {
     const double rows = std::max(active, experts.tokens * experts.topk);
     point.flops = experts.flops();
     point.bytes = experts.bytes(active);
-    const double weights = experts.bytes(active) - experts.bytes(0);
-    point.passing = (point.bytes - weights) * experts.topk_elsewhere / std::max(1e-9, experts.topk);
+    if (experts.topk_elsewhere > 0) {
+        point.passing = experts.bytes(0) * experts.topk_elsewhere / std::max(1e-9, experts.topk);
+    }
     point.spread = !experts.in_turn;
     point.sizes = {rows / active, active, experts.ffn, experts.hidden};
     return point;
