@@ -269,7 +269,7 @@ void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, con
 }
 
 KernelFit fit_as(KernelFit fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates,
-                 const FitOptions& options, bool final = true) {
+                 const FitOptions& options, bool last = true) {
     fit_prior(fit, points, rates);
     if (!fit.values.empty()) {
         fit_residuals(fit, points, rates, 1);
@@ -277,7 +277,7 @@ KernelFit fit_as(KernelFit fit, const std::vector<MeasuredPoint>& points, const 
     }
     fit.axes = make_axes(fit, points, options.most_nodes);
     // Kernels of products have outliers; attention's steps between kernels are no noise.
-    const bool robust = final && (fit.kind == KernelKind::gemm || fit.kind == KernelKind::experts);
+    const bool robust = last && (fit.kind == KernelKind::gemm || fit.kind == KernelKind::experts);
     fit_residuals(fit, points, rates, robust ? kRounds : 1);
     return fit;
 }

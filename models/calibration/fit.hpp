@@ -2,7 +2,8 @@
 // Fits a kernel model to measured points (Eigen): prior by a pattern search, residuals by regularised least squares.
 //
 // The nodes of the grid minimise sum (r - grid)^2 + smoothness * (second differences)^2 over the rows, so that scattered
-// rows do as well as rows on the grid and empty cells are filled from their neighbours. Which prior, which rounding and
+// rows do as well as rows on the grid and empty cells are filled from their neighbours; outliers of products and experts count
+// in proportion (Huber). Which prior, which rounding and
 // which smoothness is decided by cross-validation inside the rows given. Deterministic.
 
 #include "models/kernel_fit.hpp"
