@@ -18,6 +18,7 @@ struct Tile {
 // in NVIDIA's guide to matrix multiplication performance (figure of tile sizes), rounded.
 constexpr double kLog2 = 0.6931471805599453;
 constexpr double kMostResidual = 50;   // beyond any measured: damaged fits stay finite
+constexpr double kSlopeOctaves = 2;    // long enough to average steps between kernels
 constexpr double kLeastGrowth = 0.02;  // of the spread for each octave outside the grid
 constexpr std::array<Tile, 5> kTiles = {
     {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.93}, {64, 128, 0.8}, {64, 64, 0.6}}};
@@ -62,13 +63,20 @@ KernelRates kernel_rates(const DeviceSpec& device, Precision precision) {
 std::array<double, kTileTerms> tile_terms(const KernelPoint& point, const KernelRates& rates, double compute_efficiency,
                                           double memory_efficiency) {
     std::array<double, kTileTerms> terms{};
-    if (point.rows <= 0) {
+    const bool experts = point.kind == KernelKind::experts;
+    constexpr double kVector = 16;  // widths of experts that it does not divide are loaded value by value
+    if (experts ? point.sizes[2] / kVector == ceil_size(point.sizes[2] / kVector) : point.rows <= 0) {
         return terms;
     }
     // Tiles matter as far as arithmetic does.
     const double compute = point.flops / (rates.flops * compute_efficiency);
     const double memory = point.bytes / (rates.bandwidth * memory_efficiency);
     const double share = compute / (compute + memory);
+    if (experts) {
+        terms[0] = 1;
+        terms[1] = share;
+        return terms;
+    }
     for (std::size_t i = 0; i < kTermTiles.size(); ++i) {
         const Tile& tile = kTermTiles[i];
         const double tiles = ceil_size(point.rows / tile.rows) * ceil_size(point.columns / tile.columns);
@@ -94,28 +102,35 @@ void KernelFit::prepare() {
     ORRERY_ASSERT(axes.size() <= 4 && values.size() == nodes);
 }
 
-double KernelFit::rounded(double size) const {
-    const auto step = static_cast<double>(rounding);
-    if (size > step) {
-        return ceil_size(size / step) * step;
-    }
-    constexpr double kSmallestTile = 16;
-    if (!powers || size <= kSmallestTile / 2) {
+double KernelFit::rounded(const KernelPoint& point) const {
+    const double size = point.sizes[0];
+    auto step = static_cast<double>(rounding);
+    if (size <= step && powers) {
+        constexpr double kSmallestTile = 16;
+        if (size <= kSmallestTile / 2 && !point.spread) {
+            return size;
+        }
+        double power = kSmallestTile;
+        while (power < size) {
+            power *= 2;
+        }
+        step = power;
+    } else if (size <= step && kind == KernelKind::gemm) {
         return size;
     }
-    double power = kSmallestTile;
-    while (power < size) {
-        power *= 2;
+    if (point.spread && step > 1) {
+        // The mean of exponentially spread sizes, each rounded up.
+        return step / (1 - near_exp(-step / size));
     }
-    return power;
+    return ceil_size(size / step) * step;
 }
 
 double KernelFit::prior_seconds(const KernelPoint& point, const KernelRates& rates) const {
-    const double grown = rounded(point.sizes[0]) / point.sizes[0];
+    const double grown = rounded(point) / point.sizes[0];
     const double rate = rates.flops * compute_efficiency;
     const bool tiled = prior == Prior::waves && point.rows > 0;
     const double compute = tiled ? wave_seconds(point, rate, rates.units) : point.flops * grown / rate;
-    const double memory = point.bytes / (rates.bandwidth * memory_efficiency);
+    const double memory = (point.bytes + passing * point.passing) / (rates.bandwidth * memory_efficiency);
     return start + (prior == Prior::serial ? compute + memory : std::max(compute, memory));
 }
 
@@ -124,10 +139,11 @@ KernelFit::Place KernelFit::place(const KernelPoint& point) const {
     double moved = 0;  // octaves of m past its end
     for (std::size_t d = 0; d < log_axes_.size(); ++d) {
         const std::vector<double>& axis = log_axes_[d];
-        double x = near_log2(std::max(d == 0 ? rounded(point.sizes[0]) : point.sizes[d], 1e-9));
+        double x = near_log2(std::max(d == 0 ? along_first(point) : point.sizes[d], 1e-9));
         const double past = std::max(axis.front() - x, x - axis.back());
         place.outside = std::max(place.outside, past);
         if (d == 0 && x > axis.back()) {
+            place.past = past;
             moved = beyond == Beyond::shift ? past : 0;
             place.fade = beyond == Beyond::fade ? near_exp(-kLog2 * past) : 1;
         } else if (d == 1) {
@@ -163,7 +179,7 @@ double KernelFit::residual(const KernelPoint& point, const KernelRates& rates, c
     for (std::size_t c = 0; c < corners; ++c) {
         sum += weight[c] * values[node[c]];
     }
-    if (point.rows > 0) {
+    if (point.rows > 0 || kind == KernelKind::experts) {
         const auto terms = tile_terms(point, rates, compute_efficiency, memory_efficiency);
         for (std::size_t i = 0; i < terms.size(); ++i) {
             sum += tile_weights[i] * terms[i];
@@ -174,8 +190,20 @@ double KernelFit::residual(const KernelPoint& point, const KernelRates& rates, c
 
 KernelFit::Estimate KernelFit::estimate(const KernelPoint& point, const KernelRates& rates) const {
     const Place where = place(point);
-    const double time = prior_seconds(point, rates) *
-                        near_exp(std::clamp(residual(point, rates, where), -kMostResidual, kMostResidual));
+    const double prior_time = prior_seconds(point, rates);
+    const double at_border = near_exp(std::clamp(residual(point, rates, where), -kMostResidual, kMostResidual));
+    double time = prior_time * at_border;
+    if (beyond == Beyond::slope && where.past > 0) {
+        Place inside = where;
+        inside.at[0] = std::max(inside.at[0] - kSlopeOctaves, log_axes_[0].front());
+        const double at_inside = near_exp(std::clamp(residual(point, rates, inside), -kMostResidual, kMostResidual));
+        const double work = prior_time - start;
+        const double border = work * near_exp(-kLog2 * where.past);
+        const double before = border * near_exp(-kLog2 * (where.at[0] - inside.at[0]));
+        const double rise = (start + border) * at_border - (start + before) * at_inside;
+        const double slope = border > before ? rise / (border - before) : at_border;
+        time = (start + border) * at_border + (work - border) * std::clamp(slope, at_border / 2, at_border * 2);
+    }
     const double least = std::max(point.flops / (rates.flops * ceiling), (point.bytes - rates.cache) / rates.bandwidth);
     // An octave outside costs what held-back larger shapes showed; further out it grows in proportion.
     const double wider = where.outside > 0 ? std::max(kLeastGrowth, spread_larger - spread) * where.outside : 0;

@@ -3,11 +3,14 @@
 //
 // Claims: t = prior * exp(r). The prior is t0 + max(FLOPs / (e_c P), bytes / (e_m BW)), or the same with its compute
 // term counted in whole tiles and whole waves over the compute units (tiles of 64 x 64 to 128 x 256, split along k in
-// 1 or 4, the fastest taken), or with the sum of the two terms instead of the larger (phases that do not overlap). r is multilinear in log2 of the sizes on a rectilinear grid, plus, for products, a linear
-// term in how much each of four tile shapes pads and how much its last wave idles. Beyond the grid r is that of the
-// border, fades with the distance (half for each octave), or moves from rows to columns, as cross-validation chose. The first size of a product may
-// be rounded up to multiples of 64 or more rows, and below that to powers of two, as libraries choose their kernels. P, BW and units are those of the device that is asked for, so that a fit
-// carries over to a sibling of the same family.
+// 1 or 4, the fastest taken), or with the sum of the two terms instead of the larger (phases that do not overlap). r is
+// multilinear in log2 of the sizes on a rectilinear grid, plus, for products, a linear term in how much each of four tile
+// shapes pads and how much its last wave idles, and for experts in whether 16 divides their width. Beyond the grid it does
+// as cross-validation chose, see `Beyond`. The first size (rows of a product or of an expert) may be rounded up to
+// multiples of 64 or more, and below that to powers of two, as libraries choose their kernels; rows of experts whose tokens
+// choose independently are spread as an exponential law's. Choices of experts on other devices weigh a fitted share of what
+// those of this one do. P, BW and units are those of the device that is asked for, so that a fit carries over to a sibling
+// of the same family.
 // No time is below FLOPs over the best rate among the rows, nor below what exceeds the cache / BW.
 // Scope: one library of kernels, running alone, times as measured in short bursts.
 // Source: the form won the trials on public kernel tables (5 % on held-back H200 GEMMs).
@@ -42,9 +45,10 @@ inline constexpr std::size_t kTileTerms = 8;
 class KernelFit {
   public:
     enum class Prior { roofline, waves, serial };
-    /// Beyond the grid: r of the border; r halved for each octave; or, for products, r of a product with as many rows and
-    /// columns in all (m past its end goes to n, which serves tiles alike).
-    enum class Beyond { border, fade, shift };
+    /// Beyond the grid: r of the border; r halved for each octave; for products, r of a product with as many rows and
+    /// columns in all (m past its end goes to n, which serves tiles alike); or further work, which grows
+    /// with the first size, at the rate of the last two octaves within (a kernel short of its best rate at the border).
+    enum class Beyond { border, fade, shift, slope };
 
     struct Estimate {
         double seconds = 0;
@@ -57,8 +61,12 @@ class KernelFit {
     }
     /// The prior alone, at the sizes as they are rounded.
     [[nodiscard]] double prior_seconds(const KernelPoint& point, const KernelRates& rates) const;
-    /// The first size as the fit sees it.
-    [[nodiscard]] double rounded(double size) const;
+    /// The first size as libraries round it up; the mean of rounded sizes where the point's own are spread about their mean.
+    [[nodiscard]] double rounded(const KernelPoint& point) const;
+    /// The first size as it lies on the grid: of a product, as rounded.
+    [[nodiscard]] double along_first(const KernelPoint& point) const {
+        return kind == KernelKind::gemm ? rounded(point) : point.sizes[0];
+    }
 
     // The fit is plain data: calibration fills it in, and the file format holds all of it.
     KernelKind kind = KernelKind::gemm;
@@ -68,6 +76,7 @@ class KernelFit {
     double start = 0;               ///< t0 in s
     double compute_efficiency = 1;  ///< e_c
     double memory_efficiency = 1;   ///< e_m
+    double passing = 1;             ///< share of a point's passing bytes that the library moves
     double ceiling = 1;             ///< best share of the peak among the rows: predictions do not pass it
     std::int64_t rounding = 1;      ///< sizes of the first axis above it count as the next multiple of it
     bool powers = false;  ///< those up to `rounding` as the next power of two, from 16: kernels chosen by such steps
@@ -91,6 +100,7 @@ class KernelFit {
     struct Place {
         std::array<double, 4> at{};
         double outside = 0;  ///< octaves, the largest over the axes
+        double past = 0;     ///< octaves beyond the end of the first axis
         double fade = 1;
     };
     [[nodiscard]] Place place(const KernelPoint& point) const;

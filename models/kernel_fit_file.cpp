@@ -27,7 +27,7 @@ const std::vector<std::string>& prior_names() {
 }
 
 const std::vector<std::string>& beyond_names() {
-    static const std::vector<std::string> kNames = {"border", "fade", "shift"};
+    static const std::vector<std::string> kNames = {"border", "fade", "shift", "slope"};
     return kNames;
 }
 
@@ -123,6 +123,7 @@ class Parser {
         const Limits limits[] = {{"start_us", &fit_.start, 0, 1e6},
                                  {"compute_efficiency", &fit_.compute_efficiency, 1e-6, 2},
                                  {"memory_efficiency", &fit_.memory_efficiency, 1e-6, 20},
+                                 {"passing", &fit_.passing, 0, 1e3},
                                  {"ceiling", &fit_.ceiling, 1e-6, 1},
                                  {"smoothness", &fit_.smoothness, 0, 1e6},
                                  {"rounding", &rounding, 1, 4096},
@@ -243,6 +244,9 @@ std::string format_fit(const KernelFit& fit) {
         "prior: {}\nceiling: {:.4f}\nstart_us: {:.4g}\ncompute_efficiency: {:.4f}\nmemory_efficiency: {:.4f}\n",
         prior_names()[static_cast<std::size_t>(fit.prior)], fit.ceiling, fit.start * 1e6, fit.compute_efficiency,
         fit.memory_efficiency);
+    if (fit.kind == KernelKind::experts) {
+        out += fmt::format("passing: {:.4f}\n", fit.passing);
+    }
     out += fmt::format("smoothness: {}\nrounding: {}\npowers: {}\nbeyond: {}\ntile_weights:", fit.smoothness,
                        fit.rounding, fit.powers ? 1 : 0, beyond_names()[static_cast<std::size_t>(fit.beyond)]);
     for (const double weight : fit.tile_weights) {

@@ -51,9 +51,14 @@ std::optional<KernelPoint> point_of(const FusedExperts& experts) {
     point.format = format_of(experts.precision, experts.weight_only, experts.weights, experts.scaling);
     point.precision = experts.precision;
     const double active = std::max(1.0, experts.active_experts());
+    const double rows = std::max(active, experts.tokens * experts.topk);
     point.flops = experts.flops();
     point.bytes = experts.bytes(active);
-    point.sizes = {experts.tokens * experts.topk / active, active, experts.ffn, experts.hidden};
+    if (experts.topk_elsewhere > 0) {
+        point.passing = experts.bytes(0) * experts.topk_elsewhere / std::max(1e-9, experts.topk);
+    }
+    point.spread = !experts.in_turn;
+    point.sizes = {rows / active, active, experts.ffn, experts.hidden};
     return point;
 }
 

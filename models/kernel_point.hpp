@@ -14,7 +14,7 @@ namespace orrery {
 /// Kernels with a fit of their own. Order matters: it indexes tables and names.
 enum class KernelKind {
     gemm,            ///< axes: m, n, k
-    experts,         ///< axes: tokens * topk / active experts, active experts, ffn, hidden
+    experts,         ///< axes: rows of an active expert, active experts, ffn, hidden
     prefill,         ///< axes: queries, batch * heads, heads of a group, head dimension
     decode,          ///< axes: bytes of the cache read, batch * key heads, heads of a group, head dimension
     latent_prefill,  ///< axes: queries, batch * heads
@@ -44,6 +44,8 @@ struct KernelPoint {
     std::array<double, 4> sizes = {1, 1, 1, 1};  ///< along the axes; the rest 1
     /// One output matrix of the product, for tiles and waves; 0: no product.
     double rows = 0, columns = 0, depth = 0;
+    double passing = 0;   ///< B of rows that fall on other devices and may be sorted and summed along
+    bool spread = false;  ///< the first size is a mean of sizes that differ, as rows of experts do
 };
 
 /// The point of an operation, or nothing when no fit can price it (backward attention, copies, batched products...).

@@ -97,8 +97,12 @@ KernelFit::Beyond best_beyond(const std::vector<MeasuredPoint>& points, const Ke
     KernelFit fit = fit_kernel(split.in, rates, options);
     double least = 1e300;
     KernelFit::Beyond best = KernelFit::Beyond::border;
-    for (const auto beyond : {KernelFit::Beyond::border, KernelFit::Beyond::fade, KernelFit::Beyond::shift}) {
-        if (beyond == KernelFit::Beyond::shift && fit.kind != KernelKind::gemm) {
+    for (const auto beyond :
+         {KernelFit::Beyond::border, KernelFit::Beyond::fade, KernelFit::Beyond::shift, KernelFit::Beyond::slope}) {
+        // Prompts near their best rate early: what their last octaves still gain is noise.
+        const bool prompt = fit.kind == KernelKind::prefill || fit.kind == KernelKind::latent_prefill;
+        if ((beyond == KernelFit::Beyond::shift && fit.kind != KernelKind::gemm) ||
+            (beyond == KernelFit::Beyond::slope && prompt)) {
             continue;
         }
         fit.beyond = beyond;
@@ -226,6 +230,22 @@ KernelFit calibrate_kernel(const std::vector<MeasuredPoint>& points, const Kerne
     fit.systematic = turns > 0 ? std::sqrt(biases / static_cast<double>(turns)) : 0;
     fit.spread_larger = 1.5 * fit.spread;
     return fit;
+}
+
+void judge_sibling(KernelFit& fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates,
+                   const KernelFit& sibling, const std::string& name) {
+    if (points.size() < kLarge) {
+        return;
+    }
+    const Split split = split_by(points, spread_points(points, kSparse));
+    FitOptions options;
+    options.sibling = &sibling;
+    const KernelFit sparse = fit_kernel(split.in, rates, options);
+    const auto long_enough = of_length(split.back, false);
+    if (sparse.meta.contains(kSiblingKey) && !long_enough.empty()) {
+        fit.held_back["sibling"] = errors_on(sparse, long_enough, rates);
+        fit.meta[kSiblingKey] = name;
+    }
 }
 
 }  // namespace orrery

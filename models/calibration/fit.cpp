@@ -23,18 +23,25 @@ constexpr double kTieNeighbours = 0.09;  // weight of first against second diffe
 constexpr double kLeastCeiling = 0.3;    // below it no row came near the arithmetic's limit
 constexpr double kTileRidge = 0.3;       // pulls the tile terms towards 0
 constexpr std::size_t kPriorRows = 600;  // enough to place three constants
+constexpr int kRounds = 3;               // of reweighting
+constexpr double kHuber = 0.05;          // log errors beyond it count in proportion, not squared
+constexpr double kMostPassing = 30;      // times the bytes of passing rows: bounds the search
 
 double log_error(const KernelFit& fit, const MeasuredPoint& one, const KernelRates& rates) {
     return log_pinned(one.seconds / fit.seconds(one.point, rates));
 }
 
-// Minimises the mean |log error| of the prior over start and efficiencies, from coarse to fine steps.
+// Minimises the mean |log error| of the prior over start and efficiencies, from coarse to fine steps; of a fit that has
+// residuals, which are a sibling's, with these.
 void fit_prior(KernelFit& fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates) {
     const std::size_t stride = std::max<std::size_t>(1, points.size() / kPriorRows);
+    const bool shaped = !fit.values.empty();
     const auto loss = [&](const KernelFit& candidate) {
         double sum = 0;
         for (std::size_t i = 0; i < points.size(); i += stride) {
-            sum += std::abs(log_pinned(points[i].seconds / candidate.prior_seconds(points[i].point, rates)));
+            const double seconds =
+                shaped ? candidate.seconds(points[i].point, rates) : candidate.prior_seconds(points[i].point, rates);
+            sum += std::abs(log_pinned(points[i].seconds / seconds));
         }
         return sum;
     };
@@ -44,22 +51,33 @@ void fit_prior(KernelFit& fit, const std::vector<MeasuredPoint>& points, const K
     }
     KernelFit best = fit;
     double least = 1e300;
+    const bool passes =
+        std::any_of(points.begin(), points.end(), [](const MeasuredPoint& one) { return one.point.passing > 0; });
+    std::vector<double KernelFit::*> members = {&KernelFit::start, &KernelFit::compute_efficiency,
+                                                &KernelFit::memory_efficiency};
+    if (passes) {
+        members.push_back(&KernelFit::passing);
+    }
     for (const double compute : {0.4, 0.8}) {
         KernelFit now = fit;
-        now.start = shortest * 0.9;
-        now.compute_efficiency = compute;
-        now.memory_efficiency = 0.8;
+        if (!shaped) {
+            now.start = shortest * 0.9;
+            now.compute_efficiency = compute;
+            now.memory_efficiency = 0.8;
+        } else if (compute > 0.4) {
+            break;  // starts from the sibling's
+        }
         double at = loss(now);
         for (double step = 1.6; step > 1.01; step = std::sqrt(step)) {
             for (bool moved = true; moved;) {
                 moved = false;
-                for (double KernelFit::*member :
-                     {&KernelFit::start, &KernelFit::compute_efficiency, &KernelFit::memory_efficiency}) {
+                for (double KernelFit::*member : members) {
                     for (const double factor : {step, 1 / step}) {
                         KernelFit next = now;
                         next.*member *= factor;
                         if (next.compute_efficiency > 1 || next.memory_efficiency > 1 ||
-                            next.compute_efficiency < 1e-4 || next.memory_efficiency < 1e-4) {
+                            next.compute_efficiency < 1e-4 || next.memory_efficiency < 1e-4 ||
+                            next.passing > kMostPassing || next.passing < 1 / kMostPassing) {
                             continue;
                         }
                         const double value = loss(next);
@@ -89,7 +107,7 @@ std::vector<std::vector<double>> make_axes(const KernelFit& fit, const std::vect
     for (std::size_t d = 0; d < dimensions; ++d) {
         std::set<double> sizes;
         for (const MeasuredPoint& one : points) {
-            sizes.insert(d == 0 ? fit.rounded(one.point.sizes[0]) : one.point.sizes[d]);
+            sizes.insert(d == 0 ? fit.along_first(one.point) : one.point.sizes[d]);
         }
         axes[d].assign(sizes.begin(), sizes.end());
     }
@@ -157,13 +175,14 @@ void add_smoothness(const KernelFit& fit, std::vector<Triplet>& triplets, int& r
     }
 }
 
-// Solves for the nodes and the tile weights.
-void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates) {
+// Solves for the nodes and the tile weights, or where there are some, which are a sibling's, for their correction.
+void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates, int rounds) {
     std::size_t nodes = 1;
     for (const std::vector<double>& axis : fit.axes) {
         nodes *= axis.size();
     }
-    const bool tiled = fit.kind == KernelKind::gemm;
+    const bool tiled = fit.kind == KernelKind::gemm || fit.kind == KernelKind::experts;
+    const bool shaped = !fit.values.empty();
     const std::size_t unknowns = nodes + (tiled ? kTileTerms : 0);
     std::vector<Triplet> triplets;
     Eigen::VectorXd target(static_cast<Eigen::Index>(points.size()));
@@ -173,8 +192,7 @@ void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, con
         std::vector<std::pair<std::size_t, double>> corners = {{0, 1.0}};
         for (std::size_t d = 0; d < fit.axes.size(); ++d) {
             const std::vector<double>& axis = fit.axes[d];
-            const double size =
-                std::clamp(d == 0 ? fit.rounded(point.sizes[0]) : point.sizes[d], axis.front(), axis.back());
+            const double size = std::clamp(d == 0 ? fit.along_first(point) : point.sizes[d], axis.front(), axis.back());
             std::vector<std::pair<std::size_t, double>> next;
             for (const auto& [node, weight] : corners) {
                 if (axis.size() == 1) {
@@ -201,7 +219,8 @@ void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, con
                 triplets.emplace_back(row, static_cast<int>(nodes + t), terms[t]);
             }
         }
-        target[static_cast<Eigen::Index>(i)] = log_pinned(points[i].seconds / fit.prior_seconds(point, rates));
+        target[static_cast<Eigen::Index>(i)] =
+            shaped ? log_error(fit, points[i], rates) : log_pinned(points[i].seconds / fit.prior_seconds(point, rates));
     }
     const auto columns = static_cast<Eigen::Index>(unknowns);
     Matrix a(static_cast<Eigen::Index>(points.size()), columns);
@@ -217,28 +236,49 @@ void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, con
         triplets.emplace_back(static_cast<int>(i), static_cast<int>(i), i < nodes ? 1e-6 : kTileRidge);
     }
     ridge.setFromTriplets(triplets.begin(), triplets.end());
-    const Matrix normal = Matrix(a.transpose() * a) + fit.smoothness * Matrix(s.transpose() * s) + ridge;
-    const Eigen::SimplicialLDLT<Matrix> solver(normal);
-    ORRERY_ASSERT(solver.info() == Eigen::Success);
-    const Eigen::VectorXd solution = solver.solve(a.transpose() * target);
+    const Matrix penalty = fit.smoothness * Matrix(s.transpose() * s) + ridge;
+    // Least squares, then rows far off count less: Huber's loss by reweighting.
+    Eigen::VectorXd weights = Eigen::VectorXd::Ones(target.size());
+    Eigen::VectorXd solution;
+    Eigen::SimplicialLDLT<Matrix> solver;
+    for (int round = 0; round < rounds; ++round) {
+        const Matrix weighted = weights.asDiagonal() * a;
+        const Matrix normal = Matrix(a.transpose() * weighted) + penalty;
+        if (round == 0) {
+            solver.analyzePattern(normal);
+        }
+        solver.factorize(normal);
+        ORRERY_ASSERT(solver.info() == Eigen::Success);
+        solution = solver.solve(weighted.transpose() * target);
+        const Eigen::VectorXd error = target - a * solution;
+        for (Eigen::Index i = 0; i < error.size(); ++i) {
+            weights[i] = std::min(1.0, kHuber / std::max(1e-9, std::abs(error[i])));
+        }
+    }
     fit.values.resize(nodes);
     for (std::size_t i = 0; i < unknowns; ++i) {
         // As the file holds them, so that a fit read back gives the same times.
         const double value = solution[static_cast<Eigen::Index>(i)];
         if (i < nodes) {
-            fit.values[i] = std::round(value * 1e3) * 1e-3;
+            fit.values[i] = std::round((fit.values[i] + value) * 1e3) * 1e-3;
         } else {
-            fit.tile_weights[i - nodes] = std::round(value * 1e4) * 1e-4;
+            fit.tile_weights[i - nodes] = std::round((fit.tile_weights[i - nodes] + value) * 1e4) * 1e-4;
         }
     }
     fit.prepare();
 }
 
 KernelFit fit_as(KernelFit fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates,
-                 const FitOptions& options) {
+                 const FitOptions& options, bool last = true) {
     fit_prior(fit, points, rates);
+    if (!fit.values.empty()) {
+        fit_residuals(fit, points, rates, 1);
+        return fit;
+    }
     fit.axes = make_axes(fit, points, options.most_nodes);
-    fit_residuals(fit, points, rates);
+    // Kernels of products have outliers; attention's steps between kernels are no noise.
+    const bool robust = last && (fit.kind == KernelKind::gemm || fit.kind == KernelKind::experts);
+    fit_residuals(fit, points, rates, robust ? kRounds : 1);
     return fit;
 }
 
@@ -259,6 +299,8 @@ struct Steps {
     bool powers;
 };
 const std::vector<Steps> kSteps = {{1, false}, {64, false}, {128, false}, {256, true}};
+const std::vector<Steps> kExpertSteps = {{1, false}, {64, false}, {128, false}, {128, true}};
+const std::vector<Steps> kNoSteps = {{1, false}};
 
 }  // namespace
 
@@ -281,7 +323,7 @@ KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates
         const auto priors = product ? std::vector{KernelFit::Prior::roofline, KernelFit::Prior::waves}
                                     : std::vector{KernelFit::Prior::roofline, KernelFit::Prior::serial};
         for (const KernelFit::Prior prior : priors) {
-            for (const Steps& steps : product ? kSteps : std::vector<Steps>{{1, false}}) {
+            for (const Steps& steps : product ? kSteps : base.kind == KernelKind::experts ? kExpertSteps : kNoSteps) {
                 for (const double smoothness : product ? std::vector{0.03} : std::vector{0.01, 0.1, 1.0}) {
                     base.prior = prior;
                     base.rounding = steps.rounding;
@@ -290,6 +332,18 @@ KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates
                     candidates.push_back(base);
                 }
             }
+        }
+    }
+    if (options.sibling != nullptr) {
+        KernelFit shaped = *options.sibling;
+        shaped.meta = {{kSiblingKey, "yes"}};
+        shaped.held_back.clear();
+        shaped.ceiling = 1;
+        shaped.beyond = KernelFit::Beyond::border;
+        // The correction of a shape is smoother than the shape.
+        for (const double smoothness : {0.1, 1.0, 10.0}) {
+            shaped.smoothness = smoothness;
+            candidates.push_back(shaped);
         }
     }
     if (candidates.size() > 1) {
@@ -311,7 +365,7 @@ KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates
             for (char held = 0; held < 3; ++held) {
                 std::vector<char> in(fold.size());
                 std::transform(fold.begin(), fold.end(), in.begin(), [&](char f) { return f == held ? 1 : 0; });
-                const KernelFit trial = fit_as(candidates[c], choose(sample, in, 0), rates, options);
+                const KernelFit trial = fit_as(candidates[c], choose(sample, in, 0), rates, options, false);
                 for (const MeasuredPoint& one : choose(sample, in, 1)) {
                     error += std::abs(log_error(trial, one, rates));
                 }

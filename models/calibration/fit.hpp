@@ -2,7 +2,8 @@
 // Fits a kernel model to measured points (Eigen): prior by a pattern search, residuals by regularised least squares.
 //
 // The nodes of the grid minimise sum (r - grid)^2 + smoothness * (second differences)^2 over the rows, so that scattered
-// rows do as well as rows on the grid and empty cells are filled from their neighbours. Which prior, which rounding and
+// rows do as well as rows on the grid and empty cells are filled from their neighbours; outliers of products and experts count
+// in proportion (Huber). Which prior, which rounding and
 // which smoothness is decided by cross-validation inside the rows given. Deterministic.
 
 #include "models/kernel_fit.hpp"
@@ -24,7 +25,11 @@ struct FitOptions {
     bool cross_validate = true;  ///< false: the choices of `like`
     const KernelFit* like = nullptr;
     KernelFit::Beyond beyond = KernelFit::Beyond::border;
+    /// Fit of the same kernels on another device of the family: its residuals with constants of this device and a smooth
+    /// correction are one more candidate. The result's `meta` has kSiblingKey where cross-validation takes it.
+    const KernelFit* sibling = nullptr;
 };
+inline constexpr const char* kSiblingKey = "sparse_sibling";
 
 /// Fits the points, all of one kind and format. Precondition: at least 8 points.
 [[nodiscard]] KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates& rates,
@@ -47,5 +52,10 @@ struct FitOptions {
 /// the first size), layer (unseen combinations of all sizes but the first), short (sparse, times below 20 us). Tables below
 /// 2,000 rows have `layer` only, one left out at a time.
 [[nodiscard]] KernelFit calibrate_kernel(const std::vector<MeasuredPoint>& points, const KernelRates& rates);
+
+/// The sparse split anew, with a sibling's fit at hand: where cross-validation inside the sparse rows prefers it, `fit` gets
+/// `held_back["sibling"]` and the sibling's name under kSiblingKey; its coefficients stay those of its own rows.
+void judge_sibling(KernelFit& fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates,
+                   const KernelFit& sibling, const std::string& name);
 
 }  // namespace orrery

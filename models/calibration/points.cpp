@@ -70,6 +70,8 @@ std::optional<Operation> operation_of(const TraceRow& row) {
         experts.topk = row.dim("topk") / parallel;
         experts.hidden = row.dim("hidden");
         experts.ffn = row.dim("ffn") / row.dim("tensor", 1);
+        experts.topk_elsewhere = row.dim("topk") - experts.topk;
+        experts.in_turn = row.dim("in_turn") > 0;
         experts.gated = row.dim("gated", 1) > 0;
         experts.precision = format->precision;
         experts.weight_only = format->weight_only;

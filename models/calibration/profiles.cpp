@@ -155,9 +155,13 @@ std::string library_of(std::string_view source) {
     return {};
 }
 
+// Whether a word is among those separated by blanks.
+bool listed(const char* words, const std::string& word) {
+    return (std::string(" ") + words + " ").find(" " + word + " ") != std::string::npos;
+}
+
 bool wanted(const PublicProfile& profile, const std::string& dtype) {
-    const std::string only = std::string(" ") + profile.only + " ";
-    return only == "  " || only.find(" " + dtype + " ") != std::string::npos;
+    return *profile.only == 0 || listed(profile.only, dtype);
 }
 
 void read_gemm(const PublicProfile& profile, Table& table, Trace& trace) {
@@ -252,24 +256,32 @@ void read_mla(const PublicProfile&, Table& table, Trace& trace) {
     }
 }
 
-void read_moe(const PublicProfile&, Table& table, Trace& trace) {
+void read_moe(const PublicProfile& profile, Table& table, Trace& trace) {
     while (table.next()) {
+        const double hidden = table.number("hidden_size", 1);
+        const double ffn = table.number("inter_size", 1);
+        const bool gated = !listed(profile.ungated, fmt::format("{:.0f}x{:.0f}", hidden, ffn));
         const std::string dtype = dtype_of(table.text("moe_dtype"));
         const double tensor = table.number("moe_tp_size", 1);
         const double parallel = table.number("moe_ep_size", 1);
         // Skewed tokens are another distribution: the model prices even ones.
-        if (dtype.empty() || table.text("distribution") != "balanced") {
+        // SGLang's rows of a part of the experts computed the choices of other parts as well.
+        const bool shards = parallel > 1 && table.text("kernel_source").substr(0, 6) == "sglang";
+        const double count = table.number("num_experts", 1);
+        const bool misrouted = listed(profile.misrouted, fmt::format("{:.0f}x{:.0f}x{:.0f}", hidden, ffn, count));
+        if (dtype.empty() || table.text("distribution") != "balanced" || shards || misrouted) {
             continue;
         }
         add(trace, table, "moe", dtype,
             {{"tokens", table.number("num_tokens", 1)},
-             {"experts", table.number("num_experts", 1)},
+             {"experts", count},
              {"topk", table.number("topk", 1)},
-             {"hidden", table.number("hidden_size", 1)},
-             {"ffn", table.number("inter_size", 1)},
+             {"hidden", hidden},
+             {"ffn", ffn},
              {"tensor", tensor},
              {"expert_parallel", parallel},
-             {"gated", 1}},
+             {"gated", gated ? 1.0 : 0.0},
+             {"in_turn", 1}},
             1000 * table.number("latency"), std::string(table.text("kernel_source")));
     }
 }

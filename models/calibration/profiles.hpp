@@ -25,6 +25,10 @@ struct PublicProfile {
     double heads = 0, kv_heads = 0, head_dim = 0, hidden = 0, ffn = 0, vocabulary = 0, tensor = 1;
     /// Formats of products to read, separated by blanks; empty: all.
     const char* only = "";
+    /// Experts without a gate, as "hidden x ffn" separated by blanks.
+    const char* ungated = "";
+    /// Mixtures of experts to leave out, as "hidden x ffn x experts".
+    const char* misrouted = "";
 };
 
 struct ProfileFormat {

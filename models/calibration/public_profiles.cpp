@@ -20,6 +20,10 @@ constexpr const char* kVidurOld = "microsoft/vidur@e2d00e9, FlashAttention, PyTo
 constexpr const char* kLayers = "casys-kaist/LLMServingSim@5daddb2, vLLM 0.19.0";
 constexpr const char* kLayersOld = "casys-kaist/LLMServingSim@5daddb2, profiler v0";
 constexpr const char* kCompass = "PrincetonUniversity/LLMCompass@2e015fd";
+// Nemotron 3 Nano, Super and Ultra: squared ReLU without a gate (read as gated, their rows would beat the memory's rate).
+constexpr const char* kNemotron = "2688x1856 1024x2688 2048x5120";
+// DeepSeek-V3's routing by groups: with even scores it took the first groups alone (half of the experts take as long).
+constexpr const char* kGrouped = "7168x2048x256";
 constexpr const char* kApex = "microsoft/apex_plus@8769096, cuBLAS";
 #define AIC "aiconfigurator-kernels/"
 #define AICD "aiconfigurator/data/"
@@ -76,9 +80,12 @@ const std::vector<PublicProfile>& public_profiles() {
         {"aic-mla", AIC "h200_sxm/mla/trtllm/1.3.0rc20/context_mla_perf.csv", "h200-sxm", kTrt, kApache},
         {"aic-mla", AIC "h200_sxm/mla/trtllm/1.3.0rc20/generation_mla_perf.csv.xz", "h200-sxm", kTrt, kApache},
         {"aic-moe", AIC "a100_sxm/moe/sglang/0.5.10/moe_perf.csv.xz", "a100-sxm-80g", kSglang5, kApache},
-        {"aic-moe", AIC "h100_sxm/moe/vllm/0.24.0/moe_perf.csv.xz", "h100-sxm", kVllm24, kApache},
-        {"aic-moe", AIC "h200_sxm/moe/vllm/0.24.0/moe_perf.csv.xz", "h200-sxm", kVllm24, kApache},
-        {"aic-moe", AIC "b200_sxm/moe/vllm/0.24.0/moe_perf.csv.xz", "b200-sxm", kVllm24, kApache},
+        {"aic-moe", AIC "h100_sxm/moe/vllm/0.24.0/moe_perf.csv.xz", "h100-sxm", kVllm24, kApache, 0, 0, 0, 0, 0, 0, 1,
+         "", kNemotron, kGrouped},
+        {"aic-moe", AIC "h200_sxm/moe/vllm/0.24.0/moe_perf.csv.xz", "h200-sxm", kVllm24, kApache, 0, 0, 0, 0, 0, 0, 1,
+         "", kNemotron, kGrouped},
+        {"aic-moe", AIC "b200_sxm/moe/vllm/0.24.0/moe_perf.csv.xz", "b200-sxm", kVllm24, kApache, 0, 0, 0, 0, 0, 0, 1,
+         "", kNemotron, kGrouped},
         {"aic-moe", AICD "gb200/moe/vllm/0.19.0/moe_perf.csv.xz", "gb200", kVllm19, kApache},
         {"aic-moe", AICD "rtx_pro_6000_server/moe/vllm/0.19.0/moe_perf.csv.xz", "rtx-pro-6000", kVllm19, kApache},
         {"vidur-mlp", VID "a100/meta-llama/Meta-Llama-3-70B/mlp.csv.xz", "a100-sxm-80g", kVidur, kMit},

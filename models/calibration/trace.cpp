@@ -357,7 +357,7 @@ const std::vector<TraceOperation>& trace_operations() {
         {"moe",
          "fused experts: route, permute, both products, combine",
          {"tokens", "experts", "topk", "hidden", "ffn"},
-         {"tensor", "expert_parallel", "skew", "gated"}},
+         {"tensor", "expert_parallel", "skew", "gated", "in_turn"}},
         {"moe_route", "gate, top-k, permutation and back", {"tokens", "experts", "topk", "hidden"}, {}},
         {"quantize", "activations to the dtype, with scales", kWide, {}},
         {"attention_prefill",

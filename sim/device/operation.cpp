@@ -21,6 +21,10 @@ double GroupedGemm::bytes(double active) const {
     return bytes_of(precision) * rows() * k + b * active * k * n + 2 * rows() * n;
 }
 
+double FusedExperts::active_experts() const {
+    return in_turn ? std::min(experts, std::max(1.0, std::ceil(tokens * topk))) : up().active_experts();
+}
+
 GroupedGemm FusedExperts::up() const {
     return GroupedGemm{tokens, experts, topk, gated ? 2 * ffn : ffn, hidden, precision, weight_only, weights, scaling};
 }

@@ -59,10 +59,14 @@ struct FusedExperts {
     bool weight_only = false;
     Precision weights = Precision::int4;
     Scaling scaling = Scaling::tensor;
+    /// Further choices of the arriving tokens that fall on other devices: some libraries sort and sum those along.
+    double topk_elsewhere = 0;
+    /// Experts are taken in turn, as sweeps of kernels do, so that all get equal rows, and none two before each has one.
+    bool in_turn = false;
 
     [[nodiscard]] GroupedGemm up() const;
     [[nodiscard]] GroupedGemm down() const;
-    [[nodiscard]] double active_experts() const { return up().active_experts(); }
+    [[nodiscard]] double active_experts() const;
     [[nodiscard]] double flops() const { return up().flops() + down().flops(); }
     [[nodiscard]] double bytes() const { return bytes(active_experts()); }
     [[nodiscard]] double bytes(double active) const { return up().bytes(active) + down().bytes(active); }

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 
 using namespace orrery;
 
@@ -120,6 +121,162 @@ TEST_CASE("a trace becomes points: held-back rows, neighbours and impossible row
     CHECK(again.front().refused[0].line == trace.rows[0].line);
 }
 
+TEST_CASE("experts taken in turn get equal rows, those chosen independently fewer active experts than choices") {
+    FusedExperts experts{16, 256, 8, 2048, 512};
+    experts.in_turn = true;
+    CHECK(experts.active_experts() == 128);
+    CHECK(kernel_point(experts)->sizes[0] == 1);
+    experts.tokens = 31;
+    CHECK(experts.active_experts() == 248);
+    experts.tokens = 32;  // every expert has one row
+    CHECK(experts.active_experts() == 256);
+    experts.tokens = 512;
+    CHECK(experts.active_experts() == 256);
+    CHECK(kernel_point(experts)->sizes[0] == 16);
+    CHECK_FALSE(kernel_point(experts)->spread);
+    experts.tokens = 1;
+    experts.topk = 0.125;  // one choice in eight falls on this device: an expert of its own has a whole row
+    CHECK(kernel_point(experts)->sizes[0] == 1);
+    CHECK(kernel_point(experts)->sizes[1] == 1);
+    experts = FusedExperts{32, 256, 8, 2048, 512};
+    CHECK(experts.active_experts() == doctest::Approx(256 * (1 - std::pow(1 - 8.0 / 256, 32))));
+    CHECK(kernel_point(experts)->spread);
+    // Choices of other devices weigh as much as those of this one.
+    CHECK(kernel_point(experts)->passing == 0);
+    experts.topk_elsewhere = 8;
+    const double weights = 256 * (1 - std::pow(1 - 8.0 / 256, 32)) * 3 * 2048 * 512 * 2;
+    CHECK(kernel_point(experts)->passing == doctest::Approx(kernel_point(experts)->bytes - weights));
+}
+
+TEST_CASE("rows of experts are padded to tiles: equal ones exactly, spread ones as the mean of an exponential law") {
+    KernelFit fit;
+    fit.kind = KernelKind::experts;
+    fit.rounding = 64;
+    KernelPoint point;
+    point.kind = KernelKind::experts;
+    for (const auto& [rows, padded] : {std::pair{1.0, 64.0}, {64.0, 64.0}, {65.0, 128.0}, {128.0, 128.0}}) {
+        point.sizes[0] = rows;
+        CHECK(fit.rounded(point) == padded);
+    }
+    point.spread = true;
+    for (const double mean : {3.0, 40.0, 64.0, 300.0}) {
+        point.sizes[0] = mean;
+        double sum = 0;  // tile t is needed with the probability that the rows exceed 64 t
+        for (int tile = 0; tile < 1000; ++tile) {
+            sum += 64 * std::exp(-64.0 * tile / mean);
+        }
+        CHECK(fit.rounded(point) == doctest::Approx(sum).epsilon(1e-6));
+    }
+    fit.powers = true;
+    fit.rounding = 128;
+    point.spread = false;
+    for (const auto& [rows, padded] :
+         {std::pair{8.0, 8.0}, {9.0, 16.0}, {17.0, 32.0}, {128.0, 128.0}, {129.0, 256.0}}) {
+        point.sizes[0] = rows;
+        CHECK(fit.rounded(point) == padded);
+    }
+}
+
+TEST_CASE("experts: the share of passing rows, ungated widths and unaligned ones come out of the rows that have them") {
+    std::vector<MeasuredPoint> points;
+    const double kPassing = 0.4;
+    const double kSlow = 1.8;  // of widths that 16 does not divide
+    for (double tokens = 1; tokens <= 16384; tokens *= 2) {
+        for (const double parallel : {1.0, 4.0, 16.0}) {
+            for (const double ffn : {512.0, 1024.0, 1032.0, 1048.0}) {
+                FusedExperts experts{tokens, 128 / parallel, 8 / parallel, 4096, ffn};
+                experts.topk_elsewhere = 8 - experts.topk;
+                experts.in_turn = true;
+                const KernelPoint point = *kernel_point(experts);
+                const double memory = (point.bytes + kPassing * point.passing) / (0.8 * kRates.bandwidth);
+                const double time = 20e-6 + point.flops / (0.6 * kRates.flops) + memory;
+                points.push_back({point, time * (ffn == 512 || ffn == 1024 ? 1 : kSlow), 0, 0});
+            }
+        }
+    }
+    const KernelFit fit = fit_kernel(points, kRates, FitOptions());
+    CHECK(fit.prior == KernelFit::Prior::serial);
+    CHECK(fit.passing == doctest::Approx(kPassing).epsilon(0.3));
+    CHECK(errors_on(fit, points, kRates).mape < 0.03);
+    const KernelFit again = parse_fit(format_fit(fit), "again.fit");
+    CHECK(again.passing == doctest::Approx(fit.passing).epsilon(1e-3));
+    CHECK(again.tile_weights == fit.tile_weights);
+}
+
+TEST_CASE("work beyond the grid goes at the rate of the last octaves, where the mean rate still falls short") {
+    const auto cached = [](double keys, double heads) {
+        Attention attention{heads * 4, 1, keys, 128};
+        attention.group = 4;
+        return attention;
+    };
+    const auto seconds = [&](double keys, double heads) {
+        return 30e-6 + cached(keys, heads).bytes() / (0.9 * kRates.bandwidth) +
+               2e-6 * std::sqrt(heads);  // a smooth part that the prior lacks
+    };
+    std::vector<MeasuredPoint> points;
+    for (double heads = 8; heads <= 512; heads *= 2) {
+        for (double keys = 64; keys <= 16384; keys *= 2) {
+            points.push_back({*kernel_point(cached(keys, heads)), seconds(keys, heads), 0, 0});
+        }
+    }
+    FitOptions options;
+    options.cross_validate = false;
+    KernelFit fit = fit_kernel(points, kRates, options);
+    fit.memory_efficiency *= 0.7;  // a prior placed by short rows; the residual makes up for it within the grid
+    for (double& value : fit.values) {
+        value += std::log(0.7);
+    }
+    const double truth = seconds(16384 * 8, 512);
+    fit.beyond = KernelFit::Beyond::fade;
+    const double faded = fit.seconds(*kernel_point(cached(16384 * 8, 512)), kRates);
+    fit.beyond = KernelFit::Beyond::slope;
+    const double sloped = fit.seconds(*kernel_point(cached(16384 * 8, 512)), kRates);
+    CHECK(std::abs(faded / truth - 1) > 0.2);
+    CHECK(sloped == doctest::Approx(truth).epsilon(0.03));
+    // Continuous at the border, and the same as ever within it.
+    const double at = fit.seconds(*kernel_point(cached(16384, 512)), kRates);
+    CHECK(fit.seconds(*kernel_point(cached(16385, 512)), kRates) == doctest::Approx(at).epsilon(1e-3));
+    CHECK(parse_fit(format_fit(fit), "again.fit").beyond == KernelFit::Beyond::slope);
+}
+
+TEST_CASE("a sibling's shape is taken for sparse rows where it fits, and is not where it does not") {
+    // Kernels with a jagged residual that 5 % of the rows cannot show.
+    const auto jag = [](double m, double n, double k, std::uint64_t seed) {
+        const auto step = [](double x) { return static_cast<std::uint64_t>(log2_pinned(x) * 2); };
+        return 0.5 *
+               (static_cast<double>(mix64(step(m) + 64 * step(n) + 4096 * step(k) + 1000003 * seed) % 1000) / 1000 -
+                0.5);
+    };
+    const auto table = [&](std::uint64_t seed, double scale) {
+        std::vector<MeasuredPoint> points;
+        for (double m = 16; m <= 8192; m *= 1.4142135623730951) {
+            for (double n = 128; n <= 16384; n *= 2) {
+                for (double k = 128; k <= 65536; k *= 1.4142135623730951) {
+                    const Gemm gemm{m, n, k};
+                    const double time =
+                        30e-6 + gemm.flops() / (0.6 * kRates.flops) + gemm.bytes() / (0.7 * kRates.bandwidth);
+                    points.push_back(
+                        product(m, n, k, scale * time * exp_pinned(jag(m * 1.01, n * 1.01, k * 1.01, seed))));
+                }
+            }
+        }
+        return points;
+    };
+    FitOptions options;
+    options.cross_validate = false;
+    options.most_nodes = 4000;
+    const KernelFit sibling = fit_kernel(table(1, 1.0), kRates, options);
+    KernelFit alike;
+    alike.held_back["sparse"] = {1, 0.1, 0.2};
+    judge_sibling(alike, table(1, 1.2), kRates, sibling, "h100-sxm");
+    REQUIRE(alike.held_back.contains("sibling"));
+    CHECK(alike.meta.at(kSiblingKey) == "h100-sxm");
+    CHECK(alike.held_back.at("sibling").mape < 0.06);
+    KernelFit other;
+    judge_sibling(other, table(2, 1.2), kRates, sibling, "h100-sxm");
+    CHECK_FALSE(other.held_back.contains("sibling"));
+}
+
 TEST_CASE("damaged fits give errors with their lines and never anything else") {
     const std::string good = read_text_file(test::data().path("models/data/kernels/h200-sxm/latent_decode-bf16.fit"));
     RandomStream random(11, "fit-fuzz");
@@ -166,6 +323,12 @@ TEST_CASE("each reader of public profiles maps a sample onto the trace format an
          "kernel_source\nbfloat16,64,4096,14336,2,8,1,1,balanced,0.5,t\nbfloat16,64,4096,14336,2,8,1,1,power_law_1.2,0."
          "5,t\n",
          1, "moe"},
+        {"aic-moe",  // of SGLang, rows of a part of the experts stay out
+         "moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,distribution,latency,"
+         "kernel_source\nbfloat16,64,4096,14336,2,8,1,2,balanced,0.5,sglang_x\nbfloat16,64,4096,14336,2,8,1,1,balanced,"
+         "0.5,sglang_x\nbfloat16,64,512,256,2,8,1,2,balanced,0.5,vllm_x\nbfloat16,64,7168,2048,8,256,1,1,balanced,0.5,"
+         "vllm_x\n",
+         2, "moe"},
         {"layer-attention",
          "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n512,0,0,0,30\n0,0,8,1024,20\n64,0,8,1024,40\n", 2,
          "attention_prefill"},
@@ -183,9 +346,17 @@ TEST_CASE("each reader of public profiles maps a sample onto the trace format an
         profile.hidden = 4096;
         profile.ffn = 14336;
         profile.vocabulary = 128256;
+        profile.ungated = "512x256 1x1";
+        profile.misrouted = "7168x2048x256";
         const Trace trace = parse_profile(profile, sample.text, "sample.csv");
         CHECK_MESSAGE(trace.rows.size() == sample.rows, sample.format);
         CHECK_MESSAGE(trace.rows[0].op == sample.op, sample.format);
+        for (const TraceRow& row : trace.rows) {
+            if (row.op == "moe") {
+                CHECK(row.dim("gated") == (row.dim("hidden") == 512 ? 0 : 1));
+                CHECK(row.dim("in_turn") == 1);
+            }
+        }
         // What a reader makes is a valid trace.
         CHECK(parse_trace(format_trace(trace), sample.format).rows.size() == sample.rows);
         const std::string good = sample.text;

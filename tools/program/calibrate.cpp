@@ -12,7 +12,6 @@
 
 #include <filesystem>
 #include <map>
-#include <set>
 
 namespace orrery {
 
@@ -38,7 +37,7 @@ void write_fit(const KernelFit& fit, const std::string& folder) {
 
 std::vector<std::string> row_of(const std::string& device, const KernelFit& fit) {
     std::vector<std::string> row = {device, fit_name(fit), std::to_string(fit.rows), std::to_string(fit.refused)};
-    for (const char* split : {"sparse", "random", "larger", "layer", "short"}) {
+    for (const char* split : {"sparse", "sibling", "random", "larger", "layer", "short"}) {
         const auto found = fit.held_back.find(split);
         row.push_back(found == fit.held_back.end()
                           ? "-"
@@ -49,7 +48,7 @@ std::vector<std::string> row_of(const std::string& device, const KernelFit& fit)
     return row;
 }
 
-const std::vector<std::string> kHeader = {"device", "kernel", "rows",  "refused", "sparse",
+const std::vector<std::string> kHeader = {"device", "kernel", "rows",  "refused", "sparse", "sibling",
                                           "random", "larger", "layer", "short",   "prior"};
 
 void name_refused(const PointSet& set) {
@@ -121,21 +120,11 @@ int command_calibrate(const CommandLine& line, const DataDirectory& data) {
         if (line.text("data").empty()) {
             throw ConfigError("'orrery calibrate' takes a trace, or --data with the directory of the public profiles");
         }
-        std::set<std::string> done;  // the first collection of a device, kernel and format is the one that is kept
-        for (const Collection& collection : load_collections(line.text("data"), data)) {
-            for (const PointSet& set : collection.sets) {
-                const std::string key = fmt::format("{} {} {}", collection.device, static_cast<int>(set.kind),
-                                                    static_cast<int>(set.format));
-                if (set.points.size() < kFewest || !done.insert(key).second) {
-                    continue;
-                }
-                const KernelFit fit = calibrate_set(
-                    set, collection.spec,
-                    {{"device", collection.device}, {"source", collection.source}, {"licence", collection.licence}});
-                rows.push_back(row_of(collection.device, fit));
-                if (!output.empty()) {
-                    write_fit(fit, output + "/kernels/" + collection.device);
-                }
+        const std::vector<Collection> collections = load_collections(line.text("data"), data);
+        for (const DeviceFit& one : fit_collections(collections)) {
+            rows.push_back(row_of(one.device, one.fit));
+            if (!output.empty()) {
+                write_fit(one.fit, output + "/kernels/" + one.device);
             }
         }
         for (const auto& [fabric, fit] : fit_public_collectives(line.text("data"))) {

@@ -71,4 +71,35 @@ KernelFit calibrate_set(const PointSet& set, const DeviceSpec& device, const std
     return fit;
 }
 
+std::vector<DeviceFit> fit_collections(const std::vector<Collection>& collections) {
+    std::vector<DeviceFit> fits;
+    std::vector<const DeviceSpec*> devices;
+    const auto same = [&](const std::string& device, const PointSet& set) {
+        return std::find_if(fits.begin(), fits.end(), [&](const DeviceFit& one) {
+            return one.device == device && one.set->kind == set.kind && one.set->format == set.format;
+        });
+    };
+    for (const Collection& collection : collections) {
+        for (const PointSet& set : collection.sets) {
+            if (set.points.size() >= kFewest && same(collection.device, set) == fits.end()) {
+                fits.push_back({collection.device, &set,
+                                calibrate_set(set, collection.spec,
+                                              {{"device", collection.device},
+                                               {"source", collection.source},
+                                               {"licence", collection.licence}})});
+                devices.push_back(&collection.spec);
+            }
+        }
+    }
+    for (std::size_t i = 0; i < fits.size(); ++i) {
+        const PointSet& set = *fits[i].set;
+        const std::string& name = devices[i]->sibling_kernels;
+        if (const auto sibling = same(name, set); sibling != fits.end()) {
+            judge_sibling(fits[i].fit, set.points, kernel_rates(*devices[i], set.points.front().point.precision),
+                          sibling->fit, name);
+        }
+    }
+    return fits;
+}
+
 }  // namespace orrery

@@ -19,9 +19,19 @@ struct Collection {
 /// Every collection whose files are in `directory`, in the order of `public_profiles()`; those without any file are
 /// there with no sets. Throws ConfigError for malformed files.
 [[nodiscard]] std::vector<Collection> load_collections(const std::string& directory, const DataDirectory& data);
-/// Fits every set of a collection with at least `kFewest` points.
+/// Sets below it have no fit.
 inline constexpr std::size_t kFewest = 12;
 [[nodiscard]] KernelFit calibrate_set(const PointSet& set, const DeviceSpec& device,
                                       const std::map<std::string, std::string>& meta);
+
+/// The fit of a device's kernel.
+struct DeviceFit {
+    std::string device;
+    const PointSet* set;  ///< of one of the collections
+    KernelFit fit;
+};
+/// Fits the first collection of each device, kernel and format, then judges the sparse split anew with the fit of the
+/// sibling that the device's preset names.
+[[nodiscard]] std::vector<DeviceFit> fit_collections(const std::vector<Collection>& collections);
 
 }  // namespace orrery

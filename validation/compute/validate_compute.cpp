@@ -31,7 +31,7 @@ double target_of(const KernelFit& fit, const std::string& split) {
     if (split == "larger" || (split == "layer" && fit.held_back.contains("sparse"))) {
         return 10;
     }
-    if (split == "sparse" || split == "random") {
+    if (split == "sparse" || split == "sibling" || split == "random") {
         return attention ? 8 : 6;
     }
     return 12;
@@ -43,12 +43,13 @@ void print_fits(const Terminal& terminal, const std::vector<std::pair<std::strin
     for (const auto& [device, fit] : fits) {
         std::vector<std::string> row = {device, kernel_name(fit.kind, fit.format), std::to_string(fit.rows),
                                         std::to_string(fit.refused)};
-        for (const char* split : {"sparse", "random", "larger", "layer", "short"}) {
+        for (const char* split : {"sparse", "sibling", "random", "larger", "layer", "short"}) {
             row.push_back(error_cell(fit.held_back, split));
         }
         for (const auto& [split, error] : fit.held_back) {
             if (split != "short") {
-                auto& [good, all] = met[kernel_kind_names()[static_cast<std::size_t>(fit.kind)]];
+                auto& [good, all] = met[kernel_kind_names()[static_cast<std::size_t>(fit.kind)] +
+                                        (split == "sibling" ? ", sparse with a sibling" : "")];
                 good += 100 * error.mape <= target_of(fit, split) ? 1 : 0;
                 ++all;
             }
@@ -56,8 +57,9 @@ void print_fits(const Terminal& terminal, const std::vector<std::pair<std::strin
         rows.push_back(row);
     }
     terminal.heading("held-back kernels of 20 us and more: error in per cent, mean / 95 % (short: below 20 us)");
-    terminal.table({"device", "kernel", "rows", "refused", "sparse 5 %", "random", "larger", "new layer", "short"},
-                   rows);
+    terminal.table(
+        {"device", "kernel", "rows", "refused", "sparse 5 %", "+ sibling", "random", "larger", "new layer", "short"},
+        rows);
     terminal.heading(
         "splits within their target (products 6 %, attention 8 %; larger, new layer 10 %; small tables 12 %)");
     rows.clear();
@@ -88,29 +90,28 @@ std::vector<std::pair<std::string, KernelFit>> refitted(const Terminal& terminal
     std::vector<std::pair<std::string, KernelFit>> fits;
     std::vector<std::vector<std::string>> others;
     std::vector<std::vector<std::string>> missing;
-    for (const Collection& collection : load_collections(directory, data)) {
+    const std::vector<Collection> collections = load_collections(directory, data);
+    const std::vector<DeviceFit> firsts = fit_collections(collections);
+    for (const DeviceFit& one : firsts) {
+        fits.emplace_back(one.device, one.fit);
+    }
+    for (const Collection& collection : collections) {
         for (const std::string& file : collection.missing) {
             missing.push_back({collection.device, file});
         }
         for (const PointSet& set : collection.sets) {
-            if (set.points.size() < kFewest) {
-                continue;
-            }
-            const auto first = std::find_if(fits.begin(), fits.end(), [&](const auto& fit) {
-                return fit.first == collection.device && fit.second.kind == set.kind && fit.second.format == set.format;
+            const auto first = std::find_if(firsts.begin(), firsts.end(), [&](const DeviceFit& one) {
+                return one.device == collection.device && one.set->kind == set.kind && one.set->format == set.format;
             });
-            if (first == fits.end()) {
-                fits.emplace_back(collection.device,
-                                  calibrate_set(set, collection.spec, {{"source", collection.source}}));
+            if (first == firsts.end() || first->set == &set) {
                 continue;
             }
             std::vector<MeasuredPoint> points;
             std::copy_if(set.points.begin(), set.points.end(), std::back_inserter(points),
                          [](const MeasuredPoint& one) { return one.seconds >= 20e-6; });
             double bias = 0;
-            const HeldBack error =
-                errors_on(first->second, points, kernel_rates(collection.spec, set.points.front().point.precision),
-                          nullptr, &bias);
+            const HeldBack error = errors_on(
+                first->fit, points, kernel_rates(collection.spec, set.points.front().point.precision), nullptr, &bias);
             others.push_back({collection.device, kernel_name(set.kind, set.format), collection.source,
                               std::to_string(error.rows),
                               fmt::format("{:.1f} / {:.1f}", 100 * error.mape, 100 * error.p95),
