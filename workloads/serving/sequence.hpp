@@ -109,6 +109,15 @@ class EngineState {
     [[nodiscard]] std::size_t places() const { return limits_.max_sequences - running.size() - in_flight_; }
     [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
     [[nodiscard]] bool has_place() const { return places() > 0; }
+    /// Sequences that one of the batches under way may have ...
+    [[nodiscard]] std::size_t batch_places() const {
+        return std::max(1U, limits_.max_sequences / std::max(1U, limits_.batches));
+    }
+    /// ... and has, where all that are here are shared out among them.
+    [[nodiscard]] std::size_t batch_share() const {
+        const std::size_t even = (outstanding() + limits_.batches - 1) / std::max(1U, limits_.batches);
+        return std::clamp<std::size_t>(even, 1, batch_places());
+    }
     [[nodiscard]] std::uint32_t blocks_for(std::uint64_t tokens) const {
         return static_cast<std::uint32_t>((tokens + limits_.block - 1) / limits_.block);
     }
