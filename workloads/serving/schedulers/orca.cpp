@@ -10,7 +10,7 @@ void Orca::plan(EngineState& state, Batch& batch) {
         const std::uint32_t index = state.waiting.front();
         const Sequence& sequence = state.sequence(index);
         (void)state.claim_prefix(index);
-        if (!state.reserve(index, std::uint64_t{sequence.prompt} + sequence.output)) {
+        if (!state.reserve(index, whole_of(state, sequence))) {
             break;
         }
         state.admit_front();

@@ -5,6 +5,11 @@
 
 namespace orrery {
 
+/// Tokens of a sequence from its prompt to its end, for policies that take room for all of them at once.
+[[nodiscard]] inline std::uint64_t whole_of(const EngineState& state, const Sequence& sequence) {
+    return std::uint64_t{sequence.prompt} + std::max(sequence.output, state.beyond(sequence));
+}
+
 /// FasterTransformer: batches are formed once and run until their longest sequence ends; in a pipeline one for each stage.
 class StaticBatches final : public Scheduler {
   public:

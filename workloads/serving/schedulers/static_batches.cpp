@@ -10,7 +10,7 @@ void StaticBatches::plan(EngineState& state, Batch& batch) {
             Sequence& sequence = state.sequence(index);
             (void)state.claim_prefix(index);
             // All outputs are as long as the longest may be: room for the whole of each is taken at once.
-            if (!state.reserve(index, std::uint64_t{sequence.prompt} + sequence.output)) {
+            if (!state.reserve(index, whole_of(state, sequence))) {
                 break;
             }
             sequence.group = static_cast<std::uint32_t>(formed_.size() - 1);
