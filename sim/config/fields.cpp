@@ -190,6 +190,28 @@ class Reader final : public Fields {
         inner.finish();
     }
 
+    void list(const Field& field, std::size_t& count,
+              const std::function<void(Fields&, std::size_t)>& describe) override {
+        const YamlNode* node = take(field);
+        if (node == nullptr) {
+            return;
+        }
+        if (node->kind != YamlNode::Kind::sequence) {
+            return fail(*node, fmt::format("'{}' must be a list of maps", field.key));
+        }
+        count = node->items.size();
+        for (std::size_t i = 0; i < count; ++i) {
+            const YamlNode& item = node->items[i];
+            if (item.kind != YamlNode::Kind::map) {
+                fail(item, fmt::format("an entry of '{}' must be a map", field.key));
+                continue;
+            }
+            Reader inner(item, data_, errors_, partial_, origins_, fmt::format("{}{}.{}.", prefix_, field.key, i));
+            describe(inner, i);
+            inner.finish();
+        }
+    }
+
     void group(bool& given, const std::function<void(Fields&)>& describe) override {
         const std::size_t before = found_;
         describe(*this);
@@ -339,6 +361,15 @@ class Writer final : public Fields {
         describe(inner);
         json[field.key] = std::move(inner.json);
     }
+    void list(const Field& field, std::size_t& count,
+              const std::function<void(Fields&, std::size_t)>& describe) override {
+        json[field.key] = Json::array();
+        for (std::size_t i = 0; i < count; ++i) {
+            Writer inner;
+            describe(inner, i);
+            json[field.key].push_back(std::move(inner.json));
+        }
+    }
     void group(bool& given, const std::function<void(Fields&)>& describe) override {
         if (given) {
             describe(*this);
@@ -403,6 +434,11 @@ class SchemaWriter final : public Fields {
         describe(inner);
         properties[field.key] = {{"description", field.doc},
                                  {"anyOf", Json::array({Json{{"enum", names}}, inner.object()})}};
+    }
+    void list(const Field& field, std::size_t&, const std::function<void(Fields&, std::size_t)>& describe) override {
+        SchemaWriter inner;
+        describe(inner, 0);
+        properties[field.key] = {{"type", "array"}, {"description", field.doc}, {"items", inner.object()}};
     }
     void group(bool&, const std::function<void(Fields&)>& describe) override { describe(*this); }
 
@@ -478,6 +514,15 @@ class Explainer final : public Fields {
         if (detailed) {
             section(field, std::nullopt, detailed, describe);
         }
+    }
+    void list(const Field& field, std::size_t& count,
+              const std::function<void(Fields&, std::size_t)>& describe) override {
+        const std::string outer = prefix;
+        for (std::size_t i = 0; i < count; ++i) {
+            prefix = fmt::format("{}{}.{}.", outer, field.key, i);
+            describe(*this, i);
+        }
+        prefix = outer;
     }
     void group(bool& given, const std::function<void(Fields&)>& describe) override {
         if (given) {

@@ -66,6 +66,9 @@ class Fields {
     /// `detailed` tells which of the two was given, and decides which is written.
     virtual void variant(const Field& field, const std::vector<std::string>& names, std::size_t& index, bool& detailed,
                          const std::function<void(Fields&)>& describe) = 0;
+    /// A list of maps. `count`: how many there are; a reader sets it before `describe` is called for each.
+    virtual void list(const Field& field, std::size_t& count,
+                      const std::function<void(Fields&, std::size_t)>& describe) = 0;
     /// Fields of this level that are written only when `given`: a reader sets it when it finds one of them.
     virtual void group(bool& given, const std::function<void(Fields&)>& describe) = 0;
 

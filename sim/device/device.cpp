@@ -70,6 +70,23 @@ DeviceActivity Device::kernel(const Operation& operation, const Cost& cost, doub
     return activity;
 }
 
+DeviceActivity Device::work(double seconds, double flops, double bytes, double partition) const {
+    ORRERY_ASSERT(partition > 0 && partition <= 1);
+    DeviceActivity activity;
+    activity.amount = seconds;
+    if (seconds > 0) {
+        activity.demands.push_back({units_, std::min(partition, units_share(spec_, flops / seconds))});
+        if (bytes > 0) {
+            activity.demands.push_back({memory_, std::min(bytes / seconds, best_bytes_)});
+        }
+    }
+    return activity;
+}
+
+double units_share(const DeviceSpec& spec, double rate) {
+    return std::clamp(rate / best_flops(spec, Precision::bf16), Device::kLeastUnits, 1.0);
+}
+
 namespace {
 // The levels that a board's power moves between, in W, and the 16-bit rate at which products reach theirs.
 struct PowerLevels {

@@ -38,6 +38,9 @@ class Device {
     /// A kernel with this cost on a `partition` of the compute units (a fraction above 0, at most 1).
     [[nodiscard]] DeviceActivity kernel(const Operation& operation, const Cost& cost, double partition = 1) const;
 
+    /// Other work, of `seconds` on the `partition` alone, in which the units do `flops` (16 bits) and `bytes` pass the memory.
+    [[nodiscard]] DeviceActivity work(double seconds, double flops, double bytes, double partition = 1) const;
+
     [[nodiscard]] ResourceId units() const { return units_; }
     [[nodiscard]] ResourceId memory() const { return memory_; }
     [[nodiscard]] ResourceId to_device() const { return to_device_; }
@@ -46,11 +49,13 @@ class Device {
     static constexpr double kLeastUnits = 0.2;
 
   private:
-    double best_flops_;  ///< FLOP/s in 16 bits that the units deliver at best
     double best_bytes_;  ///< B/s of the memory at best
     DeviceSpec spec_;
     ResourceId units_, memory_, to_device_, to_host_;
 };
+
+/// Share of the compute units that is busy at this rate in FLOP/s of 16-bit products, at least `Device::kLeastUnits`.
+[[nodiscard]] double units_share(const DeviceSpec& spec, double rate);
 
 /// Mean power of a device that spends `seconds` busy with this cost, in W: between idle and what matrix products or
 /// streaming kernels draw, by how far the cost uses either.

@@ -79,6 +79,17 @@ std::string to_chrome_trace(const Timeline& timeline) {
             "{{\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{:.6f},\"dur\":{:.6f}}},\n",
             quoted(span.name), quoted(span.category), span.process, span.thread, span.start_us, span.duration_us);
     }
+    for (const Lifeline& line : timeline.lifelines) {
+        for (const auto& [letter, at] : {std::pair{'b', line.start_us}, {'e', line.start_us + line.duration_us}}) {
+            out +=
+                fmt::format("{{\"ph\":\"{}\",\"name\":{},\"cat\":{},\"id\":{},\"pid\":{},\"tid\":0,\"ts\":{:.6f}}},\n",
+                            letter, quoted(line.phase), quoted(line.name), line.id, line.process, at);
+        }
+    }
+    for (const CounterPoint& point : timeline.counters) {
+        out += fmt::format("{{\"ph\":\"C\",\"name\":{},\"pid\":{},\"ts\":{:.6f},\"args\":{{\"value\":{}}}}},\n",
+                           quoted(point.name), point.process, point.at_us, point.value);
+    }
     for (std::size_t i = 0; i < timeline.arrows.size(); ++i) {
         const FlowArrow& arrow = timeline.arrows[i];
         out += fmt::format(

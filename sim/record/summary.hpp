@@ -60,11 +60,29 @@ struct FlowArrow {
     std::uint32_t to_process, to_thread;
     double to_us;
 };
+/// A part of something that goes on beside the spans, such as a request: those with one `id` are drawn in a row.
+struct Lifeline {
+    std::string name;
+    std::string phase;
+    std::uint64_t id;
+    std::uint32_t process;
+    double start_us;
+    double duration_us;
+};
+/// A value of a process from a time on.
+struct CounterPoint {
+    std::string name;
+    std::uint32_t process;
+    double at_us;
+    double value;
+};
 struct Timeline {
     std::vector<std::pair<std::uint32_t, std::string>> processes;
     std::vector<std::pair<std::uint32_t, std::string>> threads;  ///< names of streams, the same in every process
     std::vector<Span> spans;
     std::vector<FlowArrow> arrows;
+    std::vector<Lifeline> lifelines;
+    std::vector<CounterPoint> counters;
 };
 /// Chrome trace event format, which ui.perfetto.dev opens.
 [[nodiscard]] std::string to_chrome_trace(const Timeline& timeline);

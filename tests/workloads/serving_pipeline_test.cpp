@@ -88,3 +88,17 @@ requests: {count: 20}
     CHECK(summary.find("requests")->value == 20);
     CHECK(summary.find("bubble_fraction")->value > 0.25);  // few requests: seldom more than a batch under way
 }
+
+TEST_CASE("serving: Orca and prompts first share the sequences out among the batches of a pipeline") {
+    for (const auto& [kind, lines] : {std::pair{SchedulerKind::orca, Lines{"0:4", "1:4 2:4", "0:1 3:4", "1:1 2:1"}},
+                                      {SchedulerKind::vllm_v0, Lines{"0:4", "1:4 2:4", "3:4", "0:1 1:1", "2:1"}}}) {
+        TwoStages two(0);
+        two.spec.pools[0].scheduler.kind = kind;
+        two.spec.pools[0].limits.max_sequences = 4;
+        CHECK(iterations(two.spec, {request(0, 4, 2), request(0.5, 4, 2), request(0.5, 4, 2), request(0.5, 4, 1)}) ==
+              lines);
+        // A single place is not divided further: one sequence at a time.
+        two.spec.pools[0].limits.max_sequences = 1;
+        CHECK(iterations(two.spec, {request(0, 4, 1), request(0.5, 4, 1)}) == Lines{"0:4", "1:4"});
+    }
+}

@@ -1,6 +1,7 @@
 #include "tools/driver/run_serving.hpp"
 
 #include "models/scaled_device.hpp"
+#include "sim/device/device.hpp"
 
 #include <fmt/format.h>
 
@@ -9,8 +10,6 @@
 namespace orrery {
 
 namespace {
-
-constexpr std::size_t kMostDrawn = 500'000;
 
 void add_quantiles(Summary& summary, const std::string& name, std::vector<float> values) {
     std::sort(values.begin(), values.end());
@@ -30,12 +29,8 @@ void add_quantiles(Summary& summary, const std::string& name, std::vector<float>
     summary.add(name + ".max", values.empty() ? 0 : values.back(), "s");
 }
 
-// Iterations of the replicas as spans, their cache as part of the name.
+// Iterations of the replicas as spans, requests as lifelines, caches as counters.
 Timeline draw(const ServiceResult& result) {
-    if (result.timeline.size() > kMostDrawn) {
-        throw ConfigError(
-            fmt::format("--trace draws up to {} iterations; this run has {}", kMostDrawn, result.timeline.size()));
-    }
     Timeline timeline;
     const auto us = [](SimTime time) { return static_cast<double>(time.ps()) * 1e-6; };
     std::uint32_t replicas = 0;
@@ -47,6 +42,13 @@ Timeline draw(const ServiceResult& result) {
             Span{fmt::format("{} sequences, {} tokens, {} blocks", record.sequences, record.tokens, record.blocks),
                  record.tokens > record.sequences ? "prefill" : "decode", record.replica, record.stage,
                  us(record.start), us(record.end - record.start)});
+        timeline.counters.push_back(
+            CounterPoint{"cache blocks", record.replica, us(record.end), static_cast<double>(record.blocks)});
+    }
+    for (const LifeRecord& part : result.lives) {
+        static constexpr const char* kPhases[] = {"waiting", "prefill", "decode"};
+        timeline.lifelines.push_back(Lifeline{"requests", kPhases[static_cast<std::size_t>(part.phase)], part.request,
+                                              part.replica, us(part.start), us(part.end - part.start)});
     }
     for (std::uint32_t stage = 0; stage < stages; ++stage) {
         timeline.threads.emplace_back(stage, stages == 1 ? "iterations" : fmt::format("stage {}", stage));
@@ -55,6 +57,29 @@ Timeline draw(const ServiceResult& result) {
         timeline.processes.emplace_back(replica, fmt::format("replica {}", replica));
     }
     return timeline;
+}
+
+// Energy of all pools over the measured window in J; below 0 where that is not known.
+double energy_of_pools(const std::vector<std::pair<const DeviceSpec*, double>>& devices, const EngineSpec& engine,
+                       const ServiceResult& result, double seconds) {
+    double joules = 0;
+    const DeviceSpec* before = nullptr;
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+        const auto& [gpu, count] = devices[i];
+        if (gpu->tdp.value <= 0) {
+            return -1;
+        }
+        const PoolWork& work = result.pools[i];
+        if (engine.same_devices && before != nullptr) {
+            // The devices are counted with the first phase; this one adds what it does on them.
+            joules += energy_of(*gpu, DeviceWork{count * seconds, work.kernel_s, work.flops}) -
+                      energy_of(*gpu, DeviceWork{count * seconds, 0, 0});
+        } else {
+            joules += energy_of(*gpu, DeviceWork{count * seconds, work.kernel_s, work.flops});
+        }
+        before = gpu;
+    }
+    return joules;
 }
 
 }  // namespace
@@ -74,6 +99,8 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     std::vector<std::unique_ptr<CostModel>> capped;
     double price = 0;  // USD an hour of all GPUs
     bool priced = true;
+    std::vector<std::pair<const DeviceSpec*, double>> devices;  // of each pool, with how many there are
+    bool capped_power = false;
     for (const auto& [role, phase] : phases) {
         const DeviceSpec& gpu = phase->other_device ? phase->device : scenario.cluster.node.gpu;
         const CostModel* device = &models.device(gpu, scenario.compute);
@@ -83,6 +110,10 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         }
         check(*phase, scenario.model);
         const std::int64_t ranks = phase->ranks();
+        const bool again = engine.same_devices && role == Role::decode;  // on the GPUs of the other phase
+        if (again) {
+            next_gpu = 0;
+        }
         const std::int64_t needed = next_gpu + phase->replicas * ranks;
         if (needed > fabric.gpus()) {
             throw InfeasibleError(fmt::format("{} replicas of {} ranks need {} GPUs, but the cluster has {}",
@@ -94,6 +125,11 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         pool.scheduler = phase->scheduler;
         pool.speculation = engine.speculation;
         pool.limits = limits_of(engine, *phase, scenario.model, gpu);
+        if (engine.same_devices && role == Role::prefill) {
+            pool.limits.ahead = 1 + pool.limits.draft_tokens;
+        }
+        pool.device = &gpu;
+        pool.units = phase->units;
         pool.first_gpu = next_gpu;
         pool.gpus = static_cast<std::uint32_t>(ranks);
         pool.host_bandwidth = scenario.cluster.node.pcie_bandwidth.value * static_cast<double>(ranks);
@@ -124,7 +160,10 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
                 .sequence_overhead = stage == 0 ? engine.sequence_overhead : 0,
                 .layers = stage_layers(scenario.model.layers, stage, phase->pipeline),
                 .embedding = stage == 0,
-                .head = stage + 1 == phase->pipeline};
+                .head = stage + 1 == phase->pipeline,
+                .adapters = engine.adapters,
+                .partitioned = engine.same_devices ? &gpu : nullptr,
+                .units = phase->units};
             costs.push_back(std::make_unique<ModelStep>(model));
             pool.cost.push_back(costs.back().get());
         }
@@ -140,7 +179,9 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
             scales = true;
         }
         next_gpu = static_cast<std::uint32_t>(needed);
-        price += gpu.price.value * static_cast<double>(phase->replicas * ranks);
+        devices.emplace_back(&gpu, static_cast<double>(phase->replicas * ranks));
+        capped_power = capped_power || phase->clock != 1;
+        price += again ? 0 : gpu.price.value * static_cast<double>(phase->replicas * ranks);
         priced = priced && gpu.price.value > 0;
         piped = piped || phase->pipeline > 1;
         service.pools.push_back(pool);
@@ -157,6 +198,8 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         service.failures.push_back(engine.failure);
     }
     service.router = engine.router;
+    service.mixing = engine.mixing;
+    service.same_devices = engine.same_devices;
     service.transfer = engine.transfer;
     service.layers = static_cast<std::uint32_t>(scenario.model.layers);
     service.cache_token_bytes = cache_bytes_per_token(scenario.model, engine.cache);
@@ -229,10 +272,19 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     }
     summary.add("iterations", static_cast<double>(result.iterations), "iterations");
     summary.add("preemptions", static_cast<double>(result.preemptions), "preemptions");
+    const double running = scales ? result.gpu_s / result.end_s / next_gpu : 1;
     if (priced && result.output_tokens > 0) {
-        const double running = scales ? result.gpu_s / result.end_s / next_gpu : 1;
         const double usd = price / 3600 * running * seconds;
         summary.add("cost_per_million_tokens_usd", usd / static_cast<double>(result.output_tokens) * 1e6, "USD");
+    }
+    // What a device draws at another clock is not known.
+    const double joules = capped_power ? -1 : energy_of_pools(devices, engine, result, running * result.window_s);
+    if (joules >= 0 && result.output_tokens > 0) {
+        constexpr double kJoulesPerKilowattHour = 3.6e6;
+        const double per_token = joules / static_cast<double>(result.output_tokens);
+        summary.add("energy_j", joules, "J");
+        summary.add("energy_per_token_j", per_token, "J");
+        summary.add("energy_per_million_tokens_kwh", per_token * 1e6 / kJoulesPerKilowattHour, "kWh");
     }
     std::uint64_t blocks = 0;
     double replicas = 0;
@@ -264,16 +316,32 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         summary.add("prefix_from_host_bytes", result.fetched_host_bytes, "B");
         summary.add("prefix_from_nvme_bytes", result.fetched_nvme_bytes, "B");
     }
+    if (engine.lora) {
+        const double named = std::max(1.0, static_cast<double>(result.adapter_requests));
+        summary.add("adapter_hit_fraction", static_cast<double>(result.adapter_hits) / named, "1");
+        summary.add("adapter_misses", static_cast<double>(result.adapter_requests - result.adapter_hits), "requests");
+        summary.add("adapter_loads", static_cast<double>(result.adapter_loads), "adapters");
+        summary.add("adapter_wait_s.mean", result.adapter_wait_s / named, "s");
+    }
+    if (engine.mixes) {
+        summary.add("mixed_prompts", static_cast<double>(result.mixed_prompts), "requests");
+        summary.add("mixed_outputs", static_cast<double>(result.mixed_outputs), "requests");
+    }
     if (piped) {
         summary.add("bubble_fraction", result.in_flight_s > 0 ? 1 - result.busy_s / result.in_flight_s : 0, "1");
     }
-    if (result.handovers > 0) {
+    if (result.handovers > 0 && !engine.same_devices) {
         summary.add("handover_s.mean", result.handover_s / static_cast<double>(result.handovers), "s");
     }
     summary.events = result.events;
     if (result.refused > 0) {
         summary.notes.push_back(
             fmt::format("{} requests were refused: longer than the context or than the whole cache", result.refused));
+    }
+    if (result.cut) {
+        summary.notes.push_back(
+            fmt::format("the timeline is cut: it has the first {} iterations and the first {} parts of requests",
+                        result.timeline.size(), result.lives.size()));
     }
     out.timeline = options.timeline ? draw(result) : Timeline();
 }

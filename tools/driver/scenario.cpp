@@ -401,11 +401,21 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
     scenario.cluster_mark = mark_of("cluster");
     scenario.plan_mark = mark_of("plan");
     scenario.network_mark = mark_of("network");
+    scenario.engine_mark = mark_of("engine");
+    scenario.requests_mark = mark_of("requests");
     read_fields(
         root, data, errors, [&](Fields& fields) { describe(fields, scenario); }, &scenario.origins);
     if (scenario.network.fidelity == Fidelity::packet) {
         for (const std::string& problem : problems_of(scenario.network.packets)) {
             errors.push_back(scenario.network_mark.error(problem));
+        }
+    }
+    if (scenario.kind == ScenarioKind::serving) {
+        for (const std::string& problem : problems_of(scenario.requests)) {
+            errors.push_back(scenario.requests_mark.error(problem));
+        }
+        for (const std::string& problem : problems_of(scenario.engine, scenario.requests, scenario.model)) {
+            errors.push_back(scenario.engine_mark.error(problem));
         }
     }
     if (!errors.empty()) {

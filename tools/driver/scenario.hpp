@@ -49,6 +49,8 @@ struct Scenario {
     Mark cluster_mark;
     Mark plan_mark;
     Mark network_mark;
+    Mark engine_mark;
+    Mark requests_mark;
     ClusterSpec cluster;
     ModelSpec model;
     PlanSpec plan;

@@ -13,7 +13,10 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <set>
 #include <string_view>
+#include <unordered_map>
 
 namespace orrery {
 
@@ -56,13 +59,42 @@ std::uint64_t clients_of(const RequestsSpec& spec) {
     return spec.arrivals == ArrivalKind::closed ? clients : 0;
 }
 
+// Adapters by popularity: the k-th of them in proportion to 1 / k^skew (Zipf).
+class Popularity {
+  public:
+    Popularity(std::int64_t count, double skew, std::uint64_t seed, const std::string& name)
+        : random_(seed, name + "/adapters") {
+        double sum = 0;
+        for (std::int64_t k = 1; k <= count; ++k) {
+            sum += exp_pinned(-skew * log_pinned(static_cast<double>(k)));
+            up_to_.push_back(sum);
+        }
+    }
+    /// From 1 on; 0 when there are none.
+    [[nodiscard]] std::uint32_t draw() {
+        if (up_to_.empty()) {
+            return 0;
+        }
+        const auto found = std::upper_bound(up_to_.begin(), up_to_.end(), random_.uniform() * up_to_.back());
+        return static_cast<std::uint32_t>(std::min(found, std::prev(up_to_.end())) - up_to_.begin()) + 1;
+    }
+
+  private:
+    RandomStream random_;
+    std::vector<double> up_to_;
+};
+
 class Generator final : public RequestSource {
   public:
-    Generator(const RequestsSpec& spec, std::uint64_t seed)
+    /// `name`: of its random streams, so that clients of a mix have their own.
+    Generator(const RequestsSpec& spec, std::uint64_t seed, const std::string& name = "serving")
         : spec_(spec),
-          gaps_(seed, "serving/arrivals"),
-          lengths_(seed, "serving/lengths"),
-          contents_(seed, "serving/contents") {
+          seed_(seed),
+          name_(name),
+          gaps_(seed, name + "/arrivals"),
+          lengths_(seed, name + "/lengths"),
+          contents_(seed, name + "/contents"),
+          adapters_(spec.adapters, spec.adapter_skew, seed, name) {
         spec_.count = spec.count > 0 ? spec.count : kGenerated;
     }
 
@@ -71,7 +103,7 @@ class Generator final : public RequestSource {
     std::uint64_t clients() const override { return clients_of(spec_); }
 
     bool next(Request& request) override {
-        if (made_ == spec_.count) {
+        if (made_ >= spec_.count) {
             return false;
         }
         if (made_++ > 0 || spec_.arrivals == ArrivalKind::poisson || spec_.arrivals == ArrivalKind::gamma) {
@@ -90,20 +122,56 @@ class Generator final : public RequestSource {
                 static_cast<std::uint32_t>(contents_.below(static_cast<std::uint64_t>(spec_.common_kinds)));
             request.prompt += request.content.common;
         }
-        if (spec_.conversations) {
+        request.adapter = adapters_.draw();
+        if (spec_.turns > 0) {
+            begin_talk(request);
+        } else if (spec_.conversations) {
             continue_conversation(request);
         }
         return true;
     }
 
+    bool follow_up(std::uint32_t turn, SimTime now, bool served, Request& request) override {
+        const auto found = talks_.find(turn);
+        ORRERY_ASSERT(found != talks_.end());
+        Talk& talk = found->second;
+        // What a conversation asks depends on itself alone, not on when others are answered.
+        const bool goes_on = talk.random.uniform() >= 1 / spec_.turns;
+        const double think = talk.random.exponential(spec_.think);
+        const std::int64_t prompt =
+            std::int64_t{talk.last.prompt} + talk.last.output + draw_length(talk.random, spec_.prompt);
+        if (!served || !goes_on || prompt > spec_.prompt.most || made_ >= spec_.count) {
+            talks_.erase(found);
+            return false;
+        }
+        ++made_;
+        talk.last.prompt = static_cast<std::uint32_t>(prompt);
+        talk.last.output = draw_length(talk.random, spec_.output);
+        talk.last.arrival = now + SimTime::from_seconds(think);
+        request = talk.last;
+        return true;
+    }
+
   private:
+    struct Talk {
+        Request last;
+        RandomStream random;
+    };
+
+    void begin_talk(Request& request) {
+        request.turn = ++conversation_count_;
+        request.session = request.turn;
+        request.content.conversation = request.turn;
+        talks_.emplace(request.turn, Talk{request, RandomStream(mix64(seed_ ^ mix64(request.turn)), name_ + "/talk")});
+    }
+
     void continue_conversation(Request& request) {
         history_.resize(static_cast<std::size_t>(spec_.sessions));
         History& history = history_[request.session];
         const std::int64_t prompt =
             std::int64_t{history.tokens} + request.prompt - (history.tokens > 0 ? spec_.common : 0);
         if (history.conversation == 0 || prompt > spec_.prompt.most) {
-            history = {++conversations_, 0, request.content.group};
+            history = {++conversation_count_, 0, request.content.group};
         } else {
             request.prompt = static_cast<std::uint32_t>(prompt);
         }
@@ -150,18 +218,103 @@ class Generator final : public RequestSource {
     }
 
     RequestsSpec spec_;
+    std::uint64_t seed_;
+    std::string name_;
     RandomStream gaps_;
     RandomStream lengths_;
     RandomStream contents_;
+    Popularity adapters_;
     struct History {
         std::uint64_t conversation = 0;
         std::uint32_t tokens = 0;
         std::uint32_t group = 0;
     };
-    std::vector<History> history_;  ///< by session
-    std::uint64_t conversations_ = 0;
+    std::vector<History> history_;                   ///< by session
+    std::unordered_map<std::uint32_t, Talk> talks_;  ///< under way, by turn; only looked up
+    std::uint32_t conversation_count_ = 0;
     std::int64_t made_ = 0;
     double at_ = 0;
+};
+
+// Clients side by side. Their turns and conversations are numbered in turns: client i of n has i + 1, i + 1 + n, ...
+class Mix final : public RequestSource {
+  public:
+    Mix(const RequestsSpec& spec, std::uint64_t seed)
+        : count_(spec.count > 0 ? spec.count : kGenerated), n_(spec.mix.size()) {
+        double shares = 0;
+        for (const ClientSpec& client : spec.mix) {
+            shares += client.share;
+        }
+        for (std::size_t i = 0; i < spec.mix.size(); ++i) {
+            const ClientSpec& client = spec.mix[i];
+            RequestsSpec own = spec;
+            own.mix.clear();
+            own.arrivals = ArrivalKind::gamma;
+            own.burstiness = client.burstiness;
+            own.rate = spec.rate * client.share / shares;
+            own.prompt = client.prompt;
+            own.output = client.output;
+            own.count = count_;
+            clients_.push_back({std::make_unique<Generator>(own, seed, fmt::format("serving/mix/{}", i)), Request(),
+                                static_cast<std::uint32_t>(client.adapter)});
+            advance(i);
+        }
+    }
+
+    double progress() const override { return static_cast<double>(made_) / static_cast<double>(count_); }
+
+    bool next(Request& request) override {
+        if (made_ >= count_ || coming_.empty()) {
+            return false;
+        }
+        ++made_;
+        const std::size_t i = coming_.begin()->second;
+        coming_.erase(coming_.begin());
+        request = std::move(clients_[i].next);
+        advance(i);
+        return true;
+    }
+
+    bool follow_up(std::uint32_t turn, SimTime now, bool served, Request& request) override {
+        const std::size_t i = (turn - 1) % n_;
+        const auto its_turn = static_cast<std::uint32_t>((turn - 1) / n_) + 1;
+        const bool more = clients_[i].source->follow_up(its_turn, now, served && made_ < count_, request);
+        if (more) {
+            ++made_;
+            finish(i, request);
+        }
+        return more;
+    }
+
+  private:
+    struct Client {
+        std::unique_ptr<Generator> source;
+        Request next;
+        std::uint32_t adapter;
+    };
+
+    void advance(std::size_t i) {
+        Client& client = clients_[i];
+        client.next = Request();
+        if (client.source->next(client.next)) {
+            finish(i, client.next);
+            coming_.emplace(client.next.arrival, i);
+        }
+    }
+
+    void finish(std::size_t i, Request& request) const {
+        const auto own = [&](std::uint64_t number) { return number > 0 ? (number - 1) * n_ + i + 1 : 0; };
+        request.session = static_cast<std::uint32_t>(i);
+        request.turn = static_cast<std::uint32_t>(own(request.turn));
+        request.content.conversation = own(request.content.conversation);
+        request.adapter = clients_[i].adapter > 0 ? clients_[i].adapter : request.adapter;
+    }
+
+    std::int64_t count_;
+    std::size_t n_;  ///< clients
+    std::int64_t made_ = 0;
+    std::vector<Client> clients_;
+    std::set<std::pair<SimTime, std::size_t>> coming_;  ///< the next arrival of each client
 };
 
 // Seconds since some fixed day of "2023-11-16 18:17:03.9799600"; below 0 when it is no such date.
@@ -204,7 +357,8 @@ double seconds_of_date(std::string_view text) {
 
 class TraceReader final : public RequestSource {
   public:
-    TraceReader(const RequestsSpec& spec, const std::string& file) : spec_(spec), file_(file), in_(file) {
+    TraceReader(const RequestsSpec& spec, const std::string& file, std::uint64_t seed)
+        : spec_(spec), file_(file), in_(file), adapters_(spec.adapters, spec.adapter_skew, seed, "serving") {
         std::error_code failed;
         size_ = static_cast<double>(std::filesystem::file_size(file_, failed));
         if (!in_ || failed) {
@@ -228,6 +382,7 @@ class TraceReader final : public RequestSource {
                 return false;
             }
             ++given_;
+            request.adapter = adapters_.draw();
             return true;
         }
         return false;
@@ -386,6 +541,7 @@ class TraceReader final : public RequestSource {
     RequestsSpec spec_;
     std::string file_;
     std::ifstream in_;
+    Popularity adapters_;
     std::string line_;
     std::vector<std::string_view> cells_;
     int number_ = 0;
@@ -406,10 +562,17 @@ class Sample final : public RequestSource {
 
     double progress() const override { return all_->progress(); }
 
+    bool follow_up(std::uint32_t turn, SimTime now, bool served, Request& request) override {
+        return all_->follow_up(turn, now, served, request);
+    }
+
     bool next(Request& request) override {
         while (all_->next(request)) {
             if (random_.uniform() < share_) {
                 return true;
+            }
+            if (Request none; request.turn > 0) {
+                (void)all_->follow_up(request.turn, request.arrival, false, none);
             }
         }
         return false;
@@ -427,6 +590,15 @@ void describe(Fields& fields, LengthSpec& spec) {
     fields.number({"spread", "lognormal: sigma of the logarithm; uniform: half width over the mean", false, 0, 10},
                   spec.spread);
     fields.integer({"most", "longer ones are cut to this", false, 1, 1 << 24}, spec.most);
+}
+
+void describe(Fields& fields, ClientSpec& client) {
+    fields.number({"share", "of the rate, over the sum of all shares", false, 1e-9, 1e9}, client.share);
+    fields.number({"burstiness", "coefficient of variation of the gaps; 1 is Poisson", false, 0.01, 100},
+                  client.burstiness);
+    fields.section({"prompt", "lengths of its prompts"}, [&](Fields& inner) { describe(inner, client.prompt); });
+    fields.section({"output", "lengths of its outputs"}, [&](Fields& inner) { describe(inner, client.output); });
+    fields.integer({"adapter", "LoRA adapter of its requests, from 1 on; 0: none", false, 0, 1 << 20}, client.adapter);
 }
 
 }  // namespace
@@ -463,12 +635,65 @@ void describe(Fields& fields, RequestsSpec& spec) {
     fields.integer({"common", "tokens of a system prompt before each generated prompt", false, 0, 1 << 20},
                    spec.common);
     fields.integer({"common_kinds", "different system prompts", false, 1, 1 << 20}, spec.common_kinds);
+    bool waits = spec.turns > 0;
+    fields.group(waits, [&](Fields& same) {
+        same.number({"turns",
+                     "mean questions of a conversation, each after the answer to the one before; arrivals are "
+                     "then of conversations",
+                     false, 1, 1e6},
+                    spec.turns);
+        same.quantity({"think", "mean time from an answer to the next question", false, 0, 1e6}, Dimension::time,
+                      spec.think);
+    });
+    bool named = spec.adapters > 0;
+    fields.group(named, [&](Fields& same) {
+        same.integer({"adapters", "LoRA adapters that requests name", false, 1, 1 << 20}, spec.adapters);
+        same.number({"adapter_skew", "the k-th adapter is wanted 1 / k^skew times as often as the first", false, 0, 10},
+                    spec.adapter_skew);
+    });
+    bool mixed = !spec.mix.empty();
+    fields.group(mixed, [&](Fields& same) {
+        std::size_t clients = spec.mix.size();
+        same.list({"mix", "clients that share the rate, each with lengths and gaps of its own"}, clients,
+                  [&](Fields& inner, std::size_t i) {
+                      spec.mix.resize(std::max(spec.mix.size(), i + 1));
+                      describe(inner, spec.mix[i]);
+                  });
+    });
+}
+
+bool RequestsSpec::names_adapters() const {
+    return adapters > 0 ||
+           std::any_of(mix.begin(), mix.end(), [](const ClientSpec& client) { return client.adapter > 0; });
+}
+
+std::vector<std::string> problems_of(const RequestsSpec& spec) {
+    std::vector<std::string> problems;
+    const bool closed = spec.arrivals == ArrivalKind::closed;
+    if (spec.turns > 0 && (closed || !spec.trace.empty())) {
+        problems.emplace_back("'turns' are of generated requests that come at a rate: no 'trace', no closed loop");
+    }
+    if (spec.turns <= 0 && spec.think > 0) {
+        problems.emplace_back("'think' is the time between 'turns': say how many there are");
+    }
+    if (spec.turns > 0 && spec.conversations) {
+        problems.emplace_back("'turns' make conversations of their own: leave out 'conversations'");
+    }
+    if (!spec.mix.empty() && (closed || !spec.trace.empty())) {
+        problems.emplace_back("a 'mix' of clients is generated at a rate: no 'trace', no closed loop");
+    }
+    if (!spec.mix.empty() && spec.conversations) {
+        problems.emplace_back("clients of a 'mix' have 'turns', not 'conversations' by session");
+    }
+    return problems;
 }
 
 std::unique_ptr<RequestSource> make_requests(const RequestsSpec& spec, const std::string& file, std::uint64_t seed) {
     std::unique_ptr<RequestSource> source;
     if (!file.empty()) {
-        source = std::make_unique<TraceReader>(spec, file);
+        source = std::make_unique<TraceReader>(spec, file, seed);
+    } else if (!spec.mix.empty()) {
+        source = std::make_unique<Mix>(spec, seed);
     } else {
         source = std::make_unique<Generator>(spec, seed);
     }

@@ -4,11 +4,14 @@
 // Traces: Azure 2023 and 2024 (TIMESTAMP,ContextTokens,GeneratedTokens), BurstGPT (Timestamp,Model,Request tokens,Response
 // tokens,...), Mooncake JSONL (timestamp in ms, input_length, output_length,
 // hash_ids of 512 tokens each), and plain CSV (arrival_s,prompt,output[,session]).
-// Sources: Patel et al., "Splitwise", ISCA 2024; Wang et al., "BurstGPT", arXiv:2401.17644; Qin et al., "Mooncake", FAST 2025.
+// Sources: Xiang et al., "ServeGen", arXiv:2505.09999 (a load as its clients); Patel et al., "Splitwise", ISCA 2024; Wang et al., "BurstGPT", arXiv:2401.17644; Qin et al., "Mooncake", FAST 2025.
 // Days: with a swing the rate rises evenly from its least at time 0 to its most half a period later, and falls again.
 // Conversations: a generated prompt is what the session has said so far and a new part; when that exceeds the longest prompt
 // the session starts another conversation. In a trace with sessions the prompts given are taken to contain the earlier turns.
-// Limits: a turn does not wait for the answer to the one before; time runs from the first request of the file; gaps in a trace stay as they are.
+// Turns: with `turns` what arrives are conversations; each next question comes a time to think after the answer to the one
+// before (or, when that was not given, never), as long as the conversation lasts and its prompt is not too long.
+// Mixes: clients with shares of the rate, burstiness and lengths of their own; all requests are those of all clients together.
+// Limits: without `turns` a question does not wait for the answer before it; time runs from the first request of the file; gaps in a trace stay as they are.
 // Validated by tests/workloads/serving_test.cpp.
 
 #include "sim/config/fields.hpp"
@@ -16,6 +19,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace orrery {
 
@@ -28,6 +32,15 @@ struct LengthSpec {
     double mean = 512;
     double spread = 1;  ///< lognormal: sigma of the logarithm; uniform: half width over the mean
     std::int64_t most = 1 << 20;
+};
+
+/// One client of a mix.
+struct ClientSpec {
+    double share = 1;       ///< of the rate, over the sum of all shares
+    double burstiness = 1;  ///< coefficient of variation of the gaps; 1: Poisson
+    LengthSpec prompt;
+    LengthSpec output{LengthKind::fixed, 128, 1, 1 << 20};
+    std::int64_t adapter = 0;  ///< that its requests name; 0: none
 };
 
 struct RequestsSpec {
@@ -50,7 +63,17 @@ struct RequestsSpec {
     bool conversations = false;     ///< a session is a conversation: its prompts contain the earlier turns
     std::int64_t common = 0;        ///< tokens that generated prompts have before their own: a system prompt
     std::int64_t common_kinds = 1;  ///< of which there are so many
+    double turns = 0;               ///< mean questions of a conversation, each after the answer before; 0: none waits
+    double think = 0;               ///< s, mean time from an answer to the next question
+    std::int64_t adapters = 0;      ///< that requests name; 0: none
+    double adapter_skew = 0;        ///< the k-th most wanted has 1 / k^skew of the first one's requests
+    std::vector<ClientSpec> mix;    ///< clients; empty: one, as said above
+
+    /// Whether some request names an adapter.
+    [[nodiscard]] bool names_adapters() const;
 };
+/// What of a specification goes together with nothing else of it; empty: fine.
+[[nodiscard]] std::vector<std::string> problems_of(const RequestsSpec& spec);
 void describe(Fields& fields, RequestsSpec& spec);
 
 /// Requests as `spec` says. `file`: the trace's path, already found. Throws ConfigError when it cannot be read.

@@ -63,7 +63,7 @@ void Autoscaler::look(std::uint32_t index) {
     std::uint32_t running = 0;  // or starting
     for (std::uint32_t i = pool.first; i < pool.first + pool.spec->replicas; ++i) {
         Replica& replica = fleet_[i];
-        outstanding += replica.state.outstanding() + replica.without_room.size();
+        outstanding += replica.state.outstanding() + replica.state.aside() + replica.without_room.size();
         if (replica.power == Power::draining && replica.idle()) {
             stop(i);
         }

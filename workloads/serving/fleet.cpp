@@ -8,8 +8,9 @@
 
 namespace orrery {
 
-Replica::Replica(const PoolSpec& its_pool, std::uint32_t gpu)
+Replica::Replica(const PoolSpec& its_pool, std::size_t number, std::uint32_t gpu)
     : pool(its_pool),
+      pool_number(number),
       state(its_pool.limits),
       scheduler(make_scheduler(its_pool.scheduler)),
       first_gpu(gpu),
@@ -26,11 +27,17 @@ std::uint64_t Replica::room_of(const Sequence& sequence) const {
 
 Fleet::Fleet(const ServiceSpec& spec, const ServiceHooks& hooks, FleetListener& listener, ServiceResult& result)
     : spec_(spec), hooks_(hooks), listener_(listener), result_(result) {
-    for (const PoolSpec& pool : spec.pools) {
+    result.pools.resize(spec.pools.size());
+    for (std::size_t number = 0; number < spec.pools.size(); ++number) {
+        const PoolSpec& pool = spec.pools[number];
         ORRERY_ASSERT(!pool.cost.empty() && (pool.cost.size() == 1 || spec.fabric != nullptr));
         for (std::uint32_t i = 0; i < pool.replicas; ++i) {
-            replicas_.push_back(std::make_unique<Replica>(pool, pool.first_gpu + i * pool.gpus));
+            replicas_.push_back(std::make_unique<Replica>(pool, number, pool.first_gpu + i * pool.gpus));
         }
+    }
+    ORRERY_ASSERT(!spec.same_devices || (spec.pools.size() == 2 && spec.pools[0].replicas == spec.pools[1].replicas));
+    for (std::uint32_t i = 0; spec.same_devices && i < size() / 2; ++i) {
+        replicas_[partner(i)]->state.share_blocks_with(replicas_[i]->state);
     }
 }
 
@@ -40,6 +47,14 @@ void Fleet::begin(Dispatcher& dispatcher) {
         const Demand whole{dispatcher.sharing().add_resource(bandwidth), 1};
         return dispatcher.sharing().hold(std::span(&whole, 1));
     };
+    for (std::uint32_t i = 0; spec_.same_devices && i < size() / 2; ++i) {
+        // The ranks of a stage do the same at the same time: one device stands for all of them.
+        for (std::size_t stage = 0; stage < replicas_[i]->stages.size(); ++stage) {
+            shared_.push_back(std::make_unique<Device>(dispatcher.sharing(), *replicas_[i]->pool.device));
+            replicas_[i]->devices.push_back(shared_.back().get());
+            replicas_[partner(i)]->devices.push_back(shared_.back().get());
+        }
+    }
     std::map<std::uint32_t, std::pair<ClassId, ClassId>> nvme;  // by node
     for (const auto& replica : replicas_) {
         if (replica->pool.host_bandwidth > 0) {
@@ -54,6 +69,11 @@ void Fleet::begin(Dispatcher& dispatcher) {
             std::tie(replica->from_nvme, replica->to_nvme) = entry->second;
         }
     }
+}
+
+bool Fleet::measured() const {
+    const double now = dispatcher_->now().seconds();
+    return now >= spec_.measure_from && (spec_.measure_to <= 0 || now < spec_.measure_to);
 }
 
 void Fleet::on_task(const Token& token) {
@@ -195,26 +215,48 @@ void Fleet::spill(std::uint32_t index) {
 void Fleet::enter(std::uint32_t index, std::uint32_t id) {
     Replica& replica = *replicas_[index];
     Flight& flight = replica.flights[id];
-    double seconds = replica.pool.cost[flight.stage]->seconds(flight.batch);
+    const StepWork work = replica.pool.cost[flight.stage]->work(flight.batch);
+    double seconds = work.seconds;
     if (flight.batch.drafted > 0 && flight.stage + 1 == replica.stages.size()) {
         seconds += replica.pool.speculation.tokens * replica.pool.speculation.step_s;
     }
     flight.started = dispatcher_->now();
-    result_.busy_s += seconds / static_cast<double>(replica.stages.size());
-    dispatcher_->delay(SimTime::from_seconds(seconds), index + 1, Token{Task::stage, index, id}.pack());
+    if (measured()) {
+        const auto devices = static_cast<double>(replica.pool.gpus) / static_cast<double>(replica.stages.size());
+        PoolWork& pool = result_.pools[replica.pool_number];
+        pool.kernel_s += devices * work.kernels;
+        pool.flops += devices * work.flops;
+    }
+    const std::uint64_t token = Token{Task::stage, index, id}.pack();
+    if (replica.devices.empty()) {
+        result_.busy_s += seconds / static_cast<double>(replica.stages.size());
+        dispatcher_->delay(SimTime::from_seconds(seconds), index + 1, token);
+        return;
+    }
+    const DeviceActivity activity =
+        replica.devices[flight.stage]->work(seconds, work.flops, work.bytes, replica.pool.units);
+    flight.activity = dispatcher_->sharing().hold(activity.demands, activity.bound);
+    dispatcher_->share(flight.activity, activity.amount, SimTime(), index + 1, token);
 }
 
 void Fleet::leave(std::uint32_t index, std::uint32_t id) {
     Replica& replica = *replicas_[index];
     const std::uint32_t at = replica.flights[id].stage;
     PipelineStage& stage = replica.stages[at];
+    if (Flight& flight = replica.flights[id]; flight.activity.valid()) {
+        result_.busy_s += (dispatcher_->now() - flight.started).seconds() / static_cast<double>(replica.stages.size());
+        dispatcher_->sharing().release(flight.activity);
+        flight.activity = ClassId();
+    }
     std::uint32_t tokens = 0;
     if (spec_.timeline || replica.stages.size() > 1) {
         const Flight& flight = replica.flights[id];
         for (const BatchItem& item : flight.batch.items) {
             tokens += item.tokens;
         }
-        if (spec_.timeline) {
+        if (spec_.timeline && result_.timeline.size() == kMostIterationRecords) {
+            result_.cut = true;
+        } else if (spec_.timeline) {
             result_.timeline.push_back({index, at, flight.started, dispatcher_->now(),
                                         static_cast<std::uint32_t>(flight.batch.items.size()), tokens,
                                         replica.state.used_blocks()});

@@ -11,6 +11,7 @@
 // OSDI 2024 (bubbles of uneven batches).
 // Validated by tests/workloads/serving_test.cpp.
 
+#include "sim/device/device.hpp"
 #include "sim/engine/task_source.hpp"
 #include "workloads/serving/service.hpp"
 
@@ -28,6 +29,8 @@ enum class Task : std::uint8_t {
     swap,
     handover,
     fetch,
+    adapter,
+    follow_up,
     background,
     timeout,
     failure,
@@ -59,6 +62,7 @@ struct Flight {
     SimTime started;          ///< on its stage
     std::uint32_t loads = 0;  ///< transfers that it waits for
     bool lost = false;        ///< its replica failed while it was under way
+    ClassId activity;         ///< on devices that it shares
 };
 
 struct PipelineStage {
@@ -67,14 +71,16 @@ struct PipelineStage {
 };
 
 struct Replica {
-    Replica(const PoolSpec& its_pool, std::uint32_t gpu);
+    Replica(const PoolSpec& its_pool, std::size_t number, std::uint32_t gpu);
     const PoolSpec& pool;
+    std::size_t pool_number;
     EngineState state;
     std::unique_ptr<Scheduler> scheduler;
     std::uint32_t first_gpu;
     std::vector<Flight> flights;
     std::vector<std::uint32_t> free_flights;
     std::vector<PipelineStage> stages;
+    std::vector<const Device*> devices;      ///< of each stage, where another replica uses them too
     ClassId from_host, to_host;              ///< links to host memory
     ClassId from_nvme, to_nvme;              ///< of the node
     std::uint64_t spilled = 0;               ///< blocks of the prefix cache that went to host memory,
@@ -83,7 +89,8 @@ struct Replica {
     std::deque<std::uint32_t> without_room;  ///< handovers that wait for blocks here
 
     [[nodiscard]] bool idle() const {
-        return under_way == 0 && without_room.empty() && state.outstanding() == 0 && state.used_blocks() == 0;
+        return under_way == 0 && without_room.empty() && state.outstanding() == 0 && state.used_blocks() == 0 &&
+               state.aside() == 0;
     }
     /// Tokens that a sequence must have room for before its cache comes from elsewhere, so that it can go on afterwards.
     [[nodiscard]] std::uint64_t room_of(const Sequence& sequence) const;
@@ -119,6 +126,9 @@ class Fleet {
     /// A replica is gone, with all it had; its sequences are taken first by whoever wants them.
     void fail(std::uint32_t index);
 
+    /// On the same devices: the replica of the other role beside this one.
+    [[nodiscard]] std::uint32_t partner(std::uint32_t index) const { return (index + size() / 2) % size(); }
+
     /// Transfers between two ranges of GPUs: as many equal flows as the wider range has GPUs, each between GPUs at
     /// proportional places, as one activity. Precondition: a fabric.
     struct Path {
@@ -136,6 +146,7 @@ class Fleet {
     [[nodiscard]] bool launch(std::uint32_t index);
     void enter(std::uint32_t index, std::uint32_t flight);
     void spill(std::uint32_t index);
+    [[nodiscard]] bool measured() const;
     void leave(std::uint32_t index, std::uint32_t flight);
     void end(std::uint32_t index, std::uint32_t flight);
 
@@ -145,6 +156,7 @@ class Fleet {
     ServiceResult& result_;
     Dispatcher* dispatcher_ = nullptr;
     std::vector<std::unique_ptr<Replica>> replicas_;
+    std::vector<std::unique_ptr<Device>> shared_;  ///< devices under two replicas
     std::map<std::pair<GpuRange, GpuRange>, Path> paths_;
 };
 

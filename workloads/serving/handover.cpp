@@ -1,9 +1,12 @@
 #include "workloads/serving/handover.hpp"
 
+#include <algorithm>
+
 namespace orrery {
 
 void Handovers::batch_starts(std::uint32_t replica, const Batch& batch) {
-    if (fleet_[replica].pool.role != Role::prefill || spec_.transfer != Transfer::layers) {
+    if (fleet_[replica].pool.role != Role::prefill || spec_.transfer != Transfer::layers || spec_.same_devices ||
+        decoders_are_full()) {
         return;
     }
     for (const BatchItem& item : batch.items) {
@@ -46,7 +49,33 @@ std::uint32_t Handovers::open(std::uint32_t from, std::uint32_t source, std::uin
     return id;
 }
 
+bool Handovers::decoders_are_full() const {
+    const auto& all = decoders_.replicas();
+    return spec_.mixing.cache > 0 && std::all_of(all.begin(), all.end(), [&](std::uint32_t i) {
+               const Replica& replica = fleet_[i];
+               const double used = static_cast<double>(replica.state.used_blocks());
+               return !replica.up || used > spec_.mixing.cache * static_cast<double>(replica.state.limits().blocks);
+           });
+}
+
+void Handovers::pass_on(std::uint32_t from, std::uint32_t source) {
+    const std::uint32_t to = fleet_.partner(from);
+    EngineState& there = fleet_[to].state;
+    const std::uint32_t target = there.take_over(fleet_[from].state, source);
+    Sequence& sequence = there.sequence(target);
+    sequence.output += sequence.then;
+    sequence.then = 0;
+    sequence.level = 0;
+    sequence.service = 0;
+    ++result_.handovers;
+    listener_.handed_over(to, target);
+    fleet_.wake(to);
+}
+
 void Handovers::prompt_done(std::uint32_t from, std::uint32_t source) {
+    if (spec_.same_devices) {
+        return pass_on(from, source);
+    }
     const auto found = by_source_.find({from, source});
     Sequence& done = fleet_[from].state.sequence(source);
     const std::uint32_t id = found != by_source_.end() ? found->second : open(from, source, done.cached);
@@ -129,6 +158,9 @@ std::vector<Sequence> Handovers::fail(std::uint32_t replica) {
 }
 
 void Handovers::make_room(std::uint32_t index) {
+    if (spec_.same_devices) {
+        fleet_.wake(fleet_.partner(index));
+    }
     Replica& replica = fleet_[index];
     while (!replica.without_room.empty()) {
         const std::uint32_t id = replica.without_room.front();

@@ -2,7 +2,7 @@
 // Handovers: sequences that go from the replica that computed their prompt to one that decodes them.
 //
 // The target is chosen and makes room first; then the keys and values go over the fabric, whole after the prompt or layer
-// by layer while it computes. The source keeps its blocks until all has arrived.
+// by layer while it computes. The source keeps its blocks until all has arrived. On the same devices nothing is sent.
 
 #include "workloads/serving/router.hpp"
 
@@ -27,6 +27,8 @@ class Handovers {
     void batch_starts(std::uint32_t replica, const Batch& batch);
     /// A prompt is done on `from`: the rest of its cache goes on its way as soon as there is room for it.
     void prompt_done(std::uint32_t from, std::uint32_t sequence);
+    /// Whether a sequence should rather stay where its prompt was computed, as the decode replicas are full.
+    [[nodiscard]] bool decoders_are_full() const;
     /// Sequences that have left a replica gave blocks back: the handovers that wait longest get them.
     void make_room(std::uint32_t replica);
     void on_transfer(std::uint32_t handover);
@@ -53,6 +55,8 @@ class Handovers {
     std::uint32_t open(std::uint32_t from, std::uint32_t source, std::uint32_t cached);
     void send(std::uint32_t id, double share);
     void send_rest(std::uint32_t id);
+    /// On the same devices the cache stays where it is, and the other replica goes on.
+    void pass_on(std::uint32_t from, std::uint32_t source);
 
     const ServiceSpec& spec_;
     Fleet& fleet_;

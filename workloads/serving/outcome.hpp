@@ -33,6 +33,8 @@ struct RequestOutcome {
     bool in_time = true;
 };
 
+enum class LifePhase : std::uint8_t { waiting, prefill, decode };
+
 /// A batch on one stage of a replica.
 struct IterationRecord {
     std::uint32_t replica;
@@ -41,6 +43,24 @@ struct IterationRecord {
     std::uint32_t sequences, tokens;
     std::uint64_t blocks;
 };
+
+/// A part of a request's life on a replica: waiting, prefill, decode.
+struct LifeRecord {
+    std::uint64_t request;
+    std::uint32_t replica;
+    LifePhase phase;
+    SimTime start, end;
+};
+
+/// What the devices of a pool did in the measured window, summed over them.
+struct PoolWork {
+    double kernel_s = 0;  ///< with kernels under way
+    double flops = 0;     ///< as many as the units do in 16 bits in the same time
+};
+
+/// Parts of a timeline are kept up to these numbers, so that a long run does not fill the memory.
+inline constexpr std::size_t kMostIterationRecords = 200'000;
+inline constexpr std::size_t kMostLifeRecords = 200'000;
 
 struct ServiceResult {
     std::vector<RequestOutcome> requests;  ///< finished ones, in order of arrival
@@ -71,7 +91,16 @@ struct ServiceResult {
     double fetched_host_bytes = 0;    ///< of them brought from host memory
     double fetched_nvme_bytes = 0;    ///< and from NVMe
     LogHistogram tbt;
-    std::vector<IterationRecord> timeline;
+    std::vector<PoolWork> pools;            ///< in the order of the specification
+    std::uint64_t adapter_requests = 0;     ///< that named one
+    std::uint64_t adapter_hits = 0;         ///< whose adapter was on their replica's devices
+    std::uint64_t adapter_loads = 0;        ///< adapters brought from host memory
+    double adapter_wait_s = 0;              ///< summed over requests: until their adapter was there
+    std::uint64_t mixed_prompts = 0;        ///< computed by decode replicas
+    std::uint64_t mixed_outputs = 0;        ///< given whole by prefill replicas
+    std::vector<IterationRecord> timeline;  ///< the first ones
+    std::vector<LifeRecord> lives;          ///< the first ones
+    bool cut = false;                       ///< there were more
 };
 
 }  // namespace orrery

@@ -26,6 +26,8 @@ struct Request {
     std::uint32_t output = 1;   ///< tokens, the first one included
     std::uint32_t session = 0;  ///< requests of one session stick together where a router wants it
     PromptContent content;
+    std::uint32_t adapter = 0;  ///< LoRA adapter, from 1 on; 0: the model as it is
+    std::uint32_t turn = 0;     ///< conversation that goes on when this is answered, from 1 on; 0: nothing follows
 };
 
 /// Requests in order of arrival.
@@ -37,6 +39,12 @@ class RequestSource {
     /// Clients of a closed loop, each of which sends its next request when the last one is answered, whatever its arrival
     /// says; 0: requests come at their arrival.
     [[nodiscard]] virtual std::uint64_t clients() const { return 0; }
+    /// A request with a turn has been answered, or was not (`served` false): what its client asks next, if anything. The
+    /// arrival is not before `now`.
+    [[nodiscard]] virtual bool follow_up(std::uint32_t turn, SimTime now, bool served, Request& request) {
+        (void)turn, (void)now, (void)served, (void)request;
+        return false;
+    }
     /// Fraction of the requests that have been given, as far as it is known.
     [[nodiscard]] virtual double progress() const { return 0; }
 };

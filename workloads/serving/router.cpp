@@ -14,7 +14,7 @@ constexpr double kRelativeImbalance = 1.5;
 constexpr double kEnoughCached = 0.5;
 
 std::size_t load(const Replica& replica) {
-    return replica.state.outstanding() + replica.without_room.size();
+    return replica.state.outstanding() + replica.state.aside() + replica.without_room.size();
 }
 
 }  // namespace

@@ -10,6 +10,24 @@ EngineState::EngineState(const EngineLimits& limits) : limits_(limits) {
     if (limits.prefix_cache) {
         cache_.emplace(limits.host_cache, limits.nvme_cache);
     }
+    if (limits.adapter_slots > 0) {
+        adapters_.emplace(limits.adapter_slots);
+    }
+}
+
+void EngineState::share_blocks_with(EngineState& other) {
+    ORRERY_ASSERT(limits_.blocks == other.limits_.blocks && *used_blocks_ == 0 && *other.used_blocks_ == 0);
+    used_blocks_ = other.used_blocks_;
+}
+
+void Batch::use_adapter(std::uint32_t adapter, std::uint32_t tokens) {
+    const auto found =
+        std::find_if(adapters.begin(), adapters.end(), [&](const auto& used) { return used.first == adapter; });
+    if (found != adapters.end()) {
+        found->second += tokens;
+    } else {
+        adapters.emplace_back(adapter, tokens);
+    }
 }
 
 bool EngineState::accepts(const Request& request) const {
@@ -27,6 +45,8 @@ std::uint32_t EngineState::add(const Request& request, std::uint64_t id) {
     sequence.prompt = request.prompt;
     sequence.output = request.output;
     sequence.session = request.session;
+    sequence.turn = request.turn;
+    sequence.adapter = adapters_ ? request.adapter : 0;
     if (cache_) {
         sequence.content = request.content;
     }
@@ -51,7 +71,49 @@ std::uint32_t EngineState::adopt(const Sequence& sequence) {
     sequences_[index].blocks = 0;
     sequences_[index].named.clear();
     sequences_[index].stage = Stage::arriving;
+    sequences_[index].keeps_adapter = false;
+    sequences_[index].foreign = false;
     return index;
+}
+
+std::uint32_t EngineState::take_over(EngineState& from, std::uint32_t source) {
+    ORRERY_ASSERT(used_blocks_ == from.used_blocks_);
+    const std::uint32_t index = adopt(from.sequences_[source]);
+    sequences_[index].blocks = from.sequences_[source].blocks;
+    from.sequences_[source].blocks = 0;
+    from.finish(source);
+    return index;
+}
+
+AdapterSlots::Answer EngineState::pin_adapter(std::uint32_t index) {
+    Sequence& sequence = sequences_[index];
+    const AdapterSlots::Answer answer = adapters_->pin(sequence.adapter);
+    sequence.keeps_adapter = answer != AdapterSlots::Answer::full;
+    return answer;
+}
+
+void EngineState::set_aside(std::uint32_t index) {
+    ORRERY_ASSERT(waiting.back() == index);
+    waiting.pop_back();
+    sequences_[index].stage = Stage::arriving;
+    ++aside_;
+}
+
+void EngineState::join(std::uint32_t index) {
+    sequences_[index].stage = Stage::waiting;
+    waiting.push_back(index);
+    ++enqueued_;
+    --aside_;
+}
+
+void EngineState::drop_aside(std::uint32_t index) {
+    --aside_;
+    finish(index);
+}
+
+void EngineState::mark_foreign(std::uint32_t index) {
+    sequences_[index].foreign = true;
+    ++foreign_;
 }
 
 void EngineState::arrived(std::uint32_t index) {
@@ -160,10 +222,10 @@ void EngineState::end_fetch(std::uint32_t index) {
 }
 
 void EngineState::take(std::uint64_t blocks) {
-    used_blocks_ += blocks;
-    ORRERY_ASSERT(used_blocks_ <= limits_.blocks);
+    *used_blocks_ += blocks;
+    ORRERY_ASSERT(*used_blocks_ <= limits_.blocks);
     if (cache_) {
-        cache_->trim(limits_.blocks - used_blocks_);
+        cache_->trim(limits_.blocks - *used_blocks_);
     }
 }
 
@@ -193,12 +255,20 @@ bool EngineState::reserve(std::uint32_t index, std::uint64_t tokens, std::uint64
 }
 
 bool EngineState::schedule(std::uint32_t index, std::uint32_t tokens, Batch& batch, std::uint64_t spare) {
-    const std::uint32_t context = sequences_[index].cached + tokens;
-    const std::uint32_t drafted = drafts(sequences_[index]);
-    if (!reserve(index, std::uint64_t{context} + drafted, spare)) {
+    const Sequence& sequence = sequences_[index];
+    const std::uint32_t context = sequence.cached + tokens;
+    const std::uint32_t drafted = drafts(sequence);
+    std::uint64_t room = std::uint64_t{context} + drafted;
+    if (limits_.ahead > 0 && context == sequence.needed()) [[unlikely]] {
+        room += beyond(sequence);
+    }
+    if (!reserve(index, room, spare)) {
         return false;
     }
     batch.drafted += drafted;
+    if (sequence.adapter > 0) [[unlikely]] {
+        batch.use_adapter(sequence.adapter, tokens + drafted);
+    }
     batch.items.push_back(BatchItem{index, tokens, context});
     return true;
 }
@@ -250,8 +320,8 @@ void EngineState::release(Sequence& sequence) {
             --freed;
         }
     }
-    ORRERY_ASSERT(used_blocks_ >= freed);
-    used_blocks_ -= freed;
+    ORRERY_ASSERT(*used_blocks_ >= freed);
+    *used_blocks_ -= freed;
     sequence.blocks = 0;
     sequence.claims = false;
     sequence.named.clear();
@@ -353,17 +423,29 @@ void EngineState::reset() {
     waiting.clear();
     running.clear();
     swapped.clear();
-    used_blocks_ = 0;
+    *used_blocks_ = 0;
     used_host_blocks_ = 0;
     in_flight_ = 0;
+    aside_ = 0;
+    foreign_ = 0;
+    if (adapters_) {
+        adapters_.emplace(limits_.adapter_slots);
+    }
     if (cache_) {
         cache_.emplace(limits_.host_cache, limits_.nvme_cache);
     }
 }
 
 void EngineState::finish(std::uint32_t index) {
-    release(sequences_[index]);
-    sequences_[index].stage = Stage::finished;
+    Sequence& sequence = sequences_[index];
+    release(sequence);
+    sequence.stage = Stage::finished;
+    if (sequence.keeps_adapter) {
+        adapters_->unpin(sequence.adapter);
+        sequence.keeps_adapter = false;
+    }
+    foreign_ -= sequence.foreign ? 1 : 0;
+    sequence.foreign = false;
     free_.push_back(index);
 }
 

@@ -8,6 +8,7 @@
 // Sources: Kwon et al., "PagedAttention", SOSP 2023 (blocks, preemption by recomputation and swapping).
 // Validated by tests/workloads/serving_test.cpp.
 
+#include "workloads/serving/adapters.hpp"
 #include "workloads/serving/prefix_cache.hpp"
 
 #include <algorithm>
@@ -32,17 +33,21 @@ struct Sequence {
     std::uint32_t cached = 0;     ///< tokens whose keys and values are in the cache
     std::uint32_t blocks = 0;     ///< of the cache that it holds
     std::uint32_t session = 0;
+    std::uint32_t adapter = 0;   ///< that its request names; 0: none
     std::uint64_t admitted = 0;  ///< order in which sequences came to run
     Stage stage = Stage::waiting;
-    bool in_flight = false;    ///< part of a batch that is on some pipeline stage
-    bool late = false;         ///< a token came later than the service allows
-    std::uint8_t level = 0;    ///< queue of a multi-level scheduler
-    std::uint32_t group = 0;   ///< static batch that it belongs to
-    double service = 0;        ///< what a level or a fair share has counted
-    bool abandoned = false;    ///< its client has gone
-    std::uint8_t retries = 0;  ///< replicas that failed under it
-    double credit = 0;         ///< accepted draft tokens that are not whole yet (expected acceptance)
-    bool claims = false;       ///< waits with what it found in the prefix cache, and gives it back when it has no room
+    bool in_flight = false;      ///< part of a batch that is on some pipeline stage
+    bool late = false;           ///< a token came later than the service allows
+    std::uint8_t level = 0;      ///< queue of a multi-level scheduler
+    std::uint32_t group = 0;     ///< static batch that it belongs to
+    double service = 0;          ///< what a level or a fair share has counted
+    bool abandoned = false;      ///< its client has gone
+    std::uint8_t retries = 0;    ///< replicas that failed under it
+    bool keeps_adapter = false;  ///< it keeps the slot of its adapter
+    bool foreign = false;        ///< work of the other phase than its replica is there for
+    std::uint32_t turn = 0;      ///< its request's, for what its conversation asks next; 0: nothing
+    double credit = 0;           ///< accepted draft tokens that are not whole yet (expected acceptance)
+    bool claims = false;  ///< waits with what it found in the prefix cache, and gives it back when it has no room
     PromptContent content;
     std::vector<std::uint32_t> named;  ///< its first blocks in the prefix cache; kNone: a copy of its own
 
@@ -67,6 +72,7 @@ struct Batch {
     double swap_out = 0;        ///< B that go there
     std::uint32_t drafted = 0;  ///< tokens of a draft that are verified beside the one of each decoding sequence
     std::uint32_t padded = 0;   ///< sequences that have finished and still take a place (static batches)
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> adapters;  ///< that its sequences use, with the tokens of each
     [[nodiscard]] bool empty() const { return items.empty(); }
     void clear() {
         items.clear();
@@ -74,7 +80,9 @@ struct Batch {
         swap_out = 0;
         drafted = 0;
         padded = 0;
+        adapters.clear();
     }
+    void use_adapter(std::uint32_t adapter, std::uint32_t tokens);
 };
 
 struct EngineLimits {
@@ -91,24 +99,45 @@ struct EngineLimits {
     bool prefix_cache = false;          ///< blocks stay when their sequence ends, and are found by later ones
     std::uint64_t host_cache = 0;       ///< blocks of the prefix cache in host memory, below the device's
     std::uint64_t nvme_cache = 0;       ///< and on NVMe
+    std::uint32_t adapter_slots = 0;    ///< 0: adapters that requests name are no concern of this engine
+    double adapter_bytes = 0;           ///< of an adapter, over all ranks
+    std::uint32_t ahead = 0;  ///< tokens beyond a prompt that must have room when it is done, if they will come
 };
 
 class EngineState {
   public:
     explicit EngineState(const EngineLimits& limits);
+    EngineState(const EngineState&) = delete;
+    EngineState& operator=(const EngineState&) = delete;
+    /// From now on the blocks of both are of one cache, that of `other`. Precondition: equal numbers of blocks, none used.
+    void share_blocks_with(EngineState& other);
 
     [[nodiscard]] const EngineLimits& limits() const { return limits_; }
     [[nodiscard]] Sequence& sequence(std::uint32_t index) { return sequences_[index]; }
     [[nodiscard]] const Sequence& sequence(std::uint32_t index) const { return sequences_[index]; }
-    [[nodiscard]] std::uint64_t free_blocks() const { return limits_.blocks - used_blocks_; }
-    [[nodiscard]] std::uint64_t used_blocks() const { return used_blocks_; }
+    [[nodiscard]] std::uint64_t free_blocks() const { return limits_.blocks - *used_blocks_; }
+    [[nodiscard]] std::uint64_t used_blocks() const { return *used_blocks_; }
     [[nodiscard]] std::size_t outstanding() const {
         return waiting.size() + running.size() + swapped.size() + in_flight_;
     }
+    /// Sequences that are set aside until their adapter is here.
+    [[nodiscard]] std::size_t aside() const { return aside_; }
+    /// Sequences here that are work of the other phase.
+    [[nodiscard]] std::size_t foreign() const { return foreign_; }
+    void mark_foreign(std::uint32_t index);
     /// How many more sequences may run.
     [[nodiscard]] std::size_t places() const { return limits_.max_sequences - running.size() - in_flight_; }
     [[nodiscard]] std::size_t in_flight() const { return in_flight_; }
     [[nodiscard]] bool has_place() const { return places() > 0; }
+    /// Sequences that one of the batches under way may have ...
+    [[nodiscard]] std::size_t batch_places() const {
+        return std::max(1U, limits_.max_sequences / std::max(1U, limits_.batches));
+    }
+    /// ... and has, where all that are here are shared out among them.
+    [[nodiscard]] std::size_t batch_share() const {
+        const std::size_t even = (outstanding() + limits_.batches - 1) / std::max(1U, limits_.batches);
+        return std::clamp<std::size_t>(even, 1, batch_places());
+    }
     [[nodiscard]] std::uint32_t blocks_for(std::uint64_t tokens) const {
         return static_cast<std::uint32_t>((tokens + limits_.block - 1) / limits_.block);
     }
@@ -143,6 +172,18 @@ class EngineState {
     /// nothing happens (and 0 comes back) when none is there or no room is.
     [[nodiscard]] Fetch begin_fetch(std::uint32_t index, std::uint64_t room);
     void end_fetch(std::uint32_t index);
+    /// Takes the blocks of a sequence of another engine with the same cache over, with the sequence; returns its index here.
+    std::uint32_t take_over(EngineState& from, std::uint32_t index);
+
+    /// Gives a sequence the slot of its adapter, if one can be had, until it finishes.
+    [[nodiscard]] AdapterSlots::Answer pin_adapter(std::uint32_t index);
+    void adapter_loaded(std::uint32_t adapter) { adapters_->loaded(adapter); }
+    [[nodiscard]] bool has_adapter_slot() const { return adapters_->has_slot(); }
+    /// Takes the newest waiting sequence out of the queue until it joins it again, or is dropped.
+    void set_aside(std::uint32_t index);
+    void join(std::uint32_t index);
+    void drop_aside(std::uint32_t index);
+
     /// Null: there is none.
     [[nodiscard]] const PrefixCache* prefix_cache() const { return cache_ ? &*cache_ : nullptr; }
     [[nodiscard]] std::uint64_t prompt_tokens() const { return prompt_tokens_; }
@@ -153,6 +194,10 @@ class EngineState {
     /// Draft tokens that a sequence has verified in its next iteration: none beyond what it may still give.
     [[nodiscard]] std::uint32_t drafts(const Sequence& sequence) const {
         return sequence.decoding() ? std::min(limits_.draft_tokens, sequence.output - sequence.generated - 1) : 0;
+    }
+    /// Tokens beyond those of the iteration that ends its prompt that must have room with it.
+    [[nodiscard]] std::uint32_t beyond(const Sequence& sequence) const {
+        return limits_.ahead > 0 ? std::min(limits_.ahead, sequence.then) : 0;
     }
     /// Tokens of an iteration's budget that `tokens` of a sequence take, its draft included.
     [[nodiscard]] std::uint32_t budget_for(std::uint32_t index, std::uint32_t tokens) const {
@@ -204,8 +249,12 @@ class EngineState {
     EngineLimits limits_;
     std::vector<Sequence> sequences_;
     std::vector<std::uint32_t> free_;
-    std::uint64_t used_blocks_ = 0;  ///< by sequences; the cache's idle blocks count as free
+    std::uint64_t own_blocks_ = 0;
+    std::uint64_t* used_blocks_ = &own_blocks_;  ///< by sequences; the cache's idle blocks count as free
     std::optional<PrefixCache> cache_;
+    std::optional<AdapterSlots> adapters_;
+    std::size_t aside_ = 0;
+    std::size_t foreign_ = 0;
     std::uint64_t prompt_tokens_ = 0;  ///< of all prompts admitted
     std::uint64_t prefix_tokens_ = 0;  ///< of them found in the cache
     std::uint64_t used_host_blocks_ = 0;

@@ -2,9 +2,11 @@
 
 #include "sim/base/error.hpp"
 #include "sim/engine/fluid.hpp"
+#include "workloads/serving/adapter_loads.hpp"
 #include "workloads/serving/autoscaler.hpp"
 #include "workloads/serving/fetch.hpp"
 #include "workloads/serving/handover.hpp"
+#include "workloads/serving/lifelines.hpp"
 
 #include <algorithm>
 #include <unordered_map>
@@ -15,7 +17,11 @@ namespace {
 
 constexpr std::uint64_t kProgressEvery = 4096;
 
-class Service final : public TaskSource, public FleetListener, public HandoverListener, public LifecycleListener {
+class Service final : public TaskSource,
+                      public FleetListener,
+                      public HandoverListener,
+                      public LifecycleListener,
+                      public AdapterListener {
   public:
     Service(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks)
         : spec_(spec), requests_(requests), hooks_(hooks) {
@@ -33,6 +39,7 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         fleet_.begin(dispatcher);
         handovers_.begin(dispatcher);
         fetches_.begin(dispatcher);
+        adapters_.begin(dispatcher);
         lifecycle_.begin(dispatcher, fleet_.size());
         autoscaler_.begin(dispatcher);
         routes_change();
@@ -43,7 +50,11 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         const Token token = Token::unpack(packed);
         switch (token.task) {
             case Task::arrival:
-                return arrive();
+                return arrive_next();
+            case Task::follow_up:
+                return arrive_again(token.index);
+            case Task::adapter:
+                return adapters_.on_task(token);
             case Task::background:
                 return;
             case Task::fetch:
@@ -62,11 +73,19 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         }
     }
 
-    void batch_starts(std::uint32_t replica, const Batch& batch) override { handovers_.batch_starts(replica, batch); }
+    void batch_starts(std::uint32_t replica, const Batch& batch) override {
+        handovers_.batch_starts(replica, batch);
+        if (spec_.timeline) {
+            lifelines_.batch_starts(replica, batch, dispatcher_->now());
+        }
+    }
 
     void batch_ends(std::uint32_t index, const Batch& batch) override {
         Replica& replica = fleet_[index];
         EngineState& state = replica.state;
+        if (spec_.timeline) {
+            lifelines_.batch_ends(index, batch, dispatcher_->now());
+        }
         for (const BatchItem& item : batch.items) {
             Sequence& sequence = state.sequence(item.sequence);
             const std::uint32_t drafted = state.drafts(sequence);
@@ -83,6 +102,13 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         replica.scheduler->after(state, batch);
         retire(index);
         handovers_.make_room(index);
+        adapters_.fill(index);
+    }
+
+    void adapter_ready(std::uint32_t replica, std::uint32_t sequence) override {
+        if (!fetches_.start(replica, sequence)) {
+            fleet_.wake(replica);
+        }
     }
 
     void handed_over(std::uint32_t to, std::uint32_t sequence) override {
@@ -100,6 +126,7 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         ++result_.failures;
         std::vector<Sequence> lost = handovers_.fail(index);
         fetches_.fail(index);
+        adapters_.fail(index);
         Replica& replica = fleet_[index];
         for (const std::uint32_t i : replica.state.all()) {
             lost.push_back(replica.state.sequence(i));
@@ -130,7 +157,9 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         decoders_.update();
     }
 
-    [[nodiscard]] bool all_served() const override { return all_sent_ && coming_.empty() && settled_ == arrived_; }
+    [[nodiscard]] bool all_served() const override {
+        return all_sent_ && coming_.empty() && returning_.size() == free_returning_.size() && settled_ == arrived_;
+    }
 
     ServiceResult finish() {
         for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
@@ -172,10 +201,25 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         }
     }
 
-    void arrive() {
+    void arrive_next() {
         const Request pending = std::move(coming_.front());
         coming_.pop_front();
-        const std::uint32_t chosen = entries_.choose(pending.session, pending.content, pending.prompt);
+        arrive(pending);
+        await_next();
+    }
+
+    void arrive_again(std::uint32_t slot) {
+        const Request pending = std::move(returning_[slot]);
+        free_returning_.push_back(slot);
+        arrive(pending);
+    }
+
+    void arrive(const Request& pending) {
+        std::uint32_t chosen = entries_.choose(pending.session, pending.content, pending.prompt);
+        if (const std::uint32_t other = helper(chosen, pending); other != chosen) {
+            chosen = other;
+            ++result_.mixed_prompts;
+        }
         Replica& replica = fleet_[chosen];
         Request here = pending;
         if (replica.pool.role == Role::prefill) {
@@ -185,16 +229,56 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         if (replica.state.accepts(here) && (replica.pool.role != Role::prefill || can_decode(pending))) {
             const std::uint32_t index = replica.state.add(here, id);
             replica.state.sequence(index).then = pending.output - here.output;
+            if (replica.pool.role == Role::decode) {
+                replica.state.mark_foreign(index);
+            }
             be_patient(id);
             enter(chosen, index);
         } else {
             ++result_.refused;
-            leave_unserved(pending.arrival);
+            leave_unserved(pending.arrival, pending.turn);
         }
         if (hooks_.progress && arrived_ % kProgressEvery == 0) {
             hooks_.progress(requests_.progress());
         }
-        await_next();
+    }
+
+    // With long queues a decode replica that computes prompts already, else the one with the most room, takes a prompt.
+    [[nodiscard]] std::uint32_t helper(std::uint32_t chosen, const Request& request) const {
+        const std::uint64_t most = spec_.mixing.prompt_tokens;
+        if (most == 0 || fleet_[chosen].pool.role != Role::prefill ||
+            !prompts_exceed(fleet_[chosen], most, request.prompt)) {
+            return chosen;
+        }
+        std::uint32_t best = chosen;
+        for (const std::uint32_t i : decoders_.replicas()) {
+            const Replica& replica = fleet_[i];
+            if (!replica.up || !replica.state.accepts(request) || prompts_exceed(replica, most, request.prompt)) {
+                continue;
+            }
+            const auto rank = [&](const Replica& one) {
+                return std::pair{one.state.foreign() == 0, one.state.used_blocks()};
+            };
+            if (best == chosen || rank(replica) < rank(fleet_[best])) {
+                best = i;
+            }
+        }
+        return best;
+    }
+
+    // Whether a prompt joins a queue in which others wait, and all together are more than so many tokens.
+    [[nodiscard]] static bool prompts_exceed(const Replica& replica, std::uint64_t most, std::uint64_t tokens) {
+        const EngineState& state = replica.state;
+        if (state.waiting.empty()) {
+            return false;
+        }
+        for (const std::uint32_t index : state.waiting) {
+            tokens += state.sequence(index).left_to_prefill();
+            if (tokens > most) {
+                return true;
+            }
+        }
+        return false;
     }
 
     // Decode replicas are equal within a pool; one that accepts is enough.
@@ -206,23 +290,39 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
 
     void enter(std::uint32_t replica, std::uint32_t sequence) {
         follow(replica, sequence);
-        if (!fetches_.start(replica, sequence)) {
-            fleet_.wake(replica);
+        if (adapters_.ready(replica, sequence)) {
+            adapter_ready(replica, sequence);
         }
     }
 
     // Every request is accounted for once: finished, refused, timed out or failed.
-    void settle() {
+    void settle(std::uint32_t turn, bool served) {
         ++settled_;
         last_ = dispatcher_->now();
+        if (Request next; turn > 0 && requests_.follow_up(turn, last_, served, next)) {
+            expect(std::move(next));
+        }
         if (requests_.clients() > 0) {
             await_next();
         }
     }
 
-    void leave_unserved(SimTime arrival) {
+    // What a client asks next does not queue at the front end: its time there is known only when it comes.
+    void expect(Request request) {
+        if (free_returning_.empty()) {
+            free_returning_.push_back(static_cast<std::uint32_t>(returning_.size()));
+            returning_.emplace_back();
+        }
+        const std::uint32_t slot = free_returning_.back();
+        free_returning_.pop_back();
+        const SimTime way = SimTime::from_seconds(spec_.request_overhead + spec_.frontend);
+        dispatcher_->delay(request.arrival + way - dispatcher_->now(), 0, Token{Task::follow_up, slot, 0}.pack());
+        returning_[slot] = std::move(request);
+    }
+
+    void leave_unserved(SimTime arrival, std::uint32_t turn) {
         result_.unserved += measured(arrival) ? 1 : 0;
-        settle();
+        settle(turn, false);
     }
 
     [[nodiscard]] bool measured(SimTime at) const {
@@ -282,7 +382,11 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
             } else if (sequence.generated < sequence.output && !sequence.abandoned) {
                 state.running[kept++] = id;
             } else if (sequence.then > 0) {
-                handovers_.prompt_done(index, id);
+                if (stays(index, id)) {
+                    state.running[kept++] = id;
+                } else {
+                    handovers_.prompt_done(index, id);
+                }
             } else {
                 record(sequence);
                 state.finish(id);
@@ -291,9 +395,27 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         state.running.resize(kept);
     }
 
+    // A prefill replica keeps a sequence that no decode replica has room for, when it has room for all of it.
+    bool stays(std::uint32_t index, std::uint32_t id) {
+        EngineState& state = fleet_[index].state;
+        Sequence& sequence = state.sequence(id);
+        const std::uint64_t whole = std::uint64_t{sequence.prompt} + sequence.output + sequence.then;
+        if (handovers_.under_way(index, id) || !handovers_.decoders_are_full() || !state.reserve(id, whole)) {
+            return false;
+        }
+        sequence.output += sequence.then;
+        sequence.then = 0;
+        state.mark_foreign(id);
+        ++result_.mixed_outputs;
+        return true;
+    }
+
     void record(const Sequence& sequence) {
         const SimTime now = dispatcher_->now();
-        settle();
+        if (spec_.timeline) {
+            lifelines_.end(sequence.id);
+        }
+        settle(sequence.turn, true);
         live_.erase(sequence.id);
         result_.finished += measured(now) ? 1 : 0;
         if (!measured(sequence.arrival)) {
@@ -327,7 +449,7 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         if (sequence.retries >= spec_.retries || !replica.state.accepts(again)) {
             ++result_.failed;
             live_.erase(sequence.id);
-            leave_unserved(sequence.arrival);
+            leave_unserved(sequence.arrival, sequence.turn);
             return;
         }
         ++sequence.retries;
@@ -350,10 +472,15 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         const std::uint64_t id = patience_.front().second;
         patience_.pop_front();
         if (const auto found = live_.find(id); found != live_.end()) {
-            give_up(found->second.first, found->second.second);
+            const auto [replica, sequence] = found->second;
+            const std::uint32_t turn = fleet_[replica].state.sequence(sequence).turn;
             live_.erase(found);
+            if (spec_.timeline) {
+                lifelines_.end(id);
+            }
+            give_up(replica, sequence);
             ++result_.timed_out;
-            leave_unserved(dispatcher_->now() - SimTime::from_seconds(spec_.timeout));
+            leave_unserved(dispatcher_->now() - SimTime::from_seconds(spec_.timeout), turn);
         }
         while (!patience_.empty() && live_.count(patience_.front().second) == 0) {
             patience_.pop_front();
@@ -373,6 +500,7 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         if (waits) {
             replica.state.withdraw(id);
             handovers_.make_room(index);
+            adapters_.fill(index);
             fleet_.wake(index);
         }
     }
@@ -392,11 +520,15 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
     Routes decoders_{fleet_, spec_.router};  ///< replicas that take handovers
     Handovers handovers_{spec_, fleet_, decoders_, *this, result_};
     Fetches fetches_{fleet_, result_};
+    AdapterLoads adapters_{fleet_, *this, result_};
+    Lifelines lifelines_{fleet_, result_};
     Lifecycle lifecycle_{spec_, *this};
     Autoscaler autoscaler_{spec_, fleet_, *this, result_};
     RandomStream drafts_{spec_.seed, "serving/drafts"};
     Dispatcher* dispatcher_ = nullptr;
-    std::deque<Request> coming_;  ///< sent, and not at an engine yet
+    std::deque<Request> coming_;      ///< sent, and not at an engine yet
+    std::vector<Request> returning_;  ///< what clients ask after an answer, while they think
+    std::vector<std::uint32_t> free_returning_;
     SimTime frontend_free_;
     bool all_sent_ = false;
     std::uint64_t arrived_ = 0;

@@ -6,10 +6,14 @@
 // Scope: pools of equal replicas with an own cache each. Mixed replicas do everything; prefill replicas give the first token and
 // hand the sequence over to a decode replica, whose cache makes room first and then gets the keys and values over the fabric,
 // where transfers contend (whole after the prompt, or layer by layer while it computes). Routing at arrival and at handover: by
-// turns, least outstanding requests, least cache in use or by session.
+// turns, least outstanding requests, least cache in use or by session. Mixing: with long queues decode replicas compute prompts
+// too, or prefill replicas keep what they began; each is back in its role when it has finished what is not of it.
+// On the same devices: prefill replica i and decode replica i share compute units, memory rate and cache; an iteration is an
+// activity of its time on its part of the units, which takes its mean share of the memory's rate; the cache stays where it is.
 // Limits: apart from handovers a request stays on its replica; the router itself takes no time; sent layer by layer, all but
 // the last layer count as one transfer from the start of the iteration that ends the prompt.
-// Sources: Zhong et al., "DistServe", OSDI 2024 (pull when there is room); Patel et al., "Splitwise", ISCA 2024 (by layer).
+// Sources: Zhong et al., "DistServe", OSDI 2024 (pull when there is room); Patel et al., "Splitwise", ISCA 2024 (by layer; the
+// mixed pool); Hong et al., "semi-PD", arXiv:2504.19867 (phases on one device).
 // Validated by tests/workloads/serving_test.cpp (tables of iterations by hand, closed forms).
 
 #include "workloads/serving/outcome.hpp"
@@ -68,7 +72,15 @@ struct PoolSpec {
     std::uint32_t first_gpu = 0;  ///< replica i has GPUs first_gpu + i x gpus, ..., stage after stage
     std::uint32_t gpus = 1;       ///< of a replica, over all its stages
     ScalingSpec scaling;
-    double host_bandwidth = 0;  ///< B/s each way between a replica's devices and host memory; 0: takes no time
+    const DeviceSpec* device = nullptr;  ///< of its GPUs; needed on devices shared by two pools
+    double units = 1;                    ///< share of the compute units there, which `cost` knows
+    double host_bandwidth = 0;           ///< B/s each way between a replica's devices and host memory; 0: takes no time
+};
+
+/// When replicas of one role do the work of the other.
+struct MixingSpec {
+    std::uint64_t prompt_tokens = 0;  ///< waiting on the prefill replica that a request would go to; 0: never
+    double cache = 0;  ///< in use on the decode replica that a sequence would go to, of all blocks; 0: never
 };
 
 struct ServiceSpec {
@@ -88,6 +100,8 @@ struct ServiceSpec {
     double tbt_limit = 0;             ///< s between tokens; 0: none
     double tpot_limit = 0;            ///< s; 0: none
     double timeout = 0;               ///< s after which a client gives up; 0: never
+    MixingSpec mixing;
+    bool same_devices = false;  ///< prefill replica i and decode replica i are on the same GPUs
     std::vector<ReplicaFailure> failures;
     FailureProcess failure_process;
     std::uint32_t retries = 3;  ///< times that a request starts anew when its replica fails
@@ -104,7 +118,8 @@ struct ServiceHooks {
 };
 
 /// Serves all requests. Precondition: every pool has a price for each stage; prefill pools and decode pools come together;
-/// these and pipelines have a fabric.
+/// these and pipelines have a fabric. Pools on the same devices: one of each role with equal replicas and caches, their devices
+/// given, without failures, autoscaling and prefix caches.
 [[nodiscard]] ServiceResult serve(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks = {});
 
 }  // namespace orrery

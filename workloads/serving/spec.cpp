@@ -50,6 +50,47 @@ void describe_phase(Fields& fields, PhaseSpec& phase) {
                    [&](Fields& inner) { describe(inner, phase.device); });
     fields.quantity({"clock", "of the compute units over the usual one: a cap on power", false, 0.05, 2},
                     Dimension::fraction, phase.clock);
+    bool shares = phase.units < 1;
+    fields.group(shares, [&](Fields& same) {
+        same.quantity(
+            {"units", "share of the compute units, where both phases are on the same devices", false, 0.01, 1},
+            Dimension::fraction, phase.units);
+    });
+}
+
+void describe_mixing(Fields& fields, EngineSpec& engine) {
+    auto tokens = static_cast<std::int64_t>(engine.mixing.prompt_tokens);
+    fields.group(engine.mixes, [&](Fields& same) {
+        bool present = false;
+        same.section({"mixing", "when replicas for prompts or decoding do both"}, std::nullopt, present,
+                     [&](Fields& inner) {
+                         inner.integer({"prompt_tokens",
+                                        "of prompts that wait on a prefill replica: beyond, decode "
+                                        "replicas compute prompts; 0: never",
+                                        false, 0, 1LL << 40},
+                                       tokens);
+                         inner.quantity({"cache",
+                                         "in use on every decode replica: beyond, prefill replicas decode "
+                                         "what they have begun; 0: never",
+                                         false, 0, 1},
+                                        Dimension::fraction, engine.mixing.cache);
+                     });
+    });
+    engine.mixing.prompt_tokens = static_cast<std::uint64_t>(tokens);
+}
+
+void describe_adapters(Fields& fields, EngineSpec& engine) {
+    AdapterSpec& adapters = engine.adapters;
+    fields.group(engine.lora, [&](Fields& same) {
+        bool present = false;
+        same.section({"lora", "adapters that requests may name, brought from host memory"}, std::nullopt, present,
+                     [&](Fields& inner) {
+                         inner.integer({"rank", "of the low-rank factors", true, 1, 4096}, adapters.rank);
+                         inner.integer({"slots", "adapters on a replica's devices", false, 1, 4096}, adapters.slots);
+                         inner.enumeration({"targets", "products that they stand beside"}, {"attention", "all"},
+                                           adapters.targets);
+                     });
+    });
 }
 
 }  // namespace
@@ -65,6 +106,13 @@ void describe(Fields& fields, EngineSpec& engine) {
                    [&](Fields& inner) { describe_phase(inner, engine.decode); });
     fields.enumeration({"transfer", "when a prompt's cache goes to its decode replica: whole after it, or by layer"},
                        {"whole", "layers"}, engine.transfer);
+    bool shared = engine.same_devices;
+    fields.group(shared, [&](Fields& same) {
+        same.boolean({"same_devices", "both phases are on the same GPUs, each on its share of the units; caches stay"},
+                     engine.same_devices);
+    });
+    describe_mixing(fields, engine);
+    describe_adapters(fields, engine);
     fields.enumeration({"router", "how a request finds its replica"},
                        {"round-robin", "least-requests", "least-cache", "session", "prefix"}, engine.router);
     fields.enumeration({"weights", "precision of the weights"}, precision_names(), engine.weights);
@@ -162,6 +210,60 @@ Quantisation EngineSpec::quantisation(const DeviceSpec& device) const {
     return Quantisation{weights, experts_differ ? experts : weights, cache, scaling, device.flops_fp4.value > 0};
 }
 
+namespace {
+
+bool takes_whole_outputs(SchedulerKind kind) {
+    return kind == SchedulerKind::static_batch || kind == SchedulerKind::orca || kind == SchedulerKind::in_flight;
+}
+
+void check_same_devices(const EngineSpec& engine, std::vector<std::string>& problems) {
+    const PhaseSpec& prefill = engine.prefill;
+    const PhaseSpec& decode = engine.decode;
+    const auto require = [&](bool holds, const char* problem) {
+        if (!holds) {
+            problems.emplace_back(problem);
+        }
+    };
+    require(engine.split, "'same_devices' is for 'prefill' and 'decode' replicas: both are missing");
+    require(prefill.replicas == decode.replicas && prefill.tensor == decode.tensor &&
+                prefill.pipeline == decode.pipeline && prefill.groups == decode.groups &&
+                prefill.expert == decode.expert && !prefill.other_device && !decode.other_device,
+            "on the same devices 'prefill' and 'decode' have equal replicas, degrees and devices");
+    require(!prefill.scales && !decode.scales && !engine.fails && !engine.prefix_cache && !engine.mixes,
+            "on the same devices there is no 'autoscale', no 'failures', no prefix cache and no 'mixing'");
+    // A prompt that took its blocks piece by piece could wait for decodes that wait for it.
+    const SchedulerKind kind = prefill.scheduler.kind;
+    require(kind == SchedulerKind::sarathi || kind == SchedulerKind::vllm_v0 || takes_whole_outputs(kind),
+            "on the same devices the scheduler of 'prefill' takes room for whole prompts: sarathi, vllm-v0, in-flight, "
+            "orca or static");
+    require(!takes_whole_outputs(decode.scheduler.kind),
+            "on the same devices the scheduler of 'decode' takes room as tokens come: not static, orca or in-flight");
+}
+
+}  // namespace
+
+std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpec& requests, const ModelSpec& model) {
+    std::vector<std::string> problems;
+    if (engine.same_devices) {
+        check_same_devices(engine, problems);
+    } else if (engine.prefill.units < 1 || engine.decode.units < 1 || engine.mixed.units < 1) {
+        problems.emplace_back("'units' are shared out between phases on the same devices: say 'same_devices: true'");
+    }
+    if (engine.mixes && !engine.split) {
+        problems.emplace_back("'mixing' is for 'prefill' and 'decode' replicas: both are missing");
+    }
+    if (requests.names_adapters() && !engine.lora) {
+        problems.emplace_back("requests name adapters, but the engine has no 'lora'");
+    }
+    if (engine.lora && engine.split) {
+        problems.emplace_back("'lora' is for replicas that do prompts and decoding");
+    }
+    if (engine.lora && model.latent.kv_rank > 0) {
+        problems.emplace_back("'lora' stands beside ordinary attention, not latent attention");
+    }
+    return problems;
+}
+
 void check(const PhaseSpec& phase, const ModelSpec& model) {
     const auto require = [](bool fits, const std::string& text) {
         if (!fits) {
@@ -200,17 +302,22 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
     for (std::int64_t stage = 0; stage < phase.pipeline; ++stage) {
         const double weights =
             weight_bytes_per_rank(model, quantisation, phase.tensor, phase.groups, stage, phase.pipeline);
-        const double room = engine.of_free ? (device_memory - weights - engine.reserved_memory) * engine.memory_fraction
-                                           : device_memory * engine.memory_fraction - weights - engine.reserved_memory;
-        const double share =
-            static_cast<double>(stage_layers(model.layers, stage, phase.pipeline)) / static_cast<double>(model.layers);
+        const std::int64_t layers = stage_layers(model.layers, stage, phase.pipeline);
+        const double adapters = adapter_bytes_per_rank(model, engine.adapters, phase.tensor, layers);
+        limits.adapter_bytes += adapters * static_cast<double>(phase.stage_ranks());
+        const double slots = adapters * static_cast<double>(engine.adapters.slots);
+        const double room = engine.of_free
+                                ? (device_memory - weights - slots - engine.reserved_memory) * engine.memory_fraction
+                                : device_memory * engine.memory_fraction - weights - slots - engine.reserved_memory;
+        const double share = static_cast<double>(layers) / static_cast<double>(model.layers);
         const double block_per_rank = limits.block_bytes / ranks * share;
         if (room < block_per_rank) {
             constexpr double kGiB = 1024.0 * 1024 * 1024;
             throw InfeasibleError(fmt::format(
-                "the model does not fit: {:.1f} GiB of weights and {:.1f} GiB reserved leave no room for a cache in "
+                "the model does not fit: {:.1f} GiB of weights{} and {:.1f} GiB reserved leave no room for a cache in "
                 "{:.0f} % of {:.1f} GiB; use more tensor-parallel ranks or fewer bits",
-                weights / kGiB, engine.reserved_memory / kGiB, engine.memory_fraction * 100, device_memory / kGiB));
+                (weights + slots) / kGiB, slots > 0 ? " and adapters" : "", engine.reserved_memory / kGiB,
+                engine.memory_fraction * 100, device_memory / kGiB));
         }
         // A token is cached on all stages: the fullest one decides. Attention groups have caches of their own, over which
         // sequences are spread evenly.
@@ -226,6 +333,7 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
     limits.prefix_cache = engine.prefix_cache;
     limits.host_cache = static_cast<std::uint64_t>(engine.prefix_host / limits.block_bytes);
     limits.nvme_cache = static_cast<std::uint64_t>(engine.prefix_nvme / limits.block_bytes);
+    limits.adapter_slots = engine.lora ? static_cast<std::uint32_t>(engine.adapters.slots) : 0;
     limits.batches = static_cast<std::uint32_t>(phase.pipeline);
     limits.max_sequences = static_cast<std::uint32_t>(phase.scheduler.max_sequences);
     limits.token_budget = static_cast<std::uint32_t>(phase.scheduler.token_budget);

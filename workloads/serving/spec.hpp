@@ -18,6 +18,7 @@ struct PhaseSpec {
     SchedulerSpec scheduler;
     bool other_device = false;  ///< its replicas have `device` instead of the node's
     DeviceSpec device;
+    double units = 1;  ///< share of the compute units, on devices that both phases use
     double clock = 1;  ///< of the compute units over what the device's prices were measured at: a cap on power
     bool scales = false;
     ScalingSpec scaling;
@@ -32,6 +33,9 @@ struct EngineSpec {
     bool split = false;  ///< prompts and decoding have replicas of their own instead
     PhaseSpec prefill, decode;
     Transfer transfer = Transfer::whole;
+    bool same_devices = false;  ///< prompts and decoding are on the same GPUs
+    bool mixes = false;
+    MixingSpec mixing;
     Router router = Router::round_robin;
     Precision weights = Precision::bf16;
     Precision experts = Precision::bf16;  ///< of routed experts
@@ -58,8 +62,10 @@ struct EngineSpec {
     double prefix_nvme = 0;        ///< B a replica: and from there on NVMe
     double nvme_bandwidth = 0;     ///< B/s each way of a node's NVMe
     std::int64_t max_context = 0;  ///< tokens; 0: whatever fits
-    double step_overhead = 0;      ///< s of the host an iteration
-    double sequence_overhead = 0;  ///< s of the host a sequence and iteration
+    bool lora = false;
+    AdapterSpec adapters;                               ///< rank 0: none
+    double step_overhead = 0;                           ///< s of the host an iteration
+    double sequence_overhead = 0;                       ///< s of the host a sequence and iteration
     double reserved_memory = 2.0 * 1024 * 1024 * 1024;  ///< B a device: context, library buffers, activations
 
     [[nodiscard]] Quantisation quantisation(const DeviceSpec& device) const;
@@ -80,6 +86,10 @@ struct SloSpec {
 void describe(Fields& fields, EngineSpec& engine);
 void describe(Fields& fields, SloSpec& slo);
 void describe(Fields& fields, MeasureSpec& measure);
+
+/// What of an engine, and of the requests it is to serve, does not go together; empty: fine.
+[[nodiscard]] std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpec& requests,
+                                                   const ModelSpec& model);
 
 /// Throws InfeasibleError for a phase whose degrees do not divide the model.
 void check(const PhaseSpec& phase, const ModelSpec& model);

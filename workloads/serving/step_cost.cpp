@@ -1,5 +1,7 @@
 #include "workloads/serving/step_cost.hpp"
 
+#include "sim/device/device.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -9,6 +11,7 @@ namespace {
 
 // Logits are read in 16 bits, written in 32 and read again by the reduction that picks a token.
 constexpr double kSamplingBytes = 10;
+constexpr StepWork kNotPriced{-1, 0, 0, 0};
 
 bool weights_alone(Precision precision, const Quantisation& quantisation) {
     return precision == Precision::int4 || (precision == Precision::fp4 && !quantisation.fp4_units);
@@ -16,14 +19,15 @@ bool weights_alone(Precision precision, const Quantisation& quantisation) {
 
 }  // namespace
 
-double AffineStep::seconds(const Batch& batch) {
+StepWork AffineStep::work(const Batch& batch) {
     double tokens = batch.padded + batch.drafted;
     double context = 0;
     for (const BatchItem& item : batch.items) {
         tokens += item.tokens;
         context += item.tokens == 1 ? item.context : 0;
     }
-    return fixed_ + token_ * tokens + context_ * context;
+    const double seconds = fixed_ + token_ * tokens + context_ * context;
+    return {seconds, seconds, 0, 0};
 }
 
 double cache_bytes_per_token(const ModelSpec& model, Precision cache) {
@@ -65,51 +69,63 @@ ModelStep::ModelStep(const ServingModel& model)
     }
 }
 
-double ModelStep::product(double m, double n, double k) const {
+StepWork ModelStep::priced(const Operation& operation, Precision precision) const {
+    const Cost cost = m_.device.cost(operation);
+    double seconds = cost.seconds.value();
+    // Narrow products run as much faster as their operands are narrower.
+    const double flops = cost.flops * bytes_of(precision) / 2;
+    if (m_.partitioned != nullptr && seconds > 0) {
+        seconds *= std::max(1.0, units_share(*m_.partitioned, flops / seconds) / m_.units);
+    }
+    return {seconds, seconds, flops, cost.bytes};
+}
+
+StepWork ModelStep::product(double m, double n, double k) const {
     Gemm gemm;
     gemm.m = m;
     gemm.n = n;
     gemm.k = k;
     gemm.weight_only = weights_alone(m_.quantisation.weights, m_.quantisation);
     (gemm.weight_only ? gemm.weights : gemm.precision) = m_.quantisation.weights;
-    return m_.device.seconds(gemm).value();
+    return priced(gemm, gemm.precision);
 }
 
-double ModelStep::streaming(double values, double kernels, StreamingKind kind) const {
+StepWork ModelStep::streaming(double values, double kernels, StreamingKind kind) const {
     Streaming kernel;
     kernel.bytes = 2 * values;
     kernel.kernels = kernels;
     kernel.kind = kind;
-    return m_.device.seconds(kernel).value();
+    return priced(kernel);
 }
 
 // A kernel whose result a product reads: with narrow products it is fused into their quantisation, which their rows hold, and
 // only its bytes count.
-double ModelStep::before_product(double values, StreamingKind kind) const {
+StepWork ModelStep::before_product(double values, StreamingKind kind) const {
     const bool fused =
         bytes_of(m_.quantisation.weights) < 2 && !weights_alone(m_.quantisation.weights, m_.quantisation);
     return fused ? streaming(values, 0, StreamingKind::any) : streaming(values, 1, kind);
 }
 
-double ModelStep::reduce(double tokens) const {
-    if (tensor_group_.size() < 2) {
-        return 0;
-    }
-    const Bytes bytes(2 * static_cast<double>(m_.model.hidden) * tokens);
-    return seconds_alone(m_.fabric,
-                         make_transfer(m_.fabric, m_.collectives, CollectiveOp::all_reduce, tensor_group_, bytes))
-        .value();
+StepWork ModelStep::meeting(CollectiveOp op, const std::vector<GpuId>& ranks, double bytes) const {
+    const double seconds =
+        seconds_alone(m_.fabric, make_transfer(m_.fabric, m_.collectives, op, ranks, Bytes(bytes))).value();
+    return {seconds, seconds, 0, 0};
 }
 
-double ModelStep::between(CollectiveOp op, double bytes) const {
-    const std::vector<GpuId>& ranks = op == CollectiveOp::all_to_all ? m_.gpus : across_groups_;
-    return seconds_alone(m_.fabric, make_transfer(m_.fabric, m_.collectives, op, ranks, Bytes(bytes))).value();
+StepWork ModelStep::reduce(double tokens) const {
+    return tensor_group_.size() < 2
+               ? StepWork()
+               : meeting(CollectiveOp::all_reduce, tensor_group_, 2 * static_cast<double>(m_.model.hidden) * tokens);
 }
 
-double ModelStep::price_attention_products(double tokens) const {
+StepWork ModelStep::between(CollectiveOp op, double bytes) const {
+    return meeting(op, op == CollectiveOp::all_to_all ? m_.gpus : across_groups_, bytes);
+}
+
+StepWork ModelStep::price_attention_products(double tokens) const {
     const ModelSpec& model = m_.model;
     const auto hidden = static_cast<double>(model.hidden);
-    double seconds = before_product(4 * hidden * tokens, StreamingKind::norm);
+    StepWork seconds = before_product(4 * hidden * tokens, StreamingKind::norm);
     if (model.latent.kv_rank == 0) {
         const double q = model.q_width() / t_;
         const double kv = model.kv_width() / cache_ranks(model, static_cast<std::int64_t>(t_));
@@ -133,14 +149,14 @@ double ModelStep::price_attention_products(double tokens) const {
            streaming(2 * (query + kv_rank + rotary) * tokens, 2, StreamingKind::rotary);
 }
 
-double ModelStep::price_feed_forward(double tokens, double width) const {
+StepWork ModelStep::price_feed_forward(double tokens, double width) const {
     const auto hidden = static_cast<double>(m_.model.hidden);
     const double up = m_.model.gated ? 2 * width : width;
     return product(tokens, up, hidden) + product(tokens, hidden, width) +
            before_product((up + width) * tokens, StreamingKind::activation);
 }
 
-double ModelStep::price_experts(double tokens, double group_tokens) const {
+StepWork ModelStep::price_experts(double tokens, double group_tokens) const {
     const ExpertsSpec& routed = m_.model.experts;
     const auto hidden = static_cast<double>(m_.model.hidden);
     const auto count = static_cast<double>(routed.count);
@@ -156,10 +172,9 @@ double ModelStep::price_experts(double tokens, double group_tokens) const {
     experts.scaling = m_.quantisation.scaling;
     experts.weight_only = weights_alone(m_.quantisation.experts, m_.quantisation);
     (experts.weight_only ? experts.weights : experts.precision) = m_.quantisation.experts;
-    double seconds = m_.device.seconds(experts).value();
+    StepWork seconds = priced(experts, experts.precision);
     // The gate, in 16 bits, and the choice of the largest.
-    seconds += m_.device.seconds(Gemm{group_tokens, count, hidden}).value() +
-               streaming(2 * count * group_tokens, 1, StreamingKind::any);
+    seconds += priced(Gemm{group_tokens, count, hidden}) + streaming(2 * count * group_tokens, 1, StreamingKind::any);
     if (routed.shared > 0) {
         const double split = m_.groups > 1 ? 1 : t_;
         seconds += price_feed_forward(group_tokens, static_cast<double>(routed.shared) / split);
@@ -176,22 +191,22 @@ double ModelStep::price_experts(double tokens, double group_tokens) const {
     return seconds;
 }
 
-double ModelStep::dense_layer_seconds(double tokens) const {
+StepWork ModelStep::price_dense_layer(double tokens) const {
     return price_attention_products(tokens) +
            before_product(4 * static_cast<double>(m_.model.hidden) * tokens, StreamingKind::norm) +
            price_feed_forward(tokens, static_cast<double>(m_.model.ffn) / t_);
 }
 
-double ModelStep::price_tokens(double tokens) const {
+StepWork ModelStep::price_tokens(double tokens) const {
     const ModelSpec& model = m_.model;
     const auto hidden = static_cast<double>(model.hidden);
     const double own = std::ceil(tokens / static_cast<double>(m_.groups));
     const auto routed = static_cast<double>(model.expert_layers());
     const double dense = static_cast<double>(model.layers) - routed;
     // The second norm of a layer, and both meetings of its ranks.
-    const double every =
+    const StepWork every =
         price_attention_products(own) + before_product(4 * hidden * own, StreamingKind::norm) + 2 * reduce(own);
-    double seconds = every * static_cast<double>(model.layers);
+    StepWork seconds = static_cast<double>(model.layers) * every;
     if (dense > 0) {
         seconds += dense * price_feed_forward(own, static_cast<double>(model.ffn) / t_);
     }
@@ -199,20 +214,20 @@ double ModelStep::price_tokens(double tokens) const {
         seconds += routed * price_experts(tokens, own);
     }
     return share_ * seconds +
-           (m_.embedding ? streaming(2 * hidden * own, 1, StreamingKind::embedding) + reduce(own) : 0);
+           (m_.embedding ? streaming(2 * hidden * own, 1, StreamingKind::embedding) + reduce(own) : StepWork());
 }
 
-double ModelStep::dense_seconds(std::uint32_t tokens) {
+StepWork ModelStep::dense(std::uint32_t tokens) {
     if (dense_.size() <= tokens) {
-        dense_.resize(std::size_t{tokens} + 1, -1);
+        dense_.resize(std::size_t{tokens} + 1, kNotPriced);
     }
-    if (dense_[tokens] < 0) {
+    if (dense_[tokens].seconds < 0) {
         dense_[tokens] = price_tokens(tokens);
     }
     return dense_[tokens];
 }
 
-double ModelStep::one_attention(double sequences, double queries, double keys, double window) const {
+StepWork ModelStep::one_attention(double sequences, double queries, double keys, double window) const {
     const ModelSpec& model = m_.model;
     if (model.latent.kv_rank > 0) {
         LatentAttention latent;
@@ -224,7 +239,7 @@ double ModelStep::one_attention(double sequences, double queries, double keys, d
         latent.rotary = static_cast<double>(model.latent.rotary);
         latent.head_dim = static_cast<double>(model.head_dim);
         latent.cache = m_.quantisation.cache;
-        return m_.device.seconds(latent).value();
+        return priced(latent);
     }
     Attention attention;
     attention.batch_heads = sequences * static_cast<double>(model.heads) / t_;
@@ -237,41 +252,73 @@ double ModelStep::one_attention(double sequences, double queries, double keys, d
                       static_cast<double>(model.kv_heads);
     attention.cache = m_.quantisation.cache;
     attention.block = m_.block;
-    return m_.device.seconds(attention).value();
+    return priced(attention);
 }
 
-double ModelStep::attention_seconds(double sequences, double queries, double keys) const {
+StepWork ModelStep::attention(double sequences, double queries, double keys) const {
     const auto windowed = static_cast<double>(m_.model.windowed_layers());
     const double full = static_cast<double>(m_.model.layers) - windowed;
     const auto window = static_cast<double>(m_.model.window);
-    return share_ * ((full > 0 ? full * one_attention(sequences, queries, keys, 0) : 0) +
-                     (windowed > 0 ? windowed * one_attention(sequences, queries, keys, window) : 0));
+    return share_ * ((full > 0 ? full * one_attention(sequences, queries, keys, 0) : StepWork()) +
+                     (windowed > 0 ? windowed * one_attention(sequences, queries, keys, window) : StepWork()));
 }
 
-double ModelStep::head_seconds(std::uint32_t sequences) {
+StepWork ModelStep::head(std::uint32_t sequences) {
     if (head_.size() <= sequences) {
-        head_.resize(std::size_t{sequences} + 1, -1);
+        head_.resize(std::size_t{sequences} + 1, kNotPriced);
     }
-    if (head_[sequences] < 0) {
+    if (head_[sequences].seconds < 0) {
         const double own = std::ceil(sequences / static_cast<double>(m_.groups));
         const auto vocabulary = static_cast<double>(m_.model.vocabulary);
         Gemm gemm;
         gemm.m = own;
         gemm.n = vocabulary / t_;
         gemm.k = static_cast<double>(m_.model.hidden);
-        head_[sequences] = m_.device.seconds(gemm).value() +
-                           streaming(kSamplingBytes / 2 * vocabulary * own, 2, StreamingKind::sampling);
+        head_[sequences] = priced(gemm) + streaming(kSamplingBytes / 2 * vocabulary * own, 2, StreamingKind::sampling);
         if (tensor_group_.size() > 1) {
-            head_[sequences] +=
-                seconds_alone(m_.fabric, make_transfer(m_.fabric, m_.collectives, CollectiveOp::all_gather,
-                                                       tensor_group_, Bytes(2 * vocabulary * own)))
-                    .value();
+            head_[sequences] += meeting(CollectiveOp::all_gather, tensor_group_, 2 * vocabulary * own);
         }
     }
     return head_[sequences];
 }
 
-double ModelStep::kernel_seconds(const Batch& batch) {
+StepWork ModelStep::price_adapters(double tokens, double adapters) const {
+    const ModelSpec& model = m_.model;
+    const auto hidden = static_cast<double>(model.hidden);
+    const auto rank = static_cast<double>(m_.adapters.rank);
+    // Tokens are spread evenly over the adapters of the batch. Down to the rank, the long side is cut into parts that run side
+    // by side: 64 for few tokens, else 8, as in vLLM's kernels.
+    const double parts = tokens < 128 ? 64 : 8;
+    const auto both = [&](double in, double middle, double out) {
+        return priced(Gemm{tokens / adapters, middle, in / parts, adapters * parts}) +
+               priced(Gemm{tokens / adapters, out, rank, adapters});
+    };
+    const double q = model.q_width() / t_;
+    const double kv = model.kv_width() / cache_ranks(model, static_cast<std::int64_t>(t_));
+    const auto layers = static_cast<double>(model.layers);
+    StepWork seconds = layers * (both(hidden, 3 * rank, q + 2 * kv) + both(q, rank, hidden));
+    if (m_.adapters.targets == AdapterTargets::all) {
+        const double ffn = static_cast<double>(model.ffn) / t_;
+        const double ups = model.gated ? 2 : 1;
+        const double dense = layers - static_cast<double>(model.expert_layers());
+        seconds += dense * (both(hidden, ups * rank, ups * ffn) + both(ffn, rank, hidden));
+    }
+    return share_ * seconds;
+}
+
+StepWork ModelStep::adapters(const Batch& batch) {
+    std::uint64_t tokens = 0;
+    for (const auto& [adapter, its_tokens] : batch.adapters) {
+        tokens += its_tokens;
+    }
+    const auto [entry, fresh] = adapters_.try_emplace((tokens << 24U) | batch.adapters.size());
+    if (fresh) {
+        entry->second = price_adapters(static_cast<double>(tokens), static_cast<double>(batch.adapters.size()));
+    }
+    return entry->second;
+}
+
+StepWork ModelStep::kernels(const Batch& batch) {
     const auto groups = static_cast<double>(m_.groups);
     std::uint32_t tokens = batch.padded;
     double decoding = batch.padded;
@@ -286,23 +333,28 @@ double ModelStep::kernel_seconds(const Batch& batch) {
             ++prompts;
         }
     }
-    double seconds = 0;
+    StepWork work;
     if (prompts > 0) {
         const double together = std::ceil(prompts / groups);
-        double sum = 0;
+        StepWork sum;
         double longest = 0;
         for (const BatchItem& item : batch.items) {
             if (item.tokens > 1) {
-                const double piece = attention_seconds(together, item.tokens, item.context) / together;
-                sum += piece;
+                const StepWork all = attention(together, item.tokens, item.context);
+                const double piece = all.seconds / together;
+                sum += {piece, piece, all.flops / together, all.bytes / together};
                 longest = std::max(longest, piece);
             }
         }
-        seconds += std::max(longest, sum / groups);
+        const double seconds = std::max(longest, sum.seconds / groups);
+        work += {seconds, seconds, sum.flops / groups, sum.bytes / groups};
     }
     if (decoding > 0) {
         const double running = std::max(1.0, decoding - batch.padded);
-        seconds += attention_seconds(std::ceil(decoding / groups), 1, std::max(1.0, context / running));
+        work += attention(std::ceil(decoding / groups), 1, std::max(1.0, context / running));
+    }
+    if (!batch.adapters.empty()) {
+        work += adapters(batch);
     }
     auto sequences = static_cast<std::uint32_t>(batch.items.size()) + batch.padded;
     if (prompts == 0) {
@@ -312,16 +364,18 @@ double ModelStep::kernel_seconds(const Batch& batch) {
         sequences += idle;
         tokens += idle;
     }
-    return seconds + dense_seconds(tokens + batch.drafted) + (m_.head ? head_seconds(sequences + batch.drafted) : 0);
+    return work + dense(tokens + batch.drafted) + (m_.head ? head(sequences + batch.drafted) : StepWork());
 }
 
-double ModelStep::seconds(const Batch& batch) {
+StepWork ModelStep::work(const Batch& batch) {
     const double sequences = static_cast<double>(batch.items.size()) + batch.padded;
     const bool prompts =
         std::any_of(batch.items.begin(), batch.items.end(), [](const BatchItem& item) { return item.tokens > 1; });
     const double layers = share_ * static_cast<double>(m_.model.layers);
-    return iteration_seconds(m_.host, kernel_seconds(batch), layers, sequences, prompts) + m_.step_overhead +
-           m_.sequence_overhead * sequences;
+    StepWork work = kernels(batch);
+    work.seconds = iteration_seconds(m_.host, work.seconds, layers, sequences, prompts) + m_.step_overhead +
+                   m_.sequence_overhead * sequences;
+    return work;
 }
 
 }  // namespace orrery

@@ -6,7 +6,9 @@
 // ranks of a tensor-parallel group meet twice a layer in an all-reduce. Experts: a router sends each token to `topk` of them,
 // evenly but for `expert_load`; a replica holds whole experts in `expert` groups and cuts each over the ranks of a group. With
 // one attention group the tokens are on every rank and an all-reduce adds the experts' parts; with several (each attends to its
-// own sequences) tokens are gathered or sent to their experts and come back. Host work and launches: host_cost.hpp.
+// own sequences) tokens are gathered or sent to their experts and come back. Adapters add their low-rank products beside the
+// dense ones, those of one kind in one launch over all adapters of the batch. Host work and launches: host_cost.hpp.
+// On a share of the compute units a kernel takes as much longer as it would keep more than that share busy.
 // Scope: dense transformers and mixtures of experts; MHA, GQA and latent attention, windows in some or all layers; 16-bit,
 // fp8, int8, fp4 products and 4-bit weights alone, caches of 16 and 8 bits, as the device's cost model prices them.
 // Limits: decoding sequences are priced at their mean context (attention time is nearly linear in it); prompt pieces run as
@@ -19,18 +21,40 @@
 
 #include "sim/device/cost_model.hpp"
 #include "sim/network/collective.hpp"
+#include "workloads/serving/adapters.hpp"
 #include "workloads/serving/host_cost.hpp"
 #include "workloads/serving/sequence.hpp"
-#include "workloads/training/spec.hpp"
 
 #include <memory>
+#include <unordered_map>
 
 namespace orrery {
+
+/// What an iteration takes, and what it does on each device of its stage.
+struct StepWork {
+    double seconds = 0;
+    double kernels = 0;  ///< s of them with kernels under way
+    double flops = 0;    ///< of products and attention, as many as the units do in 16 bits in the same time
+    double bytes = 0;    ///< through the main memory
+
+    StepWork& operator+=(const StepWork& other) {
+        seconds += other.seconds;
+        kernels += other.kernels;
+        flops += other.flops;
+        bytes += other.bytes;
+        return *this;
+    }
+    friend StepWork operator+(StepWork a, const StepWork& b) { return a += b; }
+    friend StepWork operator*(double times, const StepWork& work) {
+        return {times * work.seconds, times * work.kernels, times * work.flops, times * work.bytes};
+    }
+};
 
 class StepCost {
   public:
     virtual ~StepCost() = default;
-    [[nodiscard]] virtual double seconds(const Batch& batch) = 0;
+    [[nodiscard]] virtual StepWork work(const Batch& batch) = 0;
+    [[nodiscard]] double seconds(const Batch& batch) { return work(batch).seconds; }
 };
 
 /// fixed + token x new tokens + context x tokens that decoding sequences look back on; for closed forms.
@@ -38,7 +62,7 @@ class AffineStep final : public StepCost {
   public:
     AffineStep(double fixed_s, double token_s, double context_s)
         : fixed_(fixed_s), token_(token_s), context_(context_s) {}
-    [[nodiscard]] double seconds(const Batch& batch) override;
+    [[nodiscard]] StepWork work(const Batch& batch) override;
 
   private:
     double fixed_, token_, context_;
@@ -69,49 +93,68 @@ struct ServingModel {
     Dispatch dispatch = Dispatch::gather;
     double block = 16;  ///< tokens of a cache block
     HostSpec host{};
-    double step_overhead = 0;      ///< s of the host an iteration, on top
-    double sequence_overhead = 0;  ///< s of the host a sequence and iteration, on top
-    std::int64_t layers = 0;       ///< of a pipeline stage; 0: all
-    bool embedding = true;         ///< the stage has the embedding
-    bool head = true;              ///< the stage has the LM head
+    double step_overhead = 0;                 ///< s of the host an iteration, on top
+    double sequence_overhead = 0;             ///< s of the host a sequence and iteration, on top
+    std::int64_t layers = 0;                  ///< of a pipeline stage; 0: all
+    bool embedding = true;                    ///< the stage has the embedding
+    bool head = true;                         ///< the stage has the LM head
+    AdapterSpec adapters{};                   ///< that requests may name; rank 0: none
+    const DeviceSpec* partitioned = nullptr;  ///< the device, where kernels have a part of its compute units alone:
+    double units = 1;                         ///< this share
 };
 
 /// Prices with a device's cost model; every product is priced once for each number of tokens.
 class ModelStep final : public StepCost {
   public:
     explicit ModelStep(const ServingModel& model);
-    [[nodiscard]] double seconds(const Batch& batch) override;
+    [[nodiscard]] StepWork work(const Batch& batch) override;
 
     /// Parts of an iteration, for checks: products, small kernels and communication over all layers for this many tokens ...
-    [[nodiscard]] double dense_seconds(std::uint32_t tokens);
+    [[nodiscard]] double dense_seconds(std::uint32_t tokens) { return dense(tokens).seconds; }
     /// ... those of one dense layer without attention and communication ...
-    [[nodiscard]] double dense_layer_seconds(double tokens) const;
+    [[nodiscard]] double dense_layer_seconds(double tokens) const { return price_dense_layer(tokens).seconds; }
     /// ... attention of one sequence's piece, or of `sequences` decoding ones, over all layers ...
-    [[nodiscard]] double attention_seconds(double sequences, double queries, double keys) const;
+    [[nodiscard]] double attention_seconds(double sequences, double queries, double keys) const {
+        return attention(sequences, queries, keys).seconds;
+    }
     /// ... and the LM head with sampling for this many sequences.
-    [[nodiscard]] double head_seconds(std::uint32_t sequences);
+    [[nodiscard]] double head_seconds(std::uint32_t sequences) { return head(sequences).seconds; }
     /// Kernels of a batch, without the host.
-    [[nodiscard]] double kernel_seconds(const Batch& batch);
+    [[nodiscard]] double kernel_seconds(const Batch& batch) { return kernels(batch).seconds; }
+    /// The low-rank products of this many tokens with as many adapters, over all layers.
+    [[nodiscard]] double adapter_seconds(double tokens, double adapters) const {
+        return price_adapters(tokens, adapters).seconds;
+    }
 
   private:
-    [[nodiscard]] double product(double m, double n, double k) const;
-    [[nodiscard]] double streaming(double values, double kernels, StreamingKind kind) const;
-    [[nodiscard]] double before_product(double values, StreamingKind kind) const;
-    [[nodiscard]] double reduce(double tokens) const;
-    [[nodiscard]] double between(CollectiveOp op, double bytes) const;
-    [[nodiscard]] double price_attention_products(double tokens) const;
-    [[nodiscard]] double price_feed_forward(double tokens, double width) const;
-    [[nodiscard]] double price_experts(double tokens, double group_tokens) const;
-    [[nodiscard]] double price_tokens(double tokens) const;
-    [[nodiscard]] double one_attention(double sequences, double queries, double keys, double window) const;
+    [[nodiscard]] StepWork dense(std::uint32_t tokens);
+    [[nodiscard]] StepWork head(std::uint32_t sequences);
+    [[nodiscard]] StepWork adapters(const Batch& batch);
+    [[nodiscard]] StepWork kernels(const Batch& batch);
+    [[nodiscard]] StepWork attention(double sequences, double queries, double keys) const;
+    [[nodiscard]] StepWork priced(const Operation& operation, Precision precision = Precision::bf16) const;
+    [[nodiscard]] StepWork product(double m, double n, double k) const;
+    [[nodiscard]] StepWork streaming(double values, double kernels, StreamingKind kind) const;
+    [[nodiscard]] StepWork before_product(double values, StreamingKind kind) const;
+    [[nodiscard]] StepWork meeting(CollectiveOp op, const std::vector<GpuId>& ranks, double bytes) const;
+    [[nodiscard]] StepWork reduce(double tokens) const;
+    [[nodiscard]] StepWork between(CollectiveOp op, double bytes) const;
+    [[nodiscard]] StepWork price_attention_products(double tokens) const;
+    [[nodiscard]] StepWork price_feed_forward(double tokens, double width) const;
+    [[nodiscard]] StepWork price_experts(double tokens, double group_tokens) const;
+    [[nodiscard]] StepWork price_dense_layer(double tokens) const;
+    [[nodiscard]] StepWork price_tokens(double tokens) const;
+    [[nodiscard]] StepWork price_adapters(double tokens, double adapters) const;
+    [[nodiscard]] StepWork one_attention(double sequences, double queries, double keys, double window) const;
 
     ServingModel m_;
-    double t_;                          ///< tensor-parallel degree
-    double share_;                      ///< of the model's layers of every kind
-    std::vector<GpuId> tensor_group_;   ///< the first attention group
-    std::vector<GpuId> across_groups_;  ///< the first rank of every attention group
-    std::vector<double> dense_;         ///< by tokens; below 0: not priced yet
-    std::vector<double> head_;          ///< by sequences
+    double t_;                                              ///< tensor-parallel degree
+    double share_;                                          ///< of the model's layers of every kind
+    std::vector<GpuId> tensor_group_;                       ///< the first attention group
+    std::vector<GpuId> across_groups_;                      ///< the first rank of every attention group
+    std::vector<StepWork> dense_;                           ///< by tokens; seconds below 0: not priced yet
+    std::vector<StepWork> head_;                            ///< by sequences
+    std::unordered_map<std::uint64_t, StepWork> adapters_;  ///< by tokens and adapters; only looked up
 };
 
 /// Bytes of keys and values of one token over all layers on all ranks of an attention group.

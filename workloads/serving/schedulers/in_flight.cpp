@@ -37,7 +37,7 @@ void InFlight::plan(EngineState& state, Batch& batch) {
         if (!batch.empty() && tokens + prompt > limits.token_budget) {
             break;
         }
-        if (!state.reserve(index, std::uint64_t{sequence.prompt} + sequence.output)) {
+        if (!state.reserve(index, whole_of(state, sequence))) {
             break;
         }
         const bool fits = state.schedule(index, prompt, batch);

@@ -5,6 +5,11 @@
 
 namespace orrery {
 
+/// Tokens of a sequence from its prompt to its end, for policies that take room for all of them at once.
+[[nodiscard]] inline std::uint64_t whole_of(const EngineState& state, const Sequence& sequence) {
+    return std::uint64_t{sequence.prompt} + std::max(sequence.output, state.beyond(sequence));
+}
+
 /// FasterTransformer: batches are formed once and run until their longest sequence ends; in a pipeline one for each stage.
 class StaticBatches final : public Scheduler {
   public:
@@ -15,14 +20,15 @@ class StaticBatches final : public Scheduler {
 };
 
 /// Orca (Yu et al., OSDI 2022): first come, first served, every iteration; room for the longest possible output is set
-/// aside at admission, prompts and decodes share an iteration.
+/// aside at admission, prompts and decodes share an iteration. In a pipeline each batch under way has its share of the sequences.
 class Orca final : public Scheduler {
   public:
     void plan(EngineState& state, Batch& batch) override;
 };
 
 /// vLLM before version 1: an iteration is either prompts (whole, as many as fit) or one token of every running sequence;
-/// prompts go first. When blocks run out, the sequence that came last is preempted.
+/// prompts go first. When blocks run out, the sequence that came last is preempted. In a pipeline each batch under way has its
+/// share of the sequences.
 class PrefillFirst final : public Scheduler {
   public:
     explicit PrefillFirst(Preemption preemption) : preemption_(preemption) {}

@@ -1,5 +1,6 @@
 #include "workloads/serving/schedulers/policies.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace orrery {
@@ -16,7 +17,7 @@ bool PrefillFirst::plan_prompts(EngineState& state, Batch& batch) {
     const EngineLimits& limits = state.limits();
     const auto spare = static_cast<std::uint64_t>(std::ceil(limits.watermark * static_cast<double>(limits.blocks)));
     std::uint64_t tokens = 0;
-    while (!state.waiting.empty() && state.has_place()) {
+    while (!state.waiting.empty() && state.has_place() && batch.items.size() < state.batch_share()) {
         const std::uint32_t index = state.waiting.front();
         const std::uint32_t prompt = state.claim_prefix(index);
         // A prompt beyond the budget runs alone: it could never run otherwise.
@@ -35,7 +36,8 @@ bool PrefillFirst::plan_prompts(EngineState& state, Batch& batch) {
 }
 
 void PrefillFirst::plan_decodes(EngineState& state, Batch& batch) const {
-    for (std::size_t place = 0; place < state.running.size();) {
+    const std::size_t most = state.batch_share();
+    for (std::size_t place = 0; place < std::min(most, state.running.size());) {
         if (state.schedule(state.running[place], 1, batch)) {
             ++place;
             continue;
@@ -50,7 +52,7 @@ void PrefillFirst::plan_decodes(EngineState& state, Batch& batch) const {
         }
     }
     const std::uint32_t step = state.blocks_for(1 + std::uint64_t{state.limits().draft_tokens});
-    while (!state.swapped.empty() && state.has_place()) {
+    while (!state.swapped.empty() && state.has_place() && batch.items.size() < most) {
         // Room for one token of every running sequence stays free, or it would be swapped out again at once.
         const std::uint64_t spare = state.used_blocks() == 0 ? 0 : state.running.size() + step;
         if (!state.swap_in(spare, batch)) {

@@ -39,7 +39,7 @@ void Sarathi::plan(EngineState& state, Batch& batch) {
         (void)state.claim_prefix(index);
         // Room for the whole prompt is taken at admission: its later pieces always fit.
         const Sequence& sequence = state.sequence(index);
-        if (!state.reserve(index, std::uint64_t{sequence.needed()} + state.drafts(sequence),
+        if (!state.reserve(index, std::uint64_t{sequence.needed()} + state.drafts(sequence) + state.beyond(sequence),
                            state.running.empty() && state.in_flight() == 0 ? 0 : spare)) {
             break;
         }

@@ -1,19 +1,16 @@
 #include "workloads/serving/schedulers/policies.hpp"
 
-#include <algorithm>
-
 namespace orrery {
 
 void StaticBatches::plan(EngineState& state, Batch& batch) {
     if (state.running.empty()) {
-        const std::uint32_t most = std::max(1U, state.limits().max_sequences / state.limits().batches);
         formed_.push_back(0);
-        while (!state.waiting.empty() && state.has_place() && formed_.back() < most) {
+        while (!state.waiting.empty() && state.has_place() && formed_.back() < state.batch_places()) {
             const std::uint32_t index = state.waiting.front();
             Sequence& sequence = state.sequence(index);
             (void)state.claim_prefix(index);
             // All outputs are as long as the longest may be: room for the whole of each is taken at once.
-            if (!state.reserve(index, std::uint64_t{sequence.prompt} + sequence.output)) {
+            if (!state.reserve(index, whole_of(state, sequence))) {
                 break;
             }
             sequence.group = static_cast<std::uint32_t>(formed_.size() - 1);

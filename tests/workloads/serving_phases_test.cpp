@@ -1,0 +1,212 @@
+// Prompts and decoding on the same devices, and replicas that do the work of the other phase when queues are long.
+
+#include "sim/base/random.hpp"
+#include "sim/device/device.hpp"
+#include "tests/support/support.hpp"
+#include "tests/workloads/serving_support.hpp"
+#include "validation/compute/collections.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+// An iteration of a second that moves `share` of what the memory could.
+class MemoryStep final : public StepCost {
+  public:
+    explicit MemoryStep(double bytes) : bytes_(bytes) {}
+    StepWork work(const Batch&) override { return {1, 1, 0, bytes_}; }
+
+  private:
+    double bytes_;
+};
+
+struct TwoPhases {
+    TwoPhases() : device(read_device("h200-sxm", test::data())), fabric(test::rail_nodes(1)) {
+        spec = spec_of(SchedulerKind::sarathi, 100, 8, 1000);
+        PoolSpec& prefill = spec.pools[0];
+        prefill.role = Role::prefill;
+        prefill.device = &device;
+        spec.pools.push_back(prefill);
+        spec.pools[1].role = Role::decode;
+        spec.pools[1].first_gpu = 1;
+        spec.pools[1].scheduler.kind = SchedulerKind::chunked_prefill;
+        spec.fabric = &fabric;
+    }
+    void on_same_devices(double prefill_units, double decode_units) {
+        spec.same_devices = true;
+        spec.pools[0].limits.ahead = 1;
+        spec.pools[1].first_gpu = 0;
+        spec.pools[0].units = prefill_units;
+        spec.pools[1].units = decode_units;
+    }
+    ServiceResult serve(std::vector<Request> requests, StepCost& cost) const {
+        ListSource source(std::move(requests));
+        return serve_with(spec, source, cost);
+    }
+    DeviceSpec device;
+    Fabric fabric;
+    ServiceSpec spec;
+};
+
+double ttft(const ServiceResult& result, std::size_t index) {
+    return static_cast<double>(result.requests[index].ttft);
+}
+double e2e(const ServiceResult& result, std::size_t index) {
+    return static_cast<double>(result.requests[index].e2e);
+}
+
+}  // namespace
+
+TEST_CASE("serving: on the same devices a cache stays where it is") {
+    TwoPhases two;
+    AffineStep cost(1, 0, 0);
+    two.on_same_devices(0.5, 0.5);
+    // One prompt, three tokens more, and nothing is sent.
+    const ServiceResult whole = two.serve({request(0, 10, 4)}, cost);
+    CHECK(ttft(whole, 0) == doctest::Approx(1));
+    CHECK(e2e(whole, 0) == doctest::Approx(4));
+    CHECK(whole.handovers == 1);
+}
+
+TEST_CASE("serving: on a share of the units a kernel takes as much longer as it would keep more of them busy") {
+    const DeviceSpec h200 = read_device("h200-sxm", test::data());
+    const CostModel& model = test::models().device(h200, ComputeKind::calibrated);
+    const Fabric fabric(test::rail_nodes(1));
+    const IdealCollectives collectives;
+    const ModelSpec llama = test::scenario(
+                                "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\n"
+                                "model: llama-3-8b\n")
+                                .model;
+    const auto step = [&](double units) {
+        ServingModel parts{.model = llama,
+                           .device = model,
+                           .fabric = fabric,
+                           .collectives = collectives,
+                           .gpus = {GpuId(0)},
+                           .partitioned = &h200,
+                           .units = units};
+        return ModelStep(parts);
+    };
+    // Products of a long prompt keep nearly all units busy, decodes of a few tokens none but those that load.
+    CHECK(step(0.5).dense_seconds(8192) > 1.3 * step(1).dense_seconds(8192));
+    CHECK(step(0.5).dense_seconds(8192) < 2 * step(1).dense_seconds(8192));
+    CHECK(step(0.5).dense_seconds(4) == doctest::Approx(step(1).dense_seconds(4)));
+    CHECK(step(Device::kLeastUnits).dense_seconds(4) == doctest::Approx(step(1).dense_seconds(4)));
+    CHECK(step(Device::kLeastUnits / 2).dense_seconds(4) == doctest::Approx(2 * step(1).dense_seconds(4)));
+}
+
+TEST_CASE("serving: phases on the same devices share the rate of the memory while both run") {
+    TwoPhases two;
+    two.on_same_devices(0.5, 0.5);
+    MemoryStep cost(0.75 * two.device.memory_bandwidth.value * two.device.memory_efficiency.value);
+    // The second prompt runs beside the first one's tokens: 1.5 s for each of both, instead of 1.
+    const ServiceResult result = two.serve({request(0, 10, 2), request(1, 10, 1)}, cost);
+    CHECK(ttft(result, 0) == doctest::Approx(1));
+    CHECK(e2e(result, 0) == doctest::Approx(2.5));
+    CHECK(e2e(result, 1) == doctest::Approx(1.5));
+}
+
+TEST_CASE("serving: phases on the same devices share the cache, and every request is accounted for") {
+    RandomStream random(5, "same devices");
+    for (int round = 0; round < 100 * test::scale(); ++round) {
+        TwoPhases two;
+        two.on_same_devices(0.6, 0.4);
+        const SchedulerKind prefill[] = {SchedulerKind::sarathi, SchedulerKind::vllm_v0, SchedulerKind::orca,
+                                         SchedulerKind::in_flight, SchedulerKind::static_batch};
+        const SchedulerKind decode[] = {SchedulerKind::chunked_prefill, SchedulerKind::vllm_v0,
+                                        SchedulerKind::sarathi,         SchedulerKind::splitfuse,
+                                        SchedulerKind::fastserve,       SchedulerKind::fair};
+        two.spec.pools[0].scheduler.kind = prefill[random.below(5)];
+        two.spec.pools[1].scheduler.kind = decode[random.below(6)];
+        two.spec.pools[1].scheduler.preemption = random.below(2) == 0 ? Preemption::swap : Preemption::recompute;
+        two.spec.timeout = random.below(3) == 0 ? 5 : 0;
+        const auto drafted = static_cast<std::uint32_t>(random.below(3));
+        two.spec.pools[0].limits.ahead = 1 + drafted;
+        const std::uint64_t blocks = 8 + random.below(20);
+        const auto replicas = 1 + static_cast<std::uint32_t>(random.below(2));
+        for (PoolSpec& pool : two.spec.pools) {
+            pool.replicas = replicas;
+            pool.limits.blocks = blocks;
+            pool.limits.host_blocks = 20;
+            pool.limits.draft_tokens = drafted;
+            pool.speculation.tokens = drafted;
+            pool.limits.token_budget = 4 + static_cast<std::uint32_t>(random.below(20));
+        }
+        two.spec.pools[1].limits.max_sequences = 1 + static_cast<std::uint32_t>(random.below(8));
+        std::vector<Request> requests;
+        double at = 0;
+        for (int i = 0; i < 40; ++i) {
+            at += random.exponential(0.5);
+            requests.push_back(request(at, 1 + static_cast<std::uint32_t>(random.below(25)),
+                                       1 + static_cast<std::uint32_t>(random.below(12))));
+        }
+        MemoryStep cost(0.6 * two.device.memory_bandwidth.value);
+        const ServiceResult result = two.serve(requests, cost);
+        CHECK(result.requests.size() + result.refused + result.timed_out == 40);
+        CHECK(result.most_blocks <= blocks);
+    }
+}
+
+TEST_CASE("serving: a decode replica computes prompts whole while those of the prefill replica have to wait long") {
+    TwoPhases two;
+    AffineStep cost(1, 0, 0);
+    two.spec.cache_token_bytes = 0;
+    const std::vector<Request> requests = {request(0, 90, 2), request(0.5, 90, 2), request(0.6, 90, 2),
+                                           request(0.7, 90, 2)};
+    two.spec.pools[0].limits.token_budget = 90;
+    CHECK(two.serve(requests, cost).mixed_prompts == 0);
+    // One waits at 0.5. With it the prompts of 0.6 would be 180 tokens: above 179 it goes to the other replica, whose own
+    // queue is empty then; the last finds nobody waiting there either.
+    two.spec.mixing.prompt_tokens = 179;
+    const ServiceResult result = two.serve(requests, cost);
+    CHECK(result.mixed_prompts == 2);
+    CHECK(result.handovers == 2);
+    two.spec.mixing.prompt_tokens = 180;
+    CHECK(two.serve(requests, cost).mixed_prompts == 1);
+}
+
+TEST_CASE("serving: a prefill replica gives outputs itself while the decode replicas' caches are full") {
+    TwoPhases two;
+    AffineStep cost(1, 0, 0);
+    two.spec.pools[1].limits.blocks = 10;  // of four tokens
+    const std::vector<Request> requests = {request(0, 30, 6), request(0, 4, 3)};
+    two.spec.pools[0].limits.token_budget = 30;
+    // At the end of the second prompt the first one's cache holds eight of ten blocks.
+    two.spec.mixing.cache = 0.7;
+    const ServiceResult kept = two.serve(requests, cost);
+    CHECK(kept.mixed_outputs == 1);
+    CHECK(kept.handovers == 1);
+    CHECK(e2e(kept, 0) == doctest::Approx(4));  // the second one, done first
+    two.spec.mixing.cache = 0.8;
+    CHECK(two.serve(requests, cost).mixed_outputs == 0);
+}
+
+TEST_CASE("serving: phases on the same devices are refused where they cannot be, and run where they can") {
+    const auto text = [](const char* engine) {
+        return fmt::format(
+            "orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\nmodel: llama-3-8b\n"
+            "engine: {}\nrequests: {{rate: 4, count: 40}}\n",
+            engine);
+    };
+    CHECK(refusal(text("{same_devices: true}")).find("both are missing") != std::string::npos);
+    CHECK(refusal(text("{same_devices: true, prefill: {scheduler: {kind: sarathi}}, decode: {tensor: 2}}"))
+              .find("equal replicas") != std::string::npos);
+    CHECK(refusal(text("{same_devices: true, prefill: {tensor: 1}, decode: {tensor: 1}}")).find("whole prompts") !=
+          std::string::npos);
+    CHECK(refusal(text("{prefill: {units: 50 %}, decode: {units: 50 %}}")).find("same_devices") != std::string::npos);
+    CHECK(refusal(text("{mixing: {cache: 80 %}}")).find("'mixing'") != std::string::npos);
+    const auto metric = [&](const char* engine, const char* name) {
+        return run(test::scenario(text(engine)), test::models(), {}).summary.find(name)->value;
+    };
+    const char* shared =
+        "{same_devices: true, prefill: {units: 60 %, scheduler: {kind: sarathi}}, decode: {units: 40 %}}";
+    const char* apart = "{prefill: {scheduler: {kind: sarathi}}, decode: {tensor: 1}}";
+    CHECK(metric(shared, "requests") == 40);
+    // One device's price and idle power instead of two.
+    CHECK(metric(shared, "cost_per_million_tokens_usd") < 0.6 * metric(apart, "cost_per_million_tokens_usd"));
+    CHECK(metric(shared, "energy_j") < metric(apart, "energy_j"));
+    CHECK(metric(shared, "ttft_s.mean") > metric(apart, "ttft_s.mean"));
+}
