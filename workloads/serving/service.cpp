@@ -297,6 +297,9 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         live_.erase(sequence.id);
         result_.finished += measured(now) ? 1 : 0;
         if (!measured(sequence.arrival)) {
+            if (hooks_.served) {
+                hooks_.served(sequence, nullptr);
+            }
             return;
         }
         RequestOutcome outcome;
@@ -311,6 +314,9 @@ class Service final : public TaskSource, public FleetListener, public HandoverLi
         outcome.in_time = !sequence.late && (spec_.ttft_limit <= 0 || ttft <= spec_.ttft_limit) &&
                           (spec_.tpot_limit <= 0 || tpot <= spec_.tpot_limit);
         result_.requests.push_back(outcome);
+        if (hooks_.served) {
+            hooks_.served(sequence, &outcome);
+        }
     }
 
     // A lost sequence goes to the replica of a new request, which computes its prompt and what it had given anew. It fails
