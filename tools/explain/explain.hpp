@@ -83,6 +83,15 @@ struct RequestPart {
     Split ttft, tpot, e2e;  ///< s; of `tpot` a token after the first
 };
 
+/// Distribution of a latency over requests.
+struct LatencyCurve {
+    std::string name;
+    double limit = 0;                                  ///< s; 0: none
+    double within = 1;                                 ///< share of the requests that keep it
+    std::vector<std::pair<double, double>> points;     ///< seconds, share of requests that take at most so long; rising
+    std::vector<std::pair<double, double>> quantiles;  ///< share, seconds; as in summaries
+};
+
 /// Iterations of one kind in a serving run.
 struct IterationMix {
     std::string kind;
@@ -102,6 +111,7 @@ struct Explanation {
     std::optional<LastMessage> last;         ///< collective and network
     std::vector<RequestPart> requests;       ///< serving
     std::vector<IterationMix> iterations;    ///< serving
+    std::vector<LatencyCurve> latencies;     ///< serving
     std::vector<Elasticity> levers;          ///< best first
     int replicas = 1;                        ///< runs that a lever's gain is the mean of
     std::vector<PhaseBound> phases;

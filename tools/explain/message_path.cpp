@@ -68,6 +68,7 @@ class MessagePath {
                          [](const BlameRow& a, const BlameRow& b) { return a.seconds > b.seconds; });
         out.last = split(last);
         add_links(last, *out.last);
+        add_use(out.link_use);
     }
 
   private:
@@ -162,6 +163,24 @@ class MessagePath {
             out.links.push_back(shares[link.value()]);
             if (out.links.back().use > out.links[out.bottleneck].use) {
                 out.bottleneck = out.links.size() - 1;
+            }
+        }
+    }
+
+    // Bytes on each link over what it could carry in the whole run: the busiest of each kind.
+    void add_use(std::map<std::string, double>& use) const {
+        const auto& ends = record_.completions;
+        const double seconds = *std::max_element(ends.begin(), ends.end());
+        std::vector<double> bytes(fabric_.resource_count());
+        for (const Message& message : record_.schedule.messages) {
+            for (const ResourceId link : route_of(fabric_, message, paths_).resources()) {
+                bytes[link.value()] += message.bytes;
+            }
+        }
+        for (std::uint32_t i = 0; i < bytes.size(); ++i) {
+            if (bytes[i] > 0 && seconds > 0 && fabric_.capacity(ResourceId(i)) > 0) {
+                double& most = use[kind_of_resource(fabric_.resource_name(ResourceId(i)))];
+                most = std::max(most, bytes[i] / (fabric_.capacity(ResourceId(i)) * seconds));
             }
         }
     }

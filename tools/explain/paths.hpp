@@ -19,7 +19,7 @@ void explain_messages(const Scenario& scenario, const RunOutput& base, Explanati
 /// Critical path of a replay by kind of operation and stream, and the operations with most time on it.
 void explain_replay(const RunOutput& base, Explanation& out);
 
-/// Where the time of requests goes, by running `scenario` once more; `base` is its summary.
+/// Where the time of requests goes and how their latencies are distributed, by running `scenario` once more; `base` is its summary.
 void explain_requests(const Scenario& scenario, const DataDirectory& data, const Summary& base, Explanation& out);
 
 }  // namespace orrery

@@ -96,10 +96,36 @@ void add(Times& sum, const Times& more, double factor) {
     }
 }
 
+constexpr std::size_t kSteps = 200;  // of a distribution
+
+LatencyCurve curve_of(const char* name, std::vector<float> values, double limit) {
+    LatencyCurve out{name, limit, 1, {}, {}};
+    std::sort(values.begin(), values.end());
+    const std::size_t count = values.size();
+    // Every value of a short run, an even choice of a long one; the last is the largest.
+    const std::size_t steps = std::min(count, kSteps);
+    for (std::size_t step = 1; step <= steps; ++step) {
+        const std::size_t rank = (step * count + steps - 1) / steps;
+        out.points.emplace_back(values[rank - 1], static_cast<double>(rank) / static_cast<double>(count));
+    }
+    for (const double share : {0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0}) {
+        if (count > 0) {
+            const auto rank = static_cast<std::size_t>(share * static_cast<double>(count));
+            out.quantiles.emplace_back(share, values[std::min(count - 1, rank)]);
+        }
+    }
+    if (limit > 0 && count > 0) {
+        const auto kept = std::upper_bound(values.begin(), values.end(), static_cast<float>(limit)) - values.begin();
+        out.within = static_cast<double>(kept) / static_cast<double>(count);
+    }
+    return out;
+}
+
 // Follows every request through its iterations.
 class RequestParts {
   public:
-    RequestParts(const Scenario& scenario, const Summary& base) : way_(scenario.engine.software.request.value) {
+    RequestParts(const Scenario& scenario, const Summary& base)
+        : way_(scenario.engine.software.request.value), limits_{scenario.slo.ttft, scenario.slo.tpot, 0} {
         const EngineSpec& engine = scenario.engine;
         const std::vector<const PhaseSpec*> pools =
             engine.split ? std::vector{&engine.prefill, &engine.decode} : std::vector{&engine.mixed};
@@ -143,6 +169,10 @@ class RequestParts {
             if (any) {
                 out.requests.push_back(row);
             }
+        }
+        constexpr std::array kLatencies = {"time to the first token", "time per output token", "end to end"};
+        for (std::size_t i = 0; i < kLatencies.size(); ++i) {
+            out.latencies.push_back(curve_of(kLatencies.at(i), values_.at(i), limits_.at(i)));
         }
         for (std::size_t kind = 0; kind < mixes_.size(); ++kind) {
             IterationMix mix = mixes_.at(kind);
@@ -243,6 +273,7 @@ class RequestParts {
             const double factor = i == 1 ? 1 / tokens : 1;
             add(sums_.at(i), *times.at(i), factor);
             counts_.at(i) += 1;
+            values_.at(i).push_back(values.at(i));
             if (values.at(i) >= tails_.at(i)) {
                 add(tail_sums_.at(i), *times.at(i), factor);
                 tail_counts_.at(i) += 1;
@@ -252,12 +283,14 @@ class RequestParts {
 
     Part chosen_ = kParts;
     double way_;
+    std::array<double, 3> limits_;
     std::vector<std::size_t> pool_of_;              ///< by replica
     std::vector<std::vector<StageParts>> stages_;   ///< by pool
     std::unordered_map<std::uint64_t, Live> live_;  ///< by request; only looked up
     std::array<float, 3> tails_{};                  ///< 99th percentiles: ttft, tpot, e2e
     std::array<Times, 3> sums_{}, tail_sums_{};
     std::array<double, 3> counts_{}, tail_counts_{};
+    std::array<std::vector<float>, 3> values_;
     std::array<IterationMix, 3> mixes_;
     std::array<Times, 3> mix_times_{};
 };

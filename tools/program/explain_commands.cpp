@@ -112,6 +112,18 @@ void print_requests(const Terminal& terminal, const Explanation& e) {
     }
     row(all);
     terminal.table({"part", "TTFT", "TTFT tail", "a token", "a token, tail", "end to end", "e2e tail"}, rows);
+    terminal.heading("how latencies are distributed: share of requests that take at most so long");
+    rows.clear();
+    for (const LatencyCurve& curve : e.latencies) {
+        std::vector<std::string> cells = {curve.name};
+        for (const auto& [share, seconds] : curve.quantiles) {
+            cells.push_back(time_text(seconds));
+        }
+        cells.push_back(curve.limit > 0 ? time_text(curve.limit) : "-");
+        cells.push_back(curve.limit > 0 ? share_text(curve.within, 1) : "");
+        rows.push_back(cells);
+    }
+    terminal.table({"", "10 %", "25 %", "50 %", "75 %", "90 %", "95 %", "99 %", "all", "limit", "keep it"}, rows);
     terminal.heading("iterations, and what they consist of");
     rows.clear();
     double whole = 0;
@@ -163,15 +175,15 @@ std::string path_heading(ScenarioKind kind) {
             return "critical path: what the end of the iteration waited for";
         case ScenarioKind::replay:
             return "critical path: what the end of the replay waited for, by kind of operation and stream";
-        case ScenarioKind::collective:
-            return "critical path: the messages that the last one waited for, one after another";
         default:
-            return "what the slowest message waited for";
+            return "critical path: the messages that the last one waited for, one after another";
     }
 }
 
 void print_explanation(const Terminal& terminal, const Explanation& e, ScenarioKind kind) {
-    print_path(terminal, e, e.critical_path, path_heading(kind));
+    if (kind != ScenarioKind::network) {  // one message, which print_last divides
+        print_path(terminal, e, e.critical_path, path_heading(kind));
+    }
     print_path(terminal, e, e.longest, "operations with most time on it");
     if (e.last) {
         print_last(terminal, *e.last, kind);
