@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 using namespace orrery;
@@ -132,6 +133,13 @@ TEST_CASE("explain: of a collective's messages, the chain to the last one adds u
     CHECK(e.critical_path[0].resource == "NIC out");
     CHECK(e.critical_path[0].seconds == doctest::Approx(30 * (16.0 * 1024 * 1024 / 16) / 12.5e9).epsilon(1e-6));
     CHECK(e.critical_path[1].resource == "latency");
+    // Sums inside the switches are one message with the links of its tree.
+    const Explanation tree = explain(
+        load_scenario(std::string(ORRERY_SOURCE_DIR) + "/scenarios/collective/in-switch-32-nodes.yaml", {}, data()),
+        models());
+    CHECK(path_of(tree) == doctest::Approx(tree.seconds).epsilon(1e-6));
+    CHECK(std::any_of(tree.critical_path.begin(), tree.critical_path.end(),
+                      [](const BlameRow& row) { return row.operation == "sums in the switches"; }));
     // A slow rank, whose messages are not kept, sets the pace by its own link.
     Scenario slow = scenario(text);
     slow.collective.slow_rank = 3;

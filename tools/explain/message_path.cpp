@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <span>
 
 namespace orrery {
 
@@ -10,15 +11,26 @@ namespace {
 
 constexpr const char* kLatency = "latency";
 
-Route route_of(const Fabric& fabric, const Message& message, PathChoice paths) {
+// The links of a message, or of the tree of an all-reduce inside the switches.
+struct Links {
+    std::vector<ResourceId> links;
+    double latency = 0;
+};
+
+Links links_of(const Fabric& fabric, const Schedule& schedule, const Message& message, PathChoice paths) {
+    if (message.group != Message::kNoGroup) {
+        TreeLinks tree = fabric.tree(schedule.groups[message.group], paths, message.group);
+        return {std::move(tree.links), tree.latency};
+    }
     // The hash of run_messages, so that fluid runs have the path that was used.
-    return fabric.route(GpuId(message.from), GpuId(message.to), paths,
-                        (static_cast<std::uint64_t>(message.from) << 32) | message.to);
+    const Route route = fabric.route(GpuId(message.from), GpuId(message.to), paths,
+                                     (static_cast<std::uint64_t>(message.from) << 32) | message.to);
+    return {{route.resources().begin(), route.resources().end()}, route.latency};
 }
 
-ResourceId narrowest(const Fabric& fabric, const Route& route) {
-    ResourceId least = route.links[0];
-    for (const ResourceId link : route.resources()) {
+ResourceId narrowest(const Fabric& fabric, std::span<const ResourceId> links) {
+    ResourceId least = links[0];
+    for (const ResourceId link : links) {
         if (fabric.capacity(link) > 0 && fabric.capacity(link) < fabric.capacity(least)) {
             least = link;
         }
@@ -47,12 +59,14 @@ class MessagePath {
         for (std::uint32_t at = last; at != kNone; at = released_by[at]) {
             const Message& message = record_.schedule.messages[at];
             const LastMessage parts = split(at);
-            const std::string name = fabric_.node_of(GpuId(message.from)) == fabric_.node_of(GpuId(message.to))
+            const std::string name = message.group != Message::kNoGroup ? "sums in the switches"
+                                     : fabric_.node_of(GpuId(message.from)) == fabric_.node_of(GpuId(message.to))
                                          ? "messages inside a node"
                                          : "messages between nodes";
-            const Route route = route_of(fabric_, message, paths_);
+            const Links route = path_of(message);
             sums[{name, kLatency}] += parts.propagation_s;
-            sums[{name, kind_of_resource(fabric_.resource_name(narrowest(fabric_, route)))}] += parts.serialisation_s;
+            sums[{name, kind_of_resource(fabric_.resource_name(narrowest(fabric_, route.links)))}] +=
+                parts.serialisation_s;
             sums[{name, options_.packets != nullptr ? "queues and congestion control" : "links shared with others"}] +=
                 parts.contention_s;
             if (chain && message.delay > 0) {
@@ -83,6 +97,10 @@ class MessagePath {
         return out;
     }
 
+    [[nodiscard]] Links path_of(const Message& message) const {
+        return links_of(fabric_, record_.schedule, message, paths_);
+    }
+
     // Of the messages that each one waited for, the last to arrive.
     [[nodiscard]] std::vector<std::uint32_t> predecessors() const {
         const Schedule& schedule = record_.schedule;
@@ -100,15 +118,16 @@ class MessagePath {
     }
 
     // Messages over paths of equal length and rate take equally long alone.
-    double alone(const Message& message, const Route& route) {
-        std::vector<double> key = {message.bytes, route.latency};
-        for (const ResourceId link : route.resources()) {
+    double alone(const Message& message, const Links& route) {
+        std::vector<double> key = {message.bytes, route.latency, message.group != Message::kNoGroup ? 1.0 : 0.0};
+        for (const ResourceId link : route.links) {
             key.push_back(fabric_.capacity(link));
         }
         const auto [entry, fresh] = alone_.try_emplace(std::move(key), 0);
         if (fresh) {
             Schedule one;
             one.messages.push_back(message);
+            one.groups = record_.schedule.groups;
             one.messages[0].delay = 0;
             one.messages[0].waits_for = one.messages[0].first_release = one.messages[0].release_count = 0;
             entry->second = run_messages(fabric_, one, options_).seconds;
@@ -118,7 +137,7 @@ class MessagePath {
 
     [[nodiscard]] LastMessage split(std::uint32_t id) {
         const Message& message = record_.schedule.messages[id];
-        const Route route = route_of(fabric_, message, paths_);
+        const Links route = path_of(message);
         LastMessage out;
         out.from = message.from;
         out.to = message.to;
@@ -134,11 +153,11 @@ class MessagePath {
 
     // What every message put on the links of this one while it was under way, at the message's mean rate.
     void add_links(std::uint32_t id, LastMessage& out) const {
-        const Route own = route_of(fabric_, record_.schedule.messages[id], paths_);
+        const Links own = path_of(record_.schedule.messages[id]);
         const double from = out.start_s;
         const double to = from + out.seconds;
         std::map<std::uint32_t, LinkShare> shares;
-        for (const ResourceId link : own.resources()) {
+        for (const ResourceId link : own.links) {
             shares[link.value()] = {fabric_.resource_name(link), fabric_.capacity(link), 0, 0, 0};
         }
         for (std::uint32_t i = 0; i < record_.completions.size(); ++i) {
@@ -149,7 +168,8 @@ class MessagePath {
                 continue;
             }
             const double share = overlap / (record_.completions[i] - start);
-            for (const ResourceId link : route_of(fabric_, message, paths_).resources()) {
+            const Links path = path_of(message);
+            for (const ResourceId link : path.links) {
                 const auto found = shares.find(link.value());
                 if (found != shares.end() && found->second.capacity > 0) {
                     const double use = message.bytes * share / (found->second.capacity * out.seconds);
@@ -159,7 +179,7 @@ class MessagePath {
                 }
             }
         }
-        for (const ResourceId link : own.resources()) {
+        for (const ResourceId link : own.links) {
             out.links.push_back(shares[link.value()]);
             if (out.links.back().use > out.links[out.bottleneck].use) {
                 out.bottleneck = out.links.size() - 1;
@@ -173,7 +193,8 @@ class MessagePath {
         const double seconds = *std::max_element(ends.begin(), ends.end());
         std::vector<double> bytes(fabric_.resource_count());
         for (const Message& message : record_.schedule.messages) {
-            for (const ResourceId link : route_of(fabric_, message, paths_).resources()) {
+            const Links path = path_of(message);
+            for (const ResourceId link : path.links) {
                 bytes[link.value()] += message.bytes;
             }
         }
@@ -205,7 +226,7 @@ void book_ring(const Scenario& scenario, const Fabric& fabric, double seconds, E
     for (std::uint32_t i = 0; i < ranks; ++i) {
         const Route route = fabric.route(GpuId(i), GpuId((i + 1) % ranks), scenario.network.path_choice(),
                                          (static_cast<std::uint64_t>(i) << 32) | (i + 1));
-        const ResourceId link = narrowest(fabric, route);
+        const ResourceId link = narrowest(fabric, route.resources());
         const bool slow = spec.slow_rank == static_cast<std::int64_t>(i);
         const double transfer = spec.bytes / ranks / (fabric.capacity(link) * (slow ? spec.slow_factor : 1));
         if (route.latency + transfer > latency + slowest.seconds) {

@@ -169,6 +169,9 @@ Comparison comparison_of(const std::vector<ServingPoint>& points) {
         for (const auto& [name, measured, predicted] : {std::tuple{"TTFT", point.ttft, point.predicted_ttft},
                                                         {"time per output token", point.tpot, point.predicted_tpot},
                                                         {"end to end", point.e2e, point.predicted_e2e}}) {
+            if (measured <= 0) {
+                continue;  // the source does not say
+            }
             out.points.push_back({measured,
                                   predicted,
                                   name,
