@@ -10,21 +10,23 @@ namespace orrery {
 /// Scores training runs (validation/training/*.yaml) and prints errors by source, hardware and scale, the ranking of
 /// plans, and how far the unscored runs are inside the range of what their sources leave open. With `fit`, first fits
 /// the three constants of each software generation on the declared half (even positions of each source).
-/// `svg`: file for a picture of predicted against measured; empty: none. Returns the scored points.
-std::vector<ScatterPoint> validate_training(ModelCache& models, const Terminal& terminal, bool points, bool fit,
-                                            const std::string& svg);
+/// `svg`: file for a picture of predicted against measured; empty: none. Returns the scored points, as the others do.
+Comparison validate_training(ModelCache& models, const Terminal& terminal, bool points, bool fit,
+                             const std::string& svg);
 
 /// Scores the collective model on measured collectives (validation/collectives/*.csv) by system.
 /// `data`: the directory of the public profiles, to compare other collections too; empty without.
-void validate_collectives(ModelCache& models, const Terminal& terminal, bool points, const std::string& data = {});
+Comparison validate_collectives(ModelCache& models, const Terminal& terminal, bool points,
+                                const std::string& data = {});
 
 /// Prints held-back errors of the fitted kernels, measured ceilings, and whole passes from kernels alone. `directory`: of the
 /// public profiles, which are then fitted anew; empty: the errors that the committed fits carry.
-void validate_compute(const DataDirectory& data, const Terminal& terminal, const std::string& directory, bool points);
+Comparison validate_compute(const DataDirectory& data, const Terminal& terminal, const std::string& directory,
+                            bool points);
 
 /// Scores serving runs (validation/serving) and prints errors of TTFT, TPOT and end-to-end time by engine, device and model, and
 /// what is left out. With `fit`, first fits the constants of engine software on the declared half. `only`: this engine alone.
-void validate_serving(const DataDirectory& data, const Terminal& terminal, bool points, bool fit,
-                      const std::string& only);
+Comparison validate_serving(const DataDirectory& data, const Terminal& terminal, bool points, bool fit,
+                            const std::string& only);
 
 }  // namespace orrery

@@ -1,5 +1,6 @@
 #include "models/calibration/collectives.hpp"
 #include "models/calibration/text_file.hpp"
+#include "sim/config/units.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
 
@@ -51,7 +52,7 @@ std::vector<Row> load_rows(const std::string& path) {
 }
 
 // What the committed fits say of themselves, by fabric, library and operation.
-void print_fits(ModelCache& models, const Terminal& terminal) {
+void print_fits(ModelCache& models, const Terminal& terminal, Comparison& out) {
     std::vector<std::vector<std::string>> table;
     const std::string folder = models.data().path("models/data/collectives");
     std::vector<std::string> files;
@@ -86,8 +87,12 @@ void print_fits(ModelCache& models, const Terminal& terminal) {
                              fmt::format("{:.1f} %", 100 * sums.held_back / count)});
         }
     }
-    terminal.heading("fits inside a node: mean error on all sizes, and on every second size when fitted on the others");
-    terminal.table({"fabric", "library", "operation", "ranks", "sizes", "pieces", "error", "held back"}, table);
+    out.tables.push_back(
+        {"Fits inside a node: mean error on all sizes, and on every second size when fitted on the others",
+         {"fabric", "library", "operation", "ranks", "sizes", "pieces", "error", "held back"},
+         std::move(table)});
+    terminal.heading(out.tables.back().title);
+    terminal.table(out.tables.back().columns, out.tables.back().rows);
 }
 
 // Other collections of the same fabrics, which no fit has seen.
@@ -127,11 +132,13 @@ void compare_collections(ModelCache& models, const Terminal& terminal, const std
 
 }  // namespace
 
-void validate_collectives(ModelCache& models, const Terminal& terminal, bool print_points, const std::string& data) {
+Comparison validate_collectives(ModelCache& models, const Terminal& terminal, bool print_points,
+                                const std::string& data) {
     const std::vector<Row> rows = load_rows(models.data().path("validation/collectives/measured.csv"));
     std::map<std::string, std::vector<double>> groups;
     std::map<std::string, std::vector<double>> large;
     std::vector<std::vector<std::string>> listed;
+    Comparison out{"collectives", "collectives", "", "", {"operation", "system", "size"}, {}, {}};
     for (const Row& row : rows) {
         const YamlNode scenario = parse_yaml(
             fmt::format(
@@ -158,6 +165,15 @@ void validate_collectives(ModelCache& models, const Terminal& terminal, bool pri
         if (row.bytes >= 64.0 * 1024 * 1024) {
             large[row.system].push_back(error);
         }
+        constexpr double kMiB = 1024 * 1024;
+        out.points.push_back({row.microseconds * 1e-6,
+                              predicted,
+                              row.op,
+                              fmt::format("{}, {:.0f} GPUs, {}: {:+.1f} %", row.op, row.gpus,
+                                          pretty_quantity(row.bytes, Dimension::bytes), 100 * error),
+                              {row.system, row.bytes >= 64 * kMiB ? "from 64 MiB"
+                                           : row.bytes >= kMiB    ? "1 to 64 MiB"
+                                                                  : "below 1 MiB"}});
         listed.push_back({row.system, row.op, fmt::format("{:.0f}", row.gpus), fmt::format("{:.0f}", row.bytes),
                           fmt::format("{:.1f} us", row.microseconds), fmt::format("{:.1f} us", predicted * 1e6),
                           fmt::format("{:+.1f} %", 100 * error)});
@@ -176,10 +192,11 @@ void validate_collectives(ModelCache& models, const Terminal& terminal, bool pri
                          big.count > 0 ? fmt::format("{:.1f} %", big.mape) : "-"});
     }
     terminal.table({"system", "points", "MAPE", "median bias", "worst", "MAPE from 64 MiB"}, table);
-    print_fits(models, terminal);
+    print_fits(models, terminal, out);
     if (!data.empty()) {
         compare_collections(models, terminal, data);
     }
+    return out;
 }
 
 }  // namespace orrery

@@ -309,8 +309,8 @@ void fit_software(std::vector<Point>& points, ModelCache& models, const Terminal
 
 }  // namespace
 
-std::vector<ScatterPoint> validate_training(ModelCache& models, const Terminal& terminal, bool print_points, bool fit,
-                                            const std::string& svg) {
+Comparison validate_training(ModelCache& models, const Terminal& terminal, bool print_points, bool fit,
+                             const std::string& svg) {
     std::vector<Point> points = load_points(models.data());
     if (fit) {
         fit_software(points, models, terminal);
@@ -321,11 +321,15 @@ std::vector<ScatterPoint> validate_training(ModelCache& models, const Terminal& 
         progress.update(static_cast<double>(i + 1) / static_cast<double>(points.size()));
     }
     progress.finish();
-    std::vector<ScatterPoint> scatter;
+    Comparison out{"training", "training iterations", "", "", {"source", "hardware", "model"}, {}, {}};
+    std::vector<ScatterPoint>& scatter = out.points;
     for (const Point& point : points) {
         if (is_scored(point) && point.low > 0) {
-            scatter.push_back(ScatterPoint{point.measured, point.low, point.source,
-                                           fmt::format("{}: {:+.1f} %", point.id, 100 * error_of(point))});
+            scatter.push_back(ScatterPoint{point.measured,
+                                           point.low,
+                                           point.source,
+                                           fmt::format("{}: {:+.1f} %", point.id, 100 * error_of(point)),
+                                           {point.hardware, point.family}});
         }
     }
     if (!svg.empty()) {
@@ -405,7 +409,7 @@ std::vector<ScatterPoint> validate_training(ModelCache& models, const Terminal& 
          {"runs that the memory model would refuse", std::to_string(refused)},
          {"runs with something left open", fmt::format("{}, measured inside the predicted range: {}", open, inside)},
          {"  MAPE to the range of those outside", fmt::format("{:.1f} %", statistics_of(outside).mape)}});
-    return scatter;
+    return out;
 }
 
 }  // namespace orrery

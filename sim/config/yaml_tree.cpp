@@ -267,10 +267,11 @@ YamlNode parse_yaml(const std::string& text, const std::string& name) {
 YamlNode load_yaml(const std::string& path) {
     std::ifstream stream(path, std::ios::binary);
     std::ostringstream text;
-    if (stream) {
+    const bool empty = stream && stream.peek() == std::ifstream::traits_type::eof() && !stream.bad();
+    if (stream && !empty) {
         text << stream.rdbuf();
     }
-    if (!stream || !text) {
+    if (!empty && (!stream || !text)) {
         throw ConfigError({Diagnostic{path, 0, 0, "cannot be read: no such file, or no permission"}});
     }
     return parse_yaml(text.str(), path);

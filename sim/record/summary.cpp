@@ -108,19 +108,30 @@ std::string to_chrome_trace(const Timeline& timeline) {
 
 void write_file(const std::string& path, const std::string& text) {
     if (path == "-") {
-        std::fwrite(text.data(), 1, text.size(), stdout);
+        if (std::fwrite(text.data(), 1, text.size(), stdout) < text.size()) {
+            throw ConfigError({Diagnostic{"standard output", 0, 0, "cannot be written"}});
+        }
         return;
     }
-    const std::string beside = path + ".part";
+    // A device or a pipe is written to, never replaced.
+    std::error_code unknown;
+    const std::filesystem::file_status status = std::filesystem::status(path, unknown);
+    const bool in_place = std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+    const std::string beside = in_place ? path : path + ".part";
     {
         std::ofstream stream(beside, std::ios::binary | std::ios::trunc);
         stream << text;
         stream.close();
         if (!stream) {
             std::error_code ignored;
-            std::filesystem::remove(beside, ignored);
+            if (!in_place) {
+                std::filesystem::remove(beside, ignored);
+            }
             throw ConfigError({Diagnostic{path, 0, 0, "cannot be written"}});
         }
+    }
+    if (in_place) {
+        return;
     }
     std::error_code failed;
     std::filesystem::rename(beside, path, failed);

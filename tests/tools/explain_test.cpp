@@ -7,7 +7,9 @@
 #include "tools/explain/diff.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 using namespace orrery;
@@ -107,6 +109,171 @@ TEST_CASE("explain: a scaled device scales what binds a kernel, and nothing else
     CHECK(net(arithmetic, thin) == doctest::Approx(net(base, thin)));
     CHECK(net(memory, thin) == doctest::Approx(net(base, thin) / 2));
     CHECK(net(memory, Streaming{1e9, 1}) == doctest::Approx(net(base, Streaming{1e9, 1}) / 2));
+}
+
+TEST_CASE("explain: of a collective's messages, the chain to the last one adds up, each part where it belongs") {
+    const char* base =
+        "orrery: 1\nkind: collective\ncluster: {hosts: 16, fabric: {hosts_per_leaf: 4, spines: 4, link: 100 Gbps, "
+        "latency: "
+        "1 us}}\ncollective: {op: all-reduce, size: 16 MiB, algorithm: ring}\nnetwork: {fidelity: %}\n";
+    for (const char* fidelity : {"fluid", "analytic", "packet"}) {
+        std::string text = base;
+        text.replace(text.find('%'), 1, fidelity);
+        const Explanation e = explain(scenario(text), models());
+        CHECK_MESSAGE(path_of(e) == doctest::Approx(e.seconds).epsilon(1e-6), fidelity);
+        REQUIRE(e.last);
+        CHECK(e.last->propagation_s + e.last->serialisation_s + e.last->contention_s ==
+              doctest::Approx(e.last->seconds).epsilon(1e-9));
+    }
+    // Thirty steps of 1 MiB: neighbours never share a link, so that a step is its latency and its transfer.
+    std::string text = base;
+    text.replace(text.find('%'), 1, "fluid");
+    const Explanation e = explain(scenario(text), models());
+    REQUIRE(e.critical_path.size() >= 2);
+    CHECK(e.critical_path[0].resource == "NIC out");
+    CHECK(e.critical_path[0].seconds == doctest::Approx(30 * (16.0 * 1024 * 1024 / 16) / 12.5e9).epsilon(1e-6));
+    CHECK(e.critical_path[1].resource == "latency");
+    // Sums inside the switches are one message with the links of its tree.
+    const Explanation tree = explain(
+        load_scenario(std::string(ORRERY_SOURCE_DIR) + "/scenarios/collective/in-switch-32-nodes.yaml", {}, data()),
+        models());
+    CHECK(path_of(tree) == doctest::Approx(tree.seconds).epsilon(1e-6));
+    CHECK(std::any_of(tree.critical_path.begin(), tree.critical_path.end(),
+                      [](const BlameRow& row) { return row.operation == "sums in the switches"; }));
+    // A slow rank, whose messages are not kept, sets the pace by its own link.
+    Scenario slow = scenario(text);
+    slow.collective.slow_rank = 3;
+    slow.collective.slow_factor = 0.25;
+    const Explanation paced = explain(slow, models());
+    CHECK(paced.critical_path[0].resource == "the slow rank");
+    CHECK(path_of(paced) == doctest::Approx(paced.seconds).epsilon(1e-6));
+}
+
+TEST_CASE("explain: the slowest flow, its links and its share of them") {
+    // Three senders to one receiver: each has a third of its link.
+    const std::string text =
+        "orrery: 1\nkind: network\ncluster: {hosts: 8, fabric: {hosts_per_leaf: 8, spines: 1, link: 100 Gbps, latency: "
+        "1 "
+        "us}}\ntraffic: {pattern: incast, senders: 3, size: 8 MiB}\nnetwork: {fidelity: fluid}\n";
+    const Explanation e = explain(scenario(text), models());
+    REQUIRE(e.last);
+    const LastMessage& last = *e.last;
+    const LinkShare& link = last.links.at(last.bottleneck);
+    CHECK(link.link.rfind("NIC in", 0) == 0);
+    CHECK(link.flows == 3);
+    CHECK(link.use == doctest::Approx(1).epsilon(0.01));
+    CHECK(link.own == doctest::Approx(1.0 / 3).epsilon(0.01));
+    CHECK(last.serialisation_s == doctest::Approx(8.0 * 1024 * 1024 / 12.5e9).epsilon(1e-6));
+    CHECK(last.contention_s == doctest::Approx(2 * last.serialisation_s).epsilon(1e-6));
+    CHECK_MESSAGE(e.verdict.rfind("Bandwidth between nodes limits this run", 0) == 0, e.verdict);
+    // Alone on the network a flow of packets waits for nobody, and queues are what is left with others.
+    const auto packets = [&](int senders) {
+        Scenario s = scenario(text);
+        s.network.fidelity = Fidelity::packet;
+        s.traffic.senders = senders;
+        return *explain(s, models()).last;
+    };
+    CHECK(packets(1).contention_s == 0);
+    const LastMessage shared = packets(3);
+    CHECK(shared.contention_s > shared.serialisation_s);
+}
+
+TEST_CASE("explain: a lever of a packet run counts only beyond its noise, and has the right sign") {
+    const auto explained = [](const char* paths, double latency) {
+        return explain(
+            scenario(fmt::format("orrery: 1\nkind: network\ncluster: {{hosts: 32, fabric: {{hosts_per_leaf: 8, "
+                                 "spines: 8, link: 100 Gbps, latency: {} us}}}}\ntraffic: {{pattern: "
+                                 "permutation, size: 1 MiB}}\nnetwork: {{fidelity: packet, paths: {}, transport: "
+                                 "{{kind: multipath, window: 40000 B}}}}\n",
+                                 latency, paths)),
+            models());
+    };
+    for (const char* paths : {"ecmp", "oblivious"}) {
+        const Explanation e = explained(paths, 0.5);
+        CHECK(e.replicas > 5);
+        CHECK(gain(e, "bandwidth between nodes") > 0);
+        for (const Elasticity& lever : e.levers) {
+            CHECK(lever.noise_s >= 0);
+            // With a given window these levers make nothing slower but by chance, and chance does not count.
+            CHECK_MESSAGE((!lever.certain() || lever.gain_s > 0), lever.lever);
+        }
+    }
+    // Where latency is nearly nothing, so is its lever, and whatever lies within its noise comes after what counts.
+    const Explanation e = explained("ecmp", 0.001);
+    CHECK(e.levers.at(0).lever == "bandwidth between nodes");
+    CHECK(e.levers.at(0).certain());
+    CHECK(std::abs(e.levers.at(1).gain_s) < 0.01 * e.seconds);
+    const Elasticity unclear{"a lever", 1e-6, 0, 2e-6, {}};
+    CHECK(!unclear.certain());
+}
+
+TEST_CASE("explain: a replay's critical path adds up by kind and stream") {
+    const std::string file = std::string(ORRERY_SOURCE_DIR) + "/scenarios/replay/two-layer-step.yaml";
+    const Explanation e = explain(load_scenario(file, {}, data()), models());
+    CHECK(path_of(e) == doctest::Approx(e.seconds).epsilon(1e-9));
+    CHECK(e.critical_path[0].operation == "kernel");
+    CHECK(e.critical_path[0].resource == "stream 7");
+    CHECK(e.longest.at(0).operation == "gemm_backward");
+    CHECK_MESSAGE(e.verdict.rfind("Kernel speed limits this run", 0) == 0, e.verdict);
+    // Twice as fast kernels are at most half as long on the path; what they hid may come to light.
+    const Explanation faster = explain(load_scenario(file, {"replay.kernel_speed=2"}, data()), models());
+    CHECK(faster.critical_path[0].seconds <= e.critical_path[0].seconds / 2 * (1 + 1e-9));
+    CHECK(path_of(faster) == doctest::Approx(faster.seconds).epsilon(1e-9));
+}
+
+TEST_CASE("explain: the parts of requests add up to what was measured of them, and name what a change brings") {
+    const auto sum = [](const Explanation& e, RequestPart::Split RequestPart::*metric,
+                        double RequestPart::Split::*which) {
+        double out = 0;
+        for (const RequestPart& part : e.requests) {
+            out += part.*metric.*which;
+        }
+        return out;
+    };
+    const auto share = [&](const Explanation& e, const std::string& name, RequestPart::Split RequestPart::*metric) {
+        for (const RequestPart& part : e.requests) {
+            if (part.part == name) {
+                return (part.*metric).mean / sum(e, metric, &RequestPart::Split::mean);
+            }
+        }
+        return 0.0;
+    };
+    const std::string folder = std::string(ORRERY_SOURCE_DIR) + "/scenarios/serving/";
+    for (const char* name : {"llama-2-70b-conversations", "split-phases-70b", "pipeline-70b", "deepseek-v3-experts"}) {
+        const Scenario s = load_scenario(folder + name + ".yaml", {"requests.count=200"}, data());
+        const Explanation e = explain(s, models());
+        const Summary summary = run(s, models(), {}).summary;
+        CHECK(sum(e, &RequestPart::ttft, &RequestPart::Split::mean) ==
+              doctest::Approx(summary.find("ttft_s.mean")->value).epsilon(1e-5));
+        CHECK(sum(e, &RequestPart::tpot, &RequestPart::Split::mean) ==
+              doctest::Approx(summary.find("tpot_s.mean")->value).epsilon(1e-5));
+        CHECK(sum(e, &RequestPart::e2e, &RequestPart::Split::mean) ==
+              doctest::Approx(summary.find("e2e_s.mean")->value).epsilon(1e-5));
+        // The tail lies between the percentile that it starts at and the largest value.
+        CHECK(sum(e, &RequestPart::e2e, &RequestPart::Split::tail) >= summary.find("e2e_s.p99")->value * (1 - 1e-5));
+        CHECK(sum(e, &RequestPart::e2e, &RequestPart::Split::tail) <= summary.find("e2e_s.max")->value * (1 + 1e-5));
+        for (const IterationMix& mix : e.iterations) {
+            double whole = 0;
+            for (const auto& [part, one] : mix.shares) {
+                whole += one;
+            }
+            CHECK_MESSAGE(whole == doctest::Approx(1).epsilon(1e-6), name << " " << mix.kind);
+        }
+        // Without pipelines, swaps and drafts every second of an iteration belongs to a kernel, the network or the host.
+        if (s.engine.mixed.pipeline == 1) {
+            CHECK(share(e, "pipeline stages, swaps, drafts", &RequestPart::e2e) < 1e-6);
+        }
+        CHECK((share(e, "experts", &RequestPart::e2e) > 0) == (s.model.experts.count > 0));
+        CHECK((share(e, "handover to a decode replica", &RequestPart::tpot) > 0) == s.engine.split);
+        CHECK(share(e, "handover to a decode replica", &RequestPart::ttft) == 0);
+    }
+    // All requests at once: the first token waits in the queue, and less load is no lever of it.
+    const Explanation burst = explain(
+        load_scenario(folder + "llama-2-70b-conversations.yaml",
+                      {"requests={arrivals: at-once, count: 2000, prompt: {mean: 500}, output: {mean: 20}}"}, data()),
+        models());
+    CHECK(share(burst, "queue before the first iteration", &RequestPart::ttft) > 0.5);
+    CHECK(burst.verdict.find("queue") != std::string::npos);
 }
 
 TEST_CASE("diff: names inputs, their effects, where time moved and the first record that differs") {

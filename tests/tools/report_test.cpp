@@ -117,14 +117,60 @@ TEST_CASE("reports of sweeps, baselines, validation and messages draw without er
                                        folder.file("check.html")))
                 .code == 0);
     CHECK(drawn(folder, folder.file("check.html")).find("Every baseline holds") != std::string::npos);
-    REQUIRE(orrery_command(fmt::format("validate training --quiet --report {}", folder.file("validate.html"))).code ==
+    for (const auto& [suite, least] : {std::pair{"training", 200}, {"collectives", 200}, {"compute", 100}}) {
+        REQUIRE(
+            orrery_command(fmt::format("validate {} --quiet --report {}", suite, folder.file("validate.html"))).code ==
             0);
-    CHECK(shown(drawn(folder, folder.file("validate.html")), "metric").at("points") > 200);
+        check_self_contained(read(folder.file("validate.html")));
+        const std::string validation = drawn(folder, folder.file("validate.html"));
+        CHECK(shown(validation, "metric").at("points") > least);
+        CHECK(validation.find("data-block=\"compare\"") != std::string::npos);
+        CHECK(validation.find("median absolute error, %") != std::string::npos);
+    }
     const std::string ring = folder.file("ring.yaml",
                                          "orrery: 1\nkind: collective\ncluster: {hosts: 16, fabric: {link: 100 Gbps}}\n"
                                          "collective: {op: all-reduce, size: 1 MiB, algorithm: ring}\n");
     REQUIRE(orrery_command(fmt::format("run {} --quiet --report {}", ring, folder.file("ring.html"))).code == 0);
     CHECK(drawn(folder, folder.file("ring.html")).find("data-block=\"svg\"") != std::string::npos);
+}
+
+TEST_CASE("reports of every kind of run say what limits it, with the numbers of the JSON") {
+    const Folder folder;
+    const std::string scenarios = std::string(ORRERY_SOURCE_DIR) + "/scenarios/";
+    const std::map<std::string, std::vector<std::string>> wanted = {
+        {"network/permutation-4096.yaml", {"The slowest message", "Its path, while it was under way"}},
+        {"network/packet-incast-64.yaml", {"queues and congestion control", "pairs of runs with equal seeds"}},
+        {"collective/ring-4096.yaml", {"steps of the slowest pair of neighbours"}},
+        {"replay/two-layer-step.yaml", {"gemm_backward", "stream 7"}},
+        {"serving/llama-2-70b-conversations.yaml --set requests.count=300",
+         {"queue before the first iteration", "How latencies are distributed", "limit 2 s", "decodes alone"}}};
+    for (const auto& [arguments, texts] : wanted) {
+        const std::string page = folder.file("run.html");
+        const Outcome out = orrery_command(
+            fmt::format("run {}{} --quiet --report {} --json {}", scenarios, arguments, page, folder.file("run.json")));
+        REQUIRE_MESSAGE(out.code == 0, out.text);
+        check_self_contained(read(page));
+        const std::string html = read(page);
+        CHECK_MESSAGE(html.find("limits this run") != std::string::npos, arguments);
+        for (const std::string& text : texts) {
+            CHECK_MESSAGE(html.find(text) != std::string::npos, arguments << ": " << text);
+        }
+        const std::string dom = drawn(folder, page);
+        if (dom.empty()) {
+            continue;
+        }
+        const auto summary = nlohmann::json::parse(read(folder.file("run.json")));
+        const auto tiles = shown(dom, "metric");
+        for (const auto& [name, metric] : summary["metrics"].items()) {
+            if (metric.contains("value")) {
+                CHECK_MESSAGE((name == "events" || tiles.at(name) == metric["value"].get<double>()), name);
+                continue;
+            }
+            for (const auto& [quantile, one] : metric.items()) {
+                CHECK_MESSAGE(tiles.at(name + "." + quantile) == one["value"].get<double>(), name);
+            }
+        }
+    }
 }
 
 TEST_CASE("plot writes charts as SVG that are well-formed, and says what a chart needs") {

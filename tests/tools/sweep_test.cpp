@@ -196,15 +196,31 @@ TEST_CASE("a malformed sweep exits with 2 and lists every error with its place")
         {kHead + "axes: {model: [gpt3-175b]}\nwhere: [model.layers > 1]\n",
          "'model.layers' depends on the axis 'model'"},
         {kHead + "axes: {plan.tensor: [2]}\nkeep: [mfo]\n", "no metric 'mfo' (did you mean 'mfu'?)"},
-        {kHead + "axes: {plan.tensr: [1, 2]}\n", "no point is valid; the first one: "},
+        {kHead + "axes: {plan.tensr: [1, 2]}\n", "bad.yaml:4:8: error: plan.tensr=1: unknown key 'tensr'"},
         {kHead + "axes: {plan.tensor: [1]}\nderive: {plan.zero: 1 / 0}\n", "division by zero"},
+        {kHead + "axes: {plan.tensor: [1, 2]}\nderive: {plan.zero: 1 / (plan.tensor - 2)}\n", "division by zero"},
+        {kHead + "axes: {plan.tensor: [1, 2]}\nwhere: [plan.tensor > 2]\n",
+         "bad.yaml:5:9: error: none of the 2 points meets the conditions"},
+        {kHead + "axes: {plan.tensor: [1]}\nseeds: 1000000000\n",
+         "'seeds' must be a whole number between 1 and 1000000"},
+        // Read no further than the limit: a billion billion points take no memory.
+        {kHead + "axes: {a: {from: 1, to: 1000000}, b: {from: 1, to: 1000000}, c: {from: 1, to: 1000000}}\n",
+         "the axes span 1e+12 points, the limit is 10000000: 1000000 (a) x 1000000 (b)\n"},
     };
     for (const auto& row : cases) {
         const Outcome out = refused(row.first);
         CHECK_MESSAGE(out.code == 2, row.first << out.text);
         CHECK_MESSAGE(out.text.find(row.second) != std::string::npos, row.first << out.text);
+        // A database without results would be in the way of the next try; points that are not valid are results.
+        CHECK(std::filesystem::exists(folder.file("never.sqlite")) ==
+              (out.text.find("no point is valid") != std::string::npos));
         std::filesystem::remove(folder.file("never.sqlite"));
     }
+    CHECK(orrery_command("sweep " + folder.file("empty.yaml", "\n") + " --db " + folder.file("never.sqlite")).code ==
+          2);
+    std::ofstream(folder.file("empty.yaml")).close();
+    CHECK(orrery_command("run " + folder.file("empty.yaml")).text.find("1:1: error: the file is empty") !=
+          std::string::npos);
     CHECK(orrery_command("run " + folder.file("bad.yaml", kHead)).text.find("'orrery sweep'") != std::string::npos);
 }
 
@@ -440,6 +456,12 @@ TEST_CASE("databases that cannot be used are refused, and nothing is lost") {
     CHECK_MESSAGE(out.text.find("--resume continues from there") != std::string::npos, out.text);
     CHECK(orrery_command(fmt::format("sweep {} --db {} --resume", sweep, full)).code == 0);
     CHECK(orrery_command("table --format csv " + full).text == before);
+    // A device that takes nothing: an error each time, and the device is still one.
+    CHECK(shell_command(fmt::format("{} table {} --format csv > /dev/full", orrery_program(), db)).code == 2);
+    CHECK(shell_command(fmt::format("{} table {} > /dev/full", orrery_program(), db)).code == 2);
+    CHECK(orrery_command(fmt::format("table {} --format csv --output /dev/full", db)).code == 2);
+    CHECK(std::filesystem::is_character_file("/dev/full"));
+    CHECK(orrery_command(fmt::format("table {} --format csv --output /dev/stdout", db)).text == before);
 }
 
 TEST_CASE("a sweep as a Slurm job array: tasks killed and requeued lose nothing and duplicate nothing") {

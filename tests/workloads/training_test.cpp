@@ -144,6 +144,30 @@ software: megatron-deepspeed-2022
     CHECK(slow - fast == doctest::Approx(3e-6 * 32 * pieces).epsilon(1e-6));
 }
 
+TEST_CASE("what tensor-parallel ranks gather travels in the format of the products, what they add up does not") {
+    const std::string text = R"(orrery: 1
+kind: training
+cluster: {nodes: 1, node: dgx-h100}
+model: {layers: 4, hidden: 2048, heads: 16, vocabulary: 32000, sequence: 1024}
+plan: {tensor: 8, global_batch: 3, recompute: none, sequence_parallel: true, precision: fp8)";
+    const std::string rest = "}\nsoftware: megatron-core-2024\nnetwork: {collectives: ideal}\n";
+    const auto communication = [](const std::string& given) {
+        return train(test::scenario(given)).booked[static_cast<std::size_t>(Category::tensor_communication)];
+    };
+    const double wide = communication(text + rest);
+    CHECK(communication(text + ", gather_precision: bf16" + rest) == wide);
+    // A layer gathers twice forward and four times backward; half of the bytes stay at home, of which a rank has one eighth.
+    const double bytes = 3 * 4 * 6 * (1024 * 2048 * 2) / 2.0 * 7 / 8;
+    const double rate = test::scenario(text + rest).cluster.node.intra_bandwidth.value;
+    CHECK(wide - communication(text + ", gather_precision: fp8" + rest) == doctest::Approx(bytes / rate).epsilon(1e-6));
+    // Without products in 8 bits, or without gathers, there is nothing to ask for.
+    for (const char* instead : {"precision=bf16", "sequence_parallel=false"}) {
+        YamlNode tree = parse_yaml(text + ", gather_precision: fp8" + rest, "test.yaml");
+        apply_override(tree, std::string("plan.") + instead);
+        CHECK_THROWS_AS(train(read_scenario(tree, "test", test::data())), ConfigError);
+    }
+}
+
 TEST_CASE("an oversubscribed fabric or hashed paths are not folded") {
     for (const char* change : {"cluster.fabric.oversubscription=2", "network.paths=ecmp"}) {
         YamlNode tree = parse_yaml(kTwoStages, "test.yaml");

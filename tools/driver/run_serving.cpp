@@ -164,6 +164,9 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
                 .adapters = engine.adapters,
                 .partitioned = engine.same_devices ? &gpu : nullptr,
                 .units = phase->units};
+            if (options.serving != nullptr) {
+                options.serving->stage(service.pools.size(), model);
+            }
             costs.push_back(std::make_unique<ModelStep>(model));
             pool.cost.push_back(costs.back().get());
         }
@@ -222,7 +225,7 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     service.timeline = options.timeline;
     const std::string trace = scenario.requests.trace.empty() ? "" : scenario.file(scenario.requests.trace);
     const auto requests = make_requests(scenario.requests, trace, static_cast<std::uint64_t>(scenario.seed));
-    ServiceHooks hooks;
+    ServiceHooks hooks = options.serving != nullptr ? options.serving->hooks : ServiceHooks();
     hooks.progress = options.progress;
     const ServiceResult result = serve(service, *requests, hooks);
 

@@ -185,9 +185,11 @@ void run_replay(const Scenario& scenario, ModelCache& models, const RunOptions& 
                         std::abs(error) > kFaithful ? ", more than the 1 % that it should keep" : ""));
     }
     out.timeline = std::move(result.timeline);
+    out.replay_path = std::move(result.critical_path);
 }
 
 constexpr std::size_t kMostDrawn = 200'000;
+constexpr std::uint64_t kMostKept = 2'000'000;
 
 std::string too_many_to_draw(std::uint64_t messages) {
     return fmt::format("--trace draws up to {} messages of a fluid or analytic run; this one has {}", kMostDrawn,
@@ -231,20 +233,17 @@ Schedule traffic_of(const Scenario& s, std::uint32_t hosts) {
 }
 
 void run_messages_of(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out) {
-    MessageRunOptions run;
-    run.analytic = scenario.network.fidelity == Fidelity::analytic;
     const bool simgrid = scenario.network.fidelity == Fidelity::simgrid;
-    run.fold = scenario.network.fold;
-    run.paths = scenario.network.path_choice();
-    if (scenario.network.fidelity == Fidelity::packet) {
-        run.packets = &scenario.network.packets;
-        run.link_events = link_events_of(scenario);
-        run.seed = static_cast<std::uint64_t>(scenario.seed);
-    }
-    run.batch_window = SimTime::from_seconds(scenario.network.batch);
+    MessageRunOptions run = message_options(scenario);
     run.progress = options.progress;
     MessageRunResult result;
     Summary& summary = out.summary;
+    const auto keep = [&](Schedule& schedule) {
+        if (options.messages && result.starts.size() == schedule.messages.size() &&
+            schedule.messages.size() <= kMostKept) {
+            out.messages = MessageRecord{std::move(schedule), result.starts, result.completions};
+        }
+    };
     if (scenario.kind == ScenarioKind::collective) {
         const CollectiveSpec& spec = scenario.collective;
         const auto ranks = spec.ranks > 0 ? static_cast<std::uint32_t>(spec.ranks) : fabric.gpus();
@@ -254,13 +253,16 @@ void run_messages_of(const Scenario& scenario, const RunOptions& options, const 
         const bool ring = spec.algorithm == Algorithm::ring && spec.op != CollectiveOp::all_to_all &&
                           spec.op != CollectiveOp::send_recv;
         const std::uint64_t ring_messages = static_cast<std::uint64_t>(ranks) * 2 * (ranks - 1);
-        if (ring && !simgrid && !(options.timeline && ring_messages <= kMostDrawn)) {
+        const bool stored = (options.timeline && ring_messages <= kMostDrawn) ||
+                            (options.messages && ring_messages <= kMostKept && spec.slow_rank < 0);
+        if (ring && !simgrid && !stored) {
             result = run_ring(fabric, spec, ranks, run);
         } else {
-            const Schedule schedule = make_schedule(spec, ranks, fabric.shape().gpus_per_node);
+            Schedule schedule = make_schedule(spec, ranks, fabric.shape().gpus_per_node);
             result =
                 simgrid ? run_messages_on_simgrid(fabric, schedule, run.paths) : run_messages(fabric, schedule, run);
             out.timeline = options.timeline ? draw_messages(schedule, result) : Timeline();
+            keep(schedule);
         }
         if (options.timeline && out.timeline.spans.empty()) {
             throw ConfigError(too_many_to_draw(ring_messages));
@@ -270,7 +272,7 @@ void run_messages_of(const Scenario& scenario, const RunOptions& options, const 
         summary.add("algbw_gbps", algorithm_rate * 8e-9, "Gb/s");
         summary.add("busbw_gbps", algorithm_rate * 8e-9 * wire_bytes(spec.op, ranks, Bytes(1)).value(), "Gb/s");
     } else {
-        const Schedule traffic = traffic_of(scenario, fabric.gpus());
+        Schedule traffic = traffic_of(scenario, fabric.gpus());
         result = simgrid ? run_messages_on_simgrid(fabric, traffic, run.paths) : run_messages(fabric, traffic, run);
         out.timeline = options.timeline ? draw_messages(traffic, result) : Timeline();
         std::vector<double> sorted = result.completions;
@@ -290,6 +292,7 @@ void run_messages_of(const Scenario& scenario, const RunOptions& options, const 
         summary.add("fct_s.p50", quantile(0.5), "s");
         summary.add("fct_s.p99", quantile(0.99), "s");
         summary.add("fct_s.max", sorted.back(), "s");
+        keep(traffic);
     }
     summary.add("messages", static_cast<double>(result.messages), "1");
     summary.add("bytes_on_wire", result.bytes, "B");
@@ -509,6 +512,20 @@ TrainingInput training_input(const Scenario& scenario, ModelCache& models, const
                          scenario.network.path_choice(),
                          scenario.network.fold && !by_packet,
                          by_packet};
+}
+
+MessageRunOptions message_options(const Scenario& scenario) {
+    MessageRunOptions run;
+    run.analytic = scenario.network.fidelity == Fidelity::analytic;
+    run.fold = scenario.network.fold;
+    run.paths = scenario.network.path_choice();
+    if (scenario.network.fidelity == Fidelity::packet) {
+        run.packets = &scenario.network.packets;
+        run.link_events = link_events_of(scenario);
+        run.seed = static_cast<std::uint64_t>(scenario.seed);
+    }
+    run.batch_window = SimTime::from_seconds(scenario.network.batch);
+    return run;
 }
 
 RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& options) {

@@ -82,10 +82,21 @@ void describe(Fields& fields, Scenario& scenario);
 /// JSON Schema of a scenario of one kind.
 [[nodiscard]] std::string scenario_schema(ScenarioKind kind);
 
+struct ServingObserver;
+
 struct RunOptions {
     bool timeline = false;
     bool check_memory = true;  ///< refuse what does not fit
+    bool messages = false;     ///< keep when each message of a collective or network scenario went, up to 2 million
+    const ServingObserver* serving = nullptr;  ///< sees a serving run from inside
     std::function<void(double)> progress;
+};
+
+/// The messages of a run and when each went; times are as in MessageRunResult.
+struct MessageRecord {
+    Schedule schedule;
+    std::vector<double> starts;
+    std::vector<double> completions;
 };
 
 struct RunOutput {
@@ -93,6 +104,8 @@ struct RunOutput {
     Timeline timeline;
     std::optional<TrainingResult> training;
     PacketReport packets;  ///< of packet fidelity, else empty
+    std::optional<MessageRecord> messages;
+    std::vector<ReplayBlame> replay_path;  ///< what the end of a replay waited for
 };
 
 /// Models built for scenarios, kept between runs: reading kernel tables costs more than simulating.
@@ -115,6 +128,9 @@ class ModelCache {
 /// What a training scenario simulates; refers to its arguments, which must outlive it. Throws ConfigError or
 /// InfeasibleError when the plan does not fit the model and the cluster.
 [[nodiscard]] TrainingInput training_input(const Scenario& scenario, ModelCache& models, const Fabric& fabric);
+
+/// How a scenario's messages are simulated; refers to the scenario, which must outlive it.
+[[nodiscard]] MessageRunOptions message_options(const Scenario& scenario);
 
 /// Runs a scenario. Throws ConfigError or InfeasibleError.
 [[nodiscard]] RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& options);

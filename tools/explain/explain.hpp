@@ -2,11 +2,14 @@
 // Why a run takes as long as it does: the critical path, what is hidden, and what would help.
 //
 // The critical path goes back from the last task to finish through the task whose completion released it; its pieces add
-// up to the iteration. What would help is found by simulating again with one rate 10 % higher (or one latency 10 % lower).
+// up to the whole time. Requests have no single path: their time is divided by what they waited for or were computed with.
+// What would help is found by simulating again with one rate 10 % higher (or one latency 10 % lower).
 
 #include "tools/driver/scenario.hpp"
 
+#include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,7 +35,12 @@ struct Elasticity {
     std::string lever;
     double gain_s = 0;  ///< of the headline time
     double share = 0;   ///< gain over the most it could be (1 - 1/1.1): 1 bounds everything
+    /// Half the 95 % interval of the gain over runs with other random choices, s; 0 where a run makes none that timing can
+    /// upset. A gain within its noise is none.
+    double noise_s = 0;
     std::vector<std::pair<std::string, double>> by_phase;  ///< gain of each part of the breakdown, s
+
+    [[nodiscard]] bool certain() const { return gain_s > noise_s || gain_s < -noise_s; }
 };
 
 /// What bounds a part of the breakdown.
@@ -43,12 +51,69 @@ struct PhaseBound {
     double share = 0;   ///< of the phase that this lever scales
 };
 
+/// A link on the path of a message, while that was under way.
+struct LinkShare {
+    std::string link;
+    double capacity = 0;      ///< B/s
+    double use = 0;           ///< of the capacity, by all messages at their mean rates
+    double own = 0;           ///< of the capacity, by this message
+    std::uint32_t flows = 0;  ///< messages that used it meanwhile, this one included
+};
+
+/// The last message of a collective to arrive, or the slowest of traffic.
+struct LastMessage {
+    std::uint32_t from = 0, to = 0;  ///< GPUs or hosts
+    double bytes = 0;
+    double start_s = 0;
+    double seconds = 0;  ///< from there to its arrival
+    // They add up to `seconds`:
+    double propagation_s = 0;    ///< latency of the links, switches and NICs
+    double serialisation_s = 0;  ///< what the same message takes longer than that on the empty network
+    double contention_s = 0;     ///< the rest: shares of links (fluid), queues and congestion control (packets)
+    std::vector<LinkShare> links;
+    std::size_t bottleneck = 0;  ///< among `links`
+};
+
+/// Mean time of a part of requests: over all, and over those whose value is at least the 99th percentile.
+struct RequestPart {
+    std::string part;
+    struct Split {
+        double mean = 0, tail = 0;
+    };
+    Split ttft, tpot, e2e;  ///< s; of `tpot` a token after the first
+};
+
+/// Distribution of a latency over requests.
+struct LatencyCurve {
+    std::string name;
+    double limit = 0;                                  ///< s; 0: none
+    double within = 1;                                 ///< share of the requests that keep it
+    std::vector<std::pair<double, double>> points;     ///< seconds, share of requests that take at most so long; rising
+    std::vector<std::pair<double, double>> quantiles;  ///< share, seconds; as in summaries
+};
+
+/// Iterations of one kind in a serving run.
+struct IterationMix {
+    std::string kind;
+    std::uint64_t iterations = 0;
+    double seconds = 0;                                  ///< summed over replicas
+    double sequences = 0;                                ///< mean of an iteration
+    double tokens = 0;                                   ///< new ones, mean of an iteration
+    std::vector<std::pair<std::string, double>> shares;  ///< of the seconds, by class; they add up to 1
+};
+
 struct Explanation {
     double seconds = 0;  ///< headline time
     std::vector<BlameRow> critical_path;
+    std::vector<BlameRow> longest;  ///< single operations with most time on the critical path (replays)
     std::vector<HiddenRow> hidden;
     std::map<std::string, double> link_use;  ///< utilisation of the busiest link of each kind, by activities
+    std::optional<LastMessage> last;         ///< collective and network
+    std::vector<RequestPart> requests;       ///< serving
+    std::vector<IterationMix> iterations;    ///< serving
+    std::vector<LatencyCurve> latencies;     ///< serving
     std::vector<Elasticity> levers;          ///< best first
+    int replicas = 1;                        ///< runs that a lever's gain is the mean of
     std::vector<PhaseBound> phases;
     std::string verdict;  ///< one sentence: what limits this run
 };

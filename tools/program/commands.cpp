@@ -188,24 +188,25 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         throw ConfigError(
             fmt::format("unknown suite '{}'; it is one of compute, training, collectives, serving", suite));
     }
+    if (line.has("svg") && suite != "all" && suite != "training") {
+        throw ConfigError("--svg shows the training suite");
+    }
     ModelCache models(data);
+    std::vector<Comparison> compared;
     if (suite == "all" || suite == "compute") {
-        validate_compute(data, terminal, line.text("data"), line.has("points"));
+        compared.push_back(validate_compute(data, terminal, line.text("data"), line.has("points")));
     }
     if (suite == "all" || suite == "collectives") {
-        validate_collectives(models, terminal, line.has("points"), line.text("data"));
+        compared.push_back(validate_collectives(models, terminal, line.has("points"), line.text("data")));
     }
     if (suite == "all" || suite == "serving") {
-        validate_serving(data, terminal, line.has("points"), line.has("fit"), line.text("engine"));
+        compared.push_back(validate_serving(data, terminal, line.has("points"), line.has("fit"), line.text("engine")));
     }
     if (suite == "all" || suite == "training") {
-        const std::vector<ScatterPoint> points =
-            validate_training(models, terminal, line.has("points"), line.has("fit"), line.text("svg"));
-        if (line.has("report")) {
-            write_file(line.text("report"), validation_report(points));
-        }
-    } else if (line.has("report") || line.has("svg")) {
-        throw ConfigError("--report and --svg show the training suite");
+        compared.push_back(validate_training(models, terminal, line.has("points"), line.has("fit"), line.text("svg")));
+    }
+    if (line.has("report")) {
+        write_file(line.text("report"), validation_report(compared));
     }
     return 0;
 }
@@ -234,25 +235,14 @@ int command_version(const CommandLine&, const DataDirectory& data) {
 using CommandFunction = int (*)(const CommandLine&, const DataDirectory&);
 
 const std::map<std::string, CommandFunction>& command_functions() {
-    static const std::map<std::string, CommandFunction> kFunctions = {{"calibrate", command_calibrate},
-                                                                      {"capacity", command_capacity},
-                                                                      {"check", command_check},
-                                                                      {"import", command_import},
-                                                                      {"plot", command_plot},
-                                                                      {"diff", command_diff},
-                                                                      {"plan", command_plan},
-                                                                      {"run", command_run},
-                                                                      {"explain", command_explain},
-                                                                      {"sweep", command_sweep},
-                                                                      {"table", command_table_of},
-                                                                      {"merge", command_merge},
-                                                                      {"topology", command_topology},
-                                                                      {"validate", command_validate},
-                                                                      {"list", command_list},
-                                                                      {"schema", command_schema},
-                                                                      {"version", command_version},
-                                                                      {"completion", command_completion},
-                                                                      {"manual", command_manual}};
+    static const std::map<std::string, CommandFunction> kFunctions = {
+        {"calibrate", command_calibrate}, {"capacity", command_capacity}, {"check", command_check},
+        {"import", command_import},       {"plot", command_plot},         {"diff", command_diff},
+        {"plan", command_plan},           {"run", command_run},           {"explain", command_explain},
+        {"sweep", command_sweep},         {"table", command_table_of},    {"merge", command_merge},
+        {"topology", command_topology},   {"validate", command_validate}, {"list", command_list},
+        {"schema", command_schema},       {"version", command_version},   {"completion", command_completion},
+        {"manual", command_manual}};
     return kFunctions;
 }
 

@@ -47,21 +47,153 @@ void print_memory(const Terminal& terminal, const TrainingResult& training, cons
                         {"device", show(scenario.cluster.node.gpu.memory.value)}});
 }
 
-void print_explanation(const Terminal& terminal, const Explanation& e) {
+void print_path(const Terminal& terminal, const Explanation& e, const std::vector<BlameRow>& path,
+                const std::string& heading) {
+    if (path.empty()) {
+        return;
+    }
+    terminal.heading(heading);
     std::vector<std::vector<std::string>> rows;
-    if (!e.critical_path.empty()) {
-        terminal.heading("critical path: what the end of the iteration waited for");
-        for (const BlameRow& row : e.critical_path) {
-            if (row.seconds > 0.0005 * e.seconds) {
-                rows.push_back({row.operation, row.resource, time_text(row.seconds), share_text(row.seconds, e.seconds),
-                                terminal.bar(row.seconds / e.seconds)});
+    for (const BlameRow& row : path) {
+        if (row.seconds > 0.0005 * e.seconds) {
+            rows.push_back({row.operation, row.resource, time_text(row.seconds), share_text(row.seconds, e.seconds),
+                            terminal.bar(row.seconds / e.seconds)});
+        }
+    }
+    terminal.table({"operation", "bound by", "time", "", ""}, rows);
+}
+
+void print_last(const Terminal& terminal, const LastMessage& last, ScenarioKind kind) {
+    terminal.heading(fmt::format(
+        "the {} message: {} from {} to {}, started at {}", kind == ScenarioKind::network ? "slowest" : "last",
+        pretty_quantity(last.bytes, Dimension::bytes), last.from, last.to, time_text(last.start_s)));
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [name, seconds] : {std::pair{"propagation", last.propagation_s},
+                                        {"serialisation", last.serialisation_s},
+                                        {"sharing, queues, congestion control", last.contention_s}}) {
+        rows.push_back({name, time_text(seconds), share_text(seconds, last.seconds),
+                        terminal.bar(last.seconds > 0 ? seconds / last.seconds : 0)});
+    }
+    terminal.table({"part", "time", "", ""}, rows);
+    rows.clear();
+    for (std::size_t i = 0; i < last.links.size(); ++i) {
+        const LinkShare& link = last.links[i];
+        rows.push_back({link.link, pretty_quantity(link.capacity, Dimension::rate), share_text(link.use, 1),
+                        share_text(link.own, 1), std::to_string(link.flows), i == last.bottleneck ? "busiest" : ""});
+    }
+    terminal.table({"its path", "rate", "used meanwhile", "by it", "messages", ""}, rows);
+}
+
+void print_requests(const Terminal& terminal, const Explanation& e) {
+    terminal.heading("where a request's time goes: mean, and mean of those from the 99th percentile up");
+    std::vector<std::vector<std::string>> rows;
+    RequestPart all{"all", {}, {}, {}};
+    for (const RequestPart& part : e.requests) {
+        const auto add = [](RequestPart::Split& sum, const RequestPart::Split& more) {
+            sum.mean += more.mean;
+            sum.tail += more.tail;
+        };
+        add(all.ttft, part.ttft);
+        add(all.tpot, part.tpot);
+        add(all.e2e, part.e2e);
+    }
+    const auto row = [&](const RequestPart& part) {
+        std::vector<std::string> cells = {part.part};
+        for (const auto& [own, whole] : {std::pair{part.ttft, all.ttft}, {part.tpot, all.tpot}, {part.e2e, all.e2e}}) {
+            cells.push_back(own.mean > 0 ? time_text(own.mean) + "  " + share_text(own.mean, whole.mean) : "-");
+            cells.push_back(own.tail > 0 ? time_text(own.tail) + "  " + share_text(own.tail, whole.tail) : "-");
+        }
+        rows.push_back(cells);
+    };
+    for (const RequestPart& part : e.requests) {
+        if (part.e2e.mean > 0.0005 * all.e2e.mean || part.e2e.tail > 0.0005 * all.e2e.tail) {
+            row(part);
+        }
+    }
+    row(all);
+    terminal.table({"part", "TTFT", "TTFT tail", "a token", "a token, tail", "end to end", "e2e tail"}, rows);
+    terminal.heading("how latencies are distributed: share of requests that take at most so long");
+    rows.clear();
+    for (const LatencyCurve& curve : e.latencies) {
+        std::vector<std::string> cells = {curve.name};
+        for (const auto& [share, seconds] : curve.quantiles) {
+            cells.push_back(time_text(seconds));
+        }
+        cells.push_back(curve.limit > 0 ? time_text(curve.limit) : "-");
+        cells.push_back(curve.limit > 0 ? share_text(curve.within, 1) : "");
+        rows.push_back(cells);
+    }
+    terminal.table({"", "10 %", "25 %", "50 %", "75 %", "90 %", "95 %", "99 %", "all", "limit", "keep it"}, rows);
+    terminal.heading("iterations, and what they consist of");
+    rows.clear();
+    double whole = 0;
+    for (const IterationMix& mix : e.iterations) {
+        whole += mix.seconds;
+    }
+    for (const IterationMix& mix : e.iterations) {
+        std::string shares;
+        for (const auto& [name, share] : mix.shares) {
+            if (share > 0.005) {
+                shares += fmt::format("{}{} {:.0f} %", shares.empty() ? "" : ", ", name, 100 * share);
             }
         }
-        terminal.table({"operation", "bound by", "time", "", ""}, rows);
+        rows.push_back({mix.kind, share_text(mix.seconds, whole), fmt::format("{:.1f}", mix.sequences),
+                        fmt::format("{:.1f}", mix.tokens), shares});
     }
+    terminal.table({"iterations of", "of the time", "sequences", "new tokens", ""}, rows);
+}
+
+void print_levers(const Terminal& terminal, const Explanation& e) {
+    const bool noisy = e.replicas > 1;
+    terminal.heading("what would help: simulated again with 10 % more (latency, overhead, load: 10 % less)" +
+                     (noisy ? fmt::format("; mean of {} pairs of runs", e.replicas) : std::string()));
+    std::vector<std::vector<std::string>> rows;
+    for (const Elasticity& lever : e.levers) {
+        std::vector<std::string> row = {lever.lever};
+        if (lever.gain_s == 0) {
+            row.insert(row.end(), {"nothing", "", ""});
+        } else if (lever.certain()) {
+            row.insert(row.end(), {time_text(lever.gain_s), fmt::format("{:+.2f} %", -100 * lever.gain_s / e.seconds),
+                                   terminal.bar(std::clamp(lever.share, 0.0, 1.0))});
+        } else {
+            row.insert(row.end(), {"within noise", fmt::format("+-{:.2f} %", 100 * lever.noise_s / e.seconds), ""});
+        }
+        rows.push_back(row);
+    }
+    terminal.table({"10 % more", "saves", "time", "share of the run that it scales"}, rows);
+    const auto harms = [](const Elasticity& lever) { return lever.certain() && lever.gain_s < 0; };
+    if (noisy && std::any_of(e.levers.begin(), e.levers.end(), harms)) {
+        fmt::print(
+            "  Slower is no chance here: windows and targets that the scenario leaves open follow from rate and "
+            "latency.\n");
+    }
+}
+
+std::string path_heading(ScenarioKind kind) {
+    switch (kind) {
+        case ScenarioKind::training:
+            return "critical path: what the end of the iteration waited for";
+        case ScenarioKind::replay:
+            return "critical path: what the end of the replay waited for, by kind of operation and stream";
+        default:
+            return "critical path: the messages that the last one waited for, one after another";
+    }
+}
+
+void print_explanation(const Terminal& terminal, const Explanation& e, ScenarioKind kind) {
+    if (kind != ScenarioKind::network) {  // one message, which print_last divides
+        print_path(terminal, e, e.critical_path, path_heading(kind));
+    }
+    print_path(terminal, e, e.longest, "operations with most time on it");
+    if (e.last) {
+        print_last(terminal, *e.last, kind);
+    }
+    if (!e.requests.empty()) {
+        print_requests(terminal, e);
+    }
+    std::vector<std::vector<std::string>> rows;
     if (!e.hidden.empty()) {
         terminal.heading("transfers: under way, and of it exposed to the compute stream (mean over ranks)");
-        rows.clear();
         for (const HiddenRow& row : e.hidden) {
             rows.push_back({row.kind, time_text(row.busy_s), time_text(row.exposed_s)});
         }
@@ -76,14 +208,7 @@ void print_explanation(const Terminal& terminal, const Explanation& e) {
         }
         terminal.table({"part", "time", "bound by", ""}, rows);
     }
-    terminal.heading("what would help: simulated again with 10 % more (latency, overhead: 10 % less)");
-    rows.clear();
-    for (const Elasticity& lever : e.levers) {
-        rows.push_back({lever.lever, time_text(lever.gain_s), fmt::format("{:+.2f} %", -100 * lever.gain_s / e.seconds),
-                        terminal.bar(std::clamp(lever.share, 0.0, 1.0))});
-    }
-    terminal.table({"10 % more", "saves", "time", "share of the run that it scales"}, rows);
-    fmt::print("\n{}\n", e.verdict);
+    print_levers(terminal, e);
 }
 
 std::string number_text(const std::optional<double>& value) {
@@ -95,16 +220,18 @@ std::string number_text(const std::optional<double>& value) {
 int command_explain(const CommandLine& line, const DataDirectory& data) {
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
     const Terminal terminal(line.color(), line.quiet());
-    if (!line.quiet()) {
-        print_values(terminal, scenario);
-    }
     ModelCache models(data);
     const RunOutput out = run(scenario, models, {});
+    const Explanation why = explain(scenario, models);
+    fmt::print("{}\n", why.verdict);
     print_summary(terminal, out.summary);
     if (out.training) {
         print_memory(terminal, *out.training, scenario);
     }
-    print_explanation(terminal, explain(scenario, models));
+    print_explanation(terminal, why, scenario.kind);
+    if (!line.quiet()) {
+        print_values(terminal, scenario);
+    }
     return 0;
 }
 

@@ -75,27 +75,29 @@ int dispatch(int argc, char** argv) {
     return orrery::run_command(line);
 }
 
+// A standard error that is closed or full must not hide the exit code.
+int fail(int code, const std::string& text) {
+    (void)std::fputs((text + "\n").c_str(), stderr);
+    return code;
+}
+
+constexpr const char* kLost = "standard output: error: cannot be written";
+
 }  // namespace
 
 int main(int argc, char** argv) {
     try {
-        return dispatch(argc, argv);
+        const int code = dispatch(argc, argv);
+        // What a full disk or a closed device did not take would be lost without a word.
+        return std::fflush(stdout) != 0 || std::ferror(stdout) != 0 ? fail(2, kLost) : code;
     } catch (const po::error& error) {
-        fmt::print(stderr, "error: {}; see 'orrery --help'\n", error.what());
-        return 2;
+        return fail(2, fmt::format("error: {}; see 'orrery --help'", error.what()));
     } catch (const orrery::Error& error) {
-        const std::string text = error.what();
-        fmt::print(stderr, "{}{}\n",
-                   error.exit_code() == 2   ? ""
-                   : error.exit_code() == 3 ? "infeasible: "
-                                            : "internal error: ",
-                   text);
-        return error.exit_code();
+        const char* kind = error.exit_code() == 2 ? "" : error.exit_code() == 3 ? "infeasible: " : "internal error: ";
+        return fail(error.exit_code(), kind + std::string(error.what()));
     } catch (const std::bad_alloc&) {
-        fmt::print(stderr, "infeasible: not enough memory on this machine for a simulation of this size\n");
-        return 3;
+        return fail(3, "infeasible: not enough memory on this machine for a simulation of this size");
     } catch (const std::exception& error) {
-        fmt::print(stderr, "internal error: {}\n", error.what());
-        return 4;
+        return std::ferror(stdout) != 0 ? fail(2, kLost) : fail(4, fmt::format("internal error: {}", error.what()));
     }
 }

@@ -24,7 +24,8 @@ std::string plot_scenario(const std::string& kind, const CommandLine& line, cons
     RunOptions options;
     options.timeline = kind == "timeline";
     const RunOutput out = run(scenario, models, options);
-    return options.timeline ? timeline_svg(scenario.name, out.timeline, kTimelineRows, style)
+    const TimelineRows rows = scenario.kind == ScenarioKind::training ? TimelineRows::processes : TimelineRows::streams;
+    return options.timeline ? timeline_svg(scenario.name, out.timeline, rows, kTimelineRows, style)
                             : bars_svg(scenario.name, out.summary.breakdown, style);
 }
 

@@ -19,10 +19,45 @@ std::string one_line(const Metric& metric) {
     return fmt::format("{:.5g} {}", metric.value, metric.unit == "1/s" ? "/s" : metric.unit);
 }
 
+namespace {
+
+constexpr const char* kQuantiles[] = {"mean", "p50", "p90", "p99", "max"};
+
+// Metrics such as ttft_s.p99 as a row for each quantity, so that a reader compares down and across.
+void print_quantiles(const Terminal& terminal, const Summary& summary) {
+    std::vector<std::vector<std::string>> rows;
+    for (const Metric& first : summary.metrics) {
+        const std::size_t dot = first.name.find(".mean");
+        if (dot == std::string::npos || summary.find(first.name.substr(0, dot) + ".max") == nullptr) {
+            continue;
+        }
+        rows.push_back({first.name.substr(0, dot)});
+        for (const char* quantile : kQuantiles) {
+            const Metric* metric = summary.find(first.name.substr(0, dot + 1) + quantile);
+            rows.back().push_back(metric != nullptr ? one_line(*metric) : "-");
+        }
+    }
+    if (!rows.empty()) {
+        terminal.table({"", "mean", "p50", "p90", "p99", "max"}, rows);
+    }
+}
+
+bool is_quantile(const Metric& metric, const Summary& summary) {
+    const std::size_t dot = metric.name.rfind('.');
+    return dot != std::string::npos && summary.find(metric.name.substr(0, dot) + ".mean") != nullptr &&
+           summary.find(metric.name.substr(0, dot) + ".max") != nullptr;
+}
+
+}  // namespace
+
 void print_summary(const Terminal& terminal, const Summary& summary) {
     terminal.heading(fmt::format("{} ({})", summary.scenario, summary.kind));
+    print_quantiles(terminal, summary);
     std::vector<std::vector<std::string>> rows;
     for (const Metric& metric : summary.metrics) {
+        if (is_quantile(metric, summary)) {
+            continue;
+        }
         rows.push_back({metric.name, one_line(metric)});
         if (metric.low && metric.high) {
             Metric low = metric;

@@ -172,7 +172,7 @@ int command_sweep(const CommandLine& line, const DataDirectory& data) {
                    options.database);
     }
     if (counts.invalid > 0 && counts.invalid == counts.points) {
-        throw ConfigError("no point is valid; the first one: " + counts.first_invalid);
+        throw ConfigError("no point is valid; the first one:\n" + counts.first_invalid);
     }
     if (counts.failed + counts.timed_out > 0) {
         fmt::print(stderr, "{} points failed or timed out; --resume tries them again\n",

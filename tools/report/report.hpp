@@ -22,8 +22,8 @@ namespace orrery {
                                        const std::vector<std::string>& keys, const std::vector<std::string>& metrics);
 [[nodiscard]] std::string check_report(const std::vector<BaselineOutcome>& outcomes);
 
-/// Of predicted and measured iterations.
-[[nodiscard]] std::string validation_report(const std::vector<ScatterPoint>& points);
+/// Of what suites of validation have compared.
+[[nodiscard]] std::string validation_report(const std::vector<Comparison>& comparisons);
 
 /// The layers of a scenario's fabric, from the GPUs upwards, with the use that an explanation found.
 [[nodiscard]] std::vector<FabricLayer> fabric_layers(const Scenario& scenario,

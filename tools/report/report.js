@@ -31,6 +31,19 @@ function chart(host, config) {
 
 const axis = (text, extra) => ({ title: { display: true, text }, ...extra });
 
+// 0.000012 as "12 us", so that an axis of times over many decades stays readable.
+const seconds = (value) => {
+    for (const [unit, size] of [["s", 1], ["ms", 1e-3], ["us", 1e-6], ["ns", 1e-9]]) if (Math.abs(value) >= size * 0.9999) return `${short(Number((value / size).toPrecision(4)))} ${unit}`;
+    return short(value);
+};
+// A logarithmic axis with as many labels as there is room for: 1, 2, ..., or 1, 2, 5, or powers of ten.
+const logarithmic = (text) => axis(text, { type: "logarithmic", ticks: { maxRotation: 0, autoSkip: false, callback(value) {
+    const room = (this.isHorizontal() ? this.width / 58 : this.height / 22), decades = Math.log10(this.max / this.min) || 1;
+    const power = Math.floor(Math.log10(value) + 1e-9), first = Math.round(value / 10 ** power);
+    const wanted = 9 * decades <= room ? first : 3 * decades <= room ? [1, 2, 5].includes(first) : first === 1 && power % Math.ceil(decades / room) === 0;
+    return wanted ? (/(^|, )s(econds)?$/.test(text) ? seconds(value) : short(value)) : "";
+} } });
+
 const draw = {
     tiles(block, host) {
         const grid = make("div", { class: "tiles" });
@@ -45,6 +58,76 @@ const draw = {
             const fill = make("i", { style: `width:${100 * Math.abs(item.value) / most}%;background:${item.colour || colours[0]}` });
             host.append(make("div", { class: "bar", data: { part: item.name, value: item.value } }, make("span", { text: item.name }), make("span", { class: "track" }, fill), make("span", { text: item.text })));
         }
+    },
+    // Means and percentiles: a row for each quantity.
+    quantiles(block, host) {
+        host.append(make("div", { class: "wide" }, make("table", { class: "quantiles" }, make("thead", {}, make("tr", {}, make("th"), ...block.columns.map((name) => make("th", { class: "n", text: name })))),
+            make("tbody", {}, ...block.rows.map((row) => make("tr", {}, make("th", { text: row.name }), ...row.cells.map((cell) => make("td", cell ? { class: "n", text: cell.text, data: { metric: cell.name, value: cell.value } } : { class: "n", text: "-" }))))))));
+    },
+    // Blocks side by side where there is room.
+    grid(block, host) {
+        const box = make("div", { class: "grid" });
+        host.append(box);
+        for (const child of block.blocks) section(child, box);
+    },
+    // Rows of parts that fill them, with one legend; the rows share no scale.
+    stacks(block, host) {
+        const names = new Map();
+        for (const row of block.rows) {
+            const track = make("span", { class: "stack" });
+            const whole = row.parts.reduce((sum, part) => sum + part.value, 0) || 1;
+            for (const part of row.parts) {
+                names.set(part.name, part.colour);
+                track.append(make("i", { style: `width:${100 * part.value / whole}%;background:${part.colour}`, title: `${part.name}: ${part.text}` }));
+            }
+            host.append(make("div", { class: "bar" }, make("span", { text: row.name }), make("span", { class: "track" }, track), make("span", { text: row.text })));
+        }
+        const legend = make("div", { class: "legend" });
+        for (const [name, colour] of names) legend.append(make("span", {}, make("i", { style: `background:${colour}` }), name));
+        host.append(legend);
+        const columns = ["part", ...block.rows.map((row) => row.name)];
+        const rows = [...names.keys()].map((name) => [name, ...block.rows.map((row) => row.parts.find((part) => part.name === name)?.text ?? "-")]);
+        host.append(make("details", {}, make("summary", { class: "small", text: "as a table" })));
+        draw.table({ columns, rows }, host.lastChild);
+    },
+    // Points measured and predicted, grouped by what the reader chooses.
+    compare(block, host) {
+        const distinct = (i) => [...new Set(block.points.map((p) => p[3 + i]))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+        const usable = block.facets.filter((_, i) => distinct(i).length > 1);
+        const choice = make("select", { "aria-label": "group by" }, ...(usable.length ? usable : block.facets.slice(0, 1)).map((name) => make("option", { text: name, value: name })));
+        const filter = make("input", { type: "search", placeholder: "filter points", "aria-label": "filter points" });
+        const count = make("span", { class: "soft" });
+        const plot = make("div"), groups = make("div"), list = make("div");
+        host.append(make("div", { class: "controls" }, make("label", { class: "soft", text: "group by " }, choice), filter, count), plot, groups, list);
+        const percent = (value) => Number((100 * value).toFixed(2));
+        const middle = (values) => { const v = values.slice().sort((a, b) => a - b), m = v.length >> 1; return v.length % 2 ? v[m] : (v[m - 1] + v[m]) / 2; };
+        let current = null;
+        const redraw = () => {
+            const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+            const kept = block.points.filter((p) => words.every((word) => p.slice(2).some((text) => text.toLowerCase().includes(word))));
+            count.textContent = `${kept.length} of ${block.points.length} points`;
+            const at = 3 + block.facets.indexOf(choice.value);
+            const by = new Map();
+            for (const p of kept) by.set(p[at], [...(by.get(p[at]) || []), p]);
+            const names = [...by.keys()].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+            current?.destroy();
+            for (const box of [plot, groups, list]) box.replaceChildren();
+            if (!kept.length) return;
+            current = draw.scatter({ groups: names.map((name) => ({ name, points: by.get(name) })), x: "measured, s", y: "predicted, s", log: true, band: true }, plot);
+            groups.append(make("h2", { text: `By ${choice.value}` }));
+            draw.table({
+                columns: [choice.value, "points", "mean absolute error, %", "median absolute error, %", "median bias, %", "worst, %", "within 10 %, %"],
+                rows: names.map((name) => {
+                    const errors = by.get(name).map((p) => p[1] / p[0] - 1), sizes = errors.map(Math.abs);
+                    return [name, errors.length, percent(sizes.reduce((a, b) => a + b, 0) / sizes.length), percent(middle(sizes)), percent(middle(errors)), percent(Math.max(...sizes)), percent(sizes.filter((e) => e <= 0.1).length / sizes.length)];
+                })
+            }, groups);
+            list.append(make("h2", { text: "Points" }));
+            draw.table({ columns: ["point", ...block.facets, "measured, s", "predicted, s", "error, %"], rows: kept.map((p) => [p[2].replace(/: [-+][\d.]+ %$/, ""), ...p.slice(3), p[0], p[1], percent(p[1] / p[0] - 1)]) }, list);
+        };
+        choice.addEventListener("change", redraw);
+        filter.addEventListener("input", redraw);
+        redraw();
     },
     svg(block, host) {
         const box = make("div", { class: "wide" });
@@ -85,20 +168,22 @@ const draw = {
         host.append(make("div", { class: rows.length > 20 ? "scroll" : "wide" }, make("table", {}, make("thead", {}, head), body)));
     },
     lines(block, host) {
+        const xs = block.series.flatMap((s) => s.points.map((p) => p[0]));
+        const wide = block.log && Math.max(...xs) > 5 * Math.min(...xs);  // over less a linear axis says more
         chart(host, {
             type: "line",
-            data: { datasets: block.series.map((s, i) => ({ label: s.name, data: s.points.map(([x, y]) => ({ x, y })), borderColor: s.colour || colours[i % 8], backgroundColor: s.colour || colours[i % 8], pointRadius: s.points.length > 40 ? 0 : 3, borderWidth: 2 })) },
-            options: { parsing: false, interaction: { mode: "nearest" }, scales: { x: axis(block.x, { type: "linear", min: 0, max: block.end, ticks: { includeBounds: false } }), y: axis(block.y, { beginAtZero: true, max: block.max }) } }
+            data: { datasets: block.series.map((s, i) => ({ label: s.name, data: s.points.map(([x, y]) => ({ x, y })), borderColor: s.colour || colours[i % 8], backgroundColor: s.colour || colours[i % 8], pointRadius: s.points.length > 40 || s.dashed ? 0 : 3, borderWidth: 2, borderDash: s.dashed ? [6, 4] : [] })) },
+            options: { parsing: false, interaction: { mode: "nearest" }, scales: { x: wide ? logarithmic(block.x) : axis(block.x, { type: "linear", min: block.log ? undefined : 0, max: block.end, ticks: { includeBounds: false, maxRotation: 0, callback: seconds } }), y: axis(block.y, { beginAtZero: true, max: block.max }) } }
         });
     },
     scatter(block, host) {
         const all = block.groups.flatMap((g) => g.points);
         const low = Math.min(...all.flatMap((p) => [p[0], p[1]])) / 1.3, high = Math.max(...all.flatMap((p) => [p[0], p[1]])) * 1.3;
         const line = (factor, dash) => ({ type: "line", label: factor === 1 ? "measured" : `${factor > 1 ? "+" : "-"}10 %`, data: [{ x: low, y: low * factor }, { x: high, y: high * factor }], borderColor: Chart.defaults.color, borderDash: dash, borderWidth: 1, pointRadius: 0 });
-        chart(host, {
+        return chart(host, {
             type: "scatter",
             data: { datasets: [...block.groups.map((g, i) => ({ label: g.name, order: g.line ? 0 : 1, data: g.points.map(([x, y, label]) => ({ x, y, label })), showLine: !!g.line, borderColor: colours[i % 8], borderWidth: g.line ? 2 : 0, backgroundColor: colours[i % 8] + "b0", pointStyle: ["circle", "triangle", "rect"][Math.floor(i / 8) % 3] })), ...(block.band ? [line(1, []), line(1.1, [4, 4]), line(0.9, [4, 4])] : [])] },
-            options: { parsing: false, scales: { x: axis(block.x, { type: block.log ? "logarithmic" : "linear" }), y: axis(block.y, { type: block.log ? "logarithmic" : "linear" }) },
+            options: { parsing: false, scales: { x: block.log ? logarithmic(block.x) : axis(block.x, { type: "linear" }), y: block.log ? logarithmic(block.y) : axis(block.y, { type: "linear" }) },
                 plugins: { tooltip: { callbacks: { label: (item) => `${item.raw.label ?? item.dataset.label}: ${short(item.raw.x)}, ${short(item.raw.y)}` } } } }
         });
     },

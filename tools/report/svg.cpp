@@ -113,6 +113,18 @@ std::string colour_of(const std::string& category) {
                                                                 {"overhead", "#777777"},
                                                                 {"bubble", "#c8c8c8"},
                                                                 {"message", "#009e73"},
+                                                                {"kernel", "#0072b2"},
+                                                                {"device", "#0072b2"},
+                                                                {"copy", "#56b4e9"},
+                                                                {"collective", "#d55e00"},
+                                                                {"exposed communication", "#d55e00"},
+                                                                {"send", "#e69f00"},
+                                                                {"recv", "#cc79a7"},
+                                                                {"host", "#777777"},
+                                                                {"idle", "#c8c8c8"},
+                                                                {"lag", "#c8c8c8"},
+                                                                {"prefill", "#e69f00"},
+                                                                {"decode", "#0072b2"},
                                                                 {"tensor communication", "#e69f00"},
                                                                 {"pipeline communication", "#cc79a7"},
                                                                 {"data communication", "#d55e00"},
@@ -146,18 +158,50 @@ std::string bars_svg(const std::string& title, const std::vector<std::pair<std::
     return canvas.finish();
 }
 
-std::string timeline_svg(const std::string& title, const Timeline& timeline, std::size_t rows,
+namespace {
+
+using RowKey = std::pair<std::uint32_t, std::uint32_t>;  // process and stream; of whole processes stream 0
+
+// The rows of a timeline with their names.
+std::vector<std::pair<RowKey, std::string>> rows_of(const Timeline& timeline, TimelineRows kind, std::size_t rows) {
+    std::vector<std::pair<RowKey, std::string>> out;
+    if (kind == TimelineRows::processes) {
+        const std::size_t step =
+            std::max<std::size_t>(1, (timeline.processes.size() + rows - 1) / std::max<std::size_t>(1, rows));
+        for (std::size_t i = 0; i < timeline.processes.size(); i += step) {
+            out.push_back({{timeline.processes[i].first, 0}, timeline.processes[i].second});
+        }
+        return out;
+    }
+    const std::map<std::uint32_t, std::string> processes(timeline.processes.begin(), timeline.processes.end());
+    const std::map<std::uint32_t, std::string> threads(timeline.threads.begin(), timeline.threads.end());
+    std::map<RowKey, std::string> used;
+    for (const Span& span : timeline.spans) {
+        std::string& name = used[{span.process, span.thread}];
+        if (name.empty()) {
+            const auto thread = threads.find(span.thread);
+            const auto process = processes.find(span.process);
+            const std::string own = process == processes.end() ? std::to_string(span.process) : process->second;
+            name = thread == threads.end() ? own : processes.size() > 1 ? own + ", " + thread->second : thread->second;
+        }
+    }
+    for (const auto& [key, name] : used) {
+        if (out.size() < rows) {
+            out.emplace_back(key, name);
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
+std::string timeline_svg(const std::string& title, const Timeline& timeline, TimelineRows kind, std::size_t rows,
                          const ChartStyle& style) {
     constexpr double kRow = 22;
-    constexpr double kLeft = 120;
-    constexpr double kWide = 1060;
+    constexpr double kLeft = 130;
+    constexpr double kWide = 1040;
     const double top = style.titled ? 30 : 4;
-    std::vector<std::pair<std::uint32_t, std::string>> shown;
-    const std::size_t step =
-        std::max<std::size_t>(1, (timeline.processes.size() + rows - 1) / std::max<std::size_t>(1, rows));
-    for (std::size_t i = 0; i < timeline.processes.size(); i += step) {
-        shown.push_back(timeline.processes[i]);
-    }
+    const std::vector<std::pair<RowKey, std::string>> shown = rows_of(timeline, kind, rows);
     double end = 0;
     for (const Span& span : timeline.spans) {
         end = std::max(end, span.start_us + span.duration_us);
@@ -165,18 +209,19 @@ std::string timeline_svg(const std::string& title, const Timeline& timeline, std
     Canvas canvas(1200, top + kRow * static_cast<double>(shown.size()) + 48, title, style);
     // One path a category: thousands of spans stay small.
     std::map<std::string, std::string> paths;
-    std::map<std::uint32_t, double> row_of;
+    std::map<RowKey, double> row_of;
     for (std::size_t i = 0; i < shown.size(); ++i) {
         row_of[shown[i].first] = top + kRow * static_cast<double>(i);
         canvas.text(kLeft - 6, row_of[shown[i].first] + 14, shown[i].second, "end", 11);
     }
     for (const Span& span : timeline.spans) {
-        const auto row = row_of.find(span.process);
+        const bool whole = kind == TimelineRows::processes;
+        const auto row = row_of.find({span.process, whole ? 0 : span.thread});
         if (row == row_of.end() || end <= 0) {
             continue;
         }
         // The compute stream fills its row; transfers are a thin line below it.
-        const bool thin = span.thread > 0;
+        const bool thin = whole && span.thread > 0;
         paths[span.category] +=
             fmt::format("M{:.2f} {:.0f}h{:.2f}v{}h-{:.2f}z", kLeft + kWide * span.start_us / end,
                         row->second + (thin ? 17 : 2), std::max(0.1, kWide * span.duration_us / end), thin ? 3 : 14,

@@ -26,9 +26,11 @@ struct CurveSeries {
 /// Horizontal bars of seconds with their shares.
 [[nodiscard]] std::string bars_svg(const std::string& title, const std::vector<std::pair<std::string, double>>& parts,
                                    const ChartStyle& style);
-/// One row a process (at most `rows`, evenly chosen), coloured by category.
-[[nodiscard]] std::string timeline_svg(const std::string& title, const Timeline& timeline, std::size_t rows,
-                                       const ChartStyle& style);
+/// What a row of a timeline is: a process, with its first stream above and the others as a thin line below, or each stream.
+enum class TimelineRows { processes, streams };
+/// Coloured by category; at most `rows`, of processes evenly chosen.
+[[nodiscard]] std::string timeline_svg(const std::string& title, const Timeline& timeline, TimelineRows kind,
+                                       std::size_t rows, const ChartStyle& style);
 /// Lines or points over two linear axes.
 [[nodiscard]] std::string curves_svg(const std::string& title, const std::string& x, const std::string& y,
                                      const std::vector<CurveSeries>& series, const ChartStyle& style);

@@ -131,6 +131,8 @@ class SweepRun {
         return counts_;
     }
 
+    [[nodiscard]] bool stored() const { return stored_; }
+
   private:
     std::optional<WorkRequest> next() {
         const std::uint64_t size = sweep_.size();
@@ -225,6 +227,7 @@ class SweepRun {
             return;
         }
         flushed_ = now;
+        stored_ = true;
         store_.begin();
         for (const StoredPoint& point : new_points_) {
             store_.add_point(point);
@@ -283,6 +286,7 @@ class SweepRun {
     const SweepOptions& options_;
     ResultStore store_;
     SweepCounts counts_;
+    bool stored_ = false;  ///< something was written in this run
     std::uint64_t at_ = 0;
     std::set<std::uint64_t> finished_;
     std::map<std::uint64_t, std::string> running_;  ///< hash of the points that are being simulated
@@ -295,7 +299,23 @@ class SweepRun {
 }  // namespace
 
 SweepCounts run_sweep(const SweepSpec& sweep, const DataDirectory& data, const SweepOptions& options) {
-    return SweepRun(sweep, data, options).run();
+    check_points(sweep);
+    std::optional<SweepRun> run;
+    try {
+        run.emplace(sweep, data, options);
+        return run->run();
+    } catch (...) {
+        // A new database without a result would only be in the way of the next try.
+        const bool empty = run && !options.resume && !run->stored();
+        run.reset();
+        for (const char* end : {"", "-wal", "-shm"}) {
+            std::error_code ignored;
+            if (empty) {
+                std::filesystem::remove(options.database + end, ignored);
+            }
+        }
+        throw;
+    }
 }
 
 std::string hash_of_data(const DataDirectory& data) {

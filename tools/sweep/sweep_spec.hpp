@@ -38,6 +38,7 @@ struct SweepSpec {
     std::vector<Expression> where;
     std::vector<std::pair<std::string, Mark>> keep;    ///< names of metrics; empty: all
     double timeout = 600;                              ///< s of wall time a point
+    std::map<std::string, Mark> marks;                 ///< where each key of the points is set
     std::map<std::string, ExpressionValue> constants;  ///< values of the base scenario that expressions name
 
     /// Points of the full product, before `where`.
@@ -55,7 +56,11 @@ struct SweepSpec {
 [[nodiscard]] SweepSpec load_sweep(const std::string& path, const std::vector<std::string>& overrides,
                                    const DataDirectory& data);
 
-/// The scenario of a point. Throws ConfigError when a value does not fit its key.
+/// Looks at every point of a sweep of up to 200,000 and at the first ones of a larger one. Throws ConfigError when an
+/// expression cannot be evaluated for one of them, or when the conditions of a sweep leave none.
+void check_points(const SweepSpec& sweep);
+
+/// The scenario of a point. Throws ConfigError when a value does not fit its key, at the place where the key is set.
 [[nodiscard]] Scenario scenario_of(const SweepSpec& sweep, const SweepPoint& point, const DataDirectory& data);
 
 /// JSON Schema of sweep files.

@@ -90,7 +90,7 @@ double layer_seconds(const CostModel& device, const ServedModel& model, double t
 
 }  // namespace
 
-void validate_ceilings(const DataDirectory& data, const Terminal& terminal) {
+void validate_ceilings(const DataDirectory& data, const Terminal& terminal, Comparison& out) {
     std::vector<std::vector<std::string>> rows;
     std::vector<double> errors;
     for (const auto& row : read_facts_table(data.path("validation/compute/ceilings.csv"))) {
@@ -109,13 +109,15 @@ void validate_ceilings(const DataDirectory& data, const Terminal& terminal) {
         rows.push_back({row.text("device"), row.text("what"), fmt::format("{:.4g} {}", measured, row.text("unit")),
                         fmt::format("{:.4g}", predicted), fmt::format("{:+.1f} %", 100 * errors.back())});
     }
+    out.tables.push_back(
+        {"Measured ceilings", {"device", "ceiling", "measured", "predicted", "error"}, std::move(rows)});
     terminal.heading("measured ceilings");
-    terminal.table({"device", "ceiling", "measured", "predicted", "error"}, rows);
+    terminal.table(out.tables.back().columns, out.tables.back().rows);
     const auto within = std::count_if(errors.begin(), errors.end(), [](double e) { return std::abs(e) <= 0.1; });
     fmt::print("{} of {} within 10 %\n", within, errors.size());
 }
 
-void validate_passes(const DataDirectory& data, const Terminal& terminal, bool points) {
+void validate_passes(const DataDirectory& data, const Terminal& terminal, bool points, Comparison& out) {
     ModelCache models(data);
     std::map<std::string, std::vector<double>> groups;
     std::vector<std::vector<std::string>> listed;
@@ -154,6 +156,12 @@ void validate_passes(const DataDirectory& data, const Terminal& terminal, bool p
         const auto book = [&](const std::string& what, double measured_ms, double seconds, const std::string& size) {
             const double error = seconds * 1e3 / measured_ms - 1;
             groups[fmt::format("{} {} {}", row.text("model"), row.text("node"), what)].push_back(error);
+            out.points.push_back({measured_ms * 1e-3,
+                                  seconds,
+                                  what,
+                                  fmt::format("{} on {}, {} GPUs, {}: {:+.1f} %", row.text("model"), row.text("node"),
+                                              row.text("tensor"), size, 100 * error),
+                                  {row.text("node"), row.text("model")}});
             listed.push_back({row.text("model"), row.text("node"), row.text("tensor"), size, what,
                               fmt::format("{:.4g} ms", measured_ms), fmt::format("{:.4g}", seconds * 1e3),
                               fmt::format("{:+.1f} %", 100 * error)});

@@ -1,15 +1,16 @@
 #pragma once
-// Ceilings of devices and times of whole passes, predicted from kernels alone.
+// Ceilings of devices and times of whole passes, predicted from kernels alone; both go into `out` as well.
 
 #include "sim/config/fields.hpp"
 #include "tools/program/terminal.hpp"
+#include "validation/scatter.hpp"
 
 namespace orrery {
 
 /// Measured ceilings (validation/compute/ceilings.csv) against what the models reach at best.
-void validate_ceilings(const DataDirectory& data, const Terminal& terminal);
+void validate_ceilings(const DataDirectory& data, const Terminal& terminal, Comparison& out);
 /// Prompt and token times of served models (validation/compute/passes.csv): kernels and all-reduces of one pass, summed.
 /// Nothing is fitted on these totals; what the host adds between kernels is not in the prediction.
-void validate_passes(const DataDirectory& data, const Terminal& terminal, bool points);
+void validate_passes(const DataDirectory& data, const Terminal& terminal, bool points, Comparison& out);
 
 }  // namespace orrery

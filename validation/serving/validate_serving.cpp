@@ -158,10 +158,36 @@ void print_excluded(const Terminal& terminal, const DataDirectory& data, const s
                static_cast<double>(dense_in) + dense_out);
 }
 
+Comparison comparison_of(const std::vector<ServingPoint>& points) {
+    Comparison out{
+        "serving", "latencies of served requests", "", "", {"latency", "engine", "device", "model", "kind", "half"}, {},
+        {}};
+    for (const ServingPoint& point : points) {
+        if (!point.problem.empty()) {
+            continue;
+        }
+        for (const auto& [name, measured, predicted] : {std::tuple{"TTFT", point.ttft, point.predicted_ttft},
+                                                        {"time per output token", point.tpot, point.predicted_tpot},
+                                                        {"end to end", point.e2e, point.predicted_e2e}}) {
+            if (measured <= 0) {
+                continue;  // the source does not say
+            }
+            out.points.push_back({measured,
+                                  predicted,
+                                  name,
+                                  fmt::format("{}, {} GPUs: {:+.1f} %", point.id, point.scenario.engine.mixed.ranks(),
+                                              100 * (predicted / measured - 1)),
+                                  {point.engine, point.device, point.model, point.dense ? "dense" : "experts",
+                                   point.fitted_half ? "fitted" : "held back"}});
+        }
+    }
+    return out;
+}
+
 }  // namespace
 
-void validate_serving(const DataDirectory& data, const Terminal& terminal, bool points, bool fit,
-                      const std::string& only) {
+Comparison validate_serving(const DataDirectory& data, const Terminal& terminal, bool points, bool fit,
+                            const std::string& only) {
     std::vector<ServingPoint> all = load_serving_points(data);
     if (!only.empty()) {
         std::erase_if(all, [&](const ServingPoint& point) { return point.engine != only; });
@@ -207,6 +233,7 @@ void validate_serving(const DataDirectory& data, const Terminal& terminal, bool 
     }
     print_excluded(terminal, data, all);
     validate_layers(data, terminal);
+    return comparison_of(all);
 }
 
 }  // namespace orrery

@@ -364,6 +364,50 @@ void book(const ReplayTrace& trace, const ReplaySpec& spec, const Lowering& lowe
     }
 }
 
+std::vector<ReplayBlame> blame(const ReplayTrace& trace, const ReplaySpec& spec, const Lowering& lowered,
+                               const Executor& executor, SimTime end) {
+    std::vector<std::uint32_t> op_of(lowered.graph.size(), ReplayOp::kNone);  // lags of their own have none
+    TaskId at;
+    for (std::uint32_t rank = 0; rank < lowered.ranks; ++rank) {
+        for (std::size_t i = 0; i < lowered.ops_of[rank].size(); ++i) {
+            const TaskId id = lowered.tasks_of[rank][i];
+            op_of[id.value()] = lowered.ops_of[rank][i];
+            if (!at.valid() && executor.end_of(id) == end) {
+                at = id;
+            }
+        }
+    }
+    std::map<std::array<std::string, 3>, double> sums;
+    while (at.valid()) {
+        const std::uint32_t index = op_of[at.value()];
+        const std::uint32_t place = index != ReplayOp::kNone ? trace.ops[index].lane : lowered.graph.task(at).stream;
+        const std::string& lane = trace.lanes[place];
+        const double seconds = (executor.end_of(at) - executor.start_of(at)).seconds();
+        double lag = seconds;
+        if (index != ReplayOp::kNone) {
+            const ReplayOp& op = trace.ops[index];
+            lag = lowered.includes_lag(op) ? std::min(seconds, op.lag_s / spec.host_speed) : 0;
+            sums[{replay_kind_names()[static_cast<std::size_t>(op.kind)], lane, trace.names[op.name]}] += seconds - lag;
+        }
+        sums[{"lag", lane, lowered.graph.name_of(at)}] += lag;
+        const TaskId before = executor.released_by(at);
+        const SimTime since = before.valid() ? executor.end_of(before) : SimTime();
+        if (executor.start_of(at) > since) {
+            sums[{"grouped completions", lane, ""}] += (executor.start_of(at) - since).seconds();
+        }
+        at = before;
+    }
+    std::vector<ReplayBlame> out;
+    for (const auto& [key, seconds] : sums) {
+        if (seconds > 0) {
+            out.push_back({key[0], key[1], key[2], seconds});
+        }
+    }
+    std::stable_sort(out.begin(), out.end(),
+                     [](const ReplayBlame& a, const ReplayBlame& b) { return a.seconds > b.seconds; });
+    return out;
+}
+
 Timeline draw(const ReplayTrace& trace, const Lowering& lowered, const Executor& executor) {
     Timeline timeline;
     for (std::uint32_t lane = 0; lane < trace.lanes.size(); ++lane) {
@@ -421,6 +465,7 @@ ReplayResult replay(const ReplayTrace& trace, const ReplaySpec& spec, const Devi
     result.events = engine.events();
     result.unchanged = !lowered.needs_network && spec.kernel_speed == 1 && spec.host_speed == 1;
     book(trace, spec, lowered, executor, end, result);
+    result.critical_path = blame(trace, spec, lowered, executor, end);
     if (options.timeline) {
         result.timeline = draw(trace, lowered, executor);
     }

@@ -37,6 +37,14 @@ struct ReplayOptions {
     std::function<void(double)> progress;
 };
 
+/// Time on the critical path of one kind of operation on one lane.
+struct ReplayBlame {
+    std::string kind;  ///< of replay_kind_names(), "lag" before an operation, or "grouped completions"
+    std::string lane;  ///< stream or thread
+    std::string name;  ///< of the operation
+    double seconds = 0;
+};
+
 struct ReplayResult {
     double seconds = 0;
     double recorded_s = ReplayOp::kUnknown;
@@ -47,6 +55,8 @@ struct ReplayResult {
     std::uint64_t tasks = 0;
     std::uint64_t events = 0;
     bool unchanged = false;  ///< nothing was scaled: `seconds` should be `recorded_s`
+    /// Back from the last operation to end, by what released each; the longest first. Adds up to `seconds`.
+    std::vector<ReplayBlame> critical_path;
     Timeline timeline;
 };
 

@@ -178,6 +178,7 @@ bool Fleet::launch(std::uint32_t index) {
     ++result_.iterations;
     result_.most_blocks = std::max(result_.most_blocks, replica.state.used_blocks());
     flight.stage = 0;
+    flight.planned = dispatcher_->now();
     replica.stages.front().busy = true;
     flight.loads = 0;
     for (const auto& [bytes, link] :
@@ -287,6 +288,10 @@ void Fleet::leave(std::uint32_t index, std::uint32_t id) {
 
 void Fleet::end(std::uint32_t index, std::uint32_t id) {
     Replica& replica = *replicas_[index];
+    if (hooks_.ran) {
+        const Flight& flight = replica.flights[id];
+        hooks_.ran(index, flight.batch, replica.state, flight.planned, dispatcher_->now());
+    }
     if (replica.stages.size() > 1) {
         replica.state.land(replica.flights[id].batch);
     }

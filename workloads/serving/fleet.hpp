@@ -59,6 +59,7 @@ enum class Power : std::uint8_t { off, starting, on, draining };
 struct Flight {
     Batch batch;
     std::uint32_t stage = 0;
+    SimTime planned;          ///< when it was put together
     SimTime started;          ///< on its stage
     std::uint32_t loads = 0;  ///< transfers that it waits for
     bool lost = false;        ///< its replica failed while it was under way

@@ -419,6 +419,9 @@ class Service final : public TaskSource,
         live_.erase(sequence.id);
         result_.finished += measured(now) ? 1 : 0;
         if (!measured(sequence.arrival)) {
+            if (hooks_.served) {
+                hooks_.served(sequence, nullptr);
+            }
             return;
         }
         RequestOutcome outcome;
@@ -433,6 +436,9 @@ class Service final : public TaskSource,
         outcome.in_time = !sequence.late && (spec_.ttft_limit <= 0 || ttft <= spec_.ttft_limit) &&
                           (spec_.tpot_limit <= 0 || tpot <= spec_.tpot_limit);
         result_.requests.push_back(outcome);
+        if (hooks_.served) {
+            hooks_.served(sequence, &outcome);
+        }
     }
 
     // A lost sequence goes to the replica of a new request, which computes its prompt and what it had given anew. It fails

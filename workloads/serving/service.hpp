@@ -115,6 +115,11 @@ struct ServiceHooks {
     std::function<void(double)> progress;
     /// For checks: sees every iteration before it runs.
     std::function<void(std::uint32_t replica, const Batch&, const EngineState&)> iteration;
+    /// For explanations: sees every batch when it leaves the last stage, before its tokens are given; `planned`: when it was
+    /// put together.
+    std::function<void(std::uint32_t replica, const Batch&, const EngineState&, SimTime planned, SimTime now)> ran;
+    /// For explanations: sees every request that was answered; null: it is not among the measured ones.
+    std::function<void(const Sequence&, const RequestOutcome*)> served;
 };
 
 /// Serves all requests. Precondition: every pool has a price for each stage; prefill pools and decode pools come together;

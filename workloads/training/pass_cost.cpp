@@ -233,7 +233,10 @@ Price PassCost::price_layer(Direction direction, bool attention_only) const {
             const double in = model_.parallel_block ? attention_in + ffn_in : blocks[block][0];
             const double out = model_.parallel_block ? attention_out + ffn_out : blocks[block][1];
             if (plan_.sequence_parallel) {
-                const double gather = tensor_collective(CollectiveOp::all_gather, bytes);
+                // Operands that are cast before they travel, as torchao's Float8ColwiseParallel and Float8RowwiseParallel
+                // do for products with one scale a tensor; sums stay in 16 bits.
+                const double gather =
+                    tensor_collective(CollectiveOp::all_gather, bytes / 2 * bytes_of(plan_.gather_precision));
                 const double scatter = tensor_collective(CollectiveOp::reduce_scatter, bytes);
                 if (!backward) {
                     left += exposed(gather, in, false, chunked) + exposed(scatter, out, false, chunked);

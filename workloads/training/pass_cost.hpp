@@ -7,7 +7,8 @@
 // overlap switches say.
 // Scope: dense transformers, MHA and GQA, plain or gated feed-forward, unfused or flash attention, fp16/bf16/fp8.
 // Limits: no contention between a hidden collective and the kernels that hide it; fp8 keeps attention, norms and
-// the LM head in 16 bits and pays for the casts of both operands of each product.
+// the LM head in 16 bits and pays for the casts of both operands of each product, as with one scale a tensor; scales a row
+// cost more (a cast for each of the three products, slower products) and are not modelled.
 // Sources: Narayanan et al., SC21 (tensor parallelism, recomputation); Korthikanti et al., arXiv:2205.05198
 // (sequence parallelism, selective recomputation, activation memory); NVIDIA Transformer Engine documentation (fp8
 // casts).

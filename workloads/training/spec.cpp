@@ -137,6 +137,12 @@ void describe(Fields& fields, PlanSpec& plan) {
     fields.enumeration({"fusion", "elementwise kernels: fused, or one an operation"}, {"fused", "eager"}, plan.fusion);
     fields.enumeration({"gradient_precision", "of gradients on the wire"}, training_precision_names(),
                        plan.gradient_precision);
+    fields.group(plan.gather_given, [&](Fields& same) {
+        same.enumeration(
+            {"gather_precision",
+             "of what tensor-parallel ranks gather (sequence_parallel); fp8: products take it as it comes"},
+            training_precision_names(), plan.gather_precision);
+    });
     fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
         inner.enumeration({"tensor", "none; backward: behind weight gradients; full: also chunked into GEMMs"},
                           {"none", "backward", "full"}, plan.overlap_tensor);
@@ -218,6 +224,13 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
     const std::int64_t chunks = plan.schedule == ScheduleKind::interleaved ? plan.chunks : 1;
     require(plan.pipeline * chunks <= model.layers + 2,
             fmt::format("pipeline {} x chunks {} is more than the {} layers", plan.pipeline, chunks, model.layers));
+    if (plan.gather_given &&
+        (!plan.sequence_parallel ||
+         (bytes_of(plan.gather_precision) < 2 && bytes_of(plan.precision) > bytes_of(plan.gather_precision)))) {
+        throw ConfigError(
+            {mark.error("gather_precision needs sequence_parallel: true, and products that take what is gathered: "
+                        "precision: fp8")});
+    }
     if (plan.schedule == ScheduleKind::interleaved && chunks > 1) {
         require(plan.pipeline > 1, "an interleaved schedule needs at least two pipeline stages");
         require(plan.micro_batches() % plan.pipeline == 0,

@@ -90,6 +90,8 @@ struct PlanSpec {
     AttentionKernel attention = AttentionKernel::flash;
     Fusion fusion = Fusion::fused;
     Precision gradient_precision = Precision::bf16;  ///< of gradients on the wire
+    bool gather_given = false;                       ///< `gather_precision` was given
+    Precision gather_precision = Precision::bf16;    ///< of activations and their gradients that tensor ranks gather
     TensorOverlap overlap_tensor = TensorOverlap::none;
     bool overlap_pipeline = false;
     bool overlap_data = false;

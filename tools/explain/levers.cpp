@@ -1,0 +1,208 @@
+#include "tools/explain/levers.hpp"
+
+#include "models/scaled_device.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery {
+
+namespace {
+
+constexpr double kMore = 1.1;  // rates times this, latencies over it
+constexpr double kMost = 1 - 1 / kMore;
+
+using Parts = std::vector<std::pair<std::string, double>>;
+
+struct Outcome {
+    double seconds;
+    Parts parts;
+};
+
+Outcome outcome_of(const Summary& summary) {
+    const Metric* first = summary.find("ttft_s.mean");
+    const Metric* all = summary.find("e2e_s.mean");
+    if (first != nullptr && all != nullptr) {
+        return {all->value,
+                {{"to the first token", first->value}, {"after the first token", all->value - first->value}}};
+    }
+    for (std::size_t kind = 0; kind < scenario_kind_names().size(); ++kind) {
+        if (scenario_kind_names()[kind] == summary.kind) {
+            return {summary.find(headline_metric(static_cast<ScenarioKind>(kind)))->value, summary.breakdown};
+        }
+    }
+    throw InternalError("a summary of no kind");
+}
+
+Outcome run_again(const Scenario& scenario, ModelCache& models) {
+    RunOptions options;
+    options.check_memory = false;
+    return outcome_of(run(scenario, models, options).summary);
+}
+
+// The same run on devices whose arithmetic or memory is faster.
+Outcome run_scaled(const Scenario& scenario, const DataDirectory& data, double arithmetic, double memory) {
+    ModelCache models(data, [&](std::unique_ptr<CostModel> base, const DeviceSpec& device) {
+        return std::make_unique<ScaledDevice>(std::move(base), device, arithmetic, memory);
+    });
+    return run_again(scenario, models);
+}
+
+double part(const Parts& parts, const std::string& name) {
+    for (const auto& [key, seconds] : parts) {
+        if (key == name) {
+            return seconds;
+        }
+    }
+    return 0;
+}
+
+struct Lever {
+    const char* name;
+    void (*change)(Scenario&, double more);
+};
+
+// Everything that is not the device's own rates; what a scenario does not use changes nothing and is left out.
+constexpr Lever kLevers[] = {
+    {"bandwidth inside the node", [](Scenario& s, double more) { s.cluster.node.intra_bandwidth.value *= more; }},
+    {"bandwidth between nodes",
+     [](Scenario& s, double more) {
+         s.cluster.node.nic_bandwidth.value *= more;
+         s.cluster.fabric.link *= more;
+     }},
+    {"PCIe bandwidth", [](Scenario& s, double more) { s.cluster.node.pcie_bandwidth.value *= more; }},
+    {"lower network latency",
+     [](Scenario& s, double more) {
+         s.cluster.node.intra_latency.value /= more;
+         s.cluster.node.nic_latency.value /= more;
+         s.cluster.fabric.latency /= more;
+     }},
+    {"lower host overhead",
+     [](Scenario& s, double more) {
+         s.software.layer_overhead.value /= more;
+         s.software.step_overhead.value /= more;
+         HostSpec& host = s.engine.software;
+         for (double* seconds : {&host.step.value, &host.sequence.value, &host.request.value, &host.frontend.value,
+                                 &host.layer_launch.value, &s.engine.step_overhead, &s.engine.sequence_overhead}) {
+             *seconds /= more;
+         }
+     }},
+    {"lower load",
+     [](Scenario& s, double more) {
+         s.requests.rate /= more;
+         s.requests.time_scale *= more;
+     }},
+    {"kernel speed", [](Scenario& s, double more) { s.replay.kernel_speed *= more; }},
+    {"host speed", [](Scenario& s, double more) { s.replay.host_speed *= more; }},
+};
+
+Elasticity elasticity(const std::string& name, const Outcome& before, const Outcome& after) {
+    Elasticity out{
+        name, before.seconds - after.seconds, (before.seconds - after.seconds) / before.seconds / kMost, 0, {}};
+    for (const auto& [phase, seconds] : before.parts) {
+        out.by_phase.emplace_back(phase, seconds - part(after.parts, phase));
+    }
+    return out;
+}
+
+// Numbers of runs of a lever, with Student's t at 97.5 % for one degree of freedom less.
+constexpr std::pair<int, double> kTrials[] = {{33, 2.037}, {17, 2.120}, {9, 2.306}, {5, 2.776}, {3, 4.303}};
+constexpr double kHops = 1e7;  // that all runs of a lever may take together, if that gives three of them
+
+std::pair<int, double> trials_of(const Summary& base) {
+    const Metric* hops = base.find("packet_hops");
+    for (const auto& trials : kTrials) {
+        if (hops == nullptr || trials.first * hops->value <= kHops) {
+            return trials;
+        }
+    }
+    return *std::rbegin(kTrials);
+}
+
+// The n-th run of a lever has seed + n and a factor of its own: 1.1, 1.09, 1.11, 1.08, 1.12 and again.
+double factor_of(std::size_t trial) {
+    constexpr double kSteps[] = {0, -0.01, 0.01, -0.02, 0.02};
+    return kMore + kSteps[trial % std::size(kSteps)];
+}
+
+Elasticity repeated(const Lever& lever, const Scenario& scenario, ModelCache& models, const Outcome& before,
+                    const std::vector<Outcome>& bases, double student) {
+    std::vector<double> gains;  // relative, as of a factor kMore
+    for (std::size_t i = 0; i < bases.size(); ++i) {
+        Scenario changed = scenario;
+        changed.seed += static_cast<std::int64_t>(i);
+        lever.change(changed, factor_of(i));
+        const double after = run_again(changed, models).seconds;
+        gains.push_back((1 - after / bases[i].seconds) * kMost / (1 - 1 / factor_of(i)));
+    }
+    const auto n = static_cast<double>(gains.size());
+    double mean = 0;
+    for (const double gain : gains) {
+        mean += gain / n;
+    }
+    double squares = 0;
+    for (const double gain : gains) {
+        squares += (gain - mean) * (gain - mean);
+    }
+    const double noise = student * std::sqrt(squares / (n - 1) / n);
+    return Elasticity{lever.name, mean * before.seconds, mean / kMost, noise * before.seconds, {}};
+}
+
+std::vector<PhaseBound> bounds_of(const Outcome& base, const std::vector<Elasticity>& levers) {
+    std::vector<PhaseBound> out;
+    for (const auto& [phase, seconds] : base.parts) {
+        if (seconds <= 0) {
+            continue;
+        }
+        PhaseBound bound{phase, seconds, "the schedule", 0};
+        // The bubble shrinks with whatever makes passes shorter: its cause is the schedule all the same.
+        for (const Elasticity& lever : levers) {
+            const double share = part(lever.by_phase, phase) / seconds / kMost;
+            if (phase != "bubble" && share > std::max(0.02, bound.share)) {
+                bound.bound = lever.lever;
+                bound.share = share;
+            } else if (phase != "bubble" && bound.share == 0) {
+                bound.bound = "what the software fixes";
+            }
+        }
+        out.push_back(std::move(bound));
+    }
+    return out;
+}
+
+}  // namespace
+
+void try_levers(const Scenario& scenario, ModelCache& models, const Summary& base, Explanation& out) {
+    const Outcome before = outcome_of(base);
+    const bool upset = scenario.network.fidelity == Fidelity::packet;
+    std::vector<Outcome> bases = {before};
+    const auto [trials, student] = trials_of(base);
+    if (upset) {
+        out.replicas = trials;
+        for (int i = 1; i < out.replicas; ++i) {
+            Scenario again = scenario;
+            again.seed += i;
+            bases.push_back(run_again(again, models));
+        }
+    }
+    if (scenario.kind == ScenarioKind::training || scenario.kind == ScenarioKind::serving) {
+        const DataDirectory& data = models.data();
+        out.levers.push_back(elasticity("arithmetic rate", before, run_scaled(scenario, data, kMore, 1)));
+        out.levers.push_back(elasticity("memory bandwidth", before, run_scaled(scenario, data, 1, kMore)));
+    }
+    const std::string resolved = resolved_json(scenario);
+    for (const Lever& lever : kLevers) {
+        Scenario changed = scenario;
+        lever.change(changed, kMore);
+        if (resolved_json(changed) != resolved) {
+            out.levers.push_back(upset ? repeated(lever, scenario, models, before, bases, student)
+                                       : elasticity(lever.name, before, run_again(changed, models)));
+        }
+    }
+    std::stable_sort(out.levers.begin(), out.levers.end(), [](const Elasticity& a, const Elasticity& b) {
+        return std::pair(a.certain(), a.gain_s) > std::pair(b.certain(), b.gain_s);
+    });
+    out.phases = bounds_of(before, out.levers);
+}
+
+}  // namespace orrery

@@ -1,0 +1,25 @@
+#pragma once
+// Where the time of a run goes, by kind of scenario: the parts of an explanation that need no second run.
+
+#include "tools/explain/explain.hpp"
+
+namespace orrery {
+
+/// "NIC out 17" -> "NIC out": equal links are one resource in an explanation.
+[[nodiscard]] std::string kind_of_resource(std::string name);
+
+/// Critical path, hidden transfers and use of links of a training run.
+void explain_training(const Scenario& scenario, ModelCache& models, const RunOutput& base, Explanation& out);
+
+/// Of a collective, the chain of messages that the last one to arrive waited for; of traffic, the slowest flow; and what
+/// happened to that last or slowest message. `base` was run with `messages`; rings too long to keep are explained by their
+/// slowest pair of neighbours.
+void explain_messages(const Scenario& scenario, const RunOutput& base, Explanation& out);
+
+/// Critical path of a replay by kind of operation and stream, and the operations with most time on it.
+void explain_replay(const RunOutput& base, Explanation& out);
+
+/// Where the time of requests goes and how their latencies are distributed, by running `scenario` once more; `base` is its summary.
+void explain_requests(const Scenario& scenario, const DataDirectory& data, const Summary& base, Explanation& out);
+
+}  // namespace orrery

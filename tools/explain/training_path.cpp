@@ -1,0 +1,200 @@
+#include "sim/engine/executor.hpp"
+#include "sim/engine/fluid.hpp"
+#include "sim/network/analytic.hpp"
+#include "tools/explain/paths.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace orrery {
+
+namespace {
+
+class CriticalPath {
+  public:
+    explicit CriticalPath(const TrainingInput& input, Fidelity fidelity, SimTime window)
+        : input_(input), graph_(lower(input)) {
+        if (fidelity == Fidelity::analytic) {
+            sharing_ = std::make_unique<AnalyticSharing>(engine_);
+        } else {
+            sharing_ = std::make_unique<FluidSharing>(engine_, window);
+        }
+        input.fabric.add_to(*sharing_);
+        executor_ = std::make_unique<Executor>(engine_, *sharing_, graph_.graph);
+        end_ = executor_->run();
+    }
+
+    [[nodiscard]] std::vector<BlameRow> blame() const {
+        std::map<std::pair<std::string, std::string>, double> sums;
+        TaskId at;
+        for (std::uint32_t i = 0; i < graph_.graph.size() && !at.valid(); ++i) {
+            if (executor_->end_of(TaskId(i)) == end_) {
+                at = TaskId(i);
+            }
+        }
+        while (at.valid()) {
+            book(at, sums);
+            const TaskId before = executor_->released_by(at);
+            const SimTime since = before.valid() ? executor_->end_of(before) : SimTime();
+            if (executor_->start_of(at) > since) {
+                sums[{"waiting", "grouped completions"}] += (executor_->start_of(at) - since).seconds();
+            }
+            at = before;
+        }
+        std::vector<BlameRow> rows;
+        for (const auto& [key, seconds] : sums) {
+            if (seconds > 0) {
+                rows.push_back({key.first, key.second, seconds});
+            }
+        }
+        std::stable_sort(rows.begin(), rows.end(),
+                         [](const BlameRow& a, const BlameRow& b) { return a.seconds > b.seconds; });
+        return rows;
+    }
+
+    // Time that transfers of a category are under way, mean over the simulated ranks: what is priced inside passes, and
+    // the activities. A collective is one task of all `members` that hold the same weights, a send is the sender's alone.
+    [[nodiscard]] std::map<Category, double> busy(double members) const {
+        std::map<Category, double> out;
+        const auto ranks = static_cast<double>(graph_.ranks.size());
+        for (std::uint32_t i = 0; i < graph_.graph.size(); ++i) {
+            const TaskId id(i);
+            const Task& task = graph_.graph.task(id);
+            if (task.activity != Task::kNoActivity) {
+                const double owners = task.category == Category::pipeline_communication ? 1 : members;
+                out[task.category] += (executor_->end_of(id) - executor_->start_of(id)).seconds() * owners / ranks;
+            } else if (price_of(id) != TrainingGraph::kNoPrice) {
+                for (const Category category : {Category::tensor_communication, Category::pipeline_communication,
+                                                Category::data_communication, Category::context_communication}) {
+                    out[category] += graph_.prices[price_of(id)][category] / ranks;
+                }
+            }
+        }
+        return out;
+    }
+
+    // What activities put on each link over what it could carry in the whole run: the busiest of each kind. Folded runs
+    // hold the links of the simulated nodes, which are like all others.
+    [[nodiscard]] std::map<std::string, double> link_use() const {
+        std::vector<double> bytes(input_.fabric.resource_count());
+        for (std::uint32_t i = 0; i < graph_.graph.size(); ++i) {
+            const Task& task = graph_.graph.task(TaskId(i));
+            if (task.activity != Task::kNoActivity) {
+                const auto& activity = graph_.graph.activity(task.activity);
+                for (const Demand& demand : graph_.graph.demands(activity.demand_set)) {
+                    bytes[demand.resource.value()] += activity.amount * demand.weight;
+                }
+            }
+        }
+        std::map<std::string, double> out;
+        for (std::uint32_t i = 0; i < bytes.size(); ++i) {
+            if (bytes[i] > 0) {
+                double& most = out[kind_of_resource(input_.fabric.resource_name(ResourceId(i)))];
+                most = std::max(most, bytes[i] / input_.fabric.capacity(ResourceId(i)) / end_.seconds());
+            }
+        }
+        return out;
+    }
+
+  private:
+    // Tasks without a place on a compute stream, such as barriers, may lie beyond the list.
+    [[nodiscard]] std::uint32_t price_of(TaskId id) const {
+        return id.value() < graph_.price_of.size() ? graph_.price_of[id.value()] : TrainingGraph::kNoPrice;
+    }
+
+    void book(TaskId id, std::map<std::pair<std::string, std::string>, double>& sums) const {
+        const Task& task = graph_.graph.task(id);
+        const double seconds = (executor_->end_of(id) - executor_->start_of(id)).seconds();
+        const std::uint32_t price = price_of(id);
+        if (price != TrainingGraph::kNoPrice) {
+            for (int c = 0; c < kCategoryCount; ++c) {
+                const auto category = static_cast<Category>(c);
+                const bool link = category == Category::tensor_communication ||
+                                  category == Category::context_communication ||
+                                  category == Category::pipeline_communication;
+                sums[{category_name(category), link                             ? "links inside the group"
+                                               : category == Category::overhead ? "host"
+                                                                                : "GPU"}] +=
+                    graph_.prices[price][category];
+            }
+            return;
+        }
+        const std::string name = graph_.graph.name_of(id);
+        if (task.activity == Task::kNoActivity) {
+            sums[{name, "GPU"}] += seconds;
+            return;
+        }
+        const double latency = std::min(seconds, task.duration.seconds());
+        sums[{name, "latency"}] += latency;
+        sums[{name, tightest(task)}] += seconds - latency;
+    }
+
+    // The link on which an activity's demand is largest for its capacity.
+    [[nodiscard]] std::string tightest(const Task& task) const {
+        const auto& activity = graph_.graph.activity(task.activity);
+        double most = 0;
+        std::string name = "library";
+        for (const Demand& demand : graph_.graph.demands(activity.demand_set)) {
+            const double load = demand.weight / input_.fabric.capacity(demand.resource);
+            if (load > most) {
+                most = load;
+                name = kind_of_resource(input_.fabric.resource_name(demand.resource));
+            }
+        }
+        return name;
+    }
+
+    const TrainingInput& input_;
+    TrainingGraph graph_;
+    Engine engine_;
+    std::unique_ptr<Sharing> sharing_;
+    std::unique_ptr<Executor> executor_;
+    SimTime end_;
+};
+
+double part(const Summary& summary, const std::string& name) {
+    for (const auto& [key, seconds] : summary.breakdown) {
+        if (key == name) {
+            return seconds;
+        }
+    }
+    return 0;
+}
+
+}  // namespace
+
+std::string kind_of_resource(std::string name) {
+    while (!name.empty() && (std::isdigit(static_cast<unsigned char>(name.back())) != 0 || name.back() == ' ')) {
+        name.pop_back();
+    }
+    for (const char* end : {", link", ", GPU"}) {
+        if (name.ends_with(end)) {
+            name.resize(name.size() - std::string(end).size());
+        }
+    }
+    return name;
+}
+
+void explain_training(const Scenario& scenario, ModelCache& models, const RunOutput& base, Explanation& out) {
+    const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+    const TrainingInput input = training_input(scenario, models, fabric);
+    const CriticalPath path(input, scenario.network.fidelity, SimTime::from_seconds(scenario.network.batch));
+    out.critical_path = path.blame();
+    out.link_use = path.link_use();
+    if (base.training->folded_into_one > 1) {
+        // A folded run leaves most traffic of switches out: it cannot bind there.
+        std::erase_if(out.link_use, [](const auto& use) {
+            return use.first.find("leaf") != std::string::npos || use.first.find("spine") != std::string::npos ||
+                   use.first.find("pod") != std::string::npos;
+        });
+    }
+    const double members =
+        static_cast<double>(scenario.plan.data * scenario.plan.context) / base.training->folded_into_one;
+    for (const auto& [category, seconds] : path.busy(members)) {
+        if (seconds > 0) {
+            out.hidden.push_back({category_name(category), seconds, part(base.summary, category_name(category))});
+        }
+    }
+}
+
+}  // namespace orrery

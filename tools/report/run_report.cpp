@@ -1,0 +1,233 @@
+#include "tools/report/explanation_blocks.hpp"
+#include "tools/report/report.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery {
+
+using namespace report;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::size_t kTimelineRows = 16;
+constexpr int kBins = 120;  // of the utilisation over time
+
+const ChartStyle kPage = {"currentColor", "var(--line)", "none", false};
+
+constexpr const char* kQuantiles[] = {"mean", "p50", "p90", "p99", "max"};
+
+// "ttft_s" of ttft_s.p99 where the summary has the mean and the largest as well; else empty.
+std::string family_of(const Metric& metric, const Summary& summary) {
+    const std::size_t dot = metric.name.rfind('.');
+    const std::string family = dot == std::string::npos ? "" : metric.name.substr(0, dot);
+    const bool whole =
+        !family.empty() && summary.find(family + ".mean") != nullptr && summary.find(family + ".max") != nullptr;
+    return whole ? family : "";
+}
+
+Json metric_item(const Metric& metric) {
+    Json item = Tile{metric.name, metric.value, value_text(metric.value, metric.unit)};
+    if (metric.low && metric.high) {
+        item["low"] = value_text(*metric.low, metric.unit);
+        item["high"] = value_text(*metric.high, metric.unit);
+    }
+    return item;
+}
+
+Json metric_tiles(const Summary& summary) {
+    Json items = Json::array();
+    for (const Metric& metric : summary.metrics) {
+        if (family_of(metric, summary).empty()) {
+            items.push_back(metric_item(metric));
+        }
+    }
+    return {{"kind", "tiles"}, {"items", items}};
+}
+
+// Means and percentiles as a row for each quantity.
+Json metric_quantiles(const Summary& summary) {
+    Json rows = Json::array();
+    for (const Metric& metric : summary.metrics) {
+        const std::string family = family_of(metric, summary);
+        if (family.empty() || metric.name != family + ".mean") {
+            continue;
+        }
+        Json cells = Json::array();
+        for (const char* quantile : kQuantiles) {
+            const Metric* one = summary.find(family + "." + quantile);
+            cells.push_back(one != nullptr ? metric_item(*one) : Json());
+        }
+        rows.push_back({{"name", family}, {"cells", cells}});
+    }
+    return {{"kind", "quantiles"}, {"columns", kQuantiles}, {"rows", rows}};
+}
+
+Json breakdown_bars(const Summary& summary) {
+    double total = 0;
+    for (const auto& [name, seconds] : summary.breakdown) {
+        total += seconds;
+    }
+    Json items = Json::array();
+    for (const auto& [name, seconds] : summary.breakdown) {
+        items.push_back({{"name", name},
+                         {"value", rounded(seconds)},
+                         {"text", fmt::format("{} ({:.1f} %)", seconds_text(seconds), 100 * seconds / total)},
+                         {"colour", colour_of(name)}});
+    }
+    return {{"kind", "bars"},
+            {"title", "Where the time goes"},
+            {"note", "Mean over ranks; the parts add up to the whole time."},
+            {"items", items}};
+}
+
+// Share of the drawn ranks that compute, communicate on the compute stream's behalf, or wait, over time.
+Json utilisation(const Timeline& timeline) {
+    double end = 0;
+    for (const Span& span : timeline.spans) {
+        end = std::max(end, span.start_us + span.duration_us);
+    }
+    std::map<std::string, std::vector<double>> busy;
+    for (const char* name : {"computing", "transfers only"}) {
+        busy[name].assign(kBins, 0);
+    }
+    std::vector<double> transfers(kBins, 0);
+    const double bin = end / kBins;
+    const double ranks = static_cast<double>(timeline.processes.size());
+    const auto add = [&](std::vector<double>& bins, const Span& span) {
+        const auto first = static_cast<int>(span.start_us / bin);
+        for (int i = first; i < kBins && i * bin < span.start_us + span.duration_us; ++i) {
+            const double from = std::max(span.start_us, i * bin);
+            const double to = std::min(span.start_us + span.duration_us, (i + 1) * bin);
+            bins[static_cast<std::size_t>(i)] += std::max(0.0, to - from) / bin / ranks;
+        }
+    };
+    for (const Span& span : timeline.spans) {
+        add(span.thread == 0 ? busy["computing"] : transfers, span);
+    }
+    Json series = Json::array();
+    const auto points = [&](const std::vector<double>& bins) {
+        Json out = Json::array();
+        for (int i = 0; i < kBins; ++i) {
+            out.push_back({rounded((i + 0.5) * bin * 1e-6),
+                           std::round(std::min(1.0, bins[static_cast<std::size_t>(i)]) * 1e6) / 1e6});
+        }
+        return out;
+    };
+    series.push_back({{"name", "compute stream busy"}, {"points", points(busy["computing"])}, {"colour", "#0072b2"}});
+    series.push_back({{"name", "transfers under way"}, {"points", points(transfers)}, {"colour", "#d55e00"}});
+    return {{"kind", "lines"},
+            {"title", "Utilisation"},
+            {"note", "Share of the drawn ranks, over the time of the iteration."},
+            {"x", "seconds"},
+            {"y", "share of ranks"},
+            {"max", 1},
+            {"end", rounded(end * 1e-6)},
+            {"series", series}};
+}
+
+Json resolved_table(Scenario scenario) {
+    Json rows = Json::array();
+    for (const Explained& value : explain_fields([&](Fields& fields) { describe(fields, scenario); })) {
+        const auto origin = scenario.origins.find(value.path);
+        const std::string place = origin != scenario.origins.end() ? origin->second : "default";
+        rows.push_back({value.path, value.value, value.how.empty() ? place : value.how + ": " + value.source});
+    }
+    return {{"kind", "details"},
+            {"title", "The scenario as resolved, with the source of each value"},
+            {"blocks", Json::array({{{"kind", "table"}, {"columns", {"value", "is", "source"}}, {"rows", rows}}})}};
+}
+
+}  // namespace
+
+std::vector<FabricLayer> fabric_layers(const Scenario& scenario, const std::map<std::string, double>& link_use) {
+    const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+    const FabricShape& shape = fabric.shape();
+    const auto use = [&](std::initializer_list<const char*> kinds) -> std::optional<double> {
+        std::optional<double> most;
+        for (const char* kind : kinds) {
+            if (const auto found = link_use.find(kind); found != link_use.end()) {
+                most = std::max(most.value_or(0), found->second);
+            }
+        }
+        return most;
+    };
+    std::vector<FabricLayer> layers;
+    if (shape.gpus_per_node > 1) {
+        layers.push_back({"GPUs", static_cast<double>(fabric.gpus()), "inside the node", shape.intra_bandwidth,
+                          use({"GPU to node switch", "node switch to GPU", "mesh link"})});
+    }
+    if (shape.nodes > 1 && shape.nics_per_node > 0) {
+        layers.push_back({shape.gpus_per_node > 1 ? "nodes" : "hosts", static_cast<double>(shape.nodes),
+                          fmt::format("{} NIC{} each", shape.nics_per_node, shape.nics_per_node > 1 ? "s" : ""),
+                          shape.nic_bandwidth, use({"NIC out", "NIC in"})});
+        const double up = shape.nic_bandwidth * shape.nodes_per_leaf * shape.nics_per_node / shape.rails /
+                          shape.leaf_oversubscription;
+        const bool fat_tree = shape.kind == FabricKind::fat_tree;
+        layers.push_back({"leaf switches", static_cast<double>(fabric.leaves()), "uplinks of a leaf", up,
+                          use({"uplinks of leaf", "downlinks of leaf", "leaf to spine", "spine to leaf"})});
+        if (fabric.spines() > 0) {
+            layers.push_back({"spine switches", static_cast<double>(fabric.spines()), "to the cores",
+                              up / shape.spine_oversubscription,
+                              fat_tree ? use({"uplinks of pod", "downlinks of pod", "spine to core", "core to spine"})
+                                       : std::nullopt});
+        }
+        if (fat_tree && fabric.cores() > 0) {
+            layers.push_back({"core switches", static_cast<double>(fabric.cores()), "", 0, std::nullopt});
+        }
+    }
+    return layers;
+}
+
+std::string run_report(const Scenario& scenario, const RunOutput& out, const Explanation& why) {
+    Json blocks = Json::array();
+    if (Json quantiles = metric_quantiles(out.summary); !quantiles["rows"].empty()) {
+        blocks.push_back(std::move(quantiles));
+    }
+    blocks.push_back(metric_tiles(out.summary));
+    if (!out.summary.breakdown.empty()) {
+        blocks.push_back(breakdown_bars(out.summary));
+    }
+    for (Json& block : Json::parse(explanation_blocks(why, scenario.kind))) {
+        blocks.push_back(std::move(block));
+    }
+    if (!out.timeline.spans.empty()) {
+        const bool training = scenario.kind == ScenarioKind::training;
+        blocks.push_back(
+            {{"kind", "svg"},
+             {"title", training ? "Schedule" : "Timeline"},
+             {"note", training
+                          ? "One row a rank, compute above, transfers as a thin line below; at most 16 ranks are drawn."
+                          : "One row a stream; at most 16 are drawn."},
+             {"svg", timeline_svg("timeline", out.timeline, training ? TimelineRows::processes : TimelineRows::streams,
+                                  kTimelineRows, kPage)}});
+        if (scenario.kind == ScenarioKind::training) {
+            blocks.push_back(utilisation(out.timeline));
+        }
+    }
+    if (const auto layers = fabric_layers(scenario, why.link_use); layers.size() > 1) {
+        blocks.push_back(
+            {{"kind", "svg"},
+             {"title", "Fabric"},
+             {"note", scenario.kind == ScenarioKind::training
+                          ? "With the use of the busiest link of each kind over the whole run, by transfers "
+                            "between passes, where it was simulated."
+                          : "With the use of the busiest link of each kind over the whole run, where it was "
+                            "simulated."},
+             {"svg", fabric_svg(layers, kPage)}});
+    }
+    if (!out.summary.notes.empty()) {
+        blocks.push_back({{"kind", "text"}, {"title", "Notes"}, {"lines", out.summary.notes}});
+    }
+    blocks.push_back(resolved_table(scenario));
+    return page(
+        scenario.name,
+        fmt::format("{} scenario, resolved as {}, seed {}", out.summary.kind, out.summary.hash, out.summary.seed),
+        why.verdict, blocks);
+}
+
+}  // namespace orrery

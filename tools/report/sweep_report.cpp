@@ -1,0 +1,82 @@
+#include "tools/report/page.hpp"
+#include "tools/report/report.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace orrery {
+
+using namespace report;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+Json cell_json(const Cell& cell) {
+    if (const double* number = std::get_if<double>(&cell)) {
+        return rounded(*number);
+    }
+    return std::holds_alternative<std::string>(cell) ? Json(std::get<std::string>(cell)) : Json();
+}
+
+}  // namespace
+
+std::string sweep_report(const std::string& name, const ResultTable& table, const std::vector<std::string>& keys,
+                         const std::vector<std::string>& metrics) {
+    const std::size_t status = table.column("status");
+    double done = 0;
+    double infeasible = 0;
+    Json rows = Json::array();
+    for (const auto& row : table.rows) {
+        done += row[status] == Cell(std::string("done")) ? 1 : 0;
+        infeasible += row[status] == Cell(std::string("infeasible")) ? 1 : 0;
+        Json cells = Json::array();
+        for (const Cell& cell : row) {
+            cells.push_back(cell_json(cell));
+        }
+        rows.push_back(std::move(cells));
+    }
+    const auto points = static_cast<double>(table.rows.size());
+    Json tiles = Json::array();
+    std::string verdict;
+    if (!metrics.empty() && done > 0) {
+        // Times and memory are better when lower, rates and fractions of peak when higher.
+        const std::string& metric = metrics[0];
+        const bool lower = metric.find("_s") != std::string::npos && metric.find("per_s") == std::string::npos;
+        const std::size_t column = table.column(metric);
+        const std::vector<Cell>* best = nullptr;
+        for (const auto& row : table.rows) {
+            if (std::holds_alternative<double>(row[column]) &&
+                (best == nullptr || (std::get<double>(row[column]) < std::get<double>((*best)[column])) == lower)) {
+                best = &row;
+            }
+        }
+        if (best != nullptr) {
+            tiles.push_back(Tile{"best " + metric, std::get<double>((*best)[column]),
+                                 fmt::format("{:.5g}", std::get<double>((*best)[column]))});
+            std::string setting;
+            for (const std::string& key : keys) {
+                setting +=
+                    fmt::format("{}{} {}", setting.empty() ? "" : ", ", key, cell_text((*best)[table.column(key)]));
+            }
+            verdict = fmt::format("Best {}: {:.5g} at point {}: {}.", metric, std::get<double>((*best)[column]),
+                                  cell_text((*best)[0]), setting);
+        }
+    }
+    tiles.push_back(Tile{"points", points, fmt::format("{:.0f}", points)});
+    tiles.push_back(Tile{"done", done, fmt::format("{:.0f}", done)});
+    tiles.push_back(Tile{"infeasible", infeasible, fmt::format("{:.0f}", infeasible)});
+    tiles.push_back(
+        Tile{"failed or invalid", points - done - infeasible, fmt::format("{:.0f}", points - done - infeasible)});
+    Json blocks = Json::array();
+    blocks.push_back({{"kind", "tiles"}, {"items", tiles}});
+    blocks.push_back({{"kind", "explore"},
+                      {"title", "Curves and heat map"},
+                      {"columns", table.columns},
+                      {"rows", rows},
+                      {"keys", keys},
+                      {"metrics", metrics}});
+    blocks.push_back({{"kind", "table"}, {"title", "Points"}, {"columns", table.columns}, {"rows", std::move(rows)}});
+    return page(name, "sweep", verdict, blocks);
+}
+
+}  // namespace orrery
