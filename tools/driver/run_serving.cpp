@@ -103,7 +103,7 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     bool capped_power = false;
     for (const auto& [role, phase] : phases) {
         const DeviceSpec& gpu = phase->other_device ? phase->device : scenario.cluster.node.gpu;
-        const CostModel* device = &models.device(gpu, scenario.compute);
+        const CostModel* device = &models.device(gpu, scenario.compute, engine.software.kernels);
         if (phase->clock != 1) {
             capped.push_back(std::make_unique<ScaledDevice>(*device, gpu, phase->clock, 1));
             device = capped.back().get();
@@ -211,6 +211,7 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     service.gpus_per_node = static_cast<std::uint32_t>(scenario.cluster.node.gpus);
     service.fabric = engine.split || piped ? &fabric : nullptr;
     service.paths = scenario.network.path_choice();
+    service.stream_interval = static_cast<std::uint32_t>(engine.stream_interval);
     service.ttft_limit = scenario.slo.ttft;
     service.tpot_limit = scenario.slo.tpot;
     service.tbt_limit = scenario.slo.tbt;

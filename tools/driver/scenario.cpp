@@ -464,16 +464,16 @@ std::string scenario_schema(ScenarioKind kind) {
     return schema_of([&](Fields& fields) { describe(fields, scenario); });
 }
 
-const CostModel& ModelCache::device(const DeviceSpec& device, ComputeKind kind) {
+const CostModel& ModelCache::device(const DeviceSpec& device, ComputeKind kind, const std::string& kernels) {
     DeviceSpec copy = device;
     const std::string key = write_fields([&](Fields& fields) { orrery::describe(fields, copy); }) +
-                            (kind == ComputeKind::roofline ? "roofline" : "calibrated");
+                            (kind == ComputeKind::roofline ? "roofline" : "calibrated") + kernels;
     std::unique_ptr<CostModel>& slot = devices_[key];
     if (!slot) {
         if (kind == ComputeKind::roofline) {
             slot = std::make_unique<Roofline>(device);
         } else {
-            slot = make_calibrated_model(device, data_.path("models/data/kernels"));
+            slot = make_calibrated_model(device, data_.path("models/data/kernels"), kernels);
         }
         if (wrap_) {
             slot = wrap_(std::move(slot), device);

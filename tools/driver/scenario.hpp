@@ -115,7 +115,8 @@ class ModelCache {
     using DeviceWrap = std::function<std::unique_ptr<CostModel>(std::unique_ptr<CostModel>, const DeviceSpec&)>;
     explicit ModelCache(DataDirectory data, DeviceWrap wrap = {}) : data_(std::move(data)), wrap_(std::move(wrap)) {}
     [[nodiscard]] const DataDirectory& data() const { return data_; }
-    [[nodiscard]] const CostModel& device(const DeviceSpec& device, ComputeKind kind);
+    /// `kernels`: set of kernels that the software runs where the device has one of this name.
+    [[nodiscard]] const CostModel& device(const DeviceSpec& device, ComputeKind kind, const std::string& kernels = "");
     [[nodiscard]] const CollectiveModel& collectives(const std::string& generation, LibraryKind kind);
 
   private:

@@ -16,6 +16,15 @@ void describe(Fields& fields, HostSpec& host) {
                    host.frontend);
     fields.sourced({"layer_launch", "host time to launch a layer's kernels one by one", false, 0, 1}, Dimension::time,
                    host.layer_launch);
+    bool routes = host.experts_launch.value > 0;
+    fields.group(routes, [&](Fields& same) {
+        same.sourced({"experts_launch", "host time beyond that to launch a layer's routed experts", false, 0, 1},
+                     Dimension::time, host.experts_launch);
+    });
+    bool own = !host.kernels.empty();
+    fields.group(own, [&](Fields& same) {
+        same.text({"kernels", "set of kernels that it runs where a device has one of this name"}, host.kernels);
+    });
     fields.sourced({"layer_gap", "device time a layer for small kernels that are not modelled", false, 0, 1e-2},
                    Dimension::time, host.layer_gap);
     fields.sourced({"slowdown", "kernels in an engine over the same in a microbenchmark", false, 0.5, 3},
@@ -42,10 +51,12 @@ std::uint32_t graph_size(const HostSpec& host, std::uint32_t sequences) {
     return std::min(size, most);
 }
 
-double iteration_seconds(const HostSpec& host, double kernels, double layers, double sequences, bool has_prompts) {
-    double device = host.slowdown.value * kernels + host.layer_gap.value * layers;
+double iteration_seconds(const HostSpec& host, double kernels, const LaunchedLayers& layers, double sequences,
+                         bool has_prompts) {
+    double device = host.slowdown.value * kernels + host.layer_gap.value * layers.all;
     if (has_prompts || sequences > static_cast<double>(host.graph_sequences)) {
-        device = std::max(device, host.layer_launch.value * layers);
+        device =
+            std::max(device, host.layer_launch.value * layers.all + host.experts_launch.value * layers.routed);
     }
     const double work = host.step.value + host.sequence.value * sequences;
     return host.overlap ? std::max(device, work) : device + work;

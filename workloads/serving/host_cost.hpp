@@ -24,8 +24,10 @@ struct HostSpec {
     Sourced<double> request;   ///< s from a client to the engine's queue, and back with the first token
     Sourced<double> frontend;  ///< s that the front end works on a request before the engine sees it, one after another
     Sourced<double> layer_launch;         ///< s of the host to launch the kernels of a layer one by one
+    Sourced<double> experts_launch;       ///< s of the host beyond that, to launch those of routed experts
     Sourced<double> layer_gap;            ///< s of the device a layer: small kernels that are not modelled
     Sourced<double> slowdown{1, "", ""};  ///< kernels in an engine over the same in a microbenchmark
+    std::string kernels;  ///< set of kernels that it runs where a device has one of this name; "": the device's own
     bool overlap = false;                 ///< the host prepares an iteration while the device runs the one before
     std::int64_t graph_sequences = 0;     ///< iterations of decodes alone up to this size replay a graph
     std::int64_t graph_regular = 0;       ///< graphs exist for 1, 2, 4, multiples of 8 up to this, and powers of two
@@ -38,8 +40,13 @@ void describe(Fields& fields, HostSpec& host);
 /// Sequences that an iteration of `sequences` decodes alone computes: those of the smallest graph that has room for them.
 [[nodiscard]] std::uint32_t graph_size(const HostSpec& host, std::uint32_t sequences);
 
+/// Layers that an iteration launches, and how many of them have routed experts.
+struct LaunchedLayers {
+    double all = 0;
+    double routed = 0;
+};
 /// Time of an iteration in s whose kernels alone take `kernels` s.
-[[nodiscard]] double iteration_seconds(const HostSpec& host, double kernels, double layers, double sequences,
-                                       bool has_prompts);
+[[nodiscard]] double iteration_seconds(const HostSpec& host, double kernels, const LaunchedLayers& layers,
+                                       double sequences, bool has_prompts);
 
 }  // namespace orrery

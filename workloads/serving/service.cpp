@@ -333,9 +333,10 @@ class Service final : public TaskSource,
     void give_token(Sequence& sequence) {
         const SimTime now = dispatcher_->now();
         const bool counts = measured(now);
-        if (sequence.generated == 0) {
-            sequence.first_token = now;
-        } else {
+        if (sequence.generated < spec_.stream_interval) {
+            sequence.first_token = now;  // as the client sees it
+        }
+        if (sequence.generated > 0) {
             const double gap = (now - sequence.last_token).seconds();
             if (counts) {
                 result_.tbt.add(gap);

@@ -99,6 +99,7 @@ struct ServiceSpec {
     double ttft_limit = 0;            ///< s; 0: none
     double tbt_limit = 0;             ///< s between tokens; 0: none
     double tpot_limit = 0;            ///< s; 0: none
+    std::uint32_t stream_interval = 1;  ///< tokens that the server gathers before it sends the first of them
     double timeout = 0;               ///< s after which a client gives up; 0: never
     MixingSpec mixing;
     bool same_devices = false;  ///< prefill replica i and decode replica i are on the same GPUs

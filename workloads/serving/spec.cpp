@@ -183,6 +183,11 @@ void describe(Fields& fields, EngineSpec& engine) {
                        inner.integer({"retries", "times that a request starts anew", false, 0, 100}, engine.retries);
                    });
     engine.failure.replica = static_cast<std::uint32_t>(failing);
+    bool gathers = engine.stream_interval > 1;
+    fields.group(gathers, [&](Fields& same) {
+        same.integer({"stream_interval", "tokens that the server gathers before it sends them", false, 1, 1 << 20},
+                     engine.stream_interval);
+    });
     fields.integer({"max_context", "longest prompt with output, in tokens; 0: what fits", false, 0, 1 << 24},
                    engine.max_context);
     fields.quantity({"step_overhead", "host time of an iteration", false, 0, 10}, Dimension::time,

@@ -61,6 +61,7 @@ struct EngineSpec {
     double prefix_host = 0;        ///< B a replica: blocks that leave the devices stay in host memory
     double prefix_nvme = 0;        ///< B a replica: and from there on NVMe
     double nvme_bandwidth = 0;     ///< B/s each way of a node's NVMe
+    std::int64_t stream_interval = 1;  ///< tokens that reach the client together
     std::int64_t max_context = 0;  ///< tokens; 0: whatever fits
     bool lora = false;
     AdapterSpec adapters;                               ///< rank 0: none
