@@ -103,10 +103,14 @@ TEST_CASE("serving: layers of routed experts take the host longer to launch") {
     HostSpec host;
     host.layer_launch.value = 1e-3;
     host.experts_launch.value = 2e-3;
-    CHECK(iteration_seconds(host, 5e-3, {10, 0}, 1, true) == doctest::Approx(10e-3));
-    CHECK(iteration_seconds(host, 5e-3, {10, 4}, 1, true) == doctest::Approx(18e-3));
+    CHECK(iteration_seconds(host, 5e-3, {10, 0, 1, 1, true}) == doctest::Approx(10e-3));
+    CHECK(iteration_seconds(host, 5e-3, {10, 4, 1, 1, true}) == doctest::Approx(18e-3));
     host.graph_sequences = 8;
-    CHECK(iteration_seconds(host, 5e-3, {10, 4}, 1, false) == doctest::Approx(5e-3));
+    CHECK(iteration_seconds(host, 5e-3, {10, 4, 1, 1, false}) == doctest::Approx(5e-3));
+    // Graphs between attentions cover the experts of iterations up to 100 tokens.
+    host.graph_tokens = 100;
+    CHECK(iteration_seconds(host, 5e-3, {10, 4, 1, 100, true}) == doctest::Approx(10e-3));
+    CHECK(iteration_seconds(host, 5e-3, {10, 4, 1, 101, true}) == doctest::Approx(18e-3));
 }
 
 TEST_CASE("serving: of tokens that a server gathers before it sends them, the client sees the first when all are there") {

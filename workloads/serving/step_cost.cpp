@@ -229,9 +229,11 @@ StepWork ModelStep::price_tokens(double tokens) const {
     const double own = std::ceil(tokens / static_cast<double>(m_.groups));
     const auto routed = static_cast<double>(model.expert_layers());
     const double dense = static_cast<double>(model.layers) - routed;
-    // The second norm of a layer, and both meetings of its ranks.
+    // The second norm of a layer, and both meetings of its ranks; attention and feed-forward side by side share one of each.
     const StepWork every =
-        price_attention_products(own) + before_product(4 * hidden * own, StreamingKind::norm) + 2 * reduce(own);
+        price_attention_products(own) +
+        (model.parallel_block ? reduce(own)
+                              : before_product(4 * hidden * own, StreamingKind::norm) + 2 * reduce(own));
     StepWork seconds = static_cast<double>(model.layers) * every;
     if (dense > 0) {
         seconds += dense * price_feed_forward(own, static_cast<double>(model.ffn) / t_);
@@ -394,14 +396,18 @@ StepWork ModelStep::kernels(const Batch& batch) {
 }
 
 StepWork ModelStep::work(const Batch& batch) {
-    const double sequences = static_cast<double>(batch.items.size()) + batch.padded;
-    const bool prompts =
-        std::any_of(batch.items.begin(), batch.items.end(), [](const BatchItem& item) { return item.tokens > 1; });
-    const LaunchedLayers layers = {share_ * static_cast<double>(m_.model.layers),
-                                   share_ * static_cast<double>(m_.model.expert_layers())};
+    IterationShape shape;
+    shape.layers = share_ * static_cast<double>(m_.model.layers);
+    shape.routed_layers = share_ * static_cast<double>(m_.model.expert_layers());
+    shape.sequences = static_cast<double>(batch.items.size()) + batch.padded;
+    shape.tokens = batch.padded + batch.drafted;
+    for (const BatchItem& item : batch.items) {
+        shape.tokens += item.tokens;
+        shape.prompts = shape.prompts || item.tokens > 1;
+    }
     StepWork work = kernels(batch);
-    work.seconds = iteration_seconds(m_.host, work.seconds, layers, sequences, prompts) + m_.step_overhead +
-                   m_.sequence_overhead * sequences;
+    work.seconds = iteration_seconds(m_.host, work.seconds, shape) + m_.step_overhead +
+                   m_.sequence_overhead * shape.sequences;
     return work;
 }
 
