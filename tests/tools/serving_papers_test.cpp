@@ -20,11 +20,11 @@ namespace {
 
 const std::string kPapers = std::string(ORRERY_SOURCE_DIR) + "/scenarios/papers";
 
-const YamlNode kNoRows;
-
-const YamlNode& rows_of(const YamlNode& parent, const char* key) {
+// Items of a list; none where there is no such key.
+const std::vector<YamlNode>& items_of(const YamlNode& parent, const char* key) {
+    static const std::vector<YamlNode> kNone;
     const YamlNode* found = parent.find(key);
-    return found != nullptr ? *found : kNoRows;
+    return found != nullptr ? found->items : kNone;
 }
 
 // A row of an expected.yaml.
@@ -78,7 +78,7 @@ class Row {
   private:
     [[nodiscard]] static std::vector<std::string> assignments(const YamlNode& of, const char* key) {
         std::vector<std::string> all;
-        for (const YamlNode& assignment : rows_of(of, key).items) {
+        for (const YamlNode& assignment : items_of(of, key)) {
             all.push_back(assignment.scalar);
         }
         return all;
@@ -92,12 +92,12 @@ class Row {
             return run(s, models(), {}).summary.find(text("metric"))->value;
         }
         // Limits at several percentiles: all must hold.
-        const YamlNode& limits = rows_of(row_, "limits");
-        if (limits.items.empty()) {
+        const std::vector<YamlNode>& limits = items_of(row_, "limits");
+        if (limits.empty()) {
             return capacity(file, overrides, number("capacity_percentile").value_or(0));
         }
         double least = 0;
-        for (const YamlNode& limit : limits.items) {
+        for (const YamlNode& limit : limits) {
             std::vector<std::string> all = overrides;
             for (const std::string& assignment : assignments(limit, "set")) {
                 all.push_back(assignment);
@@ -165,7 +165,7 @@ TEST_CASE("papers of serving: gains are within their bands, or expected.yaml say
 TEST_CASE("DistServe: the share of requests in time at each rate is within its band of what was measured") {
     const YamlNode expected = load_yaml(kPapers + "/distserve/expected.yaml");
     std::size_t count = 0;
-    for (const YamlNode& node : rows_of(expected, "attainments").items) {
+    for (const YamlNode& node : items_of(expected, "attainments")) {
         const Row row(node, "distserve");
         const std::vector<std::string> rates = row.list("rates");
         const std::vector<std::string> published = row.list("published_percent");
