@@ -72,6 +72,14 @@ void describe(Fields& fields, RequestsSpec& spec) {
     fields.integer({"count", "requests; 0: all of a trace, 1,000 generated ones", false, 0, 1'000'000'000}, spec.count);
     fields.section({"prompt", "lengths of generated prompts"}, [&](Fields& inner) { describe(inner, spec.prompt); });
     fields.section({"output", "lengths of generated outputs"}, [&](Fields& inner) { describe(inner, spec.output); });
+    bool filtered = spec.longest > 0;
+    fields.group(filtered, [&](Fields& same) {
+        same.integer({"longest",
+                      "tokens of prompt and output: longer generated requests are drawn anew, as data sets are "
+                      "filtered; 0: none is",
+                      false, 0, 1 << 25},
+                     spec.longest);
+    });
     fields.number({"time_scale", "gaps of a trace times this", false, 1e-6, 1e6}, spec.time_scale);
     fields.quantity({"from", "of a trace: what comes before is left out", false, 0, 9e6}, Dimension::time, spec.from);
     fields.quantity({"to", "of a trace: where it ends; 0 s: at its end", false, 0, 9e6}, Dimension::time, spec.to);

@@ -207,6 +207,8 @@ class EngineState {
     [[nodiscard]] bool schedule(std::uint32_t index, std::uint32_t tokens, Batch& batch, std::uint64_t spare = 0);
     /// Moves the front of the waiting queue to the running ones.
     void admit_front();
+    /// Sequences whose cache has come from another replica run from now on, as far as there are places: they only decode.
+    void admit_arrived();
     /// Takes the blocks of a running sequence; it starts anew at the front of the waiting queue, behind those that hold blocks.
     void recompute_later(std::size_t place);
     /// Moves a running sequence's blocks to host memory; false when that is full.
