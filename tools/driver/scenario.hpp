@@ -70,6 +70,9 @@ struct Scenario {
 };
 
 /// Names every field of a scenario of its kind.
+/// The same scenario for a file in another directory: what it names relative to its own is named relative to that one.
+[[nodiscard]] Scenario seen_from(const std::string& directory, Scenario scenario);
+
 void describe(Fields& fields, Scenario& scenario);
 
 /// Reads a scenario tree. Throws ConfigError with every error found.

@@ -45,7 +45,9 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
     const RunOutput out = run(scenario, models, options);
     progress.finish();
     if (line.has("resolved")) {
-        write_file(line.text("resolved"), resolved_json(scenario) + "\n");
+        const std::string file = line.text("resolved");
+        const std::string folder = file == "-" ? "" : std::filesystem::path(file).parent_path().string();
+        write_file(file, resolved_json(seen_from(folder.empty() ? "." : folder, scenario)) + "\n");
     }
     if ((line.has("ports") || line.has("queues")) && out.packets.ports.empty()) {
         throw ConfigError("--ports and --queues report what network.fidelity packet simulates; this run has another");
