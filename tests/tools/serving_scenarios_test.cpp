@@ -1,4 +1,4 @@
-// Every serving scenario as a user meets it: written out resolved and read back.
+// Every serving scenario as a user meets it: written out resolved and read back, its requests one by one, its timeline.
 
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 using namespace orrery;
 using namespace orrery::test;
@@ -76,4 +77,80 @@ TEST_CASE("serving: replicas for prompts alone are refused, and so are those for
           std::string::npos);
     CHECK(refusal(text("{prefill: {tensor: 2}}")).find("one of them is missing") != std::string::npos);
     CHECK(refusal(text("{prefill: {tensor: 2}, decode: {tensor: 2}}")).empty());
+}
+
+TEST_CASE("serving: the table of requests has each of them once, and adds up to the summary") {
+    const Scenario s =
+        load_scenario(std::string(ORRERY_SOURCE_DIR) + "/scenarios/serving/failing-replica.yaml",
+                      {"measure.from=0 s", "engine.max_context=4096", "engine.failures.retries=0"}, test::data());
+    RunOptions options;
+    options.requests = true;
+    const RunOutput out = run(s, test::models(), options);
+    REQUIRE(out.requests.size() == 5000);
+    std::map<Ending, double> endings;
+    std::vector<bool> seen(5000);
+    double ttft = 0;
+    for (const RequestRow& row : out.requests) {
+        ++endings[row.ending];
+        CHECK(!seen.at(row.id));
+        seen[row.id] = true;
+        ttft += row.ending == Ending::finished ? row.ttft : 0;
+        CHECK((row.ending != Ending::finished || (row.output > 0 && row.e2e <= 20)));
+        CHECK((row.ending != Ending::timed_out || row.e2e == doctest::Approx(20)));
+        CHECK((row.ending != Ending::refused || row.output == 0));
+    }
+    const auto value = [&](const char* name) { return out.summary.find(name)->value; };
+    CHECK(endings[Ending::finished] == value("requests"));
+    CHECK(endings[Ending::refused] == value("requests_refused"));
+    CHECK(endings[Ending::timed_out] == value("requests_timed_out"));
+    CHECK(endings[Ending::failed] == value("requests_failed"));
+    for (const Ending ending : {Ending::finished, Ending::refused, Ending::timed_out, Ending::failed}) {
+        CHECK(endings[ending] > 0);
+    }
+    CHECK(ttft / value("requests") == doctest::Approx(value("ttft_s.mean")).epsilon(1e-5));
+    const std::string csv = requests_csv(out.requests, false);
+    CHECK(std::count(csv.begin(), csv.end(), '\n') == 5001);
+    CHECK(csv.rfind("request,arrival_s,ending,prompt,output,ttft_s,tpot_s,e2e_s,retries\n0,", 0) == 0);
+}
+
+TEST_CASE("serving: adapters show in the table of requests, in their lifelines and as counters of their replica") {
+    const Folder folder;
+    const std::string scenario = std::string(ORRERY_SOURCE_DIR) + "/scenarios/serving/adapters-7b.yaml";
+    const Outcome ran = orrery_command(fmt::format("run {} --set requests.count=200 --quiet --requests {} --trace {}",
+                                                   scenario, folder.file("r.csv"), folder.file("t.json")));
+    REQUIRE_MESSAGE(ran.code == 0, ran.text);
+    CHECK(read(folder.file("r.csv"))
+              .rfind("request,arrival_s,ending,prompt,output,ttft_s,tpot_s,e2e_s,retries,adapter\n", 0) == 0);
+    RunOptions options;
+    options.timeline = options.requests = true;
+    const RunOutput out = run(load_scenario(scenario, {"requests.count=200"}, test::data()), test::models(), options);
+    std::map<std::uint64_t, double> waited;  // us by request
+    std::map<std::uint64_t, std::string> named;
+    for (const Lifeline& part : out.timeline.lifelines) {
+        if (part.phase.rfind("adapter ", 0) == 0) {
+            waited[part.id] += part.duration_us;
+            named[part.id] = part.phase;
+        }
+    }
+    double sum = 0;
+    for (const RequestRow& row : out.requests) {
+        CHECK(row.adapter > 0);
+        sum += waited[row.id];
+        CHECK((named[row.id].empty() || named[row.id] == fmt::format("adapter {}", row.adapter)));
+    }
+    CHECK(sum * 1e-6 == doctest::Approx(200 * out.summary.find("adapter_wait_s.mean")->value));
+    double most = 0;
+    double loads = 0;
+    double coming = 0;
+    for (const CounterPoint& point : out.timeline.counters) {
+        if (point.name == "adapters coming") {
+            loads += std::max(0.0, point.value - coming);
+            coming = point.value;
+        } else if (point.name == "adapters here") {
+            most = std::max(most, point.value);
+        }
+    }
+    CHECK(most == 16);
+    CHECK(coming == 0);
+    CHECK(loads == out.summary.find("adapter_loads")->value);
 }

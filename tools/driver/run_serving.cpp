@@ -46,9 +46,17 @@ Timeline draw(const ServiceResult& result) {
             CounterPoint{"cache blocks", record.replica, us(record.end), static_cast<double>(record.blocks)});
     }
     for (const LifeRecord& part : result.lives) {
-        static constexpr const char* kPhases[] = {"waiting", "prefill", "decode"};
-        timeline.lifelines.push_back(Lifeline{"requests", kPhases[static_cast<std::size_t>(part.phase)], part.request,
-                                              part.replica, us(part.start), us(part.end - part.start)});
+        static constexpr const char* kPhases[] = {"waiting", "adapter", "prefill", "decode"};
+        const std::string phase = kPhases[static_cast<std::size_t>(part.phase)];
+        timeline.lifelines.push_back(
+            Lifeline{"requests", part.phase == LifePhase::adapter ? fmt::format("{} {}", phase, part.adapter) : phase,
+                     part.request, part.replica, us(part.start), us(part.end - part.start)});
+    }
+    for (const AdapterRecord& record : result.adapters) {
+        timeline.counters.push_back(
+            CounterPoint{"adapters here", record.replica, us(record.at), static_cast<double>(record.here)});
+        timeline.counters.push_back(
+            CounterPoint{"adapters coming", record.replica, us(record.at), static_cast<double>(record.coming)});
     }
     for (std::uint32_t stage = 0; stage < stages; ++stage) {
         timeline.threads.emplace_back(stage, stages == 1 ? "iterations" : fmt::format("stage {}", stage));
@@ -231,6 +239,11 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
 
     Summary& summary = out.summary;
     std::vector<float> ttft;
+    if (options.requests) {
+        hooks.ended = [&](const Sequence& sequence, Ending ending, SimTime now) {
+            out.requests.push_back(row_of(sequence, ending, now));
+        };
+    }
     std::vector<float> tpot;
     std::vector<float> e2e;
     std::size_t in_time = 0;

@@ -40,10 +40,17 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
     ModelCache models(data);
     RunOptions options;
     options.timeline = line.has("trace") || (line.has("report") && can_be_drawn(scenario));
+    options.requests = line.has("requests");
+    if (options.requests && scenario.kind != ScenarioKind::serving) {
+        throw ConfigError("--requests lists what a serving scenario served; this is another kind");
+    }
     Progress progress(line.quiet());
     options.progress = [&](double fraction) { progress.update(fraction); };
     const RunOutput out = run(scenario, models, options);
     progress.finish();
+    if (options.requests) {
+        write_file(line.text("requests"), requests_csv(out.requests, scenario.requests.names_adapters()));
+    }
     if (line.has("resolved")) {
         const std::string file = line.text("resolved");
         const std::string folder = file == "-" ? "" : std::filesystem::path(file).parent_path().string();

@@ -95,6 +95,9 @@ class Service final : public TaskSource,
             enter(chosen, index);
         } else {
             ++result_.refused;
+            if (hooks_.ended) {
+                hooks_.ended(sequence_of(request, id), Ending::refused, dispatcher_->now());
+            }
             leave_unserved(request.arrival, request.turn);
         }
     }
@@ -103,9 +106,7 @@ class Service final : public TaskSource,
         const Sequence& sequence = fleet_[replica].state.sequence(id);
         const SimTime arrival = sequence.arrival;
         const std::uint32_t turn = sequence.turn;
-        if (spec_.timeline) {
-            lifelines_.end(sequence.id);
-        }
+        end(replica, sequence, Ending::timed_out);
         give_up(replica, id);
         ++result_.timed_out;
         leave_unserved(arrival, turn);
@@ -144,6 +145,9 @@ class Service final : public TaskSource,
     }
 
     void adapter_ready(std::uint32_t replica, std::uint32_t sequence) override {
+        if (spec_.timeline) {
+            lifelines_.adapter_here(fleet_[replica].state.sequence(sequence), dispatcher_->now());
+        }
         if (!fetches_.start(replica, sequence)) {
             fleet_.wake(replica);
         }
@@ -227,6 +231,8 @@ class Service final : public TaskSource,
         follow(replica, sequence);
         if (adapters_.ready(replica, sequence)) {
             adapter_ready(replica, sequence);
+        } else if (spec_.timeline) {
+            lifelines_.adapter_wanted(replica, fleet_[replica].state.sequence(sequence), dispatcher_->now());
         }
     }
 
@@ -235,10 +241,30 @@ class Service final : public TaskSource,
         intake_.settle(turn, false);
     }
 
-    void record(const Sequence& sequence) {
+    // A request on a replica is accounted for: the timeline and whoever looks on are told.
+    void end(std::uint32_t replica, const Sequence& sequence, Ending how) {
         if (spec_.timeline) {
-            lifelines_.end(sequence.id);
+            lifelines_.end(replica, sequence, dispatcher_->now());
         }
+        if (hooks_.ended) {
+            hooks_.ended(sequence, how, dispatcher_->now());
+        }
+    }
+
+    // What is known of a request that no replica takes.
+    [[nodiscard]] static Sequence sequence_of(const Request& request, std::uint64_t id) {
+        Sequence sequence;
+        sequence.id = id;
+        sequence.arrival = request.arrival;
+        sequence.prompt = request.prompt;
+        sequence.output = request.output;
+        sequence.adapter = request.adapter;
+        sequence.session = request.session;
+        return sequence;
+    }
+
+    void record(std::uint32_t replica, const Sequence& sequence) {
+        end(replica, sequence, Ending::finished);
         patience_.end(sequence.id);
         books_.answered(sequence, dispatcher_->now());
         intake_.settle(sequence.turn, true);
@@ -290,7 +316,7 @@ class Service final : public TaskSource,
                     handovers_.prompt_done(index, id);
                 }
             } else {
-                record(sequence);
+                record(index, sequence);
                 state.finish(id);
             }
         }
@@ -311,6 +337,7 @@ class Service final : public TaskSource,
         if (sequence.retries >= spec_.retries || !replica.state.accepts(again)) {
             ++result_.failed;
             patience_.end(sequence.id);
+            end(chosen, sequence, Ending::failed);
             leave_unserved(sequence.arrival, sequence.turn);
             return;
         }
@@ -343,7 +370,7 @@ class Service final : public TaskSource,
     Handovers handovers_{spec_, fleet_, decoders_, *this, result_};
     Mixing mixing_{spec_.mixing, fleet_, decoders_, handovers_};
     Fetches fetches_{fleet_, result_};
-    AdapterLoads adapters_{fleet_, *this, result_};
+    AdapterLoads adapters_{fleet_, *this, spec_.timeline, result_};
     Intake intake_;
     Patience patience_{spec_.timeout, *this};
     Bookkeeper books_{spec_, hooks_, result_};
