@@ -1,5 +1,7 @@
-// Every serving scenario as a user meets it: written out resolved and read back, its requests one by one, its timeline.
+// Every serving scenario as a user meets it: written out resolved and read back, its requests one by one, its timeline, and
+// what happens when it is damaged.
 
+#include "sim/base/random.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 
@@ -7,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 using namespace orrery;
@@ -153,4 +156,39 @@ TEST_CASE("serving: adapters show in the table of requests, in their lifelines a
     CHECK(most == 16);
     CHECK(coming == 0);
     CHECK(loads == out.summary.find("adapter_loads")->value);
+}
+
+TEST_CASE("serving: a damaged scenario runs, or is refused with its place or as infeasible") {
+    const std::vector<std::string> paths = serving_scenarios();
+    const std::vector<std::string> values = {
+        "0",     "-1",      "1e300",  "nan", "",      "[]",    "{a: 1}", "1",    "0.5",    "0 s",    "1 ps",
+        "9e6 s", "0 B",     "1 TB",   "0 %", "100 %", "0 B/s", "1 GB/s", "true", "closed", "static", "orca",
+        "fair",  "session", "prefix", "fp8", "int4",  "gamma", "64",     "1000", "65536",  "1e-6"};
+    RandomStream random(5, "damage");
+    int ran = 0;
+    for (int round = 0; round < 150 * test::scale(); ++round) {
+        const std::string& path = paths[random.below(paths.size())];
+        YamlNode tree = load_yaml(path);
+        apply_override(tree, "requests.count=20");
+        // A value somewhere in the tree becomes another.
+        YamlNode* node = &tree;
+        while (node->kind == YamlNode::Kind::map && !node->entries.empty()) {
+            node = &node->entries[random.below(node->entries.size())].value;
+        }
+        node->kind = YamlNode::Kind::scalar;
+        node->scalar = values[random.below(values.size())];
+        try {
+            const RunOutput out = run(read_scenario(tree, "damaged", test::data()), test::models(), {});
+            CHECK(std::isfinite(out.summary.find("e2e_s.mean")->value));
+            ++ran;
+        } catch (const ConfigError& error) {
+            // A name of measured collectives is looked up later, where its place is not known any more.
+            const std::string said = error.what();
+            CHECK_MESSAGE((said.find(".yaml:") != std::string::npos || said.find(":1:1: error") != std::string::npos ||
+                           said.find("measured collectives") != std::string::npos),
+                          said);
+        } catch (const InfeasibleError&) {
+        }
+    }
+    CHECK(ran >= 4 * test::scale());
 }
