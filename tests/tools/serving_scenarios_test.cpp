@@ -82,6 +82,29 @@ TEST_CASE("serving: replicas for prompts alone are refused, and so are those for
     CHECK(refusal(text("{prefill: {tensor: 2}, decode: {tensor: 2}}")).empty());
 }
 
+TEST_CASE("serving: parts of a trace are refused where there is none, not ignored") {
+    const auto said = [](const char* requests) {
+        return refusal(fmt::format(
+            "orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\nmodel: llama-2-7b\nrequests: {}\n",
+            requests));
+    };
+    CHECK(said("{time_scale: 0.5}").find("test.yaml:5:11: error: 'time_scale', 'from' and 'to' are of a trace") !=
+          std::string::npos);
+    CHECK(said("{from: 10 s}").find("are of a trace") != std::string::npos);
+    CHECK(said("{trace: t.csv, time_scale: 0.5, from: 10 s, to: 20 s}").empty());
+    // What an override may have left without a meaning stays: a trace in place of a generator, another kind of arrivals.
+    CHECK(said("{trace: t.csv, rate: 3, swing: 0.5, burstiness: 3, clients: 2}").empty());
+}
+
+TEST_CASE("serving: a summary in which nothing was measured says so") {
+    const RunOutput out = run(test::scenario("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\n"
+                                             "model: llama-2-7b\nrequests: {count: 5}\nmeasure: {from: 1000 s}\n"),
+                              test::models(), {});
+    CHECK(out.summary.find("requests")->value == 0);
+    CHECK(std::any_of(out.summary.notes.begin(), out.summary.notes.end(),
+                      [](const std::string& note) { return note.rfind("no request", 0) == 0; }));
+}
+
 TEST_CASE("serving: the table of requests has each of them once, and adds up to the summary") {
     const Scenario s =
         load_scenario(std::string(ORRERY_SOURCE_DIR) + "/scenarios/serving/failing-replica.yaml",

@@ -365,6 +365,9 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         summary.add("handover_s.mean", result.handover_s / static_cast<double>(result.handovers), "s");
     }
     summary.events = result.events;
+    if (result.requests.empty()) {
+        summary.notes.emplace_back("no request that came in the measured time was answered: latencies are given as 0");
+    }
     if (result.refused > 0) {
         summary.notes.push_back(
             fmt::format("{} requests were refused: longer than the context or than the whole cache", result.refused));

@@ -129,6 +129,10 @@ std::vector<std::string> problems_of(const RequestsSpec& spec) {
     if (spec.turns > 0 && (closed || !spec.trace.empty())) {
         problems.emplace_back("'turns' are of generated requests that come at a rate: no 'trace', no closed loop");
     }
+    if (spec.trace.empty() && (spec.time_scale != 1 || spec.from > 0 || spec.to > 0)) {
+        problems.emplace_back(
+            "'time_scale', 'from' and 'to' are of a trace: generated requests have a 'rate' and a 'count'");
+    }
     if (spec.turns <= 0 && spec.think > 0) {
         problems.emplace_back("'think' is the time between 'turns': say how many there are");
     }
