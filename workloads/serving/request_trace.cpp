@@ -124,15 +124,20 @@ class TraceReader final : public RequestSource {
         throw ConfigError({Diagnostic{file_, number_, 1, problem}});
     }
 
+    // The next line into line_, which never holds more than the longest one that is taken.
     bool read_line() {
-        if (!std::getline(in_, line_)) {
+        in_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+        const auto taken = static_cast<std::size_t>(in_.gcount());
+        if (in_.fail() && taken == 0) {
             return false;
         }
         ++number_;
-        read_ += static_cast<double>(line_.size()) + 1;
-        if (line_.size() > 1 << 20) {
+        read_ += static_cast<double>(taken);
+        if (in_.fail()) {
             fail("a line is longer than 1 MiB");
         }
+        // The end of the line counts as taken, except at the end of a file without one.
+        line_.assign(buffer_.data(), in_.eof() ? taken : taken - 1);
         trim(line_);
         return true;
     }
@@ -324,6 +329,7 @@ class TraceReader final : public RequestSource {
     std::ifstream in_;
     Popularity adapters_;
     std::string line_;
+    std::vector<char> buffer_ = std::vector<char>((1 << 20) + 1);
     std::vector<std::string_view> cells_;
     int number_ = 0;
     std::size_t time_column_ = kNone, prompt_column_ = kNone, output_column_ = kNone, session_column_ = kNone;
