@@ -96,6 +96,26 @@ TEST_CASE("serving: parts of a trace are refused where there is none, not ignore
     CHECK(said("{trace: t.csv, rate: 3, swing: 0.5, burstiness: 3, clients: 2}").empty());
 }
 
+TEST_CASE("serving: what would take for ever is refused: failures and looks at the load many times a second") {
+    const auto said = [](const char* engine) {
+        return refusal(
+            fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\nmodel: "
+                        "llama-2-7b\nengine: {}\n",
+                        engine));
+    };
+    CHECK(said("{failures: {mean_between: 1 ps}}").find("test.yaml:5:9: error: 'mean_between'") != std::string::npos);
+    CHECK(said("{failures: {mean_between: 1 s}}").empty());
+    CHECK(said("{autoscale: {target: 1, interval: 1 ms}}").find("'interval' must be between 1 s") != std::string::npos);
+    CHECK(said("{autoscale: {target: 1, interval: 1 s}}").empty());
+}
+
+TEST_CASE("serving: sixty-five thousand replicas are set up") {
+    const Scenario s = test::scenario(
+        "orrery: 1\nkind: serving\ncluster: {nodes: 8192, node: dgx-h100}\nmodel: llama-2-7b\n"
+        "engine: {replicas: 65536}\nrequests: {count: 5}\n");
+    CHECK(run(s, test::models(), {}).summary.find("requests")->value == 5);
+}
+
 TEST_CASE("serving: a summary in which nothing was measured says so") {
     const RunOutput out = run(test::scenario("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\n"
                                              "model: llama-2-7b\nrequests: {count: 5}\nmeasure: {from: 1000 s}\n"),

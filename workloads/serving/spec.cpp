@@ -28,8 +28,8 @@ void describe_scaling(Fields& fields, PhaseSpec& phase) {
                      [&](Fields& inner) {
                          inner.number({"target", "outstanding requests of a replica", true, 0.01, 1e6}, scaling.target);
                          inner.integer({"least", "replicas that always run", false, 1, 1 << 16}, least);
-                         inner.quantity({"interval", "between two looks at the load", false, 1e-3, 1e6},
-                                        Dimension::time, scaling.interval_s);
+                         inner.quantity({"interval", "between two looks at the load", false, 1, 1e6}, Dimension::time,
+                                        scaling.interval_s);
                          inner.quantity({"provision", "until a replica's machine is there", false, 0, 1e6},
                                         Dimension::time, scaling.provision_s);
                          inner.quantity({"storage", "link over which all weights come; 0 B/s: at once", false, 0, 1e15},
@@ -248,6 +248,9 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
         check_same_devices(engine, problems);
     } else if (engine.prefill.units < 1 || engine.decode.units < 1 || engine.mixed.units < 1) {
         problems.emplace_back("'units' are shared out between phases on the same devices: say 'same_devices: true'");
+    }
+    if (engine.failures.mean_between_s > 0 && engine.failures.mean_between_s < 1) {
+        problems.emplace_back("'mean_between' of failures is at least 1 s, or 0 s for none");
     }
     if (engine.split != engine.decodes) {
         problems.emplace_back("'prefill' and 'decode' replicas come together: one of them is missing");
