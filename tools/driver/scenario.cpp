@@ -316,6 +316,18 @@ std::string Scenario::file(const std::string& path) const {
     return directory.empty() || path.front() == '/' ? path : directory + "/" + path;
 }
 
+Scenario seen_from(const std::string& directory, Scenario scenario) {
+    namespace fs = std::filesystem;
+    for (std::string* path : {&scenario.requests.trace, &scenario.replay.trace, &scenario.traffic.flows,
+                              &scenario.network.packets.link_events}) {
+        if (!path->empty() && path->front() != '/') {
+            *path = fs::proximate(fs::absolute(scenario.file(*path)), fs::absolute(directory)).string();
+        }
+    }
+    scenario.directory = directory;
+    return scenario;
+}
+
 const std::vector<std::string>& library_names() {
     static const std::vector<std::string> kNames = {"nccl", "vllm", "sglang", "trtllm", "ideal"};
     return kNames;

@@ -2,6 +2,8 @@
 
 #include "workloads/serving/request_sources.hpp"
 
+#include <fmt/format.h>
+
 namespace orrery {
 
 namespace {
@@ -13,6 +15,8 @@ class Sample final : public RequestSource {
         : all_(std::move(all)), share_(share), random_(seed, "serving/sample") {}
 
     double progress() const override { return all_->progress(); }
+
+    std::uint64_t clients() const override { return all_->clients(); }
 
     bool follow_up(std::uint32_t turn, SimTime now, bool served, Request& request) override {
         return all_->follow_up(turn, now, served, request);
@@ -133,6 +137,10 @@ std::vector<std::string> problems_of(const RequestsSpec& spec) {
     if (spec.turns > 0 && (closed || !spec.trace.empty())) {
         problems.emplace_back("'turns' are of generated requests that come at a rate: no 'trace', no closed loop");
     }
+    if (spec.trace.empty() && (spec.time_scale != 1 || spec.from > 0 || spec.to > 0)) {
+        problems.emplace_back(
+            "'time_scale', 'from' and 'to' are of a trace: generated requests have a 'rate' and a 'count'");
+    }
     if (spec.turns <= 0 && spec.think > 0) {
         problems.emplace_back("'think' is the time between 'turns': say how many there are");
     }
@@ -141,6 +149,14 @@ std::vector<std::string> problems_of(const RequestsSpec& spec) {
     }
     if (!spec.mix.empty() && (closed || !spec.trace.empty())) {
         problems.emplace_back("a 'mix' of clients is generated at a rate: no 'trace', no closed loop");
+    }
+    const bool timed = spec.arrivals != ArrivalKind::closed && spec.arrivals != ArrivalKind::at_once;
+    const std::int64_t count = spec.count > 0 ? spec.count : kGenerated;
+    const double seconds = static_cast<double>(count) / spec.rate;
+    if (spec.trace.empty() && (timed || !spec.mix.empty()) && seconds > kLatestArrival) {
+        problems.push_back(
+            fmt::format("{} requests at {:.3g} a second take {:.1f} days, and simulated time ends after {:.0f}", count,
+                        spec.rate, seconds / 86400, kLatestArrival / 86400));
     }
     if (!spec.mix.empty() && spec.conversations) {
         problems.emplace_back("clients of a 'mix' have 'turns', not 'conversations' by session");

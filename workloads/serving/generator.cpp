@@ -13,8 +13,7 @@ namespace orrery {
 
 namespace {
 
-constexpr std::int64_t kGenerated = 1000;  ///< requests, where a scenario does not say how many
-constexpr int kMostDraws = 1000;           ///< of one request's lengths
+constexpr int kMostDraws = 1000;  ///< of one request's lengths
 
 // Marsaglia and Tsang, "A simple method for generating gamma variables", ACM TOMS 26(3), 2000; shape below 1 by boosting.
 double draw_gamma(RandomStream& random, double shape) {

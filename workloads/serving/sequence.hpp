@@ -179,6 +179,7 @@ class EngineState {
     [[nodiscard]] AdapterSlots::Answer pin_adapter(std::uint32_t index);
     void adapter_loaded(std::uint32_t adapter) { adapters_->loaded(adapter); }
     [[nodiscard]] bool has_adapter_slot() const { return adapters_->has_slot(); }
+    [[nodiscard]] std::size_t adapters_held() const { return adapters_ ? adapters_->held() : 0; }
     /// Takes the newest waiting sequence out of the queue until it joins it again, or is dropped.
     void set_aside(std::uint32_t index);
     void join(std::uint32_t index);

@@ -121,6 +121,8 @@ struct ServiceHooks {
     std::function<void(std::uint32_t replica, const Batch&, const EngineState&, SimTime planned, SimTime now)> ran;
     /// For explanations: sees every request that was answered; null: it is not among the measured ones.
     std::function<void(const Sequence&, const RequestOutcome*)> served;
+    /// For tables: sees every request when it is accounted for, once.
+    std::function<void(const Sequence&, Ending, SimTime now)> ended;
 };
 
 /// Serves all requests. Precondition: every pool has a price for each stage; prefill pools and decode pools come together;

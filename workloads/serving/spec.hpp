@@ -29,8 +29,9 @@ struct PhaseSpec {
 };
 
 struct EngineSpec {
-    PhaseSpec mixed;     ///< replicas that do everything
-    bool split = false;  ///< prompts and decoding have replicas of their own instead
+    PhaseSpec mixed;       ///< replicas that do everything
+    bool split = false;    ///< prompts and decoding have replicas of their own instead: `prefill` was given,
+    bool decodes = false;  ///< and `decode` was
     PhaseSpec prefill, decode;
     Transfer transfer = Transfer::whole;
     bool same_devices = false;  ///< prompts and decoding are on the same GPUs
