@@ -35,8 +35,7 @@ KernelFormat fallback(KernelFormat format) {
 
 }  // namespace
 
-Calibrated::Calibrated(const DeviceSpec& device, const std::string& directory, double duty,
-                       const std::string& kernels)
+Calibrated::Calibrated(const DeviceSpec& device, const std::string& directory, double duty, const std::string& kernels)
     : device_(device), roofline_(device), duty_(duty) {
     const bool elsewhere = !device.attention_kernels.empty() && device.attention_kernels != device.kernels;
     if (!device.sibling_kernels.empty()) {

@@ -271,7 +271,8 @@ void read_moe(const PublicProfile& profile, Table& table, Trace& trace) {
         const bool shards = parallel > 1 && (skewed || table.text("kernel_source").substr(0, 6) == "sglang");
         const double count = table.number("num_experts", 1);
         const bool misrouted = listed(profile.misrouted, fmt::format("{:.0f}x{:.0f}x{:.0f}", hidden, ffn, count));
-        if (dtype.empty() || !wanted(profile, dtype) || (distribution != "balanced" && !skewed) || shards || misrouted) {
+        if (dtype.empty() || !wanted(profile, dtype) || (distribution != "balanced" && !skewed) || shards ||
+            misrouted) {
             continue;
         }
         Shape shape = {{"tokens", table.number("num_tokens", 1)},
@@ -283,8 +284,8 @@ void read_moe(const PublicProfile& profile, Table& table, Trace& trace) {
                        {"expert_parallel", parallel},
                        {"gated", gated ? 1.0 : 0.0},
                        {skewed ? "skew" : "in_turn", skewed ? 1.2 : 1.0}};
-        add(trace, table, "moe", dtype, std::move(shape),
-            1000 * table.number("latency"), std::string(table.text("kernel_source")));
+        add(trace, table, "moe", dtype, std::move(shape), 1000 * table.number("latency"),
+            std::string(table.text("kernel_source")));
     }
 }
 

@@ -58,15 +58,14 @@ model: {{layers: 1, hidden: 256, heads: 4, kv_heads: 4, ffn: 512, vocabulary: 10
     for (std::uint32_t i = 0; i < tensor; ++i) {
         gpus.emplace_back(i);
     }
-    ModelStep step(ServingModel{
-        .model = model, .device = out.device, .fabric = fabric, .collectives = collectives, .gpus = gpus});
+    ModelStep step(
+        ServingModel{.model = model, .device = out.device, .fabric = fabric, .collectives = collectives, .gpus = gpus});
     out.meetings = step.dense_seconds(8);
     return out;
 }
 
 std::size_t norms(const Priced& priced) {
-    return priced.device.count<Streaming>(
-        [](const Streaming& kernel) { return kernel.kind == StreamingKind::norm; });
+    return priced.device.count<Streaming>([](const Streaming& kernel) { return kernel.kind == StreamingKind::norm; });
 }
 
 }  // namespace
@@ -113,7 +112,8 @@ TEST_CASE("serving: layers of routed experts take the host longer to launch") {
     CHECK(iteration_seconds(host, 5e-3, {10, 4, 1, 101, true}) == doctest::Approx(18e-3));
 }
 
-TEST_CASE("serving: of tokens that a server gathers before it sends them, the client sees the first when all are there") {
+TEST_CASE(
+    "serving: of tokens that a server gathers before it sends them, the client sees the first when all are there") {
     const char* const text = R"(orrery: 1
 kind: serving
 cluster: {{nodes: 1, node: dgx-h100}}
@@ -150,7 +150,8 @@ TEST_CASE("experts wanted by a power law: fewer are active, and the calibrated p
     // By hand: 64 tokens, 8 of 256; loads from 1 to 51.2, mean 10.2, so that those below 2.55 round to none.
     even.tokens = skewed.tokens = 64;
     CHECK(skewed.active_experts() == doctest::Approx(256 * 0.6856).epsilon(0.02));
-    const CostModel& device = test::models().device(read_device("h200-sxm", test::models().data()), ComputeKind::calibrated);
+    const CostModel& device =
+        test::models().device(read_device("h200-sxm", test::models().data()), ComputeKind::calibrated);
     const auto ratio = [&](double tokens) {
         even.tokens = skewed.tokens = tokens;
         return device.seconds(skewed) / device.seconds(even);

@@ -36,8 +36,13 @@ std::vector<Collection> load_collections(const std::string& directory, const Dat
             ++at;
         }
         if (at == out.size()) {
-            out.push_back({profile.device, profile.source, profile.licence, profile.kernel_set,
-                           read_device(profile.device, data), {}, {}});
+            out.push_back({profile.device,
+                           profile.source,
+                           profile.licence,
+                           profile.kernel_set,
+                           read_device(profile.device, data),
+                           {},
+                           {}});
             traces.emplace_back();
         }
         std::error_code failed;

@@ -26,7 +26,7 @@ inline constexpr std::size_t kFewest = 12;
 
 /// The fit of a device's kernel.
 struct DeviceFit {
-    std::string device;  ///< with "/set" where it belongs to a set of kernels of its own
+    std::string device;   ///< with "/set" where it belongs to a set of kernels of its own
     const PointSet* set;  ///< of one of the collections
     KernelFit fit;
 };

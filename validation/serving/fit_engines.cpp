@@ -29,9 +29,8 @@ constexpr double kShorter = 0.4;
 constexpr double kLeastSlowdown = 0.9;
 
 Constants constants_of(const HostSpec& host) {
-    return {host.step.value,         host.sequence.value,  host.request.value, host.frontend.value,
-            host.layer_launch.value, host.layer_gap.value, host.slowdown.value,
-            host.experts_launch.value};
+    return {host.step.value,         host.sequence.value,  host.request.value,  host.frontend.value,
+            host.layer_launch.value, host.layer_gap.value, host.slowdown.value, host.experts_launch.value};
 }
 
 void set_constants(HostSpec& host, const Constants& constants) {
@@ -128,7 +127,7 @@ void fit_engines(std::vector<ServingPoint>& points, const DataDirectory& data, c
             continue;  // fewer points than constants: they stay those of a related version
         }
         const double best = host_known ? descend(dense, data, {0, 1, 2, 3, 4, 5, kSlowdown}, constants)
-                                 : descend(experts, data, {0, 1, 2, 3, kExpertsLaunch}, constants);
+                                       : descend(experts, data, {0, 1, 2, 3, kExpertsLaunch}, constants);
         if (host_known && experts.size() >= kFewest) {
             (void)descend(experts, data, {kExpertsLaunch}, constants);
         }

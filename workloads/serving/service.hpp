@@ -94,13 +94,13 @@ struct ServiceSpec {
     double hidden_bytes = 0;         ///< that a token takes from one pipeline stage to the next
     const Fabric* fabric = nullptr;  ///< needed where there are handovers or pipelines
     PathChoice paths = PathChoice::spray;
-    double nvme_bandwidth = 0;        ///< B/s each way of a node's NVMe; 0: takes no time
-    std::uint32_t gpus_per_node = 1;  ///< that share it
-    double ttft_limit = 0;            ///< s; 0: none
-    double tbt_limit = 0;             ///< s between tokens; 0: none
-    double tpot_limit = 0;            ///< s; 0: none
+    double nvme_bandwidth = 0;          ///< B/s each way of a node's NVMe; 0: takes no time
+    std::uint32_t gpus_per_node = 1;    ///< that share it
+    double ttft_limit = 0;              ///< s; 0: none
+    double tbt_limit = 0;               ///< s between tokens; 0: none
+    double tpot_limit = 0;              ///< s; 0: none
     std::uint32_t stream_interval = 1;  ///< tokens that the server gathers before it sends the first of them
-    double timeout = 0;               ///< s after which a client gives up; 0: never
+    double timeout = 0;                 ///< s after which a client gives up; 0: never
     MixingSpec mixing;
     bool same_devices = false;  ///< prefill replica i and decode replica i are on the same GPUs
     std::vector<ReplicaFailure> failures;

@@ -232,8 +232,7 @@ StepWork ModelStep::price_tokens(double tokens) const {
     // The second norm of a layer, and both meetings of its ranks; attention and feed-forward side by side share one of each.
     const StepWork every =
         price_attention_products(own) +
-        (model.parallel_block ? reduce(own)
-                              : before_product(4 * hidden * own, StreamingKind::norm) + 2 * reduce(own));
+        (model.parallel_block ? reduce(own) : before_product(4 * hidden * own, StreamingKind::norm) + 2 * reduce(own));
     StepWork seconds = static_cast<double>(model.layers) * every;
     if (dense > 0) {
         seconds += dense * price_feed_forward(own, static_cast<double>(model.ffn) / t_);
@@ -406,8 +405,8 @@ StepWork ModelStep::work(const Batch& batch) {
         shape.prompts = shape.prompts || item.tokens > 1;
     }
     StepWork work = kernels(batch);
-    work.seconds = iteration_seconds(m_.host, work.seconds, shape) + m_.step_overhead +
-                   m_.sequence_overhead * shape.sequences;
+    work.seconds =
+        iteration_seconds(m_.host, work.seconds, shape) + m_.step_overhead + m_.sequence_overhead * shape.sequences;
     return work;
 }
 

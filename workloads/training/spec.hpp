@@ -10,11 +10,11 @@ namespace orrery {
 
 /// Feed-forward layers in which a router sends each token to a few of many experts.
 struct ExpertsSpec {
-    std::int64_t count = 0;         ///< routed experts of a layer; 0: dense layers only
-    std::int64_t topk = 0;          ///< experts that a token goes to
-    std::int64_t ffn = 0;           ///< width of one expert
-    std::int64_t shared = 0;        ///< width of the experts that see every token, together; 0: none
-    std::int64_t dense_layers = 0;  ///< first layers, which keep the dense feed-forward
+    std::int64_t count = 0;            ///< routed experts of a layer; 0: dense layers only
+    std::int64_t topk = 0;             ///< experts that a token goes to
+    std::int64_t ffn = 0;              ///< width of one expert
+    std::int64_t shared = 0;           ///< width of the experts that see every token, together; 0: none
+    std::int64_t dense_layers = 0;     ///< first layers, which keep the dense feed-forward
     Precision gate = Precision::bf16;  ///< of the router's product
     bool skewed = false;               ///< few experts are wanted much more than the others
 };
