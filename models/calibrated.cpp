@@ -35,7 +35,7 @@ KernelFormat fallback(KernelFormat format) {
 
 }  // namespace
 
-Calibrated::Calibrated(const DeviceSpec& device, const std::string& directory, double duty)
+Calibrated::Calibrated(const DeviceSpec& device, const std::string& directory, double duty, const std::string& kernels)
     : device_(device), roofline_(device), duty_(duty) {
     const bool elsewhere = !device.attention_kernels.empty() && device.attention_kernels != device.kernels;
     if (!device.sibling_kernels.empty()) {
@@ -45,13 +45,17 @@ Calibrated::Calibrated(const DeviceSpec& device, const std::string& directory, d
     if (elsewhere) {
         load_folder(directory + "/" + device.attention_kernels, true, false);
     }
+    const std::string own = directory + "/" + device.kernels + "/" + kernels;
+    if (!kernels.empty() && std::filesystem::is_directory(own)) {
+        load_folder(own, !elsewhere, true);
+    }
     for (std::size_t kind = 0; kind < kKernelKinds; ++kind) {
         auto& formats = entries_[kind];
         for (std::size_t f = 0; f < kKernelFormats; ++f) {
             const auto format = static_cast<KernelFormat>(f);
             const bool narrows = format == KernelFormat::fp8_block || format == KernelFormat::bf16_kv8 ||
                                  format == KernelFormat::bf16_int4 || format == KernelFormat::bf16_fp4;
-            if (!formats[f].fit && narrows) {
+            if (!formats[f].fit && narrows && kind != static_cast<std::size_t>(KernelKind::experts_skewed)) {
                 formats[f].fit = formats[static_cast<std::size_t>(fallback(format))].fit;
             }
         }
@@ -119,7 +123,42 @@ double Calibrated::governed(double seconds, double flops, double bytes, double p
     return std::max(memory, seconds * (1 + (slow - 1) * known));
 }
 
+// As many times the price of even choices as the nearest format whose skewed rows were measured has it.
+Cost Calibrated::cost_of_skewed(const FusedExperts& experts) const {
+    FusedExperts even = experts;
+    even.skewed = false;
+    Cost cost = this->cost(even);
+    FusedExperts like = even;
+    KernelFormat format = kernel_point(like)->format;
+    while (fit(KernelKind::experts_skewed, format) == nullptr) {
+        if (format == KernelFormat::bf16) {
+            return cost;
+        }
+        format = fallback(format);
+        like.weight_only = false;
+        like.scaling = Scaling::tensor;
+        like.precision = format == KernelFormat::fp8 ? Precision::fp8 : Precision::bf16;
+    }
+    const double choices = experts.tokens * experts.topk / experts.experts;
+    // The law is one over all devices' experts.
+    const double devices = (experts.topk + experts.topk_elsewhere) / experts.topk;
+    like.experts *= devices;
+    like.topk *= devices;
+    like.topk_elsewhere = 0;
+    like.tokens = std::max(like.tokens, experts.experts / experts.topk);
+    const Entry& even_entry = entries_[static_cast<std::size_t>(KernelKind::experts)][static_cast<std::size_t>(format)];
+    const Entry& law = entries_[static_cast<std::size_t>(KernelKind::experts_skewed)][static_cast<std::size_t>(format)];
+    const double evenly = even_entry.fit->seconds(*kernel_point(like), even_entry.rates);
+    like.skewed = true;
+    const double ratio = law.fit->seconds(*kernel_point(like), law.rates) / evenly;
+    cost.seconds = cost.seconds * (1 + (ratio - 1) * std::min(1.0, choices));
+    return cost;
+}
+
 Cost Calibrated::cost(const Operation& operation) const {
+    if (const auto* experts = std::get_if<FusedExperts>(&operation); experts != nullptr && experts->skewed) {
+        return cost_of_skewed(*experts);
+    }
     const auto* attention = std::get_if<Attention>(&operation);
     if (attention != nullptr && attention->backward) {
         Attention forward = *attention;
@@ -162,11 +201,12 @@ Cost Calibrated::cost(const Operation& operation) const {
     return cost;
 }
 
-std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const std::string& directory) {
+std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const std::string& directory,
+                                                 const std::string& kernels) {
     if (device.kernels.empty()) {
         return std::make_unique<Roofline>(device);
     }
-    return std::make_unique<Calibrated>(device, directory);
+    return std::make_unique<Calibrated>(device, directory, kTransformer, kernels);
 }
 
 }  // namespace orrery

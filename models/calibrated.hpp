@@ -8,6 +8,9 @@
 // the mean of products and streaming kernels. Kernels that are long against the governor's reaction were slowed down in
 // the sweep already and are not slowed down twice.
 // Fused attention backward has 2.5 times the work at 63/73 of the efficiency of forward.
+// Experts that are wanted unequally take as many times the price of even choices as fits of rows by a power law have it for
+// the same or the nearest format. Where there are fewer choices than experts, the law of the sweeps leaves each an expert of its
+// own: there the ratio less one goes in proportion to the choices.
 // Scope: devices with a folder in models/data/kernels; others fall back on models/roofline.hpp.
 // Limits: one library version a device; transposed layouts cost the same (every public table of products that says its
 // layout has the forward one of a linear layer, so backward products are priced as forward ones); batched GEMMs (the
@@ -36,8 +39,10 @@ inline constexpr double kTransformer = 0.7;
 
 class Calibrated final : public CostModel {
   public:
-    /// `directory` holds models/data/kernels. Throws ConfigError for malformed fits.
-    Calibrated(const DeviceSpec& device, const std::string& directory, double duty = kTransformer);
+    /// `directory` holds models/data/kernels; where the device has a set of the name `kernels` in it, its fits replace the
+    /// device's own. Throws ConfigError for malformed fits.
+    Calibrated(const DeviceSpec& device, const std::string& directory, double duty = kTransformer,
+               const std::string& kernels = "");
     [[nodiscard]] Cost cost(const Operation& operation) const override;
     /// The fit that prices a kind and format, or nullptr.
     [[nodiscard]] const KernelFit* fit(KernelKind kind, KernelFormat format) const;
@@ -48,6 +53,7 @@ class Calibrated final : public CostModel {
         KernelRates rates;
     };
     void load_folder(const std::string& folder, bool attention, bool products);
+    [[nodiscard]] Cost cost_of_skewed(const FusedExperts& experts) const;
     [[nodiscard]] double governed(double seconds, double flops, double bytes, double peak) const;
 
     DeviceSpec device_;
@@ -57,6 +63,7 @@ class Calibrated final : public CostModel {
 };
 
 /// The model a device gets for `compute: {model: calibrated}`: its fits, or the roofline where there are none.
-[[nodiscard]] std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const std::string& directory);
+[[nodiscard]] std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const std::string& directory,
+                                                               const std::string& kernels = "");
 
 }  // namespace orrery

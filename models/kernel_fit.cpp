@@ -63,7 +63,7 @@ KernelRates kernel_rates(const DeviceSpec& device, Precision precision) {
 std::array<double, kTileTerms> tile_terms(const KernelPoint& point, const KernelRates& rates, double compute_efficiency,
                                           double memory_efficiency) {
     std::array<double, kTileTerms> terms{};
-    const bool experts = point.kind == KernelKind::experts;
+    const bool experts = is_experts(point.kind);
     constexpr double kVector = 16;  // widths of experts that it does not divide are loaded value by value
     if (experts ? point.sizes[2] / kVector == ceil_size(point.sizes[2] / kVector) : point.rows <= 0) {
         return terms;
@@ -179,7 +179,7 @@ double KernelFit::residual(const KernelPoint& point, const KernelRates& rates, c
     for (std::size_t c = 0; c < corners; ++c) {
         sum += weight[c] * values[node[c]];
     }
-    if (point.rows > 0 || kind == KernelKind::experts) {
+    if (point.rows > 0 || is_experts(kind)) {
         const auto terms = tile_terms(point, rates, compute_efficiency, memory_efficiency);
         for (std::size_t i = 0; i < terms.size(); ++i) {
             sum += tile_weights[i] * terms[i];

@@ -244,7 +244,7 @@ std::string format_fit(const KernelFit& fit) {
         "prior: {}\nceiling: {:.4f}\nstart_us: {:.4g}\ncompute_efficiency: {:.4f}\nmemory_efficiency: {:.4f}\n",
         prior_names()[static_cast<std::size_t>(fit.prior)], fit.ceiling, fit.start * 1e6, fit.compute_efficiency,
         fit.memory_efficiency);
-    if (fit.kind == KernelKind::experts) {
+    if (is_experts(fit.kind)) {
         out += fmt::format("passing: {:.4f}\n", fit.passing);
     }
     out += fmt::format("smoothness: {}\nrounding: {}\npowers: {}\nbeyond: {}\ntile_weights:", fit.smoothness,

@@ -47,7 +47,7 @@ std::optional<KernelPoint> point_of(const Gemm& gemm) {
 
 std::optional<KernelPoint> point_of(const FusedExperts& experts) {
     KernelPoint point;
-    point.kind = KernelKind::experts;
+    point.kind = experts.skewed ? KernelKind::experts_skewed : KernelKind::experts;
     point.format = format_of(experts.precision, experts.weight_only, experts.weights, experts.scaling);
     point.precision = experts.precision;
     const double active = std::max(1.0, experts.active_experts());
@@ -57,7 +57,7 @@ std::optional<KernelPoint> point_of(const FusedExperts& experts) {
     if (experts.topk_elsewhere > 0) {
         point.passing = experts.bytes(0) * experts.topk_elsewhere / std::max(1e-9, experts.topk);
     }
-    point.spread = !experts.in_turn;
+    point.spread = !experts.in_turn && !experts.skewed;
     point.sizes = {rows / active, active, experts.ffn, experts.hidden};
     return point;
 }
@@ -133,7 +133,7 @@ std::optional<KernelPoint> point_of(const Other&) {
 const std::vector<std::string>& kernel_kind_names() {
     static const std::vector<std::string> kNames = {
         "gemm", "experts",    "prefill", "decode", "latent_prefill", "latent_decode",
-        "norm", "activation", "add",     "rotary", "embedding"};
+        "norm", "activation", "add",     "rotary", "embedding",      "experts_skewed"};
     return kNames;
 }
 
@@ -148,7 +148,8 @@ const std::vector<std::string>& kernel_axes(KernelKind kind) {
                                                                               {"bytes"},
                                                                               {"bytes"},
                                                                               {"bytes"},
-                                                                              {"bytes"}}};
+                                                                              {"bytes"},
+                                                                              {"rows", "experts", "ffn", "hidden"}}};
     return kAxes[static_cast<std::size_t>(kind)];
 }
 

@@ -24,8 +24,12 @@ enum class KernelKind {
     add,
     rotary,
     embedding,
+    experts_skewed,  ///< rows by a power law; axes as those of experts
 };
-inline constexpr std::size_t kKernelKinds = 11;
+inline constexpr std::size_t kKernelKinds = 12;
+[[nodiscard]] constexpr bool is_experts(KernelKind kind) {
+    return kind == KernelKind::experts || kind == KernelKind::experts_skewed;
+}
 [[nodiscard]] const std::vector<std::string>& kernel_kind_names();
 /// Names of the axes of a kind, first the one that grows with the number of tokens.
 [[nodiscard]] const std::vector<std::string>& kernel_axes(KernelKind kind);

@@ -10,6 +10,7 @@ namespace {
 constexpr double kPeakInsideTile = 0.92;
 constexpr double kTileM = 128;
 constexpr double kTileN = 256;
+constexpr double kLeastDepth = 64;  // of a part of a sum, a few steps of a tile's loop
 // Fused attention keeps the tensor units less busy than a GEMM: 63 % forward at long sequences on A100 (Dao,
 // "FlashAttention-2", 2023, abstract: 50 to 73 %).
 constexpr double kAttentionEfficiency = 0.63;
@@ -62,9 +63,12 @@ double Roofline::product(double m, double n, double k, double batch, Precision p
         const double tile_m = kTileM * std::sqrt(scale);
         const double tile_n = kTileN * std::sqrt(scale);
         const double tiles = std::ceil(m / tile_m) * std::ceil(n / tile_n) * batch;
-        const double waves = std::ceil(tiles / units);
         const double tile_seconds = 2 * tile_m * tile_n * k / (peak / units * inside * std::sqrt(std::sqrt(scale)));
-        best = std::min(best, waves * tile_seconds);
+        // Few outputs of a long sum: units share its parts, whose sums in 32 bits are written and read once more.
+        for (double parts = 1; parts == 1 || (parts * tiles <= units && parts * kLeastDepth <= k); parts *= 2) {
+            const double sums = parts > 1 ? 2 * 4 * parts * m * n * batch / memory_rate() : 0;
+            best = std::min(best, std::ceil(parts * tiles / units) * tile_seconds / parts + sums);
+        }
     }
     return best;
 }

@@ -6,7 +6,7 @@
 // (92 % of the peak where nobody measured one); memory time moves every operand once at the device's measured
 // streaming rate. Experts are products of their own, with the average rows of an active one.
 // Scope: every operation of sim/device/operation.hpp.
-// Limits: no split-K, no L2 reuse, no clock model. Its spread is what a roofline with waves shows when it is carried to a
+// Limits: no L2 reuse, no clock model. Its spread is what a roofline with waves shows when it is carried to a
 // device it was not fitted on.
 // Sources: Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009; NVIDIA, "Matrix Multiplication Background
 // User's Guide" (tiles and waves). The 92 % is the rate of the largest GEMM in the A100 table (293 of 312 TFLOP/s)

@@ -181,7 +181,7 @@ void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, con
     for (const std::vector<double>& axis : fit.axes) {
         nodes *= axis.size();
     }
-    const bool tiled = fit.kind == KernelKind::gemm || fit.kind == KernelKind::experts;
+    const bool tiled = fit.kind == KernelKind::gemm || is_experts(fit.kind);
     const bool shaped = !fit.values.empty();
     const std::size_t unknowns = nodes + (tiled ? kTileTerms : 0);
     std::vector<Triplet> triplets;
@@ -277,7 +277,7 @@ KernelFit fit_as(KernelFit fit, const std::vector<MeasuredPoint>& points, const 
     }
     fit.axes = make_axes(fit, points, options.most_nodes);
     // Kernels of products have outliers; attention's steps between kernels are no noise.
-    const bool robust = last && (fit.kind == KernelKind::gemm || fit.kind == KernelKind::experts);
+    const bool robust = last && (fit.kind == KernelKind::gemm || is_experts(fit.kind));
     fit_residuals(fit, points, rates, robust ? kRounds : 1);
     return fit;
 }
@@ -323,7 +323,7 @@ KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates
         const auto priors = product ? std::vector{KernelFit::Prior::roofline, KernelFit::Prior::waves}
                                     : std::vector{KernelFit::Prior::roofline, KernelFit::Prior::serial};
         for (const KernelFit::Prior prior : priors) {
-            for (const Steps& steps : product ? kSteps : base.kind == KernelKind::experts ? kExpertSteps : kNoSteps) {
+            for (const Steps& steps : product ? kSteps : is_experts(base.kind) ? kExpertSteps : kNoSteps) {
                 for (const double smoothness : product ? std::vector{0.03} : std::vector{0.01, 0.1, 1.0}) {
                     base.prior = prior;
                     base.rounding = steps.rounding;

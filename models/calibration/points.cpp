@@ -72,6 +72,7 @@ std::optional<Operation> operation_of(const TraceRow& row) {
         experts.ffn = row.dim("ffn") / row.dim("tensor", 1);
         experts.topk_elsewhere = row.dim("topk") - experts.topk;
         experts.in_turn = row.dim("in_turn") > 0;
+        experts.skewed = row.dim("skew") > 0;
         experts.gated = row.dim("gated", 1) > 0;
         experts.precision = format->precision;
         experts.weight_only = format->weight_only;
@@ -126,7 +127,8 @@ std::vector<PointSet> point_sets(const Trace& trace, const DeviceSpec& device, c
     std::map<std::string, std::map<std::string, std::size_t>> libraries;
     const auto group_of = [](const TraceRow& row) { return row.op + " " + row.dtype + " " + row.kv_dtype; };
     for (const TraceRow& row : trace.rows) {
-        ++libraries[group_of(row)][row.library];
+        // Skewed rows are compared with even ones of the same library.
+        libraries[group_of(row)][row.library] += row.dim("skew") > 0 ? 0 : 1;
     }
     std::map<std::string, std::string> most;
     for (const auto& [group, counts] : libraries) {

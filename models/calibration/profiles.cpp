@@ -264,25 +264,28 @@ void read_moe(const PublicProfile& profile, Table& table, Trace& trace) {
         const std::string dtype = dtype_of(table.text("moe_dtype"));
         const double tensor = table.number("moe_tp_size", 1);
         const double parallel = table.number("moe_ep_size", 1);
-        // Skewed tokens are another distribution: the model prices even ones.
-        // SGLang's rows of a part of the experts computed the choices of other parts as well.
-        const bool shards = parallel > 1 && table.text("kernel_source").substr(0, 6) == "sglang";
+        // SGLang's rows of a part of the experts computed the choices of other parts as well; skewed rows of a part are
+        // those of the busiest one.
+        const std::string_view distribution = table.text("distribution");
+        const bool skewed = distribution == "power_law_1.2";
+        const bool shards = parallel > 1 && (skewed || table.text("kernel_source").substr(0, 6) == "sglang");
         const double count = table.number("num_experts", 1);
         const bool misrouted = listed(profile.misrouted, fmt::format("{:.0f}x{:.0f}x{:.0f}", hidden, ffn, count));
-        if (dtype.empty() || table.text("distribution") != "balanced" || shards || misrouted) {
+        if (dtype.empty() || !wanted(profile, dtype) || (distribution != "balanced" && !skewed) || shards ||
+            misrouted) {
             continue;
         }
-        add(trace, table, "moe", dtype,
-            {{"tokens", table.number("num_tokens", 1)},
-             {"experts", count},
-             {"topk", table.number("topk", 1)},
-             {"hidden", hidden},
-             {"ffn", ffn},
-             {"tensor", tensor},
-             {"expert_parallel", parallel},
-             {"gated", gated ? 1.0 : 0.0},
-             {"in_turn", 1}},
-            1000 * table.number("latency"), std::string(table.text("kernel_source")));
+        Shape shape = {{"tokens", table.number("num_tokens", 1)},
+                       {"experts", count},
+                       {"topk", table.number("topk", 1)},
+                       {"hidden", hidden},
+                       {"ffn", ffn},
+                       {"tensor", tensor},
+                       {"expert_parallel", parallel},
+                       {"gated", gated ? 1.0 : 0.0},
+                       {skewed ? "skew" : "in_turn", skewed ? 1.2 : 1.0}};
+        add(trace, table, "moe", dtype, std::move(shape), 1000 * table.number("latency"),
+            std::string(table.text("kernel_source")));
     }
 }
 

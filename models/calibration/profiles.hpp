@@ -29,6 +29,8 @@ struct PublicProfile {
     const char* ungated = "";
     /// Mixtures of experts to leave out, as "hidden x ffn x experts".
     const char* misrouted = "";
+    /// Its experts are also a set of kernels of its own, for engines that name it; "": none.
+    const char* kernel_set = "";
 };
 
 struct ProfileFormat {

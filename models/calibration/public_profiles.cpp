@@ -24,6 +24,9 @@ constexpr const char* kCompass = "PrincetonUniversity/LLMCompass@2e015fd";
 constexpr const char* kNemotron = "2688x1856 1024x2688 2048x5120";
 // DeepSeek-V3's routing by groups: with even scores it took the first groups alone (half of the experts take as long).
 constexpr const char* kGrouped = "7168x2048x256";
+// The fused kernel written in Triton that vLLM and SGLang run on Hopper, of which these tables have every shape.
+constexpr const char* kTriton = "triton";
+constexpr const char* kBlocks = "fp8-block";
 constexpr const char* kApex = "microsoft/apex_plus@8769096, cuBLAS";
 #define AIC "aiconfigurator-kernels/"
 #define AICD "aiconfigurator/data/"
@@ -86,6 +89,10 @@ const std::vector<PublicProfile>& public_profiles() {
          "", kNemotron, kGrouped},
         {"aic-moe", AIC "b200_sxm/moe/vllm/0.24.0/moe_perf.csv.xz", "b200-sxm", kVllm24, kApache, 0, 0, 0, 0, 0, 0, 1,
          "", kNemotron, kGrouped},
+        {"aic-moe", AICD "h100_sxm/moe/vllm/0.19.0/moe_perf.csv.xz", "h100-sxm", kVllm19, kApache, 0, 0, 0, 0, 0, 0, 1,
+         kBlocks, "", "", kTriton},
+        {"aic-moe", AICD "h200_sxm/moe/vllm/0.19.0/moe_perf.csv.xz", "h200-sxm", kVllm19, kApache, 0, 0, 0, 0, 0, 0, 1,
+         kBlocks, "", "", kTriton},
         {"aic-moe", AICD "gb200/moe/vllm/0.19.0/moe_perf.csv.xz", "gb200", kVllm19, kApache},
         {"aic-moe", AICD "rtx_pro_6000_server/moe/vllm/0.19.0/moe_perf.csv.xz", "rtx-pro-6000", kVllm19, kApache},
         {"vidur-mlp", VID "a100/meta-llama/Meta-Llama-3-70B/mlp.csv.xz", "a100-sxm-80g", kVidur, kMit},

@@ -3,6 +3,7 @@
 #include "sim/base/error.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace orrery {
 
@@ -128,11 +129,28 @@ double energy_of(const DeviceSpec& spec, const Cost& cost) {
 }
 
 double energy_of(const DeviceSpec& spec, const DeviceWork& work) {
+    return energy_of(spec, work, 1).value;
+}
+
+Bounded energy_of(const DeviceSpec& spec, const DeviceWork& work, double clock) {
+    ORRERY_ASSERT(clock > 0);
     const PowerLevels levels = power_levels(spec);
     const double busy = std::min(work.busy_seconds, work.seconds);
-    const double matrix = std::min(busy, work.flops / levels.full_rate);
-    return levels.idle * work.seconds + (levels.matrix - levels.idle) * matrix +
-           (levels.streaming - levels.idle) * (busy - matrix);
+    const double matrix = std::min(busy, work.flops / (clock * levels.full_rate));
+    // `products`, `streaming`: power above idle over that at the usual clock.
+    const auto energy = [&](double products, double streaming) {
+        const auto above = [&](double level, double factor) {
+            return std::min(level * factor, std::max(level, spec.tdp.value - levels.idle));
+        };
+        return levels.idle * work.seconds + above(levels.matrix - levels.idle, products) * matrix +
+               above(levels.streaming - levels.idle, streaming) * (busy - matrix);
+    };
+    const double cubed = clock * clock * clock;
+    Bounded out{energy(cubed, cubed), energy(clock * clock, clock * std::sqrt(clock)), energy(clock, 1)};
+    if (clock > 1) {
+        std::swap(out.low, out.high);
+    }
+    return out;
 }
 
 }  // namespace orrery

@@ -73,4 +73,16 @@ struct DeviceWork {
 /// reached, that of streaming for the rest of their time, and all other time is idle. Boards only: no host, network or cooling.
 [[nodiscard]] double energy_of(const DeviceSpec& spec, const DeviceWork& work);
 
+/// A value of which only bounds are known.
+struct Bounded {
+    double low = 0, value = 0, high = 0;
+};
+/// The same with the units at `clock` times their usual frequency. Switching takes an energy of C V^2 (Chandrakasan et al.,
+/// "Low-power CMOS digital design", IEEE JSSC 27(4), 1992), so what products take above idle follows the square of the voltage.
+/// That is not known: it lies between one that stays (the regulator's floor) and one in proportion to the clock. While kernels
+/// stream, the memory's share does not change with the clock and the rest does with f V^2; how they divide is not known
+/// either, so the bounds are all of the one and all of the other. The value is the geometric middle of each pair of bounds.
+/// A board draws no more than its limit.
+[[nodiscard]] Bounded energy_of(const DeviceSpec& spec, const DeviceWork& work, double clock);
+
 }  // namespace orrery

@@ -21,8 +21,23 @@ double GroupedGemm::bytes(double active) const {
     return bytes_of(precision) * rows() * k + b * active * k * n + 2 * rows() * n;
 }
 
+// Loads between 1 and 0.8 `tokens` with density x^-1.2, brought to the mean of all choices: experts whose load rounds to none
+// stay idle. (The sweeps of ai-dynamo/aiconfigurator, collector/, draw them so where there are more choices than experts.)
+static double wanted_share(double tokens, double choices) {
+    constexpr double kExponent = 1.2;
+    const double most = 0.8 * tokens;
+    const double tail = pow_pinned(most, 1 - kExponent);
+    const double mean = (kExponent - 1) / (2 - kExponent) * (pow_pinned(most, 2 - kExponent) - 1) / (1 - tail);
+    const double least = std::max(1.0, 0.5 * mean / choices);
+    return (pow_pinned(least, 1 - kExponent) - tail) / (1 - tail);
+}
+
 double FusedExperts::active_experts() const {
-    return in_turn ? std::min(experts, std::max(1.0, std::ceil(tokens * topk))) : up().active_experts();
+    const double choices = tokens * topk / experts;
+    if (skewed && choices >= 1 && tokens > 2) {
+        return std::min(experts, std::max(topk, experts * wanted_share(tokens, choices)));
+    }
+    return in_turn || skewed ? std::min(experts, std::max(1.0, std::ceil(tokens * topk))) : up().active_experts();
 }
 
 GroupedGemm FusedExperts::up() const {

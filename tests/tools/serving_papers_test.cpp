@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -19,54 +20,103 @@ namespace {
 
 const std::string kPapers = std::string(ORRERY_SOURCE_DIR) + "/scenarios/papers";
 
-// A row of `gains` in an expected.yaml.
-class Gain {
-  public:
-    Gain(const YamlNode& row, std::string folder) : row_(row), folder_(std::move(folder)) {}
+// Items of a list; none where there is no such key.
+const std::vector<YamlNode>& items_of(const YamlNode& parent, const char* key) {
+    static const std::vector<YamlNode> kNone;
+    const YamlNode* found = parent.find(key);
+    return found != nullptr ? found->items : kNone;
+}
 
-    /// Of the scenario over its baseline, in capacity or in a metric of a run.
+// A row of an expected.yaml.
+class Row {
+  public:
+    Row(const YamlNode& row, std::string folder) : row_(row), folder_(std::move(folder)) {}
+
+    /// Of the scenario over its baseline, in capacity or in a metric of a run; without a baseline the scenario's own.
     [[nodiscard]] double ratio() const {
         const std::string scenario = text("scenario");
         const std::string over = text("over");
-        return value(scenario, {}) / value(over.empty() ? scenario : over, assignments());
+        const double own = value(scenario, assignments(row_, "set"));
+        const std::vector<std::string> over_set = assignments(row_, "over_set");
+        return over.empty() && over_set.empty() ? own : own / value(over.empty() ? scenario : over, over_set);
+    }
+    /// Share of requests in time at a rate, mean over seeds.
+    [[nodiscard]] double attainment(const std::string& rate) const {
+        const int seeds = static_cast<int>(number("seeds").value_or(1));
+        double sum = 0;
+        for (int seed = 1; seed <= seeds; ++seed) {
+            Scenario s = load("requests.rate=" + rate);
+            s.seed = seed;
+            sum += run(s, models(), {}).summary.find("slo_attainment")->value;
+        }
+        return sum / seeds;
     }
     [[nodiscard]] std::optional<double> number(const char* key) const {
         double found = 0;
         const std::string scalar = text(key);
         return !scalar.empty() && parse_number(scalar, found) ? std::optional<double>(found) : std::nullopt;
     }
+    [[nodiscard]] std::vector<std::string> list(const char* key) const { return assignments(row_, key); }
     [[nodiscard]] std::string text(const char* key) const {
         const YamlNode* found = row_.find(key);
         return found != nullptr ? found->scalar : "";
     }
     [[nodiscard]] std::string name() const {
-        std::string all = folder_ + "/" + text("scenario") + " over" + (text("over").empty() ? "" : " " + text("over"));
-        for (const std::string& assignment : assignments()) {
+        std::string all = folder_ + "/" + text("scenario");
+        for (const std::string& assignment : assignments(row_, "set")) {
+            all += " " + assignment;
+        }
+        const std::vector<std::string> over_set = assignments(row_, "over_set");
+        all += text("over").empty() && over_set.empty() ? "" : " over";
+        all += text("over").empty() ? "" : " " + text("over");
+        for (const std::string& assignment : over_set) {
             all += " " + assignment;
         }
         return all;
     }
 
   private:
-    [[nodiscard]] std::vector<std::string> assignments() const {
+    [[nodiscard]] static std::vector<std::string> assignments(const YamlNode& of, const char* key) {
         std::vector<std::string> all;
-        const YamlNode* list = row_.find("over_set");
-        for (const YamlNode& assignment : list != nullptr ? list->items : std::vector<YamlNode>()) {
+        for (const YamlNode& assignment : items_of(of, key)) {
             all.push_back(assignment.scalar);
         }
         return all;
     }
+    [[nodiscard]] Scenario load(const std::string& assignment) const {
+        return load_scenario(kPapers + "/" + folder_ + "/" + text("scenario"), {assignment}, data());
+    }
     [[nodiscard]] double value(const std::string& file, const std::vector<std::string>& overrides) const {
-        const Scenario s = load_scenario(kPapers + "/" + folder_ + "/" + file, overrides, data());
         if (!text("metric").empty()) {
+            const Scenario s = load_scenario(kPapers + "/" + folder_ + "/" + file, overrides, data());
             return run(s, models(), {}).summary.find(text("metric"))->value;
         }
+        // Limits at several percentiles: all must hold.
+        const std::vector<YamlNode>& limits = items_of(row_, "limits");
+        if (limits.empty()) {
+            return capacity(file, overrides, number("capacity_percentile").value_or(0));
+        }
+        double least = 0;
+        for (const YamlNode& limit : limits) {
+            std::vector<std::string> all = overrides;
+            for (const std::string& assignment : assignments(limit, "set")) {
+                all.push_back(assignment);
+            }
+            const double rate = capacity(file, all, Row(limit, folder_).number("percentile").value());
+            least = least == 0 ? rate : std::min(least, rate);
+        }
+        return least;
+    }
+    [[nodiscard]] double capacity(const std::string& file, const std::vector<std::string>& overrides,
+                                  double percentile) const {
         CapacityOptions options;
-        options.percentile = number("capacity_percentile").value_or(0);
-        options.seeds = 2;
+        options.percentile = percentile;
+        options.attainment = number("attainment").value_or(0.9);
+        options.seeds = static_cast<int>(number("seeds").value_or(2));
         options.tolerance = 0.05;
-        const Capacity capacity = find_capacity(s, models(), options);
-        return text("per_gpu").empty() ? capacity.rate : capacity.rate / static_cast<double>(capacity.gpus);
+        const Scenario s = load_scenario(kPapers + "/" + folder_ + "/" + file, overrides, data());
+        const Capacity found = find_capacity(s, models(), options);
+        return text("per_gpu").empty() ? found.rate : found.rate / static_cast<double>(found.gpus);
     }
 
     const YamlNode& row_;
@@ -96,7 +146,7 @@ TEST_CASE("papers of serving: gains are within their bands, or expected.yaml say
         const YamlNode expected = load_yaml(kPapers + "/" + folder + "/expected.yaml");
         REQUIRE(expected.find("gains") != nullptr);
         for (const YamlNode& row : expected.find("gains")->items) {
-            const Gain gain(row, folder);
+            const Row gain(row, folder);
             const double ratio = gain.ratio();
             const std::optional<double> published = gain.number("published");
             const bool inside = published ? std::abs(ratio / *published - 1) <= gain.number("band").value() : ratio > 1;
@@ -109,7 +159,29 @@ TEST_CASE("papers of serving: gains are within their bands, or expected.yaml say
             ++count;
         }
     }
-    CHECK(count == 16);
+    CHECK(count == 18);
+}
+
+TEST_CASE("DistServe: the share of requests in time at each rate is within its band of what was measured") {
+    const YamlNode expected = load_yaml(kPapers + "/distserve/expected.yaml");
+    std::size_t count = 0;
+    for (const YamlNode& node : items_of(expected, "attainments")) {
+        const Row row(node, "distserve");
+        const std::vector<std::string> rates = row.list("rates");
+        const std::vector<std::string> published = row.list("published_percent");
+        REQUIRE(rates.size() == published.size());
+        std::string all = row.name() + ":";
+        for (std::size_t i = 0; i < rates.size(); ++i) {
+            const double share = row.attainment(rates[i]);
+            double measured = 0;
+            REQUIRE(parse_number(published[i], measured));
+            all += fmt::format(" {:.1f} ({} %)", 100 * share, published[i]);
+            CHECK_MESSAGE(std::abs(100 * share - measured) <= row.number("band_points").value(), all);
+            ++count;
+        }
+        MESSAGE(all);
+    }
+    CHECK(count >= 8);
 }
 
 TEST_CASE("SARATHI: a decoded token that rides on prompts costs a fraction of one decoded alone") {

@@ -242,3 +242,25 @@ TEST_CASE("serving: traces can be clipped in their own time, stretched and sampl
     CHECK(all().size() == doctest::Approx(300).epsilon(0.15));
     std::filesystem::remove(path);
 }
+
+TEST_CASE("requests: what is longer than the longest is drawn anew, not cut") {
+    RequestsSpec spec;
+    spec.count = 20'000;
+    spec.prompt = {LengthKind::uniform, 50.5, 0.98, 1000};
+    spec.output = {LengthKind::fixed, 10, 0, 1000};
+    spec.longest = 60;
+    const auto source = make_requests(spec, "", 1);
+    double sum = 0;
+    int at_the_limit = 0;
+    for (Request request; source->next(request);) {
+        REQUIRE(request.prompt + request.output <= 60);
+        sum += request.prompt;
+        at_the_limit += request.prompt == 50 ? 1 : 0;
+    }
+    // Prompts of 1 to 50 tokens are left, equally likely.
+    CHECK(sum / 20'000 == doctest::Approx(25.5).epsilon(0.02));
+    CHECK(at_the_limit < 2 * 20'000 / 50);
+    spec.longest = 10;
+    Request none;
+    CHECK_THROWS_AS((void)make_requests(spec, "", 1)->next(none), ConfigError);
+}

@@ -168,6 +168,25 @@ TEST_CASE("serving: a decode replica computes prompts whole while those of the p
     CHECK(two.serve(requests, cost).mixed_prompts == 1);
 }
 
+TEST_CASE("serving: a sequence handed over to a replica that computes a long prompt decodes in its next iteration") {
+    TwoPhases two;
+    AffineStep cost(1, 0, 0);
+    two.spec.cache_token_bytes = 0;
+    two.spec.pools[0].limits.token_budget = 90;
+    two.spec.pools[1].limits.token_budget = 10;
+    // The third prompt finds a long queue and takes all of the other replica's iterations, from 0.6 to 9.6 s.
+    two.spec.mixing.prompt_tokens = 179;
+    const std::vector<Request> requests = {request(0, 90, 2), request(0.5, 90, 2), request(0.6, 90, 2)};
+    two.spec.pools[1].scheduler.kind = SchedulerKind::sarathi;
+    const ServiceResult result = two.serve(requests, cost);
+    CHECK(result.mixed_prompts == 1);
+    CHECK(e2e(result, 0) == doctest::Approx(2.6).epsilon(1e-4));  // first prompt done at 1 s, next iteration at 1.6 s
+    CHECK(e2e(result, 1) == doctest::Approx(3.1).epsilon(1e-4));
+    // vLLM 1 goes by the order of admission: the prompt's pieces come first.
+    two.spec.pools[1].scheduler.kind = SchedulerKind::chunked_prefill;
+    CHECK(e2e(two.serve(requests, cost), 0) > 9);
+}
+
 TEST_CASE("serving: a prefill replica gives outputs itself while the decode replicas' caches are full") {
     TwoPhases two;
     AffineStep cost(1, 0, 0);

@@ -238,23 +238,23 @@ TEST_CASE("serving: the host adds to an iteration, hides behind it, or holds it 
     HostSpec host;
     host.step.value = 2e-3;
     host.sequence.value = 1e-4;
-    CHECK(iteration_seconds(host, 10e-3, 10, 20, false) == doctest::Approx(14e-3));
+    CHECK(iteration_seconds(host, 10e-3, {10, 0, 20, 20, false}) == doctest::Approx(14e-3));
     host.overlap = true;
-    CHECK(iteration_seconds(host, 10e-3, 10, 20, false) == doctest::Approx(10e-3));
-    CHECK(iteration_seconds(host, 3e-3, 10, 20, false) == doctest::Approx(4e-3));
+    CHECK(iteration_seconds(host, 10e-3, {10, 0, 20, 20, false}) == doctest::Approx(10e-3));
+    CHECK(iteration_seconds(host, 3e-3, {10, 0, 20, 20, false}) == doctest::Approx(4e-3));
     host.slowdown.value = 1.1;
     host.layer_gap.value = 1e-4;
-    CHECK(iteration_seconds(host, 10e-3, 10, 20, false) == doctest::Approx(12e-3));
+    CHECK(iteration_seconds(host, 10e-3, {10, 0, 20, 20, false}) == doctest::Approx(12e-3));
 }
 
 TEST_CASE("serving: only decodes up to the captured size replay a graph, all else is launched layer by layer") {
     HostSpec host;
     host.layer_launch.value = 1e-3;
     host.graph_sequences = 8;
-    CHECK(iteration_seconds(host, 5e-3, 10, 8, false) == doctest::Approx(5e-3));
-    CHECK(iteration_seconds(host, 5e-3, 10, 9, false) == doctest::Approx(10e-3));
-    CHECK(iteration_seconds(host, 5e-3, 10, 1, true) == doctest::Approx(10e-3));
-    CHECK(iteration_seconds(host, 15e-3, 10, 1, true) == doctest::Approx(15e-3));
+    CHECK(iteration_seconds(host, 5e-3, {10, 0, 8, 8, false}) == doctest::Approx(5e-3));
+    CHECK(iteration_seconds(host, 5e-3, {10, 0, 9, 9, false}) == doctest::Approx(10e-3));
+    CHECK(iteration_seconds(host, 5e-3, {10, 0, 1, 1, true}) == doctest::Approx(10e-3));
+    CHECK(iteration_seconds(host, 15e-3, {10, 0, 1, 1, true}) == doctest::Approx(15e-3));
 }
 
 TEST_CASE("serving: a graph computes as many sequences as it was captured for") {

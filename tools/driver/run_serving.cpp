@@ -46,9 +46,17 @@ Timeline draw(const ServiceResult& result) {
             CounterPoint{"cache blocks", record.replica, us(record.end), static_cast<double>(record.blocks)});
     }
     for (const LifeRecord& part : result.lives) {
-        static constexpr const char* kPhases[] = {"waiting", "prefill", "decode"};
-        timeline.lifelines.push_back(Lifeline{"requests", kPhases[static_cast<std::size_t>(part.phase)], part.request,
-                                              part.replica, us(part.start), us(part.end - part.start)});
+        static constexpr const char* kPhases[] = {"waiting", "adapter", "prefill", "decode"};
+        const std::string phase = kPhases[static_cast<std::size_t>(part.phase)];
+        timeline.lifelines.push_back(
+            Lifeline{"requests", part.phase == LifePhase::adapter ? fmt::format("{} {}", phase, part.adapter) : phase,
+                     part.request, part.replica, us(part.start), us(part.end - part.start)});
+    }
+    for (const AdapterRecord& record : result.adapters) {
+        timeline.counters.push_back(
+            CounterPoint{"adapters here", record.replica, us(record.at), static_cast<double>(record.here)});
+        timeline.counters.push_back(
+            CounterPoint{"adapters coming", record.replica, us(record.at), static_cast<double>(record.coming)});
     }
     for (std::uint32_t stage = 0; stage < stages; ++stage) {
         timeline.threads.emplace_back(stage, stages == 1 ? "iterations" : fmt::format("stage {}", stage));
@@ -59,25 +67,29 @@ Timeline draw(const ServiceResult& result) {
     return timeline;
 }
 
-// Energy of all pools over the measured window in J; below 0 where that is not known.
-double energy_of_pools(const std::vector<std::pair<const DeviceSpec*, double>>& devices, const EngineSpec& engine,
-                       const ServiceResult& result, double seconds) {
-    double joules = 0;
-    const DeviceSpec* before = nullptr;
-    for (std::size_t i = 0; i < devices.size(); ++i) {
-        const auto& [gpu, count] = devices[i];
+// Devices of a pool, and the clock that they run at.
+struct PoolDevices {
+    const DeviceSpec* gpu;
+    double count;
+    double clock;
+};
+
+// Energy of all pools over the measured window in J; nothing where that is not known.
+std::optional<Bounded> energy_of_pools(const std::vector<PoolDevices>& pools, const EngineSpec& engine,
+                                       const ServiceResult& result, double seconds) {
+    Bounded joules;
+    for (std::size_t i = 0; i < pools.size(); ++i) {
+        const auto& [gpu, count, clock] = pools[i];
         if (gpu->tdp.value <= 0) {
-            return -1;
+            return std::nullopt;
         }
         const PoolWork& work = result.pools[i];
-        if (engine.same_devices && before != nullptr) {
-            // The devices are counted with the first phase; this one adds what it does on them.
-            joules += energy_of(*gpu, DeviceWork{count * seconds, work.kernel_s, work.flops}) -
-                      energy_of(*gpu, DeviceWork{count * seconds, 0, 0});
-        } else {
-            joules += energy_of(*gpu, DeviceWork{count * seconds, work.kernel_s, work.flops});
-        }
-        before = gpu;
+        const Bounded own = energy_of(*gpu, DeviceWork{count * seconds, work.kernel_s, work.flops}, clock);
+        // On the same devices idle power is counted with the first phase; the second adds what it does on them.
+        const double counted = engine.same_devices && i > 0 ? energy_of(*gpu, DeviceWork{count * seconds, 0, 0}) : 0;
+        joules.low += own.low - counted;
+        joules.value += own.value - counted;
+        joules.high += own.high - counted;
     }
     return joules;
 }
@@ -99,11 +111,11 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     std::vector<std::unique_ptr<CostModel>> capped;
     double price = 0;  // USD an hour of all GPUs
     bool priced = true;
-    std::vector<std::pair<const DeviceSpec*, double>> devices;  // of each pool, with how many there are
-    bool capped_power = false;
+    std::vector<PoolDevices> devices;
+    bool scaled_clock = false;
     for (const auto& [role, phase] : phases) {
         const DeviceSpec& gpu = phase->other_device ? phase->device : scenario.cluster.node.gpu;
-        const CostModel* device = &models.device(gpu, scenario.compute);
+        const CostModel* device = &models.device(gpu, scenario.compute, engine.software.kernels);
         if (phase->clock != 1) {
             capped.push_back(std::make_unique<ScaledDevice>(*device, gpu, phase->clock, 1));
             device = capped.back().get();
@@ -182,8 +194,8 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
             scales = true;
         }
         next_gpu = static_cast<std::uint32_t>(needed);
-        devices.emplace_back(&gpu, static_cast<double>(phase->replicas * ranks));
-        capped_power = capped_power || phase->clock != 1;
+        devices.push_back({&gpu, static_cast<double>(phase->replicas * ranks), phase->clock});
+        scaled_clock = scaled_clock || phase->clock != 1;
         price += again ? 0 : gpu.price.value * static_cast<double>(phase->replicas * ranks);
         priced = priced && gpu.price.value > 0;
         piped = piped || phase->pipeline > 1;
@@ -211,6 +223,7 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     service.gpus_per_node = static_cast<std::uint32_t>(scenario.cluster.node.gpus);
     service.fabric = engine.split || piped ? &fabric : nullptr;
     service.paths = scenario.network.path_choice();
+    service.stream_interval = static_cast<std::uint32_t>(engine.stream_interval);
     service.ttft_limit = scenario.slo.ttft;
     service.tpot_limit = scenario.slo.tpot;
     service.tbt_limit = scenario.slo.tbt;
@@ -227,6 +240,11 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
     const auto requests = make_requests(scenario.requests, trace, static_cast<std::uint64_t>(scenario.seed));
     ServiceHooks hooks = options.serving != nullptr ? options.serving->hooks : ServiceHooks();
     hooks.progress = options.progress;
+    if (options.requests) {
+        hooks.ended = [&](const Sequence& sequence, Ending ending, SimTime now) {
+            out.requests.push_back(row_of(sequence, ending, now));
+        };
+    }
     const ServiceResult result = serve(service, *requests, hooks);
 
     Summary& summary = out.summary;
@@ -280,14 +298,25 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         const double usd = price / 3600 * running * seconds;
         summary.add("cost_per_million_tokens_usd", usd / static_cast<double>(result.output_tokens) * 1e6, "USD");
     }
-    // What a device draws at another clock is not known.
-    const double joules = capped_power ? -1 : energy_of_pools(devices, engine, result, running * result.window_s);
-    if (joules >= 0 && result.output_tokens > 0) {
+    const std::optional<Bounded> joules = energy_of_pools(devices, engine, result, running * result.window_s);
+    if (joules && result.output_tokens > 0) {
         constexpr double kJoulesPerKilowattHour = 3.6e6;
-        const double per_token = joules / static_cast<double>(result.output_tokens);
-        summary.add("energy_j", joules, "J");
-        summary.add("energy_per_token_j", per_token, "J");
-        summary.add("energy_per_million_tokens_kwh", per_token * 1e6 / kJoulesPerKilowattHour, "kWh");
+        const auto add = [&](const char* name, const char* unit, double scale) {
+            summary.add(name, joules->value * scale, unit);
+            if (scaled_clock) {
+                summary.metrics.back().low = joules->low * scale;
+                summary.metrics.back().high = joules->high * scale;
+            }
+        };
+        const double per_token = 1 / static_cast<double>(result.output_tokens);
+        add("energy_j", "J", 1);
+        add("energy_per_token_j", "J", per_token);
+        add("energy_per_million_tokens_kwh", "kWh", per_token * 1e6 / kJoulesPerKilowattHour);
+        if (scaled_clock) {
+            summary.notes.emplace_back(
+                "the energy at another clock lies between its bounds: voltage and the memory's share of power are not "
+                "known");
+        }
     }
     std::uint64_t blocks = 0;
     double replicas = 0;
@@ -337,6 +366,9 @@ void run_serving(const Scenario& scenario, ModelCache& models, const RunOptions&
         summary.add("handover_s.mean", result.handover_s / static_cast<double>(result.handovers), "s");
     }
     summary.events = result.events;
+    if (result.requests.empty()) {
+        summary.notes.emplace_back("no request that came in the measured time was answered: latencies are given as 0");
+    }
     if (result.refused > 0) {
         summary.notes.push_back(
             fmt::format("{} requests were refused: longer than the context or than the whole cache", result.refused));

@@ -316,6 +316,18 @@ std::string Scenario::file(const std::string& path) const {
     return directory.empty() || path.front() == '/' ? path : directory + "/" + path;
 }
 
+Scenario seen_from(const std::string& directory, Scenario scenario) {
+    namespace fs = std::filesystem;
+    for (std::string* path : {&scenario.requests.trace, &scenario.replay.trace, &scenario.traffic.flows,
+                              &scenario.network.packets.link_events}) {
+        if (!path->empty() && path->front() != '/') {
+            *path = fs::proximate(fs::absolute(scenario.file(*path)), fs::absolute(directory)).string();
+        }
+    }
+    scenario.directory = directory;
+    return scenario;
+}
+
 const std::vector<std::string>& library_names() {
     static const std::vector<std::string> kNames = {"nccl", "vllm", "sglang", "trtllm", "ideal"};
     return kNames;
@@ -464,16 +476,16 @@ std::string scenario_schema(ScenarioKind kind) {
     return schema_of([&](Fields& fields) { describe(fields, scenario); });
 }
 
-const CostModel& ModelCache::device(const DeviceSpec& device, ComputeKind kind) {
+const CostModel& ModelCache::device(const DeviceSpec& device, ComputeKind kind, const std::string& kernels) {
     DeviceSpec copy = device;
     const std::string key = write_fields([&](Fields& fields) { orrery::describe(fields, copy); }) +
-                            (kind == ComputeKind::roofline ? "roofline" : "calibrated");
+                            (kind == ComputeKind::roofline ? "roofline" : "calibrated") + kernels;
     std::unique_ptr<CostModel>& slot = devices_[key];
     if (!slot) {
         if (kind == ComputeKind::roofline) {
             slot = std::make_unique<Roofline>(device);
         } else {
-            slot = make_calibrated_model(device, data_.path("models/data/kernels"));
+            slot = make_calibrated_model(device, data_.path("models/data/kernels"), kernels);
         }
         if (wrap_) {
             slot = wrap_(std::move(slot), device);

@@ -4,6 +4,7 @@
 // The one library that the program, the tests and the validation link. It knows every kind of scenario and nothing of
 // command lines.
 
+#include "tools/driver/request_table.hpp"
 #include "topologies/cluster_spec.hpp"
 #include "workloads/collective/message_run.hpp"
 #include "workloads/replay/replay.hpp"
@@ -69,6 +70,9 @@ struct Scenario {
     [[nodiscard]] std::string file(const std::string& path) const;
 };
 
+/// The same scenario for a file in another directory: what it names relative to its own is named relative to that one.
+[[nodiscard]] Scenario seen_from(const std::string& directory, Scenario scenario);
+
 /// Names every field of a scenario of its kind.
 void describe(Fields& fields, Scenario& scenario);
 
@@ -88,6 +92,7 @@ struct RunOptions {
     bool timeline = false;
     bool check_memory = true;  ///< refuse what does not fit
     bool messages = false;     ///< keep when each message of a collective or network scenario went, up to 2 million
+    bool requests = false;     ///< keep what became of each request of a serving scenario, at 64 B each
     const ServingObserver* serving = nullptr;  ///< sees a serving run from inside
     std::function<void(double)> progress;
 };
@@ -105,6 +110,7 @@ struct RunOutput {
     std::optional<TrainingResult> training;
     PacketReport packets;  ///< of packet fidelity, else empty
     std::optional<MessageRecord> messages;
+    std::vector<RequestRow> requests;
     std::vector<ReplayBlame> replay_path;  ///< what the end of a replay waited for
 };
 
@@ -115,7 +121,8 @@ class ModelCache {
     using DeviceWrap = std::function<std::unique_ptr<CostModel>(std::unique_ptr<CostModel>, const DeviceSpec&)>;
     explicit ModelCache(DataDirectory data, DeviceWrap wrap = {}) : data_(std::move(data)), wrap_(std::move(wrap)) {}
     [[nodiscard]] const DataDirectory& data() const { return data_; }
-    [[nodiscard]] const CostModel& device(const DeviceSpec& device, ComputeKind kind);
+    /// `kernels`: set of kernels that the software runs where the device has one of this name.
+    [[nodiscard]] const CostModel& device(const DeviceSpec& device, ComputeKind kind, const std::string& kernels = "");
     [[nodiscard]] const CollectiveModel& collectives(const std::string& generation, LibraryKind kind);
 
   private:

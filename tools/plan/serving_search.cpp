@@ -51,7 +51,7 @@ std::vector<EngineSpec> list_plans(const Scenario& scenario) {
     for (const Degrees& degrees : all) {
         for (const std::int64_t budget : kBudgets) {
             EngineSpec engine = scenario.engine;
-            engine.split = false;
+            engine.split = engine.decodes = false;
             set(engine.mixed, degrees, gpus / degrees.gpus());
             engine.mixed.scheduler.token_budget = budget;
             out.push_back(engine);
@@ -61,7 +61,7 @@ std::vector<EngineSpec> list_plans(const Scenario& scenario) {
         for (const Degrees& decode : all) {
             for (std::int64_t count = 1; count * prefill.gpus() + decode.gpus() <= gpus; ++count) {
                 EngineSpec engine = scenario.engine;
-                engine.split = true;
+                engine.split = engine.decodes = true;
                 if (!scenario.engine.split) {
                     engine.transfer = Transfer::layers;
                 }

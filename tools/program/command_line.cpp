@@ -56,6 +56,7 @@ const std::vector<CommandSpec>& command_table() {
           {"json", "FILE", "write the summary (\"-\": standard output)"},
           {"host", "", "with this machine's time and memory in the summary"},
           {"trace", "FILE", "write a timeline for ui.perfetto.dev"},
+          {"requests", "FILE.csv", "serving: how each request ended, and when"},
           {"ports", "FILE.csv", "packet fidelity: bytes, queues, marks, drops, pauses of every port"},
           {"queues", "FILE.csv", "packet fidelity: queues over time, every network.queue_samples"},
           kReport,

@@ -40,12 +40,21 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
     ModelCache models(data);
     RunOptions options;
     options.timeline = line.has("trace") || (line.has("report") && can_be_drawn(scenario));
+    options.requests = line.has("requests");
+    if (options.requests && scenario.kind != ScenarioKind::serving) {
+        throw ConfigError("--requests lists what a serving scenario served; this is another kind");
+    }
     Progress progress(line.quiet());
     options.progress = [&](double fraction) { progress.update(fraction); };
     const RunOutput out = run(scenario, models, options);
     progress.finish();
+    if (options.requests) {
+        write_file(line.text("requests"), requests_csv(out.requests, scenario.requests.names_adapters()));
+    }
     if (line.has("resolved")) {
-        write_file(line.text("resolved"), resolved_json(scenario) + "\n");
+        const std::string file = line.text("resolved");
+        const std::string folder = file == "-" ? "" : std::filesystem::path(file).parent_path().string();
+        write_file(file, resolved_json(seen_from(folder.empty() ? "." : folder, scenario)) + "\n");
     }
     if ((line.has("ports") || line.has("queues")) && out.packets.ports.empty()) {
         throw ConfigError("--ports and --queues report what network.fidelity packet simulates; this run has another");

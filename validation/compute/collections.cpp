@@ -31,11 +31,18 @@ std::vector<Collection> load_collections(const std::string& directory, const Dat
     std::vector<Trace> traces;
     for (const PublicProfile& profile : public_profiles()) {
         std::size_t at = 0;
-        while (at < out.size() && (out[at].device != profile.device || out[at].source != profile.source)) {
+        while (at < out.size() && (out[at].device != profile.device || out[at].source != profile.source ||
+                                   out[at].kernel_set != profile.kernel_set)) {
             ++at;
         }
         if (at == out.size()) {
-            out.push_back({profile.device, profile.source, profile.licence, read_device(profile.device, data), {}, {}});
+            out.push_back({profile.device,
+                           profile.source,
+                           profile.licence,
+                           profile.kernel_set,
+                           read_device(profile.device, data),
+                           {},
+                           {}});
             traces.emplace_back();
         }
         std::error_code failed;
@@ -80,9 +87,10 @@ std::vector<DeviceFit> fit_collections(const std::vector<Collection>& collection
         });
     };
     for (const Collection& collection : collections) {
+        const std::string name = collection.device + (collection.kernel_set.empty() ? "" : "/" + collection.kernel_set);
         for (const PointSet& set : collection.sets) {
-            if (set.points.size() >= kFewest && same(collection.device, set) == fits.end()) {
-                fits.push_back({collection.device, &set,
+            if (set.points.size() >= kFewest && same(name, set) == fits.end()) {
+                fits.push_back({name, &set,
                                 calibrate_set(set, collection.spec,
                                               {{"device", collection.device},
                                                {"source", collection.source},

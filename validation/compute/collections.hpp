@@ -8,7 +8,7 @@
 namespace orrery {
 
 struct Collection {
-    std::string device, source, licence;
+    std::string device, source, licence, kernel_set;
     DeviceSpec spec;
     std::vector<PointSet> sets;
     std::vector<std::string> missing;  ///< files that are not in the directory
@@ -26,11 +26,11 @@ inline constexpr std::size_t kFewest = 12;
 
 /// The fit of a device's kernel.
 struct DeviceFit {
-    std::string device;
+    std::string device;   ///< with "/set" where it belongs to a set of kernels of its own
     const PointSet* set;  ///< of one of the collections
     KernelFit fit;
 };
-/// Fits the first collection of each device, kernel and format, then judges the sparse split anew with the fit of the
+/// Fits the first collection of each device, kernel and format, and every set of kernels of its own, then judges the sparse split anew with the fit of the
 /// sibling that the device's preset names.
 [[nodiscard]] std::vector<DeviceFit> fit_collections(const std::vector<Collection>& collections);
 

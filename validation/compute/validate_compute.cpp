@@ -113,7 +113,8 @@ std::vector<std::pair<std::string, KernelFit>> committed_fits(const DataDirector
     }
     std::sort(files.begin(), files.end());
     for (const std::string& file : files) {
-        fits.emplace_back(std::filesystem::path(file).parent_path().filename().string(), load_fit(file));
+        const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+        fits.emplace_back(std::filesystem::relative(folder, data.path("models/data/kernels")).string(), load_fit(file));
     }
     return fits;
 }

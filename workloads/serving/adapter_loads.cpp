@@ -33,6 +33,8 @@ bool AdapterLoads::ready(std::uint32_t replica, std::uint32_t index) {
 
 void AdapterLoads::bring(std::uint32_t index, std::uint32_t adapter) {
     ++result_.adapter_loads;
+    ++queues_[index].coming;
+    note(index);
     if (free_.empty()) {
         free_.push_back(static_cast<std::uint32_t>(loads_.size()));
         loads_.emplace_back();
@@ -89,6 +91,8 @@ void AdapterLoads::on_task(const Token& token) {
     const std::uint32_t adapter = load.adapter;
     EngineState& state = fleet_[index].state;
     state.adapter_loaded(adapter);
+    --queues_[index].coming;
+    note(index);
     const std::vector<Waiter> waiters = std::move(queues_[index].waiters[adapter]);
     queues_[index].waiters.erase(adapter);
     for (const Waiter& waiter : waiters) {
@@ -108,6 +112,20 @@ void AdapterLoads::fail(std::uint32_t replica) {
         load.lost = load.lost || (load.under_way && load.replica == replica);
     }
     queues_[replica] = Queue();
+}
+
+// For a timeline: how many adapters a replica has now.
+void AdapterLoads::note(std::uint32_t replica) {
+    if (!timeline_) {
+        return;
+    }
+    if (result_.adapters.size() == kMostIterationRecords) {
+        result_.cut = true;
+        return;
+    }
+    const std::uint32_t coming = queues_[replica].coming;
+    const auto slots = static_cast<std::uint32_t>(fleet_[replica].state.adapters_held());
+    result_.adapters.push_back({replica, dispatcher_->now(), slots - coming, coming});
 }
 
 }  // namespace orrery

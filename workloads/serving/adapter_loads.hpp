@@ -15,8 +15,8 @@ class AdapterListener {
 class AdapterLoads {
   public:
     /// All arguments outlive this.
-    AdapterLoads(Fleet& fleet, AdapterListener& listener, ServiceResult& result)
-        : fleet_(fleet), listener_(listener), result_(result) {}
+    AdapterLoads(Fleet& fleet, AdapterListener& listener, bool timeline, ServiceResult& result)
+        : fleet_(fleet), listener_(listener), timeline_(timeline), result_(result) {}
     void begin(Dispatcher& dispatcher);
 
     /// True when the newest waiting sequence of a replica needs no adapter or has it; otherwise it is set aside.
@@ -35,6 +35,7 @@ class AdapterLoads {
     struct Queue {
         std::deque<std::uint32_t> without_slot;                ///< adapters, in the order in which they were wanted
         std::map<std::uint32_t, std::vector<Waiter>> waiters;  ///< by adapter
+        std::uint32_t coming = 0;                              ///< adapters
     };
     struct Load {
         std::uint32_t replica = 0;
@@ -43,9 +44,11 @@ class AdapterLoads {
         bool under_way = false;
     };
     void bring(std::uint32_t replica, std::uint32_t adapter);
+    void note(std::uint32_t replica);
 
     Fleet& fleet_;
     AdapterListener& listener_;
+    bool timeline_;
     ServiceResult& result_;
     Dispatcher* dispatcher_ = nullptr;
     std::vector<Queue> queues_;  ///< by replica

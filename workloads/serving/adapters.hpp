@@ -42,6 +42,8 @@ class AdapterSlots {
     /// What was taken is here. Precondition: somebody keeps it.
     void loaded(std::uint32_t adapter);
     void unpin(std::uint32_t adapter);
+    /// Adapters that have a slot.
+    [[nodiscard]] std::size_t held() const { return held_.size(); }
     /// Whether a new adapter can have a slot.
     [[nodiscard]] bool has_slot() const { return held_.size() < slots_ || !idle_.empty(); }
 

@@ -2,6 +2,8 @@
 
 #include "workloads/serving/request_sources.hpp"
 
+#include <fmt/format.h>
+
 namespace orrery {
 
 namespace {
@@ -13,6 +15,8 @@ class Sample final : public RequestSource {
         : all_(std::move(all)), share_(share), random_(seed, "serving/sample") {}
 
     double progress() const override { return all_->progress(); }
+
+    std::uint64_t clients() const override { return all_->clients(); }
 
     bool follow_up(std::uint32_t turn, SimTime now, bool served, Request& request) override {
         return all_->follow_up(turn, now, served, request);
@@ -72,6 +76,14 @@ void describe(Fields& fields, RequestsSpec& spec) {
     fields.integer({"count", "requests; 0: all of a trace, 1,000 generated ones", false, 0, 1'000'000'000}, spec.count);
     fields.section({"prompt", "lengths of generated prompts"}, [&](Fields& inner) { describe(inner, spec.prompt); });
     fields.section({"output", "lengths of generated outputs"}, [&](Fields& inner) { describe(inner, spec.output); });
+    bool filtered = spec.longest > 0;
+    fields.group(filtered, [&](Fields& same) {
+        same.integer({"longest",
+                      "tokens of prompt and output: longer generated requests are drawn anew, as data sets are "
+                      "filtered; 0: none is",
+                      false, 0, 1 << 25},
+                     spec.longest);
+    });
     fields.number({"time_scale", "gaps of a trace times this", false, 1e-6, 1e6}, spec.time_scale);
     fields.quantity({"from", "of a trace: what comes before is left out", false, 0, 9e6}, Dimension::time, spec.from);
     fields.quantity({"to", "of a trace: where it ends; 0 s: at its end", false, 0, 9e6}, Dimension::time, spec.to);
@@ -125,6 +137,10 @@ std::vector<std::string> problems_of(const RequestsSpec& spec) {
     if (spec.turns > 0 && (closed || !spec.trace.empty())) {
         problems.emplace_back("'turns' are of generated requests that come at a rate: no 'trace', no closed loop");
     }
+    if (spec.trace.empty() && (spec.time_scale != 1 || spec.from > 0 || spec.to > 0)) {
+        problems.emplace_back(
+            "'time_scale', 'from' and 'to' are of a trace: generated requests have a 'rate' and a 'count'");
+    }
     if (spec.turns <= 0 && spec.think > 0) {
         problems.emplace_back("'think' is the time between 'turns': say how many there are");
     }
@@ -133,6 +149,14 @@ std::vector<std::string> problems_of(const RequestsSpec& spec) {
     }
     if (!spec.mix.empty() && (closed || !spec.trace.empty())) {
         problems.emplace_back("a 'mix' of clients is generated at a rate: no 'trace', no closed loop");
+    }
+    const bool timed = spec.arrivals != ArrivalKind::closed && spec.arrivals != ArrivalKind::at_once;
+    const std::int64_t count = spec.count > 0 ? spec.count : kGenerated;
+    const double seconds = static_cast<double>(count) / spec.rate;
+    if (spec.trace.empty() && (timed || !spec.mix.empty()) && seconds > kLatestArrival) {
+        problems.push_back(
+            fmt::format("{} requests at {:.3g} a second take {:.1f} days, and simulated time ends after {:.0f}", count,
+                        spec.rate, seconds / 86400, kLatestArrival / 86400));
     }
     if (!spec.mix.empty() && spec.conversations) {
         problems.emplace_back("clients of a 'mix' have 'turns', not 'conversations' by session");

@@ -11,6 +11,7 @@
 // the session starts another conversation. In a trace with sessions the prompts given are taken to contain the earlier turns.
 // Turns: with `turns` what arrives are conversations; each next question comes a time to think after the answer to the one
 // before (or, when that was not given, never), as long as the conversation lasts and its prompt is not too long.
+// Data sets are filtered: with `longest` a request that is longer in all is drawn anew, so that no length piles up at a limit.
 // Mixes: clients with shares of the rate, burstiness and lengths of their own; all requests are those of all clients together.
 // Limits: without `turns` a question does not wait for the answer before it; time runs from the first request of the file;
 // gaps in a trace stay as they are.
@@ -54,10 +55,11 @@ struct RequestsSpec {
     std::int64_t count = 0;    ///< at most so many; 0: all of a trace, 1,000 generated ones
     LengthSpec prompt;
     LengthSpec output{LengthKind::fixed, 128, 1, 1 << 20};
-    double time_scale = 1;  ///< gaps of a trace times this
-    double from = 0;        ///< s of a trace that are left out at its start
-    double to = 0;          ///< s of a trace where it ends; 0: at its end
-    double sample = 1;      ///< share of the requests that are kept, drawn
+    std::int64_t longest = 0;  ///< tokens of prompt and output: generated requests beyond are drawn anew; 0: none is
+    double time_scale = 1;     ///< gaps of a trace times this
+    double from = 0;           ///< s of a trace that are left out at its start
+    double to = 0;             ///< s of a trace where it ends; 0: at its end
+    double sample = 1;         ///< share of the requests that are kept, drawn
     double swing = 0;       ///< the generated rate goes from (1 - swing) times `rate` to (1 + swing) times it and back
     double period = 86400;  ///< s in which it does
     double timeout = 0;     ///< s after which a client gives up; 0: never

@@ -13,7 +13,7 @@ namespace orrery {
 
 namespace {
 
-constexpr std::int64_t kGenerated = 1000;  ///< requests, where a scenario does not say how many
+constexpr int kMostDraws = 1000;  ///< of one request's lengths
 
 // Marsaglia and Tsang, "A simple method for generating gamma variables", ACM TOMS 26(3), 2000; shape below 1 by boosting.
 double draw_gamma(RandomStream& random, double shape) {
@@ -70,8 +70,7 @@ class Generator final : public RequestSource {
             at_ += gap();
         }
         request.arrival = SimTime::from_seconds(daily(at_));
-        request.prompt = draw_length(lengths_, spec_.prompt);
-        request.output = draw_length(lengths_, spec_.output);
+        draw_lengths(request);
         request.session = spec_.sessions > 1
                               ? static_cast<std::uint32_t>(lengths_.below(static_cast<std::uint64_t>(spec_.sessions)))
                               : 0;
@@ -117,6 +116,18 @@ class Generator final : public RequestSource {
         Request last;
         RandomStream random;
     };
+
+    void draw_lengths(Request& request) {
+        for (int i = 0; i < kMostDraws; ++i) {
+            request.prompt = draw_length(lengths_, spec_.prompt);
+            request.output = draw_length(lengths_, spec_.output);
+            if (spec_.longest == 0 || std::int64_t{request.prompt} + request.output <= spec_.longest) {
+                return;
+            }
+        }
+        throw ConfigError(fmt::format("'longest': of {} requests drawn none had {} tokens or fewer in all", kMostDraws,
+                                      spec_.longest));
+    }
 
     void begin_talk(Request& request) {
         request.turn = ++conversation_count_;

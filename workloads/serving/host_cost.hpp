@@ -3,8 +3,9 @@
 //
 // Claims: an iteration takes its kernels, a little longer than each alone in a microbenchmark, and small kernels that are not
 // modelled, a fixed time a layer; where no captured graph is replayed, at least what the host takes to launch every layer's
-// kernels (a graph computes as many sequences as it was captured for); and the host's own work (scheduling, input tables, sampling, detokenisation), which waits for the device and lets it
-// wait, or runs beside it where the engine schedules ahead.
+// kernels (a graph computes as many sequences as it was captured for; graphs between two attentions leave little to launch); and
+// the host's own work (scheduling, input tables, sampling, detokenisation), which waits for the device and lets it wait, or runs
+// beside it where the engine schedules ahead.
 // Scope: one set of constants an engine version, whatever model and device.
 // Limits: host times are those of the machines that the constants were fitted on; prompts and decodes of one iteration are
 // launched alike.
@@ -24,12 +25,15 @@ struct HostSpec {
     Sourced<double> request;   ///< s from a client to the engine's queue, and back with the first token
     Sourced<double> frontend;  ///< s that the front end works on a request before the engine sees it, one after another
     Sourced<double> layer_launch;         ///< s of the host to launch the kernels of a layer one by one
+    Sourced<double> experts_launch;       ///< s of the host beyond that, to launch those of routed experts
     Sourced<double> layer_gap;            ///< s of the device a layer: small kernels that are not modelled
     Sourced<double> slowdown{1, "", ""};  ///< kernels in an engine over the same in a microbenchmark
-    bool overlap = false;                 ///< the host prepares an iteration while the device runs the one before
-    std::int64_t graph_sequences = 0;     ///< iterations of decodes alone up to this size replay a graph
-    std::int64_t graph_regular = 0;       ///< graphs exist for 1, 2, 4, multiples of 8 up to this, and powers of two
-                                          ///< beyond; 0: for every size
+    std::string kernels;   ///< set of kernels that it runs where a device has one of this name; "": the device's own
+    bool overlap = false;  ///< the host prepares an iteration while the device runs the one before
+    std::int64_t graph_sequences = 0;  ///< iterations of decodes alone up to this size replay a graph
+    std::int64_t graph_tokens = 0;     ///< others of up to this many tokens replay one graph between two attentions
+    std::int64_t graph_regular = 0;    ///< graphs exist for 1, 2, 4, multiples of 8 up to this, and powers of two
+                                       ///< beyond; 0: for every size
 };
 
 inline constexpr PresetKind kEnginePresets{"engine", "workloads/data/engines"};
@@ -38,8 +42,15 @@ void describe(Fields& fields, HostSpec& host);
 /// Sequences that an iteration of `sequences` decodes alone computes: those of the smallest graph that has room for them.
 [[nodiscard]] std::uint32_t graph_size(const HostSpec& host, std::uint32_t sequences);
 
+/// What an iteration has the host do.
+struct IterationShape {
+    double layers = 0;
+    double routed_layers = 0;  ///< of them, those with routed experts
+    double sequences = 0;
+    double tokens = 0;
+    bool prompts = false;
+};
 /// Time of an iteration in s whose kernels alone take `kernels` s.
-[[nodiscard]] double iteration_seconds(const HostSpec& host, double kernels, double layers, double sequences,
-                                       bool has_prompts);
+[[nodiscard]] double iteration_seconds(const HostSpec& host, double kernels, const IterationShape& shape);
 
 }  // namespace orrery

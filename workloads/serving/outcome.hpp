@@ -33,7 +33,11 @@ struct RequestOutcome {
     bool in_time = true;
 };
 
-enum class LifePhase : std::uint8_t { waiting, prefill, decode };
+/// How a request is accounted for.
+enum class Ending : std::uint8_t { finished, refused, timed_out, failed };
+
+/// adapter: waiting for a slot for its adapter, and for the adapter.
+enum class LifePhase : std::uint8_t { waiting, adapter, prefill, decode };
 
 /// A batch on one stage of a replica.
 struct IterationRecord {
@@ -44,12 +48,21 @@ struct IterationRecord {
     std::uint64_t blocks;
 };
 
-/// A part of a request's life on a replica: waiting, prefill, decode.
+/// A part of a request's life on a replica.
 struct LifeRecord {
     std::uint64_t request;
     std::uint32_t replica;
+    std::uint32_t adapter;  ///< that it names; 0: none
     LifePhase phase;
     SimTime start, end;
+};
+
+/// Adapters of a replica from a time on.
+struct AdapterRecord {
+    std::uint32_t replica;
+    SimTime at;
+    std::uint32_t here;    ///< on its devices
+    std::uint32_t coming;  ///< on their way from host memory
 };
 
 /// What the devices of a pool did in the measured window, summed over them.
@@ -100,6 +113,7 @@ struct ServiceResult {
     std::uint64_t mixed_outputs = 0;        ///< given whole by prefill replicas
     std::vector<IterationRecord> timeline;  ///< the first ones
     std::vector<LifeRecord> lives;          ///< the first ones
+    std::vector<AdapterRecord> adapters;    ///< the first ones
     bool cut = false;                       ///< there were more
 };
 

@@ -10,7 +10,10 @@
 
 namespace orrery {
 
-inline constexpr double kMostTokens = 1 << 24;  ///< of a prompt or an output
+inline constexpr double kMostTokens = 1 << 24;    ///< of a prompt or an output
+inline constexpr std::int64_t kGenerated = 1000;  ///< requests, where a scenario does not say how many
+/// s from the first request on: 64-bit picoseconds end after 9.22e6, and the last ones are to be answered before that.
+inline constexpr double kLatestArrival = 9e6;
 
 /// A generator by the specification, or a mix of them where it lists clients.
 [[nodiscard]] std::unique_ptr<RequestSource> make_generator(const RequestsSpec& spec, std::uint64_t seed);

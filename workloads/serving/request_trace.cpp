@@ -11,6 +11,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string_view>
 
 namespace orrery {
@@ -55,6 +56,36 @@ double seconds_of_date(std::string_view text) {
     return ((days * 24 + hour) * 60 + minute) * 60 + second + below;
 }
 
+// Without the mark of UTF-8 at its start, and without spaces and carriage returns at its end.
+void trim(std::string& line) {
+    if (line.rfind("\xEF\xBB\xBF", 0) == 0) {
+        line.erase(0, 3);
+    }
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) {
+        line.pop_back();
+    }
+}
+
+// The text of the number behind a key of a flat JSON line; nothing when the key is not there.
+std::optional<std::string_view> text_behind(std::string_view line, std::string_view key) {
+    const std::size_t at = line.find(fmt::format("\"{}\"", key));
+    const std::size_t colon = at == std::string_view::npos ? at : line.find(':', at);
+    if (colon == std::string_view::npos) {
+        return std::nullopt;
+    }
+    const std::size_t start = std::min(line.find_first_not_of(' ', colon + 1), line.size());
+    return line.substr(start, std::min(line.find_first_of(",} ", start), line.size()) - start);
+}
+
+// Seconds of a stamp, a number or a date; nothing when it is neither.
+std::optional<double> seconds_of(std::string_view text) {
+    double value = seconds_of_date(text);
+    if (value >= 0 || (parse_number(text, value) && value >= 0 && value <= 1e12)) {
+        return value;
+    }
+    return std::nullopt;
+}
+
 class TraceReader final : public RequestSource {
   public:
     TraceReader(const RequestsSpec& spec, const std::string& file, std::uint64_t seed)
@@ -93,18 +124,21 @@ class TraceReader final : public RequestSource {
         throw ConfigError({Diagnostic{file_, number_, 1, problem}});
     }
 
+    // The next line into line_, which never holds more than the longest one that is taken.
     bool read_line() {
-        if (!std::getline(in_, line_)) {
+        in_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+        const auto taken = static_cast<std::size_t>(in_.gcount());
+        if (in_.fail() && taken == 0) {
             return false;
         }
         ++number_;
-        read_ += static_cast<double>(line_.size()) + 1;
-        if (line_.size() > 1 << 20) {
+        read_ += static_cast<double>(taken);
+        if (in_.fail()) {
             fail("a line is longer than 1 MiB");
         }
-        while (!line_.empty() && (line_.back() == '\r' || line_.back() == ' ')) {
-            line_.pop_back();
-        }
+        // The end of the line counts as taken, except at the end of a file without one.
+        line_.assign(buffer_.data(), in_.eof() ? taken : taken - 1);
+        trim(line_);
         return true;
     }
 
@@ -114,13 +148,13 @@ class TraceReader final : public RequestSource {
         double output = 0;
         double session = 0;
         if (line_.front() == '{') {
-            at = json_number("timestamp") * 1e-3;
-            prompt = std::min(kMostTokens, json_number("input_length"));
-            output = std::min(kMostTokens, json_number("output_length"));
+            at = json_number("timestamp", kLatestStamp) * 1e-3;
+            prompt = json_number("input_length", kMostTokens);
+            output = json_number("output_length", kMostTokens);
             read_keys(request.content.keys);
         } else {
             cells_ = split(line_, ',');
-            if (number_ == 1) {
+            if (time_column_ == kNone) {
                 read_header();
                 return false;
             }
@@ -130,20 +164,75 @@ class TraceReader final : public RequestSource {
             session = session_column_ < kNone ? number_of(cell(session_column_), "session") : 0;
         }
         if (first_) {
-            origin_ = at;
+            origin_ = last_ = at;
             first_ = false;
+            check_length();
         }
-        if (at < last_ && last_ > origin_) {
+        if (at < last_) {
             fail("goes back in time; sort the file by arrival");
         }
         last_ = at;
-        request.arrival = SimTime::from_seconds(std::max(0.0, at - origin_ - spec_.from) * spec_.time_scale);
+        request.arrival = clients() > 0 ? SimTime() : arrival_of(at);
         // Engines give at least one token; a request of none asks for its end-of-text token.
         request.prompt = static_cast<std::uint32_t>(std::max(1.0, prompt));
         request.output = static_cast<std::uint32_t>(std::max(1.0, output));
         request.session = static_cast<std::uint32_t>(session);
         request.content.conversation = spec_.conversations ? request.session + 1ULL : 0;
         return true;
+    }
+
+    // Simulated seconds from the start of what is read of the trace.
+    [[nodiscard]] double scaled(double at) const { return std::max(0.0, at - origin_ - spec_.from) * spec_.time_scale; }
+
+    [[nodiscard]] SimTime arrival_of(double at) const {
+        const double seconds = scaled(at);
+        if (seconds > kLatestArrival) {
+            fail_too_long(at);
+        }
+        return SimTime::from_seconds(seconds);
+    }
+
+    [[noreturn]] void fail_too_long(double last) const {
+        // Less than what rounding to three digits adds.
+        const double fits = 0.995 * kLatestArrival / std::max(1.0, last - origin_ - spec_.from);
+        fail(fmt::format(
+            "the trace lasts {:.1f} days of simulated time, and time ends after {:.0f}: 'requests.time_scale' "
+            "of at most {:.3g} fits, or 'requests.to'",
+            scaled(last) / kDay, kLatestArrival / kDay, fits));
+    }
+
+    // Looks at the end of the file before anything runs: what is too long to be simulated is refused at once.
+    void check_length() const {
+        if (clients() > 0 || spec_.count > 0) {
+            return;
+        }
+        constexpr double kTail = 1 << 16;  ///< B that hold the last line, or it is not looked at
+        std::ifstream end(file_);
+        end.seekg(static_cast<std::streamoff>(std::max(0.0, size_ - kTail)));
+        std::optional<double> last;
+        for (std::string line; std::getline(end, line);) {
+            trim(line);
+            if (const auto at = stamp_in(line)) {
+                last = at;
+            }
+        }
+        if (last && spec_.to > 0) {
+            last = std::min(*last, origin_ + spec_.to);
+        }
+        if (last && scaled(*last) > kLatestArrival) {
+            fail_too_long(*last);
+        }
+    }
+
+    // Seconds of the stamp in a line; nothing where it is damaged.
+    [[nodiscard]] std::optional<double> stamp_in(std::string_view line) const {
+        double ms = 0;
+        if (!line.empty() && line.front() == '{') {
+            const auto text = text_behind(line, "timestamp");
+            return text && parse_number(*text, ms) ? std::optional(ms * 1e-3) : std::nullopt;
+        }
+        const std::vector<std::string_view> cells = split(line, ',');
+        return time_column_ < cells.size() ? seconds_of(cells[time_column_]) : std::nullopt;
     }
 
     // "hash_ids": [46, 47]; none: nothing is known of the content.
@@ -155,8 +244,8 @@ class TraceReader final : public RequestSource {
             const std::size_t end = std::min(line_.find_first_of(",]", at + 1), line_.size());
             const std::size_t start = std::min(line_.find_first_not_of(' ', at + 1), end);
             double value = 0;
-            if (start < end &&
-                (!parse_number(std::string_view(line_).substr(start, end - start), value) || value < 0)) {
+            if (start < end && (!parse_number(std::string_view(line_).substr(start, end - start), value) ||
+                                !(value >= 0 && value < kMostKeys))) {
                 fail("\"hash_ids\" is a list of numbers from 0");
             }
             if (end == line_.size()) {
@@ -204,45 +293,43 @@ class TraceReader final : public RequestSource {
     }
 
     [[nodiscard]] double time_of(std::string_view text) const {
-        double value = seconds_of_date(text);
-        if (value < 0 && (!parse_number(text, value) || !(value >= 0) || value > 1e12)) {
+        const std::optional<double> seconds = seconds_of(text);
+        if (!seconds) {
             fail(fmt::format("'{}' is no time: seconds, or a date such as 2023-11-16 18:17:03.97", text));
         }
-        return value;
+        return *seconds;
     }
 
     [[nodiscard]] double number_of(std::string_view text, const char* what) const {
         double value = 0;
-        if (!parse_number(text, value) || value < 0 || value > kMostTokens) {
+        if (!parse_number(text, value) || !(value >= 0 && value <= kMostTokens)) {
             fail(fmt::format("{} is a number from 0 to {:.0f}, not '{}'", what, kMostTokens, text));
         }
         return value;
     }
 
-    // The number behind a key of a flat JSON line.
-    [[nodiscard]] double json_number(const char* key) const {
-        const std::string quoted = fmt::format("\"{}\"", key);
-        const std::size_t at = line_.find(quoted);
-        const std::size_t colon = at == std::string::npos ? at : line_.find(':', at);
-        if (colon == std::string::npos) {
-            fail(fmt::format("has no {}", quoted));
+    [[nodiscard]] double json_number(const char* key, double most) const {
+        const auto text = text_behind(line_, key);
+        if (!text) {
+            fail(fmt::format("has no \"{}\"", key));
         }
-        const std::size_t start = std::min(line_.find_first_not_of(' ', colon + 1), line_.size());
-        const std::size_t end = std::min(line_.find_first_of(",} ", start), line_.size());
         double value = 0;
-        const std::string text = line_.substr(start, end - start);
-        if (!parse_number(text, value) || value < 0 || value > 1e13) {
-            fail(fmt::format("{} is a number from 0, not '{}'", quoted, text));
+        if (!parse_number(*text, value) || !(value >= 0 && value <= most)) {
+            fail(fmt::format("\"{}\" is a number from 0 to {:.0f}, not '{}'", key, most, *text));
         }
         return value;
     }
 
+    static constexpr double kDay = 86400;         ///< s
+    static constexpr double kLatestStamp = 1e13;  ///< ms
+    static constexpr double kMostKeys = 9e15;     ///< whole numbers up to here are exact
     static constexpr std::size_t kNone = 1000;
     RequestsSpec spec_;
     std::string file_;
     std::ifstream in_;
     Popularity adapters_;
     std::string line_;
+    std::vector<char> buffer_ = std::vector<char>((1 << 20) + 1);
     std::vector<std::string_view> cells_;
     int number_ = 0;
     std::size_t time_column_ = kNone, prompt_column_ = kNone, output_column_ = kNone, session_column_ = kNone;

@@ -21,7 +21,6 @@ std::size_t load(const Replica& replica) {
 
 void Routes::add(std::uint32_t replica) {
     all_.push_back(replica);
-    update();
 }
 
 void Routes::update() {

@@ -15,6 +15,7 @@ namespace orrery {
 class Routes {
   public:
     Routes(const Fleet& fleet, Router router) : fleet_(fleet), router_(router) {}
+    /// Takes effect with the next update.
     void add(std::uint32_t replica);
     /// Routes anew after replicas have gone or come.
     void update();

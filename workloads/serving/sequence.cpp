@@ -279,6 +279,14 @@ void EngineState::admit_front() {
     start_running(index);
 }
 
+void EngineState::admit_arrived() {
+    // Who holds blocks waits before everybody else.
+    while (!waiting.empty() && has_place() && sequences_[waiting.front()].blocks > 0 &&
+           sequences_[waiting.front()].decoding()) {
+        admit_front();
+    }
+}
+
 void EngineState::start_running(std::uint32_t index) {
     Sequence& sequence = sequences_[index];
     if (cache_ && sequence.generated == 0 && sequence.admitted == 0) {

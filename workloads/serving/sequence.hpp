@@ -179,6 +179,7 @@ class EngineState {
     [[nodiscard]] AdapterSlots::Answer pin_adapter(std::uint32_t index);
     void adapter_loaded(std::uint32_t adapter) { adapters_->loaded(adapter); }
     [[nodiscard]] bool has_adapter_slot() const { return adapters_->has_slot(); }
+    [[nodiscard]] std::size_t adapters_held() const { return adapters_ ? adapters_->held() : 0; }
     /// Takes the newest waiting sequence out of the queue until it joins it again, or is dropped.
     void set_aside(std::uint32_t index);
     void join(std::uint32_t index);
@@ -207,6 +208,8 @@ class EngineState {
     [[nodiscard]] bool schedule(std::uint32_t index, std::uint32_t tokens, Batch& batch, std::uint64_t spare = 0);
     /// Moves the front of the waiting queue to the running ones.
     void admit_front();
+    /// Sequences whose cache has come from another replica run from now on, as far as there are places: they only decode.
+    void admit_arrived();
     /// Takes the blocks of a running sequence; it starts anew at the front of the waiting queue, behind those that hold blocks.
     void recompute_later(std::size_t place);
     /// Moves a running sequence's blocks to host memory; false when that is full.

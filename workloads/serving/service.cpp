@@ -4,27 +4,29 @@
 #include "sim/engine/fluid.hpp"
 #include "workloads/serving/adapter_loads.hpp"
 #include "workloads/serving/autoscaler.hpp"
+#include "workloads/serving/bookkeeper.hpp"
 #include "workloads/serving/fetch.hpp"
-#include "workloads/serving/handover.hpp"
+#include "workloads/serving/intake.hpp"
 #include "workloads/serving/lifelines.hpp"
+#include "workloads/serving/mixing.hpp"
+#include "workloads/serving/patience.hpp"
 
 #include <algorithm>
-#include <unordered_map>
 
 namespace orrery {
 
 namespace {
 
-constexpr std::uint64_t kProgressEvery = 4096;
-
 class Service final : public TaskSource,
+                      public IntakeListener,
+                      public PatienceListener,
                       public FleetListener,
                       public HandoverListener,
                       public LifecycleListener,
                       public AdapterListener {
   public:
     Service(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks)
-        : spec_(spec), requests_(requests), hooks_(hooks) {
+        : spec_(spec), hooks_(hooks), intake_(spec, requests, hooks, *this) {
         bool hands_over = false;
         for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
             (fleet_[i].pool.role == Role::decode ? decoders_ : entries_).add(i);
@@ -42,17 +44,18 @@ class Service final : public TaskSource,
         adapters_.begin(dispatcher);
         lifecycle_.begin(dispatcher, fleet_.size());
         autoscaler_.begin(dispatcher);
+        patience_.begin(dispatcher);
         routes_change();
-        await_next();
+        intake_.begin(dispatcher);
     }
 
     void on_done(std::uint64_t packed, Dispatcher&) override {
         const Token token = Token::unpack(packed);
         switch (token.task) {
             case Task::arrival:
-                return arrive_next();
+                return intake_.on_arrival();
             case Task::follow_up:
-                return arrive_again(token.index);
+                return intake_.on_follow_up(token.index);
             case Task::adapter:
                 return adapters_.on_task(token);
             case Task::background:
@@ -62,7 +65,7 @@ class Service final : public TaskSource,
             case Task::handover:
                 return handovers_.on_transfer(token.index);
             case Task::timeout:
-                return lose_patience();
+                return patience_.on_deadline();
             case Task::failure:
             case Task::repair:
                 return lifecycle_.on_task(token);
@@ -71,6 +74,42 @@ class Service final : public TaskSource,
             default:
                 return fleet_.on_task(token);
         }
+    }
+
+    void request_arrives(const Request& request, std::uint64_t id) override {
+        const std::uint32_t first = entries_.choose(request.session, request.content, request.prompt);
+        const std::uint32_t chosen = mixing_.for_prompt(first, request);
+        result_.mixed_prompts += chosen != first ? 1 : 0;
+        Replica& replica = fleet_[chosen];
+        Request here = request;
+        if (replica.pool.role == Role::prefill) {
+            here.output = 1;
+        }
+        if (replica.state.accepts(here) && (replica.pool.role != Role::prefill || can_decode(request))) {
+            const std::uint32_t index = replica.state.add(here, id);
+            replica.state.sequence(index).then = request.output - here.output;
+            if (replica.pool.role == Role::decode) {
+                replica.state.mark_foreign(index);
+            }
+            patience_.start(id);
+            enter(chosen, index);
+        } else {
+            ++result_.refused;
+            if (hooks_.ended) {
+                hooks_.ended(sequence_of(request, id), Ending::refused, dispatcher_->now());
+            }
+            leave_unserved(request.arrival, request.turn);
+        }
+    }
+
+    void client_leaves(std::uint32_t replica, std::uint32_t id) override {
+        const Sequence& sequence = fleet_[replica].state.sequence(id);
+        const SimTime arrival = sequence.arrival;
+        const std::uint32_t turn = sequence.turn;
+        end(replica, sequence, Ending::timed_out);
+        give_up(replica, id);
+        ++result_.timed_out;
+        leave_unserved(arrival, turn);
     }
 
     void batch_starts(std::uint32_t replica, const Batch& batch) override {
@@ -91,10 +130,10 @@ class Service final : public TaskSource,
             const std::uint32_t drafted = state.drafts(sequence);
             sequence.cached = item.context;
             if (sequence.cached == sequence.needed() && !sequence.abandoned) {
-                give_token(sequence);
+                books_.token(sequence, dispatcher_->now());
                 for (std::uint32_t more = accept(replica.pool.speculation, drafted, sequence); more > 0; --more) {
                     ++sequence.cached;
-                    give_token(sequence);
+                    books_.token(sequence, dispatcher_->now());
                 }
             }
             state.name_blocks(item.sequence);
@@ -106,6 +145,9 @@ class Service final : public TaskSource,
     }
 
     void adapter_ready(std::uint32_t replica, std::uint32_t sequence) override {
+        if (spec_.timeline) {
+            lifelines_.adapter_here(fleet_[replica].state.sequence(sequence), dispatcher_->now());
+        }
         if (!fetches_.start(replica, sequence)) {
             fleet_.wake(replica);
         }
@@ -157,9 +199,7 @@ class Service final : public TaskSource,
         decoders_.update();
     }
 
-    [[nodiscard]] bool all_served() const override {
-        return all_sent_ && coming_.empty() && returning_.size() == free_returning_.size() && settled_ == arrived_;
-    }
+    [[nodiscard]] bool all_served() const override { return intake_.all_settled(); }
 
     ServiceResult finish() {
         for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
@@ -169,9 +209,9 @@ class Service final : public TaskSource,
             result_.prefix_tokens += state.prefix_tokens();
             ORRERY_ASSERT(state.outstanding() == 0 && state.used_blocks() == 0);
         }
-        ORRERY_ASSERT(settled_ == arrived_);
-        result_.end_s = last_.seconds();
-        result_.gpu_s = autoscaler_.gpu_seconds(last_);
+        ORRERY_ASSERT(intake_.all_settled());
+        result_.end_s = intake_.last().seconds();
+        result_.gpu_s = autoscaler_.gpu_seconds(intake_.last());
         const double to = spec_.measure_to > 0 ? std::min(spec_.measure_to, result_.end_s) : result_.end_s;
         result_.window_s = std::max(0.0, to - spec_.measure_from);
         std::stable_sort(result_.requests.begin(), result_.requests.end(),
@@ -180,107 +220,6 @@ class Service final : public TaskSource,
     }
 
   private:
-    // Reads the next request and waits for its time: the source is never held in memory. Clients of a closed loop send one
-    // whenever they have none under way.
-    void await_next() {
-        const SimTime way = SimTime::from_seconds(spec_.request_overhead);
-        const SimTime work = SimTime::from_seconds(spec_.frontend);
-        const std::uint64_t clients = requests_.clients();
-        while (clients == 0 ? coming_.empty() : arrived_ + coming_.size() - settled_ < clients) {
-            Request request;
-            if (!requests_.next(request)) {
-                all_sent_ = true;
-                return;
-            }
-            if (clients > 0) {
-                request.arrival = dispatcher_->now();
-            }
-            frontend_free_ = std::max(frontend_free_, request.arrival) + work;
-            dispatcher_->delay(std::max(SimTime(), frontend_free_ + way - dispatcher_->now()), 0, Token{}.pack());
-            coming_.push_back(std::move(request));
-        }
-    }
-
-    void arrive_next() {
-        const Request pending = std::move(coming_.front());
-        coming_.pop_front();
-        arrive(pending);
-        await_next();
-    }
-
-    void arrive_again(std::uint32_t slot) {
-        const Request pending = std::move(returning_[slot]);
-        free_returning_.push_back(slot);
-        arrive(pending);
-    }
-
-    void arrive(const Request& pending) {
-        std::uint32_t chosen = entries_.choose(pending.session, pending.content, pending.prompt);
-        if (const std::uint32_t other = helper(chosen, pending); other != chosen) {
-            chosen = other;
-            ++result_.mixed_prompts;
-        }
-        Replica& replica = fleet_[chosen];
-        Request here = pending;
-        if (replica.pool.role == Role::prefill) {
-            here.output = 1;
-        }
-        const std::uint64_t id = arrived_++;
-        if (replica.state.accepts(here) && (replica.pool.role != Role::prefill || can_decode(pending))) {
-            const std::uint32_t index = replica.state.add(here, id);
-            replica.state.sequence(index).then = pending.output - here.output;
-            if (replica.pool.role == Role::decode) {
-                replica.state.mark_foreign(index);
-            }
-            be_patient(id);
-            enter(chosen, index);
-        } else {
-            ++result_.refused;
-            leave_unserved(pending.arrival, pending.turn);
-        }
-        if (hooks_.progress && arrived_ % kProgressEvery == 0) {
-            hooks_.progress(requests_.progress());
-        }
-    }
-
-    // With long queues a decode replica that computes prompts already, else the one with the most room, takes a prompt.
-    [[nodiscard]] std::uint32_t helper(std::uint32_t chosen, const Request& request) const {
-        const std::uint64_t most = spec_.mixing.prompt_tokens;
-        if (most == 0 || fleet_[chosen].pool.role != Role::prefill ||
-            !prompts_exceed(fleet_[chosen], most, request.prompt)) {
-            return chosen;
-        }
-        std::uint32_t best = chosen;
-        for (const std::uint32_t i : decoders_.replicas()) {
-            const Replica& replica = fleet_[i];
-            if (!replica.up || !replica.state.accepts(request) || prompts_exceed(replica, most, request.prompt)) {
-                continue;
-            }
-            const auto rank = [&](const Replica& one) {
-                return std::pair{one.state.foreign() == 0, one.state.used_blocks()};
-            };
-            if (best == chosen || rank(replica) < rank(fleet_[best])) {
-                best = i;
-            }
-        }
-        return best;
-    }
-
-    // Whether a prompt joins a queue in which others wait, and all together are more than so many tokens.
-    [[nodiscard]] static bool prompts_exceed(const Replica& replica, std::uint64_t most, std::uint64_t tokens) {
-        const EngineState& state = replica.state;
-        if (state.waiting.empty()) {
-            return false;
-        }
-        for (const std::uint32_t index : state.waiting) {
-            tokens += state.sequence(index).left_to_prefill();
-            if (tokens > most) {
-                return true;
-            }
-        }
-        return false;
-    }
-
     // Decode replicas are equal within a pool; one that accepts is enough.
     [[nodiscard]] bool can_decode(const Request& request) const {
         const auto& decoders = decoders_.replicas();
@@ -292,59 +231,47 @@ class Service final : public TaskSource,
         follow(replica, sequence);
         if (adapters_.ready(replica, sequence)) {
             adapter_ready(replica, sequence);
+        } else if (spec_.timeline) {
+            lifelines_.adapter_wanted(replica, fleet_[replica].state.sequence(sequence), dispatcher_->now());
         }
-    }
-
-    // Every request is accounted for once: finished, refused, timed out or failed.
-    void settle(std::uint32_t turn, bool served) {
-        ++settled_;
-        last_ = dispatcher_->now();
-        if (Request next; turn > 0 && requests_.follow_up(turn, last_, served, next)) {
-            expect(std::move(next));
-        }
-        if (requests_.clients() > 0) {
-            await_next();
-        }
-    }
-
-    // What a client asks next does not queue at the front end: its time there is known only when it comes.
-    void expect(Request request) {
-        if (free_returning_.empty()) {
-            free_returning_.push_back(static_cast<std::uint32_t>(returning_.size()));
-            returning_.emplace_back();
-        }
-        const std::uint32_t slot = free_returning_.back();
-        free_returning_.pop_back();
-        const SimTime way = SimTime::from_seconds(spec_.request_overhead + spec_.frontend);
-        dispatcher_->delay(request.arrival + way - dispatcher_->now(), 0, Token{Task::follow_up, slot, 0}.pack());
-        returning_[slot] = std::move(request);
     }
 
     void leave_unserved(SimTime arrival, std::uint32_t turn) {
-        result_.unserved += measured(arrival) ? 1 : 0;
-        settle(turn, false);
+        books_.unserved(arrival);
+        intake_.settle(turn, false);
     }
 
-    [[nodiscard]] bool measured(SimTime at) const {
-        const double seconds = at.seconds();
-        return seconds >= spec_.measure_from && (spec_.measure_to <= 0 || seconds < spec_.measure_to);
-    }
-
-    void give_token(Sequence& sequence) {
-        const SimTime now = dispatcher_->now();
-        const bool counts = measured(now);
-        if (sequence.generated == 0) {
-            sequence.first_token = now;
-        } else {
-            const double gap = (now - sequence.last_token).seconds();
-            if (counts) {
-                result_.tbt.add(gap);
-            }
-            sequence.late = sequence.late || (spec_.tbt_limit > 0 && gap > spec_.tbt_limit);
+    // A request on a replica is accounted for: the timeline and whoever looks on are told.
+    void end(std::uint32_t replica, const Sequence& sequence, Ending how) {
+        if (spec_.timeline) {
+            lifelines_.end(replica, sequence, dispatcher_->now());
         }
-        ++sequence.generated;
-        sequence.last_token = now;
-        result_.output_tokens += counts ? 1 : 0;
+        if (hooks_.ended) {
+            hooks_.ended(sequence, how, dispatcher_->now());
+        }
+    }
+
+    // What is known of a request that no replica takes.
+    [[nodiscard]] static Sequence sequence_of(const Request& request, std::uint64_t id) {
+        Sequence sequence;
+        sequence.id = id;
+        sequence.arrival = request.arrival;
+        sequence.prompt = request.prompt;
+        sequence.output = request.output;
+        sequence.adapter = request.adapter;
+        sequence.session = request.session;
+        return sequence;
+    }
+
+    void record(std::uint32_t replica, const Sequence& sequence) {
+        end(replica, sequence, Ending::finished);
+        patience_.end(sequence.id);
+        books_.answered(sequence, dispatcher_->now());
+        intake_.settle(sequence.turn, true);
+    }
+
+    void follow(std::uint32_t replica, std::uint32_t sequence) {
+        patience_.follow(fleet_[replica].state.sequence(sequence).id, replica, sequence);
     }
 
     // Tokens of a draft that the model agrees with: those before the first that it does not.
@@ -382,63 +309,18 @@ class Service final : public TaskSource,
             } else if (sequence.generated < sequence.output && !sequence.abandoned) {
                 state.running[kept++] = id;
             } else if (sequence.then > 0) {
-                if (stays(index, id)) {
+                if (mixing_.keeps(index, id)) {
                     state.running[kept++] = id;
+                    ++result_.mixed_outputs;
                 } else {
                     handovers_.prompt_done(index, id);
                 }
             } else {
-                record(sequence);
+                record(index, sequence);
                 state.finish(id);
             }
         }
         state.running.resize(kept);
-    }
-
-    // A prefill replica keeps a sequence that no decode replica has room for, when it has room for all of it.
-    bool stays(std::uint32_t index, std::uint32_t id) {
-        EngineState& state = fleet_[index].state;
-        Sequence& sequence = state.sequence(id);
-        const std::uint64_t whole = std::uint64_t{sequence.prompt} + sequence.output + sequence.then;
-        if (handovers_.under_way(index, id) || !handovers_.decoders_are_full() || !state.reserve(id, whole)) {
-            return false;
-        }
-        sequence.output += sequence.then;
-        sequence.then = 0;
-        state.mark_foreign(id);
-        ++result_.mixed_outputs;
-        return true;
-    }
-
-    void record(const Sequence& sequence) {
-        const SimTime now = dispatcher_->now();
-        if (spec_.timeline) {
-            lifelines_.end(sequence.id);
-        }
-        settle(sequence.turn, true);
-        live_.erase(sequence.id);
-        result_.finished += measured(now) ? 1 : 0;
-        if (!measured(sequence.arrival)) {
-            if (hooks_.served) {
-                hooks_.served(sequence, nullptr);
-            }
-            return;
-        }
-        RequestOutcome outcome;
-        outcome.arrival = sequence.arrival;
-        const double ttft = (sequence.first_token - sequence.arrival).seconds();
-        const double tpot = sequence.generated > 1
-                                ? (now - sequence.first_token).seconds() / static_cast<double>(sequence.generated - 1)
-                                : 0;
-        outcome.ttft = static_cast<float>(ttft);
-        outcome.tpot = static_cast<float>(tpot);
-        outcome.e2e = static_cast<float>((now - sequence.arrival).seconds());
-        outcome.in_time = !sequence.late && (spec_.ttft_limit <= 0 || ttft <= spec_.ttft_limit) &&
-                          (spec_.tpot_limit <= 0 || tpot <= spec_.tpot_limit);
-        result_.requests.push_back(outcome);
-        if (hooks_.served) {
-            hooks_.served(sequence, &outcome);
-        }
     }
 
     // A lost sequence goes to the replica of a new request, which computes its prompt and what it had given anew. It fails
@@ -454,46 +336,14 @@ class Service final : public TaskSource,
         again.output = sequence.output;
         if (sequence.retries >= spec_.retries || !replica.state.accepts(again)) {
             ++result_.failed;
-            live_.erase(sequence.id);
+            patience_.end(sequence.id);
+            end(chosen, sequence, Ending::failed);
             leave_unserved(sequence.arrival, sequence.turn);
             return;
         }
         ++sequence.retries;
         ++result_.retried;
         enter(chosen, replica.state.readmit(sequence));
-    }
-
-    // Clients that give up: all wait equally long, so the first to come is the first to go.
-
-    void be_patient(std::uint64_t id) {
-        if (spec_.timeout > 0) {
-            patience_.push_back({dispatcher_->now() + SimTime::from_seconds(spec_.timeout), id});
-            if (patience_.size() == 1) {
-                dispatcher_->delay(SimTime::from_seconds(spec_.timeout), 0, Token{Task::timeout, 0, 0}.pack());
-            }
-        }
-    }
-
-    void lose_patience() {
-        const std::uint64_t id = patience_.front().second;
-        patience_.pop_front();
-        if (const auto found = live_.find(id); found != live_.end()) {
-            const auto [replica, sequence] = found->second;
-            const std::uint32_t turn = fleet_[replica].state.sequence(sequence).turn;
-            live_.erase(found);
-            if (spec_.timeline) {
-                lifelines_.end(id);
-            }
-            give_up(replica, sequence);
-            ++result_.timed_out;
-            leave_unserved(dispatcher_->now() - SimTime::from_seconds(spec_.timeout), turn);
-        }
-        while (!patience_.empty() && live_.count(patience_.front().second) == 0) {
-            patience_.pop_front();
-        }
-        if (!patience_.empty()) {
-            dispatcher_->delay(patience_.front().first - dispatcher_->now(), 0, Token{Task::timeout, 0, 0}.pack());
-        }
     }
 
     // What computes or travels is freed when that ends, everything else at once.
@@ -511,38 +361,24 @@ class Service final : public TaskSource,
         }
     }
 
-    void follow(std::uint32_t replica, std::uint32_t sequence) {
-        if (spec_.timeout > 0) {
-            live_[fleet_[replica].state.sequence(sequence).id] = {replica, sequence};
-        }
-    }
-
     const ServiceSpec& spec_;
-    RequestSource& requests_;
     const ServiceHooks& hooks_;
     ServiceResult result_;
     Fleet fleet_{spec_, hooks_, *this, result_};
     Routes entries_{fleet_, spec_.router};   ///< replicas that take requests
     Routes decoders_{fleet_, spec_.router};  ///< replicas that take handovers
     Handovers handovers_{spec_, fleet_, decoders_, *this, result_};
+    Mixing mixing_{spec_.mixing, fleet_, decoders_, handovers_};
     Fetches fetches_{fleet_, result_};
-    AdapterLoads adapters_{fleet_, *this, result_};
+    AdapterLoads adapters_{fleet_, *this, spec_.timeline, result_};
+    Intake intake_;
+    Patience patience_{spec_.timeout, *this};
+    Bookkeeper books_{spec_, hooks_, result_};
     Lifelines lifelines_{fleet_, result_};
     Lifecycle lifecycle_{spec_, *this};
     Autoscaler autoscaler_{spec_, fleet_, *this, result_};
     RandomStream drafts_{spec_.seed, "serving/drafts"};
     Dispatcher* dispatcher_ = nullptr;
-    std::deque<Request> coming_;      ///< sent, and not at an engine yet
-    std::vector<Request> returning_;  ///< what clients ask after an answer, while they think
-    std::vector<std::uint32_t> free_returning_;
-    SimTime frontend_free_;
-    bool all_sent_ = false;
-    std::uint64_t arrived_ = 0;
-    std::uint64_t settled_ = 0;
-    SimTime last_;                                            ///< when the last request was accounted for
-    std::deque<std::pair<SimTime, std::uint64_t>> patience_;  ///< deadlines by request
-    /// Where requests are, when their clients may give up: replica and sequence. Only looked up.
-    std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::uint32_t>> live_;
 };
 
 }  // namespace

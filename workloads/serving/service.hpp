@@ -94,12 +94,13 @@ struct ServiceSpec {
     double hidden_bytes = 0;         ///< that a token takes from one pipeline stage to the next
     const Fabric* fabric = nullptr;  ///< needed where there are handovers or pipelines
     PathChoice paths = PathChoice::spray;
-    double nvme_bandwidth = 0;        ///< B/s each way of a node's NVMe; 0: takes no time
-    std::uint32_t gpus_per_node = 1;  ///< that share it
-    double ttft_limit = 0;            ///< s; 0: none
-    double tbt_limit = 0;             ///< s between tokens; 0: none
-    double tpot_limit = 0;            ///< s; 0: none
-    double timeout = 0;               ///< s after which a client gives up; 0: never
+    double nvme_bandwidth = 0;          ///< B/s each way of a node's NVMe; 0: takes no time
+    std::uint32_t gpus_per_node = 1;    ///< that share it
+    double ttft_limit = 0;              ///< s; 0: none
+    double tbt_limit = 0;               ///< s between tokens; 0: none
+    double tpot_limit = 0;              ///< s; 0: none
+    std::uint32_t stream_interval = 1;  ///< tokens that the server gathers before it sends the first of them
+    double timeout = 0;                 ///< s after which a client gives up; 0: never
     MixingSpec mixing;
     bool same_devices = false;  ///< prefill replica i and decode replica i are on the same GPUs
     std::vector<ReplicaFailure> failures;
@@ -120,6 +121,8 @@ struct ServiceHooks {
     std::function<void(std::uint32_t replica, const Batch&, const EngineState&, SimTime planned, SimTime now)> ran;
     /// For explanations: sees every request that was answered; null: it is not among the measured ones.
     std::function<void(const Sequence&, const RequestOutcome*)> served;
+    /// For tables: sees every request when it is accounted for, once.
+    std::function<void(const Sequence&, Ending, SimTime now)> ended;
 };
 
 /// Serves all requests. Precondition: every pool has a price for each stage; prefill pools and decode pools come together;

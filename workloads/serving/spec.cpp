@@ -12,24 +12,33 @@ namespace {
 
 constexpr PresetKind kDevices{"device", "models/data/devices"};
 
+// A section that is written only when it was given.
+void optional_section(Fields& fields, const Field& field, bool& given, const std::function<void(Fields&)>& describe,
+                      const std::optional<PresetKind>& preset = std::nullopt) {
+    fields.group(given, [&](Fields& same) {
+        bool present = false;
+        same.section(field, preset, present, describe);
+    });
+}
+
 void describe_scaling(Fields& fields, PhaseSpec& phase) {
     ScalingSpec& scaling = phase.scaling;
     auto least = static_cast<std::int64_t>(scaling.least);
-    fields.section({"autoscale", "how many of the replicas run, by the load"}, std::nullopt, phase.scales,
-                   [&](Fields& inner) {
-                       inner.number({"target", "outstanding requests of a replica", true, 0.01, 1e6}, scaling.target);
-                       inner.integer({"least", "replicas that always run", false, 1, 1 << 16}, least);
-                       inner.quantity({"interval", "between two looks at the load", false, 1e-3, 1e6}, Dimension::time,
-                                      scaling.interval_s);
-                       inner.quantity({"provision", "until a replica's machine is there", false, 0, 1e6},
-                                      Dimension::time, scaling.provision_s);
-                       inner.quantity({"storage", "link over which all weights come; 0 B/s: at once", false, 0, 1e15},
-                                      Dimension::rate, scaling.storage);
-                       inner.quantity({"warm_up", "from weights to the first request", false, 0, 1e6}, Dimension::time,
-                                      scaling.warm_up_s);
-                       inner.quantity({"cooldown", "after a start nothing is stopped", false, 0, 1e6}, Dimension::time,
-                                      scaling.cooldown_s);
-                   });
+    optional_section(fields, {"autoscale", "how many of the replicas run, by the load"}, phase.scales,
+                     [&](Fields& inner) {
+                         inner.number({"target", "outstanding requests of a replica", true, 0.01, 1e6}, scaling.target);
+                         inner.integer({"least", "replicas that always run", false, 1, 1 << 16}, least);
+                         inner.quantity({"interval", "between two looks at the load", false, 1, 1e6}, Dimension::time,
+                                        scaling.interval_s);
+                         inner.quantity({"provision", "until a replica's machine is there", false, 0, 1e6},
+                                        Dimension::time, scaling.provision_s);
+                         inner.quantity({"storage", "link over which all weights come; 0 B/s: at once", false, 0, 1e15},
+                                        Dimension::rate, scaling.storage);
+                         inner.quantity({"warm_up", "from weights to the first request", false, 0, 1e6},
+                                        Dimension::time, scaling.warm_up_s);
+                         inner.quantity({"cooldown", "after a start nothing is stopped", false, 0, 1e6},
+                                        Dimension::time, scaling.cooldown_s);
+                     });
     scaling.least = static_cast<std::uint32_t>(least);
 }
 
@@ -46,8 +55,9 @@ void describe_phase(Fields& fields, PhaseSpec& phase) {
     fields.section({"scheduler", "what runs in each iteration"},
                    [&](Fields& inner) { describe(inner, phase.scheduler); });
     describe_scaling(fields, phase);
-    fields.section({"device", "of these replicas, in place of the nodes' own"}, kDevices, phase.other_device,
-                   [&](Fields& inner) { describe(inner, phase.device); });
+    optional_section(
+        fields, {"device", "of these replicas, in place of the nodes' own"}, phase.other_device,
+        [&](Fields& inner) { describe(inner, phase.device); }, kDevices);
     fields.quantity({"clock", "of the compute units over the usual one: a cap on power", false, 0.05, 2},
                     Dimension::fraction, phase.clock);
     bool shares = phase.units < 1;
@@ -60,9 +70,7 @@ void describe_phase(Fields& fields, PhaseSpec& phase) {
 
 void describe_mixing(Fields& fields, EngineSpec& engine) {
     auto tokens = static_cast<std::int64_t>(engine.mixing.prompt_tokens);
-    fields.group(engine.mixes, [&](Fields& same) {
-        bool present = false;
-        same.section({"mixing", "when replicas for prompts or decoding do both"}, std::nullopt, present,
+    optional_section(fields, {"mixing", "when replicas for prompts or decoding do both"}, engine.mixes,
                      [&](Fields& inner) {
                          inner.integer({"prompt_tokens",
                                         "of prompts that wait on a prefill replica: beyond, decode "
@@ -75,22 +83,17 @@ void describe_mixing(Fields& fields, EngineSpec& engine) {
                                          false, 0, 1},
                                         Dimension::fraction, engine.mixing.cache);
                      });
-    });
     engine.mixing.prompt_tokens = static_cast<std::uint64_t>(tokens);
 }
 
 void describe_adapters(Fields& fields, EngineSpec& engine) {
     AdapterSpec& adapters = engine.adapters;
-    fields.group(engine.lora, [&](Fields& same) {
-        bool present = false;
-        same.section({"lora", "adapters that requests may name, brought from host memory"}, std::nullopt, present,
-                     [&](Fields& inner) {
-                         inner.integer({"rank", "of the low-rank factors", true, 1, 4096}, adapters.rank);
-                         inner.integer({"slots", "adapters on a replica's devices", false, 1, 4096}, adapters.slots);
-                         inner.enumeration({"targets", "products that they stand beside"}, {"attention", "all"},
-                                           adapters.targets);
-                     });
-    });
+    optional_section(
+        fields, {"lora", "adapters that requests may name, brought from host memory"}, engine.lora, [&](Fields& inner) {
+            inner.integer({"rank", "of the low-rank factors", true, 1, 4096}, adapters.rank);
+            inner.integer({"slots", "adapters on a replica's devices", false, 1, 4096}, adapters.slots);
+            inner.enumeration({"targets", "products that they stand beside"}, {"attention", "all"}, adapters.targets);
+        });
 }
 
 }  // namespace
@@ -99,11 +102,10 @@ void describe(Fields& fields, EngineSpec& engine) {
     auto draft_tokens = std::max<std::int64_t>(1, engine.speculation.tokens);
     auto failing = static_cast<std::int64_t>(engine.failure.replica);
     describe_phase(fields, engine.mixed);
-    bool decode = false;
-    fields.section({"prefill", "replicas for prompts alone; 'decode' then takes the rest"}, std::nullopt, engine.split,
-                   [&](Fields& inner) { describe_phase(inner, engine.prefill); });
-    fields.section({"decode", "replicas that only decode"}, std::nullopt, decode,
-                   [&](Fields& inner) { describe_phase(inner, engine.decode); });
+    optional_section(fields, {"prefill", "replicas for prompts alone; 'decode' then takes the rest"}, engine.split,
+                     [&](Fields& inner) { describe_phase(inner, engine.prefill); });
+    optional_section(fields, {"decode", "replicas that only decode"}, engine.decodes,
+                     [&](Fields& inner) { describe_phase(inner, engine.decode); });
     fields.enumeration({"transfer", "when a prompt's cache goes to its decode replica: whole after it, or by layer"},
                        {"whole", "layers"}, engine.transfer);
     bool shared = engine.same_devices;
@@ -129,11 +131,9 @@ void describe(Fields& fields, EngineSpec& engine) {
         same.number({"expert_load", "tokens of the busiest expert group over their mean", false, 1, 1000},
                     engine.expert_load);
     });
-    fields.group(engine.has_software, [&](Fields& same) {
-        bool present = false;
-        same.section({"software", "version of the inference engine, for what the host costs"}, kEnginePresets, present,
-                     [&](Fields& inner) { describe(inner, engine.software); });
-    });
+    optional_section(
+        fields, {"software", "version of the inference engine, for what the host costs"}, engine.has_software,
+        [&](Fields& inner) { describe(inner, engine.software); }, kEnginePresets);
     fields.section({"kv", "the cache of keys and values"}, [&](Fields& inner) {
         inner.integer({"block", "tokens of a block", false, 1, 4096}, engine.block);
         inner.quantity({"memory", "share of a device's memory that the engine may use", false, 0.05, 1},
@@ -148,41 +148,46 @@ void describe(Fields& fields, EngineSpec& engine) {
         inner.quantity({"host_memory", "host memory of a replica for swapped blocks", false, 0, 1e15}, Dimension::bytes,
                        engine.host_memory);
         inner.enumeration({"precision", "of keys and values"}, precision_names(), engine.cache);
-        inner.section({"prefix", "blocks outlive their sequence and are found again by content"}, std::nullopt,
-                      engine.prefix_cache, [&](Fields& tiers) {
-                          tiers.quantity({"host", "host memory of a replica below the devices", false, 0, 1e15},
-                                         Dimension::bytes, engine.prefix_host);
-                          tiers.quantity({"nvme", "NVMe of a replica below the host memory", false, 0, 1e16},
-                                         Dimension::bytes, engine.prefix_nvme);
-                          tiers.quantity(
-                              {"nvme_bandwidth", "of a node's NVMe, each way; 0 B/s: takes no time", false, 0, 1e13},
-                              Dimension::rate, engine.nvme_bandwidth);
-                      });
+        optional_section(inner, {"prefix", "blocks outlive their sequence and are found again by content"},
+                         engine.prefix_cache, [&](Fields& tiers) {
+                             tiers.quantity({"host", "host memory of a replica below the devices", false, 0, 1e15},
+                                            Dimension::bytes, engine.prefix_host);
+                             tiers.quantity({"nvme", "NVMe of a replica below the host memory", false, 0, 1e16},
+                                            Dimension::bytes, engine.prefix_nvme);
+                             tiers.quantity(
+                                 {"nvme_bandwidth", "of a node's NVMe, each way; 0 B/s: takes no time", false, 0, 1e13},
+                                 Dimension::rate, engine.nvme_bandwidth);
+                         });
     });
-    fields.section({"speculation", "drafts of several tokens, verified in one iteration"}, std::nullopt,
-                   engine.speculates, [&](Fields& inner) {
-                       inner.integer({"tokens", "of a draft", true, 1, 64}, draft_tokens);
-                       inner.quantity({"acceptance", "chance of a draft token after an accepted one", false, 0, 1},
-                                      Dimension::fraction, engine.speculation.acceptance);
-                       inner.boolean({"sampled", "acceptance is drawn; otherwise every sequence gets the mean"},
-                                     engine.speculation.sampled);
-                       inner.quantity({"step", "time of the draft for one token of every sequence", false, 0, 1},
-                                      Dimension::time, engine.speculation.step_s);
-                   });
+    optional_section(fields, {"speculation", "drafts of several tokens, verified in one iteration"}, engine.speculates,
+                     [&](Fields& inner) {
+                         inner.integer({"tokens", "of a draft", true, 1, 64}, draft_tokens);
+                         inner.quantity({"acceptance", "chance of a draft token after an accepted one", false, 0, 1},
+                                        Dimension::fraction, engine.speculation.acceptance);
+                         inner.boolean({"sampled", "acceptance is drawn; otherwise every sequence gets the mean"},
+                                       engine.speculation.sampled);
+                         inner.quantity({"step", "time of the draft for one token of every sequence", false, 0, 1},
+                                        Dimension::time, engine.speculation.step_s);
+                     });
     engine.speculation.tokens = engine.speculates ? static_cast<std::uint32_t>(draft_tokens) : 0;
-    fields.section({"failures", "replicas that lose all they have, and come back"}, std::nullopt, engine.fails,
-                   [&](Fields& inner) {
-                       inner.integer({"replica", "that fails once: the first is 0", false, 0, 1 << 20}, failing);
-                       inner.quantity({"at", "when it does", false, 0, 9e6}, Dimension::time, engine.failure.at_s);
-                       inner.quantity({"down", "until it takes requests again; 0 s: it does not fail", false, 0, 9e6},
-                                      Dimension::time, engine.failure.down_s);
-                       inner.quantity({"mean_between", "of each replica, exponential; 0 s: none", false, 0, 1e9},
-                                      Dimension::time, engine.failures.mean_between_s);
-                       inner.quantity({"mean_repair", "after those, exponential", false, 0, 1e6}, Dimension::time,
-                                      engine.failures.mean_repair_s);
-                       inner.integer({"retries", "times that a request starts anew", false, 0, 100}, engine.retries);
-                   });
+    optional_section(fields, {"failures", "replicas that lose all they have, and come back"}, engine.fails,
+                     [&](Fields& inner) {
+                         inner.integer({"replica", "that fails once: the first is 0", false, 0, 1 << 20}, failing);
+                         inner.quantity({"at", "when it does", false, 0, 9e6}, Dimension::time, engine.failure.at_s);
+                         inner.quantity({"down", "until it takes requests again; 0 s: it does not fail", false, 0, 9e6},
+                                        Dimension::time, engine.failure.down_s);
+                         inner.quantity({"mean_between", "of each replica, exponential; 0 s: none", false, 0, 1e9},
+                                        Dimension::time, engine.failures.mean_between_s);
+                         inner.quantity({"mean_repair", "after those, exponential", false, 0, 1e6}, Dimension::time,
+                                        engine.failures.mean_repair_s);
+                         inner.integer({"retries", "times that a request starts anew", false, 0, 100}, engine.retries);
+                     });
     engine.failure.replica = static_cast<std::uint32_t>(failing);
+    bool gathers = engine.stream_interval > 1;
+    fields.group(gathers, [&](Fields& same) {
+        same.integer({"stream_interval", "tokens that the server gathers before it sends them", false, 1, 1 << 20},
+                     engine.stream_interval);
+    });
     fields.integer({"max_context", "longest prompt with output, in tokens; 0: what fits", false, 0, 1 << 24},
                    engine.max_context);
     fields.quantity({"step_overhead", "host time of an iteration", false, 0, 10}, Dimension::time,
@@ -248,6 +253,12 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
         check_same_devices(engine, problems);
     } else if (engine.prefill.units < 1 || engine.decode.units < 1 || engine.mixed.units < 1) {
         problems.emplace_back("'units' are shared out between phases on the same devices: say 'same_devices: true'");
+    }
+    if (engine.failures.mean_between_s > 0 && engine.failures.mean_between_s < 1) {
+        problems.emplace_back("'mean_between' of failures is at least 1 s, or 0 s for none");
+    }
+    if (engine.split != engine.decodes) {
+        problems.emplace_back("'prefill' and 'decode' replicas come together: one of them is missing");
     }
     if (engine.mixes && !engine.split) {
         problems.emplace_back("'mixing' is for 'prefill' and 'decode' replicas: both are missing");

@@ -29,8 +29,9 @@ struct PhaseSpec {
 };
 
 struct EngineSpec {
-    PhaseSpec mixed;     ///< replicas that do everything
-    bool split = false;  ///< prompts and decoding have replicas of their own instead
+    PhaseSpec mixed;       ///< replicas that do everything
+    bool split = false;    ///< prompts and decoding have replicas of their own instead: `prefill` was given,
+    bool decodes = false;  ///< and `decode` was
     PhaseSpec prefill, decode;
     Transfer transfer = Transfer::whole;
     bool same_devices = false;  ///< prompts and decoding are on the same GPUs
@@ -57,11 +58,12 @@ struct EngineSpec {
     ReplicaFailure failure;  ///< `down_s` 0: none
     FailureProcess failures;
     std::int64_t retries = 3;
-    bool prefix_cache = false;     ///< blocks are found again by their content
-    double prefix_host = 0;        ///< B a replica: blocks that leave the devices stay in host memory
-    double prefix_nvme = 0;        ///< B a replica: and from there on NVMe
-    double nvme_bandwidth = 0;     ///< B/s each way of a node's NVMe
-    std::int64_t max_context = 0;  ///< tokens; 0: whatever fits
+    bool prefix_cache = false;         ///< blocks are found again by their content
+    double prefix_host = 0;            ///< B a replica: blocks that leave the devices stay in host memory
+    double prefix_nvme = 0;            ///< B a replica: and from there on NVMe
+    double nvme_bandwidth = 0;         ///< B/s each way of a node's NVMe
+    std::int64_t stream_interval = 1;  ///< tokens that reach the client together
+    std::int64_t max_context = 0;      ///< tokens; 0: whatever fits
     bool lora = false;
     AdapterSpec adapters;                               ///< rank 0: none
     double step_overhead = 0;                           ///< s of the host an iteration

@@ -122,6 +122,21 @@ StepWork ModelStep::between(CollectiveOp op, double bytes) const {
     return meeting(op, op == CollectiveOp::all_to_all ? m_.gpus : across_groups_, bytes);
 }
 
+StepWork ModelStep::price_query_key_norm(double tokens, double width) const {
+    if (m_.model.query_key_norm == QueryKeyNorm::none) {
+        return {};
+    }
+    constexpr double kBoth = 2;  // queries and keys have kernels of their own
+    if (m_.model.query_key_norm == QueryKeyNorm::heads || tensor_group_.size() < 2) {
+        return streaming(2 * width * tokens, kBoth, StreamingKind::norm);
+    }
+    // Sums of squares, their all-reduce (two numbers of 32 bits a token), then the scaling.
+    constexpr double kSquares = 2 * 4;
+    return streaming(width * tokens, kBoth, StreamingKind::norm) +
+           meeting(CollectiveOp::all_reduce, tensor_group_, kSquares * tokens) +
+           streaming(2 * width * tokens, kBoth, StreamingKind::norm);
+}
+
 StepWork ModelStep::price_attention_products(double tokens) const {
     const ModelSpec& model = m_.model;
     const auto hidden = static_cast<double>(model.hidden);
@@ -130,6 +145,7 @@ StepWork ModelStep::price_attention_products(double tokens) const {
         const double q = model.q_width() / t_;
         const double kv = model.kv_width() / cache_ranks(model, static_cast<std::int64_t>(t_));
         return seconds + product(tokens, q + 2 * kv, hidden) + product(tokens, hidden, q) +
+               price_query_key_norm(tokens, q + kv) +
                streaming((2 * (q + 2 * kv) + 2 * kv) * tokens, model.rotary ? 2 : 1, StreamingKind::rotary);
     }
     const auto kv_rank = static_cast<double>(model.latent.kv_rank);
@@ -166,15 +182,25 @@ StepWork ModelStep::price_experts(double tokens, double group_tokens) const {
     experts.experts = count / groups;
     // Of a token's choices, those that fall on this device.
     experts.topk = std::min(experts.experts, static_cast<double>(routed.topk) / groups * m_.expert_load);
+    if (m_.groups == 1) {
+        // Every token is there; libraries sort the choices of other ranks' experts along.
+        experts.topk_elsewhere = static_cast<double>(routed.topk) - experts.topk;
+    }
     experts.hidden = hidden;
     experts.ffn = static_cast<double>(routed.ffn) * groups / static_cast<double>(m_.gpus.size());
     experts.gated = m_.model.gated;
+    experts.skewed = routed.skewed;
     experts.scaling = m_.quantisation.scaling;
     experts.weight_only = weights_alone(m_.quantisation.experts, m_.quantisation);
     (experts.weight_only ? experts.weights : experts.precision) = m_.quantisation.experts;
     StepWork seconds = priced(experts, experts.precision);
-    // The gate, in 16 bits, and the choice of the largest.
-    seconds += priced(Gemm{group_tokens, count, hidden}) + streaming(2 * count * group_tokens, 1, StreamingKind::any);
+    // The gate, for which 16-bit values may be widened first, and the choice of the largest.
+    Gemm gate{group_tokens, count, hidden};
+    gate.precision = routed.gate;
+    seconds += priced(gate) + streaming(2 * count * group_tokens, 1, StreamingKind::any);
+    if (bytes_of(routed.gate) > 2) {
+        seconds += streaming((1 + bytes_of(routed.gate) / 2) * hidden * group_tokens, 1, StreamingKind::any);
+    }
     if (routed.shared > 0) {
         const double split = m_.groups > 1 ? 1 : t_;
         seconds += price_feed_forward(group_tokens, static_cast<double>(routed.shared) / split);
@@ -203,9 +229,10 @@ StepWork ModelStep::price_tokens(double tokens) const {
     const double own = std::ceil(tokens / static_cast<double>(m_.groups));
     const auto routed = static_cast<double>(model.expert_layers());
     const double dense = static_cast<double>(model.layers) - routed;
-    // The second norm of a layer, and both meetings of its ranks.
+    // The second norm of a layer, and both meetings of its ranks; attention and feed-forward side by side share one of each.
     const StepWork every =
-        price_attention_products(own) + before_product(4 * hidden * own, StreamingKind::norm) + 2 * reduce(own);
+        price_attention_products(own) +
+        (model.parallel_block ? reduce(own) : before_product(4 * hidden * own, StreamingKind::norm) + 2 * reduce(own));
     StepWork seconds = static_cast<double>(model.layers) * every;
     if (dense > 0) {
         seconds += dense * price_feed_forward(own, static_cast<double>(model.ffn) / t_);
@@ -368,13 +395,18 @@ StepWork ModelStep::kernels(const Batch& batch) {
 }
 
 StepWork ModelStep::work(const Batch& batch) {
-    const double sequences = static_cast<double>(batch.items.size()) + batch.padded;
-    const bool prompts =
-        std::any_of(batch.items.begin(), batch.items.end(), [](const BatchItem& item) { return item.tokens > 1; });
-    const double layers = share_ * static_cast<double>(m_.model.layers);
+    IterationShape shape;
+    shape.layers = share_ * static_cast<double>(m_.model.layers);
+    shape.routed_layers = share_ * static_cast<double>(m_.model.expert_layers());
+    shape.sequences = static_cast<double>(batch.items.size()) + batch.padded;
+    shape.tokens = batch.padded + batch.drafted;
+    for (const BatchItem& item : batch.items) {
+        shape.tokens += item.tokens;
+        shape.prompts = shape.prompts || item.tokens > 1;
+    }
     StepWork work = kernels(batch);
-    work.seconds = iteration_seconds(m_.host, work.seconds, layers, sequences, prompts) + m_.step_overhead +
-                   m_.sequence_overhead * sequences;
+    work.seconds =
+        iteration_seconds(m_.host, work.seconds, shape) + m_.step_overhead + m_.sequence_overhead * shape.sequences;
     return work;
 }
 

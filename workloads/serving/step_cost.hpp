@@ -139,6 +139,8 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepWork meeting(CollectiveOp op, const std::vector<GpuId>& ranks, double bytes) const;
     [[nodiscard]] StepWork reduce(double tokens) const;
     [[nodiscard]] StepWork between(CollectiveOp op, double bytes) const;
+    /// `width`: values of a token's queries and keys on this rank.
+    [[nodiscard]] StepWork price_query_key_norm(double tokens, double width) const;
     [[nodiscard]] StepWork price_attention_products(double tokens) const;
     [[nodiscard]] StepWork price_feed_forward(double tokens, double width) const;
     [[nodiscard]] StepWork price_experts(double tokens, double group_tokens) const;

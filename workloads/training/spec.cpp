@@ -71,6 +71,11 @@ static void describe(Fields& fields, ExpertsSpec& experts) {
                    experts.shared);
     fields.integer({"dense_layers", "first layers that keep the dense feed-forward", false, 0, 10000},
                    experts.dense_layers);
+    bool given = experts.gate != Precision::bf16 || experts.skewed;
+    fields.group(given, [&](Fields& same) {
+        same.enumeration({"gate", "precision of the router's product"}, precision_names(), experts.gate);
+        same.boolean({"skewed", "few experts are wanted much more than the others; false: all alike"}, experts.skewed);
+    });
 }
 
 static void describe(Fields& fields, LatentSpec& latent) {
@@ -104,6 +109,11 @@ void describe(Fields& fields, ModelSpec& model) {
         same.integer({"full_every", "every so many layers attend to everything in spite of the window; 0: none", false,
                       0, 10000},
                      model.full_every);
+    });
+    given = model.query_key_norm != QueryKeyNorm::none;
+    fields.group(given, [&](Fields& same) {
+        same.enumeration({"query_key_norm", "queries and keys are normed: each head, or all heads of a token as one"},
+                         {"none", "heads", "whole"}, model.query_key_norm);
     });
     given = model.experts.count > 0;
     fields.group(given, [&](Fields& same) {

@@ -10,12 +10,18 @@ namespace orrery {
 
 /// Feed-forward layers in which a router sends each token to a few of many experts.
 struct ExpertsSpec {
-    std::int64_t count = 0;         ///< routed experts of a layer; 0: dense layers only
-    std::int64_t topk = 0;          ///< experts that a token goes to
-    std::int64_t ffn = 0;           ///< width of one expert
-    std::int64_t shared = 0;        ///< width of the experts that see every token, together; 0: none
-    std::int64_t dense_layers = 0;  ///< first layers, which keep the dense feed-forward
+    std::int64_t count = 0;            ///< routed experts of a layer; 0: dense layers only
+    std::int64_t topk = 0;             ///< experts that a token goes to
+    std::int64_t ffn = 0;              ///< width of one expert
+    std::int64_t shared = 0;           ///< width of the experts that see every token, together; 0: none
+    std::int64_t dense_layers = 0;     ///< first layers, which keep the dense feed-forward
+    Precision gate = Precision::bf16;  ///< of the router's product
+    bool skewed = false;               ///< few experts are wanted much more than the others
 };
+
+/// Normalisation of queries and keys before attention. heads: of each head by itself; whole: over all heads of a token, so
+/// that tensor-parallel ranks sum their squares first.
+enum class QueryKeyNorm { none, heads, whole };
 
 /// Multi-head latent attention: keys and values are cached as one compressed vector a token, shared by all heads.
 struct LatentSpec {
@@ -43,6 +49,7 @@ struct ModelSpec {
     std::int64_t window = 0;      ///< sliding-window attention; 0: full
     std::int64_t full_every = 0;  ///< every so many layers attend to everything in spite of the window; 0: none
     bool dropout = false;
+    QueryKeyNorm query_key_norm = QueryKeyNorm::none;
     ExpertsSpec experts;
     LatentSpec latent;
 

@@ -114,3 +114,31 @@ TEST_CASE("the energy of a run is idle time, streaming and products, each at its
     CHECK(joules(10, 10, rate) > streaming - 1e-9);
     CHECK(joules(10, 10, 2 * rate) - joules(10, 10, rate) == doctest::Approx(joules(10, 10, rate) - streaming));
 }
+
+TEST_CASE(
+    "at another clock the energy of products follows the square of the voltage, between one that stays and one that "
+    "falls") {
+    const DeviceSpec spec = read_device("h100-sxm", test::data());
+    const double idle = spec.idle_power.value;
+    const double matrix = spec.matrix_power.value;
+    const double streaming = spec.memory_power.value;
+    const double flops =
+        10 * spec.power_knee.value * spec.flops_bf16.value;  // ten seconds of products at the usual clock
+    const Bounded usual = energy_of(spec, DeviceWork{20, 10, flops}, 1);
+    CHECK(usual.low == usual.high);
+    CHECK(usual.value == energy_of(spec, DeviceWork{20, 10, flops}));
+    // At half the clock the same FLOPs take twenty seconds and as much energy above idle as the voltage says.
+    const Bounded half = energy_of(spec, DeviceWork{20, 20, flops}, 0.5);
+    CHECK(half.high - 20 * idle == doctest::Approx(10 * (matrix - idle)));
+    CHECK(half.value - 20 * idle == doctest::Approx(10 * (matrix - idle) / 2));
+    CHECK(half.low - 20 * idle == doctest::Approx(10 * (matrix - idle) / 4));
+    // Streaming takes no longer: the same, if it is all the memory's, or an eighth.
+    const Bounded stream = energy_of(spec, DeviceWork{20, 10, 0}, 0.5);
+    CHECK(stream.high - 20 * idle == doctest::Approx(10 * (streaming - idle)));
+    CHECK(stream.low - 20 * idle == doctest::Approx(10 * (streaming - idle) / 8));
+    // A faster clock costs more, and never more than the board's limit.
+    const Bounded fast = energy_of(spec, DeviceWork{10, 10, flops}, 1.5);
+    CHECK(fast.low <= fast.value);
+    CHECK(fast.value <= fast.high);
+    CHECK(fast.high <= 10 * spec.tdp.value * (1 + 1e-12));
+}

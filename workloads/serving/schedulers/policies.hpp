@@ -50,7 +50,8 @@ class ChunkedPrefill final : public Scheduler {
 
 /// Sarathi-Serve (Agrawal et al., OSDI 2024, algorithm 3): all decodes, then prompts that have begun, then new ones, cut to
 /// what is left of the token budget. As in the block manager of vLLM 0, on which it was built, a prompt is admitted when the
-/// whole of it has room beside the watermark.
+/// whole of it has room beside the watermark. A sequence that comes with its cache decodes in the next iteration, whatever
+/// prompts are under way (as machines of Splitwise's mixed pool do).
 class Sarathi final : public Scheduler {
   public:
     void plan(EngineState& state, Batch& batch) override;

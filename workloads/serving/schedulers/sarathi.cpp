@@ -9,6 +9,7 @@ namespace orrery {
 void Sarathi::plan(EngineState& state, Batch& batch) {
     std::uint32_t budget = state.limits().token_budget;
     bool preempted = false;
+    state.admit_arrived();
     // Decodes that do not fit make who came last give way, as in vLLM 0.
     for (std::size_t place = 0; place < state.running.size() && budget > 0;) {
         const std::uint32_t index = state.running[place];

@@ -1,0 +1,164 @@
+#include "tests/support/support.hpp"
+#include "validation/compute/collections.hpp"
+#include "workloads/serving/service.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+using namespace orrery;
+
+namespace {
+
+/// A device on which every operation takes no time, and that remembers what it was asked.
+class Recorder final : public CostModel {
+  public:
+    Cost cost(const Operation& operation) const override {
+        asked.push_back(operation);
+        return {};
+    }
+    template <class Type, class Test>
+    [[nodiscard]] std::size_t count(const Test& test) const {
+        std::size_t found = 0;
+        for (const Operation& operation : asked) {
+            const auto* one = std::get_if<Type>(&operation);
+            found += one != nullptr && test(*one) ? 1 : 0;
+        }
+        return found;
+    }
+    mutable std::vector<Operation> asked;
+};
+
+/// Collectives of a second each.
+class Meetings final : public CollectiveModel {
+  public:
+    [[nodiscard]] CollectivePrice price(CollectiveOp, const GroupLayout&, Bytes, BytesPerSecond) const override {
+        CollectivePrice price;
+        price.latency = Seconds(1);
+        return price;
+    }
+};
+
+struct Priced {
+    double meetings = 0;
+    Recorder device;
+};
+
+Priced priced(const std::string& more, std::uint32_t tensor) {
+    const ModelSpec model = test::scenario(fmt::format(R"(orrery: 1
+kind: serving
+cluster: {{nodes: 1, node: dgx-h100}}
+model: {{layers: 1, hidden: 256, heads: 4, kv_heads: 4, ffn: 512, vocabulary: 1000, rotary: true{}}}
+)",
+                                                       more))
+                                .model;
+    const Fabric fabric(test::rail_nodes(1));
+    const Meetings collectives;
+    Priced out;
+    std::vector<GpuId> gpus;
+    for (std::uint32_t i = 0; i < tensor; ++i) {
+        gpus.emplace_back(i);
+    }
+    ModelStep step(
+        ServingModel{.model = model, .device = out.device, .fabric = fabric, .collectives = collectives, .gpus = gpus});
+    out.meetings = step.dense_seconds(8);
+    return out;
+}
+
+std::size_t norms(const Priced& priced) {
+    return priced.device.count<Streaming>([](const Streaming& kernel) { return kernel.kind == StreamingKind::norm; });
+}
+
+}  // namespace
+
+TEST_CASE("serving: queries and keys normed by heads take a kernel each, over all heads also a meeting of the ranks") {
+    const Priced none = priced("", 2);
+    const Priced heads = priced(", query_key_norm: heads", 2);
+    const Priced whole = priced(", query_key_norm: whole", 2);
+    CHECK(norms(heads) == norms(none) + 1);
+    CHECK(norms(whole) == norms(none) + 2);
+    CHECK(heads.meetings == doctest::Approx(none.meetings));
+    CHECK(whole.meetings == doctest::Approx(none.meetings + 1));
+    // One rank has all heads.
+    CHECK(norms(priced(", query_key_norm: whole", 1)) == norms(priced(", query_key_norm: heads", 1)));
+    CHECK(priced(", query_key_norm: whole", 1).meetings == doctest::Approx(0));
+}
+
+TEST_CASE("serving: a router in 32 bits multiplies in 32 bits, after its tokens are widened") {
+    const auto gates = [](const Priced& priced, Precision precision) {
+        return priced.device.count<Gemm>([&](const Gemm& gemm) { return gemm.n == 16 && gemm.precision == precision; });
+    };
+    const Priced narrow = priced(", experts: {count: 16, topk: 2, ffn: 64}", 1);
+    const Priced wide = priced(", experts: {count: 16, topk: 2, ffn: 64, gate: fp32, skewed: true}", 1);
+    CHECK(gates(narrow, Precision::bf16) == 1);
+    CHECK(gates(wide, Precision::bf16) == 0);
+    CHECK(gates(wide, Precision::fp32) == 1);
+    const auto all = [](const Streaming&) { return true; };
+    CHECK(wide.device.count<Streaming>(all) == narrow.device.count<Streaming>(all) + 1);
+    CHECK(wide.device.count<FusedExperts>([](const FusedExperts& one) { return one.skewed; }) == 1);
+    CHECK(narrow.device.count<FusedExperts>([](const FusedExperts& one) { return one.skewed; }) == 0);
+}
+
+TEST_CASE("serving: layers of routed experts take the host longer to launch") {
+    HostSpec host;
+    host.layer_launch.value = 1e-3;
+    host.experts_launch.value = 2e-3;
+    CHECK(iteration_seconds(host, 5e-3, {10, 0, 1, 1, true}) == doctest::Approx(10e-3));
+    CHECK(iteration_seconds(host, 5e-3, {10, 4, 1, 1, true}) == doctest::Approx(18e-3));
+    host.graph_sequences = 8;
+    CHECK(iteration_seconds(host, 5e-3, {10, 4, 1, 1, false}) == doctest::Approx(5e-3));
+    // Graphs between attentions cover the experts of iterations up to 100 tokens.
+    host.graph_tokens = 100;
+    CHECK(iteration_seconds(host, 5e-3, {10, 4, 1, 100, true}) == doctest::Approx(10e-3));
+    CHECK(iteration_seconds(host, 5e-3, {10, 4, 1, 101, true}) == doctest::Approx(18e-3));
+}
+
+TEST_CASE(
+    "serving: of tokens that a server gathers before it sends them, the client sees the first when all are there") {
+    const char* const text = R"(orrery: 1
+kind: serving
+cluster: {{nodes: 1, node: dgx-h100}}
+model: llama-3-8b
+engine: {{stream_interval: {}}}
+requests: {{arrivals: fixed, rate: 0.1, count: 1, prompt: {{kind: fixed, mean: 100}}, output: {{kind: fixed, mean: {}}}}}
+)";
+    const auto time = [&](int interval, int output, const char* metric) {
+        return run(test::scenario(fmt::format(fmt::runtime(text), interval, output)), test::models(), {})
+            .summary.find(metric)
+            ->value;
+    };
+    const double at_once = time(1, 40, "ttft_s.mean");
+    CHECK(time(10, 40, "ttft_s.mean") == doctest::Approx(time(1, 10, "e2e_s.mean")));
+    CHECK(time(10, 40, "ttft_s.mean") > 2 * at_once);
+    CHECK(time(10, 40, "e2e_s.mean") == doctest::Approx(time(1, 40, "e2e_s.mean")));
+    // A shorter answer comes whole.
+    CHECK(time(10, 5, "ttft_s.mean") == doctest::Approx(time(1, 5, "e2e_s.mean")));
+}
+
+TEST_CASE("experts wanted by a power law: fewer are active, and the calibrated price follows rows measured so") {
+    FusedExperts even;
+    even.experts = 256;
+    even.topk = 8;
+    even.hidden = 3072;
+    even.ffn = 1536;
+    FusedExperts skewed = even;
+    skewed.skewed = true;
+    for (const double tokens : {32.0, 64.0, 256.0, 4096.0}) {
+        even.tokens = skewed.tokens = tokens;
+        CHECK(skewed.active_experts() <= even.active_experts());
+        CHECK(skewed.active_experts() >= 8);
+    }
+    // By hand: 64 tokens, 8 of 256; loads from 1 to 51.2, mean 10.2, so that those below 2.55 round to none.
+    even.tokens = skewed.tokens = 64;
+    CHECK(skewed.active_experts() == doctest::Approx(256 * 0.6856).epsilon(0.02));
+    const CostModel& device =
+        test::models().device(read_device("h200-sxm", test::models().data()), ComputeKind::calibrated);
+    const auto ratio = [&](double tokens) {
+        even.tokens = skewed.tokens = tokens;
+        return device.seconds(skewed) / device.seconds(even);
+    };
+    CHECK(ratio(1) == doctest::Approx(1).epsilon(0.05));
+    CHECK(ratio(64) < 0.98);    // fewer weights are read
+    CHECK(ratio(4096) > 1.02);  // the busiest experts take longest
+    // Fewer choices than experts: no jump where there are as many.
+    CHECK(ratio(31.99) == doctest::Approx(ratio(32)).epsilon(0.02));
+}

@@ -1,0 +1,156 @@
+// Request traces that are damaged, odd or too long.
+
+#include "tests/support/command.hpp"
+#include "tests/support/support.hpp"
+#include "workloads/serving/arrivals.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+// All requests of a trace with this text.
+std::vector<Request> read_all(const std::string& text, RequestsSpec spec = {}) {
+    const Folder folder;
+    const auto source = make_requests(spec, folder.file("trace", text), 1);
+    std::vector<Request> out;
+    for (Request one; source->next(one);) {
+        out.push_back(one);
+    }
+    return out;
+}
+
+std::string refusal_of(const std::string& text, const RequestsSpec& spec = {}) {
+    try {
+        (void)read_all(text, spec);
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+std::string row(double at, double prompt = 10, double output = 2) {
+    return fmt::format("{},{},{}\n", at, prompt, output);
+}
+
+std::string line(double ms, double prompt = 10, double output = 2) {
+    return fmt::format("{{\"timestamp\": {}, \"input_length\": {}, \"output_length\": {}}}\n", ms, prompt, output);
+}
+
+const std::string kHeader = "arrival_s,prompt,output\n";
+
+}  // namespace
+
+TEST_CASE("serving: a trace may have a byte order mark, carriage returns, blank lines and no end of its last line") {
+    const std::vector<Request> plain = read_all(kHeader + "1,10,2\n3.5,20,4\n");
+    REQUIRE(plain.size() == 2);
+    CHECK(plain[1].arrival.seconds() == 2.5);
+    for (const std::string& text : {"\xEF\xBB\xBF" + kHeader + "1,10,2\n3.5,20,4\n",
+                                    std::string("arrival_s,prompt,output\r\n1,10,2\r\n3.5,20,4\r\n"),
+                                    "\n\n" + kHeader + "\n1,10,2\n   \n3.5,20,4",
+                                    std::string("prompt,x,output,arrival_s\n10,?,2,1\n20,,4,3.5\n")}) {
+        const std::vector<Request> odd = read_all(text);
+        REQUIRE_MESSAGE(odd.size() == 2, text);
+        CHECK(odd[1].arrival == plain[1].arrival);
+        CHECK(odd[1].prompt == plain[1].prompt);
+        CHECK(odd[1].output == plain[1].output);
+    }
+    CHECK(read_all("\n").empty());
+    CHECK(read_all(kHeader).empty());
+}
+
+TEST_CASE("serving: a sample of a closed loop is a closed loop") {
+    std::string text = kHeader;
+    for (int i = 0; i < 200; ++i) {
+        text += row(0);
+    }
+    const Folder folder;
+    RequestsSpec spec;
+    spec.arrivals = ArrivalKind::closed;
+    spec.clients = 3;
+    spec.sample = 0.5;
+    const auto source = make_requests(spec, folder.file("trace", text), 1);
+    CHECK(source->clients() == 3);
+    int kept = 0;
+    for (Request one; source->next(one);) {
+        ++kept;
+    }
+    CHECK(kept > 60);
+    CHECK(kept < 140);
+}
+
+TEST_CASE("serving: what is wrong in a trace is refused with its line") {
+    const std::vector<std::pair<std::string, std::string>> cases = {
+        {kHeader + row(5) + row(4), ":3:1: error: goes back in time"},
+        {line(5000) + line(4000), ":2:1: error: goes back in time"},
+        {kHeader + row(1, -3), ":2:1: error: prompt tokens is a number from 0"},
+        {kHeader + row(1, 10, 1e12), ":2:1: error: output tokens is a number from 0"},
+        {line(1, 1e12), ":1:1: error: \"input_length\" is a number from 0"},
+        {line(1, 10, -1), ":1:1: error: \"output_length\" is a number from 0"},
+        {kHeader + "1,nan,3\n", "not 'nan'"},
+        {kHeader + "soon,10,3\n", "'soon' is no time"},
+        {kHeader + "1,10\n", "2 cells, but column 3 is needed"},
+        {"1,10,3\n", "the header names no arrival"},
+        {std::string("\0\1\2\n", 4), "the header names no arrival"},
+        {"{\"timestamp\": 1}\n", "has no \"input_length\""},
+        {"{\"timestamp\": 1, \"input_length\": 6, \"output_length\": 5, \"hash_ids\": [1e300]}\n", "list of numbers"},
+        {kHeader + "1,10," + std::string(2 << 20, '7'), "longer than 1 MiB"},
+    };
+    for (const auto& [text, problem] : cases) {
+        const std::string said = refusal_of(text);
+        CHECK_MESSAGE(said.find(problem) != std::string::npos, text.substr(0, 200) << "\n" << said);
+    }
+}
+
+TEST_CASE("serving: a trace that outlasts simulated time is refused before it runs, with the scale that fits") {
+    std::string text = kHeader;
+    for (int day = 0; day <= 213; ++day) {
+        text += row(86400.0 * day);
+    }
+    const Folder folder;
+    const std::string path = folder.file("long.csv", text);
+    RequestsSpec spec;
+    Request one;
+    const auto refused = [&] {
+        try {
+            (void)make_requests(spec, path, 1)->next(one);
+        } catch (const ConfigError& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    const std::string said = refused();
+    CHECK_MESSAGE(said.find("lasts 213.0 days") != std::string::npos, said);
+    const std::string before = "'requests.time_scale' of at most ";
+    REQUIRE(said.find(before) != std::string::npos);
+    const double fits = std::stod(said.substr(said.find(before) + before.size()));
+    CHECK(fits * 213 * 86400 <= 9e6);
+    CHECK(fits * 213 * 86400 > 0.98 * 9e6);
+    spec.time_scale = fits;
+    CHECK(refused().empty());
+    CHECK(read_all(text, spec).size() == 214);
+    spec = RequestsSpec();
+    spec.to = 100 * 86400.0;
+    CHECK(read_all(text, spec).size() == 100);
+    // Of a few requests it is known only where they stop; a closed loop has no use for the stamps.
+    spec = RequestsSpec();
+    spec.count = 104;
+    CHECK(read_all(text, spec).size() == 104);
+    spec.count = 150;
+    CHECK(refusal_of(text, spec).find(":107:1: error: the trace lasts 105.0 days") != std::string::npos);
+    spec.count = 0;
+    spec.arrivals = ArrivalKind::closed;
+    CHECK(read_all(text, spec).size() == 214);
+    std::string stamps;
+    for (int day = 0; day <= 213; ++day) {
+        stamps += line(86400.0e3 * day);
+    }
+    CHECK(refusal_of(stamps).find(":1:1: error: the trace lasts 213.0 days") != std::string::npos);
+    // Generated requests say so too.
+    CHECK(refusal("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-2-7b\nrequests: {rate: "
+                  "1e-4}\n")
+              .find("1000 requests at 0.0001 a second take 115.7 days") != std::string::npos);
+}
