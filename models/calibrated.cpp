@@ -140,11 +140,10 @@ Cost Calibrated::cost_of_skewed(const FusedExperts& experts) const {
         like.precision = format == KernelFormat::fp8 ? Precision::fp8 : Precision::bf16;
     }
     const double choices = experts.tokens * experts.topk / experts.experts;
-    // The law is one over all devices' experts.
-    const double devices = (experts.topk + experts.topk_elsewhere) / experts.topk;
-    like.experts *= devices;
-    like.topk *= devices;
+    like.experts *= experts.devices;
+    like.topk *= experts.devices;
     like.topk_elsewhere = 0;
+    like.devices = 1;
     like.tokens = std::max(like.tokens, experts.experts / experts.topk);
     const Entry& even_entry = entries_[static_cast<std::size_t>(KernelKind::experts)][static_cast<std::size_t>(format)];
     const Entry& law = entries_[static_cast<std::size_t>(KernelKind::experts_skewed)][static_cast<std::size_t>(format)];

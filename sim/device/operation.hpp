@@ -63,8 +63,10 @@ struct FusedExperts {
     double topk_elsewhere = 0;
     /// Experts are taken in turn, as sweeps of kernels do, so that all get equal rows, and none two before each has one.
     bool in_turn = false;
-    /// Few experts are wanted much more than the others, as a power law of exponent 1.2 has it.
+    /// Few experts are wanted much more than the others, as a power law of exponent 1.2 has it ...
     bool skewed = false;
+    /// ... over those of this many devices, among which a layer's experts are shared out.
+    double devices = 1;
 
     [[nodiscard]] GroupedGemm up() const;
     [[nodiscard]] GroupedGemm down() const;

@@ -190,6 +190,7 @@ StepWork ModelStep::price_experts(double tokens, double group_tokens) const {
     experts.ffn = static_cast<double>(routed.ffn) * groups / static_cast<double>(m_.gpus.size());
     experts.gated = m_.model.gated;
     experts.skewed = routed.skewed;
+    experts.devices = groups;
     experts.scaling = m_.quantisation.scaling;
     experts.weight_only = weights_alone(m_.quantisation.experts, m_.quantisation);
     (experts.weight_only ? experts.weights : experts.precision) = m_.quantisation.experts;
