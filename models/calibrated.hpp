@@ -12,7 +12,7 @@
 // the same or the nearest format. Where there are fewer choices than experts, the law of the sweeps leaves each an expert of its
 // own: there the ratio less one goes in proportion to the choices.
 // Scope: devices with a folder in models/data/kernels; others fall back on models/roofline.hpp.
-// Limits: one library version a device; transposed layouts cost the same (every public table of products that says its
+// Limits: one library version a device, but for sets of kernels that an engine's software names; transposed layouts cost the same (every public table of products that says its
 // layout has the forward one of a linear layer, so backward products are priced as forward ones); batched GEMMs (the
 // unfused attention of 2021) and grouped GEMMs outside fused experts are priced by the roofline; kernels run alone.
 // Sources: the head of each fit. Governor: 22,000 H200 and B200 products timed both in bursts and held for a second
