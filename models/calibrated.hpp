@@ -12,9 +12,10 @@
 // the same or the nearest format. Where there are fewer choices than experts, the law of the sweeps leaves each an expert of its
 // own: there the ratio less one goes in proportion to the choices.
 // Scope: devices with a folder in models/data/kernels; others fall back on models/roofline.hpp.
-// Limits: one library version a device, but for sets of kernels that an engine's software names; transposed layouts cost the same (every public table of products that says its
-// layout has the forward one of a linear layer, so backward products are priced as forward ones); batched GEMMs (the
-// unfused attention of 2021) and grouped GEMMs outside fused experts are priced by the roofline; kernels run alone.
+// Limits: one library version a device, but for sets of kernels that an engine's software names; transposed layouts cost the
+// same (every public table of products that says its layout has the forward one of a linear layer, so backward products are
+// priced as forward ones); batched GEMMs (the unfused attention of 2021) and grouped GEMMs outside fused experts are priced by
+// the roofline; kernels run alone.
 // Sources: the head of each fit. Governor: 22,000 H200 and B200 products timed both in bursts and held for a second
 // (ai-dynamo/aiconfigurator@095f58a, vLLM 0.24.0, 0.19.0 and 0.22.0): with exponent 1/3, knee 0.445 of the peak and
 // 2 ms the mean deviation falls from 9.4 to 3.8 %. Backward attention: Dao, "FlashAttention-2", arXiv:2307.08691,
