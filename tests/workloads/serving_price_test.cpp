@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 using namespace orrery;
 
@@ -394,4 +395,16 @@ TEST_CASE("serving: all measured points read as scenarios, most of the dense one
     }
     CHECK(dense / (dense + out) > 0.6);
     CHECK(fitted / static_cast<double>(points.size()) == doctest::Approx(0.5).epsilon(0.05));
+}
+
+TEST_CASE("serving: every setup of the validation runs by itself") {
+    std::size_t ran = 0;
+    for (const auto& file :
+         std::filesystem::directory_iterator(std::string(ORRERY_SOURCE_DIR) + "/validation/serving/setups")) {
+        CAPTURE(file.path().string());
+        const Scenario one = load_scenario(file.path().string(), {"requests.count=2"}, test::models().data());
+        CHECK(run(one, test::models(), {}).summary.find("requests")->value == doctest::Approx(2));
+        ++ran;
+    }
+    CHECK(ran > 40);
 }
