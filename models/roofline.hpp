@@ -4,7 +4,8 @@
 // Claims: t = launch + max(compute, memory). Compute time counts whole output tiles of 128 x 256 (smaller tiles for
 // small problems) in whole waves over the compute units, at the device's best measured matrix rate inside a tile
 // (92 % of the peak where nobody measured one); memory time moves every operand once at the device's measured
-// streaming rate. Experts are products of their own, with the average rows of an active one.
+// streaming rate. Few outputs of a long sum are computed in parts, whose sums move through the memory once more, where that
+// is faster. Experts are products of their own, with the average rows of an active one.
 // Scope: every operation of sim/device/operation.hpp.
 // Limits: no L2 reuse, no clock model. Its spread is what a roofline with waves shows when it is carried to a
 // device it was not fitted on.

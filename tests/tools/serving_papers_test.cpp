@@ -159,7 +159,7 @@ TEST_CASE("papers of serving: gains are within their bands, or expected.yaml say
             ++count;
         }
     }
-    CHECK(count == 18);
+    CHECK(count == 19);
 }
 
 TEST_CASE("DistServe: the share of requests in time at each rate is within its band of what was measured") {

@@ -219,10 +219,12 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
         terminal, "by device", all, [](const ServingPoint& p) { return p.device; }, any);
     print_groups(
         terminal, "by model", all, [](const ServingPoint& p) { return p.model; }, any);
-    const auto half = [](const ServingPoint& p) {
-        return std::string(p.dense ? "dense, " : "experts, ") + (p.fitted_half ? "half for fitting" : "half held back");
-    };
-    print_groups(terminal, "by half", all, half, any);
+    const auto which = [](const ServingPoint& p) { return p.fitted_half ? "half for fitting" : "half held back"; };
+    print_groups(
+        terminal, "by half", all, [&](const ServingPoint& p) { return "all, " + std::string(which(p)); }, any);
+    print_groups(
+        terminal, "by half and kind of model", all,
+        [&](const ServingPoint& p) { return (p.dense ? "dense, " : "experts, ") + std::string(which(p)); }, any);
     print_groups(
         terminal, "all points", all, [](const ServingPoint&) { return std::string("all"); }, any);
     print_groups(
