@@ -22,8 +22,8 @@ void describe(Fields& fields, NodeSpec& node) {
                    node.nic_latency);
     fields.sourced({"pcie_bandwidth", "bandwidth between a GPU and its NIC; leave out: not limiting", false, 0, 1e14},
                    Dimension::rate, node.pcie_bandwidth);
-    fields.text({"collectives", "table of measured collectives inside the node (models/data/collectives)"},
-                node.collectives);
+    fields.table({"collectives", "table of measured collectives inside the node (models/data/collectives)"},
+                 {"models/data/collectives", ".fit"}, node.collectives);
 }
 
 static void describe(Fields& fields, FabricSpec& fabric) {

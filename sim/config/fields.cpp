@@ -86,6 +86,19 @@ class Reader final : public Fields {
         }
     }
 
+    void table(const Field& field, const TableKind& kind, std::string& value) override {
+        const YamlNode* node = scalar(field);
+        if (node == nullptr) {
+            return;
+        }
+        const std::vector<std::string> names = data_.names(kind);
+        if (std::find(names.begin(), names.end(), node->scalar) == names.end()) {
+            return fail(*node, fmt::format("'{}': {} has no '{}'{}", field.key, kind.directory, node->scalar,
+                                           did_you_mean(node->scalar, names)));
+        }
+        value = node->scalar;
+    }
+
     void quantity(const Field& field, Dimension dimension, double& value) override {
         if (const YamlNode* node = scalar(field)) {
             read_quantity(field, *node, dimension, value);
@@ -539,14 +552,32 @@ class Explainer final : public Fields {
 }  // namespace
 
 std::vector<std::string> DataDirectory::names(const PresetKind& kind) const {
+    return names(TableKind{kind.directory, ".yaml"});
+}
+
+std::vector<std::string> DataDirectory::names(const TableKind& kind) const {
     std::vector<std::string> names;
     std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(root_ + "/" + kind.directory, ignored)) {
-        if (entry.path().extension() == ".yaml") {
-            names.push_back(entry.path().stem().string());
+    const auto add_all = [&](const std::filesystem::path& directory) {
+        for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+            const bool folder = entry.is_directory(ignored);
+            if (kind.extension[0] == '\0' && folder) {
+                names.push_back(entry.path().filename().string());
+            } else if (!folder && entry.path().extension() == kind.extension) {
+                names.push_back(entry.path().stem().string());
+            }
         }
+    };
+    const std::filesystem::path directory = path(kind.directory);
+    if (directory.filename() == "*") {
+        for (const auto& entry : std::filesystem::directory_iterator(directory.parent_path(), ignored)) {
+            add_all(entry.path());
+        }
+    } else {
+        add_all(directory);
     }
     std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
     return names;
 }
 

@@ -43,6 +43,12 @@ struct PresetKind {
     const char* directory;  ///< relative to the data directory, such as "workloads/data/models"
 };
 
+/// Where tables of measured or fitted values live that a field names.
+struct TableKind {
+    const char* directory;  ///< relative to the data directory; "/*" at its end: any folder in it
+    const char* extension;  ///< of the files, such as ".fit"; empty: they are folders
+};
+
 class Fields {
   public:
     virtual ~Fields() = default;
@@ -50,6 +56,8 @@ class Fields {
     virtual void number(const Field& field, double& value) = 0;
     virtual void boolean(const Field& field, bool& value) = 0;
     virtual void text(const Field& field, std::string& value) = 0;
+    /// The name of a table; a reader sees that it is there.
+    virtual void table(const Field& field, const TableKind&, std::string& value) { text(field, value); }
     /// A quantity in base units; limits are in base units too.
     virtual void quantity(const Field& field, Dimension dimension, double& value) = 0;
     /// As quantity, but the value may carry its source: {value: ..., how: ..., source: ...}.
@@ -92,6 +100,7 @@ class DataDirectory {
     [[nodiscard]] const std::string& root() const { return root_; }
     /// Names of the presets of a kind, sorted.
     [[nodiscard]] std::vector<std::string> names(const PresetKind& kind) const;
+    [[nodiscard]] std::vector<std::string> names(const TableKind& kind) const;
     [[nodiscard]] std::string path(const PresetKind& kind, const std::string& name) const;
     [[nodiscard]] std::string path(const std::string& relative) const { return root_ + "/" + relative; }
 

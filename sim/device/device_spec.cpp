@@ -91,10 +91,11 @@ void describe(Fields& fields, DeviceSpec& device) {
     fields.sourced({"flash2", "rate of FlashAttention-2 over that of the measured attention kernels", false, 0, 2},
                    Dimension::fraction, device.flash2);
     fields.integer({"compute_units", "SMs or CUs", true, 1, 100000}, device.compute_units);
-    fields.text({"kernels", "fitted kernels (a folder of models/data/kernels)"}, device.kernels);
-    fields.text({"sibling_kernels", "the same of a sibling, for kernels that the device's own folder lacks"},
-                device.sibling_kernels);
-    fields.text({"attention_kernels", "the same for attention, where it differs"}, device.attention_kernels);
+    constexpr TableKind kKernels{"models/data/kernels", ""};
+    fields.table({"kernels", "fitted kernels (a folder of models/data/kernels)"}, kKernels, device.kernels);
+    fields.table({"sibling_kernels", "the same of a sibling, for kernels that the device's own folder lacks"}, kKernels,
+                 device.sibling_kernels);
+    fields.table({"attention_kernels", "the same for attention, where it differs"}, kKernels, device.attention_kernels);
 }
 
 }  // namespace orrery

@@ -23,7 +23,8 @@ void describe(Fields& fields, HostSpec& host) {
     });
     bool own = !host.kernels.empty();
     fields.group(own, [&](Fields& same) {
-        same.text({"kernels", "set of kernels that it runs where a device has one of this name"}, host.kernels);
+        same.table({"kernels", "set of kernels that it runs where a device has one of this name"},
+                   {"models/data/kernels/*", ""}, host.kernels);
     });
     fields.sourced({"layer_gap", "device time a layer for small kernels that are not modelled", false, 0, 1e-2},
                    Dimension::time, host.layer_gap);

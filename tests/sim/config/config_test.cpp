@@ -122,6 +122,22 @@ TEST_CASE("keys of another kind of scenario, missing keys and wrong types are er
         std::string::npos);
 }
 
+TEST_CASE("tables that a scenario names must be there") {
+    const std::string node =
+        "node: {preset: dgx-a100-80g, collectives: nvlink33, gpu: {preset: a100-sxm-80g, kernels: a100}}";
+    const std::string errors = test::refusal(with(test::kSmallTraining, "node: dgx-a100-80g", node));
+    CHECK(errors.find("test.yaml:3:63: error: 'collectives': models/data/collectives has no 'nvlink33' (did you mean "
+                      "'nvlink3'?)") != std::string::npos);
+    CHECK(errors.find("test.yaml:3:110: error: 'kernels': models/data/kernels has no 'a100'") != std::string::npos);
+
+    std::string serving = with(test::kSmallTraining, "training", "serving");
+    serving = with(serving, "plan: {tensor: 2, data: 4, global_batch: 8}", "requests: {rate: 1}");
+    serving = with(serving, "software: megatron-lm-2021", "engine: {software: {preset: vllm-0.19, kernels: tritn}}");
+    // A set that some device has, whatever this one's are.
+    CHECK(test::refusal(serving).find("has no 'tritn' (did you mean 'triton'?)") != std::string::npos);
+    CHECK(test::scenario(with(serving, "tritn", "triton")).engine.software.kernels == "triton");
+}
+
 TEST_CASE("a preset can be overridden in place, and a scenario override reaches into it") {
     const Scenario plain = test::scenario(test::kSmallTraining);
     const Scenario changed =
