@@ -71,6 +71,7 @@ double shared_spread(const KernelFit& fit, const std::vector<MeasuredPoint>& poi
 
 std::vector<char> smaller_part(const std::vector<MeasuredPoint>& points, double fraction) {
     std::vector<double> firsts;
+    firsts.reserve(points.size());
     for (const MeasuredPoint& one : points) {
         firsts.push_back(one.point.sizes[0]);
     }
@@ -78,6 +79,7 @@ std::vector<char> smaller_part(const std::vector<MeasuredPoint>& points, double 
     const double cut =
         std::max(firsts[static_cast<std::size_t>(fraction * static_cast<double>(firsts.size()))], firsts.back() / 8);
     std::vector<char> in;
+    in.reserve(points.size());
     for (const MeasuredPoint& one : points) {
         in.push_back(one.point.sizes[0] <= cut ? 1 : 0);
     }

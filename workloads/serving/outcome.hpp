@@ -22,6 +22,8 @@ class LogHistogram {
     std::uint64_t total_ = 0;
     double sum_ = 0;
     double max_ = 0;
+    double last_ = 0;  ///< the value added last
+    std::size_t last_bin_ = 0;
 };
 
 /// What became of one request.

@@ -21,33 +21,35 @@ namespace orrery {
 /// leaving: its cache goes to another replica; arriving: it comes from there or from a lower tier.
 enum class Stage : std::uint8_t { arriving, waiting, running, swapped, leaving, finished };
 
-struct Sequence {
-    std::uint64_t id = 0;  ///< of its request, in order of arrival
-    SimTime arrival;
-    SimTime first_token;
-    SimTime last_token;
+// What an iteration reads and writes of each of its sequences comes first and fills one line of a processor's cache.
+struct alignas(64) Sequence {
     std::uint32_t prompt = 1;
     std::uint32_t output = 1;     ///< tokens to give here
     std::uint32_t then = 0;       ///< tokens that another replica gives after that
     std::uint32_t generated = 0;  ///< tokens given to the client
     std::uint32_t cached = 0;     ///< tokens whose keys and values are in the cache
     std::uint32_t blocks = 0;     ///< of the cache that it holds
-    std::uint32_t session = 0;
-    std::uint32_t adapter = 0;   ///< that its request names; 0: none
+    SimTime first_token;
+    SimTime last_token;
     std::uint64_t admitted = 0;  ///< order in which sequences came to run
+    std::uint32_t adapter = 0;   ///< that its request names; 0: none
     Stage stage = Stage::waiting;
-    bool in_flight = false;      ///< part of a batch that is on some pipeline stage
-    bool late = false;           ///< a token came later than the service allows
-    std::uint8_t level = 0;      ///< queue of a multi-level scheduler
+    bool in_flight = false;  ///< part of a batch that is on some pipeline stage
+    bool late = false;       ///< a token came later than the service allows
+    bool abandoned = false;  ///< its client has gone
+
+    std::uint64_t id = 0;  ///< of its request, in order of arrival
+    SimTime arrival;
+    std::uint32_t session = 0;
+    std::uint32_t turn = 0;      ///< its request's, for what its conversation asks next; 0: nothing
     std::uint32_t group = 0;     ///< static batch that it belongs to
-    double service = 0;          ///< what a level or a fair share has counted
-    bool abandoned = false;      ///< its client has gone
+    std::uint8_t level = 0;      ///< queue of a multi-level scheduler
     std::uint8_t retries = 0;    ///< replicas that failed under it
     bool keeps_adapter = false;  ///< it keeps the slot of its adapter
     bool foreign = false;        ///< work of the other phase than its replica is there for
-    std::uint32_t turn = 0;      ///< its request's, for what its conversation asks next; 0: nothing
-    double credit = 0;           ///< accepted draft tokens that are not whole yet (expected acceptance)
     bool claims = false;  ///< waits with what it found in the prefix cache, and gives it back when it has no room
+    double service = 0;   ///< what a level or a fair share has counted
+    double credit = 0;    ///< accepted draft tokens that are not whole yet (expected acceptance)
     PromptContent content;
     std::vector<std::uint32_t> named;  ///< its first blocks in the prefix cache; kNone: a copy of its own
 
