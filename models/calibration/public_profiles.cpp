@@ -9,7 +9,6 @@ constexpr const char* kApache = "Apache-2.0";
 constexpr const char* kMit = "MIT";
 constexpr const char* kBsd = "BSD-3-Clause";
 constexpr const char* kVllm24 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.24.0";
-constexpr const char* kVllm22 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.22.0";
 constexpr const char* kVllm20 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.20.0";
 constexpr const char* kVllm19 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.19.0";
 constexpr const char* kVllm14 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.14.0";

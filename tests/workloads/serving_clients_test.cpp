@@ -262,5 +262,16 @@ TEST_CASE("requests: what is longer than the longest is drawn anew, not cut") {
     CHECK(at_the_limit < 2 * 20'000 / 50);
     spec.longest = 10;
     Request none;
-    CHECK_THROWS_AS((void)make_requests(spec, "", 1)->next(none), ConfigError);
+    CHECK_THROWS_AS((void)make_requests(spec, "", 1)->next(none), InfeasibleError);
+
+    // What cannot be is said with its place, before a run.
+    const std::string text = R"(orrery: 1
+kind: serving
+cluster: {nodes: 1, node: dgx-h100}
+model: llama-2-7b
+requests: {rate: 1, longest: 64, prompt: {mean: 60}, output: {kind: uniform, mean: 10, spread: 0.5}}
+)";
+    CHECK(test::refusal(text).find("test.yaml:5:11: error: no request has 64 tokens or fewer ('longest'): the shortest "
+                                   "prompt and output have 65") != std::string::npos);
+    CHECK(test::refusal(std::string(text).replace(text.find("64"), 2, "65")).empty());
 }

@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 namespace orrery {
 
 namespace {
@@ -131,6 +134,14 @@ bool RequestsSpec::names_adapters() const {
            std::any_of(mix.begin(), mix.end(), [](const ClientSpec& client) { return client.adapter > 0; });
 }
 
+// Tokens of the shortest request that a distribution gives.
+static std::int64_t shortest(const LengthSpec& spec) {
+    const double least = spec.kind == LengthKind::fixed     ? spec.mean
+                         : spec.kind == LengthKind::uniform ? spec.mean * (1 - spec.spread)
+                                                            : 1;
+    return static_cast<std::int64_t>(std::clamp(std::round(least), 1.0, static_cast<double>(spec.most)));
+}
+
 std::vector<std::string> problems_of(const RequestsSpec& spec) {
     std::vector<std::string> problems;
     const bool closed = spec.arrivals == ArrivalKind::closed;
@@ -149,6 +160,12 @@ std::vector<std::string> problems_of(const RequestsSpec& spec) {
     }
     if (!spec.mix.empty() && (closed || !spec.trace.empty())) {
         problems.emplace_back("a 'mix' of clients is generated at a rate: no 'trace', no closed loop");
+    }
+    const std::int64_t least = shortest(spec.prompt) + shortest(spec.output);
+    if (spec.longest > 0 && spec.trace.empty() && spec.mix.empty() && least > spec.longest) {
+        problems.push_back(
+            fmt::format("no request has {} tokens or fewer ('longest'): the shortest prompt and output have {}",
+                        spec.longest, least));
     }
     const bool timed = spec.arrivals != ArrivalKind::closed && spec.arrivals != ArrivalKind::at_once;
     const std::int64_t count = spec.count > 0 ? spec.count : kGenerated;

@@ -6,7 +6,7 @@
 namespace orrery {
 
 Autoscaler::Autoscaler(const ServiceSpec& spec, Fleet& fleet, LifecycleListener& listener, ServiceResult& result)
-    : spec_(spec), fleet_(fleet), listener_(listener), result_(result), since_(fleet.size()) {
+    : fleet_(fleet), listener_(listener), result_(result), since_(fleet.size()) {
     std::uint32_t first = 0;
     for (const PoolSpec& pool : spec.pools) {
         pools_.push_back({&pool, first, SimTime()});

@@ -33,7 +33,6 @@ class Autoscaler {
     void start(std::uint32_t replica);
     void stop(std::uint32_t replica);
 
-    const ServiceSpec& spec_;
     Fleet& fleet_;
     LifecycleListener& listener_;
     ServiceResult& result_;

@@ -125,8 +125,8 @@ class Generator final : public RequestSource {
                 return;
             }
         }
-        throw ConfigError(fmt::format("'longest': of {} requests drawn none had {} tokens or fewer in all", kMostDraws,
-                                      spec_.longest));
+        throw InfeasibleError(fmt::format("'longest': of {} requests drawn none had {} tokens or fewer in all",
+                                          kMostDraws, spec_.longest));
     }
 
     void begin_talk(Request& request) {
