@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <set>
 
 namespace orrery {
@@ -306,8 +305,9 @@ class Reader final : public Fields {
         return true;
     }
 
+    // A preset may start from another of its kind, and that from none.
     bool read_preset(const PresetKind& kind, const YamlNode& name, bool partial,
-                     const std::function<void(Fields&)>& describe, const char* key) {
+                     const std::function<void(Fields&)>& describe, const char* key, bool is_base = false) {
         const std::vector<std::string> names = data_.names(kind);
         if (std::find(names.begin(), names.end(), name.scalar) == names.end()) {
             fail(name, fmt::format("unknown {} preset '{}'{}; 'orrery list {}s' shows them all", kind.what, name.scalar,
@@ -315,7 +315,16 @@ class Reader final : public Fields {
             return false;
         }
         const YamlNode file = load_yaml(data_.path(kind, name.scalar));
-        Reader inner(file, data_, errors_, partial, origins_, prefix_ + key + ".");
+        const YamlNode* base = file.find("preset");
+        if (base != nullptr && is_base) {
+            fail(*base, fmt::format("'{}' starts from a preset and cannot be what another starts from", name.scalar));
+            return false;
+        }
+        if (base != nullptr && !read_preset(kind, *base, partial, describe, key, true)) {
+            return false;
+        }
+        Reader inner(file, data_, errors_, partial || base != nullptr, origins_, prefix_ + key + ".");
+        inner.known_.insert("preset");
         describe(inner);
         inner.finish();
         return true;
@@ -550,40 +559,6 @@ class Explainer final : public Fields {
 };
 
 }  // namespace
-
-std::vector<std::string> DataDirectory::names(const PresetKind& kind) const {
-    return names(TableKind{kind.directory, ".yaml"});
-}
-
-std::vector<std::string> DataDirectory::names(const TableKind& kind) const {
-    std::vector<std::string> names;
-    std::error_code ignored;
-    const auto add_all = [&](const std::filesystem::path& directory) {
-        for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
-            const bool folder = entry.is_directory(ignored);
-            if (kind.extension[0] == '\0' && folder) {
-                names.push_back(entry.path().filename().string());
-            } else if (!folder && entry.path().extension() == kind.extension) {
-                names.push_back(entry.path().stem().string());
-            }
-        }
-    };
-    const std::filesystem::path directory = path(kind.directory);
-    if (directory.filename() == "*") {
-        for (const auto& entry : std::filesystem::directory_iterator(directory.parent_path(), ignored)) {
-            add_all(entry.path());
-        }
-    } else {
-        add_all(directory);
-    }
-    std::sort(names.begin(), names.end());
-    names.erase(std::unique(names.begin(), names.end()), names.end());
-    return names;
-}
-
-std::string DataDirectory::path(const PresetKind& kind, const std::string& name) const {
-    return fmt::format("{}/{}/{}.yaml", root_, kind.directory, name);
-}
 
 void read_fields(const YamlNode& node, const DataDirectory& data, std::vector<Diagnostic>& errors,
                  const std::function<void(Fields&)>& describe, Origins* origins) {

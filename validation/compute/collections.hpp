@@ -30,8 +30,8 @@ struct DeviceFit {
     const PointSet* set;  ///< of one of the collections
     KernelFit fit;
 };
-/// Fits the first collection of each device, kernel and format, and every set of kernels of its own, then judges the sparse split anew with the fit of the
-/// sibling that the device's preset names.
+/// Fits the first collection of each device, kernel and format, and every set of kernels of its own, then judges the sparse
+/// split anew with the fit of the sibling that the device's preset names.
 [[nodiscard]] std::vector<DeviceFit> fit_collections(const std::vector<Collection>& collections);
 
 }  // namespace orrery

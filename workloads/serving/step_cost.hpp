@@ -11,14 +11,14 @@
 // On a share of the compute units a kernel takes as much longer as it would keep more than that share busy.
 // Scope: dense transformers and mixtures of experts; MHA, GQA and latent attention, windows in some or all layers; 16-bit,
 // fp8, int8, fp4 products and 4-bit weights alone, caches of 16 and 8 bits, as the device's cost model prices them.
-// Queries and keys may be normed, over all heads with a meeting of the ranks; a router may be in 32 bits; blocks whose attention and
-// feed-forward stand side by side share a norm and a meeting.
+// Queries and keys may be normed, over all heads with a meeting of the ranks; a router may be in 32 bits; blocks whose
+// attention and feed-forward stand side by side share a norm and a meeting.
 // Limits: decoding sequences are priced at their mean context (attention time is nearly linear in it); prompt pieces run as
 // one kernel whose parts are as efficient as pieces of their own length; attention groups share tokens evenly; latent
 // attention expands or absorbs its projections at the same cost; a pipeline stage has its share of every kind of layer; the
-// busiest of several expert-parallel devices takes no longer than the mean but for `expert_load`; dense products with block scales
-// cost what those with one scale a tensor do (the public tables of the former were measured launch by launch and hold 60 to
-// 400 us of host time).
+// busiest of several expert-parallel devices takes no longer than the mean but for `expert_load`; dense products with block
+// scales cost what those with one scale a tensor do (the public tables of the former were measured launch by launch and hold
+// 60 to 400 us of host time).
 // Sources: as workloads/training/pass_cost.hpp; Agrawal et al., "Vidur", MLSys 2024 (operations of an iteration); DeepSeek-AI,
 // "DeepSeek-V3", arXiv:2412.19437 (latent attention, attention groups, dispatch and combination).
 // Validated by tests/workloads/serving_price_test.cpp and `orrery validate serving`.

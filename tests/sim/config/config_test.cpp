@@ -1,4 +1,5 @@
 #include "sim/config/fields.hpp"
+#include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -136,6 +137,36 @@ TEST_CASE("tables that a scenario names must be there") {
     // A set that some device has, whatever this one's are.
     CHECK(test::refusal(serving).find("has no 'tritn' (did you mean 'triton'?)") != std::string::npos);
     CHECK(test::scenario(with(serving, "tritn", "triton")).engine.software.kernels == "triton");
+}
+
+TEST_CASE("a preset may start from another, and that from none") {
+    const test::Folder folder;
+    (void)folder.file("base.yaml", "first: 1\nsecond: 2\n");
+    (void)folder.file("own.yaml", "preset: base\nsecond: 3\n");
+    (void)folder.file("third.yaml", "preset: own\nsecond: 4\n");
+    (void)folder.file("self.yaml", "preset: self\n");
+    const auto read = [&](const std::string& text, std::vector<Diagnostic>& errors) {
+        std::pair<std::int64_t, std::int64_t> out{0, 0};
+        read_fields(parse_yaml(text, "f.yaml"), DataDirectory(folder.file("")), errors, [&](Fields& fields) {
+            bool present = false;
+            fields.section({"pair", "two numbers"}, PresetKind{"pair", "."}, present, [&](Fields& inner) {
+                inner.integer({"first", "", true}, out.first);
+                inner.integer({"second", "", true}, out.second);
+            });
+        });
+        return out;
+    };
+    std::vector<Diagnostic> errors;
+    CHECK(read("pair: own\n", errors) == std::pair<std::int64_t, std::int64_t>{1, 3});
+    CHECK(read("pair: {preset: own, second: 5}\n", errors) == std::pair<std::int64_t, std::int64_t>{1, 5});
+    CHECK(errors.empty());
+    for (const char* circular : {"pair: third\n", "pair: self\n"}) {
+        errors.clear();
+        (void)read(circular, errors);
+        REQUIRE(!errors.empty());
+        CHECK(errors[0].to_string().find("starts from a preset and cannot be what another starts from") !=
+              std::string::npos);
+    }
 }
 
 TEST_CASE("a preset can be overridden in place, and a scenario override reaches into it") {
