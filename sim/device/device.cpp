@@ -34,7 +34,7 @@ Precision precision_of(const Operation& operation) {
 
 }  // namespace
 
-Device::Device(Sharing& sharing, const DeviceSpec& spec)
+Device::Device(ResourceModel& sharing, const DeviceSpec& spec)
     : best_bytes_(spec.memory_bandwidth.value * spec.memory_efficiency.value), spec_(spec) {
     const double host = spec.host_bandwidth.value > 0 ? spec.host_bandwidth.value : kHostBandwidth;
     units_ = sharing.add_resource(1);

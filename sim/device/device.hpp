@@ -12,18 +12,18 @@
 // partition of the units runs at the rate that its share of them allows.
 // Scope: one device. Limits: no interference in caches and schedulers beyond these shares; partitions are not isolated
 // in memory.
-// Sources: the fluid view of resources (sim/engine/sharing.hpp). kLeastUnits is assumed: streaming kernels reach 90 % of
+// Sources: the fluid view of resources (sim/engine/resource_model.hpp). kLeastUnits is assumed: streaming kernels reach 90 % of
 // the memory's rate from about a fifth of the units on (te42kyfo/gpu-benches@1c36d50, gpu-stream by occupancy).
 // Validated by tests/sim/device/device_test.cpp.
 
 #include "sim/device/cost_model.hpp"
-#include "sim/engine/sharing.hpp"
+#include "sim/engine/resource_model.hpp"
 
 #include <vector>
 
 namespace orrery {
 
-/// Demands of one activity, its amount and its bound, ready for `Sharing::hold` and `start`.
+/// Demands of one activity, its amount and its bound, ready for `ResourceModel::hold` and `start`.
 struct DeviceActivity {
     std::vector<Demand> demands;
     double amount = 0;  ///< s alone
@@ -33,7 +33,7 @@ struct DeviceActivity {
 class Device {
   public:
     /// Adds the device's resources to `sharing`, which outlives this.
-    Device(Sharing& sharing, const DeviceSpec& spec);
+    Device(ResourceModel& sharing, const DeviceSpec& spec);
 
     /// A kernel with this cost on a `partition` of the compute units (a fraction above 0, at most 1).
     [[nodiscard]] DeviceActivity kernel(const Operation& operation, const Cost& cost, double partition = 1) const;

@@ -8,7 +8,7 @@ constexpr std::uint32_t kLatencyOver = 0x80000000U;
 constexpr std::size_t kProgressInterval = 1U << 18;
 }  // namespace
 
-Executor::Executor(Engine& engine, Sharing& sharing, const TaskGraph& graph)
+Executor::Executor(Engine& engine, ResourceModel& sharing, const TaskGraph& graph)
     : engine_(engine),
       sharing_(sharing),
       graph_(graph),

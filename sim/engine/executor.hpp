@@ -13,10 +13,10 @@
 
 namespace orrery {
 
-class Executor final : public EventHandler, public SharingListener {
+class Executor final : public EventHandler, public ActivityListener {
   public:
     /// All three must outlive the executor. Takes over as the listener of `sharing`.
-    Executor(Engine& engine, Sharing& sharing, const TaskGraph& graph);
+    Executor(Engine& engine, ResourceModel& sharing, const TaskGraph& graph);
 
     /// Called every few hundred thousand finished tasks with the fraction done.
     void set_progress(std::function<void(double)> progress) { progress_ = std::move(progress); }
@@ -37,7 +37,7 @@ class Executor final : public EventHandler, public SharingListener {
     void finish(std::uint32_t id);
 
     Engine& engine_;
-    Sharing& sharing_;
+    ResourceModel& sharing_;
     const TaskGraph& graph_;
     std::uint32_t handler_;
     std::vector<std::uint32_t> waiting_for_;

@@ -31,20 +31,20 @@ std::uint64_t hash_demands(std::span<const Demand> demands, double rate_bound) {
 
 }  // namespace
 
-FluidSharing::FluidSharing(Engine& engine, SimTime window)
+FluidModel::FluidModel(Engine& engine, SimTime window)
     : engine_(engine), handler_(engine.add_handler(*this, true)), window_(window) {}
 
-ResourceId FluidSharing::add_resource(double capacity) {
+ResourceId FluidModel::add_resource(double capacity) {
     ORRERY_ASSERT(capacity >= 0 && std::isfinite(capacity));
     resources_.emplace_back().capacity = capacity;
     return ResourceId(resources_.size() - 1);
 }
 
-double FluidSharing::capacity(ResourceId resource) const {
+double FluidModel::capacity(ResourceId resource) const {
     return resources_[resource.value()].capacity;
 }
 
-std::uint32_t FluidSharing::allocate_slots(std::span<const Demand> demands) {
+std::uint32_t FluidModel::allocate_slots(std::span<const Demand> demands) {
     std::uint32_t first = 0;
     if (demands.size() < free_slots_.size() && !free_slots_[demands.size()].empty()) {
         first = free_slots_[demands.size()].back();
@@ -60,7 +60,7 @@ std::uint32_t FluidSharing::allocate_slots(std::span<const Demand> demands) {
     return first;
 }
 
-ClassId FluidSharing::hold(std::span<const Demand> demands, double rate_bound) {
+ClassId FluidModel::hold(std::span<const Demand> demands, double rate_bound) {
     ORRERY_ASSERT(!demands.empty() || std::isfinite(rate_bound));
     const std::uint64_t hash = hash_demands(demands, rate_bound);
     const auto [bucket, inserted] = by_hash_.try_emplace(hash, kNone);
@@ -98,7 +98,7 @@ ClassId FluidSharing::hold(std::span<const Demand> demands, double rate_bound) {
     return ClassId(id);
 }
 
-void FluidSharing::release(ClassId id) {
+void FluidModel::release(ClassId id) {
     Class& c = classes_[id.value()];
     ORRERY_ASSERT(c.holds > 0);
     if (--c.holds == 0 && c.members.empty()) {
@@ -106,7 +106,7 @@ void FluidSharing::release(ClassId id) {
     }
 }
 
-void FluidSharing::free_class(std::uint32_t id) {
+void FluidModel::free_class(std::uint32_t id) {
     Class& c = classes_[id];
     const auto bucket = by_hash_.find(c.hash);
     std::uint32_t* link = &bucket->second;
@@ -128,7 +128,7 @@ void FluidSharing::free_class(std::uint32_t id) {
     free_classes_.push_back(id);
 }
 
-void FluidSharing::attach(std::uint32_t id) {
+void FluidModel::attach(std::uint32_t id) {
     Class& c = classes_[id];
     c.attached = true;
     ++attached_count_;
@@ -139,7 +139,7 @@ void FluidSharing::attach(std::uint32_t id) {
     }
 }
 
-void FluidSharing::detach(std::uint32_t id) {
+void FluidModel::detach(std::uint32_t id) {
     Class& c = classes_[id];
     c.attached = false;
     --attached_count_;
@@ -160,14 +160,14 @@ void FluidSharing::detach(std::uint32_t id) {
     set_bottleneck(c, kNone);
 }
 
-void FluidSharing::touch(std::uint32_t id) {
+void FluidModel::touch(std::uint32_t id) {
     if (!classes_[id].touched) {
         classes_[id].touched = true;
         touched_.push_back(id);
     }
 }
 
-void FluidSharing::advance(Class& c) {
+void FluidModel::advance(Class& c) {
     const std::int64_t now = engine_.now().ps();
     if (c.served_at != now) {
         const double service = c.rate * (static_cast<double>(now - c.served_at) * 1e-12);
@@ -177,7 +177,7 @@ void FluidSharing::advance(Class& c) {
     }
 }
 
-void FluidSharing::start(ClassId id, double amount, std::uint64_t cookie) {
+void FluidModel::start(ClassId id, double amount, std::uint64_t cookie) {
     ORRERY_ASSERT(amount >= 0 && std::isfinite(amount));
     Class& c = classes_[id.value()];
     advance(c);
@@ -186,7 +186,7 @@ void FluidSharing::start(ClassId id, double amount, std::uint64_t cookie) {
     touch(id.value());
 }
 
-void FluidSharing::on_event(std::uint32_t datum) {
+void FluidModel::on_event(std::uint32_t datum) {
     if (datum != wake_generation_) {
         return;  // a later solve moved the next completion
     }
@@ -220,7 +220,7 @@ void FluidSharing::on_event(std::uint32_t datum) {
     }
 }
 
-void FluidSharing::update_completion(std::uint32_t id) {
+void FluidModel::update_completion(std::uint32_t id) {
     Class& c = classes_[id];
     if (c.members.empty() || c.rate <= 0) {
         heap_remove(id);
@@ -231,7 +231,7 @@ void FluidSharing::update_completion(std::uint32_t id) {
     heap_update(id, std::max(at.ps(), engine_.now().ps()));
 }
 
-void FluidSharing::settle() {
+void FluidModel::settle() {
     if (touched_.empty()) {
         return;
     }
@@ -267,7 +267,7 @@ void FluidSharing::settle() {
     schedule_wake();
 }
 
-void FluidSharing::solve() {
+void FluidModel::solve() {
     ++solves_;
     // Local repair first; where it keeps failing (dense traffic), only now and then.
     bool repaired = false;
@@ -306,7 +306,7 @@ void FluidSharing::solve() {
     }
 }
 
-void FluidSharing::set_bottleneck(Class& c, std::uint32_t resource) {
+void FluidModel::set_bottleneck(Class& c, std::uint32_t resource) {
     if (c.bottleneck != kNone) {
         --resources_[c.bottleneck].held_back;
     }
@@ -316,7 +316,7 @@ void FluidSharing::set_bottleneck(Class& c, std::uint32_t resource) {
     c.bottleneck = resource;
 }
 
-void FluidSharing::schedule_wake() {
+void FluidModel::schedule_wake() {
     if (heap_.empty()) {
         return;
     }
@@ -333,7 +333,7 @@ void FluidSharing::schedule_wake() {
                      wake_generation_);
 }
 
-double FluidSharing::load(ResourceId resource) const {
+double FluidModel::load(ResourceId resource) const {
     double sum = 0;
     for (const User& user : resources_[resource.value()].users) {
         const Class& c = classes_[user.owner];
@@ -342,7 +342,7 @@ double FluidSharing::load(ResourceId resource) const {
     return sum;
 }
 
-double FluidSharing::carried(ResourceId resource) const {
+double FluidModel::carried(ResourceId resource) const {
     double sum = resources_[resource.value()].carried;
     for (const User& user : resources_[resource.value()].users) {
         const Class& c = classes_[user.owner];
@@ -352,12 +352,12 @@ double FluidSharing::carried(ResourceId resource) const {
     return sum;
 }
 
-bool FluidSharing::before(std::uint32_t a, std::uint32_t b) const {
+bool FluidModel::before(std::uint32_t a, std::uint32_t b) const {
     return classes_[a].completion < classes_[b].completion ||
            (classes_[a].completion == classes_[b].completion && a < b);
 }
 
-void FluidSharing::heap_update(std::uint32_t id, std::int64_t key) {
+void FluidModel::heap_update(std::uint32_t id, std::int64_t key) {
     Class& c = classes_[id];
     if (c.heap_position == kNone) {
         c.completion = key;
@@ -371,7 +371,7 @@ void FluidSharing::heap_update(std::uint32_t id, std::int64_t key) {
     }
 }
 
-void FluidSharing::heap_remove(std::uint32_t id) {
+void FluidModel::heap_remove(std::uint32_t id) {
     const std::uint32_t position = classes_[id].heap_position;
     if (position == kNone) {
         return;
@@ -387,7 +387,7 @@ void FluidSharing::heap_remove(std::uint32_t id) {
     }
 }
 
-void FluidSharing::sift_up(std::uint32_t position) {
+void FluidModel::sift_up(std::uint32_t position) {
     const std::uint32_t id = heap_[position];
     while (position > 0) {
         const std::uint32_t parent = (position - 1) / 2;
@@ -402,7 +402,7 @@ void FluidSharing::sift_up(std::uint32_t position) {
     classes_[id].heap_position = position;
 }
 
-void FluidSharing::sift_down(std::uint32_t position) {
+void FluidModel::sift_down(std::uint32_t position) {
     const std::uint32_t id = heap_[position];
     for (;;) {
         std::uint32_t child = 2 * position + 1;

@@ -22,24 +22,24 @@
 // tests/sim/network/simgrid_test.cpp (SimGrid at tightened precision).
 
 #include "sim/engine/engine.hpp"
-#include "sim/engine/sharing.hpp"
+#include "sim/engine/resource_model.hpp"
 
 #include <unordered_map>
 #include <vector>
 
 namespace orrery {
 
-class FluidSharing final : public Sharing, public EventHandler {
+class FluidModel final : public ResourceModel, public EventHandler {
   public:
     /// `window`: each completion is handled at most this late, together with others. Zero: exact.
-    explicit FluidSharing(Engine& engine, SimTime window = SimTime());
+    explicit FluidModel(Engine& engine, SimTime window = SimTime());
 
     ResourceId add_resource(double capacity) override;
     [[nodiscard]] double capacity(ResourceId resource) const override;
     ClassId hold(std::span<const Demand> demands, double rate_bound = kUnbounded) override;
     void release(ClassId id) override;
     void start(ClassId id, double amount, std::uint64_t cookie) override;
-    void set_listener(SharingListener& listener) override { listener_ = &listener; }
+    void set_listener(ActivityListener& listener) override { listener_ = &listener; }
 
     void on_event(std::uint32_t datum) override;
     void settle() override;
@@ -144,7 +144,7 @@ class FluidSharing final : public Sharing, public EventHandler {
     [[nodiscard]] bool before(std::uint32_t a, std::uint32_t b) const;
 
     Engine& engine_;
-    SharingListener* listener_ = nullptr;
+    ActivityListener* listener_ = nullptr;
     std::uint32_t handler_;
     SimTime window_;
     std::vector<Resource> resources_;

@@ -1,4 +1,4 @@
-// The fills of FluidSharing: which rates follow from a change.
+// The fills of FluidModel: which rates follow from a change.
 
 #include "sim/engine/fluid.hpp"
 
@@ -23,7 +23,7 @@ struct HigherLevel {
 
 }  // namespace
 
-bool FluidSharing::binding(const Resource& resource) const {
+bool FluidModel::binding(const Resource& resource) const {
     return resource.potential > resource.capacity * (1 + 1e-13);
 }
 
@@ -33,7 +33,7 @@ bool FluidSharing::binding(const Resource& resource) const {
 // the least such x over all resources, the arrivals fit beside the old allocation, so each resource saturates at the
 // level where it did before, and all rates below x are as they were. Newton's iteration from x = 0 rises to the root
 // from below, so stopping early is safe. Departures only make room; they are counted as if still there.
-double FluidSharing::lower_bound_level(const Resource& resource) const {
+double FluidModel::lower_bound_level(const Resource& resource) const {
     double level = 0;
     for (int pass = 0; pass < 4; ++pass) {
         double used = 0;
@@ -59,13 +59,13 @@ double FluidSharing::lower_bound_level(const Resource& resource) const {
     return level;
 }
 
-void FluidSharing::start_set() {
+void FluidModel::start_set() {
     ++set_epoch_;
     affected_resources_.clear();
     affected_classes_.clear();
 }
 
-void FluidSharing::include_resource(std::uint32_t index) {
+void FluidModel::include_resource(std::uint32_t index) {
     Resource& resource = resources_[index];
     if (resource.in_set != set_epoch_) {
         resource.in_set = set_epoch_;
@@ -73,7 +73,7 @@ void FluidSharing::include_resource(std::uint32_t index) {
     }
 }
 
-void FluidSharing::include_class(std::uint32_t id) {
+void FluidModel::include_class(std::uint32_t id) {
     Class& c = classes_[id];
     if (c.in_set == set_epoch_) {
         return;
@@ -90,7 +90,7 @@ void FluidSharing::include_class(std::uint32_t id) {
 // Starts from the changed classes and those that were held back by what they use, fills them with all others fixed, and
 // takes in every class that the result leaves without a bottleneck, until there is none: an allocation is max-min fair
 // exactly when each class has a saturated resource on which no rate is higher, or meets its own bound.
-bool FluidSharing::repair() {
+bool FluidModel::repair() {
     start_set();
     for (const std::uint32_t id : seeds_) {
         const Class& c = classes_[id];
@@ -132,7 +132,7 @@ bool FluidSharing::repair() {
     return false;
 }
 
-bool FluidSharing::include_violators() {
+bool FluidModel::include_violators() {
     const std::size_t before = affected_classes_.size();
     const std::size_t resources = affected_resources_.size();
     for (std::size_t i = 0; i < resources; ++i) {
@@ -169,7 +169,7 @@ bool FluidSharing::include_violators() {
 
 // The classes at or above the least level where something changes, connected to the changed ones through binding
 // resources: a superset of what can change, found without trial.
-void FluidSharing::fill_from_level() {
+void FluidModel::fill_from_level() {
     start_set();
     double level = kUnbounded;
     for (const std::uint32_t id : seeds_) {
@@ -208,7 +208,7 @@ void FluidSharing::fill_from_level() {
     fill();
 }
 
-void FluidSharing::freeze(std::uint32_t id, double level, std::uint32_t bottleneck) {
+void FluidModel::freeze(std::uint32_t id, double level, std::uint32_t bottleneck) {
     Class& c = classes_[id];
     c.unfrozen = false;
     --rising_;
@@ -227,7 +227,7 @@ void FluidSharing::freeze(std::uint32_t id, double level, std::uint32_t bottlene
 }
 
 // Progressive filling of the classes in the set, all others fixed at their rates.
-void FluidSharing::fill() {
+void FluidModel::fill() {
     levels_.clear();
     for (const std::uint32_t id : affected_classes_) {
         Class& c = classes_[id];

@@ -5,7 +5,7 @@
 
 #include "sim/base/id.hpp"
 #include "sim/base/time.hpp"
-#include "sim/engine/sharing.hpp"
+#include "sim/engine/resource_model.hpp"
 
 #include <cstdint>
 #include <span>
@@ -52,7 +52,7 @@ class TaskGraph {
     [[nodiscard]] std::uint16_t name(const std::string& text);
     /// A set of demands that tasks can refer to. `bound`: limit of the rate.
     /// `flows`: the part of it that runs between nodes, for models that route flows themselves.
-    std::uint32_t add_demands(std::vector<Demand> demands, double bound = Sharing::kUnbounded,
+    std::uint32_t add_demands(std::vector<Demand> demands, double bound = ResourceModel::kUnbounded,
                               std::vector<RoutedFlow> flows = {});
 
     /// Adds a task of fixed duration.

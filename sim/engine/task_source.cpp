@@ -2,7 +2,7 @@
 
 namespace orrery {
 
-Dispatcher::Dispatcher(Engine& engine, Sharing& sharing, TaskSource& source)
+Dispatcher::Dispatcher(Engine& engine, ResourceModel& sharing, TaskSource& source)
     : engine_(engine), sharing_(sharing), source_(source), handler_(engine.add_handler(*this)) {
     sharing_.set_listener(*this);
 }

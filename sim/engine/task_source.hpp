@@ -6,7 +6,7 @@
 // source's own choice names a task. When nothing is pending the run ends; the source says whether that was its end.
 
 #include "sim/engine/engine.hpp"
-#include "sim/engine/sharing.hpp"
+#include "sim/engine/resource_model.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -24,16 +24,16 @@ class TaskSource {
     virtual void on_done(std::uint64_t token, Dispatcher& dispatcher) = 0;
 };
 
-class Dispatcher final : public EventHandler, public SharingListener {
+class Dispatcher final : public EventHandler, public ActivityListener {
   public:
     /// All three must outlive the dispatcher. Takes over as the listener of `sharing`.
-    Dispatcher(Engine& engine, Sharing& sharing, TaskSource& source);
+    Dispatcher(Engine& engine, ResourceModel& sharing, TaskSource& source);
 
     /// Runs the source until nothing is pending; returns the time of the last event.
     SimTime run();
 
     [[nodiscard]] SimTime now() const { return engine_.now(); }
-    [[nodiscard]] Sharing& sharing() { return sharing_; }
+    [[nodiscard]] ResourceModel& sharing() { return sharing_; }
 
     /// A task of fixed duration. `entity` orders it among the events of its instant.
     void delay(SimTime duration, std::uint32_t entity, std::uint64_t token);
@@ -52,7 +52,7 @@ class Dispatcher final : public EventHandler, public SharingListener {
     void schedule(SimTime after, std::uint32_t entity, const Pending& pending);
 
     Engine& engine_;
-    Sharing& sharing_;
+    ResourceModel& sharing_;
     TaskSource& source_;
     std::uint32_t handler_;
     std::uint32_t sequence_ = 0;

@@ -4,12 +4,12 @@
 
 namespace orrery {
 
-ResourceId AnalyticSharing::add_resource(double capacity) {
+ResourceId AnalyticModel::add_resource(double capacity) {
     resources_.push_back(Resource{capacity, SimTime()});
     return ResourceId(resources_.size() - 1);
 }
 
-ClassId AnalyticSharing::hold(std::span<const Demand> demands, double rate_bound) {
+ClassId AnalyticModel::hold(std::span<const Demand> demands, double rate_bound) {
     ORRERY_ASSERT(!demands.empty() || rate_bound < kUnbounded);
     Class c{{demands.begin(), demands.end()}, rate_bound};
     if (free_classes_.empty()) {
@@ -22,11 +22,11 @@ ClassId AnalyticSharing::hold(std::span<const Demand> demands, double rate_bound
     return ClassId(id);
 }
 
-void AnalyticSharing::release(ClassId id) {
+void AnalyticModel::release(ClassId id) {
     free_classes_.push_back(id.value());
 }
 
-void AnalyticSharing::start(ClassId id, double amount, std::uint64_t cookie) {
+void AnalyticModel::start(ClassId id, double amount, std::uint64_t cookie) {
     const Class& c = classes_[id.value()];
     SimTime begin = engine_.now();
     double rate = c.rate_bound;
@@ -55,7 +55,7 @@ void AnalyticSharing::start(ClassId id, double amount, std::uint64_t cookie) {
                      slot);
 }
 
-void AnalyticSharing::on_event(std::uint32_t datum) {
+void AnalyticModel::on_event(std::uint32_t datum) {
     free_cookies_.push_back(datum);
     listener_->on_activity_done(cookies_[datum]);
 }

@@ -8,22 +8,22 @@
 // Validated by tests/sim/network/analytic_test.cpp (equal to fluid without contention; capacity never exceeded).
 
 #include "sim/engine/engine.hpp"
-#include "sim/engine/sharing.hpp"
+#include "sim/engine/resource_model.hpp"
 
 #include <vector>
 
 namespace orrery {
 
-class AnalyticSharing final : public Sharing, public EventHandler {
+class AnalyticModel final : public ResourceModel, public EventHandler {
   public:
-    explicit AnalyticSharing(Engine& engine) : engine_(engine), handler_(engine.add_handler(*this)) {}
+    explicit AnalyticModel(Engine& engine) : engine_(engine), handler_(engine.add_handler(*this)) {}
 
     ResourceId add_resource(double capacity) override;
     [[nodiscard]] double capacity(ResourceId resource) const override { return resources_[resource.value()].capacity; }
     ClassId hold(std::span<const Demand> demands, double rate_bound = kUnbounded) override;
     void release(ClassId id) override;
     void start(ClassId id, double amount, std::uint64_t cookie) override;
-    void set_listener(SharingListener& listener) override { listener_ = &listener; }
+    void set_listener(ActivityListener& listener) override { listener_ = &listener; }
     void on_event(std::uint32_t datum) override;
 
   private:
@@ -37,7 +37,7 @@ class AnalyticSharing final : public Sharing, public EventHandler {
     };
     Engine& engine_;
     std::uint32_t handler_;
-    SharingListener* listener_ = nullptr;
+    ActivityListener* listener_ = nullptr;
     std::vector<Resource> resources_;
     std::vector<Class> classes_;
     std::vector<std::uint32_t> free_classes_;

@@ -205,7 +205,7 @@ TreeLinks Fabric::tree(std::span<const GpuId> members, PathChoice choice, std::u
     return out;
 }
 
-void Fabric::add_to(Sharing& sharing) const {
+void Fabric::add_to(ResourceModel& sharing) const {
     for (std::size_t i = 0; i < capacities_.size(); ++i) {
         const ResourceId id = sharing.add_resource(capacities_[i]);
         ORRERY_ASSERT(id.value() == i);

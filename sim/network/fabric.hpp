@@ -12,7 +12,7 @@
 #include "sim/base/id.hpp"
 #include "sim/base/quantity.hpp"
 #include "sim/base/time.hpp"
-#include "sim/engine/sharing.hpp"
+#include "sim/engine/resource_model.hpp"
 
 #include <array>
 #include <cstdint>
@@ -95,7 +95,7 @@ class Fabric {
     /// True for links inside a node, PCIe to the NIC included.
     [[nodiscard]] bool inside_node(ResourceId resource) const { return resource.value() < nic_out_; }
     /// Adds every resource to a sharing model, which must be empty, so that ids agree.
-    void add_to(Sharing& sharing) const;
+    void add_to(ResourceModel& sharing) const;
 
     /// Ports used by the collectives: GPU to the node's switch and back, NIC out and in.
     [[nodiscard]] ResourceId intra_up(GpuId gpu) const { return ResourceId(intra_up_ + gpu.value()); }

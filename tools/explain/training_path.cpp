@@ -15,9 +15,9 @@ class CriticalPath {
     explicit CriticalPath(const TrainingInput& input, Fidelity fidelity, SimTime window)
         : input_(input), graph_(lower(input)) {
         if (fidelity == Fidelity::analytic) {
-            sharing_ = std::make_unique<AnalyticSharing>(engine_);
+            sharing_ = std::make_unique<AnalyticModel>(engine_);
         } else {
-            sharing_ = std::make_unique<FluidSharing>(engine_, window);
+            sharing_ = std::make_unique<FluidModel>(engine_, window);
         }
         input.fabric.add_to(*sharing_);
         executor_ = std::make_unique<Executor>(engine_, *sharing_, graph_.graph);
@@ -147,7 +147,7 @@ class CriticalPath {
     const TrainingInput& input_;
     TrainingGraph graph_;
     Engine engine_;
-    std::unique_ptr<Sharing> sharing_;
+    std::unique_ptr<ResourceModel> sharing_;
     std::unique_ptr<Executor> executor_;
     SimTime end_;
 };

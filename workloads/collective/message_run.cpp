@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::uint64_t kProgressInterval = 1U << 18;
 
-std::unique_ptr<Sharing> make_sharing(Engine& engine, const Fabric& fabric, const MessageRunOptions& options) {
+std::unique_ptr<ResourceModel> make_sharing(Engine& engine, const Fabric& fabric, const MessageRunOptions& options) {
     if (options.packets != nullptr) {
-        return std::make_unique<PacketSharing>(engine, fabric, *options.packets, options.link_events, options.seed);
+        return std::make_unique<PacketModel>(engine, fabric, *options.packets, options.link_events, options.seed);
     }
     if (options.analytic) {
-        return std::make_unique<AnalyticSharing>(engine);
+        return std::make_unique<AnalyticModel>(engine);
     }
-    return std::make_unique<FluidSharing>(engine, options.batch_window);
+    return std::make_unique<FluidModel>(engine, options.batch_window);
 }
 
 std::vector<Demand> demands_of(const Route& route) {
@@ -42,25 +42,25 @@ std::vector<RoutedFlow> flow_of(const Fabric& fabric, std::uint32_t from, std::u
 }
 
 // Latency before the sharing of a message begins.
-double latency_of(const Sharing& sharing, const Route& route, bool crosses) {
+double latency_of(const ResourceModel& sharing, const Route& route, bool crosses) {
     return sharing.routes_flows() && crosses ? 0 : route.latency;
 }
 
-void watch(Sharing& sharing, double bytes, const MessageRunOptions& options) {
-    if (auto* packets = dynamic_cast<PacketSharing*>(&sharing)) {
+void watch(ResourceModel& sharing, double bytes, const MessageRunOptions& options) {
+    if (auto* packets = dynamic_cast<PacketModel*>(&sharing)) {
         packets->set_progress(bytes, options.progress);
     }
 }
 
-void measure(const Fabric& fabric, const Sharing& sharing, MessageRunResult& result) {
-    if (const auto* packets = dynamic_cast<const PacketSharing*>(&sharing)) {
+void measure(const Fabric& fabric, const ResourceModel& sharing, MessageRunResult& result) {
+    if (const auto* packets = dynamic_cast<const PacketModel*>(&sharing)) {
         result.packets = packets->network().statistics();
         result.ports = packets->network().report();
         result.events += result.packets->events;
         result.max_link_utilisation = result.packets->max_link_utilisation;
         return;
     }
-    const auto* fluid = dynamic_cast<const FluidSharing*>(&sharing);
+    const auto* fluid = dynamic_cast<const FluidModel*>(&sharing);
     if (fluid == nullptr || result.seconds <= 0) {
         return;
     }
@@ -190,7 +190,7 @@ class ScheduleRun final : public TaskSource {
     const Schedule& schedule_;
     const MessageRunOptions& options_;
     Engine engine_;
-    std::unique_ptr<Sharing> sharing_;
+    std::unique_ptr<ResourceModel> sharing_;
     Dispatcher dispatcher_;
     std::vector<std::uint32_t> waiting_;
     std::vector<ClassId> classes_;
@@ -216,7 +216,7 @@ class RingRun final : public TaskSource {
         for (std::uint32_t i = 0; i < simulated; ++i) {
             const Route route = fabric.route(GpuId(i), GpuId((i + 1) % ranks), options.paths,
                                              (static_cast<std::uint64_t>(i) << 32) | (i + 1));
-            double bound = Sharing::kUnbounded;
+            double bound = ResourceModel::kUnbounded;
             if (spec.slow_rank == static_cast<std::int64_t>(i)) {
                 bound = spec.slow_factor * fabric.capacity(route.links[0]);
                 for (const ResourceId link : route.resources()) {
@@ -288,7 +288,7 @@ class RingRun final : public TaskSource {
     const Fabric& fabric_;
     const MessageRunOptions& options_;
     Engine engine_;
-    std::unique_ptr<Sharing> sharing_;
+    std::unique_ptr<ResourceModel> sharing_;
     Dispatcher dispatcher_;
     std::uint32_t ranks_;
     std::uint32_t steps_;

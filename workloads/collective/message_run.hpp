@@ -14,7 +14,7 @@
 
 #include "sim/config/fields.hpp"
 #include "sim/network/collective.hpp"
-#include "sim/network/packet/packet_sharing.hpp"
+#include "sim/network/packet/packet_model.hpp"
 
 #include <functional>
 #include <optional>

@@ -19,7 +19,7 @@ constexpr double kCloseBefore = 10e-6;  ///< s before a start in which what it w
 
 class Builder {
   public:
-    Builder(std::vector<HostCall> calls, std::vector<DeviceActivity> activities, const std::vector<StreamWait>& waits,
+    Builder(std::vector<HostCall> calls, std::vector<RecordedActivity> activities, const std::vector<StreamWait>& waits,
             ReplayTrace& trace)
         : calls_(std::move(calls)), activities_(std::move(activities)), waits_(waits), trace_(trace) {}
 
@@ -60,10 +60,10 @@ class Builder {
         std::stable_sort(calls_.begin(), calls_.end(),
                          [](const HostCall& a, const HostCall& b) { return a.start_s < b.start_s; });
         std::stable_sort(activities_.begin(), activities_.end(),
-                         [](const DeviceActivity& a, const DeviceActivity& b) { return a.start_s < b.start_s; });
+                         [](const RecordedActivity& a, const RecordedActivity& b) { return a.start_s < b.start_s; });
         begin_s_ = activities_.front().start_s;
         end_s_ = activities_.front().end_s;
-        for (const DeviceActivity& activity : activities_) {
+        for (const RecordedActivity& activity : activities_) {
             end_s_ = std::max(end_s_, activity.end_s);
         }
     }
@@ -186,7 +186,7 @@ class Builder {
     }
 
     void add_device(std::size_t index) {
-        const DeviceActivity& activity = activities_[index];
+        const RecordedActivity& activity = activities_[index];
         ReplayOp op;
         op.kind = activity.collective ? ReplayKind::collective : activity.copy ? ReplayKind::copy : ReplayKind::kernel;
         op.name = trace_.name(activity.name);
@@ -218,7 +218,7 @@ class Builder {
         stream.push_back(Done{id, activity.end_s, launched});
     }
 
-    void add_recorded_waits(const DeviceActivity& activity, double launched, std::vector<std::uint32_t>& waits) {
+    void add_recorded_waits(const RecordedActivity& activity, double launched, std::vector<std::uint32_t>& waits) {
         std::vector<std::size_t>& pending = pending_waits_[activity.stream];
         if (!indexed_waits_) {
             for (std::size_t i = 0; i < waits_.size(); ++i) {
@@ -242,7 +242,7 @@ class Builder {
         });
     }
 
-    void infer_wait(const DeviceActivity& activity, double launched, std::vector<std::uint32_t>& waits) {
+    void infer_wait(const RecordedActivity& activity, double launched, std::vector<std::uint32_t>& waits) {
         const Done* latest = nullptr;
         for (const auto& [stream, done] : streams_) {
             if (stream == activity.stream) {
@@ -262,7 +262,7 @@ class Builder {
     }
 
     std::vector<HostCall> calls_;
-    std::vector<DeviceActivity> activities_;
+    std::vector<RecordedActivity> activities_;
     const std::vector<StreamWait>& waits_;
     ReplayTrace& trace_;
     double begin_s_ = 0;
@@ -281,7 +281,7 @@ class Builder {
 
 }  // namespace
 
-ReplayTrace from_activities(std::vector<HostCall> calls, std::vector<DeviceActivity> activities,
+ReplayTrace from_activities(std::vector<HostCall> calls, std::vector<RecordedActivity> activities,
                             const std::vector<StreamWait>& waits, std::uint32_t ranks, const std::string& source,
                             const std::string& file) {
     if (activities.empty()) {

@@ -27,7 +27,7 @@ struct HostCall {
     std::string name;
 };
 
-struct DeviceActivity {
+struct RecordedActivity {
     double start_s = 0;
     double end_s = 0;
     std::uint64_t correlation = 0;
@@ -49,7 +49,7 @@ struct StreamWait {
 };
 
 /// One process on one device. `ranks`: of its job. Throws ConfigError (naming `file`) when there is no device operation.
-[[nodiscard]] ReplayTrace from_activities(std::vector<HostCall> calls, std::vector<DeviceActivity> activities,
+[[nodiscard]] ReplayTrace from_activities(std::vector<HostCall> calls, std::vector<RecordedActivity> activities,
                                           const std::vector<StreamWait>& waits, std::uint32_t ranks,
                                           const std::string& source, const std::string& file);
 

@@ -118,7 +118,7 @@ class Reader {
     }
 
     void add(sqlite3_stmt* row, bool copy, const std::string& name) {
-        DeviceActivity activity;
+        RecordedActivity activity;
         activity.start_s = seconds(row, 0);
         activity.end_s = std::max(activity.start_s, seconds(row, 1));
         activity.correlation = static_cast<std::uint64_t>(sqlite3_column_int64(row, 2));
@@ -229,7 +229,7 @@ class Reader {
     Database data_;
     std::int64_t device_ = 0;
     std::vector<HostCall> calls_;
-    std::vector<DeviceActivity> activities_;
+    std::vector<RecordedActivity> activities_;
     std::vector<StreamWait> waits_;
     std::set<std::uint64_t> correlations_;
     std::unordered_map<std::uint64_t, std::size_t> call_index_;

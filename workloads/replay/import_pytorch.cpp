@@ -67,7 +67,7 @@ class Reader final : public nlohmann::json_sax<Json> {
     explicit Reader(const std::string& file) : file_(file) {}
 
     std::vector<HostCall> calls;
-    std::vector<DeviceActivity> activities;
+    std::vector<RecordedActivity> activities;
     std::vector<StreamWait> waits;
     std::uint32_t ranks = 1;
     std::map<std::int64_t, std::size_t> devices;  ///< number of operations by device
@@ -178,7 +178,7 @@ class Reader final : public nlohmann::json_sax<Json> {
         const auto correlation = static_cast<std::uint64_t>(std::clamp(event_.argument("correlation"), 0.0, 1e18));
         const auto whole = [](double value) { return static_cast<std::int64_t>(std::clamp(value, -1e15, 1e15)); };
         if (category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset") {
-            DeviceActivity activity;
+            RecordedActivity activity;
             activity.start_s = start;
             activity.end_s = end;
             activity.correlation = correlation;
@@ -214,7 +214,7 @@ class Reader final : public nlohmann::json_sax<Json> {
         }
     }
 
-    void add_collective(DeviceActivity& activity) {
+    void add_collective(RecordedActivity& activity) {
         const std::string name = event_.argument_text("Collective name");
         activity.collective = collective_of_kernel(name.empty() ? activity.name : "nccl " + name);
         if (!activity.collective) {

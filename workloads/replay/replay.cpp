@@ -447,11 +447,11 @@ ReplayResult replay(const ReplayTrace& trace, const ReplaySpec& spec, const Devi
     Lowering lowered(trace, spec, device, fabric, collectives, options.paths);
     lowered.run();
     Engine engine;
-    std::unique_ptr<Sharing> sharing;
+    std::unique_ptr<ResourceModel> sharing;
     if (options.analytic) {
-        sharing = std::make_unique<AnalyticSharing>(engine);
+        sharing = std::make_unique<AnalyticModel>(engine);
     } else {
-        sharing = std::make_unique<FluidSharing>(engine, options.batch_window);
+        sharing = std::make_unique<FluidModel>(engine, options.batch_window);
     }
     fabric.add_to(*sharing);
     Executor executor(engine, *sharing, lowered.graph);

@@ -43,7 +43,7 @@ void AdapterLoads::bring(std::uint32_t index, std::uint32_t adapter) {
     free_.pop_back();
     loads_[id] = {index, adapter, false, true};
     const Replica& replica = fleet_[index];
-    const std::uint64_t token = Token{Task::adapter, id, 0}.pack();
+    const std::uint64_t token = Token{ServiceTask::adapter, id, 0}.pack();
     if (replica.from_host.valid() && replica.state.limits().adapter_bytes > 0) {
         dispatcher_->share(replica.from_host, replica.state.limits().adapter_bytes, SimTime(), index + 1, token);
     } else {

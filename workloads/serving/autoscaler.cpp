@@ -29,7 +29,7 @@ void Autoscaler::begin(Dispatcher& dispatcher) {
                 const Demand whole{dispatcher.sharing().add_resource(scaling.storage), 1};
                 storage_.back() = dispatcher.sharing().hold(std::span(&whole, 1));
             }
-            dispatcher.delay(SimTime::from_seconds(scaling.interval_s), 0, Token{Task::scale, i, tick}.pack());
+            dispatcher.delay(SimTime::from_seconds(scaling.interval_s), 0, Token{ServiceTask::scale, i, tick}.pack());
         }
     }
 }
@@ -45,7 +45,7 @@ void Autoscaler::on_task(const Token& token) {
         --pool;
     }
     const ScalingSpec& scaling = pools_[pool].spec->scaling;
-    const auto next = [&](Step step) { return Token{Task::scale, token.index, step}.pack(); };
+    const auto next = [&](Step step) { return Token{ServiceTask::scale, token.index, step}.pack(); };
     if (token.flight == provisioned && storage_[pool].valid() && scaling.weight_bytes > 0) {
         dispatcher_->share(storage_[pool], scaling.weight_bytes, SimTime(), token.index + 1, next(loaded));
     } else if (token.flight != warm) {
@@ -94,7 +94,7 @@ void Autoscaler::look(std::uint32_t index) {
         }
     }
     listener_.routes_change();
-    dispatcher_->delay(SimTime::from_seconds(scaling.interval_s), 0, Token{Task::scale, index, tick}.pack());
+    dispatcher_->delay(SimTime::from_seconds(scaling.interval_s), 0, Token{ServiceTask::scale, index, tick}.pack());
 }
 
 void Autoscaler::start(std::uint32_t index) {
@@ -108,7 +108,7 @@ void Autoscaler::start(std::uint32_t index) {
         }
     }
     dispatcher_->delay(SimTime::from_seconds(replica.pool.scaling.provision_s), index + 1,
-                       Token{Task::scale, index, provisioned}.pack());
+                       Token{ServiceTask::scale, index, provisioned}.pack());
 }
 
 void Autoscaler::stop(std::uint32_t index) {

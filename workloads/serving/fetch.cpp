@@ -23,7 +23,7 @@ bool Fetches::start(std::uint32_t index, std::uint32_t sequence) {
          {std::pair{bytes.host + bytes.nvme, replica.from_host}, {bytes.nvme, replica.from_nvme}}) {
         if (amount > 0) {
             ++fetches_[id].transfers;
-            const std::uint64_t token = Token{Task::fetch, id, 0}.pack();
+            const std::uint64_t token = Token{ServiceTask::fetch, id, 0}.pack();
             if (link.valid()) {
                 dispatcher_->share(link, amount, SimTime(), index + 1, token);
             } else {

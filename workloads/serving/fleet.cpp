@@ -79,19 +79,19 @@ bool Fleet::measured() const {
 void Fleet::on_task(const Token& token) {
     Replica& replica = *replicas_[token.index];
     if (Flight& flight = replica.flights[token.flight]; flight.lost) {
-        if (token.task != Task::swap || --flight.loads == 0) {
+        if (token.task != ServiceTask::swap || --flight.loads == 0) {
             flight.lost = false;
             replica.free_flights.push_back(token.flight);
         }
         return;
     }
     switch (token.task) {
-        case Task::swap:
+        case ServiceTask::swap:
             if (--replica.flights[token.flight].loads == 0) {
                 enter(token.index, token.flight);
             }
             return;
-        case Task::activation: {
+        case ServiceTask::activation: {
             Flight& flight = replica.flights[token.flight];
             PipelineStage& stage = replica.stages[++flight.stage];
             if (stage.busy) {
@@ -185,7 +185,7 @@ bool Fleet::launch(std::uint32_t index) {
          {std::pair{flight.batch.swap_in, replica.from_host}, {flight.batch.swap_out, replica.to_host}}) {
         if (bytes > 0 && link.valid()) {
             ++flight.loads;
-            dispatcher_->share(link, bytes, SimTime(), index + 1, Token{Task::swap, index, id}.pack());
+            dispatcher_->share(link, bytes, SimTime(), index + 1, Token{ServiceTask::swap, index, id}.pack());
         }
     }
     spill(index);
@@ -205,7 +205,7 @@ void Fleet::spill(std::uint32_t index) {
     const auto send = [&](std::uint64_t total, std::uint64_t& sent, ClassId link) {
         if (total > sent && link.valid()) {
             dispatcher_->share(link, static_cast<double>(total - sent) * replica.state.limits().block_bytes, SimTime(),
-                               index + 1, Token{Task::background, index, 0}.pack());
+                               index + 1, Token{ServiceTask::background, index, 0}.pack());
         }
         sent = total;
     };
@@ -228,7 +228,7 @@ void Fleet::enter(std::uint32_t index, std::uint32_t id) {
         pool.kernel_s += devices * work.kernels;
         pool.flops += devices * work.flops;
     }
-    const std::uint64_t token = Token{Task::stage, index, id}.pack();
+    const std::uint64_t token = Token{ServiceTask::stage, index, id}.pack();
     if (replica.devices.empty()) {
         result_.busy_s += seconds / static_cast<double>(replica.stages.size());
         dispatcher_->delay(SimTime::from_seconds(seconds), index + 1, token);
@@ -269,7 +269,7 @@ void Fleet::leave(std::uint32_t index, std::uint32_t id) {
         const std::uint32_t first = replica.first_gpu + at * gpus;
         const Path& next = path({first, gpus}, {first + gpus, gpus});
         dispatcher_->share(next.resources, tokens * spec_.hidden_bytes, SimTime::from_seconds(next.latency), index + 1,
-                           Token{Task::activation, index, id}.pack());
+                           Token{ServiceTask::activation, index, id}.pack());
     }
     stage.busy = false;
     if (!stage.queue.empty()) {

@@ -22,7 +22,7 @@
 namespace orrery {
 
 /// What a task of the service is, packed into the token that the dispatcher gives back.
-enum class Task : std::uint8_t {
+enum class ServiceTask : std::uint8_t {
     arrival,
     stage,
     activation,
@@ -39,7 +39,7 @@ enum class Task : std::uint8_t {
 };
 
 struct Token {
-    Task task = Task::arrival;
+    ServiceTask task = ServiceTask::arrival;
     std::uint32_t index = 0;  ///< a replica, a handover or a fetch
     std::uint32_t flight = 0;
 
@@ -47,7 +47,7 @@ struct Token {
         return (std::uint64_t{static_cast<std::uint8_t>(task)} << 56U) | (std::uint64_t{flight} << 32U) | index;
     }
     [[nodiscard]] static Token unpack(std::uint64_t token) {
-        return {static_cast<Task>(token >> 56U), static_cast<std::uint32_t>(token),
+        return {static_cast<ServiceTask>(token >> 56U), static_cast<std::uint32_t>(token),
                 static_cast<std::uint32_t>((token >> 32U) & 0xFFFFFFU)};
     }
 };

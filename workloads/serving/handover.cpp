@@ -106,7 +106,7 @@ void Handovers::send(std::uint32_t id, double share) {
     const Sequence& sequence = to.state.sequence(handover.target);
     const Fleet::Path& path = fleet_.path({from.first_gpu, from.pool.gpus}, {to.first_gpu, to.pool.gpus});
     dispatcher_->share(path.resources, share * sequence.cached * spec_.cache_token_bytes,
-                       SimTime::from_seconds(path.latency), handover.to + 1, Token{Task::handover, id, 0}.pack());
+                       SimTime::from_seconds(path.latency), handover.to + 1, Token{ServiceTask::handover, id, 0}.pack());
 }
 
 void Handovers::on_transfer(std::uint32_t id) {

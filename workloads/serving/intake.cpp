@@ -76,7 +76,7 @@ void Intake::expect(Request request) {
     const std::uint32_t slot = free_returning_.back();
     free_returning_.pop_back();
     const SimTime way = SimTime::from_seconds(spec_.request_overhead + spec_.frontend);
-    dispatcher_->delay(request.arrival + way - dispatcher_->now(), 0, Token{Task::follow_up, slot, 0}.pack());
+    dispatcher_->delay(request.arrival + way - dispatcher_->now(), 0, Token{ServiceTask::follow_up, slot, 0}.pack());
     returning_[slot] = std::move(request);
 }
 

@@ -16,7 +16,7 @@ void Lifecycle::begin(Dispatcher& dispatcher, std::uint32_t replicas) {
         expect_failure(i);
     }
     for (std::uint32_t i = 0; i < spec_.failures.size(); ++i) {
-        wait(spec_.failures[i].at_s, {Task::failure, spec_.failures[i].replica, i});
+        wait(spec_.failures[i].at_s, {ServiceTask::failure, spec_.failures[i].replica, i});
     }
 }
 
@@ -29,13 +29,13 @@ void Lifecycle::wait(double seconds, const Token& token) {
 void Lifecycle::expect_failure(std::uint32_t replica) {
     if (spec_.failure_process.mean_between_s > 0) {
         wait(units_[replica].random.exponential(spec_.failure_process.mean_between_s),
-             {Task::failure, replica, kDrawn});
+             {ServiceTask::failure, replica, kDrawn});
     }
 }
 
 void Lifecycle::on_task(const Token& token) {
     Unit& unit = units_[token.index];
-    if (token.task == Task::failure) {
+    if (token.task == ServiceTask::failure) {
         if (listener_.all_served()) {
             return;
         }
@@ -45,7 +45,7 @@ void Lifecycle::on_task(const Token& token) {
         if (unit.down++ == 0) {
             listener_.replica_fails(token.index);
         }
-        wait(down, {Task::repair, token.index, token.flight});
+        wait(down, {ServiceTask::repair, token.index, token.flight});
         return;
     }
     if (--unit.down == 0) {

@@ -7,7 +7,7 @@ void Patience::start(std::uint64_t request) {
         const SimTime wait = SimTime::from_seconds(seconds_);
         deadlines_.emplace_back(dispatcher_->now() + wait, request);
         if (deadlines_.size() == 1) {
-            dispatcher_->delay(wait, 0, Token{Task::timeout, 0, 0}.pack());
+            dispatcher_->delay(wait, 0, Token{ServiceTask::timeout, 0, 0}.pack());
         }
     }
 }
@@ -24,7 +24,7 @@ void Patience::on_deadline() {
         deadlines_.pop_front();
     }
     if (!deadlines_.empty()) {
-        dispatcher_->delay(deadlines_.front().first - dispatcher_->now(), 0, Token{Task::timeout, 0, 0}.pack());
+        dispatcher_->delay(deadlines_.front().first - dispatcher_->now(), 0, Token{ServiceTask::timeout, 0, 0}.pack());
     }
 }
 

@@ -52,24 +52,24 @@ class Service final : public TaskSource,
     void on_done(std::uint64_t packed, Dispatcher&) override {
         const Token token = Token::unpack(packed);
         switch (token.task) {
-            case Task::arrival:
+            case ServiceTask::arrival:
                 return intake_.on_arrival();
-            case Task::follow_up:
+            case ServiceTask::follow_up:
                 return intake_.on_follow_up(token.index);
-            case Task::adapter:
+            case ServiceTask::adapter:
                 return adapters_.on_task(token);
-            case Task::background:
+            case ServiceTask::background:
                 return;
-            case Task::fetch:
+            case ServiceTask::fetch:
                 return fetches_.on_task(token);
-            case Task::handover:
+            case ServiceTask::handover:
                 return handovers_.on_transfer(token.index);
-            case Task::timeout:
+            case ServiceTask::timeout:
                 return patience_.on_deadline();
-            case Task::failure:
-            case Task::repair:
+            case ServiceTask::failure:
+            case ServiceTask::repair:
                 return lifecycle_.on_task(token);
-            case Task::scale:
+            case ServiceTask::scale:
                 return autoscaler_.on_task(token);
             default:
                 return fleet_.on_task(token);
@@ -385,7 +385,7 @@ class Service final : public TaskSource,
 
 ServiceResult serve(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks) {
     Engine engine;
-    FluidSharing sharing(engine);
+    FluidModel sharing(engine);
     if (spec.fabric != nullptr) {
         spec.fabric->add_to(sharing);
     }

@@ -137,7 +137,7 @@ TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16
                             const std::vector<TaskId>& after) {
     const GroupTransfer planned = plan_transfer(op, group, bytes);
     return collective(group, stream, name, planned,
-                      out_.graph.add_demands(planned.demands, Sharing::kUnbounded, planned.flows), after);
+                      out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows), after);
 }
 
 std::vector<Lowering::Group> Lowering::groups(std::uint32_t stage, std::uint32_t size, bool across) const {

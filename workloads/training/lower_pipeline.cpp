@@ -164,7 +164,7 @@ class PipelineLowering final : public Lowering {
             planned =
                 make_send(in_.fabric, in_.collectives, GpuId(out_.ranks[from]), GpuId(out_.ranks[to]),
                           Bytes(cost_.boundary_bytes()), in_.paths, (static_cast<std::uint64_t>(from) << 32) | to);
-            set = out_.graph.add_demands(planned.demands, Sharing::kUnbounded, planned.flows);
+            set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
         }
         return transfer(from, kSendStream, name, Category::pipeline_communication,
                         planned.latency_before(in_.routes_flows).value(), set, planned.bytes.value());

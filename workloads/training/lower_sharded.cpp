@@ -96,7 +96,7 @@ class ShardedLowering final : public Lowering {
                 const double copies = op == CollectiveOp::all_gather ? 3 : 2;
                 planned.latency = planned.latency + Seconds(cost_.memory_traffic(copies * bytes));
             }
-            set = out_.graph.add_demands(planned.demands, Sharing::kUnbounded, planned.flows);
+            set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
         }
         return collective(group, stream, out_.graph.name(name), planned, set, after);
     }

@@ -135,17 +135,17 @@ TrainingResult simulate(const TrainingInput& input, double memory_capacity, cons
     }
     const TrainingGraph lowered = lower(input);
     Engine engine;
-    std::unique_ptr<Sharing> sharing;
-    PacketSharing* packets = nullptr;
+    std::unique_ptr<ResourceModel> sharing;
+    PacketModel* packets = nullptr;
     if (options.fidelity == Fidelity::packet) {
         auto routed =
-            std::make_unique<PacketSharing>(engine, input.fabric, *options.packets, options.link_events, options.seed);
+            std::make_unique<PacketModel>(engine, input.fabric, *options.packets, options.link_events, options.seed);
         packets = routed.get();
         sharing = std::move(routed);
     } else if (options.fidelity == Fidelity::analytic) {
-        sharing = std::make_unique<AnalyticSharing>(engine);
+        sharing = std::make_unique<AnalyticModel>(engine);
     } else {
-        sharing = std::make_unique<FluidSharing>(engine, options.batch_window);
+        sharing = std::make_unique<FluidModel>(engine, options.batch_window);
     }
     input.fabric.add_to(*sharing);
     Executor executor(engine, *sharing, lowered.graph);

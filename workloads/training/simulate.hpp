@@ -1,7 +1,7 @@
 #pragma once
 // Runs a lowered training iteration and books every second of it.
 
-#include "sim/network/packet/packet_sharing.hpp"
+#include "sim/network/packet/packet_model.hpp"
 #include "sim/record/summary.hpp"
 #include "workloads/training/lower.hpp"
 

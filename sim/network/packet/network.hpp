@@ -8,7 +8,7 @@
 // free, so a queue is a number. Packets of a link arrive in the order they were sent, so the wheel of events holds links
 // and not packets. Ports serve packet by packet (one more event for each that waits) only where priorities, pause, a
 // shared buffer or link events need it.
-// Scope: leaf-spine and three-level fat trees; the inside of a node is not here (PacketSharing leaves it to FluidSharing).
+// Scope: leaf-spine and three-level fat trees; the inside of a node is not here (PacketModel leaves it to FluidModel).
 // A queue's length counts bits that have not left; marks are set on arrival at a queue; acknowledgements share the links.
 // Limits: cut-through switching and switch latency beyond the link's are not modelled; a message is at most 2^32 packets.
 // Acknowledgements that come after a queue pair has gone on to its next message do not change what that one has taken over.

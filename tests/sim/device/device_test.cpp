@@ -12,7 +12,7 @@ using namespace orrery;
 
 namespace {
 
-struct Finish final : SharingListener {
+struct Finish final : ActivityListener {
     explicit Finish(Engine& clock) : engine(clock) {}
     void on_activity_done(std::uint64_t cookie) override {
         times.resize(std::max<std::size_t>(times.size(), cookie + 1));
@@ -25,7 +25,7 @@ struct Finish final : SharingListener {
 /// When each of the operations ends if all start together on one device.
 std::vector<double> together(const DeviceSpec& spec, const std::vector<Operation>& operations, double partition = 1) {
     Engine engine;
-    FluidSharing sharing(engine);
+    FluidModel sharing(engine);
     Finish finish(engine);
     sharing.set_listener(finish);
     const Device device(sharing, spec);

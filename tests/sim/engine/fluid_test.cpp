@@ -15,13 +15,13 @@ using namespace orrery;
 namespace {
 
 // Starts activities at given times and notes when each finishes.
-class Script final : public EventHandler, public SharingListener {
+class Script final : public EventHandler, public ActivityListener {
   public:
     template <class Model>
     Script(Engine& engine, Model& sharing) : engine_(engine), sharing_(sharing), id_(engine.add_handler(*this)) {
         sharing.set_listener(*this);
     }
-    void at(double seconds, std::vector<Demand> demands, double amount, double bound = Sharing::kUnbounded) {
+    void at(double seconds, std::vector<Demand> demands, double amount, double bound = ResourceModel::kUnbounded) {
         plan_.push_back({sharing_.hold(demands, bound), amount});
         done.push_back(-1);
         const auto index = static_cast<std::uint32_t>(plan_.size() - 1);
@@ -34,7 +34,7 @@ class Script final : public EventHandler, public SharingListener {
 
   private:
     Engine& engine_;
-    Sharing& sharing_;
+    ResourceModel& sharing_;
     std::uint32_t id_;
     std::vector<std::pair<ClassId, double>> plan_;
 };
@@ -109,7 +109,7 @@ Case random_case(RandomStream& random) {
                 demands.push_back(Demand{ResourceId(r), random.below(2) == 0 ? 1.0 : 0.25 + random.uniform()});
             }
         }
-        const double bound = random.below(4) == 0 || demands.empty() ? 0.5 + 5 * random.uniform() : Sharing::kUnbounded;
+        const double bound = random.below(4) == 0 || demands.empty() ? 0.5 + 5 * random.uniform() : ResourceModel::kUnbounded;
         c.flows.push_back(std::move(demands));
         c.bounds.push_back(bound);
     }
@@ -120,7 +120,7 @@ Case random_case(RandomStream& random) {
 
 TEST_CASE("one activity alone runs at the tightest of its resources") {
     Engine engine;
-    FluidSharing fluid(engine);
+    FluidModel fluid(engine);
     const ResourceId wide = fluid.add_resource(100);
     const ResourceId narrow = fluid.add_resource(10);
     Script script(engine, fluid);
@@ -133,7 +133,7 @@ TEST_CASE("one activity alone runs at the tightest of its resources") {
 
 TEST_CASE("two equal activities share a resource, and the one that is left speeds up") {
     Engine engine;
-    FluidSharing fluid(engine);
+    FluidModel fluid(engine);
     const ResourceId link = fluid.add_resource(10);
     Script script(engine, fluid);
     script.at(0, {{link, 1}}, 50);
@@ -148,7 +148,7 @@ TEST_CASE("two equal activities share a resource, and the one that is left speed
 
 TEST_CASE("the classic three-link example of max-min fairness") {
     Engine engine;
-    FluidSharing fluid(engine);
+    FluidModel fluid(engine);
     const ResourceId a = fluid.add_resource(10);
     const ResourceId b = fluid.add_resource(4);
     const ClassId both = fluid.hold(std::vector<Demand>{{a, 1}, {b, 1}});
@@ -169,7 +169,7 @@ TEST_CASE("random allocations equal brute-force progressive filling, however the
         RandomStream random(static_cast<std::uint64_t>(round), "maxmin");
         Case c = random_case(random);
         Engine engine;
-        FluidSharing fluid(engine);
+        FluidModel fluid(engine);
         for (const double capacity : c.capacities) {
             fluid.add_resource(capacity);
         }
@@ -200,7 +200,7 @@ TEST_CASE("scaling all capacities by k divides all times by k") {
             RandomStream random(static_cast<std::uint64_t>(round), "scaling");
             const Case c = random_case(random);
             Engine engine;
-            FluidSharing fluid(engine);
+            FluidModel fluid(engine);
             for (const double capacity : c.capacities) {
                 fluid.add_resource(capacity * k);
             }
@@ -222,7 +222,7 @@ TEST_CASE("what passes a resource is what was sent, and never more than it can c
         RandomStream random(static_cast<std::uint64_t>(round), "conservation");
         const Case c = random_case(random);
         Engine engine;
-        FluidSharing fluid(engine);
+        FluidModel fluid(engine);
         for (const double capacity : c.capacities) {
             fluid.add_resource(capacity);
         }
@@ -250,7 +250,7 @@ TEST_CASE("a completion window never completes early, and delays by at most a wi
         for (const double window : {0.0, 0.01}) {
             RandomStream random(static_cast<std::uint64_t>(round), "window");
             Engine engine;
-            FluidSharing fluid(engine, SimTime::from_seconds(window));
+            FluidModel fluid(engine, SimTime::from_seconds(window));
             const ResourceId link = fluid.add_resource(10);
             Script script(engine, fluid);
             for (int i = 0; i < 20; ++i) {
@@ -268,7 +268,7 @@ TEST_CASE("a completion window never completes early, and delays by at most a wi
 
 TEST_CASE("analytic sharing equals fluid without contention and serialises with it") {
     Engine engine;
-    AnalyticSharing analytic(engine);
+    AnalyticModel analytic(engine);
     const ResourceId a = analytic.add_resource(10);
     const ResourceId b = analytic.add_resource(20);
     Script script(engine, analytic);
@@ -296,7 +296,7 @@ TEST_CASE("the executor runs dependencies in order and names what can never fini
     graph.freeze();
     for (const double capacity : {10.0, 0.0}) {
         Engine engine;
-        FluidSharing fluid(engine);
+        FluidModel fluid(engine);
         fluid.add_resource(capacity);
         Executor executor(engine, fluid, graph);
         if (capacity > 0) {
@@ -335,7 +335,7 @@ class Reactive final : public TaskSource {
 
 TEST_CASE("a reactive source starts work as other work finishes") {
     Engine engine;
-    FluidSharing fluid(engine);
+    FluidModel fluid(engine);
     const ResourceId link = fluid.add_resource(10);
     Reactive source(fluid.hold(std::vector<Demand>{{link, 1}}));
     Dispatcher dispatcher(engine, fluid, source);
@@ -352,7 +352,7 @@ TEST_CASE("a task graph with a cycle is an error") {
     graph.add_edge(b, a);
     graph.freeze();
     Engine engine;
-    FluidSharing fluid(engine);
+    FluidModel fluid(engine);
     Executor executor(engine, fluid, graph);
     CHECK_THROWS_WITH_AS((void)executor.run(), doctest::Contains("cycle"), InternalError);
 }

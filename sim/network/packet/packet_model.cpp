@@ -1,4 +1,4 @@
-#include "sim/network/packet/packet_sharing.hpp"
+#include "sim/network/packet/packet_model.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 namespace orrery {
 
-PacketSharing::PacketSharing(Engine& engine, const Fabric& fabric, const PacketSpec& spec,
+PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec& spec,
                              const std::vector<LinkEvent>& link_events, std::uint64_t seed)
     : engine_(engine),
       fabric_(fabric),
@@ -22,7 +22,7 @@ PacketSharing::PacketSharing(Engine& engine, const Fabric& fabric, const PacketS
     }
 }
 
-ClassId PacketSharing::hold_flows(std::span<const RoutedFlow> flows, std::span<const Demand> demands,
+ClassId PacketModel::hold_flows(std::span<const RoutedFlow> flows, std::span<const Demand> demands,
                                   double rate_bound) {
     Class c;
     c.flows.assign(flows.begin(), flows.end());
@@ -52,7 +52,7 @@ ClassId PacketSharing::hold_flows(std::span<const RoutedFlow> flows, std::span<c
     return ClassId(id);
 }
 
-void PacketSharing::release(ClassId id) {
+void PacketModel::release(ClassId id) {
     if (classes_[id.value()].inside.valid()) {
         inside_.release(classes_[id.value()].inside);
     }
@@ -60,7 +60,7 @@ void PacketSharing::release(ClassId id) {
 }
 
 // Data leave the memory of one host and enter that of another.
-void PacketSharing::add_host_memory(std::span<const RoutedFlow> flows, std::vector<Demand>& inside) {
+void PacketModel::add_host_memory(std::span<const RoutedFlow> flows, std::vector<Demand>& inside) {
     if (!first_host_memory_.valid()) {
         first_host_memory_ = inside_.add_resource(host_memory_);
         for (std::uint32_t node = 1; node < fabric_.shape().nodes; ++node) {
@@ -82,7 +82,7 @@ void PacketSharing::add_host_memory(std::span<const RoutedFlow> flows, std::vect
     }
 }
 
-void PacketSharing::start(ClassId id, double amount, std::uint64_t cookie) {
+void PacketModel::start(ClassId id, double amount, std::uint64_t cookie) {
     const Class& c = classes_[id.value()];
     std::uint32_t slot = 0;
     if (free_activities_.empty()) {
@@ -104,7 +104,7 @@ void PacketSharing::start(ClassId id, double amount, std::uint64_t cookie) {
     }
 }
 
-void PacketSharing::send(std::uint32_t slot) {
+void PacketModel::send(std::uint32_t slot) {
     const Activity& activity = activities_[slot];
     const Class& c = classes_[activity.of.value()];
     for (const RoutedFlow& flow : c.flows) {
@@ -127,7 +127,7 @@ void PacketSharing::send(std::uint32_t slot) {
     }
 }
 
-void PacketSharing::finish_part(std::uint32_t slot) {
+void PacketModel::finish_part(std::uint32_t slot) {
     Activity& activity = activities_[slot];
     if (--activity.parts == 0) {
         free_activities_.push_back(slot);
@@ -135,7 +135,7 @@ void PacketSharing::finish_part(std::uint32_t slot) {
     }
 }
 
-void PacketSharing::on_event(std::uint32_t) {
+void PacketModel::on_event(std::uint32_t) {
     const std::vector<std::uint64_t> arrived = std::move(arrived_);
     arrived_.clear();
     for (const std::uint64_t slot : arrived) {
@@ -145,7 +145,7 @@ void PacketSharing::on_event(std::uint32_t) {
 
 // All that happened at this instant is known, the fluid shares too: packets may run up to what happens next elsewhere,
 // because nothing can start a flow before that.
-void PacketSharing::settle() {
+void PacketModel::settle() {
     network_.advance(engine_.now().ps());
     if (solves_ != inside_.solves()) {
         solves_ = inside_.solves();
@@ -171,7 +171,7 @@ void PacketSharing::settle() {
     }
 }
 
-void PacketSharing::set_progress(double total, const std::function<void(double)>& progress) {
+void PacketModel::set_progress(double total, const std::function<void(double)>& progress) {
     if (progress && total > 0) {
         network_.set_progress([total, progress](double delivered) { progress(delivered / total); });
     }

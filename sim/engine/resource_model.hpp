@@ -31,19 +31,19 @@ struct RoutedFlow {
     std::uint32_t tree = 0;
 };
 
-/// Told when activities finish. `cookie` is what was given to Sharing::start.
-class SharingListener {
+/// Told when activities finish. `cookie` is what was given to ResourceModel::start.
+class ActivityListener {
   public:
-    virtual ~SharingListener() = default;
+    virtual ~ActivityListener() = default;
     virtual void on_activity_done(std::uint64_t cookie) = 0;
 };
 
 /// Activities with equal demands form a class and always progress at equal rates.
 using ClassId = Id<struct ClassTag>;
 
-class Sharing {
+class ResourceModel {
   public:
-    virtual ~Sharing() = default;
+    virtual ~ResourceModel() = default;
 
     /// Adds a resource with a capacity in units per second (bytes/s, FLOP/s). Zero means that nothing passes.
     virtual ResourceId add_resource(double capacity) = 0;
@@ -68,7 +68,7 @@ class Sharing {
     /// Starts an activity now. It finishes when `amount` units have been served; the listener is told then.
     virtual void start(ClassId id, double amount, std::uint64_t cookie) = 0;
 
-    virtual void set_listener(SharingListener& listener) = 0;
+    virtual void set_listener(ActivityListener& listener) = 0;
 
     static constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 };

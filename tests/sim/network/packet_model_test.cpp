@@ -1,6 +1,6 @@
 // Flows packet by packet beside their fluid shares: max-min fairness as packets shrink, limits of hosts.
 
-#include "sim/network/packet/packet_sharing.hpp"
+#include "sim/network/packet/packet_model.hpp"
 #include "tests/support/packets.hpp"
 #include "workloads/collective/message_run.hpp"
 

@@ -14,10 +14,10 @@
 
 namespace orrery {
 
-class PacketSharing final : public Sharing, public EventHandler, public SharingListener {
+class PacketModel final : public ResourceModel, public EventHandler, public ActivityListener {
   public:
     /// All arguments but `engine` and `fabric` are copied.
-    PacketSharing(Engine& engine, const Fabric& fabric, const PacketSpec& spec,
+    PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec& spec,
                   const std::vector<LinkEvent>& link_events, std::uint64_t seed);
 
     ResourceId add_resource(double capacity) override { return inside_.add_resource(capacity); }
@@ -29,7 +29,7 @@ class PacketSharing final : public Sharing, public EventHandler, public SharingL
                        double rate_bound = kUnbounded) override;
     void release(ClassId id) override;
     void start(ClassId id, double amount, std::uint64_t cookie) override;
-    void set_listener(SharingListener& listener) override { listener_ = &listener; }
+    void set_listener(ActivityListener& listener) override { listener_ = &listener; }
     [[nodiscard]] bool routes_flows() const override { return true; }
     void require_finished() const override { network_.require_finished(); }
 
@@ -64,14 +64,14 @@ class PacketSharing final : public Sharing, public EventHandler, public SharingL
 
     Engine& engine_;
     const Fabric& fabric_;
-    FluidSharing inside_;
+    FluidModel inside_;
     std::uint32_t handler_;
     bool ideal_;                    ///< shares of the links between nodes count as well
     double wire_;                   ///< bytes on the wire a byte of payload
     double host_memory_;            ///< B/s a node; 0: no limit
     ResourceId first_host_memory_;  ///< of node 0; the others follow
     packet::Network network_;
-    SharingListener* listener_ = nullptr;
+    ActivityListener* listener_ = nullptr;
     std::vector<Class> classes_;
     std::vector<std::uint32_t> free_classes_;
     std::vector<Activity> activities_;
