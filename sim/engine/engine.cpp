@@ -2,6 +2,10 @@
 
 namespace orrery {
 
+namespace {
+constexpr std::uint64_t kAfterSettling = event_order(Phase::fault, 0, 0);
+}
+
 std::uint32_t Engine::add_handler(EventHandler& handler, bool settles) {
     handlers_.push_back(&handler);
     if (settles) {
@@ -10,19 +14,32 @@ std::uint32_t Engine::add_handler(EventHandler& handler, bool settles) {
     return static_cast<std::uint32_t>(handlers_.size() - 1);
 }
 
-void Engine::run() {
+void Engine::settle() {
     for (EventHandler* settler : settlers_) {
         settler->settle();
     }
+    unsettled_ = false;
+}
+
+void Engine::run() {
+    settle();
     std::uint64_t rounds = 0;
     while (!queue_.empty()) {
         const std::int64_t instant = queue_.next_time();
         if (instant != now_.ps()) {
+            ORRERY_ASSERT(instant > now_.ps());
             now_ = SimTime::from_ps(instant);
             rounds = 0;
         }
         while (queue_.instant_pending()) {
             const Event event = queue_.pop();
+            if (event.order >= kAfterSettling && unsettled_) {
+                // Settling may bring more of this instant, which comes first.
+                queue_.push(event);
+                settle();
+                continue;
+            }
+            unsettled_ = true;
             ++events_;
             if (++rounds > kMaxRoundsPerInstant) {
                 throw InternalError("livelock: more than " + std::to_string(kMaxRoundsPerInstant) +
@@ -30,9 +47,7 @@ void Engine::run() {
             }
             handlers_[event.handler]->on_event(event.datum);
         }
-        for (EventHandler* settler : settlers_) {
-            settler->settle();
-        }
+        settle();
     }
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 // The engine: sole owner of the clock. Models schedule events; the engine hands them back in total order.
 //
-// Lazily recomputed state (fluid shares) settles at the end of each instant, once for all that happened in it. The
-// number of rounds of an instant is bounded, so a zero-delay livelock is an error and not a hang.
+// Lazily recomputed state (fluid shares) settles at the end of each instant, once for all that happened in it. Faults and
+// decisions (Phase::fault and later) come after that: they see every completion of their instant, also of work that takes no
+// time, and what they start belongs to the same instant. The number of rounds of an instant is bounded, so a zero-delay
+// livelock is an error and not a hang.
 
 #include "sim/engine/event_queue.hpp"
 
@@ -45,9 +47,12 @@ class Engine {
     static constexpr std::uint64_t kMaxRoundsPerInstant = 10'000'000;
 
   private:
+    void settle();
+
     EventQueue queue_;
     SimTime now_;
     std::uint64_t events_ = 0;
+    bool unsettled_ = true;  ///< something has happened since the last settling
     std::vector<EventHandler*> handlers_;
     std::vector<EventHandler*> settlers_;
 };

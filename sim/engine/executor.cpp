@@ -8,21 +8,22 @@ constexpr std::uint32_t kLatencyOver = 0x80000000U;
 constexpr std::size_t kProgressInterval = 1U << 18;
 }  // namespace
 
-Executor::Executor(Engine& engine, ResourceModel& sharing, const TaskGraph& graph)
+Executor::Executor(Engine& engine, ResourceModel& resources, const TaskGraph& graph, JobPlace place)
     : engine_(engine),
-      sharing_(sharing),
+      resources_(resources),
       graph_(graph),
+      place_(place),
       handler_(engine.add_handler(*this)),
+      listener_(resources.add_listener(*this)),
       waiting_for_(graph.predecessor_counts()),
       classes_(graph.demand_set_count()),
       starts_(graph.size()),
       ends_(graph.size()),
       released_by_(graph.size(), TaskId().value()) {
     ORRERY_ASSERT(graph.size() < kLatencyOver);
-    sharing_.set_listener(*this);
 }
 
-SimTime Executor::run() {
+void Executor::begin() {
     // `begin` may finish zero-length work at once, so the roots are listed before any of them runs.
     std::vector<std::uint32_t> roots;
     for (std::uint32_t id = 0; id < graph_.size(); ++id) {
@@ -33,11 +34,13 @@ SimTime Executor::run() {
     for (const std::uint32_t id : roots) {
         begin(id);
     }
-    engine_.run();
+}
+
+void Executor::end() {
     if (finished_ != graph_.size()) {
-        sharing_.require_finished();
+        resources_.require_finished();
         for (std::uint32_t id = 0; id < graph_.size(); ++id) {
-            if (ends_[id] == SimTime() && waiting_for_[id] == 0 && starts_[id] <= engine_.now() &&
+            if (ends_[id] == SimTime() && waiting_for_[id] == 0 && starts_[id] <= now() &&
                 graph_.task(TaskId(id)).activity != Task::kNoActivity) {
                 throw InfeasibleError("task '" + graph_.name_of(TaskId(id)) + "' of rank " +
                                       std::to_string(graph_.task(TaskId(id)).rank) +
@@ -47,16 +50,20 @@ SimTime Executor::run() {
         throw InternalError("the task graph has a cycle: " + std::to_string(graph_.size() - finished_) +
                             " tasks never became ready");
     }
-    return last_;
+    for (const ClassId id : classes_) {
+        if (id.valid()) {
+            resources_.release(id);
+        }
+    }
 }
 
 void Executor::begin(std::uint32_t id) {
     const Task& task = graph_.task(TaskId(id));
-    starts_[id] = engine_.now();
+    starts_[id] = now();
     const bool activity = task.activity != Task::kNoActivity;
     if (task.duration > SimTime()) {
-        engine_.schedule(engine_.now() + task.duration, event_order(Phase::device, task.rank, id), handler_,
-                         activity ? id | kLatencyOver : id);
+        engine_.schedule(engine_.now() + task.duration, event_order(Phase::device, place_.entities + task.rank, id),
+                         handler_, activity ? id | kLatencyOver : id);
     } else if (activity) {
         on_event(id | kLatencyOver);
     } else {
@@ -73,19 +80,19 @@ void Executor::on_event(std::uint32_t datum) {
     const TaskGraph::Activity& activity = graph_.activity(graph_.task(TaskId(id)).activity);
     ClassId& known = classes_[activity.demand_set];
     if (!known.valid()) {
-        known = sharing_.hold_flows(graph_.flows(activity.demand_set), graph_.demands(activity.demand_set),
-                                    graph_.bound(activity.demand_set));
+        known = resources_.hold_flows(graph_.flows(activity.demand_set), graph_.demands(activity.demand_set),
+                                      graph_.bound(activity.demand_set));
     }
-    sharing_.start(known, activity.amount, id);
+    resources_.start(known, activity.amount, listener_, id);
 }
 
-void Executor::on_activity_done(std::uint64_t cookie) {
-    finish(static_cast<std::uint32_t>(cookie));
+void Executor::on_activity_done(std::uint64_t token) {
+    finish(static_cast<std::uint32_t>(token));
 }
 
 void Executor::finish(std::uint32_t id) {
-    ends_[id] = engine_.now();
-    last_ = engine_.now();
+    ends_[id] = now();
+    last_ = ends_[id];
     if (++finished_ % kProgressInterval == 0 && progress_) {
         progress_(static_cast<double>(finished_) / static_cast<double>(graph_.size()));
     }

@@ -5,7 +5,7 @@
 // knows only dependencies. A graph that stops before every task has run (a cycle, a transfer over a dead link) is an
 // error that names the first task left, never a silent end.
 
-#include "sim/engine/engine.hpp"
+#include "sim/engine/job.hpp"
 #include "sim/engine/task_graph.hpp"
 
 #include <functional>
@@ -13,33 +13,39 @@
 
 namespace orrery {
 
-class Executor final : public EventHandler, public ActivityListener {
+class Executor final : public Job, public EventHandler, public ActivityListener {
   public:
-    /// All three must outlive the executor. Takes over as the listener of `sharing`.
-    Executor(Engine& engine, ResourceModel& sharing, const TaskGraph& graph);
+    /// All references outlive the run.
+    Executor(Engine& engine, ResourceModel& resources, const TaskGraph& graph, JobPlace place = {});
 
     /// Called every few hundred thousand finished tasks with the fraction done.
     void set_progress(std::function<void(double)> progress) { progress_ = std::move(progress); }
 
-    /// Runs the graph to its end; returns the time of the last completion.
-    SimTime run();
+    void begin() override;
+    void end() override;
 
+    // Times count from the job's start.
+    /// Of the last completion so far.
+    [[nodiscard]] SimTime finished_at() const { return last_; }
     [[nodiscard]] SimTime start_of(TaskId id) const { return starts_[id.value()]; }
     [[nodiscard]] SimTime end_of(TaskId id) const { return ends_[id.value()]; }
     /// The task whose completion let this one start; invalid for a task that waited for nothing.
     [[nodiscard]] TaskId released_by(TaskId id) const { return TaskId(released_by_[id.value()]); }
 
     void on_event(std::uint32_t datum) override;
-    void on_activity_done(std::uint64_t cookie) override;
+    void on_activity_done(std::uint64_t token) override;
 
   private:
     void begin(std::uint32_t id);
     void finish(std::uint32_t id);
+    [[nodiscard]] SimTime now() const { return engine_.now() - place_.start; }
 
     Engine& engine_;
-    ResourceModel& sharing_;
+    ResourceModel& resources_;
     const TaskGraph& graph_;
+    JobPlace place_;
     std::uint32_t handler_;
+    ListenerId listener_;
     std::vector<std::uint32_t> waiting_for_;
     std::vector<ClassId> classes_;  ///< by demand set
     std::vector<SimTime> starts_;

@@ -17,7 +17,8 @@ constexpr std::uint32_t kMaxRepairBackoff = 256;
 struct HigherThreshold {
     template <class Member>
     bool operator()(const Member& a, const Member& b) const {
-        return a.threshold > b.threshold || (a.threshold == b.threshold && a.cookie > b.cookie);
+        return a.threshold > b.threshold ||
+               (a.threshold == b.threshold && (a.listener != b.listener ? a.listener > b.listener : a.token > b.token));
     }
 };
 
@@ -42,6 +43,21 @@ ResourceId FluidModel::add_resource(double capacity) {
 
 double FluidModel::capacity(ResourceId resource) const {
     return resources_[resource.value()].capacity;
+}
+
+void FluidModel::set_capacity(ResourceId resource, double capacity) {
+    ORRERY_ASSERT(capacity >= 0 && std::isfinite(capacity));
+    Resource& changed = resources_[resource.value()];
+    if (changed.capacity == capacity) {
+        return;
+    }
+    Changed& history = changed_[resource.value()];
+    const std::int64_t now = engine_.now().ps();
+    history.area += changed.capacity * (static_cast<double>(now - history.since) * 1e-12);
+    history.since = now;
+    changed.capacity = capacity;
+    ++capacity_changes_;
+    new_capacities_.push_back(resource.value());
 }
 
 std::uint32_t FluidModel::allocate_slots(std::span<const Demand> demands) {
@@ -87,15 +103,30 @@ ClassId FluidModel::hold(std::span<const Demand> demands, double rate_bound) {
     c.first_slot = allocate_slots(demands);
     c.slot_count = static_cast<std::uint32_t>(demands.size());
     c.rate_bound = rate_bound;
-    c.solo_rate = rate_bound;
-    for (const Demand& demand : demands) {
-        c.solo_rate = std::min(c.solo_rate, resources_[demand.resource.value()].capacity / demand.weight);
-    }
+    c.solo_rate = solo_rate(c);
+    c.capacities = capacity_changes_;
     c.hash = hash;
     c.next_same_hash = bucket->second;
     bucket->second = id;
     c.holds = 1;
     return ClassId(id);
+}
+
+double FluidModel::solo_rate(const Class& c) const {
+    double rate = c.rate_bound;
+    for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+        rate = std::min(rate, resources_[slots_[s].resource].capacity / slots_[s].weight);
+    }
+    return rate;
+}
+
+ClassId FluidModel::hold_bounded(ClassId id, double rate_bound) {
+    const Class& c = classes_[id.value()];
+    std::vector<Demand> demands;
+    for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+        demands.push_back({ResourceId(slots_[s].resource), slots_[s].weight});
+    }
+    return hold(demands, rate_bound);
 }
 
 void FluidModel::release(ClassId id) {
@@ -132,6 +163,10 @@ void FluidModel::attach(std::uint32_t id) {
     Class& c = classes_[id];
     c.attached = true;
     ++attached_count_;
+    if (c.capacities != capacity_changes_) {
+        c.solo_rate = solo_rate(c);
+        c.capacities = capacity_changes_;
+    }
     for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
         Resource& resource = resources_[slots_[s].resource];
         slots_[s].position = static_cast<std::uint32_t>(resource.users.size());
@@ -177,11 +212,12 @@ void FluidModel::advance(Class& c) {
     }
 }
 
-void FluidModel::start(ClassId id, double amount, std::uint64_t cookie) {
+void FluidModel::start(ClassId id, double amount, ListenerId listener, std::uint64_t token) {
     ORRERY_ASSERT(amount >= 0 && std::isfinite(amount));
     Class& c = classes_[id.value()];
+    ++started_;
     advance(c);
-    c.members.push_back(Member{c.served + amount, cookie});
+    c.members.push_back(Member{c.served + amount, token, listener});
     std::push_heap(c.members.begin(), c.members.end(), HigherThreshold{});
     touch(id.value());
 }
@@ -192,6 +228,7 @@ void FluidModel::on_event(std::uint32_t datum) {
     }
     wake_at_ = -1;
     const std::int64_t now = engine_.now().ps();
+    last_end_ = engine_.now();
     finished_.clear();
     while (!heap_.empty() && classes_[heap_[0]].completion <= now) {
         finished_.push_back(heap_[0]);
@@ -212,12 +249,30 @@ void FluidModel::on_event(std::uint32_t datum) {
             if (left > std::max(c.rate * 0.51e-12, std::abs(c.served) * 4e-16)) {
                 break;
             }
-            const std::uint64_t cookie = c.members.front().cookie;
+            const Member done = c.members.front();
             std::pop_heap(c.members.begin(), c.members.end(), HigherThreshold{});
             c.members.pop_back();
-            listener_->on_activity_done(cookie);
+            ++ended_;
+            tell(done.listener, done.token);
         }
     }
+}
+
+double FluidModel::withdraw(const ActivityHandle& activity) {
+    Class& c = classes_[activity.of.value()];
+    const auto member = std::find_if(c.members.begin(), c.members.end(), [&](const Member& one) {
+        return one.token == activity.token && one.listener == activity.listener;
+    });
+    ORRERY_ASSERT(member != c.members.end());
+    advance(c);
+    const double left = std::max(0.0, member->threshold - c.served);
+    *member = c.members.back();
+    c.members.pop_back();
+    std::make_heap(c.members.begin(), c.members.end(), HigherThreshold{});
+    ++ended_;
+    last_end_ = engine_.now();
+    touch(activity.of.value());
+    return left;
 }
 
 void FluidModel::update_completion(std::uint32_t id) {
@@ -232,10 +287,13 @@ void FluidModel::update_completion(std::uint32_t id) {
 }
 
 void FluidModel::settle() {
-    if (touched_.empty()) {
+    if (touched_.empty() && new_capacities_.empty()) {
         return;
     }
     seeds_.clear();
+    if (!new_capacities_.empty()) {
+        apply_capacities();
+    }
     for (const std::uint32_t id : touched_) {
         Class& c = classes_[id];
         c.touched = false;
@@ -261,17 +319,43 @@ void FluidModel::settle() {
         seeds_.push_back(id);
     }
     touched_.clear();
-    if (!seeds_.empty()) {
+    if (!seeds_.empty() || !reshaped_.empty()) {
         solve();
     }
     schedule_wake();
+}
+
+// What a class could reach alone changes with its resources, and with that what others have to share with it.
+void FluidModel::apply_capacities() {
+    reshaped_.clear();
+    for (const std::uint32_t index : new_capacities_) {
+        reshaped_.push_back(index);
+        for (const User& user : resources_[index].users) {
+            Class& c = classes_[user.owner];
+            if (c.capacities == capacity_changes_) {
+                continue;
+            }
+            c.capacities = capacity_changes_;
+            const double before = c.solo_rate;
+            c.solo_rate = solo_rate(c);
+            for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+                Resource& resource = resources_[slots_[s].resource];
+                resource.potential += c.solved_count * slots_[s].weight * (c.solo_rate - before);
+                reshaped_.push_back(slots_[s].resource);
+            }
+        }
+    }
+    new_capacities_.clear();
 }
 
 void FluidModel::solve() {
     ++solves_;
     // Local repair first; where it keeps failing (dense traffic), only now and then.
     bool repaired = false;
-    if (repair_pause_ == 0) {
+    if (!reshaped_.empty()) {
+        fill_after_capacities();
+        repaired = true;
+    } else if (repair_pause_ == 0) {
         repaired = repair();
         repair_backoff_ = repaired ? 1 : std::min(2 * repair_backoff_, kMaxRepairBackoff);
         repair_pause_ = repaired ? 0 : repair_backoff_;
@@ -340,6 +424,31 @@ double FluidModel::load(ResourceId resource) const {
         sum += user.weight * c.rate * static_cast<double>(c.members.size());
     }
     return sum;
+}
+
+ResourceReport FluidModel::report(std::size_t links) const {
+    ResourceReport out;
+    out.solves = solves_;
+    for (std::uint32_t i = 0; i < std::min(links, resources_.size()); ++i) {
+        double could = resources_[i].capacity * last_end_.seconds();
+        if (const auto entry = changed_.find(i); entry != changed_.end()) {
+            const auto since = (last_end_ - SimTime::from_ps(entry->second.since)).seconds();
+            could = entry->second.area + resources_[i].capacity * since;
+        }
+        if (could > 0) {
+            out.max_link_utilisation = std::max(out.max_link_utilisation, carried(ResourceId(i)) / could);
+        }
+    }
+    return out;
+}
+
+void FluidModel::require_conserved() const {
+    ResourceModel::require_conserved();
+    for (const Class& c : classes_) {
+        if (!c.members.empty() || c.holds > 0) {
+            throw InternalError("a class of activities was not released");
+        }
+    }
 }
 
 double FluidModel::carried(ResourceId resource) const {

@@ -12,7 +12,8 @@
 //   * a change is repaired locally: the classes it touches are filled again with all others fixed, and whoever is then
 //     left without a bottleneck joins, until nobody is;
 //   * where that spreads too far, only the classes at or above the fill level of the change, connected through binding
-//     resources, are filled again: an arrival or departure at level r leaves all rates below r as they were.
+//     resources, are filled again: an arrival or departure at level r leaves all rates below r as they were;
+//   * a capacity that changes, the rare case, has all filled again that is connected to it through binding resources.
 // Optionally completions are grouped in a window (off by default; each handling is late by at most the window, and what
 // has finished holds its share until then, so delays can add up over successive completions).
 //
@@ -24,6 +25,7 @@
 #include "sim/engine/engine.hpp"
 #include "sim/engine/resource_model.hpp"
 
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -36,10 +38,12 @@ class FluidModel final : public ResourceModel, public EventHandler {
 
     ResourceId add_resource(double capacity) override;
     [[nodiscard]] double capacity(ResourceId resource) const override;
+    void set_capacity(ResourceId resource, double capacity) override;
     ClassId hold(std::span<const Demand> demands, double rate_bound = kUnbounded) override;
     void release(ClassId id) override;
-    void start(ClassId id, double amount, std::uint64_t cookie) override;
-    void set_listener(ActivityListener& listener) override { listener_ = &listener; }
+    void start(ClassId id, double amount, ListenerId listener, std::uint64_t token) override;
+    [[nodiscard]] ResourceReport report(std::size_t links) const override;
+    void require_conserved() const override;
 
     void on_event(std::uint32_t datum) override;
     void settle() override;
@@ -63,7 +67,8 @@ class FluidModel final : public ResourceModel, public EventHandler {
     };
     struct Member {
         double threshold;  ///< value of the class's served amount at which it is done
-        std::uint64_t cookie;
+        std::uint64_t token;
+        ListenerId listener;
     };
     struct Class {
         // What the fills read of every user of a resource comes first, in one line of the cache.
@@ -76,6 +81,7 @@ class FluidModel final : public ResourceModel, public EventHandler {
         bool unfrozen = false;     ///< still rising in the fill under way
         bool touched = false;
         bool attached = false;
+        std::uint32_t capacities = 0;  ///< number of the capacity change that `solo_rate` is from
         std::uint32_t first_slot = 0;
         std::uint32_t slot_count = 0;
         double rate_bound = 0;
@@ -109,6 +115,10 @@ class FluidModel final : public ResourceModel, public EventHandler {
         double level = -1;
         std::vector<User> users;
     };
+    struct Changed {             ///< a resource whose capacity has changed
+        std::int64_t since = 0;  ///< ps, of the present capacity
+        double area = 0;         ///< units that it could have carried before
+    };
     struct Level {  ///< an entry of the filling heap: a resource saturates, or a class meets its own bound
         double level;
         std::uint32_t index;
@@ -125,6 +135,9 @@ class FluidModel final : public ResourceModel, public EventHandler {
     void update_completion(std::uint32_t id);
     [[nodiscard]] bool binding(const Resource& resource) const;
     [[nodiscard]] double lower_bound_level(const Resource& resource) const;
+    [[nodiscard]] double solo_rate(const Class& c) const;
+    void apply_capacities();
+    void fill_after_capacities();
     void solve();
     void set_bottleneck(Class& c, std::uint32_t resource);
     void start_set();
@@ -143,8 +156,11 @@ class FluidModel final : public ResourceModel, public EventHandler {
     void sift_down(std::uint32_t position);
     [[nodiscard]] bool before(std::uint32_t a, std::uint32_t b) const;
 
+    void hold_again(ClassId id) override { ++classes_[id.value()].holds; }
+    double withdraw(const ActivityHandle& activity) override;
+    ClassId hold_bounded(ClassId id, double rate_bound) override;
+
     Engine& engine_;
-    ActivityListener* listener_ = nullptr;
     std::uint32_t handler_;
     SimTime window_;
     std::vector<Resource> resources_;
@@ -161,6 +177,10 @@ class FluidModel final : public ResourceModel, public EventHandler {
     std::vector<Level> levels_;
     std::vector<Level> raised_;
     std::vector<std::uint32_t> finished_;
+    std::map<std::uint32_t, Changed> changed_;   ///< by resource
+    std::vector<std::uint32_t> new_capacities_;  ///< resources whose capacity changed at this instant
+    std::vector<std::uint32_t> reshaped_;        ///< resources that their users share anew because of that
+    std::uint32_t capacity_changes_ = 0;
     std::uint32_t set_epoch_ = 0;
     std::size_t attached_count_ = 0;
     std::size_t rising_ = 0;  ///< classes not frozen yet in the fill under way

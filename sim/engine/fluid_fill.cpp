@@ -208,6 +208,38 @@ void FluidModel::fill_from_level() {
     fill();
 }
 
+// After capacities have changed: everything on the resources concerned, and all that is connected to it through binding
+// resources. A resource that stopped binding counts as well, because it held its users back until now.
+void FluidModel::fill_after_capacities() {
+    start_set();
+    for (const std::uint32_t index : reshaped_) {
+        include_resource(index);
+    }
+    reshaped_.clear();
+    for (const std::uint32_t id : seeds_) {
+        const Class& c = classes_[id];
+        for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+            include_resource(slots_[s].resource);
+        }
+    }
+    for (std::size_t i = 0; i < affected_resources_.size(); ++i) {
+        // By index: including a class may grow the list.
+        const std::uint32_t index = affected_resources_[i];
+        for (std::size_t u = 0; u < resources_[index].users.size(); ++u) {
+            const std::uint32_t owner = resources_[index].users[u].owner;
+            if (classes_[owner].count > 0) {
+                include_class(owner);
+            }
+        }
+    }
+    for (const std::uint32_t id : seeds_) {
+        if (classes_[id].count > 0) {
+            include_class(id);  // without resources it is on no list
+        }
+    }
+    fill();
+}
+
 void FluidModel::freeze(std::uint32_t id, double level, std::uint32_t bottleneck) {
     Class& c = classes_[id];
     c.unfrozen = false;

@@ -2,18 +2,34 @@
 
 namespace orrery {
 
-Dispatcher::Dispatcher(Engine& engine, ResourceModel& sharing, TaskSource& source)
-    : engine_(engine), sharing_(sharing), source_(source), handler_(engine.add_handler(*this)) {
-    sharing_.set_listener(*this);
+Dispatcher::Dispatcher(Engine& engine, ResourceModel& resources, TaskSource& source, JobPlace place)
+    : engine_(engine),
+      resources_(resources),
+      source_(source),
+      place_(place),
+      handler_(engine.add_handler(*this)),
+      listener_(resources.add_listener(*this)) {}
+
+void Dispatcher::end() {
+    source_.end(*this);
+    ORRERY_ASSERT(free_.size() == pending_.size());
+    for (const ClassId id : kept_) {
+        resources_.release(id);
+    }
+    kept_.clear();
 }
 
-SimTime Dispatcher::run() {
-    source_.begin(*this);
-    engine_.run();
-    return engine_.now();
+ClassId Dispatcher::keep(std::span<const Demand> demands) {
+    kept_.push_back(resources_.hold(demands));
+    return kept_.back();
 }
 
-void Dispatcher::schedule(SimTime after, std::uint32_t entity, const Pending& pending) {
+ClassId Dispatcher::keep_flows(std::span<const RoutedFlow> flows, std::span<const Demand> demands, double rate_bound) {
+    kept_.push_back(resources_.hold_flows(flows, demands, rate_bound));
+    return kept_.back();
+}
+
+void Dispatcher::schedule(SimTime after, Phase phase, std::uint32_t entity, const Pending& pending) {
     std::uint32_t slot = 0;
     if (free_.empty()) {
         slot = static_cast<std::uint32_t>(pending_.size());
@@ -23,18 +39,19 @@ void Dispatcher::schedule(SimTime after, std::uint32_t entity, const Pending& pe
         free_.pop_back();
         pending_[slot] = pending;
     }
-    engine_.schedule(engine_.now() + after, event_order(Phase::device, entity, sequence_++), handler_, slot);
+    ORRERY_ASSERT(entity < JobPlace::kEntitiesPerJob);
+    engine_.schedule(engine_.now() + after, event_order(phase, place_.entities + entity, sequence_++), handler_, slot);
 }
 
-void Dispatcher::delay(SimTime duration, std::uint32_t entity, std::uint64_t token) {
-    schedule(duration, entity, Pending{ClassId(), 0, token});
+void Dispatcher::delay(SimTime duration, std::uint32_t entity, std::uint64_t token, Phase phase) {
+    schedule(duration, phase, entity, Pending{ClassId(), 0, token});
 }
 
 void Dispatcher::share(ClassId resources, double amount, SimTime latency, std::uint32_t entity, std::uint64_t token) {
     if (latency > SimTime()) {
-        schedule(latency, entity, Pending{resources, amount, token});
+        schedule(latency, Phase::device, entity, Pending{resources, amount, token});
     } else {
-        sharing_.start(resources, amount, token);
+        resources_.start(resources, amount, listener_, token);
     }
 }
 
@@ -42,7 +59,7 @@ void Dispatcher::on_event(std::uint32_t datum) {
     const Pending pending = pending_[datum];
     free_.push_back(datum);
     if (pending.resources.valid()) {
-        sharing_.start(pending.resources, pending.amount, pending.token);
+        resources_.start(pending.resources, pending.amount, listener_, pending.token);
     } else {
         source_.on_done(pending.token, *this);
     }

@@ -3,10 +3,10 @@
 // faults), run on the same engine and resources as static task graphs.
 //
 // A source starts tasks through a dispatcher and is told when each has finished; then it may start more. A token of the
-// source's own choice names a task. When nothing is pending the run ends; the source says whether that was its end.
+// source's own choice names a task. A decision is a task of no duration in Phase::scheduler: it comes once all that
+// happens in its instant has happened. When nothing is pending the run ends; the source says whether that was its end.
 
-#include "sim/engine/engine.hpp"
-#include "sim/engine/resource_model.hpp"
+#include "sim/engine/job.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -22,26 +22,34 @@ class TaskSource {
     virtual void begin(Dispatcher& dispatcher) = 0;
     /// A task has finished at the dispatcher's current time.
     virtual void on_done(std::uint64_t token, Dispatcher& dispatcher) = 0;
+    /// Nothing is pending any more. Throws InfeasibleError that names what can never finish, InternalError when work is left.
+    virtual void end(Dispatcher& dispatcher) { (void)dispatcher; }
 };
 
-class Dispatcher final : public EventHandler, public ActivityListener {
+class Dispatcher final : public Job, public EventHandler, public ActivityListener {
   public:
-    /// All three must outlive the dispatcher. Takes over as the listener of `sharing`.
-    Dispatcher(Engine& engine, ResourceModel& sharing, TaskSource& source);
+    /// All references outlive the run.
+    Dispatcher(Engine& engine, ResourceModel& resources, TaskSource& source, JobPlace place = {});
 
-    /// Runs the source until nothing is pending; returns the time of the last event.
-    SimTime run();
+    void begin() override { source_.begin(*this); }
+    void end() override;
 
-    [[nodiscard]] SimTime now() const { return engine_.now(); }
-    [[nodiscard]] ResourceModel& sharing() { return sharing_; }
+    /// Since the job's start.
+    [[nodiscard]] SimTime now() const { return engine_.now() - place_.start; }
+    [[nodiscard]] ResourceModel& resources() { return resources_; }
 
-    /// A task of fixed duration. `entity` orders it among the events of its instant.
-    void delay(SimTime duration, std::uint32_t entity, std::uint64_t token);
+    /// A class for the whole run: given back when the job ends.
+    [[nodiscard]] ClassId keep(std::span<const Demand> demands);
+    [[nodiscard]] ClassId keep_flows(std::span<const RoutedFlow> flows, std::span<const Demand> demands,
+                                     double rate_bound = ResourceModel::kUnbounded);
+
+    /// A task of fixed duration. `entity` orders it among the events of its instant and phase.
+    void delay(SimTime duration, std::uint32_t entity, std::uint64_t token, Phase phase = Phase::device);
     /// A task that shares resources after `latency`.
     void share(ClassId resources, double amount, SimTime latency, std::uint32_t entity, std::uint64_t token);
 
     void on_event(std::uint32_t datum) override;
-    void on_activity_done(std::uint64_t cookie) override { source_.on_done(cookie, *this); }
+    void on_activity_done(std::uint64_t token) override { source_.on_done(token, *this); }
 
   private:
     struct Pending {
@@ -49,15 +57,18 @@ class Dispatcher final : public EventHandler, public ActivityListener {
         double amount;
         std::uint64_t token;
     };
-    void schedule(SimTime after, std::uint32_t entity, const Pending& pending);
+    void schedule(SimTime after, Phase phase, std::uint32_t entity, const Pending& pending);
 
     Engine& engine_;
-    ResourceModel& sharing_;
+    ResourceModel& resources_;
     TaskSource& source_;
+    JobPlace place_;
     std::uint32_t handler_;
+    ListenerId listener_;
     std::uint32_t sequence_ = 0;
     std::vector<Pending> pending_;  ///< by event datum
     std::vector<std::uint32_t> free_;
+    std::vector<ClassId> kept_;
 };
 
 }  // namespace orrery

@@ -9,9 +9,15 @@ ResourceId AnalyticModel::add_resource(double capacity) {
     return ResourceId(resources_.size() - 1);
 }
 
+void AnalyticModel::set_capacity(ResourceId resource, double capacity) {
+    ORRERY_ASSERT(capacity >= 0);
+    resources_[resource.value()].capacity = capacity;
+    place_all();
+}
+
 ClassId AnalyticModel::hold(std::span<const Demand> demands, double rate_bound) {
     ORRERY_ASSERT(!demands.empty() || rate_bound < kUnbounded);
-    Class c{{demands.begin(), demands.end()}, rate_bound};
+    Class c{{demands.begin(), demands.end()}, rate_bound, 1};
     if (free_classes_.empty()) {
         classes_.push_back(std::move(c));
         return ClassId(classes_.size() - 1);
@@ -22,12 +28,41 @@ ClassId AnalyticModel::hold(std::span<const Demand> demands, double rate_bound) 
     return ClassId(id);
 }
 
-void AnalyticModel::release(ClassId id) {
-    free_classes_.push_back(id.value());
+ClassId AnalyticModel::hold_bounded(ClassId id, double rate_bound) {
+    const std::vector<Demand> demands = classes_[id.value()].demands;
+    return hold(demands, rate_bound);
 }
 
-void AnalyticModel::start(ClassId id, double amount, std::uint64_t cookie) {
-    const Class& c = classes_[id.value()];
+void AnalyticModel::release(ClassId id) {
+    drop(id);
+}
+
+void AnalyticModel::drop(ClassId id) {
+    ORRERY_ASSERT(classes_[id.value()].users > 0);
+    if (--classes_[id.value()].users == 0) {
+        free_classes_.push_back(id.value());
+    }
+}
+
+void AnalyticModel::start(ClassId id, double amount, ListenerId listener, std::uint64_t token) {
+    ++started_;
+    ++classes_[id.value()].users;
+    std::uint32_t slot = 0;
+    if (free_transfers_.empty()) {
+        slot = static_cast<std::uint32_t>(transfers_.size());
+        transfers_.emplace_back();
+    } else {
+        slot = free_transfers_.back();
+        free_transfers_.pop_back();
+    }
+    transfers_[slot] = Transfer{id, listener, token, order_++, amount, {}, {}, 0, true};
+    place(slot);
+}
+
+// Reserves what a transfer needs, behind all that was reserved before.
+void AnalyticModel::place(std::uint32_t slot) {
+    Transfer& transfer = transfers_[slot];
+    const Class& c = classes_[transfer.of.value()];
     SimTime begin = engine_.now();
     double rate = c.rate_bound;
     for (const Demand& demand : c.demands) {
@@ -35,29 +70,93 @@ void AnalyticModel::start(ClassId id, double amount, std::uint64_t cookie) {
         begin = std::max(begin, resource.free_at);
         rate = std::min(rate, resource.capacity / demand.weight);
     }
+    transfer.begin = begin;
+    transfer.rate = std::max(0.0, rate);
     if (rate <= 0) {
-        return;  // never finishes; the executor reports it
+        transfer.end = SimTime::max();
+        return;  // until a capacity changes
     }
     for (const Demand& demand : c.demands) {
         Resource& resource = resources_[demand.resource.value()];
-        resource.free_at = begin + SimTime::from_seconds(amount * demand.weight / resource.capacity);
+        resource.free_at = begin + SimTime::from_seconds(transfer.amount * demand.weight / resource.capacity);
     }
-    std::uint32_t slot = 0;
-    if (free_cookies_.empty()) {
-        slot = static_cast<std::uint32_t>(cookies_.size());
-        cookies_.push_back(cookie);
-    } else {
-        slot = free_cookies_.back();
-        free_cookies_.pop_back();
-        cookies_[slot] = cookie;
+    transfer.end = begin + SimTime::from_seconds(transfer.amount / rate);
+    engine_.schedule(transfer.end, event_order(Phase::network, 1, slot), handler_, slot);
+}
+
+double AnalyticModel::left(const Transfer& transfer) const {
+    const double served = std::max(0.0, (engine_.now() - transfer.begin).seconds()) * transfer.rate;
+    return std::max(0.0, transfer.amount - served);
+}
+
+void AnalyticModel::book(const Transfer& transfer, double amount) {
+    for (const Demand& demand : classes_[transfer.of.value()].demands) {
+        resources_[demand.resource.value()].carried += amount * demand.weight;
     }
-    engine_.schedule(begin + SimTime::from_seconds(amount / rate), event_order(Phase::network, 1, slot), handler_,
-                     slot);
+}
+
+// What is under way begins anew with what is left of it, in the order in which it started.
+void AnalyticModel::place_all() {
+    std::vector<std::uint32_t> slots;
+    for (std::uint32_t slot = 0; slot < transfers_.size(); ++slot) {
+        if (transfers_[slot].live) {
+            slots.push_back(slot);
+        }
+    }
+    std::sort(slots.begin(), slots.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return transfers_[a].order < transfers_[b].order; });
+    for (Resource& resource : resources_) {
+        resource.free_at = SimTime();
+    }
+    for (const std::uint32_t slot : slots) {
+        Transfer& transfer = transfers_[slot];
+        const double rest = left(transfer);
+        book(transfer, transfer.amount - rest);
+        transfer.amount = rest;
+        place(slot);
+    }
+}
+
+double AnalyticModel::withdraw(const ActivityHandle& activity) {
+    const auto found = std::find_if(transfers_.begin(), transfers_.end(), [&](const Transfer& one) {
+        return one.live && one.of == activity.of && one.listener == activity.listener && one.token == activity.token;
+    });
+    ORRERY_ASSERT(found != transfers_.end());
+    const double rest = left(*found);
+    book(*found, found->amount - rest);
+    found->live = false;
+    drop(found->of);
+    free_transfers_.push_back(static_cast<std::uint32_t>(found - transfers_.begin()));
+    ++ended_;
+    last_end_ = engine_.now();
+    place_all();
+    return rest;
 }
 
 void AnalyticModel::on_event(std::uint32_t datum) {
-    free_cookies_.push_back(datum);
-    listener_->on_activity_done(cookies_[datum]);
+    Transfer& transfer = transfers_[datum];
+    if (!transfer.live || transfer.end != engine_.now()) {
+        return;  // it was placed anew, or cancelled
+    }
+    transfer.live = false;
+    book(transfer, transfer.amount);
+    drop(transfer.of);
+    free_transfers_.push_back(datum);
+    ++ended_;
+    last_end_ = engine_.now();
+    tell(transfer.listener, transfer.token);
+}
+
+ResourceReport AnalyticModel::report(std::size_t links) const {
+    ResourceReport out;
+    const double seconds = last_end_.seconds();
+    for (std::size_t i = 0; i < std::min(links, resources_.size()); ++i) {
+        if (resources_[i].capacity > 0 && seconds > 0) {
+            out.max_link_utilisation =
+                std::max(out.max_link_utilisation, resources_[i].carried / (resources_[i].capacity * seconds));
+        }
+    }
+    return out;
 }
 
 }  // namespace orrery

@@ -1,11 +1,12 @@
 #pragma once
-// Analytic sharing: alpha plus the largest bytes/capacity over the links, with reservation in order of start.
+// The analytic model: alpha plus the largest bytes/capacity over the links, with reservation in order of start.
 //
 // Claims: a transfer alone takes exactly what the fluid model gives it. Transfers that overlap on a resource are served
-// one after another in the order they started, so no resource ever carries more than its capacity.
+// one after another in the order they started, so no resource ever carries more than its capacity. When a capacity
+// changes or a transfer is cancelled, what is under way keeps its order and is placed anew with what is left of it.
 // Limits: service is first come, first served and whole-message, so a short transfer behind a long one waits; mean
-// completion under contention differs from fair sharing. No rate changes once a transfer is placed.
-// Validated by tests/sim/network/analytic_test.cpp (equal to fluid without contention; capacity never exceeded).
+// completion under contention differs from fair sharing. A change costs time in proportion to the transfers under way.
+// Validated by tests/sim/engine/resource_model_test.cpp (equal to fluid without contention; capacity never exceeded).
 
 #include "sim/engine/engine.hpp"
 #include "sim/engine/resource_model.hpp"
@@ -20,29 +21,52 @@ class AnalyticModel final : public ResourceModel, public EventHandler {
 
     ResourceId add_resource(double capacity) override;
     [[nodiscard]] double capacity(ResourceId resource) const override { return resources_[resource.value()].capacity; }
+    void set_capacity(ResourceId resource, double capacity) override;
     ClassId hold(std::span<const Demand> demands, double rate_bound = kUnbounded) override;
     void release(ClassId id) override;
-    void start(ClassId id, double amount, std::uint64_t cookie) override;
-    void set_listener(ActivityListener& listener) override { listener_ = &listener; }
+    void start(ClassId id, double amount, ListenerId listener, std::uint64_t token) override;
+    [[nodiscard]] ResourceReport report(std::size_t links) const override;
     void on_event(std::uint32_t datum) override;
 
   private:
     struct Resource {
         double capacity;
-        SimTime free_at;  ///< reserved until then
+        SimTime free_at;     ///< reserved until then
+        double carried = 0;  ///< units of transfers that have ended
     };
     struct Class {
         std::vector<Demand> demands;
-        double rate_bound;
+        double rate_bound = 0;
+        std::uint32_t users = 0;  ///< holds, and transfers under way
     };
+    struct Transfer {
+        ClassId of;
+        ListenerId listener;
+        std::uint64_t token = 0;
+        std::uint64_t order = 0;  ///< of its start
+        double amount = 0;        ///< left at `begin`
+        SimTime begin;            ///< when it is its turn
+        SimTime end;              ///< events at other times are of earlier placements
+        double rate = 0;          ///< 0: it waits for a capacity
+        bool live = false;
+    };
+    void hold_again(ClassId id) override { ++classes_[id.value()].users; }
+    double withdraw(const ActivityHandle& activity) override;
+    ClassId hold_bounded(ClassId id, double rate_bound) override;
+    void place(std::uint32_t slot);
+    void place_all();
+    [[nodiscard]] double left(const Transfer& transfer) const;
+    void drop(ClassId id);
+    void book(const Transfer& transfer, double amount);
+
     Engine& engine_;
     std::uint32_t handler_;
-    ActivityListener* listener_ = nullptr;
     std::vector<Resource> resources_;
     std::vector<Class> classes_;
     std::vector<std::uint32_t> free_classes_;
-    std::vector<std::uint64_t> cookies_;  ///< by event datum
-    std::vector<std::uint32_t> free_cookies_;
+    std::vector<Transfer> transfers_;
+    std::vector<std::uint32_t> free_transfers_;
+    std::uint64_t order_ = 0;
 };
 
 }  // namespace orrery

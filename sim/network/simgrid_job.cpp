@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -14,7 +15,8 @@
 namespace orrery {
 
 std::string write_job(const SimgridJob& job) {
-    std::string out = fmt::format("{} {} {}\n", job.tightened ? 1 : 0, job.capacities.size(), job.messages.size());
+    std::string out = fmt::format("{} {} {} {}\n", job.tightened ? 1 : 0, job.capacities.size(), job.messages.size(),
+                                  job.changes.size());
     for (const double capacity : job.capacities) {
         out += fmt::format("{:a}\n", capacity);
     }
@@ -28,6 +30,10 @@ std::string write_job(const SimgridJob& job) {
             out += fmt::format(" {}", release);
         }
         out += '\n';
+    }
+    for (const SimgridJob::Change& change : job.changes) {
+        out +=
+            fmt::format("{:a} {} {} {:a}\n", change.time, static_cast<int>(change.what), change.index, change.capacity);
     }
     return out;
 }
@@ -48,6 +54,7 @@ SimgridJob read_job(const std::string& text) {
     job.tightened = index() != 0;
     const std::uint32_t links = index();
     const std::uint32_t messages = index();
+    const std::uint32_t changes = index();
     for (std::uint32_t i = 0; i < links; ++i) {
         job.capacities.push_back(number());
     }
@@ -65,6 +72,14 @@ SimgridJob read_job(const std::string& text) {
             message.releases.push_back(index());
         }
         job.messages.push_back(std::move(message));
+    }
+    for (std::uint32_t i = 0; i < changes; ++i) {
+        SimgridJob::Change change;
+        change.time = number();
+        change.what = static_cast<SimgridJob::Change::What>(index());
+        change.index = index();
+        change.capacity = number();
+        job.changes.push_back(change);
     }
     return job;
 }
@@ -132,9 +147,14 @@ SimgridResult run_simgrid(const SimgridJob& job) {
     while (stream >> word) {
         result.completions.push_back(std::strtod(word.c_str(), nullptr));
     }
-    if (result.completions.size() != job.messages.size()) {
+    const auto finished = static_cast<std::size_t>(
+        std::count_if(result.completions.begin(), result.completions.end(), [](double at) { return at >= 0; }));
+    const bool cancels = std::any_of(job.changes.begin(), job.changes.end(), [](const SimgridJob::Change& change) {
+        return change.what == SimgridJob::Change::What::cancel;
+    });
+    if (finished != job.messages.size() && !cancels) {
         throw InternalError(fmt::format("SimGrid finished {} of {} messages: one is on a link without capacity",
-                                        result.completions.size(), job.messages.size()));
+                                        finished, job.messages.size()));
     }
     return result;
 }

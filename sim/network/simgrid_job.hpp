@@ -19,14 +19,23 @@ struct SimgridJob {
         std::vector<std::uint32_t> links;
         std::vector<std::uint32_t> releases;
     };
+    /// A change at a given time. Of messages that are under way then; others are not touched.
+    struct Change {
+        enum class What { capacity, suspend, resume, cancel };
+        double time = 0;
+        What what = What::capacity;
+        std::uint32_t index = 0;  ///< link or message
+        double capacity = 0;      ///< B/s
+    };
     /// SimGrid errs by up to 2e-5 at its default precision; tightened it agrees with exact arithmetic.
     bool tightened = true;
     std::vector<double> capacities;  ///< B/s by link
     std::vector<Message> messages;
+    std::vector<Change> changes;
 };
 
 struct SimgridResult {
-    std::vector<double> completions;  ///< s by message
+    std::vector<double> completions;  ///< s by message; negative: cancelled
     double wall_seconds = 0;          ///< of the simulation alone, without reading the job
 };
 

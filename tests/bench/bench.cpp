@@ -188,7 +188,7 @@ void bench_uneven() {
     options.paths = PathChoice::ecmp;
     MessageRunResult windowed;
     for (const double window : {1e-4, 1e-5, 0.0}) {
-        options.batch_window = SimTime::from_seconds(window);
+        options.run.window = SimTime::from_seconds(window);
         MessageRunResult result;
         const double seconds = seconds_of([&] { result = run_messages(fabric, uneven, options); });
         fmt::print("  window {:>8}: {:8.2f} s, {} solves, last flow at {:.9g} s\n",

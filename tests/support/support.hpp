@@ -60,6 +60,14 @@ inline FabricShape rail_nodes(std::uint32_t nodes) {
     return shape;
 }
 
+/// A run by packet.
+inline RunSettings by_packet(const PacketSpec& packets) {
+    RunSettings settings;
+    settings.fidelity = Fidelity::packet;
+    settings.packets = packets;
+    return settings;
+}
+
 /// A fabric of bare hosts: `hosts` on leaves of `per_leaf` with `spines` spines, rates in B/s.
 inline FabricShape hosts(std::uint32_t count, std::uint32_t per_leaf, std::uint32_t spines, double rate,
                          double latency = 0) {

@@ -166,7 +166,7 @@ TEST_CASE("fluid equals analytic when flows do not meet") {
     traffic.size = 1e7;
     const Schedule schedule = make_traffic(traffic, 16, 1);
     MessageRunOptions analytic;
-    analytic.analytic = true;
+    analytic.run.fidelity = Fidelity::analytic;
     CHECK(run_messages(fabric, schedule, {}).completions == run_messages(fabric, schedule, analytic).completions);
 }
 
@@ -176,7 +176,7 @@ TEST_CASE("no link carries more than it can in the analytic model either") {
     traffic.pattern = TrafficPattern::incast;
     traffic.size = 1e7;
     MessageRunOptions analytic;
-    analytic.analytic = true;
+    analytic.run.fidelity = Fidelity::analytic;
     CHECK(run_messages(fabric, make_traffic(traffic, 16, 1), analytic).seconds == doctest::Approx(0.15).epsilon(1e-9));
     CHECK(run_messages(fabric, make_traffic(traffic, 16, 1), {}).seconds == doctest::Approx(0.15).epsilon(1e-9));
 }

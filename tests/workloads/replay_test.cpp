@@ -36,7 +36,12 @@ ReplayResult run_trace(const ReplayTrace& trace, ReplaySpec spec = {}) {
     DeviceSpec device;
     device.flops_bf16.value = 1e14;
     device.memory_bandwidth.value = 1e12;
-    return replay(trace, spec, device, fabric, IdealCollectives(), {});
+    const Placement placement(fabric);
+    const IdealCollectives library;
+    Simulation simulation(fabric, RunSettings());
+    const ReplayRun run(trace, spec, device, placement, library, PathChoice::spray, simulation);
+    simulation.run();
+    return run.result(false);
 }
 
 // The export that tests/data/replay/step.nsys.sql describes, as a data base in a file.

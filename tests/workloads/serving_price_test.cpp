@@ -157,17 +157,16 @@ struct Replica {
 TEST_CASE("serving: clients of a closed loop send their next request when the last one is answered") {
     const std::vector<Request> four(4, request(0, 4, 2));
     const Run run = run_list(policy(SchedulerKind::chunked_prefill), 100, 100, four, 2);
-    // Request 0 starts alone, because 1 comes in the same instant after it; at 2 s it ends, and 2 comes when the next iteration
-    // has just started.
-    CHECK(run.iterations == Lines{"0:4", "0:1 1:4", "1:1", "2:4", "2:1 3:4", "3:1"});
+    // Both start together; at 2 s they end, and the next two come in the same instant.
+    CHECK(run.iterations == Lines{"0:4 1:4", "0:1 1:1", "2:4 3:4", "2:1 3:1"});
     REQUIRE(run.result.requests.size() == 4);
     CHECK(run.result.requests[2].arrival.seconds() == doctest::Approx(2));
-    CHECK(run.result.requests[3].arrival.seconds() == doctest::Approx(3));
+    CHECK(run.result.requests[3].arrival.seconds() == doctest::Approx(2));
     // One client: one after another.
     CHECK(run_list(policy(SchedulerKind::chunked_prefill), 100, 100, four, 1).result.end_s == doctest::Approx(8));
     // More clients than requests: all at once.
     CHECK(run_list(policy(SchedulerKind::chunked_prefill), 100, 100, four, 9).iterations ==
-          Lines{"0:4", "0:1 1:4 2:4 3:4", "1:1 2:1 3:1"});
+          Lines{"0:4 1:4 2:4 3:4", "0:1 1:1 2:1 3:1"});
 }
 
 TEST_CASE("serving: a closed loop keeps as many requests under way as it has clients") {
@@ -214,8 +213,9 @@ TEST_CASE("serving: the front end works on one request after another, and the wa
 
 TEST_CASE("serving: in-flight batching takes whole prompts within the budget and sets their longest output aside") {
     // Budget 12: a decode and a prompt of 8 leave no room for another of 8.
-    CHECK(run_list(policy(SchedulerKind::in_flight), 12, 100, {request(0, 4, 3), request(0, 8, 2), request(0, 8, 1)})
-              .iterations == Lines{"0:4", "0:1 1:8", "0:1 1:1 2:8"});
+    CHECK(
+        run_list(policy(SchedulerKind::in_flight), 12, 100, {request(0, 4, 3), request(0.5, 8, 2), request(0.5, 8, 1)})
+            .iterations == Lines{"0:4", "0:1 1:8", "0:1 1:1 2:8"});
     // Three blocks of four: 4 + 4 tokens hold two of them, so the second waits for the first one's end.
     CHECK(run_list(policy(SchedulerKind::in_flight), 12, 3, {request(0, 4, 4), request(0, 4, 4)}).iterations ==
           Lines{"0:4", "0:1", "0:1", "0:1", "1:4", "1:1", "1:1", "1:1"});
@@ -227,11 +227,11 @@ TEST_CASE("serving: in-flight prompts wait for company while others decode, and 
     SchedulerSpec waits = policy(SchedulerKind::in_flight);
     waits.wait_iterations = 2;
     waits.wait_share = 1;
-    CHECK(run_list(waits, 12, 100, {request(0, 4, 5), request(0, 4, 1)}).iterations ==
+    CHECK(run_list(waits, 12, 100, {request(0, 4, 5), request(0.5, 4, 1)}).iterations ==
           Lines{"0:4", "0:1", "0:1", "0:1 1:4", "0:1"});
     // Enough tokens to fill the share: nobody waits.
     waits.wait_share = 0.4;
-    CHECK(run_list(waits, 12, 100, {request(0, 4, 5), request(0, 4, 1)}).iterations ==
+    CHECK(run_list(waits, 12, 100, {request(0, 4, 5), request(0.5, 4, 1)}).iterations ==
           Lines{"0:4", "0:1 1:4", "0:1", "0:1", "0:1"});
 }
 

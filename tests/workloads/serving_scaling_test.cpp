@@ -33,10 +33,10 @@ TEST_CASE("serving: a replica starts in its stages, those that start share the s
     CHECK(static_cast<double>(result.requests[3].e2e) == doctest::Approx(40 - 13.9));
     CHECK(static_cast<double>(result.requests[4].e2e) == doctest::Approx(10));
     CHECK(result.end_s == 40);
-    // Looks at the load see what ends in their instant as under way. Replica 0 ran all the time; one that started at 5 s was
+    // Looks at the load see what ends in their instant as ended. Replica 0 ran all the time; one that started at 5 s was
     // never used, drained at 25 s (20 s after the start, with two requests left) and off at 30 s; the other was drained at
-    // 35 s, when one request was left, and off at 40 s.
-    CHECK(result.gpu_s == doctest::Approx(40 + 25 + 35));
+    // 30 s, when one request was left, and off at 35 s.
+    CHECK(result.gpu_s == doctest::Approx(40 + 25 + 30));
 }
 
 TEST_CASE("serving: the load never takes more replicas than there are nor fewer than the least, and all is served") {

@@ -17,15 +17,25 @@ using namespace orrery::test;
 TEST_CASE("serving: static batches run until their longest sequence ends, finished places padded") {
     // Two places: the third request waits for the whole first batch.
     CHECK(iterations(spec_of(SchedulerKind::static_batch, 100, 2, 100),
-                     {request(0, 4, 1), request(0, 5, 3), request(0, 6, 2)}) ==
+                     {request(0, 4, 1), request(0.5, 5, 3), request(0.5, 6, 2)}) ==
           Lines{"0:4", "1:5 2:6", "1:1 2:1", "1:1 +1"});
 }
 
+TEST_CASE("serving: what comes in one instant is planned once, after all of it has come") {
+    // Three equal requests at the start are one batch: as many iterations as tokens.
+    const std::vector<Request> three(3, request(0, 4, 3));
+    CHECK(iterations(spec_of(SchedulerKind::chunked_prefill, 100, 8, 100), three) ==
+          Lines{"0:4 1:4 2:4", "0:1 1:1 2:1", "0:1 1:1 2:1"});
+    // A request that comes in the instant in which an iteration ends is in the next one.
+    CHECK(iterations(spec_of(SchedulerKind::chunked_prefill, 100, 8, 100), {request(0, 4, 2), request(1, 4, 1)}) ==
+          Lines{"0:4", "0:1 1:4"});
+}
+
 TEST_CASE("serving: Orca admits whenever a place is free, and sets the longest output aside") {
-    // One iteration a second; request 0 starts alone because the others come in the same instant after it.
-    CHECK(
-        iterations(spec_of(SchedulerKind::orca, 100, 2, 100), {request(0, 4, 3), request(0, 5, 2), request(0, 6, 2)}) ==
-        Lines{"0:4", "0:1 1:5", "0:1 1:1", "2:6", "2:1"});
+    // One iteration a second; request 0 starts alone because the others come while it runs.
+    CHECK(iterations(spec_of(SchedulerKind::orca, 100, 2, 100),
+                     {request(0, 4, 3), request(0.5, 5, 2), request(0.5, 6, 2)}) ==
+          Lines{"0:4", "0:1 1:5", "0:1 1:1", "2:6", "2:1"});
     // Three blocks of four: a request of 4 + 4 tokens holds two, so the next of that size does not fit beside it.
     CHECK(iterations(spec_of(SchedulerKind::orca, 100, 8, 3), {request(0, 4, 4), request(0, 4, 4)}) ==
           Lines{"0:4", "0:1", "0:1", "0:1", "1:4", "1:1", "1:1", "1:1"});
@@ -33,7 +43,7 @@ TEST_CASE("serving: Orca admits whenever a place is free, and sets the longest o
 
 TEST_CASE("serving: vLLM 0 runs prompts before decodes, and preempts who came last") {
     CHECK(iterations(spec_of(SchedulerKind::vllm_v0, 12, 8, 100),
-                     {request(0, 4, 3), request(0, 5, 2), request(0, 6, 2), request(0, 7, 1)}) ==
+                     {request(0, 4, 3), request(0.5, 5, 2), request(0.5, 6, 2), request(0.5, 7, 1)}) ==
           Lines{"0:4", "1:5 2:6", "3:7", "0:1 1:1 2:1", "0:1"});
     // Four blocks of four: both prompts fit, both want a fifth token, there is a block for one of them only when the other
     // gives way; request 1 starts anew with its prompt and what it had generated.
@@ -76,12 +86,13 @@ TEST_CASE("serving: SplitFuse puts short prompts together and splits long ones t
     CHECK(iterations(spec_of(SchedulerKind::splitfuse, 8, 8, 3), {request(0, 4, 5), request(0.5, 4, 3)}) ==
           Lines{"0:4", "0:1 1:4", "0:1", "0:1", "0:1", "1:1", "1:1"});
     // ... and when both wait for a block, who came last does.
-    CHECK(iterations(spec_of(SchedulerKind::splitfuse, 16, 8, 4), {request(0, 8, 6), request(0, 8, 2)}) ==
+    CHECK(iterations(spec_of(SchedulerKind::splitfuse, 16, 8, 4), {request(0, 8, 6), request(0.5, 8, 2)}) ==
           Lines{"0:8", "0:1 1:4", "0:1", "0:1", "0:1", "0:1", "1:8", "1:1"});
 }
 
 TEST_CASE("serving: known lengths can order who waits: the shortest prompt, or the most output for its prompt") {
-    const std::vector<Request> requests = {request(0, 4, 1), request(0, 9, 1), request(0, 3, 1), request(0, 8, 20)};
+    const std::vector<Request> requests = {request(0, 4, 1), request(0.5, 9, 1), request(0.5, 3, 1),
+                                           request(0.5, 8, 20)};
     CHECK(iterations(spec_of(SchedulerKind::shortest_first, 100, 1, 100), requests)[1] == "2:3");
     const Lines heavy = iterations(spec_of(SchedulerKind::decode_heavy, 100, 1, 100), requests);
     CHECK(heavy[1] == "3:8");
@@ -176,7 +187,7 @@ TEST_CASE("serving: transfers of caches contend on the fabric") {
     spec.pools[1].first_gpu = 8;
     spec.fabric = &fabric;
     spec.cache_token_bytes = 320e3;
-    ListSource source({request(0, 512, 2), request(0, 512, 2), request(0, 512, 2)});
+    ListSource source({request(0, 512, 2), request(0.5, 512, 2), request(0.5, 512, 2)});
     AffineStep cost(1, 0, 0);
     const ServiceResult result = serve_with(spec, source, cost);
     // The first prompt runs alone, the other two together: their caches share the NIC and take twice as long each.

@@ -4,10 +4,12 @@
 // The one library that the program, the tests and the validation link. It knows every kind of scenario and nothing of
 // command lines.
 
+#include "sim/run/network_spec.hpp"
 #include "tools/driver/request_table.hpp"
 #include "topologies/cluster_spec.hpp"
 #include "workloads/collective/message_run.hpp"
 #include "workloads/replay/replay.hpp"
+#include "workloads/serving/service.hpp"
 #include "workloads/serving/spec.hpp"
 #include "workloads/training/simulate.hpp"
 
@@ -18,26 +20,12 @@
 
 namespace orrery {
 
-enum class ScenarioKind { training, collective, network, replay, serving };
+/// In the order of the table of kinds (tools/driver/kind.hpp).
+enum class ScenarioKind { training, collective, network, replay, serving, cluster };
 [[nodiscard]] const std::vector<std::string>& scenario_kind_names();
 
 enum class ComputeKind { calibrated, roofline };
-/// Libraries of collectives: as measured, with an engine's own all-reduce, or links without any cost of a library.
-enum class LibraryKind { nccl, vllm, sglang, trtllm, ideal };
-[[nodiscard]] const std::vector<std::string>& library_names();
-
-struct NetworkSpec {
-    Fidelity fidelity = Fidelity::fluid;
-    LibraryKind collectives = LibraryKind::nccl;
-    double batch = 0;  ///< s, window in which completions are grouped
-    bool fold = true;
-    bool path_details = false;    ///< `paths` was given with its parameters
-    bool packet_details = false;  ///< a field of `packets` was given
-    PacketSpec packets;           ///< its `path_kind` is the field `paths`, of all levels
-
-    /// Paths as levels without packets know them: spread evenly, or one hashed path a flow.
-    [[nodiscard]] PathChoice path_choice() const;
-};
+struct JobSpec;
 
 /// A scenario as read, with every preset expanded. Plain data: can be copied and changed before a run.
 struct Scenario {
@@ -65,9 +53,20 @@ struct Scenario {
     MeasureSpec measure;
     ComputeKind compute = ComputeKind::calibrated;
     NetworkSpec network;
+    std::vector<JobSpec> jobs;  ///< of kind cluster
 
     /// A file named in the scenario, looked for beside it.
     [[nodiscard]] std::string file(const std::string& path) const;
+};
+
+/// One of several scenarios on one cluster.
+struct JobSpec {
+    std::string name;
+    std::string file;                   ///< as written; empty: the scenario stands in the job itself
+    std::string nodes;                  ///< as written: a count, or numbers and ranges
+    double start = 0;                   ///< s
+    std::vector<std::uint32_t> placed;  ///< the nodes that it has
+    Scenario scenario;                  ///< its cluster and network are those of the whole
 };
 
 /// The same scenario for a file in another directory: what it names relative to its own is named relative to that one.
@@ -86,7 +85,12 @@ void describe(Fields& fields, Scenario& scenario);
 /// JSON Schema of a scenario of one kind.
 [[nodiscard]] std::string scenario_schema(ScenarioKind kind);
 
-struct ServingObserver;
+/// Sees a serving run from inside, for explanations.
+struct ServingObserver {
+    /// Every pipeline stage of every pool, in order, before the run; what it refers to lasts as long as the run.
+    std::function<void(std::size_t pool, const ServingModel&)> stage;
+    ServiceHooks hooks;
+};
 
 struct RunOptions {
     bool timeline = false;
@@ -106,12 +110,14 @@ struct MessageRecord {
 
 struct RunOutput {
     Summary summary;
+    double seconds = 0;  ///< until the last of it was done, from its start on
     Timeline timeline;
     std::optional<TrainingResult> training;
     PacketReport packets;  ///< of packet fidelity, else empty
     std::optional<MessageRecord> messages;
     std::vector<RequestRow> requests;
     std::vector<ReplayBlame> replay_path;  ///< what the end of a replay waited for
+    std::vector<RunOutput> jobs;           ///< of kind cluster, in the order of its jobs
 };
 
 /// Models built for scenarios, kept between runs: reading kernel tables costs more than simulating.
@@ -134,10 +140,18 @@ class ModelCache {
 
 /// What a training scenario simulates; refers to its arguments, which must outlive it. Throws ConfigError or
 /// InfeasibleError when the plan does not fit the model and the cluster.
-[[nodiscard]] TrainingInput training_input(const Scenario& scenario, ModelCache& models, const Fabric& fabric);
+[[nodiscard]] TrainingInput training_input(const Scenario& scenario, ModelCache& models, const Fabric& fabric,
+                                           const Placement& placement);
 
-/// How a scenario's messages are simulated; refers to the scenario, which must outlive it.
+/// What the run of a scenario is built from. Reads its file of link events.
+[[nodiscard]] RunSettings run_settings(const Scenario& scenario);
+/// How a scenario's messages are simulated.
 [[nodiscard]] MessageRunOptions message_options(const Scenario& scenario);
+
+/// Names the `compute` section of kinds that price kernels.
+void describe_compute(Fields& fields, Scenario& scenario);
+/// Adds what a packet run counts.
+void add_packet_metrics(const std::optional<PacketStatistics>& packets, Summary& out);
 
 /// Runs a scenario. Throws ConfigError or InfeasibleError.
 [[nodiscard]] RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& options);

@@ -1,6 +1,7 @@
 #include "tools/explain/explain.hpp"
 
 #include "sim/config/units.hpp"
+#include "tools/driver/kind.hpp"
 #include "tools/explain/levers.hpp"
 #include "tools/explain/paths.hpp"
 
@@ -17,6 +18,30 @@ constexpr double kWorthSaying = 0.001;  // of the headline
 
 std::string without_lower(const std::string& lever) {
     return lever.rfind("lower ", 0) == 0 ? lever.substr(6) : lever;
+}
+
+// The job that ends last: how long it takes alone, and what the others add to that.
+void explain_jobs(const Scenario& scenario, ModelCache& models, const RunOutput& base, Explanation& out) {
+    std::size_t last = 0;
+    for (std::size_t i = 1; i < base.jobs.size(); ++i) {
+        const auto end = [&](std::size_t job) { return scenario.jobs[job].start + base.jobs[job].seconds; };
+        last = end(i) > end(last) ? i : last;
+    }
+    const JobSpec& job = scenario.jobs[last];
+    Scenario alone = scenario;
+    alone.jobs = {job};
+    RunOptions options;
+    options.check_memory = false;
+    const double seconds = run(alone, models, options).jobs.front().seconds;
+    out.critical_path = {{"job " + job.name + " as if alone", "its own nodes and links", seconds}};
+    if (job.start > 0) {
+        out.critical_path.push_back({"until job " + job.name + " starts", "given", job.start});
+    }
+    if (const double rest = base.jobs[last].seconds - seconds; rest > 0) {
+        out.critical_path.push_back({"job " + job.name + " slowed by the others", "links shared with them", rest});
+    }
+    std::stable_sort(out.critical_path.begin(), out.critical_path.end(),
+                     [](const BlameRow& a, const BlameRow& b) { return a.seconds > b.seconds; });
 }
 
 // The levers that count, first the one that limits the run.
@@ -95,10 +120,17 @@ std::string replay_verdict(const Explanation& e) {
     return out;
 }
 
+std::string jobs_verdict(const Explanation& e) {
+    return e.critical_path.empty()
+               ? lever_verdict(e)
+               : fmt::format("{}; most of the time is: {}", lever_verdict(e), e.critical_path.front().operation);
+}
+
 std::string verdict_of(const Explanation& e, const Scenario& scenario) {
     const ScenarioKind kind = scenario.kind;
     std::string out = kind == ScenarioKind::training  ? training_verdict(e)
                       : kind == ScenarioKind::serving ? request_verdict(e)
+                      : kind == ScenarioKind::cluster ? jobs_verdict(e)
                       : kind == ScenarioKind::replay
                           ? replay_verdict(e)
                           : message_verdict(e, kind, scenario.network.fidelity == Fidelity::packet);
@@ -109,19 +141,7 @@ std::string verdict_of(const Explanation& e, const Scenario& scenario) {
 }  // namespace
 
 std::string headline_metric(ScenarioKind kind) {
-    switch (kind) {
-        case ScenarioKind::training:
-            return "iteration_time_s";
-        case ScenarioKind::collective:
-            return "collective_time_s";
-        case ScenarioKind::replay:
-            return "replay_time_s";
-        case ScenarioKind::serving:
-            return "e2e_s.mean";
-        case ScenarioKind::network:
-            break;
-    }
-    return "fct_s.max";
+    return row_of(kind).headline;
 }
 
 Explanation explain(const Scenario& given, ModelCache& models) {
@@ -148,6 +168,9 @@ Explanation explain(const Scenario& given, ModelCache& models) {
         case ScenarioKind::collective:
         case ScenarioKind::network:
             explain_messages(scenario, base, out);
+            break;
+        case ScenarioKind::cluster:
+            explain_jobs(scenario, models, base, out);
             break;
     }
     try_levers(scenario, models, base.summary, out);

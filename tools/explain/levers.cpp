@@ -1,6 +1,7 @@
 #include "tools/explain/levers.hpp"
 
 #include "models/scaled_device.hpp"
+#include "tools/driver/kind.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -26,12 +27,9 @@ Outcome outcome_of(const Summary& summary) {
         return {all->value,
                 {{"to the first token", first->value}, {"after the first token", all->value - first->value}}};
     }
-    for (std::size_t kind = 0; kind < scenario_kind_names().size(); ++kind) {
-        if (scenario_kind_names()[kind] == summary.kind) {
-            return {summary.find(headline_metric(static_cast<ScenarioKind>(kind)))->value, summary.breakdown};
-        }
-    }
-    throw InternalError("a summary of no kind");
+    const auto& names = scenario_kind_names();
+    const auto kind = static_cast<ScenarioKind>(std::find(names.begin(), names.end(), summary.kind) - names.begin());
+    return {summary.find(headline_metric(kind))->value, summary.breakdown};
 }
 
 Outcome run_again(const Scenario& scenario, ModelCache& models) {
@@ -185,7 +183,7 @@ void try_levers(const Scenario& scenario, ModelCache& models, const Summary& bas
             bases.push_back(run_again(again, models));
         }
     }
-    if (scenario.kind == ScenarioKind::training || scenario.kind == ScenarioKind::serving) {
+    if (row_of(scenario.kind).kernels) {
         const DataDirectory& data = models.data();
         out.levers.push_back(elasticity("arithmetic rate", before, run_scaled(scenario, data, kMore, 1)));
         out.levers.push_back(elasticity("memory bandwidth", before, run_scaled(scenario, data, 1, kMore)));

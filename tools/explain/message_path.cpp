@@ -19,7 +19,11 @@ struct Links {
 
 Links links_of(const Fabric& fabric, const Schedule& schedule, const Message& message, PathChoice paths) {
     if (message.group != Message::kNoGroup) {
-        TreeLinks tree = fabric.tree(schedule.groups[message.group], paths, message.group);
+        std::vector<GpuId> members;
+        for (const std::uint32_t rank : schedule.groups[message.group]) {
+            members.emplace_back(rank);
+        }
+        TreeLinks tree = fabric.tree(members, paths, message.group);
         return {std::move(tree.links), tree.latency};
     }
     // The hash of run_messages, so that fluid runs have the path that was used.
@@ -42,9 +46,9 @@ class MessagePath {
   public:
     MessagePath(const Scenario& scenario, const Fabric& fabric, const MessageRecord& record)
         : fabric_(fabric), record_(record), options_(message_options(scenario)) {
-        options_.link_events.clear();
+        options_.run.link_events.clear();
         // Packets choose their links themselves; what they are spread over is known.
-        paths_ = options_.packets != nullptr ? PathChoice::spray : options_.paths;
+        paths_ = options_.run.fidelity == Fidelity::packet ? PathChoice::spray : options_.paths;
     }
 
     // A collective takes as long as the chain of messages to its last one; of traffic, the headline is the slowest flow.
@@ -67,8 +71,8 @@ class MessagePath {
             sums[{name, kLatency}] += parts.propagation_s;
             sums[{name, kind_of_resource(fabric_.resource_name(narrowest(fabric_, route.links)))}] +=
                 parts.serialisation_s;
-            sums[{name, options_.packets != nullptr ? "queues and congestion control" : "links shared with others"}] +=
-                parts.contention_s;
+            sums[{name, options_.run.fidelity == Fidelity::packet ? "queues and congestion control"
+                                                                  : "links shared with others"}] += parts.contention_s;
             if (chain && message.delay > 0) {
                 sums[{"given start times", "the traffic"}] += message.delay;
             }

@@ -1,4 +1,4 @@
-#include "tools/driver/run_serving.hpp"
+#include "tools/driver/scenario.hpp"
 #include "tools/explain/paths.hpp"
 
 #include <algorithm>

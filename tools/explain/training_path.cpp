@@ -1,6 +1,4 @@
-#include "sim/engine/executor.hpp"
-#include "sim/engine/fluid.hpp"
-#include "sim/network/analytic.hpp"
+#include "sim/run/simulation.hpp"
 #include "tools/explain/paths.hpp"
 
 #include <algorithm>
@@ -12,16 +10,11 @@ namespace {
 
 class CriticalPath {
   public:
-    explicit CriticalPath(const TrainingInput& input, Fidelity fidelity, SimTime window)
-        : input_(input), graph_(lower(input)) {
-        if (fidelity == Fidelity::analytic) {
-            sharing_ = std::make_unique<AnalyticModel>(engine_);
-        } else {
-            sharing_ = std::make_unique<FluidModel>(engine_, window);
-        }
-        input.fabric.add_to(*sharing_);
-        executor_ = std::make_unique<Executor>(engine_, *sharing_, graph_.graph);
-        end_ = executor_->run();
+    CriticalPath(const TrainingInput& input, const RunSettings& settings)
+        : input_(input), graph_(lower(input)), simulation_(input.fabric, settings) {
+        executor_ = &simulation_.add(graph_.graph);
+        simulation_.run();
+        end_ = executor_->finished_at();
     }
 
     [[nodiscard]] std::vector<BlameRow> blame() const {
@@ -146,9 +139,8 @@ class CriticalPath {
 
     const TrainingInput& input_;
     TrainingGraph graph_;
-    Engine engine_;
-    std::unique_ptr<ResourceModel> sharing_;
-    std::unique_ptr<Executor> executor_;
+    Simulation simulation_;
+    Executor* executor_ = nullptr;
     SimTime end_;
 };
 
@@ -177,8 +169,8 @@ std::string kind_of_resource(std::string name) {
 
 void explain_training(const Scenario& scenario, ModelCache& models, const RunOutput& base, Explanation& out) {
     const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
-    const TrainingInput input = training_input(scenario, models, fabric);
-    const CriticalPath path(input, scenario.network.fidelity, SimTime::from_seconds(scenario.network.batch));
+    const TrainingInput input = training_input(scenario, models, fabric, Placement(fabric));
+    const CriticalPath path(input, run_settings(scenario));
     out.critical_path = path.blame();
     out.link_use = path.link_use();
     if (base.training->folded_into_one > 1) {

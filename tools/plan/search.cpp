@@ -150,7 +150,7 @@ class PlanWorker {
             const Scenario scenario = scenario_with(base_, candidates_[i]);
             try {
                 const Fabric& fabric = fabric_for(candidates_[i].nodes);
-                const TrainingInput input = training_input(scenario, models_, fabric);
+                const TrainingInput input = training_input(scenario, models_, fabric, Placement(fabric));
                 const double memory = memory_of_plan(scenario);
                 if (memory > scenario.cluster.node.gpu.memory.value) {
                     ++do_not_fit;

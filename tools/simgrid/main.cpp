@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <map>
 
 namespace {
 
@@ -38,8 +39,16 @@ class PathZone final : public routing::NetZoneImpl {
 class Runner {
   public:
     Runner(const orrery::SimgridJob& job, PathZone& zone, sg4::Host* from, sg4::Host* to,
-           std::vector<simgrid::kernel::resource::StandardLinkImpl*> links)
-        : job_(job), zone_(zone), from_(from), to_(to), links_(std::move(links)), completions(job.messages.size(), -1) {
+           std::vector<sg4::Link*> handles)
+        : job_(job),
+          zone_(zone),
+          from_(from),
+          to_(to),
+          handles_(std::move(handles)),
+          completions(job.messages.size(), -1) {
+        for (const sg4::Link* link : handles_) {
+            links_.push_back(link->get_impl());
+        }
         for (const auto& message : job.messages) {
             waiting_.push_back(message.waits_for);
         }
@@ -52,9 +61,34 @@ class Runner {
                 begin(id);
             }
         }
+        for (const auto& change : job_.changes) {
+            simgrid::kernel::timer::Timer::set(change.time, [this, change] { apply(change); });
+        }
     }
 
   private:
+    void apply(const orrery::SimgridJob::Change& change) {
+        using What = orrery::SimgridJob::Change::What;
+        if (change.what == What::capacity) {
+            handles_[change.index]->set_bandwidth(change.capacity);
+            return;
+        }
+        const auto entry = under_way_.find(change.index);
+        if (entry == under_way_.end()) {
+            return;
+        }
+        if (change.what == What::suspend) {
+            entry->second->suspend();
+        } else if (change.what == What::resume) {
+            entry->second->resume();
+        } else {
+            // SimGrid still looks at what was cancelled.
+            cancelled_.push_back(entry->second);
+            under_way_.erase(entry);
+            cancelled_.back()->cancel();
+        }
+    }
+
     void begin(std::uint32_t id) {
         if (job_.messages[id].delay > 0) {
             simgrid::kernel::timer::Timer::set(sg4::Engine::get_clock() + job_.messages[id].delay,
@@ -75,11 +109,14 @@ class Runner {
         comm->set_source(from_);
         comm->vetoable_start();
         comm->set_destination(to_);  // the last thing it lacked: it starts here, and asks the zone for its path
-        keep_.push_back(comm);
+        under_way_[id] = comm;
     }
 
     void done(const sg4::Activity& activity) {
         const auto id = static_cast<std::uint32_t>(std::stoul(activity.get_name()));
+        if (under_way_.erase(id) == 0) {
+            return;  // cancelled
+        }
         completions[id] = sg4::Engine::get_clock();
         for (const std::uint32_t next : job_.messages[id].releases) {
             if (--waiting_[next] == 0) {
@@ -92,9 +129,11 @@ class Runner {
     PathZone& zone_;
     sg4::Host* from_;
     sg4::Host* to_;
+    std::vector<sg4::Link*> handles_;
     std::vector<simgrid::kernel::resource::StandardLinkImpl*> links_;
     std::vector<std::uint32_t> waiting_;
-    std::vector<sg4::CommPtr> keep_;
+    std::map<std::uint32_t, sg4::CommPtr> under_way_;
+    std::vector<sg4::CommPtr> cancelled_;
 
   public:
     std::vector<double> completions;
@@ -127,12 +166,12 @@ int main(int argc, char** argv) {
     sg4::NetZone* iface = zone->get_iface();
     sg4::Host* from = iface->create_host("from", 1e9);
     sg4::Host* to = iface->create_host("to", 1e9);
-    std::vector<simgrid::kernel::resource::StandardLinkImpl*> links;
+    std::vector<sg4::Link*> links;
     for (std::size_t i = 0; i < job.capacities.size(); ++i) {
         sg4::Link* link = iface->create_link("l" + std::to_string(i), job.capacities[i]);
         link->set_latency(0);
         link->seal();
-        links.push_back(link->get_impl());
+        links.push_back(link);
     }
     iface->seal();
     Runner runner(job, *zone, from, to, std::move(links));
@@ -147,9 +186,7 @@ int main(int argc, char** argv) {
     }
     std::fprintf(out, "%.17g\n", wall);
     for (const double completion : runner.completions) {
-        if (completion >= 0) {
-            std::fprintf(out, "%.17g\n", completion);
-        }
+        std::fprintf(out, "%.17g\n", completion);
     }
     std::fclose(out);
     return 0;

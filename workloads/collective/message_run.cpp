@@ -1,8 +1,5 @@
 #include "workloads/collective/message_run.hpp"
 
-#include "sim/engine/fluid.hpp"
-#include "sim/engine/task_source.hpp"
-#include "sim/network/analytic.hpp"
 #include "sim/network/simgrid_job.hpp"
 
 #include <algorithm>
@@ -15,16 +12,6 @@ namespace {
 
 constexpr std::uint64_t kProgressInterval = 1U << 18;
 
-std::unique_ptr<ResourceModel> make_sharing(Engine& engine, const Fabric& fabric, const MessageRunOptions& options) {
-    if (options.packets != nullptr) {
-        return std::make_unique<PacketModel>(engine, fabric, *options.packets, options.link_events, options.seed);
-    }
-    if (options.analytic) {
-        return std::make_unique<AnalyticModel>(engine);
-    }
-    return std::make_unique<FluidModel>(engine, options.batch_window);
-}
-
 std::vector<Demand> demands_of(const Route& route) {
     std::vector<Demand> demands;
     for (const ResourceId link : route.resources()) {
@@ -34,87 +21,48 @@ std::vector<Demand> demands_of(const Route& route) {
 }
 
 // A message as a flow between nodes; nothing inside one.
-std::vector<RoutedFlow> flow_of(const Fabric& fabric, std::uint32_t from, std::uint32_t to) {
-    if (fabric.node_of(GpuId(from)) == fabric.node_of(GpuId(to))) {
+std::vector<RoutedFlow> flow_of(const Fabric& fabric, GpuId from, GpuId to) {
+    if (fabric.node_of(from) == fabric.node_of(to)) {
         return {};
     }
-    return {RoutedFlow{GpuId(from), GpuId(to)}};
+    return {RoutedFlow{from, to}};
 }
 
 // Latency before the sharing of a message begins.
-double latency_of(const ResourceModel& sharing, const Route& route, bool crosses) {
-    return sharing.routes_flows() && crosses ? 0 : route.latency;
+double latency_of(const ResourceModel& resources, const Route& route, bool crosses) {
+    return resources.routes_flows() && crosses ? 0 : route.latency;
 }
 
-void watch(ResourceModel& sharing, double bytes, const MessageRunOptions& options) {
-    if (auto* packets = dynamic_cast<PacketModel*>(&sharing)) {
-        packets->set_progress(bytes, options.progress);
-    }
-}
-
-void measure(const Fabric& fabric, const ResourceModel& sharing, MessageRunResult& result) {
-    if (const auto* packets = dynamic_cast<const PacketModel*>(&sharing)) {
-        result.packets = packets->network().statistics();
-        result.ports = packets->network().report();
-        result.events += result.packets->events;
-        result.max_link_utilisation = result.packets->max_link_utilisation;
-        return;
-    }
-    const auto* fluid = dynamic_cast<const FluidModel*>(&sharing);
-    if (fluid == nullptr || result.seconds <= 0) {
-        return;
-    }
-    result.solves = fluid->solves();
-    for (std::size_t i = 0; i < fabric.resource_count(); ++i) {
-        const ResourceId id(i);
-        if (fabric.capacity(id) > 0) {
-            result.max_link_utilisation =
-                std::max(result.max_link_utilisation, fluid->carried(id) / (fabric.capacity(id) * result.seconds));
-        }
-    }
+// What hashed paths go by.
+std::uint64_t hash_of(GpuId from, std::uint32_t to) {
+    return (static_cast<std::uint64_t>(from.value()) << 32) | to;
 }
 
 // Runs a stored schedule: each message waits for its count of arrivals, then for its path's latency, then shares.
-class ScheduleRun final : public TaskSource {
+class ScheduleRun final : public MessageRun, public TaskSource {
   public:
-    ScheduleRun(const Fabric& fabric, const Schedule& schedule, const MessageRunOptions& options)
-        : fabric_(fabric),
+    ScheduleRun(Simulation& simulation, const Placement& placement, const Schedule& schedule,
+                const MessageRunOptions& options, SimTime start)
+        : fabric_(*simulation.fabric()),
+          placement_(placement),
           schedule_(schedule),
           options_(options),
-          sharing_(make_sharing(engine_, fabric, options)),
-          dispatcher_(engine_, *sharing_, *this),
+          resources_(simulation.resources()),
+          dispatcher_(simulation.add(static_cast<TaskSource&>(*this), start)),
           classes_(schedule.messages.size()) {
-        fabric.add_to(*sharing_);
         waiting_.reserve(schedule.messages.size());
         double crossing = 0;
         for (const Message& message : schedule.messages) {
             waiting_.push_back(message.waits_for);
-            const bool crosses = fabric.node_of(GpuId(message.from)) != fabric.node_of(GpuId(message.to));
+            const bool crosses = fabric_.node_of(gpu(message.from)) != fabric_.node_of(gpu(message.to));
             crossing += crosses ? message.bytes * copies(message) : 0;
         }
-        watch(*sharing_, crossing, options);
+        resources_.set_progress(crossing, options.progress);
         result_.starts.resize(schedule.messages.size(), 0);
         result_.completions.resize(schedule.messages.size(), 0);
     }
 
-    MessageRunResult run() {
-        dispatcher_.run();
-        if (result_.messages != waiting_.size()) {
-            sharing_->require_finished();
-            for (std::uint32_t id = 0; id < waiting_.size(); ++id) {
-                if (waiting_[id] == 0 && classes_[id].valid()) {
-                    throw InfeasibleError("message from " + std::to_string(schedule_.messages[id].from) + " to " +
-                                          std::to_string(schedule_.messages[id].to) +
-                                          " can never finish: a link on its path has no capacity");
-                }
-            }
-            throw InternalError("a schedule of messages has a cycle");
-        }
-        result_.seconds = engine_.now().seconds();
-        result_.events = engine_.events();
-        measure(fabric_, *sharing_, result_);
-        return std::move(result_);
-    }
+    MessageRunResult result() override { return std::move(result_); }
 
     void begin(Dispatcher&) override {
         for (std::uint32_t id = 0; id < waiting_.size(); ++id) {
@@ -127,9 +75,10 @@ class ScheduleRun final : public TaskSource {
     void on_done(std::uint64_t token, Dispatcher&) override {
         const auto id = static_cast<std::uint32_t>(token);
         const Message& message = schedule_.messages[id];
-        sharing_->release(classes_[id]);
+        resources_.release(classes_[id]);
         classes_[id] = ClassId();
-        result_.completions[id] = engine_.now().seconds();
+        result_.completions[id] = dispatcher_.now().seconds();
+        result_.seconds = result_.completions[id];
         result_.bytes += message.bytes * copies(message);
         if (++result_.messages % kProgressInterval == 0 && options_.progress) {
             options_.progress(static_cast<double>(result_.messages) / static_cast<double>(waiting_.size()));
@@ -142,23 +91,41 @@ class ScheduleRun final : public TaskSource {
         }
     }
 
+    void end(Dispatcher&) override {
+        if (result_.messages == waiting_.size()) {
+            return;
+        }
+        resources_.require_finished();
+        for (std::uint32_t id = 0; id < waiting_.size(); ++id) {
+            if (waiting_[id] == 0 && classes_[id].valid()) {
+                throw InfeasibleError("message from " + std::to_string(schedule_.messages[id].from) + " to " +
+                                      std::to_string(schedule_.messages[id].to) +
+                                      " can never finish: a link on its path has no capacity");
+            }
+        }
+        throw InternalError("a schedule of messages has a cycle");
+    }
+
   private:
+    [[nodiscard]] GpuId gpu(std::uint32_t rank) const { return placement_.gpu(rank); }
+
     void start(std::uint32_t id) {
         const Message& message = schedule_.messages[id];
-        result_.starts[id] = engine_.now().seconds();
+        result_.starts[id] = dispatcher_.now().seconds();
         demands_.clear();
         if (message.group != Message::kNoGroup) {
             start_reduction(id);
             return;
         }
-        const Route route = fabric_.route(GpuId(message.from), GpuId(message.to), options_.paths,
-                                          (static_cast<std::uint64_t>(message.from) << 32) | message.to);
+        const GpuId from = gpu(message.from);
+        const GpuId to = gpu(message.to);
+        const Route route = fabric_.route(from, to, options_.paths, hash_of(from, to.value()));
         for (const ResourceId link : route.resources()) {
             demands_.push_back(Demand{link, 1});
         }
-        const std::vector<RoutedFlow> flow = flow_of(fabric_, message.from, message.to);
-        classes_[id] = sharing_->hold_flows(flow, demands_);
-        const double latency = latency_of(*sharing_, route, !flow.empty());
+        const std::vector<RoutedFlow> flow = flow_of(fabric_, from, to);
+        classes_[id] = resources_.hold_flows(flow, demands_);
+        const double latency = latency_of(resources_, route, !flow.empty());
         dispatcher_.share(classes_[id], message.bytes, SimTime::from_seconds(message.delay + latency), message.from,
                           id);
     }
@@ -167,31 +134,35 @@ class ScheduleRun final : public TaskSource {
     [[nodiscard]] double copies(const Message& message) const {
         return message.group == Message::kNoGroup ? 1 : static_cast<double>(group(message).size());
     }
-    [[nodiscard]] const std::vector<GpuId>& group(const Message& message) const {
+    [[nodiscard]] const std::vector<std::uint32_t>& group(const Message& message) const {
         return schedule_.groups[message.group];
     }
 
     void start_reduction(std::uint32_t id) {
         const Message& message = schedule_.messages[id];
-        const TreeLinks tree = fabric_.tree(group(message), options_.paths, message.group);
+        std::vector<GpuId> members;
+        for (const std::uint32_t rank : group(message)) {
+            members.push_back(gpu(rank));
+        }
+        const TreeLinks tree = fabric_.tree(members, options_.paths, message.group);
         for (const ResourceId link : tree.links) {
             demands_.push_back(Demand{link, 1});
         }
-        RoutedFlow flow{GpuId(message.from), GpuId(message.to)};
-        flow.members = group(message);
+        RoutedFlow flow{gpu(message.from), gpu(message.to)};
+        flow.members = std::move(members);
         flow.tree = message.group;
-        classes_[id] = sharing_->hold_flows(std::span(&flow, 1), demands_);
-        const double latency = sharing_->routes_flows() ? 0 : tree.latency;
+        classes_[id] = resources_.hold_flows(std::span(&flow, 1), demands_);
+        const double latency = resources_.routes_flows() ? 0 : tree.latency;
         dispatcher_.share(classes_[id], message.bytes, SimTime::from_seconds(message.delay + latency), message.from,
                           id);
     }
 
     const Fabric& fabric_;
+    Placement placement_;
     const Schedule& schedule_;
-    const MessageRunOptions& options_;
-    Engine engine_;
-    std::unique_ptr<ResourceModel> sharing_;
-    Dispatcher dispatcher_;
+    MessageRunOptions options_;
+    ResourceModel& resources_;
+    Dispatcher& dispatcher_;
     std::vector<std::uint32_t> waiting_;
     std::vector<ClassId> classes_;
     std::vector<Demand> demands_;
@@ -199,62 +170,63 @@ class ScheduleRun final : public TaskSource {
 };
 
 // A ring in steady bookkeeping: a rank sends its next message when the last one has left and its data have come.
-class RingRun final : public TaskSource {
+class RingRun final : public MessageRun, public TaskSource {
   public:
-    RingRun(const Fabric& fabric, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t simulated,
-            const MessageRunOptions& options)
-        : fabric_(fabric),
+    RingRun(Simulation& simulation, const Placement& placement, const CollectiveSpec& spec, std::uint32_t ranks,
+            std::uint32_t simulated, const MessageRunOptions& options, SimTime start)
+        : fabric_(*simulation.fabric()),
+          placement_(placement),
+          spec_(spec),
           options_(options),
-          sharing_(make_sharing(engine_, fabric, options)),
-          dispatcher_(engine_, *sharing_, *this),
+          resources_(simulation.resources()),
+          dispatcher_(simulation.add(static_cast<TaskSource&>(*this), start)),
           ranks_(ranks),
           steps_((spec.op == CollectiveOp::all_reduce ? 2 : 1) * (ranks - 1)),
           bytes_(spec.bytes / ranks),
-          edges_(simulated) {
-        fabric.add_to(*sharing_);
-        double crossing = 0;
-        for (std::uint32_t i = 0; i < simulated; ++i) {
-            const Route route = fabric.route(GpuId(i), GpuId((i + 1) % ranks), options.paths,
-                                             (static_cast<std::uint64_t>(i) << 32) | (i + 1));
-            double bound = ResourceModel::kUnbounded;
-            if (spec.slow_rank == static_cast<std::int64_t>(i)) {
-                bound = spec.slow_factor * fabric.capacity(route.links[0]);
-                for (const ResourceId link : route.resources()) {
-                    bound = std::min(bound, spec.slow_factor * fabric.capacity(link));
-                }
-            }
-            const std::vector<RoutedFlow> flow = flow_of(fabric, i, (i + 1) % ranks);
-            edges_[i].flow = sharing_->hold_flows(flow, demands_of(route), bound);
-            edges_[i].latency = SimTime::from_seconds(latency_of(*sharing_, route, !flow.empty()));
-            crossing += flow.empty() ? 0 : 1;
-        }
-        watch(*sharing_, crossing * steps_ * bytes_, options);
-    }
+          edges_(simulated) {}
 
-    MessageRunResult run() {
-        dispatcher_.run();
-        const std::uint64_t expected = static_cast<std::uint64_t>(edges_.size()) * steps_;
-        if (done_ != expected) {
-            sharing_->require_finished();
-            throw InfeasibleError("the ring can never finish: a link on it has no capacity");
-        }
+    MessageRunResult result() override {
         MessageRunResult result;
         result.folded_into_one = ranks_ / static_cast<std::uint32_t>(edges_.size());
         result.messages = done_ * result.folded_into_one;
         result.bytes = static_cast<double>(result.messages) * bytes_;
-        result.seconds = engine_.now().seconds();
-        result.events = engine_.events();
-        measure(fabric_, *sharing_, result);
+        result.seconds = last_.seconds();
         return result;
     }
 
+    void end(Dispatcher&) override {
+        if (done_ != static_cast<std::uint64_t>(edges_.size()) * steps_) {
+            resources_.require_finished();
+            throw InfeasibleError("the ring can never finish: a link on it has no capacity");
+        }
+    }
+
     void begin(Dispatcher&) override {
+        double crossing = 0;
+        for (std::uint32_t i = 0; i < edges_.size(); ++i) {
+            const GpuId from = placement_.gpu(i);
+            const GpuId to = placement_.gpu((i + 1) % ranks_);
+            const Route route = fabric_.route(from, to, options_.paths, hash_of(from, from.value() + 1));
+            double bound = ResourceModel::kUnbounded;
+            if (spec_.slow_rank == static_cast<std::int64_t>(i)) {
+                bound = spec_.slow_factor * fabric_.capacity(route.links[0]);
+                for (const ResourceId link : route.resources()) {
+                    bound = std::min(bound, spec_.slow_factor * fabric_.capacity(link));
+                }
+            }
+            const std::vector<RoutedFlow> flow = flow_of(fabric_, from, to);
+            edges_[i].flow = dispatcher_.keep_flows(flow, demands_of(route), bound);
+            edges_[i].latency = SimTime::from_seconds(latency_of(resources_, route, !flow.empty()));
+            crossing += flow.empty() ? 0 : 1;
+        }
+        resources_.set_progress(crossing * steps_ * bytes_, options_.progress);
         for (std::uint32_t i = 0; i < edges_.size(); ++i) {
             advance(i);
         }
     }
 
     void on_done(std::uint64_t token, Dispatcher&) override {
+        last_ = dispatcher_.now();
         const auto edge = static_cast<std::uint32_t>(token);
         const std::uint32_t next = edge + 1 == edges_.size() ? 0 : edge + 1;
         edges_[edge].sending = false;
@@ -286,10 +258,12 @@ class RingRun final : public TaskSource {
     }
 
     const Fabric& fabric_;
-    const MessageRunOptions& options_;
-    Engine engine_;
-    std::unique_ptr<ResourceModel> sharing_;
-    Dispatcher dispatcher_;
+    Placement placement_;
+    CollectiveSpec spec_;
+    MessageRunOptions options_;
+    ResourceModel& resources_;
+    Dispatcher& dispatcher_;
+    SimTime last_;
     std::uint32_t ranks_;
     std::uint32_t steps_;
     double bytes_;
@@ -303,7 +277,7 @@ class RingRun final : public TaskSource {
 std::uint32_t ring_period(const Fabric& fabric, const CollectiveSpec& spec, std::uint32_t ranks,
                           const MessageRunOptions& options) {
     const FabricShape& shape = fabric.shape();
-    if (!options.fold || options.packets != nullptr || spec.slow_rank >= 0 || !fabric.full_bisection() ||
+    if (!options.fold || options.run.fidelity == Fidelity::packet || spec.slow_rank >= 0 || !fabric.full_bisection() ||
         options.paths != PathChoice::spray || shape.kind != FabricKind::leaf_spine ||
         ranks % shape.gpus_per_node != 0) {
         return ranks;
@@ -320,8 +294,33 @@ std::uint32_t ring_period(const Fabric& fabric, const CollectiveSpec& spec, std:
 
 }  // namespace
 
+std::unique_ptr<MessageRun> add_messages(Simulation& simulation, const Placement& placement, const Schedule& schedule,
+                                         const MessageRunOptions& options, SimTime start) {
+    return std::make_unique<ScheduleRun>(simulation, placement, schedule, options, start);
+}
+
+std::unique_ptr<MessageRun> add_ring(Simulation& simulation, const Placement& placement, const CollectiveSpec& spec,
+                                     std::uint32_t ranks, const MessageRunOptions& options, SimTime start) {
+    ORRERY_ASSERT(ranks > 1);
+    const std::uint32_t period = ring_period(*simulation.fabric(), spec, ranks, options);
+    return std::make_unique<RingRun>(simulation, placement, spec, ranks, period, options, start);
+}
+
+MessageRunResult finish(Simulation& simulation, MessageRun& messages) {
+    simulation.run();
+    MessageRunResult result = messages.result();
+    const ResourceReport report = simulation.report();
+    result.events = simulation.events();
+    result.solves = report.solves;
+    result.max_link_utilisation = report.max_link_utilisation;
+    result.packets = simulation.packet_statistics();
+    result.ports = simulation.packet_report();
+    return result;
+}
+
 MessageRunResult run_messages(const Fabric& fabric, const Schedule& schedule, const MessageRunOptions& options) {
-    return ScheduleRun(fabric, schedule, options).run();
+    Simulation simulation(fabric, options.run);
+    return finish(simulation, *add_messages(simulation, Placement(fabric), schedule, options));
 }
 
 MessageRunResult run_messages_on_simgrid(const Fabric& fabric, const Schedule& schedule, PathChoice paths,
@@ -365,7 +364,8 @@ MessageRunResult run_ring(const Fabric& fabric, const CollectiveSpec& spec, std:
     if (ranks < 2) {
         return {};
     }
-    return RingRun(fabric, spec, ranks, ring_period(fabric, spec, ranks, options), options).run();
+    Simulation simulation(fabric, options.run);
+    return finish(simulation, *add_ring(simulation, Placement(fabric), spec, ranks, options));
 }
 
 }  // namespace orrery

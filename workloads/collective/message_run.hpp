@@ -14,7 +14,8 @@
 
 #include "sim/config/fields.hpp"
 #include "sim/network/collective.hpp"
-#include "sim/network/packet/packet_model.hpp"
+#include "sim/network/placement.hpp"
+#include "sim/run/simulation.hpp"
 
 #include <functional>
 #include <optional>
@@ -63,7 +64,7 @@ struct Message {
 struct Schedule {
     std::vector<Message> messages;
     std::vector<std::uint32_t> releases;
-    std::vector<std::vector<GpuId>> groups;  ///< members of all-reduces inside the switches, one a node
+    std::vector<std::vector<std::uint32_t>> groups;  ///< ranks of all-reduces inside the switches, one per node
 };
 
 /// The messages of a collective over `ranks` ranks in nodes of `per_node`. Throws InfeasibleError when the algorithm
@@ -71,14 +72,11 @@ struct Schedule {
 [[nodiscard]] Schedule make_schedule(const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node);
 [[nodiscard]] Schedule make_traffic(const TrafficSpec& spec, std::uint32_t ranks, std::uint64_t seed);
 
+/// How messages are placed on the fabric, and the run that a schedule alone makes.
 struct MessageRunOptions {
-    bool analytic = false;
-    const PacketSpec* packets = nullptr;  ///< packet by packet, instead of fluid
-    std::vector<LinkEvent> link_events;   ///< packets only
-    std::uint64_t seed = 1;               ///< packets only
-    bool fold = true;                     ///< use the symmetry of rings where it is proved
+    RunSettings run;
+    bool fold = true;  ///< use the symmetry of rings where it is proved
     PathChoice paths = PathChoice::spray;
-    SimTime batch_window;
     std::function<void(double)> progress;
 };
 
@@ -97,7 +95,23 @@ struct MessageRunResult {
     PacketReport ports;  ///< packets only
 };
 
-/// Runs a stored schedule.
+/// Messages as a job of a simulation.
+class MessageRun {
+  public:
+    virtual ~MessageRun() = default;
+    /// After the run, once. What belongs to the run as a whole (events, links, packets) is not in it.
+    [[nodiscard]] virtual MessageRunResult result() = 0;
+};
+/// `schedule` outlives the run; `options.run` is that of the simulation.
+[[nodiscard]] std::unique_ptr<MessageRun> add_messages(Simulation& simulation, const Placement& placement,
+                                                       const Schedule& schedule, const MessageRunOptions& options,
+                                                       SimTime start = SimTime());
+/// A ring without a stored schedule. Precondition: two ranks or more.
+[[nodiscard]] std::unique_ptr<MessageRun> add_ring(Simulation& simulation, const Placement& placement,
+                                                   const CollectiveSpec& spec, std::uint32_t ranks,
+                                                   const MessageRunOptions& options, SimTime start = SimTime());
+
+/// Runs a stored schedule alone.
 [[nodiscard]] MessageRunResult run_messages(const Fabric& fabric, const Schedule& schedule,
                                             const MessageRunOptions& options);
 /// Runs a stored schedule on SimGrid, in a child process. Sizes are rounded up to whole bytes.

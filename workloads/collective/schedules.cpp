@@ -49,8 +49,8 @@ class Builder {
         return static_cast<std::uint32_t>(schedule_.messages.size() - 1);
     }
     // An all-reduce of `bytes` of each member, inside the switches.
-    std::uint32_t reduce(std::vector<GpuId> members, double bytes) {
-        const std::uint32_t id = add(members.front().value(), members.back().value(), bytes);
+    std::uint32_t reduce(std::vector<std::uint32_t> members, double bytes) {
+        const std::uint32_t id = add(members.front(), members.back(), bytes);
         schedule_.messages[id].group = static_cast<std::uint32_t>(schedule_.groups.size());
         schedule_.groups.push_back(std::move(members));
         return id;
@@ -227,8 +227,7 @@ void add_hierarchical(Builder& builder, std::uint32_t n, std::uint32_t per_node,
         }
         std::vector<std::uint32_t> last;
         if (in_switch) {
-            const std::uint32_t sum =
-                builder.reduce(std::vector<GpuId>(members.begin(), members.end()), bytes / per_node);
+            const std::uint32_t sum = builder.reduce(members, bytes / per_node);
             for (const std::uint32_t before : first) {
                 if (before != kNone) {
                     builder.after(before, sum);

@@ -1,15 +1,11 @@
 #include "workloads/replay/replay.hpp"
 
 #include "sim/base/error.hpp"
-#include "sim/engine/executor.hpp"
-#include "sim/engine/fluid.hpp"
-#include "sim/network/analytic.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <deque>
-#include <memory>
 
 namespace orrery {
 
@@ -23,12 +19,21 @@ constexpr std::uint16_t kMostNames = 65'000;
     throw ConfigError({Diagnostic{spec.trace, 0, 0, problem}});
 }
 
+}  // namespace
+
 // Builds the graph of tasks: every operation of every rank, a collective or message once for all who take part.
-class Lowering {
+class ReplayRun::Lowering {
   public:
     Lowering(const ReplayTrace& trace, const ReplaySpec& spec, const DeviceSpec& device, const Fabric& fabric,
-             const CollectiveModel& collectives, PathChoice paths)
-        : trace_(trace), spec_(spec), device_(device), fabric_(fabric), collectives_(collectives), paths_(paths) {
+             const Placement& placement, const CollectiveModel& collectives, PathChoice paths, bool routes_flows)
+        : trace_(trace),
+          spec_(spec),
+          device_(device),
+          fabric_(fabric),
+          placement_(placement),
+          collectives_(collectives),
+          paths_(paths),
+          routes_flows_(routes_flows) {
         choose_ranks();
     }
 
@@ -90,8 +95,8 @@ class Lowering {
         job_ = wanted != 0 ? wanted : trace_.ranks;
         // Equal programs that never meet take equally long: one stands for all.
         ranks = trace_.same_program && !needs_network ? 1 : job_;
-        if (ranks > fabric_.gpus()) {
-            throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks, fabric_.gpus()));
+        if (ranks > placement_.gpus()) {
+            throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks, placement_.gpus()));
         }
         const double tasks = static_cast<double>(trace_.ops.size()) * (trace_.same_program ? ranks : 1);
         if (tasks > kMostTasks) {
@@ -237,7 +242,7 @@ class Lowering {
         }
         std::vector<GpuId> gpus;
         for (const std::uint32_t member : members) {
-            gpus.emplace_back(member);
+            gpus.push_back(placement_.gpu(member));
         }
         const GroupTransfer planned =
             make_transfer(fabric_, collectives_, op.collective, gpus, Bytes(std::max(1.0, op.bytes)));
@@ -245,8 +250,9 @@ class Lowering {
     }
 
     TaskId add_activity(Task task, const GroupTransfer& planned) {
-        task.duration = SimTime::from_seconds(planned.latency.value());
-        return graph.add_activity(task, graph.add_demands(planned.demands), planned.bytes.value());
+        task.duration = SimTime::from_seconds(planned.latency_before(routes_flows_).value());
+        const std::uint32_t demands = graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
+        return graph.add_activity(task, demands, planned.bytes.value());
     }
 
     TaskId send(std::uint32_t rank, const ReplayOp& op) {
@@ -256,7 +262,7 @@ class Lowering {
         Task task = task_of(rank, op, Category::pipeline_communication);
         TaskId id;
         if (simulated(op) && op.peer != rank) {
-            id = add_activity(task, make_send(fabric_, collectives_, GpuId(rank), GpuId(op.peer),
+            id = add_activity(task, make_send(fabric_, collectives_, placement_.gpu(rank), placement_.gpu(op.peer),
                                               Bytes(std::max(1.0, op.bytes)), paths_, op.tag));
         } else {
             task.duration = SimTime::from_seconds(std::max(0.0, op.duration_s));
@@ -312,8 +318,10 @@ class Lowering {
     const ReplaySpec& spec_;
     const DeviceSpec& device_;
     const Fabric& fabric_;
+    const Placement& placement_;
     const CollectiveModel& collectives_;
     PathChoice paths_;
+    bool routes_flows_;
     std::uint32_t job_ = 1;
     std::vector<std::uint16_t> names_;
     std::uint16_t lag_ = 0;
@@ -323,7 +331,10 @@ class Lowering {
     std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Channel> channels_;
 };
 
+namespace {
+
 // Where a rank's time goes: of what runs at the same time, device work counts before communication before host calls.
+template <class Lowering>
 void book(const ReplayTrace& trace, const ReplaySpec& spec, const Lowering& lowered, const Executor& executor,
           SimTime end, ReplayResult& result) {
     struct Edge {
@@ -364,6 +375,7 @@ void book(const ReplayTrace& trace, const ReplaySpec& spec, const Lowering& lowe
     }
 }
 
+template <class Lowering>
 std::vector<ReplayBlame> blame(const ReplayTrace& trace, const ReplaySpec& spec, const Lowering& lowered,
                                const Executor& executor, SimTime end) {
     std::vector<std::uint32_t> op_of(lowered.graph.size(), ReplayOp::kNone);  // lags of their own have none
@@ -408,6 +420,7 @@ std::vector<ReplayBlame> blame(const ReplayTrace& trace, const ReplaySpec& spec,
     return out;
 }
 
+template <class Lowering>
 Timeline draw(const ReplayTrace& trace, const Lowering& lowered, const Executor& executor) {
     Timeline timeline;
     for (std::uint32_t lane = 0; lane < trace.lanes.size(); ++lane) {
@@ -439,35 +452,33 @@ void describe(Fields& fields, ReplaySpec& spec) {
     fields.number({"host_speed", "host calls and gaps are this many times as fast", false, 1e-3, 1e3}, spec.host_speed);
 }
 
-ReplayResult replay(const ReplayTrace& trace, const ReplaySpec& spec, const DeviceSpec& device, const Fabric& fabric,
-                    const CollectiveModel& collectives, const ReplayOptions& options) {
+ReplayRun::ReplayRun(const ReplayTrace& trace, const ReplaySpec& spec, const DeviceSpec& device,
+                     const Placement& placement, const CollectiveModel& collectives, PathChoice paths,
+                     Simulation& simulation, SimTime start)
+    : trace_(trace), spec_(spec) {
     if (trace.ops.empty()) {
         refuse(spec, "holds no operation");
     }
-    Lowering lowered(trace, spec, device, fabric, collectives, options.paths);
-    lowered.run();
-    Engine engine;
-    std::unique_ptr<ResourceModel> sharing;
-    if (options.analytic) {
-        sharing = std::make_unique<AnalyticModel>(engine);
-    } else {
-        sharing = std::make_unique<FluidModel>(engine, options.batch_window);
-    }
-    fabric.add_to(*sharing);
-    Executor executor(engine, *sharing, lowered.graph);
-    executor.set_progress(options.progress);
-    const SimTime end = executor.run();
+    lowered_ = std::make_unique<Lowering>(trace, spec, device, *simulation.fabric(), placement, collectives, paths,
+                                          simulation.by_packet());
+    lowered_->run();
+    executor_ = &simulation.add(lowered_->graph, start);
+}
+
+ReplayRun::~ReplayRun() = default;
+
+ReplayResult ReplayRun::result(bool timeline) const {
+    const SimTime end = executor_->finished_at();
     ReplayResult result;
     result.seconds = end.seconds();
-    result.recorded_s = trace.recorded_s;
-    result.ranks = lowered.ranks;
-    result.tasks = lowered.graph.size();
-    result.events = engine.events();
-    result.unchanged = !lowered.needs_network && spec.kernel_speed == 1 && spec.host_speed == 1;
-    book(trace, spec, lowered, executor, end, result);
-    result.critical_path = blame(trace, spec, lowered, executor, end);
-    if (options.timeline) {
-        result.timeline = draw(trace, lowered, executor);
+    result.recorded_s = trace_.recorded_s;
+    result.ranks = lowered_->ranks;
+    result.tasks = lowered_->graph.size();
+    result.unchanged = !lowered_->needs_network && spec_.kernel_speed == 1 && spec_.host_speed == 1;
+    book(trace_, spec_, *lowered_, *executor_, end, result);
+    result.critical_path = blame(trace_, spec_, *lowered_, *executor_, end);
+    if (timeline) {
+        result.timeline = draw(trace_, *lowered_, *executor_);
     }
     return result;
 }

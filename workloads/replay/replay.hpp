@@ -10,7 +10,9 @@
 // Validated by tests/workloads/replay_test.cpp.
 
 #include "sim/device/device_spec.hpp"
+#include "sim/network/placement.hpp"
 #include "sim/record/summary.hpp"
+#include "sim/run/simulation.hpp"
 #include "workloads/replay/replay_trace.hpp"
 
 #include <functional>
@@ -29,14 +31,6 @@ struct ReplaySpec {
 };
 void describe(Fields& fields, ReplaySpec& spec);
 
-struct ReplayOptions {
-    bool analytic = false;
-    SimTime batch_window;
-    PathChoice paths = PathChoice::spray;
-    bool timeline = false;
-    std::function<void(double)> progress;
-};
-
 /// Time on the critical path of one kind of operation on one lane.
 struct ReplayBlame {
     std::string kind;  ///< of replay_kind_names(), "lag" before an operation, or "grouped completions"
@@ -53,17 +47,31 @@ struct ReplayResult {
     double device_s = 0, exposed_communication_s = 0, host_s = 0, idle_s = 0;
     std::uint32_t ranks = 0;
     std::uint64_t tasks = 0;
-    std::uint64_t events = 0;
     bool unchanged = false;  ///< nothing was scaled: `seconds` should be `recorded_s`
     /// Back from the last operation to end, by what released each; the longest first. Adds up to `seconds`.
     std::vector<ReplayBlame> critical_path;
     Timeline timeline;
 };
 
-/// Throws InfeasibleError when the fabric has fewer GPUs than ranks or the run is too large, ConfigError when communication
-/// does not match or has no size.
-[[nodiscard]] ReplayResult replay(const ReplayTrace& trace, const ReplaySpec& spec, const DeviceSpec& device,
-                                  const Fabric& fabric, const CollectiveModel& collectives,
-                                  const ReplayOptions& options);
+/// A replay as a job of a simulation.
+class ReplayRun {
+  public:
+    /// Lowers the trace and adds it. All references outlive this. Throws InfeasibleError when the placement has fewer GPUs
+    /// than ranks or the run is too large, ConfigError when communication does not match or has no size.
+    ReplayRun(const ReplayTrace& trace, const ReplaySpec& spec, const DeviceSpec& device, const Placement& placement,
+              const CollectiveModel& collectives, PathChoice paths, Simulation& simulation, SimTime start = SimTime());
+    ~ReplayRun();
+
+    void set_progress(std::function<void(double)> progress) { executor_->set_progress(std::move(progress)); }
+    /// After the run.
+    [[nodiscard]] ReplayResult result(bool timeline) const;
+
+  private:
+    class Lowering;
+    const ReplayTrace& trace_;
+    const ReplaySpec& spec_;
+    std::unique_ptr<Lowering> lowered_;
+    Executor* executor_ = nullptr;
+};
 
 }  // namespace orrery

@@ -26,10 +26,11 @@ void Autoscaler::begin(Dispatcher& dispatcher) {
         storage_.emplace_back();
         if (scaling.target > 0) {
             if (scaling.storage > 0) {
-                const Demand whole{dispatcher.sharing().add_resource(scaling.storage), 1};
-                storage_.back() = dispatcher.sharing().hold(std::span(&whole, 1));
+                const Demand whole{dispatcher.resources().add_resource(scaling.storage), 1};
+                storage_.back() = dispatcher.keep(std::span(&whole, 1));
             }
-            dispatcher.delay(SimTime::from_seconds(scaling.interval_s), 0, Token{ServiceTask::scale, i, tick}.pack());
+            dispatcher.delay(SimTime::from_seconds(scaling.interval_s), 0, Token{ServiceTask::scale, i, tick}.pack(),
+                             Phase::scheduler);
         }
     }
 }
@@ -94,7 +95,8 @@ void Autoscaler::look(std::uint32_t index) {
         }
     }
     listener_.routes_change();
-    dispatcher_->delay(SimTime::from_seconds(scaling.interval_s), 0, Token{ServiceTask::scale, index, tick}.pack());
+    dispatcher_->delay(SimTime::from_seconds(scaling.interval_s), 0, Token{ServiceTask::scale, index, tick}.pack(),
+                       Phase::scheduler);
 }
 
 void Autoscaler::start(std::uint32_t index) {

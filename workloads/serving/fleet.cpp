@@ -44,13 +44,13 @@ Fleet::Fleet(const ServiceSpec& spec, const ServiceHooks& hooks, FleetListener& 
 void Fleet::begin(Dispatcher& dispatcher) {
     dispatcher_ = &dispatcher;
     const auto link = [&](double bandwidth) {
-        const Demand whole{dispatcher.sharing().add_resource(bandwidth), 1};
-        return dispatcher.sharing().hold(std::span(&whole, 1));
+        const Demand whole{dispatcher.resources().add_resource(bandwidth), 1};
+        return dispatcher.keep(std::span(&whole, 1));
     };
     for (std::uint32_t i = 0; spec_.same_devices && i < size() / 2; ++i) {
         // The ranks of a stage do the same at the same time: one device stands for all of them.
         for (std::size_t stage = 0; stage < replicas_[i]->stages.size(); ++stage) {
-            shared_.push_back(std::make_unique<Device>(dispatcher.sharing(), *replicas_[i]->pool.device));
+            shared_.push_back(std::make_unique<Device>(dispatcher.resources(), *replicas_[i]->pool.device));
             replicas_[i]->devices.push_back(shared_.back().get());
             replicas_[partner(i)]->devices.push_back(shared_.back().get());
         }
@@ -78,6 +78,12 @@ bool Fleet::measured() const {
 
 void Fleet::on_task(const Token& token) {
     Replica& replica = *replicas_[token.index];
+    if (token.task == ServiceTask::plan) {
+        replica.plans = false;
+        while (can_plan(replica) && launch(token.index)) {
+        }
+        return;
+    }
     if (Flight& flight = replica.flights[token.flight]; flight.lost) {
         if (token.task != ServiceTask::swap || --flight.loads == 0) {
             flight.lost = false;
@@ -109,7 +115,9 @@ void Fleet::on_task(const Token& token) {
 
 void Fleet::wake(std::uint32_t index) {
     Replica& replica = *replicas_[index];
-    while (replica.up && !replica.stages.front().busy && replica.under_way < replica.stages.size() && launch(index)) {
+    if (!replica.plans && can_plan(replica)) {
+        replica.plans = true;
+        dispatcher_->delay(SimTime(), index + 1, Token{ServiceTask::plan, index, 0}.pack(), Phase::scheduler);
     }
 }
 
@@ -140,9 +148,6 @@ void Fleet::fail(std::uint32_t index) {
 // Plans one batch and puts it on the first stage; false when there is nothing to run.
 bool Fleet::launch(std::uint32_t index) {
     Replica& replica = *replicas_[index];
-    if (replica.state.outstanding() == 0) {
-        return false;
-    }
     if (replica.free_flights.empty()) {
         replica.free_flights.push_back(static_cast<std::uint32_t>(replica.flights.size()));
         replica.flights.emplace_back();
@@ -236,7 +241,7 @@ void Fleet::enter(std::uint32_t index, std::uint32_t id) {
     }
     const DeviceActivity activity =
         replica.devices[flight.stage]->work(seconds, work.flops, work.bytes, replica.pool.units);
-    flight.activity = dispatcher_->sharing().hold(activity.demands, activity.bound);
+    flight.activity = dispatcher_->resources().hold(activity.demands, activity.bound);
     dispatcher_->share(flight.activity, activity.amount, SimTime(), index + 1, token);
 }
 
@@ -246,7 +251,7 @@ void Fleet::leave(std::uint32_t index, std::uint32_t id) {
     PipelineStage& stage = replica.stages[at];
     if (Flight& flight = replica.flights[id]; flight.activity.valid()) {
         result_.busy_s += (dispatcher_->now() - flight.started).seconds() / static_cast<double>(replica.stages.size());
-        dispatcher_->sharing().release(flight.activity);
+        dispatcher_->resources().release(flight.activity);
         flight.activity = ClassId();
     }
     std::uint32_t tokens = 0;
@@ -310,20 +315,28 @@ const Fleet::Path& Fleet::path(GpuRange from, GpuRange to) {
     }
     const std::uint32_t flows = std::max(from.count, to.count);
     std::map<std::uint32_t, double> weights;
+    std::vector<RoutedFlow> routed;
     for (std::uint32_t i = 0; i < flows; ++i) {
-        const GpuId a(from.first + i * from.count / flows);
-        const GpuId b(to.first + i * to.count / flows);
+        const GpuId a = gpu(from.first + i * from.count / flows);
+        const GpuId b = gpu(to.first + i * to.count / flows);
         const Route route = spec_.fabric->route(a, b, spec_.paths, mix64(i + (std::uint64_t{to.first} << 20U)));
         for (const ResourceId resource : route.resources()) {
             weights[resource.value()] += 1.0 / flows;
         }
-        path.latency = std::max(path.latency, route.latency);
+        const bool crosses = spec_.fabric->node_of(a) != spec_.fabric->node_of(b);
+        if (crosses) {
+            routed.push_back(RoutedFlow{a, b, 1.0 / flows});
+        }
+        // Packets take the time of their path themselves.
+        if (!crosses || !dispatcher_->resources().routes_flows()) {
+            path.latency = std::max(path.latency, route.latency);
+        }
     }
     std::vector<Demand> demands;
     for (const auto& [resource, weight] : weights) {
         demands.push_back(Demand{ResourceId(resource), weight});
     }
-    path.resources = dispatcher_->sharing().hold(demands);
+    path.resources = dispatcher_->keep_flows(routed, demands);
     return path;
 }
 

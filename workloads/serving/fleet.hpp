@@ -35,7 +35,8 @@ enum class ServiceTask : std::uint8_t {
     timeout,
     failure,
     repair,
-    scale
+    scale,
+    plan
 };
 
 struct Token {
@@ -96,6 +97,7 @@ struct Replica {
     /// Tokens that a sequence must have room for before its cache comes from elsewhere, so that it can go on afterwards.
     [[nodiscard]] std::uint64_t room_of(const Sequence& sequence) const;
     bool up = true;
+    bool plans = false;  ///< at the end of this instant
     Power power = Power::on;
     std::uint32_t under_way = 0;  ///< batches
 };
@@ -121,7 +123,8 @@ class Fleet {
     [[nodiscard]] Replica& operator[](std::uint32_t index) { return *replicas_[index]; }
     [[nodiscard]] const Replica& operator[](std::uint32_t index) const { return *replicas_[index]; }
 
-    /// Something may have changed for a replica: plans as many batches as it can take.
+    /// Something may have changed for a replica: once all of this instant has happened, it plans as many batches as it can
+    /// take.
     void wake(std::uint32_t index);
     void on_task(const Token& token);
     /// A replica is gone, with all it had; its sequences are taken first by whoever wants them.
@@ -144,6 +147,13 @@ class Fleet {
     [[nodiscard]] const Path& path(GpuRange from, GpuRange to);
 
   private:
+    [[nodiscard]] static bool can_plan(const Replica& replica) {
+        return replica.up && !replica.stages.front().busy && replica.under_way < replica.stages.size() &&
+               replica.state.outstanding() > 0;
+    }
+    [[nodiscard]] GpuId gpu(std::uint32_t rank) const {
+        return spec_.placement ? spec_.placement->gpu(rank) : GpuId(rank);
+    }
     [[nodiscard]] bool launch(std::uint32_t index);
     void enter(std::uint32_t index, std::uint32_t flight);
     void spill(std::uint32_t index);

@@ -22,7 +22,7 @@ void Lifecycle::begin(Dispatcher& dispatcher, std::uint32_t replicas) {
 
 void Lifecycle::wait(double seconds, const Token& token) {
     if (dispatcher_->now().seconds() + seconds < kLatest) {
-        dispatcher_->delay(SimTime::from_seconds(seconds), token.index + 1, token.pack());
+        dispatcher_->delay(SimTime::from_seconds(seconds), token.index + 1, token.pack(), Phase::fault);
     }
 }
 

@@ -1,7 +1,6 @@
 #include "workloads/serving/service.hpp"
 
 #include "sim/base/error.hpp"
-#include "sim/engine/fluid.hpp"
 #include "workloads/serving/adapter_loads.hpp"
 #include "workloads/serving/autoscaler.hpp"
 #include "workloads/serving/bookkeeper.hpp"
@@ -15,15 +14,13 @@
 
 namespace orrery {
 
-namespace {
-
-class Service final : public TaskSource,
-                      public IntakeListener,
-                      public PatienceListener,
-                      public FleetListener,
-                      public HandoverListener,
-                      public LifecycleListener,
-                      public AdapterListener {
+class ServiceRun::Service final : public TaskSource,
+                                  public IntakeListener,
+                                  public PatienceListener,
+                                  public FleetListener,
+                                  public HandoverListener,
+                                  public LifecycleListener,
+                                  public AdapterListener {
   public:
     Service(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks)
         : spec_(spec), hooks_(hooks), intake_(spec, requests, hooks, *this) {
@@ -201,7 +198,7 @@ class Service final : public TaskSource,
 
     [[nodiscard]] bool all_served() const override { return intake_.all_settled(); }
 
-    ServiceResult finish() {
+    void end(Dispatcher&) override {
         for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
             const EngineState& state = fleet_[i].state;
             result_.preemptions += state.preemptions;
@@ -216,8 +213,9 @@ class Service final : public TaskSource,
         result_.window_s = std::max(0.0, to - spec_.measure_from);
         std::stable_sort(result_.requests.begin(), result_.requests.end(),
                          [](const RequestOutcome& a, const RequestOutcome& b) { return a.arrival < b.arrival; });
-        return std::move(result_);
     }
+
+    ServiceResult result() { return std::move(result_); }
 
   private:
     // Decode replicas are equal within a pool; one that accepts is enough.
@@ -381,19 +379,26 @@ class Service final : public TaskSource,
     Dispatcher* dispatcher_ = nullptr;
 };
 
-}  // namespace
+ServiceRun::ServiceRun(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks,
+                       Simulation& simulation, SimTime start)
+    : service_(std::make_unique<Service>(spec, requests, hooks)) {
+    (void)simulation.add(*service_, start);
+}
+
+ServiceRun::~ServiceRun() = default;
+
+ServiceResult ServiceRun::result() {
+    return service_->result();
+}
 
 ServiceResult serve(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks) {
-    Engine engine;
-    FluidModel sharing(engine);
-    if (spec.fabric != nullptr) {
-        spec.fabric->add_to(sharing);
-    }
-    Service service(spec, requests, hooks);
-    Dispatcher dispatcher(engine, sharing, service);
-    (void)dispatcher.run();
-    ServiceResult result = service.finish();
-    result.events = engine.events();
+    const std::unique_ptr<Simulation> simulation = spec.fabric != nullptr
+                                                       ? std::make_unique<Simulation>(*spec.fabric, RunSettings())
+                                                       : std::make_unique<Simulation>();
+    ServiceRun run(spec, requests, hooks, *simulation);
+    simulation->run();
+    ServiceResult result = run.result();
+    result.events = simulation->events();
     return result;
 }
 

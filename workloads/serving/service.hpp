@@ -16,6 +16,8 @@
 // mixed pool); Hong et al., "semi-PD", arXiv:2504.19867 (phases on one device).
 // Validated by tests/workloads/serving_test.cpp (tables of iterations by hand, closed forms).
 
+#include "sim/network/placement.hpp"
+#include "sim/run/simulation.hpp"
 #include "workloads/serving/outcome.hpp"
 #include "workloads/serving/scheduler.hpp"
 #include "workloads/serving/step_cost.hpp"
@@ -93,6 +95,7 @@ struct ServiceSpec {
     double frontend = 0;             ///< s of work on each request before that, one after another
     double hidden_bytes = 0;         ///< that a token takes from one pipeline stage to the next
     const Fabric* fabric = nullptr;  ///< needed where there are handovers or pipelines
+    std::optional<Placement> placement;  ///< of the GPUs that pools number; nothing: as they are numbered
     PathChoice paths = PathChoice::spray;
     double nvme_bandwidth = 0;          ///< B/s each way of a node's NVMe; 0: takes no time
     std::uint32_t gpus_per_node = 1;    ///< that share it
@@ -129,5 +132,19 @@ struct ServiceHooks {
 /// these and pipelines have a fabric. Pools on the same devices: one of each role with equal replicas and caches, their devices
 /// given, without failures, autoscaling and prefix caches.
 [[nodiscard]] ServiceResult serve(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks = {});
+
+/// The same as a job of a simulation, whose fabric is that of the specification. All references outlive this.
+class ServiceRun {
+  public:
+    ServiceRun(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks, Simulation& simulation,
+               SimTime start = SimTime());
+    ~ServiceRun();
+    /// After the run, once.
+    [[nodiscard]] ServiceResult result();
+
+  private:
+    class Service;
+    std::unique_ptr<Service> service_;
+};
 
 }  // namespace orrery

@@ -66,7 +66,7 @@ void Lowering::list_ranks() {
             for (std::uint32_t member = 0; member < per_replica(); ++member) {
                 const std::uint32_t rank = global_rank(stage, replica, member);
                 out_.ranks.push_back(rank);
-                kept_nodes_[in_.fabric.node_of(GpuId(rank))] = true;
+                kept_nodes_[in_.fabric.node_of(in_.placement.gpu(rank))] = true;
             }
         }
     }
@@ -149,7 +149,7 @@ std::vector<Lowering::Group> Lowering::groups(std::uint32_t stage, std::uint32_t
                 const std::uint32_t index = across ? g + i * size : g * size + i;
                 const std::uint32_t replica = index / context_;
                 const std::uint32_t member = index % context_ * tensor_ + t;
-                group.gpus.emplace_back(global_rank(stage, replica, member));
+                group.gpus.push_back(in_.placement.gpu(global_rank(stage, replica, member)));
                 if (replica < block_) {
                     group.members.push_back((stage * block_ + replica) * per_replica() + member);
                 }

@@ -13,6 +13,7 @@
 // Validated by tests/workloads/training_test.cpp (bubble closed forms, folded = unfolded) and `orrery validate
 // training`.
 
+#include "sim/network/placement.hpp"
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"
 
@@ -26,6 +27,7 @@ struct TrainingInput {
     const CostModel& device;
     const Fabric& fabric;
     const CollectiveModel& collectives;
+    Placement placement;
     PathChoice paths = PathChoice::spray;
     bool fold = true;
     bool routes_flows = false;  ///< the sharing model sends flows itself: their paths' latency is not added

@@ -1,13 +1,8 @@
 #include "workloads/training/simulate.hpp"
 
-#include "sim/engine/executor.hpp"
-#include "sim/engine/fluid.hpp"
-#include "sim/network/analytic.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 
 namespace orrery {
 
@@ -121,52 +116,35 @@ Timeline draw(const TrainingGraph& lowered, const Executor& executor, std::uint3
 
 }  // namespace
 
-const std::vector<std::string>& fidelity_names() {
-    static const std::vector<std::string> kNames = {"analytic", "fluid", "simgrid", "packet"};
-    return kNames;
-}
+TrainingRun::TrainingRun(const TrainingInput& input, double memory_capacity, Simulation& simulation, SimTime start)
+    : input_(input),
+      memory_([&] {
+          std::vector<MemoryUse> memory = memory_by_stage(input.model, input.plan, input.software);
+          for (std::uint32_t stage = 0; stage < memory.size(); ++stage) {
+              require_fits(memory[stage], memory_capacity, stage, input.plan);
+          }
+          return memory;
+      }()),
+      lowered_(lower(input)),
+      executor_(simulation.add(lowered_.graph, start)) {}
 
-TrainingResult simulate(const TrainingInput& input, double memory_capacity, const TrainingOptions& options) {
+TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
     TrainingResult result;
-    result.memory = memory_by_stage(input.model, input.plan, input.software);
-    for (std::uint32_t stage = 0; stage < result.memory.size(); ++stage) {
-        result.memory_bytes = std::max(result.memory_bytes, result.memory[stage].total());
-        require_fits(result.memory[stage], memory_capacity, stage, input.plan);
+    result.memory = memory_;
+    for (const MemoryUse& stage : memory_) {
+        result.memory_bytes = std::max(result.memory_bytes, stage.total());
     }
-    const TrainingGraph lowered = lower(input);
-    Engine engine;
-    std::unique_ptr<ResourceModel> sharing;
-    PacketModel* packets = nullptr;
-    if (options.fidelity == Fidelity::packet) {
-        auto routed =
-            std::make_unique<PacketModel>(engine, input.fabric, *options.packets, options.link_events, options.seed);
-        packets = routed.get();
-        sharing = std::move(routed);
-    } else if (options.fidelity == Fidelity::analytic) {
-        sharing = std::make_unique<AnalyticModel>(engine);
-    } else {
-        sharing = std::make_unique<FluidModel>(engine, options.batch_window);
-    }
-    input.fabric.add_to(*sharing);
-    Executor executor(engine, *sharing, lowered.graph);
-    executor.set_progress(options.progress);
-    const SimTime end = executor.run();
+    const SimTime end = executor_.finished_at();
     result.iteration_s = end.seconds();
-    book(lowered, executor, end, result);
-    const double tokens = static_cast<double>(input.plan.global_batch) * static_cast<double>(input.model.sequence);
-    result.model_flops = tokens * input.model.flops_per_token();
-    result.hardware_flops = lowered.hardware_flops * static_cast<double>(input.plan.ranks());
-    result.events = engine.events();
-    if (packets != nullptr) {
-        result.packets = packets->network().statistics();
-        result.ports = packets->network().report();
-        result.events += result.packets->events;
-    }
-    result.tasks = lowered.graph.size();
-    result.simulated_ranks = static_cast<std::uint32_t>(lowered.ranks.size());
-    result.folded_into_one = lowered.folded_into_one;
-    if (options.timeline) {
-        result.timeline = draw(lowered, executor, options.timeline_ranks);
+    book(lowered_, executor_, end, result);
+    const double tokens = static_cast<double>(input_.plan.global_batch) * static_cast<double>(input_.model.sequence);
+    result.model_flops = tokens * input_.model.flops_per_token();
+    result.hardware_flops = lowered_.hardware_flops * static_cast<double>(input_.plan.ranks());
+    result.tasks = lowered_.graph.size();
+    result.simulated_ranks = static_cast<std::uint32_t>(lowered_.ranks.size());
+    result.folded_into_one = lowered_.folded_into_one;
+    if (timeline_ranks > 0) {
+        result.timeline = draw(lowered_, executor_, timeline_ranks);
     }
     return result;
 }

@@ -1,27 +1,11 @@
 #pragma once
 // Runs a lowered training iteration and books every second of it.
 
-#include "sim/network/packet/packet_model.hpp"
 #include "sim/record/summary.hpp"
+#include "sim/run/simulation.hpp"
 #include "workloads/training/lower.hpp"
 
-#include <functional>
-
 namespace orrery {
-
-enum class Fidelity { analytic, fluid, simgrid, packet };
-[[nodiscard]] const std::vector<std::string>& fidelity_names();
-
-struct TrainingOptions {
-    Fidelity fidelity = Fidelity::fluid;
-    SimTime batch_window;  ///< completions grouped within it; zero: exact
-    bool timeline = false;
-    std::uint32_t timeline_ranks = 64;    ///< at most this many ranks are drawn
-    const PacketSpec* packets = nullptr;  ///< for Fidelity::packet
-    std::vector<LinkEvent> link_events;
-    std::uint64_t seed = 1;
-    std::function<void(double)> progress;
-};
 
 struct TrainingResult {
     double iteration_s = 0;
@@ -34,18 +18,30 @@ struct TrainingResult {
     double hardware_flops = 0;  ///< with recomputation
     double memory_bytes = 0;    ///< of the fullest stage
     std::vector<MemoryUse> memory;
-    std::uint64_t events = 0;
     std::uint64_t tasks = 0;
     std::uint32_t simulated_ranks = 0;
     std::uint32_t folded_into_one = 1;
     Timeline timeline;
-    std::optional<PacketStatistics> packets;
-    PacketReport ports;
 };
 
-/// Lowers and runs one iteration. Throws InfeasibleError when a stage does not fit into `memory_capacity` bytes
-/// (infinity: no check).
-[[nodiscard]] TrainingResult simulate(const TrainingInput& input, double memory_capacity,
-                                      const TrainingOptions& options);
+/// One training iteration as a job of a simulation.
+class TrainingRun {
+  public:
+    /// Lowers the iteration and adds it. Both references outlive this. Throws InfeasibleError when a stage does not fit into
+    /// `memory_capacity` bytes (infinity: no check).
+    TrainingRun(const TrainingInput& input, double memory_capacity, Simulation& simulation, SimTime start = SimTime());
+
+    void set_progress(std::function<void(double)> progress) { executor_.set_progress(std::move(progress)); }
+    /// After the run. `timeline_ranks`: at most so many ranks are drawn; 0: no timeline.
+    [[nodiscard]] TrainingResult result(std::uint32_t timeline_ranks = 0) const;
+    [[nodiscard]] const TrainingGraph& lowered() const { return lowered_; }
+    [[nodiscard]] const Executor& executor() const { return executor_; }
+
+  private:
+    const TrainingInput& input_;
+    std::vector<MemoryUse> memory_;
+    TrainingGraph lowered_;
+    Executor& executor_;
+};
 
 }  // namespace orrery

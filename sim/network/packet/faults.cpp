@@ -50,6 +50,20 @@ void Network::add_link_event(const LinkEvent& event) {
              std::max(now_, SimTime::from_seconds(event.time).ps()));
 }
 
+void Network::set_rate(std::uint32_t port, double factor) {
+    ORRERY_ASSERT(served_ && port < ports_.size() && factor >= 0);
+    LinkEvent event;
+    if (ports_[port].down != (factor == 0)) {
+        event.what = factor == 0 ? LinkEvent::What::down : LinkEvent::What::up;
+        set_link(port, event);
+    }
+    if (factor > 0) {
+        event.what = LinkEvent::What::rate;
+        event.factor = factor;
+        set_link(port, event);
+    }
+}
+
 void Network::apply_link_event(std::uint32_t index) {
     const LinkEvent event = link_events_[index];
     --link_events_left_;

@@ -114,7 +114,8 @@ struct ReductionRequest {
 class Network {
   public:
     /// Throws ConfigError when the specification contradicts itself, InfeasibleError when no fabric fits.
-    Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t seed);
+    /// `links_change`: set_rate() will be called, so ports decide each departure when it comes.
+    Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t seed, bool links_change = false);
 
     /// Sends a message now. The clock is the later of the last event and the last `advance`.
     void send(const Request& request);
@@ -122,6 +123,12 @@ class Network {
     /// Moves the clock forward over a time without events.
     void advance(std::int64_t now_ps);
     void add_link_event(const LinkEvent& event);
+    /// From now on a port has `factor` times its normal rate; 0: its link is down. Ports are numbered as single links of
+    /// the fabric from the first NIC's way out on.
+    void set_rate(std::uint32_t port, double factor);
+    /// Stops all messages of this token: nothing more of them is sent, and they do not complete. Returns what is missing at
+    /// the receiver of the message that has most left, as a fraction of it. Precondition: no all-reduce in the switches.
+    double cancel(std::uint64_t token);
     /// Paces messages at their shares of what lies outside the network. `rates`: units a second, by token; 0: no limit.
     void set_shares(const std::vector<double>& rates);
 
@@ -275,6 +282,8 @@ class Network {
     [[nodiscard]] QueuePair& pair_of(const Flow& flow) {
         return peers_[{flow.source, flow.destination}].pairs[flow.queue_pair];
     }
+    void cancel_flow(std::uint32_t id);
+    void leave_plan(const Flow& flow);
     [[nodiscard]] std::uint32_t nic_on_rail(GpuId gpu, std::uint32_t rail) const;
     [[nodiscard]] std::uint32_t path_of(std::uint64_t hash) const;
     [[nodiscard]] std::uint32_t entropy_of(std::uint32_t lane, std::uint32_t core) const;

@@ -197,13 +197,68 @@ void Network::finish_part(std::uint32_t id) {
 void Network::retire(std::uint32_t id) {
     Flow& flow = flows_[id];
     flow.live = false;
+    leave_plan(flow);
+    if (flow.records == 0) {
+        release_flow(id);
+    }
+}
+
+void Network::leave_plan(const Flow& flow) {
     if (path_kind_ == PathKind::planned && leaf_of_nic_[flow.source] != leaf_of_nic_[flow.destination]) {
         const auto lane = static_cast<std::uint32_t>((static_cast<std::uint64_t>(flow.path) * spines_) >> 32);
         --planned_up_[leaf_of_nic_[flow.source] * spines_ + lane];
         --planned_down_[leaf_of_nic_[flow.destination] * spines_ + lane];
     }
-    if (flow.records == 0) {
-        release_flow(id);
+}
+
+double Network::cancel(std::uint64_t token) {
+    double most = 0;
+    for (std::uint32_t id = 0; id < messages_.size(); ++id) {
+        Message& message = messages_[id];
+        if (!message.live || message.token != token) {
+            continue;
+        }
+        double missing = static_cast<double>(message.bytes);
+        if (std::erase(unplanned_, id) == 0) {
+            missing = 0;
+            for (std::uint32_t flow = 0; flow < flows_.size(); ++flow) {
+                if (flows_[flow].live && flows_[flow].message == id) {
+                    missing += static_cast<double>(flows_[flow].packets - flows_[flow].received) * mtu_;
+                    cancel_flow(flow);
+                }
+            }
+        }
+        most = std::max(most, std::min(1.0, missing / static_cast<double>(message.bytes)));
+        message.live = false;
+        finished_at_ = now_;
+        --live_messages_;
+        free_messages_.push_back(id);
+    }
+    return most;
+}
+
+// Rings of NICs, timers and packets under way may still name the flow, so its slot is never given to another.
+void Network::cancel_flow(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    ORRERY_ASSERT(flow.reduction == kNone);
+    flow.live = false;
+    flow.cancelled = true;
+    ++flow.records;
+    leave_plan(flow);
+    if (spec_.nic.queue_pairs == 0) {
+        return;
+    }
+    QueuePair& pair = pair_of(flow);
+    if (pair.first == id) {
+        pass_on(id);
+        return;
+    }
+    for (std::uint32_t before = pair.first; before != kNone; before = flows_[before].next_in_pair) {
+        if (flows_[before].next_in_pair == id) {
+            flows_[before].next_in_pair = flow.next_in_pair;
+            pair.last = pair.last == id ? before : pair.last;
+            return;
+        }
     }
 }
 

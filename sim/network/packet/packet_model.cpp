@@ -7,16 +7,16 @@
 namespace orrery {
 
 PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec& spec,
-                             const std::vector<LinkEvent>& link_events, std::uint64_t seed)
+                             const std::vector<LinkEvent>& link_events, std::uint64_t seed, bool links_change)
     : engine_(engine),
       fabric_(fabric),
       inside_(engine),
+      from_inside_(inside_.add_listener(*this)),
       handler_(engine.add_handler(*this, true)),  // settles after the fluid part
       ideal_(spec.transport.kind == TransportKind::ideal),
       wire_((spec.mtu + spec.header) / spec.mtu),
       host_memory_(spec.nic.host_memory),
-      network_(fabric, spec, seed) {
-    inside_.set_listener(*this);
+      network_(fabric, spec, seed, links_change) {
     for (const LinkEvent& event : link_events) {
         network_.add_link_event(event);
     }
@@ -26,15 +26,17 @@ ClassId PacketModel::hold_flows(std::span<const RoutedFlow> flows, std::span<con
                                   double rate_bound) {
     Class c;
     c.flows.assign(flows.begin(), flows.end());
+    c.demands.assign(demands.begin(), demands.end());
     c.rate_bound = rate_bound;
+    c.users = 1;
     std::vector<Demand> inside;
     for (const Demand& demand : demands) {
-        if (fabric_.inside_node(demand.resource)) {
+        if (this->inside(demand.resource)) {
             inside.push_back(demand);
         } else if (ideal_) {
             inside.push_back({demand.resource, demand.weight * wire_});
         }
-        ORRERY_ASSERT(!flows.empty() || fabric_.inside_node(demand.resource));
+        ORRERY_ASSERT(!flows.empty() || this->inside(demand.resource));
     }
     if (host_memory_ > 0) {
         add_host_memory(flows, inside);
@@ -52,11 +54,29 @@ ClassId PacketModel::hold_flows(std::span<const RoutedFlow> flows, std::span<con
     return ClassId(id);
 }
 
-void PacketModel::release(ClassId id) {
-    if (classes_[id.value()].inside.valid()) {
-        inside_.release(classes_[id.value()].inside);
+ClassId PacketModel::hold_bounded(ClassId id, double rate_bound) {
+    const Class like = classes_[id.value()];
+    return hold_flows(like.flows, like.demands, rate_bound);
+}
+
+void PacketModel::drop(ClassId id) {
+    Class& c = classes_[id.value()];
+    ORRERY_ASSERT(c.users > 0);
+    if (--c.users > 0) {
+        return;
     }
+    if (c.inside.valid()) {
+        inside_.release(c.inside);
+    }
+    c = Class();
     free_classes_.push_back(id.value());
+}
+
+void PacketModel::set_capacity(ResourceId resource, double capacity) {
+    if (!inside(resource)) {
+        network_.set_rate(resource.value() - fabric_.nic_out(0).value(), capacity / fabric_.capacity(resource));
+    }
+    inside_.set_capacity(resource, capacity);
 }
 
 // Data leave the memory of one host and enter that of another.
@@ -82,8 +102,10 @@ void PacketModel::add_host_memory(std::span<const RoutedFlow> flows, std::vector
     }
 }
 
-void PacketModel::start(ClassId id, double amount, std::uint64_t cookie) {
-    const Class& c = classes_[id.value()];
+void PacketModel::start(ClassId id, double amount, ListenerId listener, std::uint64_t token) {
+    Class& c = classes_[id.value()];
+    ++started_;
+    ++c.users;
     std::uint32_t slot = 0;
     if (free_activities_.empty()) {
         slot = static_cast<std::uint32_t>(activities_.size());
@@ -94,13 +116,14 @@ void PacketModel::start(ClassId id, double amount, std::uint64_t cookie) {
         free_activities_.pop_back();
     }
     const bool shares = c.inside.valid();
-    activities_[slot] = {cookie, amount, id, c.inside, static_cast<std::uint32_t>(c.flows.size()) + (shares ? 1U : 0U)};
+    activities_[slot] = {
+        token, listener, amount, id, c.inside, static_cast<std::uint32_t>(c.flows.size()) + (shares ? 1U : 0U)};
     rates_[slot] = 0;
     if (!c.flows.empty()) {
         starting_.push_back(slot);
     }
     if (shares) {
-        inside_.start(c.inside, amount, slot);
+        inside_.start(c.inside, amount, from_inside_, slot);
     }
 }
 
@@ -131,8 +154,51 @@ void PacketModel::finish_part(std::uint32_t slot) {
     Activity& activity = activities_[slot];
     if (--activity.parts == 0) {
         free_activities_.push_back(slot);
-        listener_->on_activity_done(activity.cookie);
+        ++ended_;
+        drop(activity.of);
+        tell(activity.listener, activity.token);
     }
+}
+
+double PacketModel::withdraw(const ActivityHandle& handle) {
+    const auto found = std::find_if(activities_.begin(), activities_.end(), [&](const Activity& one) {
+        return one.parts > 0 && one.of == handle.of && one.listener == handle.listener && one.token == handle.token;
+    });
+    ORRERY_ASSERT(found != activities_.end());
+    const auto slot = static_cast<std::uint32_t>(found - activities_.begin());
+    double left = 0;  // of the amount
+    if (found->inside.valid()) {
+        left = inside_.cancel({found->inside, from_inside_, slot});
+    }
+    if (std::erase(starting_, slot) > 0) {
+        left = found->amount;
+    } else if (!classes_[handle.of.value()].flows.empty()) {
+        left = std::max(left, found->amount * network_.cancel(slot));
+        std::erase(arrived_, slot);
+    }
+    found->parts = 0;
+    found->inside = ClassId();
+    free_activities_.push_back(slot);
+    ++ended_;
+    drop(handle.of);
+    return left;
+}
+
+void PacketModel::require_conserved() const {
+    ResourceModel::require_conserved();
+    inside_.require_conserved();
+    if (!network_.conserved()) {
+        throw InternalError("packets were sent that neither arrived nor were dropped");
+    }
+}
+
+ResourceReport PacketModel::report(std::size_t) const {
+    const PacketStatistics statistics = network_.statistics();
+    ResourceReport out;
+    out.events = statistics.events;
+    out.solves = inside_.solves();
+    out.max_link_utilisation = statistics.max_link_utilisation;
+    return out;
 }
 
 void PacketModel::on_event(std::uint32_t) {

@@ -88,7 +88,7 @@ void Network::receive_data(const Packet& p) {
         ++delivered_;
         payload_delivered_ += p.size - header_;
     }
-    const bool complete = fresh && flow.received == flow.packets;
+    const bool complete = fresh && flow.received == flow.packets && !flow.cancelled;
     if (acknowledged_) {
         if (go_back_ || !fresh) {
             reply(PacketKind::ack, p, marked ? kMarked : 0);

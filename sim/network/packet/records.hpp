@@ -147,6 +147,7 @@ struct Flow {
     bool waiting_pace = false;  ///< a pacing event will list it again
     bool timer_armed = false;   ///< a retransmission timer is pending in the heap
     bool law_armed = false;     ///< a timer of the congestion law is pending
+    bool cancelled = false;     ///< its message does not complete; the slot stays, as events may still name it
     bool nack_sent = false;     ///< go-back-N receiver: the present gap has been reported
     std::uint8_t backoff = 0;   ///< successive timeouts without progress
 

@@ -14,9 +14,9 @@ namespace {
 
 struct Finish final : ActivityListener {
     explicit Finish(Engine& clock) : engine(clock) {}
-    void on_activity_done(std::uint64_t cookie) override {
-        times.resize(std::max<std::size_t>(times.size(), cookie + 1));
-        times[cookie] = engine.now().seconds();
+    void on_activity_done(std::uint64_t token) override {
+        times.resize(std::max<std::size_t>(times.size(), token + 1));
+        times[token] = engine.now().seconds();
     }
     Engine& engine;
     std::vector<double> times;
@@ -27,12 +27,12 @@ std::vector<double> together(const DeviceSpec& spec, const std::vector<Operation
     Engine engine;
     FluidModel sharing(engine);
     Finish finish(engine);
-    sharing.set_listener(finish);
+    const ListenerId listener = sharing.add_listener(finish);
     const Device device(sharing, spec);
     const CostModel& model = test::models().device(spec, ComputeKind::calibrated);
     for (std::size_t i = 0; i < operations.size(); ++i) {
         const DeviceActivity activity = device.kernel(operations[i], model.cost(operations[i]), partition);
-        sharing.start(sharing.hold(activity.demands, activity.bound), activity.amount, i);
+        sharing.start(sharing.hold(activity.demands, activity.bound), activity.amount, listener, i);
     }
     engine.run();
     return finish.times;

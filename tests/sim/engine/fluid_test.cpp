@@ -3,6 +3,7 @@
 #include "sim/engine/executor.hpp"
 #include "sim/engine/task_source.hpp"
 #include "sim/network/analytic.hpp"
+#include "tests/support/max_min.hpp"
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -17,18 +18,16 @@ namespace {
 // Starts activities at given times and notes when each finishes.
 class Script final : public EventHandler, public ActivityListener {
   public:
-    template <class Model>
-    Script(Engine& engine, Model& sharing) : engine_(engine), sharing_(sharing), id_(engine.add_handler(*this)) {
-        sharing.set_listener(*this);
-    }
+    Script(Engine& engine, ResourceModel& sharing)
+        : engine_(engine), sharing_(sharing), id_(engine.add_handler(*this)), listener_(sharing.add_listener(*this)) {}
     void at(double seconds, std::vector<Demand> demands, double amount, double bound = ResourceModel::kUnbounded) {
         plan_.push_back({sharing_.hold(demands, bound), amount});
         done.push_back(-1);
         const auto index = static_cast<std::uint32_t>(plan_.size() - 1);
         engine_.schedule(SimTime::from_seconds(seconds), event_order(Phase::device, 0, index), id_, index);
     }
-    void on_event(std::uint32_t i) override { sharing_.start(plan_[i].first, plan_[i].second, i); }
-    void on_activity_done(std::uint64_t cookie) override { done[cookie] = engine_.now().seconds(); }
+    void on_event(std::uint32_t i) override { sharing_.start(plan_[i].first, plan_[i].second, listener_, i); }
+    void on_activity_done(std::uint64_t token) override { done[token] = engine_.now().seconds(); }
 
     std::vector<double> done;
 
@@ -36,85 +35,9 @@ class Script final : public EventHandler, public ActivityListener {
     Engine& engine_;
     ResourceModel& sharing_;
     std::uint32_t id_;
+    ListenerId listener_;
     std::vector<std::pair<ClassId, double>> plan_;
 };
-
-struct Case {
-    std::vector<double> capacities;
-    std::vector<std::vector<Demand>> flows;
-    std::vector<double> bounds;
-};
-
-// Textbook progressive filling: raise all rates together, freeze what saturates.
-std::vector<double> brute_force(const Case& c) {
-    std::vector<double> rate(c.flows.size(), -1);
-    std::vector<double> left = c.capacities;
-    for (;;) {
-        double level = 1e300;
-        for (std::size_t r = 0; r < left.size(); ++r) {
-            double weight = 0;
-            for (std::size_t f = 0; f < c.flows.size(); ++f) {
-                for (const Demand& d : c.flows[f]) {
-                    weight += rate[f] < 0 && d.resource.value() == r ? d.weight : 0;
-                }
-            }
-            if (weight > 0) {
-                level = std::min(level, left[r] / weight);
-            }
-        }
-        for (std::size_t f = 0; f < c.flows.size(); ++f) {
-            if (rate[f] < 0) {
-                level = std::min(level, c.bounds[f]);
-            }
-        }
-        if (level > 1e299) {
-            return rate;
-        }
-        std::vector<std::size_t> frozen;
-        for (std::size_t f = 0; f < c.flows.size(); ++f) {
-            bool stop = rate[f] < 0 && c.bounds[f] <= level * (1 + 1e-12);
-            for (const Demand& d : c.flows[f]) {
-                double weight = 0;
-                for (std::size_t g = 0; g < c.flows.size(); ++g) {
-                    for (const Demand& e : c.flows[g]) {
-                        weight += rate[g] < 0 && e.resource == d.resource ? e.weight : 0;
-                    }
-                }
-                stop = stop || (rate[f] < 0 && left[d.resource.value()] / weight <= level * (1 + 1e-12));
-            }
-            if (stop) {
-                frozen.push_back(f);
-            }
-        }
-        for (const std::size_t f : frozen) {
-            rate[f] = level;
-            for (const Demand& d : c.flows[f]) {
-                left[d.resource.value()] -= d.weight * level;
-            }
-        }
-    }
-}
-
-Case random_case(RandomStream& random) {
-    Case c;
-    const std::size_t resources = 1 + random.below(8);
-    for (std::size_t i = 0; i < resources; ++i) {
-        c.capacities.push_back(1 + static_cast<double>(random.below(20)));
-    }
-    const std::size_t flows = 1 + random.below(14);
-    for (std::size_t f = 0; f < flows; ++f) {
-        std::vector<Demand> demands;
-        for (std::uint32_t r = 0; r < resources; ++r) {
-            if (random.below(3) == 0) {
-                demands.push_back(Demand{ResourceId(r), random.below(2) == 0 ? 1.0 : 0.25 + random.uniform()});
-            }
-        }
-        const double bound = random.below(4) == 0 || demands.empty() ? 0.5 + 5 * random.uniform() : ResourceModel::kUnbounded;
-        c.flows.push_back(std::move(demands));
-        c.bounds.push_back(bound);
-    }
-    return c;
-}
 
 }  // namespace
 
@@ -154,9 +77,9 @@ TEST_CASE("the classic three-link example of max-min fairness") {
     const ClassId both = fluid.hold(std::vector<Demand>{{a, 1}, {b, 1}});
     const ClassId only_a = fluid.hold(std::vector<Demand>{{a, 1}});
     const ClassId only_b = fluid.hold(std::vector<Demand>{{b, 1}});
-    fluid.start(both, 1e6, 0);
-    fluid.start(only_a, 1e6, 1);
-    fluid.start(only_b, 1e6, 2);
+    fluid.start(both, 1e6, ListenerId(0), 0);
+    fluid.start(only_a, 1e6, ListenerId(0), 1);
+    fluid.start(only_b, 1e6, ListenerId(0), 2);
     fluid.settle();
     CHECK(fluid.rate(both) == 2);
     CHECK(fluid.rate(only_b) == 2);
@@ -167,7 +90,7 @@ TEST_CASE("the classic three-link example of max-min fairness") {
 TEST_CASE("random allocations equal brute-force progressive filling, however they came about") {
     for (int round = 0; round < 3000 * test::scale(); ++round) {
         RandomStream random(static_cast<std::uint64_t>(round), "maxmin");
-        Case c = random_case(random);
+        test::Case c = test::random_case(random);
         Engine engine;
         FluidModel fluid(engine);
         for (const double capacity : c.capacities) {
@@ -177,13 +100,13 @@ TEST_CASE("random allocations equal brute-force progressive filling, however the
         std::vector<ClassId> ids;
         for (std::size_t f = 0; f < c.flows.size(); ++f) {
             ids.push_back(fluid.hold(c.flows[f], c.bounds[f]));
-            fluid.start(ids.back(), 1e4, f);
+            fluid.start(ids.back(), 1e4, ListenerId(0), f);
             if (random.below(2) == 0) {
                 fluid.settle();
             }
         }
         fluid.settle();
-        const std::vector<double> expected = brute_force(c);
+        const std::vector<double> expected = test::brute_force(c);
         for (std::size_t f = 0; f < ids.size(); ++f) {
             REQUIRE(fluid.rate(ids[f]) == doctest::Approx(expected[f]).epsilon(1e-9));
         }
@@ -198,7 +121,7 @@ TEST_CASE("scaling all capacities by k divides all times by k") {
         std::vector<double> times[2];
         for (const int k : {1, 4}) {
             RandomStream random(static_cast<std::uint64_t>(round), "scaling");
-            const Case c = random_case(random);
+            const test::Case c = test::random_case(random);
             Engine engine;
             FluidModel fluid(engine);
             for (const double capacity : c.capacities) {
@@ -220,7 +143,7 @@ TEST_CASE("scaling all capacities by k divides all times by k") {
 TEST_CASE("what passes a resource is what was sent, and never more than it can carry") {
     for (int round = 0; round < 200; ++round) {
         RandomStream random(static_cast<std::uint64_t>(round), "conservation");
-        const Case c = random_case(random);
+        const test::Case c = test::random_case(random);
         Engine engine;
         FluidModel fluid(engine);
         for (const double capacity : c.capacities) {
@@ -295,16 +218,16 @@ TEST_CASE("the executor runs dependencies in order and names what can never fini
     graph.add_edge(second, move);
     graph.freeze();
     for (const double capacity : {10.0, 0.0}) {
-        Engine engine;
-        FluidModel fluid(engine);
-        fluid.add_resource(capacity);
-        Executor executor(engine, fluid, graph);
+        Simulation simulation;
+        (void)simulation.resources().add_resource(capacity);
+        const Executor& executor = simulation.add(graph);
         if (capacity > 0) {
-            CHECK(executor.run().seconds() == 6);  // 1 + 1 + latency 1 + 30 / 10
+            simulation.run();
+            CHECK(executor.finished_at().seconds() == 6);  // 1 + 1 + latency 1 + 30 / 10
             CHECK(executor.start_of(move).seconds() == 2);
             CHECK(executor.released_by(move) == second);
         } else {
-            CHECK_THROWS_WITH_AS((void)executor.run(), doctest::Contains("'move'"), InfeasibleError);
+            CHECK_THROWS_WITH_AS(simulation.run(), doctest::Contains("'move'"), InfeasibleError);
         }
     }
 }
@@ -313,8 +236,9 @@ namespace {
 // Two compute steps, then a transfer; a third step is decided by what the first brought.
 class Reactive final : public TaskSource {
   public:
-    explicit Reactive(ClassId link) : link_(link) {}
     void begin(Dispatcher& d) override {
+        const Demand whole{d.resources().add_resource(10), 1};
+        link_ = d.keep(std::span(&whole, 1));
         d.delay(SimTime::from_seconds(1), 0, 1);
         d.delay(SimTime::from_seconds(2), 0, 2);
     }
@@ -334,12 +258,10 @@ class Reactive final : public TaskSource {
 }  // namespace
 
 TEST_CASE("a reactive source starts work as other work finishes") {
-    Engine engine;
-    FluidModel fluid(engine);
-    const ResourceId link = fluid.add_resource(10);
-    Reactive source(fluid.hold(std::vector<Demand>{{link, 1}}));
-    Dispatcher dispatcher(engine, fluid, source);
-    CHECK(dispatcher.run().seconds() == 4.5);
+    Simulation simulation;
+    Reactive source;
+    (void)simulation.add(source);
+    simulation.run();
     const std::vector<std::pair<std::uint64_t, double>> expected = {{1, 1}, {2, 2}, {3, 4.5}, {4, 4.5}};
     CHECK(source.log == expected);
 }
@@ -351,8 +273,7 @@ TEST_CASE("a task graph with a cycle is an error") {
     graph.add_edge(a, b);
     graph.add_edge(b, a);
     graph.freeze();
-    Engine engine;
-    FluidModel fluid(engine);
-    Executor executor(engine, fluid, graph);
-    CHECK_THROWS_WITH_AS((void)executor.run(), doctest::Contains("cycle"), InternalError);
+    Simulation simulation;
+    (void)simulation.add(graph);
+    CHECK_THROWS_WITH_AS(simulation.run(), doctest::Contains("cycle"), InternalError);
 }

@@ -45,7 +45,9 @@ Traffic random_traffic(RandomStream& random) {
 std::vector<double> completions(const Traffic& t, const PacketSpec* packets) {
     MessageRunOptions options;
     options.paths = t.paths;
-    options.packets = packets;
+    if (packets != nullptr) {
+        options.run = test::by_packet(*packets);
+    }
     return run_messages(Fabric(t.shape), t.schedule, options).completions;
 }
 
@@ -98,7 +100,7 @@ TEST_CASE("packet sharing: PCIe and host memory hold flows back, and what one le
             schedule.messages.push_back(m);
         }
         MessageRunOptions options;
-        options.packets = &spec;
+        options.run = test::by_packet(spec);
         return run_messages(Fabric(shape), schedule, options).completions;
     };
     const double mb = 4096 * 1024;

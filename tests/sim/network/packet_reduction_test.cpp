@@ -167,11 +167,10 @@ TEST_CASE("packet reductions: an in-switch all-reduce over nodes takes S/B, and 
     MessageRunOptions options;
     const double fluid = run_messages(fabric, schedule, options).seconds;
     CHECK(fluid * 1e6 == doctest::Approx((collective.bytes / 50e9 + 4 * 500e-9) * 1e6).epsilon(1e-9));
-    options.analytic = true;
+    options.run.fidelity = Fidelity::analytic;
     CHECK(run_messages(fabric, schedule, options).seconds * 1e6 == doctest::Approx(fluid * 1e6).epsilon(1e-9));
-    options.analytic = false;
     PacketSpec spec;
-    options.packets = &spec;
+    options.run = test::by_packet(spec);
     const MessageRunResult packets = run_messages(fabric, schedule, options);
     CHECK(packets.seconds * 1e6 == doctest::Approx(fluid * 4160 / 4096 * 1e6).epsilon(2e-3));
     CHECK(packets.bytes == 16 * collective.bytes);
@@ -183,11 +182,11 @@ TEST_CASE("packet reductions: an in-switch all-reduce over nodes takes S/B, and 
     shape.intra_bandwidth = 400e9;
     const Fabric rails(shape);
     const Schedule nodes = make_schedule(collective, 32, 4);
-    options.packets = nullptr;
+    options.run = RunSettings();
     const double inside = 2 * 0.75 * collective.bytes / 400e9;
     CHECK(run_messages(rails, nodes, options).seconds * 1e6 ==
           doctest::Approx((inside + collective.bytes / 4 / 50e9 + 4 * 500e-9) * 1e6).epsilon(1e-9));
-    options.packets = &spec;
+    options.run = test::by_packet(spec);
     CHECK(run_messages(rails, nodes, options).seconds * 1e6 ==
           doctest::Approx((inside + collective.bytes / 4 / 50e9 * 4160 / 4096 + 4 * 500e-9) * 1e6).epsilon(2e-3));
     CHECK_THROWS_WITH_AS(make_schedule(collective, 30, 4), doctest::Contains("whole nodes"), InfeasibleError);

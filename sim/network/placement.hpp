@@ -1,0 +1,31 @@
+#pragma once
+// Where the ranks of a job are: which nodes of a cluster are its own, in the order in which ranks fill them.
+
+#include "sim/network/fabric.hpp"
+
+#include <vector>
+
+namespace orrery {
+
+class Placement {
+  public:
+    /// All nodes of the fabric.
+    explicit Placement(const Fabric& fabric) : per_node_(fabric.shape().gpus_per_node), gpus_(fabric.gpus()) {}
+    /// These nodes, in this order. Precondition: distinct nodes of the fabric.
+    Placement(const Fabric& fabric, std::vector<std::uint32_t> nodes)
+        : per_node_(fabric.shape().gpus_per_node),
+          gpus_(static_cast<std::uint32_t>(nodes.size()) * per_node_),
+          nodes_(std::move(nodes)) {}
+
+    [[nodiscard]] std::uint32_t gpus() const { return gpus_; }
+    [[nodiscard]] GpuId gpu(std::uint32_t rank) const {
+        return nodes_.empty() ? GpuId(rank) : GpuId(nodes_[rank / per_node_] * per_node_ + rank % per_node_);
+    }
+
+  private:
+    std::uint32_t per_node_;
+    std::uint32_t gpus_;
+    std::vector<std::uint32_t> nodes_;  ///< empty: all, in their own order
+};
+
+}  // namespace orrery

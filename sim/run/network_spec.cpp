@@ -1,0 +1,62 @@
+#include "sim/run/network_spec.hpp"
+
+namespace orrery {
+
+const std::vector<std::string>& library_names() {
+    static const std::vector<std::string> kNames = {"nccl", "vllm", "sglang", "trtllm", "ideal"};
+    return kNames;
+}
+
+PathChoice NetworkSpec::path_choice() const {
+    return packets.path_kind == PathKind::ecmp || packets.path_kind == PathKind::flowlet ? PathChoice::ecmp
+                                                                                         : PathChoice::spray;
+}
+
+void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use) {
+    fields.enumeration(
+        {"fidelity",
+         "analytic: alpha-beta with reservations; fluid: max-min fair sharing; simgrid: SimGrid's; packet: by packet"},
+        fidelity_names(), network.fidelity);
+    auto kind = static_cast<std::size_t>(network.packets.path_kind);
+    fields.variant({"paths", "spray: evenly over parallel paths; ecmp: a hash picks one; the others by packet"},
+                   path_kind_names(), kind, network.path_details,
+                   [&](Fields& inner) { describe(inner, network.packets.paths); });
+    network.packets.path_kind = static_cast<PathKind>(kind);
+    if (use.library) {
+        fields.enumeration(
+            {"collectives", "library as measured (serving engines bring an all-reduce of their own), or ideal links"},
+            library_names(), network.collectives);
+    }
+    fields.quantity({"batch", "completions within this window are handled together; 0 s: exact", false, 0, 1},
+                    Dimension::time, network.batch);
+    if (use.folds) {
+        fields.boolean({"fold", "simulate what is provably identical once"}, network.fold);
+    }
+    network.packet_details = network.packet_details || network.by_packet();
+    fields.group(network.packet_details, [&](Fields& same) { describe(same, network.packets); });
+}
+
+std::vector<std::string> problems_of(const NetworkSpec& network) {
+    std::vector<std::string> out;
+    if (network.by_packet()) {
+        out = problems_of(network.packets);
+    }
+    if (network.batch > 0 && network.fidelity != Fidelity::fluid) {
+        out.emplace_back("network.batch groups completions of fidelity fluid; other levels handle each when it comes");
+    }
+    return out;
+}
+
+RunSettings run_settings(const NetworkSpec& network, std::vector<LinkEvent> link_events, std::uint64_t seed) {
+    RunSettings out;
+    out.fidelity = network.fidelity;
+    out.window = SimTime::from_seconds(network.batch);
+    if (network.by_packet()) {
+        out.packets = network.packets;
+        out.link_events = std::move(link_events);
+    }
+    out.seed = seed;
+    return out;
+}
+
+}  // namespace orrery

@@ -1,0 +1,72 @@
+#pragma once
+// Kinds of scenarios, one file each under tools/driver/kinds and one row each in the table.
+//
+// A kind owns its sections of the YAML, what must hold between them, and how it becomes work of a simulation and that again a
+// summary. Nobody else asks which kind a scenario is to build or run it.
+
+#include "tools/driver/scenario.hpp"
+
+namespace orrery {
+
+/// A scenario as work of a simulation, from before its run to its summary.
+class ScenarioRun {
+  public:
+    virtual ~ScenarioRun() = default;
+    /// After the run: metrics, breakdown, notes and whatever else of `out` the kind has. What belongs to the whole run (events,
+    /// links, packets) is the caller's.
+    virtual void summarise(RunOutput& out) = 0;
+};
+
+/// Where a scenario runs. All references outlive its ScenarioRun.
+struct RunContext {
+    const Scenario& scenario;
+    ModelCache& models;
+    const RunOptions& options;
+    const Fabric& fabric;
+    const Placement& placement;
+    Simulation& simulation;
+    SimTime start;
+};
+
+struct KindRow {
+    const char* name;
+    const char* headline;  ///< metric that a run of this kind is first judged by
+    bool nodes;            ///< needs nodes with GPUs, not bare hosts
+    bool messages;         ///< runs on SimGrid too
+    bool kernels;          ///< prices kernels: the rates of a device matter
+    NetworkUse network;
+    void (*describe)(Fields& fields, Scenario& scenario);
+    /// What single fields cannot see, and what is read beside the scenario's own file.
+    void (*check)(const YamlNode& root, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors);
+    /// Throws ConfigError or InfeasibleError.
+    std::unique_ptr<ScenarioRun> (*prepare)(const RunContext& context);
+    /// Before reading: takes out what would only confuse. Null: nothing to do.
+    void (*tidy)(YamlNode& root, std::vector<Diagnostic>& errors) = nullptr;
+};
+
+/// The row of a kind; the table is in the order of ScenarioKind.
+[[nodiscard]] const KindRow& row_of(ScenarioKind kind);
+
+// One in each file of tools/driver/kinds.
+extern const KindRow kTrainingKind;
+extern const KindRow kCollectiveKind;
+extern const KindRow kNetworkKind;
+extern const KindRow kReplayKind;
+extern const KindRow kServingKind;
+extern const KindRow kClusterKind;
+
+/// Runs messages on SimGrid, in a process of its own. Precondition: a kind that has messages.
+void run_on_simgrid(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out);
+
+// For kinds that hold scenarios of other kinds.
+
+/// Names the sections that a scenario has as a job of a cluster: `kind` and what belongs to it.
+void describe_job(Fields& fields, Scenario& scenario);
+/// Takes sections that only a whole scenario has out of a job, with an error for each.
+void refuse_shared_sections(YamlNode& job, std::vector<Diagnostic>& errors);
+/// Reads a job from a file's tree. `scenario` has the cluster and the network of the whole already.
+void read_job(const YamlNode& node, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors);
+/// What reading a scenario does after its fields.
+void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors);
+
+}  // namespace orrery

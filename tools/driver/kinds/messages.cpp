@@ -1,0 +1,217 @@
+// kind: collective and kind: network. Messages on a fabric, of a collective or as traffic.
+
+#include "tools/driver/kind.hpp"
+#include "workloads/trace/flow_trace.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace orrery {
+
+namespace {
+
+constexpr std::size_t kMostDrawn = 200'000;
+constexpr std::uint64_t kMostKept = 2'000'000;
+
+std::string too_many_to_draw(std::uint64_t messages) {
+    return fmt::format("--trace draws up to {} messages of a fluid or analytic run; this one has {}", kMostDrawn,
+                       messages);
+}
+
+// Messages as spans on their senders, in as many lanes as overlap.
+Timeline draw_messages(const Schedule& schedule, const MessageRunResult& result) {
+    if (result.starts.size() != schedule.messages.size() || schedule.messages.size() > kMostDrawn) {
+        throw ConfigError(too_many_to_draw(schedule.messages.size()));
+    }
+    Timeline timeline;
+    std::map<std::uint32_t, std::vector<double>> lanes;  // by sender: when each lane is free
+    std::vector<std::uint32_t> order(schedule.messages.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return result.starts[a] < result.starts[b]; });
+    for (const std::uint32_t id : order) {
+        const Message& message = schedule.messages[id];
+        std::vector<double>& busy = lanes[message.from];
+        std::uint32_t lane = 0;
+        while (lane < busy.size() && busy[lane] > result.starts[id]) {
+            ++lane;
+        }
+        busy.resize(std::max<std::size_t>(busy.size(), lane + 1));
+        busy[lane] = result.completions[id];
+        timeline.spans.push_back(Span{fmt::format("to {}", message.to), "message", message.from, lane,
+                                      result.starts[id] * 1e6, (result.completions[id] - result.starts[id]) * 1e6});
+    }
+    for (const auto& [sender, busy] : lanes) {
+        timeline.processes.emplace_back(sender, fmt::format("rank {}", sender));
+    }
+    return timeline;
+}
+
+Schedule traffic_of(const Scenario& s, std::uint32_t hosts) {
+    if (!s.traffic.flows.empty()) {
+        return read_flows(s.file(s.traffic.flows), hosts);
+    }
+    return make_traffic(s.traffic, hosts, static_cast<std::uint64_t>(s.seed));
+}
+
+// Messages of either kind, and what is said of them afterwards.
+class MessageScenario {
+  public:
+    MessageScenario(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, std::uint32_t gpus)
+        : collective_(scenario.kind == ScenarioKind::collective), spec_(scenario.collective), options_(options) {
+        if (!collective_) {
+            schedule_ = traffic_of(scenario, gpus);
+            return;
+        }
+        ranks_ = spec_.ranks > 0 ? static_cast<std::uint32_t>(spec_.ranks) : gpus;
+        if (ranks_ > gpus) {
+            throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks_, gpus));
+        }
+        const bool ring = spec_.algorithm == Algorithm::ring && spec_.op != CollectiveOp::all_to_all &&
+                          spec_.op != CollectiveOp::send_recv;
+        ring_messages_ = static_cast<std::uint64_t>(ranks_) * 2 * (ranks_ - 1);
+        const bool stored = (options.timeline && ring_messages_ <= kMostDrawn) ||
+                            (options.messages && ring_messages_ <= kMostKept && spec_.slow_rank < 0);
+        unstored_ring_ = ring && !stored && scenario.network.fidelity != Fidelity::simgrid;
+        if (!unstored_ring_) {
+            schedule_ = make_schedule(spec_, ranks_, fabric.shape().gpus_per_node);
+        }
+    }
+
+    [[nodiscard]] bool unstored_ring() const { return unstored_ring_; }
+    [[nodiscard]] std::uint32_t ranks() const { return ranks_; }
+    [[nodiscard]] const Schedule& schedule() const { return schedule_; }
+
+    void summarise(MessageRunResult result, RunOutput& out) {
+        Summary& summary = out.summary;
+        out.seconds = result.seconds;
+        if (options_.timeline && !unstored_ring_) {
+            out.timeline = draw_messages(schedule_, result);
+        }
+        if (options_.timeline && collective_ && out.timeline.spans.empty()) {
+            throw ConfigError(too_many_to_draw(ring_messages_));
+        }
+        if (collective_) {
+            summary.add("collective_time_s", result.seconds, "s");
+            const double algorithm_rate = result.seconds > 0 ? spec_.bytes / result.seconds : 0;
+            summary.add("algbw_gbps", algorithm_rate * 8e-9, "Gb/s");
+            summary.add("busbw_gbps", algorithm_rate * 8e-9 * wire_bytes(spec_.op, ranks_, Bytes(1)).value(), "Gb/s");
+        } else {
+            add_completion_times(result, summary);
+        }
+        summary.add("messages", static_cast<double>(result.messages), "1");
+        summary.add("bytes_on_wire", result.bytes, "B");
+        if (result.folded_into_one > 1) {
+            summary.notes.push_back(fmt::format("each simulated rank stands for {}", result.folded_into_one));
+        }
+        if (options_.messages && result.starts.size() == schedule_.messages.size() && !unstored_ring_ &&
+            schedule_.messages.size() <= kMostKept) {
+            out.messages = MessageRecord{std::move(schedule_), std::move(result.starts), std::move(result.completions)};
+        }
+    }
+
+  private:
+    void add_completion_times(const MessageRunResult& result, Summary& summary) const {
+        std::vector<double> sorted = result.completions;
+        for (std::size_t i = 0; i < result.starts.size(); ++i) {
+            sorted[i] -= result.starts[i] + schedule_.messages[i].delay;
+        }
+        std::sort(sorted.begin(), sorted.end());
+        double sum = 0;
+        for (const double value : sorted) {
+            sum += value;
+        }
+        const auto quantile = [&](double q) {
+            return sorted[std::min(sorted.size() - 1,
+                                   static_cast<std::size_t>(q * static_cast<double>(sorted.size())))];
+        };
+        summary.add("fct_s.mean", sum / static_cast<double>(sorted.size()), "s");
+        summary.add("fct_s.p50", quantile(0.5), "s");
+        summary.add("fct_s.p99", quantile(0.99), "s");
+        summary.add("fct_s.max", sorted.back(), "s");
+    }
+
+    bool collective_;
+    CollectiveSpec spec_;
+    const RunOptions& options_;
+    std::uint32_t ranks_ = 0;
+    std::uint64_t ring_messages_ = 0;
+    bool unstored_ring_ = false;
+    Schedule schedule_;
+};
+
+class MessageJob final : public ScenarioRun {
+  public:
+    explicit MessageJob(const RunContext& context)
+        : messages_(context.scenario, context.options, context.fabric, context.placement.gpus()) {
+        MessageRunOptions options = message_options(context.scenario);
+        options.progress = context.options.progress;
+        if (!messages_.unstored_ring()) {
+            run_ = add_messages(context.simulation, context.placement, messages_.schedule(), options, context.start);
+        } else if (messages_.ranks() > 1) {
+            run_ = add_ring(context.simulation, context.placement, context.scenario.collective, messages_.ranks(),
+                            options, context.start);
+        }
+    }
+
+    void summarise(RunOutput& out) override {
+        messages_.summarise(run_ != nullptr ? run_->result() : MessageRunResult(), out);
+    }
+
+  private:
+    MessageScenario messages_;
+    std::unique_ptr<MessageRun> run_;
+};
+
+std::unique_ptr<ScenarioRun> prepare_messages(const RunContext& context) {
+    return std::make_unique<MessageJob>(context);
+}
+
+void check_nothing(const YamlNode&, const DataDirectory&, Scenario&, std::vector<Diagnostic>&) {}
+
+}  // namespace
+
+void run_on_simgrid(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out) {
+    MessageScenario messages(scenario, options, fabric, fabric.gpus());
+    messages.summarise(run_messages_on_simgrid(fabric, messages.schedule(), scenario.network.path_choice()), out);
+    out.summary.add("max_link_utilisation", 0, "1");
+}
+
+const KindRow kCollectiveKind = {
+    .name = "collective",
+    .headline = "collective_time_s",
+    .nodes = false,
+    .messages = true,
+    .kernels = false,
+    .network = {.folds = true},
+    .describe =
+        [](Fields& fields, Scenario& s) {
+            bool present = false;
+            fields.section({"collective", "the operation", true}, std::nullopt, present,
+                           [&](Fields& inner) { describe(inner, s.collective); });
+        },
+    .check = check_nothing,
+    .prepare = prepare_messages,
+};
+
+const KindRow kNetworkKind = {
+    .name = "network",
+    .headline = "fct_s.max",
+    .nodes = false,
+    .messages = true,
+    .kernels = false,
+    .network = {},
+    .describe =
+        [](Fields& fields, Scenario& s) {
+            bool present = false;
+            fields.section({"traffic", "who sends how much to whom", true}, std::nullopt, present,
+                           [&](Fields& inner) { describe(inner, s.traffic); });
+        },
+    .check = check_nothing,
+    .prepare = prepare_messages,
+};
+
+}  // namespace orrery

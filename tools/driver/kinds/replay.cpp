@@ -1,0 +1,83 @@
+// kind: replay. A recorded program, as it was or changed.
+
+#include "tools/driver/kind.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace orrery {
+
+namespace {
+
+class ReplayScenario final : public ScenarioRun {
+  public:
+    explicit ReplayScenario(const RunContext& context)
+        : options_(context.options),
+          trace_(read_replay(context.scenario.file(context.scenario.replay.trace))),
+          run_(trace_, context.scenario.replay, context.scenario.cluster.node.gpu, context.placement,
+               context.models.collectives(context.scenario.cluster.node.collectives,
+                                          context.scenario.network.collectives),
+               context.scenario.network.path_choice(), context.simulation, context.start) {
+        run_.set_progress(context.options.progress);
+    }
+
+    void summarise(RunOutput& out) override {
+        ReplayResult result = run_.result(options_.timeline);
+        out.seconds = result.seconds;
+        Summary& summary = out.summary;
+        summary.add("replay_time_s", result.seconds, "s");
+        if (result.recorded_s >= 0) {
+            summary.add("recorded_time_s", result.recorded_s, "s");
+        }
+        summary.add("operations", static_cast<double>(result.tasks), "1");
+        summary.breakdown = {{"device", result.device_s},
+                             {"exposed communication", result.exposed_communication_s},
+                             {"host", result.host_s},
+                             {"idle", result.idle_s}};
+        summary.notes.push_back(
+            fmt::format("recorded by {}; {} ranks simulated", trace_.meta.at("source"), result.ranks));
+        constexpr double kFaithful = 0.01;
+        if (result.unchanged && result.recorded_s > 0) {
+            const double error = result.seconds / result.recorded_s - 1;
+            summary.notes.push_back(
+                fmt::format("unchanged replay: {:+.3f} % of the recorded time{}", error * 100,
+                            std::abs(error) > kFaithful ? ", more than the 1 % that it should keep" : ""));
+        }
+        out.timeline = std::move(result.timeline);
+        out.replay_path = std::move(result.critical_path);
+    }
+
+  private:
+    const RunOptions& options_;
+    ReplayTrace trace_;
+    ReplayRun run_;
+};
+
+void describe_replay(Fields& fields, Scenario& s) {
+    fields.section({"compute", "the recorded program", true}, [&](Fields& inner) {
+        std::size_t model = 0;
+        inner.choice({"model", "replay: times come from the record"}, {"replay"}, model);
+        inner.text({"trace", "file written by 'orrery import'; relative paths start at the scenario", true},
+                   s.replay.trace);
+    });
+    fields.section({"replay", "what is changed about it"}, [&](Fields& inner) { describe(inner, s.replay); });
+}
+
+}  // namespace
+
+const KindRow kReplayKind = {
+    .name = "replay",
+    .headline = "replay_time_s",
+    .nodes = true,
+    .messages = false,
+    .kernels = false,
+    .network = {.library = true},
+    .describe = describe_replay,
+    .check = [](const YamlNode&, const DataDirectory&, Scenario&, std::vector<Diagnostic>&) {},
+    .prepare = [](const RunContext& context) -> std::unique_ptr<ScenarioRun> {
+        return std::make_unique<ReplayScenario>(context);
+    },
+};
+
+}  // namespace orrery

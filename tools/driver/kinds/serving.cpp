@@ -1,0 +1,484 @@
+// kind: serving. Requests served by engine replicas.
+
+#include "tools/driver/kind.hpp"
+
+#include "models/scaled_device.hpp"
+#include "sim/device/device.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace orrery {
+
+namespace {
+
+void add_quantiles(Summary& summary, const std::string& name, std::vector<float> values) {
+    std::sort(values.begin(), values.end());
+    const auto quantile = [&](double q) {
+        return values.empty() ? 0.0
+                              : values[std::min(values.size() - 1,
+                                                static_cast<std::size_t>(q * static_cast<double>(values.size())))];
+    };
+    double sum = 0;
+    for (const float value : values) {
+        sum += value;
+    }
+    summary.add(name + ".mean", values.empty() ? 0 : sum / static_cast<double>(values.size()), "s");
+    summary.add(name + ".p50", quantile(0.5), "s");
+    summary.add(name + ".p90", quantile(0.9), "s");
+    summary.add(name + ".p99", quantile(0.99), "s");
+    summary.add(name + ".max", values.empty() ? 0 : values.back(), "s");
+}
+
+// Iterations of the replicas as spans, requests as lifelines, caches as counters.
+Timeline draw(const ServiceResult& result) {
+    Timeline timeline;
+    const auto us = [](SimTime time) { return static_cast<double>(time.ps()) * 1e-6; };
+    std::uint32_t replicas = 0;
+    std::uint32_t stages = 0;
+    for (const IterationRecord& record : result.timeline) {
+        replicas = std::max(replicas, record.replica + 1);
+        stages = std::max(stages, record.stage + 1);
+        timeline.spans.push_back(
+            Span{fmt::format("{} sequences, {} tokens, {} blocks", record.sequences, record.tokens, record.blocks),
+                 record.tokens > record.sequences ? "prefill" : "decode", record.replica, record.stage,
+                 us(record.start), us(record.end - record.start)});
+        timeline.counters.push_back(
+            CounterPoint{"cache blocks", record.replica, us(record.end), static_cast<double>(record.blocks)});
+    }
+    for (const LifeRecord& part : result.lives) {
+        static constexpr const char* kPhases[] = {"waiting", "adapter", "prefill", "decode"};
+        const std::string phase = kPhases[static_cast<std::size_t>(part.phase)];
+        timeline.lifelines.push_back(
+            Lifeline{"requests", part.phase == LifePhase::adapter ? fmt::format("{} {}", phase, part.adapter) : phase,
+                     part.request, part.replica, us(part.start), us(part.end - part.start)});
+    }
+    for (const AdapterRecord& record : result.adapters) {
+        timeline.counters.push_back(
+            CounterPoint{"adapters here", record.replica, us(record.at), static_cast<double>(record.here)});
+        timeline.counters.push_back(
+            CounterPoint{"adapters coming", record.replica, us(record.at), static_cast<double>(record.coming)});
+    }
+    for (std::uint32_t stage = 0; stage < stages; ++stage) {
+        timeline.threads.emplace_back(stage, stages == 1 ? "iterations" : fmt::format("stage {}", stage));
+    }
+    for (std::uint32_t replica = 0; replica < replicas; ++replica) {
+        timeline.processes.emplace_back(replica, fmt::format("replica {}", replica));
+    }
+    return timeline;
+}
+
+// Devices of a pool, and the clock that they run at.
+struct PoolDevices {
+    const DeviceSpec* gpu;
+    double count;
+    double clock;
+};
+
+// Energy of all pools over the measured window in J; nothing where that is not known.
+std::optional<Bounded> energy_of_pools(const std::vector<PoolDevices>& pools, const EngineSpec& engine,
+                                       const ServiceResult& result, double seconds) {
+    Bounded joules;
+    for (std::size_t i = 0; i < pools.size(); ++i) {
+        const auto& [gpu, count, clock] = pools[i];
+        if (gpu->tdp.value <= 0) {
+            return std::nullopt;
+        }
+        const PoolWork& work = result.pools[i];
+        const Bounded own = energy_of(*gpu, DeviceWork{count * seconds, work.kernel_s, work.flops}, clock);
+        // On the same devices idle power is counted with the first phase; the second adds what it does on them.
+        const double counted = engine.same_devices && i > 0 ? energy_of(*gpu, DeviceWork{count * seconds, 0, 0}) : 0;
+        joules.low += own.low - counted;
+        joules.value += own.value - counted;
+        joules.high += own.high - counted;
+    }
+    return joules;
+}
+
+class ServingScenario final : public ScenarioRun {
+  public:
+    explicit ServingScenario(const RunContext& context)
+        : scenario_(context.scenario), engine_(context.scenario.engine), options_(context.options) {
+        std::vector<std::pair<Role, const PhaseSpec*>> phases = {{Role::mixed, &engine_.mixed}};
+        if (engine_.split) {
+            phases = {{Role::prefill, &engine_.prefill}, {Role::decode, &engine_.decode}};
+        }
+        for (const auto& [role, phase] : phases) {
+            add_pool(context, role, *phase);
+        }
+        describe_service(context);
+        const std::string trace = scenario_.requests.trace.empty() ? "" : scenario_.file(scenario_.requests.trace);
+        requests_ = make_requests(scenario_.requests, trace, static_cast<std::uint64_t>(scenario_.seed));
+        hooks_ = options_.serving != nullptr ? options_.serving->hooks : ServiceHooks();
+        hooks_.progress = options_.progress;
+        if (options_.requests) {
+            hooks_.ended = [this](const Sequence& sequence, Ending ending, SimTime now) {
+                rows_.push_back(row_of(sequence, ending, now));
+            };
+        }
+        run_ = std::make_unique<ServiceRun>(service_, *requests_, hooks_, context.simulation, context.start);
+    }
+
+    void summarise(RunOutput& out) override {
+        const ServiceResult result = run_->result();
+        out.seconds = result.end_s;
+        out.requests = std::move(rows_);
+        in_time_ = add_latencies(result, out.summary);
+        add_rates(result, out.summary);
+        add_costs(result, out.summary);
+        add_pools(result, out.summary);
+        add_options(result, out.summary);
+        add_notes(result, out.summary);
+        out.timeline = options_.timeline ? draw(result) : Timeline();
+    }
+
+  private:
+    void add_pool(const RunContext& context, Role role, const PhaseSpec& spec) {
+        const PhaseSpec* phase = &spec;
+        const DeviceSpec& gpu = phase->other_device ? phase->device : scenario_.cluster.node.gpu;
+        const CostModel* device = &context.models.device(gpu, scenario_.compute, engine_.software.kernels);
+        if (phase->clock != 1) {
+            capped_.push_back(std::make_unique<ScaledDevice>(*device, gpu, phase->clock, 1));
+            device = capped_.back().get();
+        }
+        check(*phase, scenario_.model);
+        const std::int64_t ranks = phase->ranks();
+        const bool again = engine_.same_devices && role == Role::decode;  // on the GPUs of the other phase
+        if (again) {
+            next_gpu_ = 0;
+        }
+        const std::int64_t needed = next_gpu_ + phase->replicas * ranks;
+        if (needed > context.placement.gpus()) {
+            throw InfeasibleError(fmt::format("{} replicas of {} ranks need {} GPUs, but the cluster has {}",
+                                              phase->replicas, ranks, needed, context.placement.gpus()));
+        }
+        PoolSpec pool;
+        pool.role = role;
+        pool.replicas = static_cast<std::uint32_t>(phase->replicas);
+        pool.scheduler = phase->scheduler;
+        pool.speculation = engine_.speculation;
+        pool.limits = limits_of(engine_, *phase, scenario_.model, gpu);
+        if (engine_.same_devices && role == Role::prefill) {
+            pool.limits.ahead = 1 + pool.limits.draft_tokens;
+        }
+        pool.device = &gpu;
+        pool.units = phase->units;
+        pool.first_gpu = next_gpu_;
+        pool.gpus = static_cast<std::uint32_t>(ranks);
+        pool.host_bandwidth = scenario_.cluster.node.pcie_bandwidth.value * static_cast<double>(ranks);
+        for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
+            std::vector<GpuId> gpus;
+            for (std::int64_t rank = 0; rank < phase->stage_ranks(); ++rank) {
+                gpus.push_back(
+                    context.placement.gpu(static_cast<std::uint32_t>(next_gpu_ + stage * phase->stage_ranks() + rank)));
+            }
+            // The host plans on the first stage; the later ones run what they are told.
+            HostSpec host = engine_.software;
+            if (stage > 0) {
+                host.step.value = host.sequence.value = 0;
+            }
+            ServingModel model{.model = scenario_.model,
+                               .device = *device,
+                               .fabric = context.fabric,
+                               .collectives = context.models.collectives(scenario_.cluster.node.collectives,
+                                                                         scenario_.network.collectives),
+                               .gpus = gpus,
+                               .quantisation = engine_.quantisation(gpu),
+                               .groups = static_cast<std::uint32_t>(phase->groups),
+                               .expert = static_cast<std::uint32_t>(phase->expert),
+                               .expert_load = engine_.expert_load,
+                               .dispatch = engine_.dispatch,
+                               .block = static_cast<double>(engine_.block),
+                               .host = host,
+                               .step_overhead = stage == 0 ? engine_.step_overhead : 0,
+                               .sequence_overhead = stage == 0 ? engine_.sequence_overhead : 0,
+                               .layers = stage_layers(scenario_.model.layers, stage, phase->pipeline),
+                               .embedding = stage == 0,
+                               .head = stage + 1 == phase->pipeline,
+                               .adapters = engine_.adapters,
+                               .partitioned = engine_.same_devices ? &gpu : nullptr,
+                               .units = phase->units};
+            if (options_.serving != nullptr) {
+                options_.serving->stage(service_.pools.size(), model);
+            }
+            costs_.push_back(std::make_unique<ModelStep>(model));
+            pool.cost.push_back(costs_.back().get());
+        }
+        if (phase->scales) {
+            pool.scaling = phase->scaling;
+            pool.scaling.least = std::min(pool.scaling.least, pool.replicas);
+            for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
+                pool.scaling.weight_bytes +=
+                    weight_bytes_per_rank(scenario_.model, engine_.quantisation(gpu), phase->tensor, phase->groups,
+                                          stage, phase->pipeline) *
+                    static_cast<double>(phase->stage_ranks());
+            }
+            scales_ = true;
+        }
+        next_gpu_ = static_cast<std::uint32_t>(needed);
+        devices_.push_back({&gpu, static_cast<double>(phase->replicas * ranks), phase->clock});
+        scaled_clock_ = scaled_clock_ || phase->clock != 1;
+        price_ += again ? 0 : gpu.price.value * static_cast<double>(phase->replicas * ranks);
+        priced_ = priced_ && gpu.price.value > 0;
+        piped_ = piped_ || phase->pipeline > 1;
+        service_.pools.push_back(pool);
+    }
+
+    void describe_service(const RunContext& context) {
+        if (engine_.failure.down_s > 0) {
+            std::int64_t replicas = 0;
+            for (const PoolSpec& pool : service_.pools) {
+                replicas += pool.replicas;
+            }
+            if (engine_.failure.replica >= replicas) {
+                throw InfeasibleError(
+                    fmt::format("replica {} fails, but the last one is {}", engine_.failure.replica, replicas - 1));
+            }
+            service_.failures.push_back(engine_.failure);
+        }
+        service_.router = engine_.router;
+        service_.mixing = engine_.mixing;
+        service_.same_devices = engine_.same_devices;
+        service_.transfer = engine_.transfer;
+        service_.layers = static_cast<std::uint32_t>(scenario_.model.layers);
+        service_.cache_token_bytes = cache_bytes_per_token(scenario_.model, engine_.cache);
+        service_.hidden_bytes = 2 * static_cast<double>(scenario_.model.hidden);  // 16 bits
+        service_.nvme_bandwidth = engine_.nvme_bandwidth;
+        service_.gpus_per_node = static_cast<std::uint32_t>(scenario_.cluster.node.gpus);
+        service_.fabric = engine_.split || piped_ ? &context.fabric : nullptr;
+        service_.paths = scenario_.network.path_choice();
+        service_.stream_interval = static_cast<std::uint32_t>(engine_.stream_interval);
+        service_.ttft_limit = scenario_.slo.ttft;
+        service_.tpot_limit = scenario_.slo.tpot;
+        service_.tbt_limit = scenario_.slo.tbt;
+        service_.timeout = scenario_.requests.timeout;
+        service_.failure_process = engine_.failures;
+        service_.retries = static_cast<std::uint32_t>(engine_.retries);
+        service_.measure_from = scenario_.measure.from;
+        service_.measure_to = scenario_.measure.to;
+        service_.seed = static_cast<std::uint64_t>(scenario_.seed);
+        service_.request_overhead = engine_.software.request.value;
+        service_.frontend = engine_.software.frontend.value;
+        service_.timeline = options_.timeline;
+        service_.placement = context.placement;
+    }
+
+    // Returns how many requests kept their limits.
+    std::size_t add_latencies(const ServiceResult& result, Summary& summary) const {
+        std::vector<float> ttft;
+        std::vector<float> tpot;
+        std::vector<float> e2e;
+        std::size_t in_time = 0;
+        for (const RequestOutcome& request : result.requests) {
+            ttft.push_back(request.ttft);
+            e2e.push_back(request.e2e);
+            if (request.tpot > 0) {
+                tpot.push_back(request.tpot);
+            }
+            in_time += request.in_time ? 1 : 0;
+        }
+        add_quantiles(summary, "ttft_s", std::move(ttft));
+        add_quantiles(summary, "tpot_s", std::move(tpot));
+        summary.add("tbt_s.mean", result.tbt.mean(), "s");
+        for (const auto& [name, q] : {std::pair{"tbt_s.p50", 0.5}, {"tbt_s.p90", 0.9}, {"tbt_s.p99", 0.99}}) {
+            summary.add(name, result.tbt.quantile(q), "s");
+        }
+        summary.add("tbt_s.max", result.tbt.max(), "s");
+        add_quantiles(summary, "e2e_s", std::move(e2e));
+        return in_time;
+    }
+
+    // GPUs that ran, on average, of those that are there.
+    [[nodiscard]] double running(const ServiceResult& result) const {
+        return scales_ ? result.gpu_s / result.end_s / next_gpu_ : 1;
+    }
+
+    void add_rates(const ServiceResult& result, Summary& summary) const {
+        const double seconds = std::max(result.window_s, 1e-12);
+        const auto finished = static_cast<double>(result.finished);
+        summary.add("requests", static_cast<double>(result.requests.size()), "requests");
+        summary.add("requests_refused", static_cast<double>(result.refused), "requests");
+        if (scenario_.requests.timeout > 0) {
+            summary.add("requests_timed_out", static_cast<double>(result.timed_out), "requests");
+        }
+        if (engine_.fails) {
+            summary.add("requests_failed", static_cast<double>(result.failed), "requests");
+            summary.add("requests_retried", static_cast<double>(result.retried), "requests");
+            summary.add("failures", static_cast<double>(result.failures), "replicas");
+        }
+        if (result.requests.size() > 1) {
+            const double span = (result.requests.back().arrival - result.requests.front().arrival).seconds();
+            summary.add("offered_rps", span > 0 ? static_cast<double>(result.requests.size() - 1) / span : 0, "1/s");
+        }
+        summary.add("requests_per_s", finished / seconds, "1/s");
+        summary.add("output_tokens_per_s", static_cast<double>(result.output_tokens) / seconds, "1/s");
+        if (scenario_.slo.ttft > 0 || scenario_.slo.tpot > 0 || scenario_.slo.tbt > 0) {
+            const auto asked = static_cast<double>(result.requests.size() + result.unserved);
+            summary.add("slo_attainment", asked > 0 ? static_cast<double>(in_time_) / asked : 1, "1");
+            summary.add("goodput_rps", static_cast<double>(in_time_) / seconds, "1/s");
+        }
+        summary.add("iterations", static_cast<double>(result.iterations), "iterations");
+        summary.add("preemptions", static_cast<double>(result.preemptions), "preemptions");
+    }
+
+    void add_costs(const ServiceResult& result, Summary& summary) const {
+        if (priced_ && result.output_tokens > 0) {
+            const double usd = price_ / 3600 * running(result) * std::max(result.window_s, 1e-12);
+            summary.add("cost_per_million_tokens_usd", usd / static_cast<double>(result.output_tokens) * 1e6, "USD");
+        }
+        const std::optional<Bounded> joules =
+            energy_of_pools(devices_, engine_, result, running(result) * result.window_s);
+        if (joules && result.output_tokens > 0) {
+            constexpr double kJoulesPerKilowattHour = 3.6e6;
+            const auto add = [&](const char* name, const char* unit, double scale) {
+                summary.add(name, joules->value * scale, unit);
+                if (scaled_clock_) {
+                    summary.metrics.back().low = joules->low * scale;
+                    summary.metrics.back().high = joules->high * scale;
+                }
+            };
+            const double per_token = 1 / static_cast<double>(result.output_tokens);
+            add("energy_j", "J", 1);
+            add("energy_per_token_j", "J", per_token);
+            add("energy_per_million_tokens_kwh", "kWh", per_token * 1e6 / kJoulesPerKilowattHour);
+            if (scaled_clock_) {
+                summary.notes.emplace_back(
+                    "the energy at another clock lies between its bounds: voltage and the memory's share of power are "
+                    "not "
+                    "known");
+            }
+        }
+    }
+
+    void add_pools(const ServiceResult& result, Summary& summary) const {
+        std::uint64_t blocks = 0;
+        double replicas = 0;
+        for (const PoolSpec& pool : service_.pools) {
+            blocks = std::max(blocks, pool.limits.blocks);
+            replicas += pool.replicas;
+            summary.notes.push_back(fmt::format("{} {} replica{} with {} cache blocks of {} tokens each", pool.replicas,
+                                                pool.role == Role::mixed     ? "mixed"
+                                                : pool.role == Role::prefill ? "prefill"
+                                                                             : "decode",
+                                                pool.replicas == 1 ? "" : "s", pool.limits.blocks, pool.limits.block));
+        }
+        summary.add("cache_peak_fraction", static_cast<double>(result.most_blocks) / static_cast<double>(blocks), "1");
+        summary.add("busy_fraction", result.busy_s / std::max(result.end_s * replicas, 1e-12), "1");
+    }
+
+    // What only some engines have.
+    void add_options(const ServiceResult& result, Summary& summary) const {
+        if (scales_) {
+            summary.add("gpus.mean", result.end_s > 0 ? result.gpu_s / result.end_s : 0, "GPUs");
+            summary.add("replica_starts", static_cast<double>(result.starts), "replicas");
+        }
+        if (engine_.speculates) {
+            summary.add("tokens_per_step",
+                        result.decode_steps > 0
+                            ? 1 + static_cast<double>(result.accepted) / static_cast<double>(result.decode_steps)
+                            : 1,
+                        "1");
+        }
+        if (engine_.prefix_cache) {
+            const auto prompts = static_cast<double>(result.prompt_tokens);
+            summary.add("prefix_hit_fraction", prompts > 0 ? static_cast<double>(result.prefix_tokens) / prompts : 0,
+                        "1");
+            summary.add("prefix_from_host_bytes", result.fetched_host_bytes, "B");
+            summary.add("prefix_from_nvme_bytes", result.fetched_nvme_bytes, "B");
+        }
+        if (engine_.lora) {
+            const double named = std::max(1.0, static_cast<double>(result.adapter_requests));
+            summary.add("adapter_hit_fraction", static_cast<double>(result.adapter_hits) / named, "1");
+            summary.add("adapter_misses", static_cast<double>(result.adapter_requests - result.adapter_hits),
+                        "requests");
+            summary.add("adapter_loads", static_cast<double>(result.adapter_loads), "adapters");
+            summary.add("adapter_wait_s.mean", result.adapter_wait_s / named, "s");
+        }
+        if (engine_.mixes) {
+            summary.add("mixed_prompts", static_cast<double>(result.mixed_prompts), "requests");
+            summary.add("mixed_outputs", static_cast<double>(result.mixed_outputs), "requests");
+        }
+        if (piped_) {
+            summary.add("bubble_fraction", result.in_flight_s > 0 ? 1 - result.busy_s / result.in_flight_s : 0, "1");
+        }
+        if (result.handovers > 0 && !engine_.same_devices) {
+            summary.add("handover_s.mean", result.handover_s / static_cast<double>(result.handovers), "s");
+        }
+    }
+
+    static void add_notes(const ServiceResult& result, Summary& summary) {
+        if (result.requests.empty()) {
+            summary.notes.emplace_back(
+                "no request that came in the measured time was answered: latencies are given as 0");
+        }
+        if (result.refused > 0) {
+            summary.notes.push_back(fmt::format(
+                "{} requests were refused: longer than the context or than the whole cache", result.refused));
+        }
+        if (result.cut) {
+            summary.notes.push_back(
+                fmt::format("the timeline is cut: it has the first {} iterations and the first {} parts of requests",
+                            result.timeline.size(), result.lives.size()));
+        }
+    }
+
+    const Scenario& scenario_;
+    const EngineSpec& engine_;
+    const RunOptions& options_;
+    ServiceSpec service_;
+    ServiceHooks hooks_;
+    std::vector<std::unique_ptr<CostModel>> capped_;  ///< devices at another clock
+    std::vector<std::unique_ptr<ModelStep>> costs_;
+    std::vector<PoolDevices> devices_;
+    std::unique_ptr<RequestSource> requests_;
+    std::vector<RequestRow> rows_;
+    std::unique_ptr<ServiceRun> run_;
+    std::uint32_t next_gpu_ = 0;
+    std::size_t in_time_ = 0;
+    double price_ = 0;  ///< USD per hour of all GPUs
+    bool priced_ = true;
+    bool piped_ = false;
+    bool scales_ = false;
+    bool scaled_clock_ = false;
+};
+
+void describe_serving(Fields& fields, Scenario& s) {
+    bool present = false;
+    fields.section({"model", "what is served: a preset or its dimensions", true}, kModelPresets, present,
+                   [&](Fields& inner) { describe(inner, s.model); });
+    fields.section({"engine", "replicas, their plan, scheduler and cache"},
+                   [&](Fields& inner) { describe(inner, s.engine); });
+    fields.section({"requests", "what clients ask for"}, [&](Fields& inner) { describe(inner, s.requests); });
+    fields.section({"slo", "what counts as in time"}, [&](Fields& inner) { describe(inner, s.slo); });
+    fields.section({"measure", "the part of the run that is measured"},
+                   [&](Fields& inner) { describe(inner, s.measure); });
+    describe_compute(fields, s);
+}
+
+void check_serving(const YamlNode&, const DataDirectory&, Scenario& scenario, std::vector<Diagnostic>& errors) {
+    for (const std::string& problem : problems_of(scenario.requests)) {
+        errors.push_back(scenario.requests_mark.error(problem));
+    }
+    for (const std::string& problem : problems_of(scenario.engine, scenario.requests, scenario.model)) {
+        errors.push_back(scenario.engine_mark.error(problem));
+    }
+}
+
+}  // namespace
+
+const KindRow kServingKind = {
+    .name = "serving",
+    .headline = "e2e_s.mean",
+    .nodes = true,
+    .messages = false,
+    .kernels = true,
+    .network = {.library = true},
+    .describe = describe_serving,
+    .check = check_serving,
+    .prepare = [](const RunContext& context) -> std::unique_ptr<ScenarioRun> {
+        return std::make_unique<ServingScenario>(context);
+    },
+};
+
+}  // namespace orrery

@@ -1,0 +1,128 @@
+// kind: training. One iteration of a model under a plan.
+
+#include "tools/driver/interval.hpp"
+#include "tools/driver/kind.hpp"
+
+#include "sim/device/device.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace orrery {
+
+namespace {
+
+void add_training_metrics(const Scenario& s, const TrainingResult& result, Summary& out) {
+    const auto gpus = static_cast<double>(s.plan.ranks());
+    const double tokens = static_cast<double>(s.plan.global_batch) * static_cast<double>(s.model.sequence);
+    const double model_rate = result.model_flops / result.iteration_s / gpus;
+    const double peak = s.cluster.node.gpu.flops_bf16.value;
+    out.add("iteration_time_s", result.iteration_s, "s");
+    out.add("tokens_per_s", tokens / result.iteration_s, "1/s");
+    out.add("tflops_per_gpu", model_rate * 1e-12, "TFLOP/s");
+    out.add("mfu", model_rate / peak, "1");
+    out.add("hfu", result.hardware_flops / result.iteration_s / gpus / peak, "1");
+    out.add("memory_per_gpu_gib", result.memory_bytes / (1024.0 * 1024 * 1024), "GiB");
+    out.add("bubble_fraction", result.bubble_s / result.iteration_s, "1");
+    out.add("exposed_communication_s", result.exposed_communication_s, "s");
+    for (int i = 0; i < kCategoryCount; ++i) {
+        if (result.booked[static_cast<std::size_t>(i)] > 0) {
+            out.breakdown.emplace_back(category_name(static_cast<Category>(i)),
+                                       result.booked[static_cast<std::size_t>(i)]);
+        }
+    }
+    out.breakdown.emplace_back("bubble", result.bubble_s);
+    if (s.cluster.node.gpu.tdp.value > 0) {
+        double busy = 0;
+        for (const Category kernels :
+             {Category::forward, Category::backward, Category::recompute, Category::optimizer}) {
+            busy += result.booked[static_cast<std::size_t>(kernels)];
+        }
+        const double joules =
+            energy_of(s.cluster.node.gpu, DeviceWork{gpus * result.iteration_s, gpus * busy, result.hardware_flops});
+        out.add("energy_per_token_j", joules / tokens, "J");
+    }
+    if (result.folded_into_one > 1) {
+        out.notes.push_back(
+            fmt::format("{} ranks simulated, each standing for {}", result.simulated_ranks, result.folded_into_one));
+    } else {
+        out.notes.push_back(fmt::format("{} ranks simulated one by one", result.simulated_ranks));
+    }
+}
+
+class TrainingScenario final : public ScenarioRun {
+  public:
+    explicit TrainingScenario(const RunContext& context)
+        : scenario_(context.scenario),
+          options_(context.options),
+          input_(training_input(context.scenario, context.models, context.fabric, context.placement)),
+          run_(input_,
+               context.options.check_memory ? context.scenario.cluster.node.gpu.memory.value
+                                            : std::numeric_limits<double>::infinity(),
+               context.simulation, context.start) {
+        run_.set_progress(context.options.progress);
+    }
+
+    void summarise(RunOutput& out) override {
+        constexpr std::uint32_t kDrawnRanks = 64;
+        TrainingResult result = run_.result(options_.timeline ? kDrawnRanks : 0);
+        out.seconds = result.iteration_s;
+        add_training_metrics(scenario_, result, out.summary);
+        const double spread = iteration_spread(scenario_, result, input_.device);
+        for (const char* name : {"iteration_time_s", "tokens_per_s", "tflops_per_gpu", "mfu", "hfu"}) {
+            for (Metric& metric : out.summary.metrics) {
+                if (metric.name == name) {
+                    set_interval(metric, spread);
+                }
+            }
+        }
+        out.timeline = std::move(result.timeline);
+        out.training = std::move(result);
+    }
+
+  private:
+    const Scenario& scenario_;
+    const RunOptions& options_;
+    TrainingInput input_;
+    TrainingRun run_;
+};
+
+void describe_training(Fields& fields, Scenario& s) {
+    bool present = false;
+    fields.section({"model", "what is trained: a preset or its dimensions", true}, kModelPresets, present,
+                   [&](Fields& inner) { describe(inner, s.model); });
+    fields.section({"plan", "how it is spread over the cluster", true}, std::nullopt, present,
+                   [&](Fields& inner) { describe(inner, s.plan); });
+    fields.section({"software", "the generation of training software (default: megatron-core-2024)"}, kSoftwarePresets,
+                   present, [&](Fields& inner) { describe(inner, s.software); });
+    describe_compute(fields, s);
+    std::size_t faults = 0;
+    fields.choice({"faults", "failures during the run"}, {"none"}, faults);
+}
+
+void check_training(const YamlNode&, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors) {
+    constexpr const char* kDefaultSoftware = "megatron-core-2024";
+    if (scenario.software.name.empty()) {
+        read_fields(load_yaml(data.path(kSoftwarePresets, kDefaultSoftware)), data, errors,
+                    [&](Fields& fields) { describe(fields, scenario.software); });
+    }
+}
+
+}  // namespace
+
+const KindRow kTrainingKind = {
+    .name = "training",
+    .headline = "iteration_time_s",
+    .nodes = true,
+    .messages = false,
+    .kernels = true,
+    .network = {.library = true, .folds = true},
+    .describe = describe_training,
+    .check = check_training,
+    .prepare = [](const RunContext& context) -> std::unique_ptr<ScenarioRun> {
+        return std::make_unique<TrainingScenario>(context);
+    },
+};
+
+}  // namespace orrery
