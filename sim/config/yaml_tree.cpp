@@ -277,6 +277,17 @@ YamlNode load_yaml(const std::string& path) {
     return parse_yaml(text.str(), path);
 }
 
+// An entry of a list by its `name`, or by its number from 0 on; nullptr when there is none.
+static YamlNode* find_item(YamlNode& list, const std::string& key) {
+    for (std::size_t i = 0; i < list.items.size(); ++i) {
+        const YamlNode* name = list.items[i].find("name");
+        if ((name != nullptr && name->scalar == key) || std::to_string(i) == key) {
+            return &list.items[i];
+        }
+    }
+    return nullptr;
+}
+
 void apply_override(YamlNode& root, const std::string& assignment) {
     const auto equals = assignment.find('=');
     const auto bad = [&](const std::string& why) { throw ConfigError({Diagnostic{"--set " + assignment, 0, 0, why}}); };
@@ -298,10 +309,14 @@ void apply_override(YamlNode& root, const std::string& assignment) {
             at->kind = YamlNode::Kind::map;
             at->entries = {YamlNode::Entry{"preset", name.mark, name}};
             at->scalar.clear();
-        } else if (at->kind != YamlNode::Kind::map) {
+        } else if (at->kind == YamlNode::Kind::null) {
             at->kind = YamlNode::Kind::map;
         }
-        YamlNode* next = at->find(key);
+        YamlNode* next = at->kind == YamlNode::Kind::sequence ? find_item(*at, key) : at->find(key);
+        if (next == nullptr && at->kind == YamlNode::Kind::sequence) {
+            bad("the list of " + std::to_string(at->items.size()) + " has no entry of the name or number '" + key +
+                "'");
+        }
         if (next == nullptr) {
             YamlNode fresh;
             fresh.mark = Mark{file, 0, 0};

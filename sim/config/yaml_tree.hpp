@@ -52,7 +52,8 @@ struct YamlNode::Entry {
 /// Reads and parses a file. Throws ConfigError when it cannot be read.
 [[nodiscard]] YamlNode load_yaml(const std::string& path);
 
-/// Applies `a.b.c=value` (value in YAML) to a tree; creates maps on the way. Throws ConfigError.
+/// Applies `a.b.c=value` (value in YAML) to a tree; creates maps on the way; entries of lists go by their
+/// `name` or their number from 0 on. Throws ConfigError.
 void apply_override(YamlNode& root, const std::string& assignment);
 
 /// The tree as canonical YAML-compatible JSON text, for hashing: keys in file order, scalars as strings.

@@ -20,6 +20,12 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kTable = "table ";
 
 void flatten(const Json& json, const std::string& path, std::map<std::string, std::string>& out) {
+    if (json.is_array() && !json.empty() && json[0].is_object()) {
+        for (std::size_t i = 0; i < json.size(); ++i) {
+            flatten(json[i], fmt::format("{}.{}", path, json[i].value("name", std::to_string(i))), out);
+        }
+        return;
+    }
     if (!json.is_object()) {
         out[path] = json.dump();
         return;

@@ -79,6 +79,10 @@ Scenario seen_from(const std::string& directory, Scenario scenario) {
             *path = fs::proximate(fs::absolute(scenario.file(*path)), fs::absolute(directory)).string();
         }
     }
+    for (JobSpec& job : scenario.jobs) {
+        job.scenario.directory = scenario.directory;
+        job.scenario = seen_from(directory, std::move(job.scenario));
+    }
     scenario.directory = directory;
     return scenario;
 }

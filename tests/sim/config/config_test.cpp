@@ -236,3 +236,12 @@ TEST_CASE("a scenario resolves to the same text wherever its file lies") {
     CHECK(resolved("/here") == resolved("there/and/there"));
     CHECK(resolved("/here").find("\"s.yaml:3\"") != std::string::npos);
 }
+
+TEST_CASE("an override reaches entries of lists by name or by number") {
+    YamlNode root = parse_yaml("jobs: [{name: one, start: 0 s}, {name: two}]", "list.yaml");
+    apply_override(root, "jobs.two.start=3 s");
+    apply_override(root, "jobs.0.start=1 s");
+    CHECK(root.find("jobs")->items[1].find("start")->scalar == "3 s");
+    CHECK(root.find("jobs")->items[0].find("start")->scalar == "1 s");
+    CHECK_THROWS_WITH_AS(apply_override(root, "jobs.three.start=1 s"), doctest::Contains("'three'"), ConfigError);
+}

@@ -20,6 +20,7 @@ class ClusterScenario final : public ScenarioRun {
         for (JobSpec& job : jobs_) {
             job.scenario.cluster = scenario.cluster;
             job.scenario.network = scenario.network;
+            job.scenario.directory = scenario.directory;  // reading made its files relative to that
             placements_.push_back(std::make_unique<Placement>(context.fabric, job.placed));
             starts_.push_back(SimTime::from_seconds(job.start));
             runs_.push_back(row_of(job.scenario.kind)
@@ -251,9 +252,8 @@ void check_cluster(const YamlNode& root, const DataDirectory& data, Scenario& sc
             YamlNode tree = load_yaml(file.string());
             refuse_shared_sections(tree, errors);
             read_job(tree, data, job.scenario, errors);
+            job.scenario.directory = file.parent_path().string();
             job.scenario = seen_from(here.string(), std::move(job.scenario));
-            // Its files are named from here on as if they stood in this scenario.
-            job.scenario.directory = scenario.directory;
         }
         if (job.scenario.kind == ScenarioKind::cluster) {
             errors.push_back(item.mark.error(fmt::format("job '{}' cannot be a cluster of further jobs", job.name)));
