@@ -32,13 +32,11 @@ void Engine::run() {
             rounds = 0;
         }
         while (queue_.instant_pending()) {
-            const Event event = queue_.pop();
-            if (event.order >= kAfterSettling && unsettled_) {
-                // Settling may bring more of this instant, which comes first.
-                queue_.push(event);
-                settle();
+            if (unsettled_ && queue_.instant_order() >= kAfterSettling) {
+                settle();  // may bring more of this instant, which comes first
                 continue;
             }
+            const Event event = queue_.pop();
             unsettled_ = true;
             ++events_;
             if (++rounds > kMaxRoundsPerInstant) {

@@ -5,24 +5,11 @@
 
 namespace orrery {
 
-namespace {
-struct Later {
-    bool operator()(const Event& a, const Event& b) const { return a.order > b.order; }
-};
-}  // namespace
-
 EventQueue::EventQueue() {
     instant_.reserve(64);
 }
 
-void EventQueue::push(const Event& event) {
-    ORRERY_ASSERT(event.time_ps >= last_);
-    ++size_;
-    if (event.time_ps == last_) {
-        instant_.push_back(event);
-        std::push_heap(instant_.begin(), instant_.end(), Later{});
-        return;
-    }
+void EventQueue::file(const Event& event) {
     const int bucket = 63 - std::countl_zero(static_cast<std::uint64_t>(event.time_ps ^ last_));
     buckets_[static_cast<std::size_t>(bucket)].push_back(event);
     occupied_ |= std::uint64_t{1} << bucket;
@@ -78,20 +65,6 @@ std::int64_t EventQueue::earliest() const {
     const auto first = std::min_element(bucket.begin(), bucket.end(),
                                         [](const Event& a, const Event& b) { return a.time_ps < b.time_ps; });
     return first->time_ps;
-}
-
-Event EventQueue::pop() {
-    ORRERY_ASSERT(size_ > 0);
-    if (instant_.empty()) {
-        refill();
-    }
-    --size_;
-    if (instant_.size() > 1) {
-        std::pop_heap(instant_.begin(), instant_.end(), Later{});
-    }
-    const Event event = instant_.back();
-    instant_.pop_back();
-    return event;
 }
 
 }  // namespace orrery

@@ -9,6 +9,7 @@
 
 #include "sim/base/time.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -40,16 +41,45 @@ class EventQueue {
     [[nodiscard]] std::size_t size() const { return size_; }
     /// True while events of the instant last popped are pending. Unlike next_time() this never moves on.
     [[nodiscard]] bool instant_pending() const { return !instant_.empty(); }
+    /// The order of the next of them. Precondition: instant_pending().
+    [[nodiscard]] std::uint64_t instant_order() const { return instant_.front().order; }
     /// Precondition: event.time_ps is at or after the last time popped.
-    void push(const Event& event);
+    void push(const Event& event) {
+        ORRERY_ASSERT(event.time_ps >= last_);
+        ++size_;
+        if (event.time_ps != last_) {
+            file(event);
+            return;
+        }
+        instant_.push_back(event);
+        if (instant_.size() > 1) {
+            std::push_heap(instant_.begin(), instant_.end(), Later{});
+        }
+    }
     /// The time of the next event; from then on nothing earlier may be pushed. Precondition: not empty.
     [[nodiscard]] std::int64_t next_time();
     /// The same without moving on: earlier events may still be pushed. Precondition: not empty.
     [[nodiscard]] std::int64_t earliest() const;
     /// Removes and returns the first event. Precondition: not empty.
-    Event pop();
+    Event pop() {
+        ORRERY_ASSERT(size_ > 0);
+        if (instant_.empty()) {
+            refill();
+        }
+        --size_;
+        if (instant_.size() > 1) {
+            std::pop_heap(instant_.begin(), instant_.end(), Later{});
+        }
+        const Event event = instant_.back();
+        instant_.pop_back();
+        return event;
+    }
 
   private:
+    struct Later {
+        bool operator()(const Event& a, const Event& b) const { return a.order > b.order; }
+    };
+    void file(const Event& event);  ///< beyond the present instant
     void refill();
 
     std::int64_t last_ = 0;

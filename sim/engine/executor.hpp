@@ -13,7 +13,7 @@
 
 namespace orrery {
 
-class Executor final : public Job, public EventHandler, public ActivityListener {
+class Executor final : public EventHandler, public ActivityListener, public Job {
   public:
     /// All references outlive the run.
     Executor(Engine& engine, ResourceModel& resources, const TaskGraph& graph, JobPlace place = {});

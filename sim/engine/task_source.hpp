@@ -26,7 +26,7 @@ class TaskSource {
     virtual void end(Dispatcher& dispatcher) { (void)dispatcher; }
 };
 
-class Dispatcher final : public Job, public EventHandler, public ActivityListener {
+class Dispatcher final : public EventHandler, public ActivityListener, public Job {
   public:
     /// All references outlive the run.
     Dispatcher(Engine& engine, ResourceModel& resources, TaskSource& source, JobPlace place = {});
