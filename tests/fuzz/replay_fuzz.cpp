@@ -16,11 +16,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
         trace.ranks = 2;
         trace.same_program = false;
         switch (bytes[0] % 5) {
-            case 0: trace = orrery::import_pytorch(text, "fuzz"); break;
-            case 1: trace = orrery::import_goal(text, "fuzz"); break;
-            case 2: trace = orrery::import_aicb(text, "fuzz"); break;
-            case 3: orrery::import_chakra_rank(text, "fuzz", 0, {}, trace); break;
-            default: trace = orrery::parse_replay(text, "fuzz"); break;
+            case 0:
+                trace = orrery::import_pytorch(text, "fuzz");
+                break;
+            case 1:
+                trace = orrery::import_goal(text, "fuzz");
+                break;
+            case 2:
+                trace = orrery::import_aicb(text, "fuzz");
+                break;
+            case 3:
+                orrery::import_chakra_rank(text, "fuzz", 0, {}, trace);
+                break;
+            default:
+                trace = orrery::parse_replay(text, "fuzz");
+                break;
         }
         (void)orrery::format_replay(trace);
     } catch (const orrery::ConfigError&) {

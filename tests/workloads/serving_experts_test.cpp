@@ -1,6 +1,6 @@
 #include "tests/support/support.hpp"
 #include "validation/compute/collections.hpp"
-#include "workloads/serving/service.hpp"
+#include "workloads/serving/cluster/service.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

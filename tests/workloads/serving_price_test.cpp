@@ -1,8 +1,8 @@
 #include "tests/support/support.hpp"
 #include "validation/facts_table.hpp"
 #include "validation/serving/serving_points.hpp"
-#include "workloads/serving/host_cost.hpp"
-#include "workloads/serving/service.hpp"
+#include "workloads/serving/cluster/service.hpp"
+#include "workloads/serving/cost/host_cost.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

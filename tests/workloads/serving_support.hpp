@@ -1,7 +1,7 @@
 #pragma once
 // Requests from a list, services with affine prices, and iterations as text.
 
-#include "workloads/serving/service.hpp"
+#include "workloads/serving/cluster/service.hpp"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
-#include "workloads/serving/arrivals.hpp"
+#include "workloads/serving/requests/arrivals.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 #include "sim/base/random.hpp"
 #include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
-#include "workloads/serving/arrivals.hpp"
+#include "workloads/serving/requests/arrivals.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

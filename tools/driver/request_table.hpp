@@ -1,8 +1,8 @@
 #pragma once
 // The requests of a serving run one by one, as a table.
 
-#include "workloads/serving/outcome.hpp"
-#include "workloads/serving/sequence.hpp"
+#include "workloads/serving/engine/sequence.hpp"
+#include "workloads/serving/metrics/outcome.hpp"
 
 #include <string>
 #include <vector>

@@ -9,7 +9,7 @@
 #include "topologies/cluster_spec.hpp"
 #include "workloads/collective/message_run.hpp"
 #include "workloads/replay/replay.hpp"
-#include "workloads/serving/service.hpp"
+#include "workloads/serving/cluster/service.hpp"
 #include "workloads/serving/spec.hpp"
 #include "workloads/training/simulate.hpp"
 

@@ -3,7 +3,7 @@
 #include "validation/facts_table.hpp"
 #include "validation/serving/serving_points.hpp"
 #include "validation/statistics.hpp"
-#include "workloads/serving/step_cost.hpp"
+#include "workloads/serving/cost/step_cost.hpp"
 
 #include <fmt/format.h>
 

@@ -2,9 +2,10 @@
 // What a serving scenario says: the engine, its replicas and plan, the requests, and what counts as in time.
 
 #include "sim/device/device_spec.hpp"
-#include "workloads/serving/arrivals.hpp"
-#include "workloads/serving/service.hpp"
-#include "workloads/training/spec.hpp"
+#include "workloads/model/model_spec.hpp"
+#include "workloads/serving/cluster/service_spec.hpp"
+#include "workloads/serving/cost/step_cost.hpp"
+#include "workloads/serving/requests/arrivals.hpp"
 
 namespace orrery {
 

@@ -161,9 +161,9 @@ class PipelineLowering final : public Lowering {
         auto [entry, fresh] = sends_.try_emplace({from, to});
         auto& [set, planned] = entry->second;
         if (fresh) {
-            planned =
-                make_send(in_.fabric, in_.collectives, in_.placement.gpu(out_.ranks[from]), in_.placement.gpu(out_.ranks[to]),
-                          Bytes(cost_.boundary_bytes()), in_.paths, (static_cast<std::uint64_t>(from) << 32) | to);
+            planned = make_send(in_.fabric, in_.collectives, in_.placement.gpu(out_.ranks[from]),
+                                in_.placement.gpu(out_.ranks[to]), Bytes(cost_.boundary_bytes()), in_.paths,
+                                (static_cast<std::uint64_t>(from) << 32) | to);
             set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
         }
         return transfer(from, kSendStream, name, Category::pipeline_communication,
@@ -205,7 +205,8 @@ class PipelineLowering final : public Lowering {
         const double bytes = bytes_of(in_.plan.gradient_precision) * in_.model.embedding_parameters() / tensor_;
         for (std::uint32_t first = 0; first < per_stage(); ++first) {
             const std::uint32_t last = (stages_ - 1) * per_stage() + first;
-            const Group group{{first, last}, {in_.placement.gpu(out_.ranks[first]), in_.placement.gpu(out_.ranks[last])}};
+            const Group group{{first, last},
+                              {in_.placement.gpu(out_.ranks[first]), in_.placement.gpu(out_.ranks[last])}};
             std::vector<TaskId> after = {out_.compute[first].back(), out_.compute[last].back()};
             for (const std::uint32_t rank : group.members) {
                 after.insert(after.end(), reduced_[rank].begin(), reduced_[rank].end());

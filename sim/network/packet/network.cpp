@@ -44,8 +44,8 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     go_back_ = spec.transport.recovery == Recovery::go_back_n ||
                (spec.transport.recovery == Recovery::automatic && spec.transport.kind == TransportKind::roce);
     noisy_ = spec.bit_error_rate > 0;
-    served_ = spec.queues.trim || spec.queues.pfc || spec.queues.shared > 0 || !spec.link_events.empty() ||
-              links_change;
+    served_ =
+        spec.queues.trim || spec.queues.pfc || spec.queues.shared > 0 || !spec.link_events.empty() || links_change;
 
     // A NIC's own latency is halved between its way out and its way in.
     const double nic_latency = shape.link_latency + shape.nic_latency / 2;

@@ -7,7 +7,7 @@
 namespace orrery {
 
 PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec& spec,
-                             const std::vector<LinkEvent>& link_events, std::uint64_t seed, bool links_change)
+                         const std::vector<LinkEvent>& link_events, std::uint64_t seed, bool links_change)
     : engine_(engine),
       fabric_(fabric),
       inside_(engine),
@@ -22,8 +22,7 @@ PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec&
     }
 }
 
-ClassId PacketModel::hold_flows(std::span<const RoutedFlow> flows, std::span<const Demand> demands,
-                                  double rate_bound) {
+ClassId PacketModel::hold_flows(std::span<const RoutedFlow> flows, std::span<const Demand> demands, double rate_bound) {
     Class c;
     c.flows.assign(flows.begin(), flows.end());
     c.demands.assign(demands.begin(), demands.end());
@@ -116,8 +115,8 @@ void PacketModel::start(ClassId id, double amount, ListenerId listener, std::uin
         free_activities_.pop_back();
     }
     const bool shares = c.inside.valid();
-    activities_[slot] = {
-        token, listener, amount, id, c.inside, static_cast<std::uint32_t>(c.flows.size()) + (shares ? 1U : 0U)};
+    activities_[slot] = {token, listener, amount,
+                         id,    c.inside, static_cast<std::uint32_t>(c.flows.size()) + (shares ? 1U : 0U)};
     rates_[slot] = 0;
     if (!c.flows.empty()) {
         starting_.push_back(slot);

@@ -1,7 +1,7 @@
 #pragma once
 // The policies behind make_scheduler, one file each.
 
-#include "workloads/serving/scheduler.hpp"
+#include "workloads/serving/schedulers/scheduler.hpp"
 
 namespace orrery {
 

@@ -1,0 +1,143 @@
+#include "workloads/model/model_spec.hpp"
+
+namespace orrery {
+
+std::int64_t ModelSpec::windowed_layers() const {
+    return window == 0 ? 0 : full_every > 0 ? layers - layers / full_every : layers;
+}
+
+double ModelSpec::attention_parameters() const {
+    const auto h = static_cast<double>(hidden);
+    if (latent.kv_rank == 0) {
+        return h * (q_width() + 2 * kv_width()) + q_width() * h;
+    }
+    const auto n = static_cast<double>(heads);
+    const auto kv = static_cast<double>(latent.kv_rank);
+    const auto q = static_cast<double>(latent.q_rank);
+    const double query = n * static_cast<double>(head_dim + latent.rotary);
+    const auto value = static_cast<double>(latent.value_dim);
+    return (q > 0 ? h * q + q * query : h * query) + h * (kv + static_cast<double>(latent.rotary)) +
+           kv * n * (static_cast<double>(head_dim) + value) + n * value * h;
+}
+
+double ModelSpec::routed_parameters() const {
+    return static_cast<double>(experts.count) * static_cast<double>(hidden * experts.ffn) * (gated ? 3 : 2);
+}
+
+double ModelSpec::unrouted_parameters() const {
+    // The shared experts and the gate.
+    return static_cast<double>(hidden) *
+           (static_cast<double>(experts.shared) * (gated ? 3 : 2) + static_cast<double>(experts.count));
+}
+
+double ModelSpec::layer_parameters() const {
+    const auto h = static_cast<double>(hidden);
+    const double mlp = h * static_cast<double>(ffn) * (gated ? 3 : 2);
+    return attention_parameters() + mlp + 4 * h;
+}
+
+double ModelSpec::embedding_parameters() const {
+    return static_cast<double>(vocabulary) * static_cast<double>(hidden);
+}
+
+double ModelSpec::parameters() const {
+    const auto routed = static_cast<double>(expert_layers());
+    return (static_cast<double>(layers) - routed) * layer_parameters() +
+           routed * (attention_parameters() + routed_parameters() + unrouted_parameters() +
+                     4 * static_cast<double>(hidden)) +
+           embedding_parameters() * (tied_embeddings ? 1 : 2);
+}
+
+double ModelSpec::flops_per_token() const {
+    const auto h = static_cast<double>(hidden);
+    const auto s = static_cast<double>(sequence);
+    const double matrix = static_cast<double>(layers) * (layer_parameters() - 4 * h) + embedding_parameters();
+    double seen = s / 2;
+    if (window > 0 && window < sequence) {
+        // The first `window` tokens see half of it on average, the others all of it.
+        const auto w = static_cast<double>(window);
+        seen = (w * w / 2 + (s - w) * w) / s;
+    }
+    return 6 * matrix + 12 * static_cast<double>(layers) * q_width() * seen;
+}
+
+static void describe(Fields& fields, ExpertsSpec& experts) {
+    fields.integer({"count", "routed experts of a layer; 0: dense layers only", false, 0, 100'000}, experts.count);
+    fields.integer({"topk", "experts that a token goes to", false, 0, 1000}, experts.topk);
+    fields.integer({"ffn", "width of one expert", false, 0, 10'000'000}, experts.ffn);
+    fields.integer({"shared", "width of the experts that see every token, together", false, 0, 10'000'000},
+                   experts.shared);
+    fields.integer({"dense_layers", "first layers that keep the dense feed-forward", false, 0, 10000},
+                   experts.dense_layers);
+    bool given = experts.gate != Precision::bf16 || experts.skewed;
+    fields.group(given, [&](Fields& same) {
+        same.enumeration({"gate", "precision of the router's product"}, precision_names(), experts.gate);
+        same.boolean({"skewed", "few experts are wanted much more than the others; false: all alike"}, experts.skewed);
+    });
+}
+
+static void describe(Fields& fields, LatentSpec& latent) {
+    fields.integer({"kv_rank", "width of the compressed key and value; 0: ordinary attention", false, 0, 100'000},
+                   latent.kv_rank);
+    fields.integer({"q_rank", "width that queries are compressed to; 0: not compressed", false, 0, 100'000},
+                   latent.q_rank);
+    fields.integer({"rotary", "width of a head's part with position", false, 0, 100'000}, latent.rotary);
+    fields.integer({"value_dim", "width of a head's values; 0: head_dim", false, 0, 100'000}, latent.value_dim);
+}
+
+void describe(Fields& fields, ModelSpec& model) {
+    fields.text({"name", "name of the model"}, model.name);
+    fields.integer({"layers", "transformer layers", true, 1, 10000}, model.layers);
+    fields.integer({"hidden", "width of the residual stream", true, 1, 1'000'000}, model.hidden);
+    fields.integer({"heads", "attention heads", true, 1, 100'000}, model.heads);
+    fields.integer({"kv_heads", "key/value heads (grouped-query attention); 0: as heads", false, 0, 100'000},
+                   model.kv_heads);
+    fields.integer({"head_dim", "width of a head; 0: hidden / heads", false, 0, 100'000}, model.head_dim);
+    fields.integer({"ffn", "width of the feed-forward layer; 0: 4 x hidden", false, 0, 10'000'000}, model.ffn);
+    fields.boolean({"gated", "gated feed-forward (SwiGLU and the like)"}, model.gated);
+    fields.integer({"vocabulary", "tokens in the vocabulary", true, 1, 100'000'000}, model.vocabulary);
+    fields.integer({"sequence", "tokens in a sequence", false, 1, 100'000'000}, model.sequence);
+    fields.boolean({"tied_embeddings", "the LM head shares the embedding's weights"}, model.tied_embeddings);
+    fields.boolean({"rotary", "rotary position embedding"}, model.rotary);
+    fields.boolean({"parallel_block", "attention and feed-forward run in parallel"}, model.parallel_block);
+    fields.integer({"window", "sliding-window attention in tokens; 0: full", false, 0, 100'000'000}, model.window);
+    fields.boolean({"dropout", "trained with dropout"}, model.dropout);
+    bool given = model.full_every > 0;
+    fields.group(given, [&](Fields& same) {
+        same.integer({"full_every", "every so many layers attend to everything in spite of the window; 0: none", false,
+                      0, 10000},
+                     model.full_every);
+    });
+    given = model.query_key_norm != QueryKeyNorm::none;
+    fields.group(given, [&](Fields& same) {
+        same.enumeration({"query_key_norm", "queries and keys are normed: each head, or all heads of a token as one"},
+                         {"none", "heads", "whole"}, model.query_key_norm);
+    });
+    given = model.experts.count > 0;
+    fields.group(given, [&](Fields& same) {
+        same.section({"experts", "feed-forward layers that send each token to a few of many experts"},
+                     [&](Fields& inner) { describe(inner, model.experts); });
+    });
+    given = model.latent.kv_rank > 0;
+    fields.group(given, [&](Fields& same) {
+        same.section({"latent", "multi-head latent attention: one compressed key and value a token"},
+                     [&](Fields& inner) { describe(inner, model.latent); });
+    });
+}
+
+void complete(ModelSpec& model) {
+    if (model.kv_heads == 0) {
+        model.kv_heads = model.heads;
+    }
+    if (model.head_dim == 0 && model.heads > 0) {
+        model.head_dim = model.hidden / model.heads;
+    }
+    if (model.ffn == 0) {
+        model.ffn = 4 * model.hidden;
+    }
+    if (model.latent.value_dim == 0) {
+        model.latent.value_dim = model.head_dim;
+    }
+}
+
+}  // namespace orrery

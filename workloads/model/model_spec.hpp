@@ -1,0 +1,80 @@
+#pragma once
+// Descriptions of models, which training and serving share.
+
+#include "sim/config/fields.hpp"
+#include "sim/device/operation.hpp"
+
+#include <string>
+
+namespace orrery {
+
+/// Feed-forward layers in which a router sends each token to a few of many experts.
+struct ExpertsSpec {
+    std::int64_t count = 0;            ///< routed experts of a layer; 0: dense layers only
+    std::int64_t topk = 0;             ///< experts that a token goes to
+    std::int64_t ffn = 0;              ///< width of one expert
+    std::int64_t shared = 0;           ///< width of the experts that see every token, together; 0: none
+    std::int64_t dense_layers = 0;     ///< first layers, which keep the dense feed-forward
+    Precision gate = Precision::bf16;  ///< of the router's product
+    bool skewed = false;               ///< few experts are wanted much more than the others
+};
+
+/// Normalisation of queries and keys before attention. heads: of each head by itself; whole: over all heads of a token, so
+/// that tensor-parallel ranks sum their squares first.
+enum class QueryKeyNorm { none, heads, whole };
+
+/// Multi-head latent attention: keys and values are cached as one compressed vector a token, shared by all heads.
+struct LatentSpec {
+    std::int64_t kv_rank = 0;    ///< width of the compressed vector; 0: ordinary attention
+    std::int64_t q_rank = 0;     ///< width that queries are compressed to; 0: not compressed
+    std::int64_t rotary = 64;    ///< width of the part with position, beside head_dim
+    std::int64_t value_dim = 0;  ///< width of a head's values; 0: head_dim
+};
+
+/// A transformer.
+struct ModelSpec {
+    std::string name;
+    std::int64_t layers = 0;
+    std::int64_t hidden = 0;
+    std::int64_t heads = 0;
+    std::int64_t kv_heads = 0;  ///< 0: as heads (multi-head attention)
+    std::int64_t head_dim = 0;  ///< 0: hidden / heads
+    std::int64_t ffn = 0;       ///< 0: 4 x hidden
+    bool gated = false;         ///< SwiGLU-like: two up projections
+    std::int64_t vocabulary = 0;
+    std::int64_t sequence = 2048;
+    bool tied_embeddings = true;  ///< the LM head shares the embedding's weights
+    bool rotary = false;
+    bool parallel_block = false;  ///< attention and FFN read the same norm and share one all-reduce
+    std::int64_t window = 0;      ///< sliding-window attention; 0: full
+    std::int64_t full_every = 0;  ///< every so many layers attend to everything in spite of the window; 0: none
+    bool dropout = false;
+    QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+    ExpertsSpec experts;
+    LatentSpec latent;
+
+    /// Layers with routed experts; their share that attends through a window.
+    [[nodiscard]] std::int64_t expert_layers() const { return experts.count > 0 ? layers - experts.dense_layers : 0; }
+    [[nodiscard]] std::int64_t windowed_layers() const;
+    /// Weights of attention, of one expert layer's routed experts, and of all else in its feed-forward.
+    [[nodiscard]] double attention_parameters() const;
+    [[nodiscard]] double routed_parameters() const;
+    [[nodiscard]] double unrouted_parameters() const;
+    /// Weights of one dense layer; of the embedding (the LM head again when not tied).
+    [[nodiscard]] double layer_parameters() const;
+    [[nodiscard]] double embedding_parameters() const;
+    [[nodiscard]] double parameters() const;
+    [[nodiscard]] double kv_width() const { return static_cast<double>(kv_heads * head_dim); }
+    [[nodiscard]] double q_width() const { return static_cast<double>(heads * head_dim); }
+    /// Model FLOPs of one token, forward and backward: 6 x (matrix weights incl. LM head) + causal attention,
+    /// no recomputation (the convention of current Megatron-Core).
+    [[nodiscard]] double flops_per_token() const;
+};
+
+inline constexpr PresetKind kModelPresets{"model", "workloads/data/models"};
+
+void describe(Fields& fields, ModelSpec& model);
+/// Fills in what follows from other fields (head_dim, ffn, kv_heads).
+void complete(ModelSpec& model);
+
+}  // namespace orrery

@@ -1,0 +1,343 @@
+#include "workloads/serving/cluster/fleet.hpp"
+
+#include "sim/base/error.hpp"
+#include "sim/base/random.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+namespace orrery {
+
+Replica::Replica(const PoolSpec& its_pool, std::size_t number, std::uint32_t gpu)
+    : pool(its_pool),
+      pool_number(number),
+      state(its_pool.limits),
+      scheduler(make_scheduler(its_pool.scheduler)),
+      first_gpu(gpu),
+      stages(its_pool.cost.size()) {}
+
+std::uint64_t Replica::room_of(const Sequence& sequence) const {
+    // Policies that set the whole output aside do so before the cache comes.
+    const SchedulerKind kind = pool.scheduler.kind;
+    const bool whole =
+        kind == SchedulerKind::static_batch || kind == SchedulerKind::orca || kind == SchedulerKind::in_flight;
+    const std::uint32_t next = std::max(1U, sequence.generated) + state.limits().draft_tokens;
+    return std::uint64_t{sequence.prompt} + (whole ? sequence.output : std::min(next, sequence.output));
+}
+
+Fleet::Fleet(const ServiceSpec& spec, const ServiceHooks& hooks, FleetListener& listener, ServiceResult& result)
+    : spec_(spec), hooks_(hooks), listener_(listener), result_(result) {
+    result.pools.resize(spec.pools.size());
+    for (std::size_t number = 0; number < spec.pools.size(); ++number) {
+        const PoolSpec& pool = spec.pools[number];
+        ORRERY_ASSERT(!pool.cost.empty() && (pool.cost.size() == 1 || spec.fabric != nullptr));
+        for (std::uint32_t i = 0; i < pool.replicas; ++i) {
+            replicas_.push_back(std::make_unique<Replica>(pool, number, pool.first_gpu + i * pool.gpus));
+        }
+    }
+    ORRERY_ASSERT(!spec.same_devices || (spec.pools.size() == 2 && spec.pools[0].replicas == spec.pools[1].replicas));
+    for (std::uint32_t i = 0; spec.same_devices && i < size() / 2; ++i) {
+        replicas_[partner(i)]->state.share_blocks_with(replicas_[i]->state);
+    }
+}
+
+void Fleet::begin(Dispatcher& dispatcher) {
+    dispatcher_ = &dispatcher;
+    const auto link = [&](double bandwidth) {
+        const Demand whole{dispatcher.resources().add_resource(bandwidth), 1};
+        return dispatcher.keep(std::span(&whole, 1));
+    };
+    for (std::uint32_t i = 0; spec_.same_devices && i < size() / 2; ++i) {
+        // The ranks of a stage do the same at the same time: one device stands for all of them.
+        for (std::size_t stage = 0; stage < replicas_[i]->stages.size(); ++stage) {
+            shared_.push_back(std::make_unique<Device>(dispatcher.resources(), *replicas_[i]->pool.device));
+            replicas_[i]->devices.push_back(shared_.back().get());
+            replicas_[partner(i)]->devices.push_back(shared_.back().get());
+        }
+    }
+    std::map<std::uint32_t, std::pair<ClassId, ClassId>> nvme;  // by node
+    for (const auto& replica : replicas_) {
+        if (replica->pool.host_bandwidth > 0) {
+            replica->from_host = link(replica->pool.host_bandwidth);
+            replica->to_host = link(replica->pool.host_bandwidth);
+        }
+        if (spec_.nvme_bandwidth > 0) {
+            const auto [entry, fresh] = nvme.try_emplace(replica->first_gpu / spec_.gpus_per_node);
+            if (fresh) {
+                entry->second = {link(spec_.nvme_bandwidth), link(spec_.nvme_bandwidth)};
+            }
+            std::tie(replica->from_nvme, replica->to_nvme) = entry->second;
+        }
+    }
+}
+
+bool Fleet::measured() const {
+    const double now = dispatcher_->now().seconds();
+    return now >= spec_.measure_from && (spec_.measure_to <= 0 || now < spec_.measure_to);
+}
+
+void Fleet::on_task(const Token& token) {
+    Replica& replica = *replicas_[token.index];
+    if (token.task == ServiceTask::plan) {
+        replica.plans = false;
+        while (can_plan(replica) && launch(token.index)) {
+        }
+        return;
+    }
+    if (Flight& flight = replica.flights[token.flight]; flight.lost) {
+        if (token.task != ServiceTask::swap || --flight.loads == 0) {
+            flight.lost = false;
+            replica.free_flights.push_back(token.flight);
+        }
+        return;
+    }
+    switch (token.task) {
+        case ServiceTask::swap:
+            if (--replica.flights[token.flight].loads == 0) {
+                enter(token.index, token.flight);
+            }
+            return;
+        case ServiceTask::activation: {
+            Flight& flight = replica.flights[token.flight];
+            PipelineStage& stage = replica.stages[++flight.stage];
+            if (stage.busy) {
+                stage.queue.push_back(token.flight);
+            } else {
+                stage.busy = true;
+                enter(token.index, token.flight);
+            }
+            return;
+        }
+        default:
+            leave(token.index, token.flight);
+    }
+}
+
+void Fleet::wake(std::uint32_t index) {
+    Replica& replica = *replicas_[index];
+    if (!replica.plans && can_plan(replica)) {
+        replica.plans = true;
+        dispatcher_->delay(SimTime(), index + 1, Token{ServiceTask::plan, index, 0}.pack(), Phase::scheduler);
+    }
+}
+
+void Fleet::fail(std::uint32_t index) {
+    Replica& replica = *replicas_[index];
+    std::vector<bool> pending(replica.flights.size(), true);  // some event of theirs will come
+    for (const std::uint32_t id : replica.free_flights) {
+        pending[id] = false;
+    }
+    for (PipelineStage& stage : replica.stages) {
+        for (const std::uint32_t id : stage.queue) {
+            pending[id] = false;
+            replica.free_flights.push_back(id);
+        }
+        stage = PipelineStage();
+    }
+    for (std::uint32_t id = 0; id < replica.flights.size(); ++id) {
+        replica.flights[id].lost = pending[id];
+    }
+    if (replica.under_way > 0) {
+        result_.in_flight_s += (dispatcher_->now() - replica.busy_since).seconds();
+    }
+    replica.under_way = 0;
+    replica.without_room.clear();
+    replica.state.reset();
+}
+
+// Plans one batch and puts it on the first stage; false when there is nothing to run.
+bool Fleet::launch(std::uint32_t index) {
+    Replica& replica = *replicas_[index];
+    if (replica.free_flights.empty()) {
+        replica.free_flights.push_back(static_cast<std::uint32_t>(replica.flights.size()));
+        replica.flights.emplace_back();
+    }
+    const std::uint32_t id = replica.free_flights.back();
+    Flight& flight = replica.flights[id];
+    flight.batch.clear();
+    // A sequence that gave up its own blocks leaves an empty batch: the next one can use them.
+    std::uint64_t before = 0;
+    do {
+        before = replica.state.preemptions;
+        replica.scheduler->plan(replica.state, flight.batch);
+    } while (flight.batch.empty() && replica.state.preemptions > before);
+    if (flight.batch.empty()) {
+        // Blocks that batches under way or handovers hold come back when those end.
+        if (replica.state.used_blocks() > 0 || replica.under_way > 0) {
+            return false;
+        }
+        throw InternalError("a scheduler runs nothing although " + std::to_string(replica.state.outstanding()) +
+                            " sequences wait");
+    }
+    if (replica.under_way++ == 0) {
+        replica.busy_since = dispatcher_->now();
+    }
+    replica.free_flights.pop_back();
+    if (hooks_.iteration) {
+        hooks_.iteration(index, flight.batch, replica.state);
+    }
+    listener_.batch_starts(index, flight.batch);
+    if (replica.stages.size() > 1) {
+        replica.state.depart(flight.batch);
+    }
+    ++result_.iterations;
+    result_.most_blocks = std::max(result_.most_blocks, replica.state.used_blocks());
+    flight.stage = 0;
+    flight.planned = dispatcher_->now();
+    replica.stages.front().busy = true;
+    flight.loads = 0;
+    for (const auto& [bytes, link] :
+         {std::pair{flight.batch.swap_in, replica.from_host}, {flight.batch.swap_out, replica.to_host}}) {
+        if (bytes > 0 && link.valid()) {
+            ++flight.loads;
+            dispatcher_->share(link, bytes, SimTime(), index + 1, Token{ServiceTask::swap, index, id}.pack());
+        }
+    }
+    spill(index);
+    if (flight.loads == 0) {
+        enter(index, id);
+    }
+    return true;
+}
+
+// Blocks that the prefix cache moved to lower tiers go there behind the batches.
+void Fleet::spill(std::uint32_t index) {
+    Replica& replica = *replicas_[index];
+    const PrefixCache* cache = replica.state.prefix_cache();
+    if (cache == nullptr) {
+        return;
+    }
+    const auto send = [&](std::uint64_t total, std::uint64_t& sent, ClassId link) {
+        if (total > sent && link.valid()) {
+            dispatcher_->share(link, static_cast<double>(total - sent) * replica.state.limits().block_bytes, SimTime(),
+                               index + 1, Token{ServiceTask::background, index, 0}.pack());
+        }
+        sent = total;
+    };
+    send(cache->to_host(), replica.spilled, replica.to_host);
+    send(cache->to_nvme(), replica.sunk, replica.to_nvme);
+}
+
+void Fleet::enter(std::uint32_t index, std::uint32_t id) {
+    Replica& replica = *replicas_[index];
+    Flight& flight = replica.flights[id];
+    const StepWork work = replica.pool.cost[flight.stage]->work(flight.batch);
+    double seconds = work.seconds;
+    if (flight.batch.drafted > 0 && flight.stage + 1 == replica.stages.size()) {
+        seconds += replica.pool.speculation.tokens * replica.pool.speculation.step_s;
+    }
+    flight.started = dispatcher_->now();
+    if (measured()) {
+        const auto devices = static_cast<double>(replica.pool.gpus) / static_cast<double>(replica.stages.size());
+        PoolWork& pool = result_.pools[replica.pool_number];
+        pool.kernel_s += devices * work.kernels;
+        pool.flops += devices * work.flops;
+    }
+    const std::uint64_t token = Token{ServiceTask::stage, index, id}.pack();
+    if (replica.devices.empty()) {
+        result_.busy_s += seconds / static_cast<double>(replica.stages.size());
+        dispatcher_->delay(SimTime::from_seconds(seconds), index + 1, token);
+        return;
+    }
+    const DeviceActivity activity =
+        replica.devices[flight.stage]->work(seconds, work.flops, work.bytes, replica.pool.units);
+    flight.activity = dispatcher_->resources().hold(activity.demands, activity.bound);
+    dispatcher_->share(flight.activity, activity.amount, SimTime(), index + 1, token);
+}
+
+void Fleet::leave(std::uint32_t index, std::uint32_t id) {
+    Replica& replica = *replicas_[index];
+    const std::uint32_t at = replica.flights[id].stage;
+    PipelineStage& stage = replica.stages[at];
+    if (Flight& flight = replica.flights[id]; flight.activity.valid()) {
+        result_.busy_s += (dispatcher_->now() - flight.started).seconds() / static_cast<double>(replica.stages.size());
+        dispatcher_->resources().release(flight.activity);
+        flight.activity = ClassId();
+    }
+    std::uint32_t tokens = 0;
+    if (spec_.timeline || replica.stages.size() > 1) {
+        const Flight& flight = replica.flights[id];
+        for (const BatchItem& item : flight.batch.items) {
+            tokens += item.tokens;
+        }
+        if (spec_.timeline && result_.timeline.size() == kMostIterationRecords) {
+            result_.cut = true;
+        } else if (spec_.timeline) {
+            result_.timeline.push_back({index, at, flight.started, dispatcher_->now(),
+                                        static_cast<std::uint32_t>(flight.batch.items.size()), tokens,
+                                        replica.state.used_blocks()});
+        }
+    }
+    const bool last = at + 1 == replica.stages.size();
+    if (!last) {
+        const std::uint32_t gpus = replica.pool.gpus / static_cast<std::uint32_t>(replica.stages.size());
+        const std::uint32_t first = replica.first_gpu + at * gpus;
+        const Path& next = path({first, gpus}, {first + gpus, gpus});
+        dispatcher_->share(next.resources, tokens * spec_.hidden_bytes, SimTime::from_seconds(next.latency), index + 1,
+                           Token{ServiceTask::activation, index, id}.pack());
+    }
+    stage.busy = false;
+    if (!stage.queue.empty()) {
+        const std::uint32_t next = stage.queue.front();
+        stage.queue.pop_front();
+        stage.busy = true;
+        enter(index, next);
+    }
+    if (last) {
+        end(index, id);
+    }
+    if (last || at == 0) {
+        wake(index);
+    }
+}
+
+void Fleet::end(std::uint32_t index, std::uint32_t id) {
+    Replica& replica = *replicas_[index];
+    if (hooks_.ran) {
+        const Flight& flight = replica.flights[id];
+        hooks_.ran(index, flight.batch, replica.state, flight.planned, dispatcher_->now());
+    }
+    if (replica.stages.size() > 1) {
+        replica.state.land(replica.flights[id].batch);
+    }
+    listener_.batch_ends(index, replica.flights[id].batch);
+    replica.free_flights.push_back(id);
+    if (--replica.under_way == 0) {
+        result_.in_flight_s += (dispatcher_->now() - replica.busy_since).seconds();
+    }
+}
+
+const Fleet::Path& Fleet::path(GpuRange from, GpuRange to) {
+    const auto [entry, fresh] = paths_.try_emplace({from, to});
+    Path& path = entry->second;
+    if (!fresh) {
+        return path;
+    }
+    const std::uint32_t flows = std::max(from.count, to.count);
+    std::map<std::uint32_t, double> weights;
+    std::vector<RoutedFlow> routed;
+    for (std::uint32_t i = 0; i < flows; ++i) {
+        const GpuId a = gpu(from.first + i * from.count / flows);
+        const GpuId b = gpu(to.first + i * to.count / flows);
+        const Route route = spec_.fabric->route(a, b, spec_.paths, mix64(i + (std::uint64_t{to.first} << 20U)));
+        for (const ResourceId resource : route.resources()) {
+            weights[resource.value()] += 1.0 / flows;
+        }
+        const bool crosses = spec_.fabric->node_of(a) != spec_.fabric->node_of(b);
+        if (crosses) {
+            routed.push_back(RoutedFlow{a, b, 1.0 / flows});
+        }
+        // Packets take the time of their path themselves.
+        if (!crosses || !dispatcher_->resources().routes_flows()) {
+            path.latency = std::max(path.latency, route.latency);
+        }
+    }
+    std::vector<Demand> demands;
+    for (const auto& [resource, weight] : weights) {
+        demands.push_back(Demand{ResourceId(resource), weight});
+    }
+    path.resources = dispatcher_->keep_flows(routed, demands);
+    return path;
+}
+
+}  // namespace orrery

@@ -1,0 +1,104 @@
+#pragma once
+// What a serving system is: pools of replicas, how requests reach them, and what is measured. Without the service itself.
+
+#include "sim/network/placement.hpp"
+#include "workloads/serving/schedulers/scheduler.hpp"
+
+#include <optional>
+#include <vector>
+
+namespace orrery {
+
+class StepCost;
+struct DeviceSpec;
+
+enum class Router { round_robin, least_requests, least_cache, session, prefix };
+enum class Role { mixed, prefill, decode };
+enum class Transfer { whole, layers };
+
+/// A draft of several tokens for each decoding sequence, verified by the model in one iteration.
+struct SpeculationSpec {
+    std::uint32_t tokens = 0;  ///< of a draft; 0: no speculation
+    double acceptance = 0.8;   ///< probability that a draft token is accepted when those before it are
+    bool sampled = true;       ///< accepted tokens are drawn; otherwise each sequence gets the mean, in whole tokens
+    double step_s = 0;         ///< time that the draft takes for one token of every sequence
+};
+
+/// A replica loses all that it has cached, and takes requests again later.
+struct ReplicaFailure {
+    std::uint32_t replica = 0;
+    double at_s = 0;
+    double down_s = 0;
+};
+
+/// Failures of every replica at exponential times, repaired after exponential times.
+struct FailureProcess {
+    double mean_between_s = 0;  ///< 0: none
+    double mean_repair_s = 0;
+};
+
+/// How the replicas of a pool follow the load; `replicas` is the most.
+struct ScalingSpec {
+    double target = 0;        ///< outstanding requests of a replica; 0: all replicas always run
+    std::uint32_t least = 1;  ///< replicas
+    double interval_s = 15;   ///< between two looks at the load
+    double provision_s = 0;   ///< until a replica's machine is there
+    double weight_bytes = 0;  ///< of a replica
+    double storage = 0;       ///< B/s of the link over which weights come; 0: they take no time
+    double warm_up_s = 0;     ///< from there to the first request
+    double cooldown_s = 60;   ///< after a start nothing is stopped
+};
+
+/// Equal replicas.
+struct PoolSpec {
+    Role role = Role::mixed;
+    std::uint32_t replicas = 1;
+    SchedulerSpec scheduler;
+    SpeculationSpec speculation;  ///< `limits.draft_tokens` says the same
+    EngineLimits limits;
+    std::vector<StepCost*> cost;  ///< of an iteration on each pipeline stage; they outlive the run
+    std::uint32_t first_gpu = 0;  ///< replica i has GPUs first_gpu + i x gpus, ..., stage after stage
+    std::uint32_t gpus = 1;       ///< of a replica, over all its stages
+    ScalingSpec scaling;
+    const DeviceSpec* device = nullptr;  ///< of its GPUs; needed on devices shared by two pools
+    double units = 1;                    ///< share of the compute units there, which `cost` knows
+    double host_bandwidth = 0;           ///< B/s each way between a replica's devices and host memory; 0: takes no time
+};
+
+/// When replicas of one role do the work of the other.
+struct MixingSpec {
+    std::uint64_t prompt_tokens = 0;  ///< waiting on the prefill replica that a request would go to; 0: never
+    double cache = 0;  ///< in use on the decode replica that a sequence would go to, of all blocks; 0: never
+};
+
+struct ServiceSpec {
+    std::vector<PoolSpec> pools;
+    Router router = Router::round_robin;
+    Transfer transfer = Transfer::whole;
+    std::uint32_t layers = 1;            ///< of the model, for transfers by layer
+    double cache_token_bytes = 0;        ///< keys and values of a token, over all ranks
+    double request_overhead = 0;         ///< s from a client to an engine's queue
+    double frontend = 0;                 ///< s of work on each request before that, one after another
+    double hidden_bytes = 0;             ///< that a token takes from one pipeline stage to the next
+    const Fabric* fabric = nullptr;      ///< needed where there are handovers or pipelines
+    std::optional<Placement> placement;  ///< of the GPUs that pools number; nothing: as they are numbered
+    PathChoice paths = PathChoice::spray;
+    double nvme_bandwidth = 0;          ///< B/s each way of a node's NVMe; 0: takes no time
+    std::uint32_t gpus_per_node = 1;    ///< that share it
+    double ttft_limit = 0;              ///< s; 0: none
+    double tbt_limit = 0;               ///< s between tokens; 0: none
+    double tpot_limit = 0;              ///< s; 0: none
+    std::uint32_t stream_interval = 1;  ///< tokens that the server gathers before it sends the first of them
+    double timeout = 0;                 ///< s after which a client gives up; 0: never
+    MixingSpec mixing;
+    bool same_devices = false;  ///< prefill replica i and decode replica i are on the same GPUs
+    std::vector<ReplicaFailure> failures;
+    FailureProcess failure_process;
+    std::uint32_t retries = 3;  ///< times that a request starts anew when its replica fails
+    double measure_from = 0;    ///< s: latencies are those of requests that come from then on,
+    double measure_to = 0;      ///< and before then; rates count what happens in between; 0: to the end
+    std::uint64_t seed = 1;
+    bool timeline = false;
+};
+
+}  // namespace orrery

@@ -1,0 +1,72 @@
+#include "workloads/serving/cost/host_cost.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace orrery {
+
+void describe(Fields& fields, HostSpec& host) {
+    fields.text({"name", "name of the engine version"}, host.name);
+    fields.sourced({"step", "host time of an iteration", false, 0, 1}, Dimension::time, host.step);
+    fields.sourced({"sequence", "host time of a sequence in an iteration", false, 0, 1}, Dimension::time,
+                   host.sequence);
+    fields.sourced({"request", "from a client to the engine's queue, and back with the first token", false, 0, 10},
+                   Dimension::time, host.request);
+    fields.sourced({"frontend", "work of the front end on a request, one after another", false, 0, 1}, Dimension::time,
+                   host.frontend);
+    fields.sourced({"layer_launch", "host time to launch a layer's kernels one by one", false, 0, 1}, Dimension::time,
+                   host.layer_launch);
+    bool routes = host.experts_launch.value > 0;
+    fields.group(routes, [&](Fields& same) {
+        same.sourced({"experts_launch", "host time beyond that to launch a layer's routed experts", false, 0, 1},
+                     Dimension::time, host.experts_launch);
+    });
+    bool own = !host.kernels.empty();
+    fields.group(own, [&](Fields& same) {
+        same.table({"kernels", "set of kernels that it runs where a device has one of this name"},
+                   {"models/data/kernels/*", ""}, host.kernels);
+    });
+    fields.sourced({"layer_gap", "device time a layer for small kernels that are not modelled", false, 0, 1e-2},
+                   Dimension::time, host.layer_gap);
+    fields.sourced({"slowdown", "kernels in an engine over the same in a microbenchmark", false, 0.5, 3},
+                   Dimension::fraction, host.slowdown);
+    fields.boolean({"overlap", "the host prepares an iteration while the device runs the one before"}, host.overlap);
+    fields.integer({"graph_sequences", "iterations of decodes alone up to this size replay a graph", false, 0, 1 << 20},
+                   host.graph_sequences);
+    bool pieces = host.graph_tokens > 0;
+    fields.group(pieces, [&](Fields& same) {
+        same.integer({"graph_tokens", "other iterations up to this many tokens replay graphs between attentions", false,
+                      0, 1 << 24},
+                     host.graph_tokens);
+    });
+    fields.integer(
+        {"graph_regular", "graphs for 1, 2, 4, multiples of 8 up to this and powers of two beyond; 0: for every size",
+         false, 0, 1 << 20},
+        host.graph_regular);
+}
+
+std::uint32_t graph_size(const HostSpec& host, std::uint32_t sequences) {
+    constexpr std::uint32_t kMultiple = 8;
+    const auto regular = static_cast<std::uint32_t>(host.graph_regular);
+    const auto most = static_cast<std::uint32_t>(host.graph_sequences);
+    if (regular == 0 || sequences > most) {
+        return sequences;
+    }
+    const std::uint32_t size = sequences < kMultiple || sequences > regular
+                                   ? std::bit_ceil(sequences)
+                                   : (sequences + kMultiple - 1) / kMultiple * kMultiple;
+    return std::min(size, most);
+}
+
+double iteration_seconds(const HostSpec& host, double kernels, const IterationShape& shape) {
+    double device = host.slowdown.value * kernels + host.layer_gap.value * shape.layers;
+    if (shape.prompts || shape.sequences > static_cast<double>(host.graph_sequences)) {
+        const bool pieces = shape.tokens <= static_cast<double>(host.graph_tokens);
+        device = std::max(device, host.layer_launch.value * shape.layers +
+                                      (pieces ? 0 : host.experts_launch.value * shape.routed_layers));
+    }
+    const double work = host.step.value + host.sequence.value * shape.sequences;
+    return host.overlap ? std::max(device, work) : device + work;
+}
+
+}  // namespace orrery

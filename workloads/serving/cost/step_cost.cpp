@@ -1,0 +1,414 @@
+#include "workloads/serving/cost/step_cost.hpp"
+
+#include "sim/device/device.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery {
+
+namespace {
+
+// Logits are read in 16 bits, written in 32 and read again by the reduction that picks a token.
+constexpr double kSamplingBytes = 10;
+constexpr StepWork kNotPriced{-1, 0, 0, 0};
+
+bool weights_alone(Precision precision, const Quantisation& quantisation) {
+    return precision == Precision::int4 || (precision == Precision::fp4 && !quantisation.fp4_units);
+}
+
+}  // namespace
+
+StepWork AffineStep::work(const Batch& batch) {
+    double tokens = batch.padded + batch.drafted;
+    double context = 0;
+    for (const BatchItem& item : batch.items) {
+        tokens += item.tokens;
+        context += item.tokens == 1 ? item.context : 0;
+    }
+    const double seconds = fixed_ + token_ * tokens + context_ * context;
+    return {seconds, seconds, 0, 0};
+}
+
+double cache_bytes_per_token(const ModelSpec& model, Precision cache) {
+    const double width = model.latent.kv_rank > 0 ? static_cast<double>(model.latent.kv_rank + model.latent.rotary)
+                                                  : 2 * model.kv_width();
+    return width * bytes_of(cache) * static_cast<double>(model.layers);
+}
+
+double cache_ranks(const ModelSpec& model, std::int64_t tensor) {
+    // Every rank needs the whole latent vector; fewer key heads than ranks are repeated.
+    return model.latent.kv_rank > 0 ? 1 : static_cast<double>(std::min(tensor, model.kv_heads));
+}
+
+double weight_bytes_per_rank(const ModelSpec& model, const Quantisation& quantisation, std::int64_t tensor,
+                             std::int64_t groups, std::int64_t stage, std::int64_t stages) {
+    const auto t = static_cast<double>(tensor);
+    const auto ranks = static_cast<double>(tensor * groups);
+    const double share =
+        static_cast<double>(stage_layers(model.layers, stage, stages)) / static_cast<double>(model.layers);
+    const auto routed = static_cast<double>(model.expert_layers());
+    const double dense = static_cast<double>(model.layers) - routed;
+    const double beside =
+        dense * model.layer_parameters() + routed * (model.attention_parameters() + model.unrouted_parameters());
+    // Embedding and LM head stay in 16 bits; tied ones are one table where one stage has both.
+    const bool both = stages == 1 && !model.tied_embeddings;
+    const double tables = (both ? 2 : stage == 0 || stage == stages - 1 ? 1 : 0) * model.embedding_parameters();
+    return (share * beside * bytes_of(quantisation.weights) + 2 * tables) / t +
+           share * routed * model.routed_parameters() * bytes_of(quantisation.experts) / ranks;
+}
+
+ModelStep::ModelStep(const ServingModel& model)
+    : m_(model),
+      t_(static_cast<double>(model.gpus.size()) / static_cast<double>(model.groups)),
+      share_(model.layers > 0 ? static_cast<double>(model.layers) / static_cast<double>(model.model.layers) : 1) {
+    const std::size_t tensor = model.gpus.size() / model.groups;
+    tensor_group_.assign(model.gpus.begin(), model.gpus.begin() + static_cast<std::ptrdiff_t>(tensor));
+    for (std::size_t first = 0; first < model.gpus.size(); first += tensor) {
+        across_groups_.push_back(model.gpus[first]);
+    }
+}
+
+StepWork ModelStep::priced(const Operation& operation, Precision precision) const {
+    const Cost cost = m_.device.cost(operation);
+    double seconds = cost.seconds.value();
+    // Narrow products run as much faster as their operands are narrower.
+    const double flops = cost.flops * bytes_of(precision) / 2;
+    if (m_.partitioned != nullptr && seconds > 0) {
+        seconds *= std::max(1.0, units_share(*m_.partitioned, flops / seconds) / m_.units);
+    }
+    return {seconds, seconds, flops, cost.bytes};
+}
+
+StepWork ModelStep::product(double m, double n, double k) const {
+    Gemm gemm;
+    gemm.m = m;
+    gemm.n = n;
+    gemm.k = k;
+    gemm.weight_only = weights_alone(m_.quantisation.weights, m_.quantisation);
+    (gemm.weight_only ? gemm.weights : gemm.precision) = m_.quantisation.weights;
+    return priced(gemm, gemm.precision);
+}
+
+StepWork ModelStep::streaming(double values, double kernels, StreamingKind kind) const {
+    Streaming kernel;
+    kernel.bytes = 2 * values;
+    kernel.kernels = kernels;
+    kernel.kind = kind;
+    return priced(kernel);
+}
+
+// A kernel whose result a product reads: with narrow products it is fused into their quantisation, which their rows hold, and
+// only its bytes count.
+StepWork ModelStep::before_product(double values, StreamingKind kind) const {
+    const bool fused =
+        bytes_of(m_.quantisation.weights) < 2 && !weights_alone(m_.quantisation.weights, m_.quantisation);
+    return fused ? streaming(values, 0, StreamingKind::any) : streaming(values, 1, kind);
+}
+
+StepWork ModelStep::meeting(CollectiveOp op, const std::vector<GpuId>& ranks, double bytes) const {
+    const double seconds =
+        seconds_alone(m_.fabric, make_transfer(m_.fabric, m_.collectives, op, ranks, Bytes(bytes))).value();
+    return {seconds, seconds, 0, 0};
+}
+
+StepWork ModelStep::reduce(double tokens) const {
+    return tensor_group_.size() < 2
+               ? StepWork()
+               : meeting(CollectiveOp::all_reduce, tensor_group_, 2 * static_cast<double>(m_.model.hidden) * tokens);
+}
+
+StepWork ModelStep::between(CollectiveOp op, double bytes) const {
+    return meeting(op, op == CollectiveOp::all_to_all ? m_.gpus : across_groups_, bytes);
+}
+
+StepWork ModelStep::price_query_key_norm(double tokens, double width) const {
+    if (m_.model.query_key_norm == QueryKeyNorm::none) {
+        return {};
+    }
+    constexpr double kBoth = 2;  // queries and keys have kernels of their own
+    if (m_.model.query_key_norm == QueryKeyNorm::heads || tensor_group_.size() < 2) {
+        return streaming(2 * width * tokens, kBoth, StreamingKind::norm);
+    }
+    // Sums of squares, their all-reduce (two numbers of 32 bits a token), then the scaling.
+    constexpr double kSquares = 2 * 4;
+    return streaming(width * tokens, kBoth, StreamingKind::norm) +
+           meeting(CollectiveOp::all_reduce, tensor_group_, kSquares * tokens) +
+           streaming(2 * width * tokens, kBoth, StreamingKind::norm);
+}
+
+StepWork ModelStep::price_attention_products(double tokens) const {
+    const ModelSpec& model = m_.model;
+    const auto hidden = static_cast<double>(model.hidden);
+    StepWork seconds = before_product(4 * hidden * tokens, StreamingKind::norm);
+    if (model.latent.kv_rank == 0) {
+        const double q = model.q_width() / t_;
+        const double kv = model.kv_width() / cache_ranks(model, static_cast<std::int64_t>(t_));
+        return seconds + product(tokens, q + 2 * kv, hidden) + product(tokens, hidden, q) +
+               price_query_key_norm(tokens, q + kv) +
+               streaming((2 * (q + 2 * kv) + 2 * kv) * tokens, model.rotary ? 2 : 1, StreamingKind::rotary);
+    }
+    const auto kv_rank = static_cast<double>(model.latent.kv_rank);
+    const auto q_rank = static_cast<double>(model.latent.q_rank);
+    const auto rotary = static_cast<double>(model.latent.rotary);
+    const double heads = static_cast<double>(model.heads) / t_;
+    const double query = heads * (static_cast<double>(model.head_dim) + rotary);
+    const double value = heads * static_cast<double>(model.latent.value_dim);
+    // Compression is not split over ranks; queries and keys are normed in between.
+    seconds += product(tokens, (q_rank > 0 ? q_rank : query) + kv_rank + rotary, hidden);
+    if (q_rank > 0) {
+        seconds += product(tokens, query, q_rank);
+    }
+    seconds +=
+        product(tokens, heads * static_cast<double>(model.head_dim) + value, kv_rank) + product(tokens, hidden, value);
+    return seconds + streaming(2 * (q_rank + kv_rank) * tokens, 1, StreamingKind::norm) +
+           streaming(2 * (query + kv_rank + rotary) * tokens, 2, StreamingKind::rotary);
+}
+
+StepWork ModelStep::price_feed_forward(double tokens, double width) const {
+    const auto hidden = static_cast<double>(m_.model.hidden);
+    const double up = m_.model.gated ? 2 * width : width;
+    return product(tokens, up, hidden) + product(tokens, hidden, width) +
+           before_product((up + width) * tokens, StreamingKind::activation);
+}
+
+StepWork ModelStep::price_experts(double tokens, double group_tokens) const {
+    const ExpertsSpec& routed = m_.model.experts;
+    const auto hidden = static_cast<double>(m_.model.hidden);
+    const auto count = static_cast<double>(routed.count);
+    const auto groups = static_cast<double>(m_.expert);
+    FusedExperts experts;
+    experts.tokens = tokens;
+    experts.experts = count / groups;
+    // Of a token's choices, those that fall on this device.
+    experts.topk = std::min(experts.experts, static_cast<double>(routed.topk) / groups * m_.expert_load);
+    if (m_.groups == 1) {
+        // Every token is there; libraries sort the choices of other ranks' experts along.
+        experts.topk_elsewhere = static_cast<double>(routed.topk) - experts.topk;
+    }
+    experts.hidden = hidden;
+    experts.ffn = static_cast<double>(routed.ffn) * groups / static_cast<double>(m_.gpus.size());
+    experts.gated = m_.model.gated;
+    experts.skewed = routed.skewed;
+    experts.devices = groups;
+    experts.scaling = m_.quantisation.scaling;
+    experts.weight_only = weights_alone(m_.quantisation.experts, m_.quantisation);
+    (experts.weight_only ? experts.weights : experts.precision) = m_.quantisation.experts;
+    StepWork seconds = priced(experts, experts.precision);
+    // The gate, for which 16-bit values may be widened first, and the choice of the largest.
+    Gemm gate{group_tokens, count, hidden};
+    gate.precision = routed.gate;
+    seconds += priced(gate) + streaming(2 * count * group_tokens, 1, StreamingKind::any);
+    if (bytes_of(routed.gate) > 2) {
+        seconds += streaming((1 + bytes_of(routed.gate) / 2) * hidden * group_tokens, 1, StreamingKind::any);
+    }
+    if (routed.shared > 0) {
+        const double split = m_.groups > 1 ? 1 : t_;
+        seconds += price_feed_forward(group_tokens, static_cast<double>(routed.shared) / split);
+    }
+    if (m_.groups > 1 && m_.dispatch == Dispatch::gather) {
+        const double bytes = 2 * hidden * tokens;
+        seconds += between(CollectiveOp::all_gather, bytes) + between(CollectiveOp::reduce_scatter, bytes);
+    } else if (m_.groups > 1) {
+        // A rank sends its part of the group's tokens once to each of their experts, and gets as many back.
+        const double copies = group_tokens / t_ * std::min(static_cast<double>(routed.topk), groups) * hidden;
+        seconds += between(CollectiveOp::all_to_all, bytes_of(m_.quantisation.weights) * copies) +
+                   between(CollectiveOp::all_to_all, 2 * copies);
+    }
+    return seconds;
+}
+
+StepWork ModelStep::price_dense_layer(double tokens) const {
+    return price_attention_products(tokens) +
+           before_product(4 * static_cast<double>(m_.model.hidden) * tokens, StreamingKind::norm) +
+           price_feed_forward(tokens, static_cast<double>(m_.model.ffn) / t_);
+}
+
+StepWork ModelStep::price_tokens(double tokens) const {
+    const ModelSpec& model = m_.model;
+    const auto hidden = static_cast<double>(model.hidden);
+    const double own = std::ceil(tokens / static_cast<double>(m_.groups));
+    const auto routed = static_cast<double>(model.expert_layers());
+    const double dense = static_cast<double>(model.layers) - routed;
+    // The second norm of a layer, and both meetings of its ranks; attention and feed-forward side by side share one of each.
+    const StepWork every =
+        price_attention_products(own) +
+        (model.parallel_block ? reduce(own) : before_product(4 * hidden * own, StreamingKind::norm) + 2 * reduce(own));
+    StepWork seconds = static_cast<double>(model.layers) * every;
+    if (dense > 0) {
+        seconds += dense * price_feed_forward(own, static_cast<double>(model.ffn) / t_);
+    }
+    if (routed > 0) {
+        seconds += routed * price_experts(tokens, own);
+    }
+    return share_ * seconds +
+           (m_.embedding ? streaming(2 * hidden * own, 1, StreamingKind::embedding) + reduce(own) : StepWork());
+}
+
+StepWork ModelStep::dense(std::uint32_t tokens) {
+    if (dense_.size() <= tokens) {
+        dense_.resize(std::size_t{tokens} + 1, kNotPriced);
+    }
+    if (dense_[tokens].seconds < 0) {
+        dense_[tokens] = price_tokens(tokens);
+    }
+    return dense_[tokens];
+}
+
+StepWork ModelStep::one_attention(double sequences, double queries, double keys, double window) const {
+    const ModelSpec& model = m_.model;
+    if (model.latent.kv_rank > 0) {
+        LatentAttention latent;
+        latent.batch = sequences;
+        latent.queries = queries;
+        latent.keys = keys;
+        latent.heads = static_cast<double>(model.heads) / t_;
+        latent.latent = static_cast<double>(model.latent.kv_rank);
+        latent.rotary = static_cast<double>(model.latent.rotary);
+        latent.head_dim = static_cast<double>(model.head_dim);
+        latent.cache = m_.quantisation.cache;
+        return priced(latent);
+    }
+    Attention attention;
+    attention.batch_heads = sequences * static_cast<double>(model.heads) / t_;
+    attention.queries = queries;
+    attention.keys = keys;
+    attention.head_dim = static_cast<double>(model.head_dim);
+    attention.causal = queries > 1;
+    attention.window = window;
+    attention.group = static_cast<double>(model.heads) / t_ * cache_ranks(model, static_cast<std::int64_t>(t_)) /
+                      static_cast<double>(model.kv_heads);
+    attention.cache = m_.quantisation.cache;
+    attention.block = m_.block;
+    return priced(attention);
+}
+
+StepWork ModelStep::attention(double sequences, double queries, double keys) const {
+    const auto windowed = static_cast<double>(m_.model.windowed_layers());
+    const double full = static_cast<double>(m_.model.layers) - windowed;
+    const auto window = static_cast<double>(m_.model.window);
+    return share_ * ((full > 0 ? full * one_attention(sequences, queries, keys, 0) : StepWork()) +
+                     (windowed > 0 ? windowed * one_attention(sequences, queries, keys, window) : StepWork()));
+}
+
+StepWork ModelStep::head(std::uint32_t sequences) {
+    if (head_.size() <= sequences) {
+        head_.resize(std::size_t{sequences} + 1, kNotPriced);
+    }
+    if (head_[sequences].seconds < 0) {
+        const double own = std::ceil(sequences / static_cast<double>(m_.groups));
+        const auto vocabulary = static_cast<double>(m_.model.vocabulary);
+        Gemm gemm;
+        gemm.m = own;
+        gemm.n = vocabulary / t_;
+        gemm.k = static_cast<double>(m_.model.hidden);
+        head_[sequences] = priced(gemm) + streaming(kSamplingBytes / 2 * vocabulary * own, 2, StreamingKind::sampling);
+        if (tensor_group_.size() > 1) {
+            head_[sequences] += meeting(CollectiveOp::all_gather, tensor_group_, 2 * vocabulary * own);
+        }
+    }
+    return head_[sequences];
+}
+
+StepWork ModelStep::price_adapters(double tokens, double adapters) const {
+    const ModelSpec& model = m_.model;
+    const auto hidden = static_cast<double>(model.hidden);
+    const auto rank = static_cast<double>(m_.adapters.rank);
+    // Tokens are spread evenly over the adapters of the batch. Down to the rank, the long side is cut into parts that run side
+    // by side: 64 for few tokens, else 8, as in vLLM's kernels.
+    const double parts = tokens < 128 ? 64 : 8;
+    const auto both = [&](double in, double middle, double out) {
+        return priced(Gemm{tokens / adapters, middle, in / parts, adapters * parts}) +
+               priced(Gemm{tokens / adapters, out, rank, adapters});
+    };
+    const double q = model.q_width() / t_;
+    const double kv = model.kv_width() / cache_ranks(model, static_cast<std::int64_t>(t_));
+    const auto layers = static_cast<double>(model.layers);
+    StepWork seconds = layers * (both(hidden, 3 * rank, q + 2 * kv) + both(q, rank, hidden));
+    if (m_.adapters.targets == AdapterTargets::all) {
+        const double ffn = static_cast<double>(model.ffn) / t_;
+        const double ups = model.gated ? 2 : 1;
+        const double dense = layers - static_cast<double>(model.expert_layers());
+        seconds += dense * (both(hidden, ups * rank, ups * ffn) + both(ffn, rank, hidden));
+    }
+    return share_ * seconds;
+}
+
+StepWork ModelStep::adapters(const Batch& batch) {
+    std::uint64_t tokens = 0;
+    for (const auto& [adapter, its_tokens] : batch.adapters) {
+        tokens += its_tokens;
+    }
+    const auto [entry, fresh] = adapters_.try_emplace((tokens << 24U) | batch.adapters.size());
+    if (fresh) {
+        entry->second = price_adapters(static_cast<double>(tokens), static_cast<double>(batch.adapters.size()));
+    }
+    return entry->second;
+}
+
+StepWork ModelStep::kernels(const Batch& batch) {
+    const auto groups = static_cast<double>(m_.groups);
+    std::uint32_t tokens = batch.padded;
+    double decoding = batch.padded;
+    double context = 0;
+    double prompts = 0;
+    for (const BatchItem& item : batch.items) {
+        tokens += item.tokens;
+        if (item.tokens == 1) {
+            ++decoding;
+            context += item.context;
+        } else {
+            ++prompts;
+        }
+    }
+    StepWork work;
+    if (prompts > 0) {
+        const double together = std::ceil(prompts / groups);
+        StepWork sum;
+        double longest = 0;
+        for (const BatchItem& item : batch.items) {
+            if (item.tokens > 1) {
+                const StepWork all = attention(together, item.tokens, item.context);
+                const double piece = all.seconds / together;
+                sum += {piece, piece, all.flops / together, all.bytes / together};
+                longest = std::max(longest, piece);
+            }
+        }
+        const double seconds = std::max(longest, sum.seconds / groups);
+        work += {seconds, seconds, sum.flops / groups, sum.bytes / groups};
+    }
+    if (decoding > 0) {
+        const double running = std::max(1.0, decoding - batch.padded);
+        work += attention(std::ceil(decoding / groups), 1, std::max(1.0, context / running));
+    }
+    if (!batch.adapters.empty()) {
+        work += adapters(batch);
+    }
+    auto sequences = static_cast<std::uint32_t>(batch.items.size()) + batch.padded;
+    if (prompts == 0) {
+        // A graph computes the places that it has too many, but for their attention.
+        const std::uint32_t group = (sequences + m_.groups - 1) / m_.groups;
+        const std::uint32_t idle = m_.groups * (graph_size(m_.host, group) - group);
+        sequences += idle;
+        tokens += idle;
+    }
+    return work + dense(tokens + batch.drafted) + (m_.head ? head(sequences + batch.drafted) : StepWork());
+}
+
+StepWork ModelStep::work(const Batch& batch) {
+    IterationShape shape;
+    shape.layers = share_ * static_cast<double>(m_.model.layers);
+    shape.routed_layers = share_ * static_cast<double>(m_.model.expert_layers());
+    shape.sequences = static_cast<double>(batch.items.size()) + batch.padded;
+    shape.tokens = batch.padded + batch.drafted;
+    for (const BatchItem& item : batch.items) {
+        shape.tokens += item.tokens;
+        shape.prompts = shape.prompts || item.tokens > 1;
+    }
+    StepWork work = kernels(batch);
+    work.seconds =
+        iteration_seconds(m_.host, work.seconds, shape) + m_.step_overhead + m_.sequence_overhead * shape.sequences;
+    return work;
+}
+
+}  // namespace orrery

@@ -1,0 +1,180 @@
+#pragma once
+// How long an iteration of an engine replica takes.
+//
+// Claims: an iteration runs its new tokens through every layer once: products over all tokens together, attention for each
+// prompt piece over its own context and for all decoding sequences at their mean context; the head for every sequence. The
+// ranks of a tensor-parallel group meet twice a layer in an all-reduce. Experts: a router sends each token to `topk` of them,
+// evenly but for `expert_load`; a replica holds whole experts in `expert` groups and cuts each over the ranks of a group. With
+// one attention group the tokens are on every rank and an all-reduce adds the experts' parts; with several (each attends to its
+// own sequences) tokens are gathered or sent to their experts and come back. Adapters add their low-rank products beside the
+// dense ones, those of one kind in one launch over all adapters of the batch. Host work and launches: host_cost.hpp.
+// On a share of the compute units a kernel takes as much longer as it would keep more than that share busy.
+// Scope: dense transformers and mixtures of experts; MHA, GQA and latent attention, windows in some or all layers; 16-bit,
+// fp8, int8, fp4 products and 4-bit weights alone, caches of 16 and 8 bits, as the device's cost model prices them.
+// Queries and keys may be normed, over all heads with a meeting of the ranks; a router may be in 32 bits; blocks whose
+// attention and feed-forward stand side by side share a norm and a meeting.
+// Limits: decoding sequences are priced at their mean context (attention time is nearly linear in it); prompt pieces run as
+// one kernel whose parts are as efficient as pieces of their own length; attention groups share tokens evenly; latent
+// attention expands or absorbs its projections at the same cost; a pipeline stage has its share of every kind of layer; the
+// busiest of several expert-parallel devices takes no longer than the mean but for `expert_load`; dense products with block
+// scales cost what those with one scale a tensor do (the public tables of the former were measured launch by launch and hold
+// 60 to 400 us of host time).
+// Sources: as workloads/training/pass_cost.hpp; Agrawal et al., "Vidur", MLSys 2024 (operations of an iteration); DeepSeek-AI,
+// "DeepSeek-V3", arXiv:2412.19437 (latent attention, attention groups, dispatch and combination).
+// Validated by tests/workloads/serving_price_test.cpp and `orrery validate serving`.
+
+#include "sim/device/cost_model.hpp"
+#include "sim/network/collective.hpp"
+#include "workloads/serving/cost/host_cost.hpp"
+#include "workloads/serving/engine/adapters.hpp"
+#include "workloads/serving/engine/sequence.hpp"
+
+#include <memory>
+#include <unordered_map>
+
+namespace orrery {
+
+/// What an iteration takes, and what it does on each device of its stage.
+struct StepWork {
+    double seconds = 0;
+    double kernels = 0;  ///< s of them with kernels under way
+    double flops = 0;    ///< of products and attention, as many as the units do in 16 bits in the same time
+    double bytes = 0;    ///< through the main memory
+
+    StepWork& operator+=(const StepWork& other) {
+        seconds += other.seconds;
+        kernels += other.kernels;
+        flops += other.flops;
+        bytes += other.bytes;
+        return *this;
+    }
+    friend StepWork operator+(StepWork a, const StepWork& b) { return a += b; }
+    friend StepWork operator*(double times, const StepWork& work) {
+        return {times * work.seconds, times * work.kernels, times * work.flops, times * work.bytes};
+    }
+};
+
+class StepCost {
+  public:
+    virtual ~StepCost() = default;
+    [[nodiscard]] virtual StepWork work(const Batch& batch) = 0;
+    [[nodiscard]] double seconds(const Batch& batch) { return work(batch).seconds; }
+};
+
+/// fixed + token x new tokens + context x tokens that decoding sequences look back on; for closed forms.
+class AffineStep final : public StepCost {
+  public:
+    AffineStep(double fixed_s, double token_s, double context_s)
+        : fixed_(fixed_s), token_(token_s), context_(context_s) {}
+    [[nodiscard]] StepWork work(const Batch& batch) override;
+
+  private:
+    double fixed_, token_, context_;
+};
+
+/// Number formats of a served model.
+struct Quantisation {
+    Precision weights = Precision::bf16;  ///< of dense products; int4: the weights alone
+    Precision experts = Precision::bf16;  ///< of routed experts
+    Precision cache = Precision::bf16;
+    Scaling scaling = Scaling::tensor;  ///< of the experts
+    bool fp4_units = true;              ///< the device multiplies 4-bit numbers; otherwise fp4 is of the weights alone
+};
+
+/// How the experts' tokens travel between attention groups.
+enum class Dispatch { gather, all_to_all };
+
+struct ServingModel {
+    const ModelSpec& model;
+    const CostModel& device;
+    const Fabric& fabric;
+    const CollectiveModel& collectives;
+    std::vector<GpuId> gpus;  ///< of a pipeline stage, attention group by attention group
+    Quantisation quantisation{};
+    std::uint32_t groups = 1;  ///< of attention; the tensor-parallel degree is gpus / groups
+    std::uint32_t expert = 1;  ///< expert-parallel degree
+    double expert_load = 1;    ///< tokens of the busiest expert group over their mean
+    Dispatch dispatch = Dispatch::gather;
+    double block = 16;  ///< tokens of a cache block
+    HostSpec host{};
+    double step_overhead = 0;                 ///< s of the host an iteration, on top
+    double sequence_overhead = 0;             ///< s of the host a sequence and iteration, on top
+    std::int64_t layers = 0;                  ///< of a pipeline stage; 0: all
+    bool embedding = true;                    ///< the stage has the embedding
+    bool head = true;                         ///< the stage has the LM head
+    AdapterSpec adapters{};                   ///< that requests may name; rank 0: none
+    const DeviceSpec* partitioned = nullptr;  ///< the device, where kernels have a part of its compute units alone:
+    double units = 1;                         ///< this share
+};
+
+/// Prices with a device's cost model; every product is priced once for each number of tokens.
+class ModelStep final : public StepCost {
+  public:
+    explicit ModelStep(const ServingModel& model);
+    [[nodiscard]] StepWork work(const Batch& batch) override;
+
+    /// Parts of an iteration, for checks: products, small kernels and communication over all layers for this many tokens ...
+    [[nodiscard]] double dense_seconds(std::uint32_t tokens) { return dense(tokens).seconds; }
+    /// ... those of one dense layer without attention and communication ...
+    [[nodiscard]] double dense_layer_seconds(double tokens) const { return price_dense_layer(tokens).seconds; }
+    /// ... attention of one sequence's piece, or of `sequences` decoding ones, over all layers ...
+    [[nodiscard]] double attention_seconds(double sequences, double queries, double keys) const {
+        return attention(sequences, queries, keys).seconds;
+    }
+    /// ... and the LM head with sampling for this many sequences.
+    [[nodiscard]] double head_seconds(std::uint32_t sequences) { return head(sequences).seconds; }
+    /// Kernels of a batch, without the host.
+    [[nodiscard]] double kernel_seconds(const Batch& batch) { return kernels(batch).seconds; }
+    /// The low-rank products of this many tokens with as many adapters, over all layers.
+    [[nodiscard]] double adapter_seconds(double tokens, double adapters) const {
+        return price_adapters(tokens, adapters).seconds;
+    }
+
+  private:
+    [[nodiscard]] StepWork dense(std::uint32_t tokens);
+    [[nodiscard]] StepWork head(std::uint32_t sequences);
+    [[nodiscard]] StepWork adapters(const Batch& batch);
+    [[nodiscard]] StepWork kernels(const Batch& batch);
+    [[nodiscard]] StepWork attention(double sequences, double queries, double keys) const;
+    [[nodiscard]] StepWork priced(const Operation& operation, Precision precision = Precision::bf16) const;
+    [[nodiscard]] StepWork product(double m, double n, double k) const;
+    [[nodiscard]] StepWork streaming(double values, double kernels, StreamingKind kind) const;
+    [[nodiscard]] StepWork before_product(double values, StreamingKind kind) const;
+    [[nodiscard]] StepWork meeting(CollectiveOp op, const std::vector<GpuId>& ranks, double bytes) const;
+    [[nodiscard]] StepWork reduce(double tokens) const;
+    [[nodiscard]] StepWork between(CollectiveOp op, double bytes) const;
+    /// `width`: values of a token's queries and keys on this rank.
+    [[nodiscard]] StepWork price_query_key_norm(double tokens, double width) const;
+    [[nodiscard]] StepWork price_attention_products(double tokens) const;
+    [[nodiscard]] StepWork price_feed_forward(double tokens, double width) const;
+    [[nodiscard]] StepWork price_experts(double tokens, double group_tokens) const;
+    [[nodiscard]] StepWork price_dense_layer(double tokens) const;
+    [[nodiscard]] StepWork price_tokens(double tokens) const;
+    [[nodiscard]] StepWork price_adapters(double tokens, double adapters) const;
+    [[nodiscard]] StepWork one_attention(double sequences, double queries, double keys, double window) const;
+
+    ServingModel m_;
+    double t_;                                              ///< tensor-parallel degree
+    double share_;                                          ///< of the model's layers of every kind
+    std::vector<GpuId> tensor_group_;                       ///< the first attention group
+    std::vector<GpuId> across_groups_;                      ///< the first rank of every attention group
+    std::vector<StepWork> dense_;                           ///< by tokens; seconds below 0: not priced yet
+    std::vector<StepWork> head_;                            ///< by sequences
+    std::unordered_map<std::uint64_t, StepWork> adapters_;  ///< by tokens and adapters; only looked up
+};
+
+/// Bytes of keys and values of one token over all layers on all ranks of an attention group.
+[[nodiscard]] double cache_bytes_per_token(const ModelSpec& model, Precision cache);
+/// Ranks of a group of `tensor` that hold different parts of the cache; the others repeat them.
+[[nodiscard]] double cache_ranks(const ModelSpec& model, std::int64_t tensor);
+/// Layers of a pipeline stage: as even as can be, the first stages have one more where it does not divide.
+[[nodiscard]] constexpr std::int64_t stage_layers(std::int64_t layers, std::int64_t stage, std::int64_t stages) {
+    return layers / stages + (stage < layers % stages ? 1 : 0);
+}
+/// Bytes of weights on one rank of a pipeline stage of `groups` x `tensor` ranks: the first stage has the embedding, the last
+/// the LM head.
+[[nodiscard]] double weight_bytes_per_rank(const ModelSpec& model, const Quantisation& quantisation,
+                                           std::int64_t tensor, std::int64_t groups = 1, std::int64_t stage = 0,
+                                           std::int64_t stages = 1);
+
+}  // namespace orrery

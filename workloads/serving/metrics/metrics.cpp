@@ -1,0 +1,30 @@
+#include "workloads/serving/metrics/metrics.hpp"
+
+namespace orrery {
+
+void Bookkeeper::answered(const Sequence& sequence, SimTime now) {
+    result_.finished += measured(now) ? 1 : 0;
+    if (!measured(sequence.arrival)) {
+        if (hooks_.served) {
+            hooks_.served(sequence, nullptr);
+        }
+        return;
+    }
+    RequestOutcome outcome;
+    outcome.arrival = sequence.arrival;
+    const double ttft = (sequence.first_token - sequence.arrival).seconds();
+    const double tpot = sequence.generated > 1
+                            ? (now - sequence.first_token).seconds() / static_cast<double>(sequence.generated - 1)
+                            : 0;
+    outcome.ttft = static_cast<float>(ttft);
+    outcome.tpot = static_cast<float>(tpot);
+    outcome.e2e = static_cast<float>((now - sequence.arrival).seconds());
+    outcome.in_time = !sequence.late && (spec_.ttft_limit <= 0 || ttft <= spec_.ttft_limit) &&
+                      (spec_.tpot_limit <= 0 || tpot <= spec_.tpot_limit);
+    result_.requests.push_back(outcome);
+    if (hooks_.served) {
+        hooks_.served(sequence, &outcome);
+    }
+}
+
+}  // namespace orrery

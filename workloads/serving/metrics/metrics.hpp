@@ -1,0 +1,49 @@
+#pragma once
+// What is counted of requests in the measured window: tokens as they are given, latencies when they are answered.
+//
+// Latencies are those of requests that come within the window; rates count what happens within it.
+
+#include "workloads/serving/cluster/fleet.hpp"
+
+namespace orrery {
+
+class Bookkeeper {
+  public:
+    /// All arguments outlive this.
+    Bookkeeper(const ServiceSpec& spec, const ServiceHooks& hooks, ServiceResult& result)
+        : spec_(spec), hooks_(hooks), result_(result) {}
+
+    /// A sequence gives its next token.
+    void token(Sequence& sequence, SimTime now) {
+        const bool counts = measured(now);
+        if (sequence.generated < spec_.stream_interval) {
+            sequence.first_token = now;  // as the client sees it
+        }
+        if (sequence.generated > 0) {
+            const double gap = (now - sequence.last_token).seconds();
+            if (counts) {
+                result_.tbt.add(gap);
+            }
+            sequence.late = sequence.late || (spec_.tbt_limit > 0 && gap > spec_.tbt_limit);
+        }
+        ++sequence.generated;
+        sequence.last_token = now;
+        result_.output_tokens += counts ? 1 : 0;
+    }
+    /// It has given all of them.
+    void answered(const Sequence& sequence, SimTime now);
+    /// A request that came at `arrival` will not be answered.
+    void unserved(SimTime arrival) { result_.unserved += measured(arrival) ? 1 : 0; }
+
+  private:
+    [[nodiscard]] bool measured(SimTime at) const {
+        const double seconds = at.seconds();
+        return seconds >= spec_.measure_from && (spec_.measure_to <= 0 || seconds < spec_.measure_to);
+    }
+
+    const ServiceSpec& spec_;
+    const ServiceHooks& hooks_;
+    ServiceResult& result_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,46 @@
+#include "workloads/serving/metrics/outcome.hpp"
+
+#include "sim/base/math.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+namespace {
+
+constexpr double kLeast = 1e-6;
+constexpr double kRatio = 1.01;
+
+}  // namespace
+
+void LogHistogram::add(double seconds, std::uint64_t count) {
+    // The sequences of a batch waited equally long for their tokens, so that most values repeat the last.
+    if (seconds != last_) {
+        static const double kScale = 1 / log_pinned(kRatio);
+        const double place = seconds > kLeast ? log_pinned(seconds / kLeast) * kScale : 0;
+        last_ = seconds;
+        last_bin_ = static_cast<std::size_t>(std::min(place, 3000.0));
+    }
+    if (bins_.size() <= last_bin_) {
+        bins_.resize(last_bin_ + 1);
+    }
+    bins_[last_bin_] += count;
+    total_ += count;
+    sum_ += seconds * static_cast<double>(count);
+    max_ = std::max(max_, seconds);
+}
+
+double LogHistogram::quantile(double q) const {
+    const auto wanted = static_cast<std::uint64_t>(q * static_cast<double>(total_));
+    std::uint64_t seen = 0;
+    for (std::size_t bin = 0; bin < bins_.size(); ++bin) {
+        seen += bins_[bin];
+        if (seen > wanted) {
+            // The middle of the bin on the logarithmic scale.
+            return std::min(max_, kLeast * exp_pinned((static_cast<double>(bin) + 0.5) * log_pinned(kRatio)));
+        }
+    }
+    return max_;
+}
+
+}  // namespace orrery

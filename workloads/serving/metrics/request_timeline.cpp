@@ -1,0 +1,67 @@
+#include "workloads/serving/metrics/request_timeline.hpp"
+
+namespace orrery {
+
+void Lifelines::keep(std::uint64_t request, const Life& life) {
+    if (life.until <= life.start) {
+        return;
+    }
+    if (result_.lives.size() == kMostLifeRecords) {
+        result_.cut = true;
+        return;
+    }
+    result_.lives.push_back({request, life.replica, life.adapter, life.phase, life.start, life.until});
+}
+
+void Lifelines::change(std::uint32_t replica, const Sequence& sequence, LifePhase phase, SimTime now) {
+    const auto [found, fresh] = lives_.try_emplace(
+        sequence.id, Life{replica, sequence.adapter, LifePhase::waiting, sequence.arrival, sequence.arrival});
+    Life& life = found->second;
+    if (!fresh && life.phase == phase && life.until == now && life.replica == replica) {
+        life.goes_on = true;
+        return;
+    }
+    keep(sequence.id, life);
+    keep(sequence.id, Life{replica, sequence.adapter, LifePhase::waiting, life.until, now});
+    life = Life{replica, sequence.adapter, phase, now, now, true};
+}
+
+void Lifelines::adapter_wanted(std::uint32_t replica, const Sequence& sequence, SimTime now) {
+    change(replica, sequence, LifePhase::adapter, now);
+}
+
+void Lifelines::adapter_here(const Sequence& sequence, SimTime now) {
+    if (const auto found = lives_.find(sequence.id);
+        found != lives_.end() && found->second.phase == LifePhase::adapter) {
+        found->second.until = now;
+        found->second.goes_on = false;
+    }
+}
+
+void Lifelines::batch_starts(std::uint32_t replica, const Batch& batch, SimTime now) {
+    for (const BatchItem& item : batch.items) {
+        const Sequence& sequence = fleet_[replica].state.sequence(item.sequence);
+        if (!sequence.abandoned) {
+            change(replica, sequence, sequence.decoding() ? LifePhase::decode : LifePhase::prefill, now);
+        }
+    }
+}
+
+void Lifelines::batch_ends(std::uint32_t replica, const Batch& batch, SimTime now) {
+    for (const BatchItem& item : batch.items) {
+        if (const auto found = lives_.find(fleet_[replica].state.sequence(item.sequence).id); found != lives_.end()) {
+            found->second.until = now;
+            found->second.goes_on = false;
+        }
+    }
+}
+
+void Lifelines::end(std::uint32_t replica, const Sequence& sequence, SimTime now) {
+    if (const auto found = lives_.find(sequence.id); found != lives_.end() && found->second.goes_on) {
+        found->second.until = now;
+    }
+    change(replica, sequence, LifePhase::waiting, now);
+    lives_.erase(sequence.id);
+}
+
+}  // namespace orrery

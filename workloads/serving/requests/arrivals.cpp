@@ -1,0 +1,192 @@
+#include "workloads/serving/requests/arrivals.hpp"
+
+#include "workloads/serving/requests/request_sources.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery {
+
+namespace {
+
+// Some of another source's requests.
+class Sample final : public RequestSource {
+  public:
+    Sample(std::unique_ptr<RequestSource> all, double share, std::uint64_t seed)
+        : all_(std::move(all)), share_(share), random_(seed, "serving/sample") {}
+
+    double progress() const override { return all_->progress(); }
+
+    std::uint64_t clients() const override { return all_->clients(); }
+
+    bool follow_up(std::uint32_t turn, SimTime now, bool served, Request& request) override {
+        return all_->follow_up(turn, now, served, request);
+    }
+
+    bool next(Request& request) override {
+        while (all_->next(request)) {
+            if (random_.uniform() < share_) {
+                return true;
+            }
+            if (Request none; request.turn > 0) {
+                (void)all_->follow_up(request.turn, request.arrival, false, none);
+            }
+        }
+        return false;
+    }
+
+  private:
+    std::unique_ptr<RequestSource> all_;
+    double share_;
+    RandomStream random_;
+};
+
+void describe(Fields& fields, LengthSpec& spec) {
+    fields.enumeration({"kind", "distribution of the number of tokens"}, {"fixed", "uniform", "lognormal"}, spec.kind);
+    fields.number({"mean", "tokens", false, 1, kMostTokens}, spec.mean);
+    fields.number({"spread", "lognormal: sigma of the logarithm; uniform: half width over the mean", false, 0, 10},
+                  spec.spread);
+    fields.integer({"most", "longer ones are cut to this", false, 1, 1 << 24}, spec.most);
+}
+
+void describe(Fields& fields, ClientSpec& client) {
+    fields.number({"share", "of the rate, over the sum of all shares", false, 1e-9, 1e9}, client.share);
+    fields.number({"burstiness", "coefficient of variation of the gaps; 1 is Poisson", false, 0.01, 100},
+                  client.burstiness);
+    fields.section({"prompt", "lengths of its prompts"}, [&](Fields& inner) { describe(inner, client.prompt); });
+    fields.section({"output", "lengths of its outputs"}, [&](Fields& inner) { describe(inner, client.output); });
+    fields.integer({"adapter", "LoRA adapter of its requests, from 1 on; 0: none", false, 0, 1 << 20}, client.adapter);
+}
+
+}  // namespace
+
+void describe(Fields& fields, RequestsSpec& spec) {
+    fields.text({"trace", "file of requests: Azure, BurstGPT or plain CSV, or Mooncake JSONL; none: generated"},
+                spec.trace);
+    fields.enumeration({"arrivals", "how generated requests come; closed: also those of a trace"},
+                       {"poisson", "gamma", "fixed", "at-once", "closed"}, spec.arrivals);
+    bool closed = spec.clients > 0;
+    fields.group(closed, [&](Fields& same) {
+        same.integer(
+            {"clients", "closed: each sends its next request when the last one is answered", false, 1, 1 << 20},
+            spec.clients);
+    });
+    fields.number({"rate", "generated requests a second", false, 1e-6, 1e7}, spec.rate);
+    fields.number({"burstiness", "gamma: coefficient of variation of the gaps; 1 is Poisson", false, 0.01, 100},
+                  spec.burstiness);
+    fields.integer({"count", "requests; 0: all of a trace, 1,000 generated ones", false, 0, 1'000'000'000}, spec.count);
+    fields.section({"prompt", "lengths of generated prompts"}, [&](Fields& inner) { describe(inner, spec.prompt); });
+    fields.section({"output", "lengths of generated outputs"}, [&](Fields& inner) { describe(inner, spec.output); });
+    bool filtered = spec.longest > 0;
+    fields.group(filtered, [&](Fields& same) {
+        same.integer({"longest",
+                      "tokens of prompt and output: longer generated requests are drawn anew, as data sets are "
+                      "filtered; 0: none is",
+                      false, 0, 1 << 25},
+                     spec.longest);
+    });
+    fields.number({"time_scale", "gaps of a trace times this", false, 1e-6, 1e6}, spec.time_scale);
+    fields.quantity({"from", "of a trace: what comes before is left out", false, 0, 9e6}, Dimension::time, spec.from);
+    fields.quantity({"to", "of a trace: where it ends; 0 s: at its end", false, 0, 9e6}, Dimension::time, spec.to);
+    fields.quantity({"sample", "share of the requests that are kept", false, 1e-6, 1}, Dimension::fraction,
+                    spec.sample);
+    fields.number({"swing", "generated: the rate swings by this share of itself", false, 0, 1}, spec.swing);
+    fields.quantity({"period", "in which it does", false, 1, 9e6}, Dimension::time, spec.period);
+    fields.quantity({"timeout", "after which a client gives up; 0 s: never", false, 0, 1e6}, Dimension::time,
+                    spec.timeout);
+    fields.integer({"sessions", "generated requests belong to one of so many sessions", false, 1, 1 << 20},
+                   spec.sessions);
+    fields.boolean({"conversations", "prompts contain the earlier turns of their session"}, spec.conversations);
+    fields.integer({"common", "tokens of a system prompt before each generated prompt", false, 0, 1 << 20},
+                   spec.common);
+    fields.integer({"common_kinds", "different system prompts", false, 1, 1 << 20}, spec.common_kinds);
+    bool waits = spec.turns > 0;
+    fields.group(waits, [&](Fields& same) {
+        same.number({"turns",
+                     "mean questions of a conversation, each after the answer to the one before; arrivals are "
+                     "then of conversations",
+                     false, 1, 1e6},
+                    spec.turns);
+        same.quantity({"think", "mean time from an answer to the next question", false, 0, 1e6}, Dimension::time,
+                      spec.think);
+    });
+    bool named = spec.adapters > 0;
+    fields.group(named, [&](Fields& same) {
+        same.integer({"adapters", "LoRA adapters that requests name", false, 1, 1 << 20}, spec.adapters);
+        same.number({"adapter_skew", "the k-th adapter is wanted 1 / k^skew times as often as the first", false, 0, 10},
+                    spec.adapter_skew);
+    });
+    bool mixed = !spec.mix.empty();
+    fields.group(mixed, [&](Fields& same) {
+        std::size_t clients = spec.mix.size();
+        same.list({"mix", "clients that share the rate, each with lengths and gaps of its own"}, clients,
+                  [&](Fields& inner, std::size_t i) {
+                      spec.mix.resize(std::max(spec.mix.size(), i + 1));
+                      describe(inner, spec.mix[i]);
+                  });
+    });
+}
+
+bool RequestsSpec::names_adapters() const {
+    return adapters > 0 ||
+           std::any_of(mix.begin(), mix.end(), [](const ClientSpec& client) { return client.adapter > 0; });
+}
+
+// Tokens of the shortest request that a distribution gives.
+static std::int64_t shortest(const LengthSpec& spec) {
+    const double least = spec.kind == LengthKind::fixed     ? spec.mean
+                         : spec.kind == LengthKind::uniform ? spec.mean * (1 - spec.spread)
+                                                            : 1;
+    return static_cast<std::int64_t>(std::clamp(std::round(least), 1.0, static_cast<double>(spec.most)));
+}
+
+std::vector<std::string> problems_of(const RequestsSpec& spec) {
+    std::vector<std::string> problems;
+    const bool closed = spec.arrivals == ArrivalKind::closed;
+    if (spec.turns > 0 && (closed || !spec.trace.empty())) {
+        problems.emplace_back("'turns' are of generated requests that come at a rate: no 'trace', no closed loop");
+    }
+    if (spec.trace.empty() && (spec.time_scale != 1 || spec.from > 0 || spec.to > 0)) {
+        problems.emplace_back(
+            "'time_scale', 'from' and 'to' are of a trace: generated requests have a 'rate' and a 'count'");
+    }
+    if (spec.turns <= 0 && spec.think > 0) {
+        problems.emplace_back("'think' is the time between 'turns': say how many there are");
+    }
+    if (spec.turns > 0 && spec.conversations) {
+        problems.emplace_back("'turns' make conversations of their own: leave out 'conversations'");
+    }
+    if (!spec.mix.empty() && (closed || !spec.trace.empty())) {
+        problems.emplace_back("a 'mix' of clients is generated at a rate: no 'trace', no closed loop");
+    }
+    const std::int64_t least = shortest(spec.prompt) + shortest(spec.output);
+    if (spec.longest > 0 && spec.trace.empty() && spec.mix.empty() && least > spec.longest) {
+        problems.push_back(
+            fmt::format("no request has {} tokens or fewer ('longest'): the shortest prompt and output have {}",
+                        spec.longest, least));
+    }
+    const bool timed = spec.arrivals != ArrivalKind::closed && spec.arrivals != ArrivalKind::at_once;
+    const std::int64_t count = spec.count > 0 ? spec.count : kGenerated;
+    const double seconds = static_cast<double>(count) / spec.rate;
+    if (spec.trace.empty() && (timed || !spec.mix.empty()) && seconds > kLatestArrival) {
+        problems.push_back(
+            fmt::format("{} requests at {:.3g} a second take {:.1f} days, and simulated time ends after {:.0f}", count,
+                        spec.rate, seconds / 86400, kLatestArrival / 86400));
+    }
+    if (!spec.mix.empty() && spec.conversations) {
+        problems.emplace_back("clients of a 'mix' have 'turns', not 'conversations' by session");
+    }
+    return problems;
+}
+
+std::unique_ptr<RequestSource> make_requests(const RequestsSpec& spec, const std::string& file, std::uint64_t seed) {
+    auto source = file.empty() ? make_generator(spec, seed) : make_trace_reader(spec, file, seed);
+    if (spec.sample < 1) {
+        source = std::make_unique<Sample>(std::move(source), spec.sample, seed);
+    }
+    return source;
+}
+
+}  // namespace orrery

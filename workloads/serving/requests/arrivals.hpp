@@ -1,0 +1,87 @@
+#pragma once
+// Where requests come from: generators with seeded streams, and trace files that are read a line at a time.
+//
+// Traces: Azure 2023 and 2024 (TIMESTAMP,ContextTokens,GeneratedTokens), BurstGPT (Timestamp,Model,Request tokens,Response
+// tokens,...), Mooncake JSONL (timestamp in ms, input_length, output_length, hash_ids of 512 tokens each), and plain CSV
+// (arrival_s,prompt,output[,session]).
+// Sources: Xiang et al., "ServeGen", arXiv:2505.09999 (a load as its clients); Patel et al., "Splitwise", ISCA 2024; Wang et
+// al., "BurstGPT", arXiv:2401.17644; Qin et al., "Mooncake", FAST 2025.
+// Days: with a swing the rate rises evenly from its least at time 0 to its most half a period later, and falls again.
+// Conversations: a generated prompt is what the session has said so far and a new part; when that exceeds the longest prompt
+// the session starts another conversation. In a trace with sessions the prompts given are taken to contain the earlier turns.
+// Turns: with `turns` what arrives are conversations; each next question comes a time to think after the answer to the one
+// before (or, when that was not given, never), as long as the conversation lasts and its prompt is not too long.
+// Data sets are filtered: with `longest` a request that is longer in all is drawn anew, so that no length piles up at a limit.
+// Mixes: clients with shares of the rate, burstiness and lengths of their own; all requests are those of all clients together.
+// Limits: without `turns` a question does not wait for the answer before it; time runs from the first request of the file;
+// gaps in a trace stay as they are.
+// Validated by tests/workloads/serving_test.cpp.
+
+#include "sim/config/fields.hpp"
+#include "workloads/serving/requests/request.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+/// closed: so many clients that each send their next request when the last one is answered.
+enum class ArrivalKind { poisson, gamma, fixed, at_once, closed };
+enum class LengthKind { fixed, uniform, lognormal };
+
+struct LengthSpec {
+    LengthKind kind = LengthKind::fixed;
+    double mean = 512;
+    double spread = 1;  ///< lognormal: sigma of the logarithm; uniform: half width over the mean
+    std::int64_t most = 1 << 20;
+};
+
+/// One client of a mix.
+struct ClientSpec {
+    double share = 1;       ///< of the rate, over the sum of all shares
+    double burstiness = 1;  ///< coefficient of variation of the gaps; 1: Poisson
+    LengthSpec prompt;
+    LengthSpec output{LengthKind::fixed, 128, 1, 1 << 20};
+    std::int64_t adapter = 0;  ///< that its requests name; 0: none
+};
+
+struct RequestsSpec {
+    std::string trace;  ///< file; empty: generated
+    ArrivalKind arrivals = ArrivalKind::poisson;
+    double rate = 1;           ///< requests a second
+    std::int64_t clients = 0;  ///< of a closed loop
+    double burstiness = 1;     ///< gamma: coefficient of variation of the gaps
+    std::int64_t count = 0;    ///< at most so many; 0: all of a trace, 1,000 generated ones
+    LengthSpec prompt;
+    LengthSpec output{LengthKind::fixed, 128, 1, 1 << 20};
+    std::int64_t longest = 0;  ///< tokens of prompt and output: generated requests beyond are drawn anew; 0: none is
+    double time_scale = 1;     ///< gaps of a trace times this
+    double from = 0;           ///< s of a trace that are left out at its start
+    double to = 0;             ///< s of a trace where it ends; 0: at its end
+    double sample = 1;         ///< share of the requests that are kept, drawn
+    double swing = 0;       ///< the generated rate goes from (1 - swing) times `rate` to (1 + swing) times it and back
+    double period = 86400;  ///< s in which it does
+    double timeout = 0;     ///< s after which a client gives up; 0: never
+    std::int64_t sessions = 1;      ///< generated requests belong to one of so many sessions
+    bool conversations = false;     ///< a session is a conversation: its prompts contain the earlier turns
+    std::int64_t common = 0;        ///< tokens that generated prompts have before their own: a system prompt
+    std::int64_t common_kinds = 1;  ///< of which there are so many
+    double turns = 0;               ///< mean questions of a conversation, each after the answer before; 0: none waits
+    double think = 0;               ///< s, mean time from an answer to the next question
+    std::int64_t adapters = 0;      ///< that requests name; 0: none
+    double adapter_skew = 0;        ///< the k-th most wanted has 1 / k^skew of the first one's requests
+    std::vector<ClientSpec> mix;    ///< clients; empty: one, as said above
+
+    /// Whether some request names an adapter.
+    [[nodiscard]] bool names_adapters() const;
+};
+/// What of a specification goes together with nothing else of it; empty: fine.
+[[nodiscard]] std::vector<std::string> problems_of(const RequestsSpec& spec);
+void describe(Fields& fields, RequestsSpec& spec);
+
+/// Requests as `spec` says. `file`: the trace's path, already found. Throws ConfigError when it cannot be read.
+[[nodiscard]] std::unique_ptr<RequestSource> make_requests(const RequestsSpec& spec, const std::string& file,
+                                                           std::uint64_t seed);
+
+}  // namespace orrery

@@ -1,0 +1,83 @@
+#include "workloads/serving/requests/frontend.hpp"
+
+#include "workloads/serving/cluster/fleet.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+namespace {
+
+constexpr std::uint64_t kProgressEvery = 4096;
+
+}  // namespace
+
+void Intake::begin(Dispatcher& dispatcher) {
+    dispatcher_ = &dispatcher;
+    await_next();
+}
+
+void Intake::await_next() {
+    const SimTime way = SimTime::from_seconds(spec_.request_overhead);
+    const SimTime work = SimTime::from_seconds(spec_.frontend);
+    const std::uint64_t clients = requests_.clients();
+    while (clients == 0 ? coming_.empty() : arrived_ + coming_.size() - settled_ < clients) {
+        Request request;
+        if (!requests_.next(request)) {
+            all_sent_ = true;
+            return;
+        }
+        if (clients > 0) {
+            request.arrival = dispatcher_->now();
+        }
+        frontend_free_ = std::max(frontend_free_, request.arrival) + work;
+        dispatcher_->delay(std::max(SimTime(), frontend_free_ + way - dispatcher_->now()), 0, Token{}.pack());
+        coming_.push_back(std::move(request));
+    }
+}
+
+void Intake::on_arrival() {
+    const Request request = std::move(coming_.front());
+    coming_.pop_front();
+    pass_on(request);
+    await_next();
+}
+
+void Intake::on_follow_up(std::uint32_t slot) {
+    const Request request = std::move(returning_[slot]);
+    free_returning_.push_back(slot);
+    pass_on(request);
+}
+
+void Intake::pass_on(const Request& request) {
+    const std::uint64_t id = arrived_++;
+    listener_.request_arrives(request, id);
+    if (hooks_.progress && arrived_ % kProgressEvery == 0) {
+        hooks_.progress(requests_.progress());
+    }
+}
+
+void Intake::settle(std::uint32_t turn, bool served) {
+    ++settled_;
+    last_ = dispatcher_->now();
+    if (Request next; turn > 0 && requests_.follow_up(turn, last_, served, next)) {
+        expect(std::move(next));
+    }
+    if (requests_.clients() > 0) {
+        await_next();
+    }
+}
+
+void Intake::expect(Request request) {
+    if (free_returning_.empty()) {
+        free_returning_.push_back(static_cast<std::uint32_t>(returning_.size()));
+        returning_.emplace_back();
+    }
+    const std::uint32_t slot = free_returning_.back();
+    free_returning_.pop_back();
+    const SimTime way = SimTime::from_seconds(spec_.request_overhead + spec_.frontend);
+    dispatcher_->delay(request.arrival + way - dispatcher_->now(), 0, Token{ServiceTask::follow_up, slot, 0}.pack());
+    returning_[slot] = std::move(request);
+}
+
+}  // namespace orrery

@@ -1,0 +1,62 @@
+#pragma once
+// Requests on their way from clients to the engines.
+//
+// Claims: a request passes the front end, which works on one at a time, and then takes its way to an engine's queue. The source
+// is read as time goes, never held in memory. Clients of a closed loop send a request whenever they have none under way; what
+// a conversation asks next comes when its client has thought about the answer.
+// Limits: a follow-up does not queue at the front end, as its time there is known only when it comes.
+// Validated by tests/workloads/serving_clients_test.cpp and serving_turns_test.cpp.
+
+#include "sim/engine/task_source.hpp"
+#include "workloads/serving/cluster/service.hpp"
+
+#include <deque>
+
+namespace orrery {
+
+class IntakeListener {
+  public:
+    virtual ~IntakeListener() = default;
+    /// A request has come to the engines; requests are numbered as they come.
+    virtual void request_arrives(const Request& request, std::uint64_t id) = 0;
+};
+
+class Intake {
+  public:
+    /// All arguments outlive this.
+    Intake(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks, IntakeListener& listener)
+        : spec_(spec), requests_(requests), hooks_(hooks), listener_(listener) {}
+    void begin(Dispatcher& dispatcher);
+    /// The next request of the source, or what a client asks next, has come.
+    void on_arrival();
+    void on_follow_up(std::uint32_t slot);
+    /// A request is accounted for, once: its client may send another.
+    void settle(std::uint32_t turn, bool served);
+    /// Nothing is left, and nothing will come.
+    [[nodiscard]] bool all_settled() const {
+        return all_sent_ && coming_.empty() && returning_.size() == free_returning_.size() && settled_ == arrived_;
+    }
+    /// When the last request was accounted for.
+    [[nodiscard]] SimTime last() const { return last_; }
+
+  private:
+    void await_next();
+    void expect(Request request);
+    void pass_on(const Request& request);
+
+    const ServiceSpec& spec_;
+    RequestSource& requests_;
+    const ServiceHooks& hooks_;
+    IntakeListener& listener_;
+    Dispatcher* dispatcher_ = nullptr;
+    std::deque<Request> coming_;      ///< sent, and not at an engine yet
+    std::vector<Request> returning_;  ///< what clients ask after an answer, while they think
+    std::vector<std::uint32_t> free_returning_;
+    SimTime frontend_free_;
+    bool all_sent_ = false;
+    std::uint64_t arrived_ = 0;
+    std::uint64_t settled_ = 0;
+    SimTime last_;
+};
+
+}  // namespace orrery

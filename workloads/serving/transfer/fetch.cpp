@@ -1,0 +1,62 @@
+#include "workloads/serving/transfer/fetch.hpp"
+
+namespace orrery {
+
+bool Fetches::start(std::uint32_t index, std::uint32_t sequence) {
+    Replica& replica = fleet_[index];
+    const EngineState::Fetch bytes =
+        replica.state.begin_fetch(sequence, replica.room_of(replica.state.sequence(sequence)));
+    if (bytes.host + bytes.nvme <= 0) {
+        return false;
+    }
+    result_.fetched_host_bytes += bytes.host;
+    result_.fetched_nvme_bytes += bytes.nvme;
+    if (free_.empty()) {
+        free_.push_back(static_cast<std::uint32_t>(fetches_.size()));
+        fetches_.emplace_back();
+    }
+    const std::uint32_t id = free_.back();
+    free_.pop_back();
+    fetches_[id] = {index, sequence, 0, false};
+    // From NVMe through host memory, as a stream: both links at once.
+    for (const auto& [amount, link] :
+         {std::pair{bytes.host + bytes.nvme, replica.from_host}, {bytes.nvme, replica.from_nvme}}) {
+        if (amount > 0) {
+            ++fetches_[id].transfers;
+            const std::uint64_t token = Token{ServiceTask::fetch, id, 0}.pack();
+            if (link.valid()) {
+                dispatcher_->share(link, amount, SimTime(), index + 1, token);
+            } else {
+                dispatcher_->delay(SimTime(), index + 1, token);
+            }
+        }
+    }
+    return true;
+}
+
+void Fetches::on_task(const Token& token) {
+    Fetch& fetch = fetches_[token.index];
+    if (--fetch.transfers > 0) {
+        return;
+    }
+    free_.push_back(token.index);
+    if (fetch.lost) {
+        return;
+    }
+    const std::uint32_t replica = fetch.replica;
+    EngineState& state = fleet_[replica].state;
+    if (state.sequence(fetch.sequence).abandoned) {
+        state.finish(fetch.sequence);
+    } else {
+        state.end_fetch(fetch.sequence);
+    }
+    fleet_.wake(replica);
+}
+
+void Fetches::fail(std::uint32_t replica) {
+    for (Fetch& fetch : fetches_) {
+        fetch.lost = fetch.lost || (fetch.transfers > 0 && fetch.replica == replica);
+    }
+}
+
+}  // namespace orrery

@@ -1,0 +1,34 @@
+#pragma once
+// Prefixes that come from host memory and NVMe before their sequence waits for its turn.
+
+#include "workloads/serving/cluster/fleet.hpp"
+
+namespace orrery {
+
+class Fetches {
+  public:
+    /// All arguments outlive this.
+    Fetches(Fleet& fleet, ServiceResult& result) : fleet_(fleet), result_(result) {}
+    void begin(Dispatcher& dispatcher) { dispatcher_ = &dispatcher; }
+
+    /// Brings what lower tiers have of the newest waiting sequence of a replica; false when they have nothing.
+    bool start(std::uint32_t replica, std::uint32_t sequence);
+    void on_task(const Token& token);
+    /// A replica fails: what comes for it is of no use.
+    void fail(std::uint32_t replica);
+
+  private:
+    struct Fetch {
+        std::uint32_t replica = 0;
+        std::uint32_t sequence = 0;
+        std::uint32_t transfers = 0;
+        bool lost = false;
+    };
+    Fleet& fleet_;
+    ServiceResult& result_;
+    Dispatcher* dispatcher_ = nullptr;
+    std::vector<Fetch> fetches_;
+    std::vector<std::uint32_t> free_;
+};
+
+}  // namespace orrery
