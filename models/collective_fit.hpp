@@ -51,7 +51,7 @@ struct CollectiveFit {
 
     /// Whether anything of this library and operation is measured.
     [[nodiscard]] bool has(std::string_view library, CollectiveOp op) const;
-    /// Time on links of `link_bandwidth` B/s a GPU. Precondition: `has(library, op)`.
+    /// Time on links of `link_bandwidth` B/s per GPU. Precondition: `has(library, op)`.
     [[nodiscard]] double seconds(std::string_view library, CollectiveOp op, double ranks, double bytes,
                                  double link_bandwidth) const;
 };

@@ -13,12 +13,12 @@ struct NodeSpec {
     std::int64_t gpus = 8;
     DeviceSpec gpu;
     IntraKind intra = IntraKind::nvswitch;
-    Sourced<double> intra_bandwidth;  ///< B/s a GPU and direction, or a pair in a mesh
+    Sourced<double> intra_bandwidth;  ///< B/s per GPU and direction, or a pair in a mesh
     Sourced<double> intra_latency;    ///< s
     std::int64_t nics = 8;
     Sourced<double> nic_bandwidth;        ///< B/s and direction
     Sourced<double> nic_latency;          ///< s
-    Sourced<double> pcie_bandwidth;       ///< B/s a GPU and direction; absent: not limiting
+    Sourced<double> pcie_bandwidth;       ///< B/s per GPU and direction; absent: not limiting
     std::string collectives = "nvlink3";  ///< generation of the table of measured collectives
 };
 
@@ -33,7 +33,7 @@ struct FabricSpec {
     double oversubscription = 1;
     double core_oversubscription = 1;
     double link = 0;          ///< B/s; 0: the NIC's rate
-    double latency = 500e-9;  ///< s a link
+    double latency = 500e-9;  ///< s per link
 };
 
 struct ClusterSpec {

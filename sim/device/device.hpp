@@ -5,7 +5,7 @@
 // most 1, which at rate 1 keeps busy
 //   * the compute units with its FLOPs over what they deliver at best in that time (at least `kLeastUnits`: issuing loads
 //     takes units too);
-//   * the main memory with its bytes a second;
+//   * the main memory with its bytes per second;
 //   * the copy engine of its direction, for copies from and to the host.
 // So two products share the units and take as long as one after the other, a product hides a memory-bound kernel as far
 // as the memory allows, and a host copy costs a product only its share of memory bandwidth. A kernel confined to a

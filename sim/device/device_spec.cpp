@@ -87,7 +87,7 @@ void describe(Fields& fields, DeviceSpec& device) {
                    Dimension::power, device.matrix_power);
     fields.sourced({"memory_power", "power under streaming kernels without pause (0: 0.8 tdp)", false, 0, 1e5},
                    Dimension::power, device.memory_power);
-    fields.sourced({"price", "rent in USD an hour", false, 0, 1e4}, Dimension::number, device.price);
+    fields.sourced({"price", "rent in USD per hour", false, 0, 1e4}, Dimension::number, device.price);
     fields.sourced({"flash2", "rate of FlashAttention-2 over that of the measured attention kernels", false, 0, 2},
                    Dimension::fraction, device.flash2);
     fields.integer({"compute_units", "SMs or CUs", true, 1, 100000}, device.compute_units);

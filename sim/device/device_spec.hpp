@@ -37,7 +37,7 @@ struct DeviceSpec {
     Sourced<double> idle_power;      ///< W
     Sourced<double> matrix_power;    ///< W while matrix products run without pause; 0: tdp
     Sourced<double> memory_power;    ///< W while streaming kernels run without pause; 0: 0.8 tdp
-    Sourced<double> price;           ///< USD an hour, rented
+    Sourced<double> price;           ///< USD per hour, rented
     Sourced<double> flash2;          ///< rate of FlashAttention-2 over that of the measured attention kernels; 0: 1
     std::int64_t compute_units = 0;  ///< SMs or CUs
     std::string kernels;             ///< folder of fitted kernels in models/data/kernels; empty: roofline only

@@ -3,7 +3,7 @@
 //
 // A collective that runs in steady state is one activity: all its ranks progress in lock step, and its traffic puts a
 // weight on every link it crosses. Contention with other collectives and point-to-point transfers then follows from
-// sharing. What a real library adds (start-up, a latency a step, less than full links) comes from a CollectiveModel.
+// sharing. What a real library adds (start-up, a latency per step, less than full links) comes from a CollectiveModel.
 // Message-by-message schedules are in workloads/collective.
 //
 // Wire volume: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH", IJHPCA

@@ -32,9 +32,9 @@ struct FabricShape {
     std::uint32_t gpus_per_node = 8;
     std::uint32_t nics_per_node = 8;
     IntraKind intra = IntraKind::nvswitch;
-    double intra_bandwidth = 0;  ///< B/s a GPU and direction (nvswitch, pcie), or a pair and direction (mesh)
+    double intra_bandwidth = 0;  ///< B/s per GPU and direction (nvswitch, pcie), or a pair and direction (mesh)
     double intra_latency = 0;    ///< s, GPU to GPU inside a node
-    double pcie_bandwidth = 0;   ///< B/s a GPU and direction between GPU and NIC; 0: not limiting
+    double pcie_bandwidth = 0;   ///< B/s per GPU and direction between GPU and NIC; 0: not limiting
     double nic_bandwidth = 0;    ///< B/s and direction
     double nic_latency = 0;      ///< s, through both NICs and the host
     FabricKind kind = FabricKind::leaf_spine;
@@ -45,7 +45,7 @@ struct FabricShape {
     std::uint32_t cores_per_spine = 1;      ///< fat tree: core switches that each pod's spine reaches
     double leaf_oversubscription = 1;       ///< bandwidth of a leaf's hosts over that of its uplinks
     double spine_oversubscription = 1;      ///< fat tree: of a pod's spines towards the cores
-    double link_latency = 0;                ///< s a link, switch included
+    double link_latency = 0;                ///< s per link, switch included
 };
 
 /// A path: the resources a flow uses, in order, and its latency without load.

@@ -109,7 +109,7 @@ void bench_queue() {
     }
 }
 
-// Four live flows a host: each of them is followed by another to a random host, of random size.
+// Four live flows per host: each of them is followed by another to a random host, of random size.
 Schedule churn(std::uint32_t hosts, std::uint32_t rounds) {
     RandomStream random(1, "churn");
     Schedule schedule;
@@ -172,7 +172,7 @@ void bench_sharing() {
     CollectiveSpec ring;
     ring.bytes = 64.0 * 1024 * 1024;
     compare("ring all-reduce, 256 hosts", leaf_spine(256), make_schedule(ring, 256, 1), 10);
-    compare("churn, 4 live flows a host, 256", leaf_spine(256), churn(256, 8), 6);
+    compare("churn, 4 live flows per host, 256", leaf_spine(256), churn(256, 8), 6);
 }
 
 void bench_all_to_all() {

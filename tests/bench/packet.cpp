@@ -48,7 +48,7 @@ PacketSpec sprayed() {
 
 void report(const std::string& name, packet::Network& network, double seconds) {
     const PacketStatistics s = network.statistics();
-    fmt::print("{:<34} {:>11} hops {:>11} of acks {:>11} events {:7.3f} s CPU {:6.2f} M hops/s {:6.1f} B a packet\n",
+    fmt::print("{:<34} {:>11} hops {:>11} of acks {:>11} events {:7.3f} s CPU {:6.2f} M hops/s {:6.1f} B per packet\n",
                name, s.packet_hops, s.control_hops, s.events, seconds,
                static_cast<double>(s.packet_hops) / seconds * 1e-6, static_cast<double>(sizeof(packet::Packet)));
     fmt::print("{:<34} finished at {:.6f} ms, peak {} packets, {:.1f} MiB of records, {} drops, {} sent again\n", "",

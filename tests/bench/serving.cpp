@@ -34,7 +34,7 @@ engine: {{tensor: 8, router: least-requests, {}
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     fmt::print(
-        "{:<44} {:>9.0f} requests  {:>7.2f} s CPU  {:>6.2f} us a request  {:>5.2f} us an iteration  {:>6.0f} MiB\n",
+        "{:<44} {:>9.0f} requests  {:>7.2f} s CPU  {:>6.2f} us per request  {:>5.2f} us per iteration  {:>6.0f} MiB\n",
         name, requests, seconds, 1e6 * seconds / requests, 1e6 * seconds / out.summary.find("iterations")->value,
         static_cast<double>(usage.ru_maxrss) / 1024);
 }

@@ -108,9 +108,9 @@ TEST_CASE("a training job and a serving pool on one fabric slow each other, flui
         Scenario serving = scenario;
         serving.jobs.erase(serving.jobs.begin());
         const double training_alone = value(run(training, test::models(), {}).summary, "train.iteration_time_s");
-        const double transfer_alone = value(run(serving, test::models(), {}).summary, "serve.handover_s.mean");
+        const double transfer_alone = value(run(serving, test::models(), {}).summary, "serve.kv_transfer_s.mean");
         CHECK(value(both.summary, "train.iteration_time_s") > training_alone);
-        CHECK(value(both.summary, "serve.handover_s.mean") > 1.01 * transfer_alone);
+        CHECK(value(both.summary, "serve.kv_transfer_s.mean") > 1.01 * transfer_alone);
         // The KV transfers move 40 caches over the same uplinks: what they cost the training is no more than their own time.
         CHECK(value(both.summary, "train.iteration_time_s") < training_alone + 40 * transfer_alone);
     }

@@ -1,4 +1,4 @@
-// Explanations: the critical path adds up, levers do what they say, differences have their causes.
+// Explanations: the critical path adds up, what-ifs do what they say, differences have their causes.
 
 #include "tools/explain/explain.hpp"
 #include "models/scaled_device.hpp"
@@ -28,9 +28,9 @@ double path_of(const Explanation& e) {
                            [](double sum, const BlameRow& row) { return sum + row.seconds; });
 }
 
-double gain(const Explanation& e, const std::string& lever) {
-    for (const Elasticity& l : e.levers) {
-        if (l.lever == lever) {
+double gain(const Explanation& e, const std::string& what_if) {
+    for (const Elasticity& l : e.what_ifs) {
+        if (l.what_if == what_if) {
             return l.share;
         }
     }
@@ -52,8 +52,8 @@ TEST_CASE("explain: the critical path adds up to the iteration, and parts of it 
             CHECK(row.exposed_s >= 0);
             CHECK(row.busy_s > 0);
         }
-        for (const Elasticity& lever : e.levers) {
-            CHECK(lever.share <= 1.0001);
+        for (const Elasticity& what_if : e.what_ifs) {
+            CHECK(what_if.share <= 1.0001);
         }
     }
 }
@@ -69,27 +69,27 @@ TEST_CASE("explain: what a run is made of is what bounds it") {
                                             "cluster.fabric.link=100 TB/s",
                                             "cluster.node.pcie_bandwidth=100 TB/s"};
     const Explanation compute = explain(base_with(ideal), models());
-    CHECK(compute.levers[0].lever == "arithmetic rate");
+    CHECK(compute.what_ifs[0].what_if == "arithmetic rate");
     CHECK(gain(compute, "arithmetic rate") + gain(compute, "memory bandwidth") == doctest::Approx(1).epsilon(0.03));
     CHECK(compute.verdict.rfind("Arithmetic rate limits this run", 0) == 0);
     // A thousandth of the rate between nodes: it bounds the run.
     const Explanation network =
         explain(base_with({"cluster.node.nic_bandwidth=0.2 Gbps", "cluster.fabric.link=0.2 Gbps"}), models());
-    CHECK_MESSAGE(network.levers[0].lever == "bandwidth between nodes", network.verdict);
+    CHECK_MESSAGE(network.what_ifs[0].what_if == "bandwidth between nodes", network.verdict);
     for (const PhaseBound& phase : network.phases) {
         if (phase.phase == "data_communication") {
             CHECK(phase.bound == "bandwidth between nodes");
             CHECK(phase.share > 0.9);
         }
     }
-    // A collective has levers too.
+    // A collective has what-ifs too.
     const Explanation ring = explain(
         scenario(
             "orrery: 1\nkind: collective\ncluster: {hosts: 64, fabric: {link: 100 Gbps}}\ncollective: {op: all-reduce, "
             "size: 64 MiB, algorithm: ring}\n"),
         models());
-    CHECK(ring.levers[0].lever == "bandwidth between nodes");
-    CHECK(ring.levers[0].share == doctest::Approx(1).epsilon(0.05));
+    CHECK(ring.what_ifs[0].what_if == "bandwidth between nodes");
+    CHECK(ring.what_ifs[0].share == doctest::Approx(1).epsilon(0.05));
 }
 
 TEST_CASE("explain: a scaled device scales what binds a kernel, and nothing else") {
@@ -139,7 +139,7 @@ TEST_CASE("explain: of a collective's messages, the chain to the last one adds u
         models());
     CHECK(path_of(tree) == doctest::Approx(tree.seconds).epsilon(1e-6));
     CHECK(std::any_of(tree.critical_path.begin(), tree.critical_path.end(),
-                      [](const BlameRow& row) { return row.operation == "sums in the switches"; }));
+                      [](const BlameRow& row) { return row.operation == "in-network reduction"; }));
     // A slow rank, whose messages are not kept, sets the pace by its own link.
     Scenario slow = scenario(text);
     slow.collective.slow_rank = 3;
@@ -178,7 +178,7 @@ TEST_CASE("explain: the slowest flow, its links and its share of them") {
     CHECK(shared.contention_s > shared.serialisation_s);
 }
 
-TEST_CASE("explain: a lever of a packet run counts only beyond its noise, and has the right sign") {
+TEST_CASE("explain: a what-if of a packet run counts only beyond its noise, and has the right sign") {
     const auto explained = [](const char* paths, double latency) {
         return explain(
             scenario(fmt::format("orrery: 1\nkind: network\ncluster: {{hosts: 32, fabric: {{hosts_per_leaf: 8, "
@@ -192,18 +192,18 @@ TEST_CASE("explain: a lever of a packet run counts only beyond its noise, and ha
         const Explanation e = explained(paths, 0.5);
         CHECK(e.replicas > 5);
         CHECK(gain(e, "bandwidth between nodes") > 0);
-        for (const Elasticity& lever : e.levers) {
-            CHECK(lever.noise_s >= 0);
-            // With a given window these levers make nothing slower but by chance, and chance does not count.
-            CHECK_MESSAGE((!lever.certain() || lever.gain_s > 0), lever.lever);
+        for (const Elasticity& what_if : e.what_ifs) {
+            CHECK(what_if.noise_s >= 0);
+            // With a given window these what-ifs make nothing slower but by chance, and chance does not count.
+            CHECK_MESSAGE((!what_if.certain() || what_if.gain_s > 0), what_if.what_if);
         }
     }
-    // Where latency is nearly nothing, so is its lever, and whatever lies within its noise comes after what counts.
+    // Where latency is nearly nothing, so is its what-if, and whatever lies within its noise comes after what counts.
     const Explanation e = explained("ecmp", 0.001);
-    CHECK(e.levers.at(0).lever == "bandwidth between nodes");
-    CHECK(e.levers.at(0).certain());
-    CHECK(std::abs(e.levers.at(1).gain_s) < 0.01 * e.seconds);
-    const Elasticity unclear{"a lever", 1e-6, 0, 2e-6, {}};
+    CHECK(e.what_ifs.at(0).what_if == "bandwidth between nodes");
+    CHECK(e.what_ifs.at(0).certain());
+    CHECK(std::abs(e.what_ifs.at(1).gain_s) < 0.01 * e.seconds);
+    const Elasticity unclear{"a what-if", 1e-6, 0, 2e-6, {}};
     CHECK(!unclear.certain());
 }
 
@@ -264,10 +264,10 @@ TEST_CASE("explain: the parts of requests add up to what was measured of them, a
             CHECK(share(e, "pipeline stages, swaps, drafts", &RequestPart::e2e) < 1e-6);
         }
         CHECK((share(e, "experts", &RequestPart::e2e) > 0) == (s.model.experts.count > 0));
-        CHECK((share(e, "handover to a decode replica", &RequestPart::tpot) > 0) == s.engine.split);
-        CHECK(share(e, "handover to a decode replica", &RequestPart::ttft) == 0);
+        CHECK((share(e, "KV transfer to a decode replica", &RequestPart::tpot) > 0) == s.engine.split);
+        CHECK(share(e, "KV transfer to a decode replica", &RequestPart::ttft) == 0);
     }
-    // All requests at once: the first token waits in the queue, and less load is no lever of it.
+    // All requests at once: the first token waits in the queue, and less load is no what-if of it.
     const Explanation burst = explain(
         load_scenario(folder + "llama-2-70b-conversations.yaml",
                       {"requests={arrivals: at-once, count: 2000, prompt: {mean: 500}, output: {mean: 20}}"}, data()),

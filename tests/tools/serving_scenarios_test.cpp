@@ -96,7 +96,7 @@ TEST_CASE("serving: parts of a trace are refused where there is none, not ignore
     CHECK(said("{trace: t.csv, rate: 3, swing: 0.5, burstiness: 3, clients: 2}").empty());
 }
 
-TEST_CASE("serving: what would take for ever is refused: failures and looks at the load many times a second") {
+TEST_CASE("serving: what would take for ever is refused: failures and looks at the load many times per second") {
     const auto said = [](const char* engine) {
         return refusal(
             fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\nmodel: "

@@ -29,7 +29,7 @@ class Recorder final : public CostModel {
 };
 
 /// Collectives of a second each.
-class Meetings final : public CollectiveModel {
+class CountedCollectives final : public CollectiveModel {
   public:
     [[nodiscard]] CollectivePrice price(CollectiveOp, const GroupLayout&, Bytes, BytesPerSecond) const override {
         CollectivePrice price;
@@ -39,7 +39,7 @@ class Meetings final : public CollectiveModel {
 };
 
 struct Priced {
-    double meetings = 0;
+    double collectives = 0;
     Recorder device;
 };
 
@@ -52,7 +52,7 @@ model: {{layers: 1, hidden: 256, heads: 4, kv_heads: 4, ffn: 512, vocabulary: 10
                                                        more))
                                 .model;
     const Fabric fabric(test::rail_nodes(1));
-    const Meetings collectives;
+    const CountedCollectives collectives;
     Priced out;
     std::vector<GpuId> gpus;
     for (std::uint32_t i = 0; i < tensor; ++i) {
@@ -60,7 +60,7 @@ model: {{layers: 1, hidden: 256, heads: 4, kv_heads: 4, ffn: 512, vocabulary: 10
     }
     ModelStep step(
         ServingModel{.model = model, .device = out.device, .fabric = fabric, .collectives = collectives, .gpus = gpus});
-    out.meetings = step.dense_seconds(8);
+    out.collectives = step.dense_seconds(8);
     return out;
 }
 
@@ -70,17 +70,18 @@ std::size_t norms(const Priced& priced) {
 
 }  // namespace
 
-TEST_CASE("serving: queries and keys normed by heads take a kernel each, over all heads also a meeting of the ranks") {
+TEST_CASE(
+    "serving: queries and keys normed by heads take a kernel each, over all heads also a collectives of the ranks") {
     const Priced none = priced("", 2);
     const Priced heads = priced(", query_key_norm: heads", 2);
     const Priced whole = priced(", query_key_norm: whole", 2);
     CHECK(norms(heads) == norms(none) + 1);
     CHECK(norms(whole) == norms(none) + 2);
-    CHECK(heads.meetings == doctest::Approx(none.meetings));
-    CHECK(whole.meetings == doctest::Approx(none.meetings + 1));
+    CHECK(heads.collectives == doctest::Approx(none.collectives));
+    CHECK(whole.collectives == doctest::Approx(none.collectives + 1));
     // One rank has all heads.
     CHECK(norms(priced(", query_key_norm: whole", 1)) == norms(priced(", query_key_norm: heads", 1)));
-    CHECK(priced(", query_key_norm: whole", 1).meetings == doctest::Approx(0));
+    CHECK(priced(", query_key_norm: whole", 1).collectives == doctest::Approx(0));
 }
 
 TEST_CASE("serving: a router in 32 bits multiplies in 32 bits, after its tokens are widened") {

@@ -68,7 +68,7 @@ TEST_CASE("serving: on the same devices a cache stays where it is") {
     const ServiceResult whole = two.serve({request(0, 10, 4)}, cost);
     CHECK(ttft(whole, 0) == doctest::Approx(1));
     CHECK(e2e(whole, 0) == doctest::Approx(4));
-    CHECK(whole.handovers == 1);
+    CHECK(whole.kv_transfers == 1);
 }
 
 TEST_CASE("serving: on a share of the units a kernel takes as much longer as it would keep more of them busy") {
@@ -163,7 +163,7 @@ TEST_CASE("serving: a decode replica computes prompts whole while those of the p
     two.spec.mixing.prompt_tokens = 179;
     const ServiceResult result = two.serve(requests, cost);
     CHECK(result.mixed_prompts == 2);
-    CHECK(result.handovers == 2);
+    CHECK(result.kv_transfers == 2);
     two.spec.mixing.prompt_tokens = 180;
     CHECK(two.serve(requests, cost).mixed_prompts == 1);
 }
@@ -197,7 +197,7 @@ TEST_CASE("serving: a prefill replica gives outputs itself while the decode repl
     two.spec.mixing.cache = 0.7;
     const ServiceResult kept = two.serve(requests, cost);
     CHECK(kept.mixed_outputs == 1);
-    CHECK(kept.handovers == 1);
+    CHECK(kept.kv_transfers == 1);
     CHECK(e2e(kept, 0) == doctest::Approx(4));  // the second one, done first
     two.spec.mixing.cache = 0.8;
     CHECK(two.serve(requests, cost).mixed_outputs == 0);

@@ -9,7 +9,7 @@ using namespace orrery::test;
 
 namespace {
 
-// One place a replica, ten seconds a request; up to three replicas.
+// One place a replica, ten seconds per request; up to three replicas.
 ServiceSpec scaling() {
     ServiceSpec spec = spec_of(SchedulerKind::chunked_prefill, 100, 1, 100);
     spec.pools[0].replicas = 3;

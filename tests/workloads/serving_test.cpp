@@ -165,11 +165,11 @@ TEST_CASE("serving: with a prefill and a decode replica the first token takes ex
         AffineStep cost(1e-3, 1e-5, 0);
         const ServiceResult result = serve_with(spec, source, cost);
         REQUIRE(result.requests.size() == 20);
-        CHECK(result.handovers == 20);
+        CHECK(result.kv_transfers == 20);
         // 512 tokens at 50 GB/s from NIC to NIC; by layer the last of 80 goes after the prompt.
         const double wire = 512 * 320e3 / 50e9 / (transfer == Transfer::layers ? 80 : 1);
         const double latency = fabric.route(GpuId(0), GpuId(8), PathChoice::spray, 0).latency;
-        CHECK(result.handover_s / 20 * 1e6 == doctest::Approx((wire + latency) * 1e6).epsilon(1e-6));
+        CHECK(result.kv_transfer_s / 20 * 1e6 == doctest::Approx((wire + latency) * 1e6).epsilon(1e-6));
         for (const RequestOutcome& outcome : result.requests) {
             CHECK(static_cast<double>(outcome.ttft) * 1e3 == doctest::Approx((1e-3 + 512e-5) * 1e3).epsilon(1e-6));
             CHECK(static_cast<double>(outcome.e2e) * 1e3 ==
@@ -192,7 +192,7 @@ TEST_CASE("serving: transfers of caches contend on the fabric") {
     const ServiceResult result = serve_with(spec, source, cost);
     // The first prompt runs alone, the other two together: their caches share the NIC and take twice as long each.
     const double alone = 512 * 320e3 / 50e9;
-    CHECK(result.handover_s * 1e6 == doctest::Approx(5 * alone * 1e6).epsilon(1e-3));
+    CHECK(result.kv_transfer_s * 1e6 == doctest::Approx(5 * alone * 1e6).epsilon(1e-3));
 }
 
 TEST_CASE("serving: a decode replica makes room before a cache is sent to it, and nothing is lost") {
@@ -412,7 +412,7 @@ model: llama-2-70b
 engine: {replicas: 2, tensor: 4}
 requests: {count: 50, rate: 10}
 )");
-    s.cluster.node.gpu.price.value = 3.6;  // USD an hour: a thousandth a second
+    s.cluster.node.gpu.price.value = 3.6;  // USD per hour: a thousandth a second
     const Summary summary = run(s, test::models(), {}).summary;
     const double rate = summary.find("output_tokens_per_s")->value;
     CHECK(summary.find("cost_per_million_tokens_usd")->value == doctest::Approx(8 * 0.001 / rate * 1e6).epsilon(1e-9));

@@ -2,8 +2,8 @@
 
 #include "sim/config/units.hpp"
 #include "tools/driver/kind.hpp"
-#include "tools/explain/levers.hpp"
 #include "tools/explain/paths.hpp"
+#include "tools/explain/what_ifs.hpp"
 
 #include <fmt/format.h>
 
@@ -16,8 +16,8 @@ namespace {
 
 constexpr double kWorthSaying = 0.001;  // of the headline
 
-std::string without_lower(const std::string& lever) {
-    return lever.rfind("lower ", 0) == 0 ? lever.substr(6) : lever;
+std::string without_lower(const std::string& what_if) {
+    return what_if.rfind("lower ", 0) == 0 ? what_if.substr(6) : what_if;
 }
 
 // The job that ends last: how long it takes alone, and what the others add to that.
@@ -44,25 +44,25 @@ void explain_jobs(const Scenario& scenario, ModelCache& models, const RunOutput&
                      [](const BlameRow& a, const BlameRow& b) { return a.seconds > b.seconds; });
 }
 
-// The levers that count, first the one that limits the run.
-std::string lever_verdict(const Explanation& e) {
-    if (e.levers.empty() || !e.levers[0].certain() || e.levers[0].gain_s <= 0) {
-        return e.replicas > 1 ? "none of the levers tried shortens this run by more than its noise"
-                              : "none of the levers tried shortens this run";
+// The what-ifs that count, first the one that limits the run.
+std::string what_if_verdict(const Explanation& e) {
+    if (e.what_ifs.empty() || !e.what_ifs[0].certain() || e.what_ifs[0].gain_s <= 0) {
+        return e.replicas > 1 ? "none of the what-ifs tried shortens this run by more than its noise"
+                              : "none of the what-ifs tried shortens this run";
     }
-    const Elasticity& first = e.levers[0];
-    const std::string name = without_lower(first.lever);
+    const Elasticity& first = e.what_ifs[0];
+    const std::string name = without_lower(first.what_if);
     std::string out = fmt::format("{} limits this run: 10 % {} makes it {:.1f} % faster", name,
-                                  name == first.lever ? "more" : "less", 100 * first.gain_s / e.seconds);
-    if (e.levers.size() > 1 && e.levers[1].certain() && e.levers[1].gain_s > kWorthSaying * e.seconds) {
-        out += fmt::format("; next is {} with {:.1f} %", without_lower(e.levers[1].lever),
-                           100 * e.levers[1].gain_s / e.seconds);
+                                  name == first.what_if ? "more" : "less", 100 * first.gain_s / e.seconds);
+    if (e.what_ifs.size() > 1 && e.what_ifs[1].certain() && e.what_ifs[1].gain_s > kWorthSaying * e.seconds) {
+        out += fmt::format("; next is {} with {:.1f} %", without_lower(e.what_ifs[1].what_if),
+                           100 * e.what_ifs[1].gain_s / e.seconds);
     }
     return out;
 }
 
 std::string message_verdict(const Explanation& e, ScenarioKind kind, bool by_packet) {
-    std::string out = lever_verdict(e);
+    std::string out = what_if_verdict(e);
     if (!e.last) {
         return out;
     }
@@ -91,9 +91,9 @@ std::string request_verdict(const Explanation& e) {
         most = most == nullptr || part.e2e.mean > most->e2e.mean ? &part : most;
     }
     if (most == nullptr || total <= 0) {
-        return lever_verdict(e);
+        return what_if_verdict(e);
     }
-    return fmt::format("{}; a request spends most of its time, {:.0f} %, in: {}{}", lever_verdict(e),
+    return fmt::format("{}; a request spends most of its time, {:.0f} %, in: {}{}", what_if_verdict(e),
                        100 * most->e2e.mean / total, most->part,
                        queue > 0.02 * total && most->part.rfind("queue", 0) != 0
                            ? fmt::format(" ({:.0f} % in the queue)", 100 * queue / total)
@@ -101,7 +101,7 @@ std::string request_verdict(const Explanation& e) {
 }
 
 std::string training_verdict(const Explanation& e) {
-    std::string out = lever_verdict(e);
+    std::string out = what_if_verdict(e);
     for (const PhaseBound& phase : e.phases) {
         if (phase.phase == "bubble" && phase.seconds > 0.05 * e.seconds) {
             out += fmt::format("; {:.1f} % is pipeline bubble, which another plan may shrink",
@@ -112,7 +112,7 @@ std::string training_verdict(const Explanation& e) {
 }
 
 std::string replay_verdict(const Explanation& e) {
-    std::string out = lever_verdict(e);
+    std::string out = what_if_verdict(e);
     if (!e.critical_path.empty()) {
         out += fmt::format("; {:.0f} % of the critical path is {} on {}", 100 * e.critical_path[0].seconds / e.seconds,
                            e.critical_path[0].operation, e.critical_path[0].resource);
@@ -122,8 +122,8 @@ std::string replay_verdict(const Explanation& e) {
 
 std::string jobs_verdict(const Explanation& e) {
     return e.critical_path.empty()
-               ? lever_verdict(e)
-               : fmt::format("{}; most of the time is: {}", lever_verdict(e), e.critical_path.front().operation);
+               ? what_if_verdict(e)
+               : fmt::format("{}; most of the time is: {}", what_if_verdict(e), e.critical_path.front().operation);
 }
 
 std::string verdict_of(const Explanation& e, const Scenario& scenario) {
@@ -173,7 +173,7 @@ Explanation explain(const Scenario& given, ModelCache& models) {
             explain_jobs(scenario, models, base, out);
             break;
     }
-    try_levers(scenario, models, base.summary, out);
+    try_what_ifs(scenario, models, base.summary, out);
     out.verdict = (by_packet ? "Of the same run with fidelity fluid: " : "") + verdict_of(out, scenario);
     return out;
 }

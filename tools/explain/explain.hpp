@@ -30,9 +30,9 @@ struct HiddenRow {
     double exposed_s = 0;  ///< of it, seen by the compute stream
 };
 
-/// One lever: what 10 % more of it gives.
+/// One what-if: what 10 % more of it gives.
 struct Elasticity {
-    std::string lever;
+    std::string what_if;
     double gain_s = 0;  ///< of the headline time
     double share = 0;   ///< gain over the most it could be (1 - 1/1.1): 1 bounds everything
     /// Half the 95 % interval of the gain over runs with other random choices, s; 0 where a run makes none that timing can
@@ -47,8 +47,8 @@ struct Elasticity {
 struct PhaseBound {
     std::string phase;
     double seconds = 0;
-    std::string bound;  ///< the lever with the largest gain, or "the schedule"
-    double share = 0;   ///< of the phase that this lever scales
+    std::string bound;  ///< the what-if with the largest gain, or "the schedule"
+    double share = 0;   ///< of the phase that this what-if scales
 };
 
 /// A link on the path of a message, while that was under way.
@@ -112,8 +112,8 @@ struct Explanation {
     std::vector<RequestPart> requests;       ///< serving
     std::vector<IterationMix> iterations;    ///< serving
     std::vector<LatencyCurve> latencies;     ///< serving
-    std::vector<Elasticity> levers;          ///< best first
-    int replicas = 1;                        ///< runs that a lever's gain is the mean of
+    std::vector<Elasticity> what_ifs;        ///< best first
+    int replicas = 1;                        ///< runs that a what-if's gain is the mean of
     std::vector<PhaseBound> phases;
     std::string verdict;  ///< one sentence: what limits this run
 };

@@ -63,7 +63,7 @@ class MessagePath {
         for (std::uint32_t at = last; at != kNone; at = released_by[at]) {
             const Message& message = record_.schedule.messages[at];
             const LastMessage parts = split(at);
-            const std::string name = message.group != Message::kNoGroup ? "sums in the switches"
+            const std::string name = message.group != Message::kNoGroup ? "in-network reduction"
                                      : fabric_.node_of(GpuId(message.from)) == fabric_.node_of(GpuId(message.to))
                                          ? "messages inside a node"
                                          : "messages between nodes";

@@ -18,7 +18,7 @@ enum Part : std::size_t {
     kCollectives,
     kHost,
     kStages,
-    kHandover,
+    kKvTransfer,
     kWaits,
     kParts
 };
@@ -31,7 +31,7 @@ constexpr std::array<const char*, kParts> kPartNames = {"way to the engine",
                                                         "collectives",
                                                         "host and launches",
                                                         "pipeline stages, swaps, drafts",
-                                                        "handover to a decode replica",
+                                                        "KV transfer to a decode replica",
                                                         "waits between iterations"};
 using Times = std::array<double, kParts>;
 
@@ -249,7 +249,7 @@ class RequestParts {
             live.times[kWay] += way;
             live.times[kQueue] += gap - way;
         } else {
-            live.times[live.pool != pool ? kHandover : kWaits] += gap;
+            live.times[live.pool != pool ? kKvTransfer : kWaits] += gap;
         }
         live.has_run = true;
         live.pool = pool;

@@ -271,7 +271,7 @@ std::string describe_serving(const EngineSpec& engine) {
         return fmt::format("{} prefill of {}, {} decode of {}", engine.prefill.replicas, describe_phase(engine.prefill),
                            engine.decode.replicas, describe_phase(engine.decode));
     }
-    return fmt::format("{} of {}, {} tokens an iteration", engine.mixed.replicas, describe_phase(engine.mixed),
+    return fmt::format("{} of {}, {} tokens per iteration", engine.mixed.replicas, describe_phase(engine.mixed),
                        engine.mixed.scheduler.token_budget);
 }
 

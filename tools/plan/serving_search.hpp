@@ -1,7 +1,7 @@
 #pragma once
 // The best way to serve: how the GPUs of a cluster are split into replicas, so that they bear the highest rate within limits.
 //
-// The space: tensor and pipeline degrees of mixed replicas with budgets of tokens an iteration; and prefill beside decode replicas, each
+// The space: tensor and pipeline degrees of mixed replicas with budgets of tokens per iteration; and prefill beside decode replicas, each
 // with degrees of their own, in every ratio that leaves less than one replica of GPUs idle. Everything else is as in the scenario.
 // All plans are judged on a quarter of the load; the best are searched again on all of it.
 
@@ -34,14 +34,14 @@ struct ServingSearch {
     std::uint64_t do_not_divide = 0;
     std::uint64_t do_not_fit = 0;
     std::uint64_t miss_limits = 0;      ///< at any rate
-    std::vector<RankedServing> ranked;  ///< on the whole load by rate a GPU, then the others
+    std::vector<RankedServing> ranked;  ///< on the whole load by rate per GPU, then the others
 };
 
 /// Throws ConfigError and InfeasibleError as find_capacity does, and InfeasibleError when no plan is feasible.
 [[nodiscard]] ServingSearch search_serving(const Scenario& scenario, const DataDirectory& data,
                                            const ServingPlanOptions& options);
 
-/// "4 replicas of tensor 2, 2,048 tokens an iteration", "3 prefill of tensor 4 and 1 decode of tensor 4".
+/// "4 replicas of tensor 2, 2,048 tokens per iteration", "3 prefill of tensor 4 and 1 decode of tensor 4".
 [[nodiscard]] std::string describe_serving(const EngineSpec& engine);
 /// Assignments that turn the scenario into this plan.
 [[nodiscard]] std::vector<std::string> assignments_of(const EngineSpec& engine);

@@ -148,21 +148,22 @@ void print_levers(const Terminal& terminal, const Explanation& e) {
     terminal.heading("what would help: simulated again with 10 % more (latency, overhead, load: 10 % less)" +
                      (noisy ? fmt::format("; mean of {} pairs of runs", e.replicas) : std::string()));
     std::vector<std::vector<std::string>> rows;
-    for (const Elasticity& lever : e.levers) {
-        std::vector<std::string> row = {lever.lever};
-        if (lever.gain_s == 0) {
+    for (const Elasticity& what_if : e.what_ifs) {
+        std::vector<std::string> row = {what_if.what_if};
+        if (what_if.gain_s == 0) {
             row.insert(row.end(), {"nothing", "", ""});
-        } else if (lever.certain()) {
-            row.insert(row.end(), {time_text(lever.gain_s), fmt::format("{:+.2f} %", -100 * lever.gain_s / e.seconds),
-                                   terminal.bar(std::clamp(lever.share, 0.0, 1.0))});
+        } else if (what_if.certain()) {
+            row.insert(row.end(),
+                       {time_text(what_if.gain_s), fmt::format("{:+.2f} %", -100 * what_if.gain_s / e.seconds),
+                        terminal.bar(std::clamp(what_if.share, 0.0, 1.0))});
         } else {
-            row.insert(row.end(), {"within noise", fmt::format("+-{:.2f} %", 100 * lever.noise_s / e.seconds), ""});
+            row.insert(row.end(), {"within noise", fmt::format("+-{:.2f} %", 100 * what_if.noise_s / e.seconds), ""});
         }
         rows.push_back(row);
     }
     terminal.table({"10 % more", "saves", "time", "share of the run that it scales"}, rows);
-    const auto harms = [](const Elasticity& lever) { return lever.certain() && lever.gain_s < 0; };
-    if (noisy && std::any_of(e.levers.begin(), e.levers.end(), harms)) {
+    const auto harms = [](const Elasticity& what_if) { return what_if.certain() && what_if.gain_s < 0; };
+    if (noisy && std::any_of(e.what_ifs.begin(), e.what_ifs.end(), harms)) {
         fmt::print(
             "  Slower is no chance here: windows and targets that the scenario leaves open follow from rate and "
             "latency.\n");

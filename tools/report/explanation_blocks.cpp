@@ -22,17 +22,17 @@ std::string share_text(double part, double whole) {
 
 Json lever_bars(const Explanation& why) {
     Json items = Json::array();
-    for (const Elasticity& lever : why.levers) {
-        const double change = 100 * lever.gain_s / why.seconds;
-        items.push_back({{"name", lever.lever},
-                         {"value", lever.certain() ? rounded(lever.gain_s) : 0},
-                         {"text", lever.gain_s == 0 ? "no effect"
-                                  : !lever.certain()
-                                      ? fmt::format("within its noise of {:.2f} %", 100 * lever.noise_s / why.seconds)
+    for (const Elasticity& what_if : why.what_ifs) {
+        const double change = 100 * what_if.gain_s / why.seconds;
+        items.push_back({{"name", what_if.what_if},
+                         {"value", what_if.certain() ? rounded(what_if.gain_s) : 0},
+                         {"text", what_if.gain_s == 0 ? "no effect"
+                                  : !what_if.certain()
+                                      ? fmt::format("within its noise of {:.2f} %", 100 * what_if.noise_s / why.seconds)
                                   : std::abs(change) < 0.005 ? "less than 0.01 %"
                                   : change > 0               ? fmt::format("{:.2f} % faster", change)
                                                              : fmt::format("{:.2f} % slower", -change)},
-                         {"colour", lever.gain_s < 0 ? "#d55e00" : "#009e73"}});
+                         {"colour", what_if.gain_s < 0 ? "#d55e00" : "#009e73"}});
     }
     return {{"kind", "bars"},
             {"title", "What would help"},

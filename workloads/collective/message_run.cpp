@@ -332,7 +332,7 @@ MessageRunResult run_messages_on_simgrid(const Fabric& fabric, const Schedule& s
     }
     for (const Message& message : schedule.messages) {
         if (message.group != Message::kNoGroup) {
-            throw InfeasibleError("SimGrid knows no sums inside switches: choose fidelity fluid or packet");
+            throw InfeasibleError("SimGrid knows no in-network reduction: choose fidelity fluid or packet");
         }
         const Route route = fabric.route(GpuId(message.from), GpuId(message.to), paths,
                                          (static_cast<std::uint64_t>(message.from) << 32) | message.to);

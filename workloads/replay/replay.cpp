@@ -68,7 +68,7 @@ class ReplayRun::Lowering {
     }
 
   private:
-    struct Meeting {
+    struct CollectiveCall {
         TaskId task;
         std::vector<bool> came;
         std::uint32_t missing = 0;
@@ -158,7 +158,7 @@ class ReplayRun::Lowering {
         switch (op.kind) {
             case ReplayKind::collective:
                 if (!includes_lag(op)) {
-                    return meet(rank, op);
+                    return join(rank, op);
                 }
                 break;
             case ReplayKind::send:
@@ -201,28 +201,28 @@ class ReplayRun::Lowering {
     }
 
     // The n-th collective that a rank has with a group is the n-th of the other members too.
-    TaskId meet(std::uint32_t rank, const ReplayOp& op) {
+    TaskId join(std::uint32_t rank, const ReplayOp& op) {
         const std::vector<std::uint32_t> members = members_of(rank, op);
         const std::pair<std::uint32_t, std::uint32_t> group{op.group, members.front()};
         const std::uint32_t turn = turns_[{group, rank}]++;
-        auto [entry, fresh] = meetings_.try_emplace({group, turn});
-        Meeting& meeting = entry->second;
+        auto [entry, fresh] = collective_calls_.try_emplace({group, turn});
+        CollectiveCall& call = entry->second;
         if (fresh) {
-            meeting.came.assign(members.size(), false);
-            meeting.missing = static_cast<std::uint32_t>(members.size());
-            meeting.task = simulated(op) ? simulate_collective(rank, op, members) : recorded_collective(rank, op);
+            call.came.assign(members.size(), false);
+            call.missing = static_cast<std::uint32_t>(members.size());
+            call.task = simulated(op) ? simulate_collective(rank, op, members) : recorded_collective(rank, op);
         }
         const auto place = std::find(members.begin(), members.end(), rank);
         if (place == members.end()) {
             refuse(spec_, fmt::format("rank {} takes part in '{}' of a group that it does not belong to", rank,
                                       trace_.names[op.name]));
         }
-        if (!meeting.came[static_cast<std::size_t>(place - members.begin())]) {
-            meeting.came[static_cast<std::size_t>(place - members.begin())] = true;
-            --meeting.missing;
+        if (!call.came[static_cast<std::size_t>(place - members.begin())]) {
+            call.came[static_cast<std::size_t>(place - members.begin())] = true;
+            --call.missing;
         }
-        wait(rank, op, meeting.task, true);
-        return meeting.task;
+        wait(rank, op, call.task, true);
+        return call.task;
     }
 
     TaskId recorded_collective(std::uint32_t rank, const ReplayOp& op) {
@@ -297,11 +297,10 @@ class ReplayRun::Lowering {
     }
 
     void require_matches() const {
-        for (const auto& [key, meeting] : meetings_) {
-            if (meeting.missing > 0) {
-                refuse(spec_,
-                       fmt::format("{} of {} ranks never come to '{}' (group {}, turn {})", meeting.missing,
-                                   meeting.came.size(), graph.name_of(meeting.task), key.first.first, key.second));
+        for (const auto& [key, call] : collective_calls_) {
+            if (call.missing > 0) {
+                refuse(spec_, fmt::format("{} of {} ranks never come to '{}' (group {}, turn {})", call.missing,
+                                          call.came.size(), graph.name_of(call.task), key.first.first, key.second));
             }
         }
         for (const auto& [key, channel] : channels_) {
@@ -327,7 +326,7 @@ class ReplayRun::Lowering {
     std::uint16_t lag_ = 0;
     std::vector<std::uint32_t> local_;  ///< place of an operation among those of the rank in work
     std::map<std::pair<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>, std::uint32_t> turns_;
-    std::map<std::pair<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>, Meeting> meetings_;
+    std::map<std::pair<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>, CollectiveCall> collective_calls_;
     std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Channel> channels_;
 };
 

@@ -60,8 +60,8 @@ struct EngineSpec {
     FailureProcess failures;
     std::int64_t retries = 3;
     bool prefix_cache = false;         ///< blocks are found again by their content
-    double prefix_host = 0;            ///< B a replica: blocks that leave the devices stay in host memory
-    double prefix_nvme = 0;            ///< B a replica: and from there on NVMe
+    double prefix_host = 0;            ///< B per replica: blocks that leave the devices stay in host memory
+    double prefix_nvme = 0;            ///< B per replica: and from there on NVMe
     double nvme_bandwidth = 0;         ///< B/s each way of a node's NVMe
     std::int64_t stream_interval = 1;  ///< tokens that reach the client together
     std::int64_t max_context = 0;      ///< tokens; 0: whatever fits
@@ -69,7 +69,7 @@ struct EngineSpec {
     AdapterSpec adapters;                               ///< rank 0: none
     double step_overhead = 0;                           ///< s of the host an iteration
     double sequence_overhead = 0;                       ///< s of the host a sequence and iteration
-    double reserved_memory = 2.0 * 1024 * 1024 * 1024;  ///< B a device: context, library buffers, activations
+    double reserved_memory = 2.0 * 1024 * 1024 * 1024;  ///< B per device: context, library buffers, activations
 
     [[nodiscard]] Quantisation quantisation(const DeviceSpec& device) const;
 };

@@ -45,9 +45,9 @@ void describe(Fields& fields, SoftwareSpec& software) {
     fields.text({"name", "name of the generation"}, software.name);
     fields.sourced({"kernel_slowdown", "kernel time in a training step over that in a microbenchmark", true, 0.5, 3},
                    Dimension::fraction, software.kernel_slowdown);
-    fields.sourced({"layer_overhead", "time a layer and pass beyond its kernels", true, 0, 1e-2}, Dimension::time,
+    fields.sourced({"layer_overhead", "time per layer and pass beyond its kernels", true, 0, 1e-2}, Dimension::time,
                    software.layer_overhead);
-    fields.sourced({"step_overhead", "time an iteration beyond its passes", true, 0, 60}, Dimension::time,
+    fields.sourced({"step_overhead", "time per iteration beyond its passes", true, 0, 60}, Dimension::time,
                    software.step_overhead);
     fields.boolean({"fused_gradient_accumulation", "weight gradients are added in the GEMM's epilogue"},
                    software.fused_gradient_accumulation);

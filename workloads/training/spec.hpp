@@ -49,8 +49,8 @@ struct PlanSpec {
 struct SoftwareSpec {
     std::string name;
     Sourced<double> kernel_slowdown;          ///< kernels in a training step over the same kernels in a microbenchmark
-    Sourced<double> layer_overhead;           ///< s a layer and pass: small kernels and gaps that are not modelled
-    Sourced<double> step_overhead;            ///< s an iteration: data loading, gradient clipping, logging
+    Sourced<double> layer_overhead;           ///< s per layer and pass: small kernels and gaps that are not modelled
+    Sourced<double> step_overhead;            ///< s per iteration: data loading, gradient clipping, logging
     bool fused_gradient_accumulation = true;  ///< weight gradients are added in the GEMM's epilogue
     bool scatter_gather_pipeline = true;      ///< each tensor-parallel rank sends its share between stages
     std::int64_t gathers_per_layer = 1;       ///< collectives that ZeRO-3 gathers a layer's weights with
@@ -58,7 +58,7 @@ struct SoftwareSpec {
     bool regathers = false;  ///< full recomputation gathers weights that its backward pass gathers again
     /// s of the host for each rank's piece of a collective over a list of tensors, one a rank; 0: over flat buffers.
     Sourced<double> piece_time;
-    Sourced<double> reserved_memory;  ///< B a GPU: context, library buffers, fragmentation
+    Sourced<double> reserved_memory;  ///< B per GPU: context, library buffers, fragmentation
 };
 
 inline constexpr PresetKind kSoftwarePresets{"software", "workloads/data/software"};

@@ -13,17 +13,17 @@ std::int64_t to_ps(double seconds) {
     return std::llround(seconds * 1e12);
 }
 
-double clamp_window(const LawSettings& s, double window) {
+double clamp_window(const CongestionSettings& s, double window) {
     return std::clamp(window, s.packet, s.max_window);
 }
 
 }  // namespace
 
-void Dcqcn::start(const LawSettings& s) {
+void Dcqcn::start(const CongestionSettings& s) {
     rate = target = s.line_rate;
 }
 
-void Dcqcn::increase(const LawSettings& s) {
+void Dcqcn::increase(const CongestionSettings& s) {
     const std::uint32_t most = std::max(byte_steps, timer_steps);
     const std::uint32_t least = std::min(byte_steps, timer_steps);
     const auto recovery = static_cast<std::uint32_t>(s.spec.dcqcn_recovery);
@@ -36,7 +36,7 @@ void Dcqcn::increase(const LawSettings& s) {
     rate = std::min((target + rate) / 2, s.line_rate);
 }
 
-void Dcqcn::on_sent(const LawSettings& s, double bytes) {
+void Dcqcn::on_sent(const CongestionSettings& s, double bytes) {
     if (alpha_due == kNoTimer) {
         return;  // never notified: at line rate
     }
@@ -48,7 +48,7 @@ void Dcqcn::on_sent(const LawSettings& s, double bytes) {
     }
 }
 
-void Dcqcn::on_notification(const LawSettings& s, std::int64_t now) {
+void Dcqcn::on_notification(const CongestionSettings& s, std::int64_t now) {
     target = rate;
     rate = std::max(rate * (1 - alpha / 2), s.spec.dcqcn_min_rate);
     alpha = (1 - s.spec.dcqcn_g) * alpha + s.spec.dcqcn_g;
@@ -58,7 +58,7 @@ void Dcqcn::on_notification(const LawSettings& s, std::int64_t now) {
     rate_due = now + to_ps(s.spec.dcqcn_rate_timer);
 }
 
-std::int64_t Dcqcn::on_timer(const LawSettings& s, std::int64_t now) {
+std::int64_t Dcqcn::on_timer(const CongestionSettings& s, std::int64_t now) {
     while (alpha_due <= now) {
         alpha *= 1 - s.spec.dcqcn_g;
         alpha_due += to_ps(s.spec.dcqcn_alpha_timer);
@@ -71,11 +71,11 @@ std::int64_t Dcqcn::on_timer(const LawSettings& s, std::int64_t now) {
     return std::min(alpha_due, rate_due);
 }
 
-void Swift::start(const LawSettings& s) {
+void Swift::start(const CongestionSettings& s) {
     window = s.max_window;
 }
 
-double Swift::target(const LawSettings& s) const {
+double Swift::target(const CongestionSettings& s) const {
     const double base = s.base_rtt + (s.spec.swift_target > 0 ? s.spec.swift_target * 1e12 : s.base_rtt / 2);
     // Flow scaling: many flows on a link have small windows and are granted more queue, down from its full range at a
     // window of one packet to nothing at a hundred.
@@ -83,7 +83,7 @@ double Swift::target(const LawSettings& s) const {
     return base + s.spec.swift_flow_scaling * 1e12 * std::max(0.0, (scaled - 0.1) / 0.9);
 }
 
-void Swift::on_ack(const LawSettings& s, const Acknowledged& ack) {
+void Swift::on_ack(const CongestionSettings& s, const Acknowledged& ack) {
     delay = ack.delay;
     const double goal = target(s);
     const auto late = static_cast<double>(ack.delay);
@@ -96,23 +96,23 @@ void Swift::on_ack(const LawSettings& s, const Acknowledged& ack) {
     window = clamp_window(s, window);
 }
 
-void Swift::on_loss(const LawSettings& s, std::int64_t now, std::uint32_t, std::uint32_t) {
+void Swift::on_loss(const CongestionSettings& s, std::int64_t now, std::uint32_t, std::uint32_t) {
     if (now - last_decrease >= std::max(delay, static_cast<std::int64_t>(s.base_rtt))) {
         window = clamp_window(s, window * (1 - s.spec.swift_max_decrease));
         last_decrease = now;
     }
 }
 
-void Swift::on_timeout(const LawSettings& s, std::int64_t now) {
+void Swift::on_timeout(const CongestionSettings& s, std::int64_t now) {
     window = s.packet;
     last_decrease = now;
 }
 
-void Multipath::start(const LawSettings& s) {
+void Multipath::start(const CongestionSettings& s) {
     window = s.max_window;
 }
 
-void Multipath::on_ack(const LawSettings& s, const Acknowledged& ack) {
+void Multipath::on_ack(const CongestionSettings& s, const Acknowledged& ack) {
     const double goal = s.spec.multipath_target > 0 ? s.spec.multipath_target * 1e12 : 0.75 * s.base_rtt;
     const double queueing = std::max(0.0, static_cast<double>(ack.delay) - s.base_rtt);
     mean_delay += (queueing - mean_delay) / 16;
@@ -127,7 +127,7 @@ void Multipath::on_ack(const LawSettings& s, const Acknowledged& ack) {
     window = clamp_window(s, window);
 }
 
-void Multipath::on_loss(const LawSettings& s, std::int64_t now, std::uint32_t cumulative, std::uint32_t next) {
+void Multipath::on_loss(const CongestionSettings& s, std::int64_t now, std::uint32_t cumulative, std::uint32_t next) {
     // A loss means that some port was full: halve, once for what was under way.
     if (cumulative >= recover || static_cast<double>(now - last_decrease) >= 2 * s.base_rtt) {
         window = clamp_window(s, window / 2);
@@ -136,16 +136,16 @@ void Multipath::on_loss(const LawSettings& s, std::int64_t now, std::uint32_t cu
     }
 }
 
-void Multipath::on_timeout(const LawSettings& s, std::int64_t now) {
+void Multipath::on_timeout(const CongestionSettings& s, std::int64_t now) {
     window = clamp_window(s, window / 4);
     last_decrease = now;
 }
 
-void Dctcp::start(const LawSettings& s) {
+void Dctcp::start(const CongestionSettings& s) {
     window = clamp_window(s, s.spec.initial_window * s.packet);
 }
 
-void Dctcp::on_ack(const LawSettings& s, const Acknowledged& ack) {
+void Dctcp::on_ack(const CongestionSettings& s, const Acknowledged& ack) {
     acked += ack.bytes;
     marked += ack.marked ? ack.bytes : 0;
     if (window < threshold && !ack.marked) {
@@ -166,23 +166,23 @@ void Dctcp::on_ack(const LawSettings& s, const Acknowledged& ack) {
     window = clamp_window(s, window);
 }
 
-void Dctcp::on_loss(const LawSettings& s, std::int64_t, std::uint32_t cumulative, std::uint32_t next) {
+void Dctcp::on_loss(const CongestionSettings& s, std::int64_t, std::uint32_t cumulative, std::uint32_t next) {
     if (cumulative >= recover) {
         window = threshold = clamp_window(s, window / 2);
         recover = next;
     }
 }
 
-void Dctcp::on_timeout(const LawSettings& s, std::int64_t) {
+void Dctcp::on_timeout(const CongestionSettings& s, std::int64_t) {
     threshold = std::max(window / 2, 2 * s.packet);
     window = s.packet;
 }
 
-void Cubic::start(const LawSettings& s) {
+void Cubic::start(const CongestionSettings& s) {
     window = clamp_window(s, s.spec.initial_window * s.packet);
 }
 
-void Cubic::on_ack(const LawSettings& s, const Acknowledged& ack) {
+void Cubic::on_ack(const CongestionSettings& s, const Acknowledged& ack) {
     if (window < threshold) {
         window = clamp_window(s, window + ack.bytes);
         return;
@@ -204,7 +204,7 @@ void Cubic::on_ack(const LawSettings& s, const Acknowledged& ack) {
     window = clamp_window(s, std::max(next, friendly) * s.packet);
 }
 
-void Cubic::decrease(const LawSettings& s) {
+void Cubic::decrease(const CongestionSettings& s) {
     const double segments = window / s.packet;
     // Fast convergence, RFC 9438, 4.7.
     last_max = segments < last_max ? segments * (1 + s.spec.cubic_beta) / 2 : segments;
@@ -212,7 +212,7 @@ void Cubic::decrease(const LawSettings& s) {
     epoch = -1;
 }
 
-void Cubic::on_loss(const LawSettings& s, std::int64_t, std::uint32_t cumulative, std::uint32_t next) {
+void Cubic::on_loss(const CongestionSettings& s, std::int64_t, std::uint32_t cumulative, std::uint32_t next) {
     if (cumulative >= recover) {
         decrease(s);
         window = clamp_window(s, threshold);
@@ -220,12 +220,12 @@ void Cubic::on_loss(const LawSettings& s, std::int64_t, std::uint32_t cumulative
     }
 }
 
-void Cubic::on_timeout(const LawSettings& s, std::int64_t) {
+void Cubic::on_timeout(const CongestionSettings& s, std::int64_t) {
     decrease(s);
     window = s.packet;
 }
 
-void forget_sequences(CongestionLaw& law) {
+void forget_sequences(CongestionControl& congestion) {
     std::visit(
         [](auto& l) {
             if constexpr (requires { l.recover; }) {
@@ -235,13 +235,13 @@ void forget_sequences(CongestionLaw& law) {
                 l.window_end = 0;
             }
         },
-        law);
+        congestion);
 }
 
-CongestionLaw make_law(const LawSettings& s) {
-    const auto started = [&](auto law) -> CongestionLaw {
-        law.start(s);
-        return law;
+CongestionControl make_congestion_control(const CongestionSettings& s) {
+    const auto started = [&](auto congestion) -> CongestionControl {
+        congestion.start(s);
+        return congestion;
     };
     FixedWindow fixed;
     switch (s.spec.kind) {
@@ -252,7 +252,7 @@ CongestionLaw make_law(const LawSettings& s) {
             fixed.window = s.max_window;
             return fixed;
         case TransportKind::roce:
-            return s.spec.dcqcn ? started(Dcqcn()) : CongestionLaw(fixed);
+            return s.spec.dcqcn ? started(Dcqcn()) : CongestionControl(fixed);
         case TransportKind::swift:
             return started(Swift());
         case TransportKind::multipath:

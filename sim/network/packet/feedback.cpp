@@ -84,7 +84,7 @@ void Network::on_acknowledgement(const Packet& p) {
             flow.overtaken = flow.highest;
         }
         const Acknowledged ack{now_, now_ - p.sent, newly, (p.flags & kMarked) != 0, flow.acked, flow.next_new};
-        std::visit([&](auto& law) { law.on_ack(law_settings_, ack); }, flow.law);
+        std::visit([&](auto& congestion) { congestion.on_ack(congestion_settings_, ack); }, flow.congestion);
         adopt(id);
         if (path_kind_ == PathKind::recycled && (p.flags & kMarked) == 0) {
             Recycled& ring = recycled_[id];
@@ -128,7 +128,8 @@ void Network::judge_gaps(std::uint32_t id) {
     }
     flow.scanned = std::max(flow.scanned, end);
     if (found > 0) {
-        std::visit([&](auto& law) { law.on_loss(law_settings_, now_, flow.acked, flow.next_new); }, flow.law);
+        std::visit([&](auto& congestion) { congestion.on_loss(congestion_settings_, now_, flow.acked, flow.next_new); },
+                   flow.congestion);
         adopt(id);
     }
 }
@@ -161,7 +162,8 @@ void Network::on_report(const Packet& p) {
     } else {
         return;
     }
-    std::visit([&](auto& law) { law.on_loss(law_settings_, now_, flow.acked, flow.next_new); }, flow.law);
+    std::visit([&](auto& congestion) { congestion.on_loss(congestion_settings_, now_, flow.acked, flow.next_new); },
+               flow.congestion);
     adopt(id);
     list(id);
 }
@@ -171,30 +173,30 @@ void Network::on_notification(std::uint32_t id) {
     if (!flow.live) {
         return;
     }
-    std::visit([&](auto& law) { law.on_notification(law_settings_, now_); }, flow.law);
+    std::visit([&](auto& congestion) { congestion.on_notification(congestion_settings_, now_); }, flow.congestion);
     adopt(id);
-    arm_law(id);
+    arm_congestion(id);
 }
 
-void Network::arm_law(std::uint32_t id) {
+void Network::arm_congestion(std::uint32_t id) {
     Flow& flow = flows_[id];
-    const auto* law = std::get_if<Dcqcn>(&flow.law);
-    if (law != nullptr && !flow.law_armed && law->alpha_due != kNoTimer) {
-        flow.law_armed = true;
-        schedule(Timer::law, id, std::max(now_, std::min(law->alpha_due, law->rate_due)));
+    const auto* congestion = std::get_if<Dcqcn>(&flow.congestion);
+    if (congestion != nullptr && !flow.congestion_armed && congestion->alpha_due != kNoTimer) {
+        flow.congestion_armed = true;
+        schedule(Timer::congestion, id, std::max(now_, std::min(congestion->alpha_due, congestion->rate_due)));
     }
 }
 
-void Network::on_law_timer(std::uint32_t id) {
+void Network::on_congestion_timer(std::uint32_t id) {
     Flow& flow = flows_[id];
-    flow.law_armed = false;
-    auto* law = std::get_if<Dcqcn>(&flow.law);
-    if (!flow.live || flow.acked == flow.packets || law == nullptr || law->alpha_due == kNoTimer) {
+    flow.congestion_armed = false;
+    auto* congestion = std::get_if<Dcqcn>(&flow.congestion);
+    if (!flow.live || flow.acked == flow.packets || congestion == nullptr || congestion->alpha_due == kNoTimer) {
         return;
     }
-    (void)law->on_timer(law_settings_, now_);
+    (void)congestion->on_timer(congestion_settings_, now_);
     adopt(id);
-    arm_law(id);
+    arm_congestion(id);
 }
 
 void Network::on_timeout(std::uint32_t id) {
@@ -233,9 +235,11 @@ void Network::on_timeout(std::uint32_t id) {
         }
         if (silent) {
             ++timeouts_;
-            std::visit([&](auto& law) { law.on_timeout(law_settings_, now_); }, flow.law);
+            std::visit([&](auto& congestion) { congestion.on_timeout(congestion_settings_, now_); }, flow.congestion);
         } else if (flow.lost > 0) {
-            std::visit([&](auto& law) { law.on_loss(law_settings_, now_, flow.acked, flow.next_new); }, flow.law);
+            std::visit(
+                [&](auto& congestion) { congestion.on_loss(congestion_settings_, now_, flow.acked, flow.next_new); },
+                flow.congestion);
         }
         adopt(id);
     }

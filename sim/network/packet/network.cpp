@@ -128,28 +128,28 @@ std::int64_t Network::set_windows() {
     queues.pause_at = queues.pause_at > 0 ? queues.pause_at : fastest + 2 * full_;
     queues.resume_at = queues.resume_at > 0 ? queues.resume_at : queues.pause_at / 2;
     queues.headroom = queues.headroom > 0 ? queues.headroom : fastest + 2 * full_ + 2 * header_;
-    law_settings_.spec = spec.transport;
-    law_settings_.packet = full_;
-    law_settings_.line_rate = fabric_.shape().nic_bandwidth;
-    law_settings_.base_rtt = static_cast<double>(round_trip);
+    congestion_settings_.spec = spec.transport;
+    congestion_settings_.packet = full_;
+    congestion_settings_.line_rate = fabric_.shape().nic_bandwidth;
+    congestion_settings_.base_rtt = static_cast<double>(round_trip);
     const double product = fabric_.shape().nic_bandwidth * static_cast<double>(round_trip) * 1e-12;
-    // Loss-based laws need room for the queue they fill.
+    // Loss-based congestion control needs room for the queue they fill.
     const bool fills_queues =
         spec.transport.kind == TransportKind::cubic || spec.transport.kind == TransportKind::dctcp;
-    law_settings_.max_window = spec.transport.window > 0 ? std::max<double>(spec.transport.window, full_)
-                               : fills_queues            ? 4 * product + spec.queues.size
-                                                         : 1.5 * product;
-    law_settings_.max_window = std::max<double>(law_settings_.max_window, full_);
+    congestion_settings_.max_window = spec.transport.window > 0 ? std::max<double>(spec.transport.window, full_)
+                                      : fills_queues            ? 4 * product + spec.queues.size
+                                                                : 1.5 * product;
+    congestion_settings_.max_window = std::max<double>(congestion_settings_.max_window, full_);
     timeout_ = spec.transport.timeout > 0 ? to_ps(spec.transport.timeout) : 8 * round_trip;
     const bool one_path = path_kind_ == PathKind::ecmp || path_kind_ == PathKind::planned;
     reorder_ = spec.transport.reorder > 0 ? static_cast<std::uint32_t>(spec.transport.reorder) : one_path ? 3 : 0;
-    // Many paths keep the sender busy through a late acknowledgement; reordering on one path, delay laws and recycling
+    // Many paths keep the sender busy through a late acknowledgement; reordering on one path, delay congestion control and recycling
     // want to hear of every packet.
     const bool batches = spec.transport.kind == TransportKind::multipath && path_kind_ != PathKind::recycled;
     tell_every_ = spec.nic.acknowledge_every > 0 ? static_cast<std::uint32_t>(spec.nic.acknowledge_every)
                   : batches                      ? std::max(1U, 16384 / full_)
                                                  : 1;
-    const double packets = law_settings_.max_window / full_;
+    const double packets = congestion_settings_.max_window / full_;
     if (packets > 1e7) {
         throw InfeasibleError("a window of more than 10^7 packets: raise network.mtu or set network.transport.window");
     }

@@ -2,7 +2,7 @@
 // The packet engine: NICs, output-queued switches and links of a fabric, simulated packet by packet.
 //
 // Claims: every packet is stored and forwarded at each hop, waits behind what its port has accepted before, and arrives a
-// link's latency after its last bit has left. Times are integer picoseconds; a port's rate is held to 2^-32 ps a byte and
+// link's latency after its last bit has left. Times are integer picoseconds; a port's rate is held to 2^-32 ps per byte and
 // each packet's sending time is rounded once. Equal input gives equal results whatever the order of calls at an instant.
 // How it is fast: one event a hop. A departure is known when a packet is queued, from the time at which the port will be
 // free, so a queue is a number. Packets of a link arrive in the order they were sent, so the wheel of events holds links
@@ -97,7 +97,7 @@ struct Request {
     double rate_limit = 0;  ///< B/s; 0: none
     std::uint64_t token = 0;
     double weight = 0;  ///< payload bytes per unit of the share that set_shares() tells of; 0: it has none
-    double share = 0;   ///< units a second, until set_shares() says otherwise; 0: no limit
+    double share = 0;   ///< units per second, until set_shares() says otherwise; 0: no limit
 };
 
 /// An all-reduce in the switches over GPUs with NICs of their own.
@@ -129,7 +129,7 @@ class Network {
     /// Stops all messages of this token: nothing more of them is sent, and they do not complete. Returns what is missing at
     /// the receiver of the message that has most left, as a fraction of it. Precondition: no all-reduce in the switches.
     double cancel(std::uint64_t token);
-    /// Paces messages at their shares of what lies outside the network. `rates`: units a second, by token; 0: no limit.
+    /// Paces messages at their shares of what lies outside the network. `rates`: units per second, by token; 0: no limit.
     void set_shares(const std::vector<double>& rates);
 
     /// Runs to `limit_ps` (included), or to the end of the first instant at which messages complete.
@@ -181,7 +181,7 @@ class Network {
     struct QueuePair {
         std::uint32_t first = kNone;  ///< flow that is being sent; the others follow by `next_in_pair`
         std::uint32_t last = kNone;
-        CongestionLaw law;  ///< as the last message left it
+        CongestionControl congestion;  ///< as the last message left it
         bool used = false;
     };
     struct Peers {                     ///< two NICs, one way
@@ -204,7 +204,7 @@ class Network {
         start,
         pace,
         retransmit,
-        law,
+        congestion,
         pause,
         resume,
         link_event,
@@ -312,11 +312,11 @@ class Network {
     void judge_gaps(std::uint32_t id);
     void on_report(const Packet& p);
     void on_notification(std::uint32_t id);
-    void arm_law(std::uint32_t id);
+    void arm_congestion(std::uint32_t id);
     void touch_deadline(std::uint32_t id);
     [[nodiscard]] std::int64_t timeout_of(const Flow& flow) const;
     void on_timeout(std::uint32_t id);
-    void on_law_timer(std::uint32_t id);
+    void on_congestion_timer(std::uint32_t id);
     void lose(Flow& flow, std::uint32_t sequence);
     [[noreturn]] void fail(const Flow& flow) const;
 
@@ -408,12 +408,12 @@ class Network {
     std::vector<LinkEvent> link_events_;
     std::size_t link_events_left_ = 0;
     std::int64_t deadlock_checked_ = 0;    ///< ps, when pauses were last searched for a circle
-    std::uint64_t nominal_[kPortKinds]{};  ///< 2^-32 ps a byte, by kind of port
+    std::uint64_t nominal_[kPortKinds]{};  ///< 2^-32 ps per byte, by kind of port
     std::vector<double> error_rates_;      ///< by port, when bit errors occur
     std::vector<QueueSample> samples_;
     std::int64_t sample_every_ = 0;  ///< ps; 0: never
     bool sampling_ = false;          ///< the next sample is in the heap
-    packet::LawSettings law_settings_;
+    packet::CongestionSettings congestion_settings_;
     std::int64_t timeout_ = 0;           ///< ps
     std::int64_t flowlet_gap_ = 0;       ///< ps
     std::int64_t notification_gap_ = 0;  ///< ps

@@ -94,9 +94,9 @@ void Network::pass_on(std::uint32_t id) {
         return;  // packets sent again
     }
     pair.first = flow.next_in_pair;
-    pair.law = flow.law;
+    pair.congestion = flow.congestion;
     pair.used = true;
-    forget_sequences(pair.law);
+    forget_sequences(pair.congestion);
     if (pair.first != kNone) {
         const std::int64_t paced = flow.rate > 0 ? flow.next_time : now_;
         schedule(Timer::start, pair.first, std::max({now_, paced, flows_[pair.first].earliest}));
@@ -131,7 +131,7 @@ std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std:
     Flow fresh;
     // Events of the slot's last flow may still be in the heap.
     fresh.timer_armed = flow.timer_armed;
-    fresh.law_armed = flow.law_armed;
+    fresh.congestion_armed = flow.congestion_armed;
     flow = fresh;
     flow.message = message;
     const std::uint32_t rail = part % static_cast<std::uint32_t>(spec_.nic.rails);
@@ -145,9 +145,9 @@ std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std:
     flow.rate_limit = limit_of(messages_[message]);
     flow.live = true;
     flow.last_notification = -Wheel::kNever / 2;
-    flow.law = make_law(law_settings_);
+    flow.congestion = make_congestion_control(congestion_settings_);
     if (credited_) {
-        flow.credits = static_cast<std::uint64_t>(std::max(1.0, law_settings_.max_window / full_));
+        flow.credits = static_cast<std::uint64_t>(std::max(1.0, congestion_settings_.max_window / full_));
     }
     if (acknowledged_ && !go_back_) {
         give_bitmaps(flow, std::min(capacity_, std::max(64U, std::bit_ceil(std::min(flow.packets, capacity_)))));
@@ -266,8 +266,8 @@ void Network::start_flow(std::uint32_t id) {
     const bool reduces = flows_[id].reduction != kNone;
     if (spec_.nic.queue_pairs > 0 && !reduces) {
         const QueuePair& pair = pair_of(flows_[id]);
-        flows_[id].law = pair.used ? pair.law : flows_[id].law;
-        arm_law(id);
+        flows_[id].congestion = pair.used ? pair.congestion : flows_[id].congestion;
+        arm_congestion(id);
     }
     flows_[id].started = true;
     flows_[id].last_news = flows_[id].next_time = now_;
@@ -278,15 +278,15 @@ void Network::start_flow(std::uint32_t id) {
     list(id);
 }
 
-// Takes window and rate over from the law.
+// Takes window and rate over from the congestion control.
 void Network::adopt(std::uint32_t id) {
     Flow& flow = flows_[id];
     std::visit(
-        [&](const auto& law) {
-            flow.window = law.window;
-            flow.rate = law.rate;
+        [&](const auto& congestion) {
+            flow.window = congestion.window;
+            flow.rate = congestion.rate;
         },
-        flow.law);
+        flow.congestion);
     if (flow.rate_limit > 0) {
         flow.rate = flow.rate > 0 ? std::min(flow.rate, flow.rate_limit) : flow.rate_limit;
     }
@@ -316,7 +316,7 @@ double Network::limit_of(const Message& message) const {
     double rate = message.rate_limit;
     if (const double share = message.share * message.weight * full_ / mtu_; share > 0) {
         rate = rate > 0 ? std::min(rate, share) : share;
-        rate = rate >= law_settings_.line_rate * static_cast<double>(spec_.nic.rails) * kLineRate ? 0 : rate;
+        rate = rate >= congestion_settings_.line_rate * static_cast<double>(spec_.nic.rails) * kLineRate ? 0 : rate;
     }
     return rate / message.of_all;
 }
@@ -523,8 +523,8 @@ bool Network::send_packet(std::uint32_t id) {
     const double size = p.size;
     if (acknowledged_ || flow.reduction != kNone) {
         flow.in_flight += p.size;
-        if (auto* law = std::get_if<Dcqcn>(&flow.law)) {
-            law->on_sent(law_settings_, size);
+        if (auto* congestion = std::get_if<Dcqcn>(&flow.congestion)) {
+            congestion->on_sent(congestion_settings_, size);
             adopt(id);
         }
     }

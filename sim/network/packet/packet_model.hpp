@@ -82,7 +82,7 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     std::uint32_t handler_;
     bool ideal_;                    ///< shares of the links between nodes count as well
     double wire_;                   ///< bytes on the wire a byte of payload
-    double host_memory_;            ///< B/s a node; 0: no limit
+    double host_memory_;            ///< B/s per node; 0: no limit
     ResourceId first_host_memory_;  ///< of node 0; the others follow
     packet::Network network_;
     std::vector<Class> classes_;
@@ -91,7 +91,7 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     std::vector<std::uint32_t> free_activities_;
     std::vector<std::uint64_t> arrived_;   ///< activities whose flows the next event hands over
     std::vector<std::uint32_t> starting_;  ///< activities whose flows start when the shares of this instant are known
-    std::vector<double> rates_;            ///< by activity, units a second
+    std::vector<double> rates_;            ///< by activity, units per second
     std::uint64_t solves_ = 0;             ///< of the fluid part that rates_ is from
 };
 

@@ -143,13 +143,13 @@ struct Flow {
     std::uint32_t message = 0;
     bool live = false;
     bool started = false;
-    bool listed = false;        ///< among its NIC's flows that may send
-    bool waiting_pace = false;  ///< a pacing event will list it again
-    bool timer_armed = false;   ///< a retransmission timer is pending in the heap
-    bool law_armed = false;     ///< a timer of the congestion law is pending
-    bool cancelled = false;     ///< its message does not complete; the slot stays, as events may still name it
-    bool nack_sent = false;     ///< go-back-N receiver: the present gap has been reported
-    std::uint8_t backoff = 0;   ///< successive timeouts without progress
+    bool listed = false;            ///< among its NIC's flows that may send
+    bool waiting_pace = false;      ///< a pacing event will list it again
+    bool timer_armed = false;       ///< a retransmission timer is pending in the heap
+    bool congestion_armed = false;  ///< a timer of the congestion control is pending
+    bool cancelled = false;         ///< its message does not complete; the slot stays, as events may still name it
+    bool nack_sent = false;         ///< go-back-N receiver: the present gap has been reported
+    std::uint8_t backoff = 0;       ///< successive timeouts without progress
 
     // Sender.
     std::uint32_t next_new = 0;   ///< first packet never sent
@@ -197,7 +197,7 @@ struct Flow {
     std::int64_t last_notification = 0;
 
     std::uint32_t bitmap = 0;  ///< first word of its three bitmaps: acknowledged, lost, received
-    CongestionLaw law;
+    CongestionControl congestion;
 };
 
 }  // namespace orrery::packet

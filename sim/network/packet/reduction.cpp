@@ -45,7 +45,7 @@ void Network::reduce(const ReductionRequest& request) {
 
     // Half the slots are a member's window: what it may be ahead of the sums that it has.
     const std::int64_t slots = spec_.queues.reduction_slots;
-    const double window = slots > 0 ? static_cast<double>(slots) / 2 : law_settings_.max_window / full_;
+    const double window = slots > 0 ? static_cast<double>(slots) / 2 : congestion_settings_.max_window / full_;
     const auto wanted = static_cast<std::uint32_t>(std::clamp(window, 1.0, static_cast<double>(packets)));
     const std::uint32_t ahead = slots > 0 ? std::bit_floor(wanted) : std::bit_ceil(wanted);
     for (TreeSwitch& at : reduction.switches) {
@@ -61,7 +61,7 @@ void Network::reduce(const ReductionRequest& request) {
         give_bitmaps(flow, std::max(64U, ahead));
         flow.ahead = ahead;
         flow.source = flow.destination = nic;
-        flow.law = FixedWindow();
+        flow.congestion = FixedWindow();
         flow.credits = kNone;
         flow.credits <<= 30;  // as many as it likes
         flow.reduction = number;

@@ -51,7 +51,7 @@ static void describe(Fields& fields, TransportSpec& t) {
                     t.dcqcn_notification);
     fields.quantity({"swift_target", "queueing delay aimed at; 0 s: half the unloaded round trip", false, 0, 1},
                     Dimension::time, t.swift_target);
-    fields.number({"swift_increase", "packets a round trip", false, 0, 1e6}, t.swift_increase);
+    fields.number({"swift_increase", "packets per round trip", false, 0, 1e6}, t.swift_increase);
     fields.number({"swift_beta", "decrease by the excess delay", false, 0, 1}, t.swift_beta);
     fields.number({"swift_max_decrease", "largest decrease a round trip", false, 0, 1}, t.swift_max_decrease);
     fields.quantity({"swift_flow_scaling", "largest addition to the target at small windows", false, 0, 1},
@@ -60,7 +60,8 @@ static void describe(Fields& fields, TransportSpec& t) {
         {"multipath_target", "queueing aimed at; 0 s: three quarters of the unloaded round trip", false, 0, 1},
         Dimension::time, t.multipath_target);
     fields.number({"multipath_increase", "packets a round trip on an empty path", false, 0, 1e6}, t.multipath_increase);
-    fields.number({"multipath_fair", "packets a round trip when late but not marked", false, 0, 1e6}, t.multipath_fair);
+    fields.number({"multipath_fair", "packets per round trip when late but not marked", false, 0, 1e6},
+                  t.multipath_fair);
     fields.number({"multipath_decrease", "of the excess delay, once a round trip", false, 0, 1}, t.multipath_decrease);
     fields.boolean({"receiver_credits", "multipath: beyond its first window a flow sends what its receiver grants"},
                    t.receiver_credits);

@@ -36,7 +36,7 @@ struct TransportSpec {
     // Swift: Kumar et al., "Swift: delay is simple and effective", SIGCOMM 2020, algorithm 1. The paper keeps its
     // settings to itself: these are assumed.
     double swift_target = 0;    ///< s beyond the unloaded round trip; 0: half of that
-    double swift_increase = 1;  ///< packets a round trip
+    double swift_increase = 1;  ///< packets per round trip
     double swift_beta = 0.8;
     double swift_max_decrease = 0.5;
     double swift_flow_scaling = 0;  ///< s, largest addition to the target when windows are small
@@ -44,7 +44,7 @@ struct TransportSpec {
     // Multipath in the manner of Ultra Ethernet's network-signalled control: delay and marks span four quadrants.
     double multipath_target = 0;      ///< s of queueing; 0: three quarters of the unloaded round trip (assumed)
     double multipath_increase = 4;    ///< packets a round trip on an empty path (assumed)
-    double multipath_fair = 0.5;      ///< packets a round trip when late but not marked (assumed)
+    double multipath_fair = 0.5;      ///< packets per round trip when late but not marked (assumed)
     double multipath_decrease = 0.8;  ///< of the excess delay, once a round trip (assumed)
     bool receiver_credits =
         false;  ///< multipath: beyond its first window a flow sends what its receiver grants, at the

@@ -248,8 +248,8 @@ void Network::dispatch(std::uint32_t entity) {
         case Timer::retransmit:
             on_timeout(index);
             break;
-        case Timer::law:
-            on_law_timer(index);
+        case Timer::congestion:
+            on_congestion_timer(index);
             break;
         case Timer::pause:
             set_paused(index, true);

@@ -1,5 +1,5 @@
 // DCQCN in simulated networks against its published equations: Zhu et al., "Congestion control for large-scale RDMA
-// deployments", SIGCOMM 2015, with the settings of their table 14. The law alone is tested in packet_transport_test.cpp.
+// deployments", SIGCOMM 2015, with the settings of their table 14. The congestion control alone is tested in packet_transport_test.cpp.
 
 #include "sim/base/math.hpp"
 #include "tests/support/packets.hpp"

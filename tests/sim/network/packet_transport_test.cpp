@@ -6,13 +6,13 @@
 
 using namespace orrery;
 using packet::Acknowledged;
-using packet::LawSettings;
+using packet::CongestionSettings;
 using packet::Network;
 
 namespace {
 
-LawSettings settings(TransportKind kind) {
-    LawSettings s;
+CongestionSettings settings(TransportKind kind) {
+    CongestionSettings s;
     s.spec.kind = kind;
     s.packet = 4160;
     s.line_rate = 50e9;
@@ -51,150 +51,151 @@ double bound_ps(std::uint32_t senders, std::uint64_t packets) {
 
 TEST_CASE(
     "DCQCN: a notification cuts the rate by alpha / 2, alpha follows its gain, and recovery halves the distance") {
-    const LawSettings s = settings(TransportKind::roce);
-    packet::Dcqcn law;
-    law.start(s);
-    CHECK(law.rate == 50e9);
+    const CongestionSettings s = settings(TransportKind::roce);
+    packet::Dcqcn congestion;
+    congestion.start(s);
+    CHECK(congestion.rate == 50e9);
     double alpha = 1;
     double rate = 50e9;
     double target = 50e9;
     const auto notify = [&](std::int64_t now) {
-        law.on_notification(s, now);
+        congestion.on_notification(s, now);
         target = rate;
         rate *= 1 - alpha / 2;
         alpha = (1 - 1.0 / 256) * alpha + 1.0 / 256;
-        CHECK(law.rate == doctest::Approx(rate).epsilon(1e-12));
-        CHECK(law.target == doctest::Approx(target).epsilon(1e-12));
+        CHECK(congestion.rate == doctest::Approx(rate).epsilon(1e-12));
+        CHECK(congestion.target == doctest::Approx(target).epsilon(1e-12));
     };
     notify(0);
     notify(50'000'000);
     // Five timer periods of fast recovery, then additive increase; alpha decays at each of its own periods.
     for (int step = 1; step <= 9; ++step) {
-        CHECK(law.on_timer(s, 50'000'000 + step * 55'000'000) == 50'000'000 + (step + 1) * 55'000'000);
+        CHECK(congestion.on_timer(s, 50'000'000 + step * 55'000'000) == 50'000'000 + (step + 1) * 55'000'000);
         alpha *= 1 - 1.0 / 256;
         if (step > 5) {
             target += 5e6;
         }
         rate = (target + rate) / 2;
-        CHECK(law.rate == doctest::Approx(rate).epsilon(1e-12));
-        CHECK(law.alpha == doctest::Approx(alpha).epsilon(1e-12));
+        CHECK(congestion.rate == doctest::Approx(rate).epsilon(1e-12));
+        CHECK(congestion.alpha == doctest::Approx(alpha).epsilon(1e-12));
     }
     notify(1'000'000'000);
     // The byte counter counts like the timer; both beyond five steps make the increase hyper.
     for (int step = 1; step <= 7; ++step) {
-        law.on_sent(s, 10e6);
+        congestion.on_sent(s, 10e6);
         rate = ((target += step > 5 ? 5e6 : 0) + rate) / 2;
-        CHECK(law.rate == doctest::Approx(rate).epsilon(1e-12));
+        CHECK(congestion.rate == doctest::Approx(rate).epsilon(1e-12));
     }
     for (int step = 1; step <= 6; ++step) {
-        (void)law.on_timer(s, 1'000'000'000 + step * 55'000'000);
+        (void)congestion.on_timer(s, 1'000'000'000 + step * 55'000'000);
         target += step > 5 ? 50e6 : 5e6;
         rate = (std::min(target, 50e9) + rate) / 2;
-        CHECK(law.rate == doctest::Approx(rate).epsilon(1e-12));
+        CHECK(congestion.rate == doctest::Approx(rate).epsilon(1e-12));
     }
 }
 
 TEST_CASE("Swift: additive below its target, in proportion to the excess above it, once a round trip") {
-    const LawSettings s = settings(TransportKind::swift);
-    packet::Swift law;
-    law.start(s);
-    law.window = 100 * 4160;
-    CHECK(law.target(s) == 7.5e6);
-    law.on_ack(s, ack(10'000'000, 7'000'000, false));
-    CHECK(law.window == doctest::Approx(100 * 4160 + 4160 / 100.0));
-    const double before = law.window;
-    law.on_ack(s, ack(20'000'000, 10'000'000, false));
-    CHECK(law.window == doctest::Approx(before * (1 - 0.8 * 2.5 / 10)));
-    const double after = law.window;
-    law.on_ack(s, ack(29'999'999, 10'000'000, false));  // within a round trip: no second decrease
-    CHECK(law.window == after);
-    law.on_ack(s, ack(30'000'000, 100'000'000, false));
-    CHECK(law.window == after);  // a round trip is now 100 us
-    law.on_ack(s, ack(120'000'000, 100'000'000, false));
-    CHECK(law.window == doctest::Approx(after * 0.5));  // bounded by the largest decrease
+    const CongestionSettings s = settings(TransportKind::swift);
+    packet::Swift congestion;
+    congestion.start(s);
+    congestion.window = 100 * 4160;
+    CHECK(congestion.target(s) == 7.5e6);
+    congestion.on_ack(s, ack(10'000'000, 7'000'000, false));
+    CHECK(congestion.window == doctest::Approx(100 * 4160 + 4160 / 100.0));
+    const double before = congestion.window;
+    congestion.on_ack(s, ack(20'000'000, 10'000'000, false));
+    CHECK(congestion.window == doctest::Approx(before * (1 - 0.8 * 2.5 / 10)));
+    const double after = congestion.window;
+    congestion.on_ack(s, ack(29'999'999, 10'000'000, false));  // within a round trip: no second decrease
+    CHECK(congestion.window == after);
+    congestion.on_ack(s, ack(30'000'000, 100'000'000, false));
+    CHECK(congestion.window == after);  // a round trip is now 100 us
+    congestion.on_ack(s, ack(120'000'000, 100'000'000, false));
+    CHECK(congestion.window == doctest::Approx(after * 0.5));  // bounded by the largest decrease
 }
 
 TEST_CASE("DCTCP: alpha is the smoothed share of marked bytes a window, the window shrinks by alpha / 2") {
-    const LawSettings s = settings(TransportKind::dctcp);
-    packet::Dctcp law;
-    law.start(s);
-    CHECK(law.window == 10 * 4160);
-    law.on_ack(s, ack(0, 0, false, 1, 11));  // slow start
-    CHECK(law.window == 11 * 4160);
-    law.threshold = 0;  // congestion avoidance from here
-    law.acked = law.marked = 0;
-    law.window = 20 * 4160;
-    law.window_end = 20;
-    const double alpha = law.alpha;
-    double window = law.window;
+    const CongestionSettings s = settings(TransportKind::dctcp);
+    packet::Dctcp congestion;
+    congestion.start(s);
+    CHECK(congestion.window == 10 * 4160);
+    congestion.on_ack(s, ack(0, 0, false, 1, 11));  // slow start
+    CHECK(congestion.window == 11 * 4160);
+    congestion.threshold = 0;  // congestion avoidance from here
+    congestion.acked = congestion.marked = 0;
+    congestion.window = 20 * 4160;
+    congestion.window_end = 20;
+    const double alpha = congestion.alpha;
+    double window = congestion.window;
     for (std::uint32_t i = 0; i < 20; ++i) {
         window += 4160.0 * 4160 / window;
-        law.on_ack(s, ack(0, 0, i < 5, i + 1, 40));
+        congestion.on_ack(s, ack(0, 0, i < 5, i + 1, 40));
     }
     const double expected = (1 - 1.0 / 16) * alpha + 1.0 / 16 * 5 / 20;
-    CHECK(law.alpha == doctest::Approx(expected).epsilon(1e-12));
-    CHECK(law.window == doctest::Approx(window * (1 - expected / 2)).epsilon(1e-12));
-    CHECK(law.window_end == 40);
+    CHECK(congestion.alpha == doctest::Approx(expected).epsilon(1e-12));
+    CHECK(congestion.window == doctest::Approx(window * (1 - expected / 2)).epsilon(1e-12));
+    CHECK(congestion.window_end == 40);
 }
 
 TEST_CASE("CUBIC: after a loss the window follows C (t - K)^3 + W_max") {
-    LawSettings s = settings(TransportKind::cubic);
+    CongestionSettings s = settings(TransportKind::cubic);
     s.max_window = 1e6 * 4160;
-    packet::Cubic law;
-    law.start(s);
-    law.window = 1000 * 4160;
-    law.threshold = 500 * 4160;
-    law.on_loss(s, 0, 1, 2000);
-    CHECK(law.window == doctest::Approx(700 * 4160));
-    CHECK(law.last_max == doctest::Approx(1000));
-    law.on_loss(s, 0, 1999, 2500);  // the same window: once
-    CHECK(law.window == doctest::Approx(700 * 4160));
+    packet::Cubic congestion;
+    congestion.start(s);
+    congestion.window = 1000 * 4160;
+    congestion.threshold = 500 * 4160;
+    congestion.on_loss(s, 0, 1, 2000);
+    CHECK(congestion.window == doctest::Approx(700 * 4160));
+    CHECK(congestion.last_max == doctest::Approx(1000));
+    congestion.on_loss(s, 0, 1999, 2500);  // the same window: once
+    CHECK(congestion.window == doctest::Approx(700 * 4160));
     const std::int64_t rtt = 50'000'000'000;  // 50 ms
     double t = 0;
     // Round trips of 700 to 1,000 acknowledgements, until K = cbrt(300 / 0.4) = 9.09 s has passed.
     for (std::int64_t now = 0; now < 9'000'000'000'000; now += rtt) {
-        const int acks = static_cast<int>(law.window / 4160);
+        const int acks = static_cast<int>(congestion.window / 4160);
         for (int i = 0; i < acks; ++i) {
-            law.on_ack(s, ack(now + i * (rtt / acks), rtt, false, 3000, 4000));
+            congestion.on_ack(s, ack(now + i * (rtt / acks), rtt, false, 3000, 4000));
         }
         t = static_cast<double>(now + rtt) * 1e-12;
-        const double cubic = 0.4 * (t + 0.05 - law.k) * (t + 0.05 - law.k) * (t + 0.05 - law.k) + 1000;
+        const double cubic =
+            0.4 * (t + 0.05 - congestion.k) * (t + 0.05 - congestion.k) * (t + 0.05 - congestion.k) + 1000;
         if (t > 1) {
-            CHECK(law.window / 4160 == doctest::Approx(cubic).epsilon(0.01));
+            CHECK(congestion.window / 4160 == doctest::Approx(cubic).epsilon(0.01));
         }
     }
-    CHECK(law.k == doctest::Approx(pow_pinned(300 / 0.4, 1.0 / 3)));
+    CHECK(congestion.k == doctest::Approx(pow_pinned(300 / 0.4, 1.0 / 3)));
     // Fast convergence: a loss below the last maximum remembers less.
-    law.last_max = 1200;
-    law.window = 1000 * 4160;
-    law.on_loss(s, 0, 5000, 6000);
-    CHECK(law.last_max == doctest::Approx(1000 * 1.7 / 2));
+    congestion.last_max = 1200;
+    congestion.window = 1000 * 4160;
+    congestion.on_loss(s, 0, 5000, 6000);
+    CHECK(congestion.last_max == doctest::Approx(1000 * 1.7 / 2));
 }
 
 TEST_CASE("multipath: four quadrants of delay and marks") {
-    const LawSettings s = settings(TransportKind::multipath);
-    packet::Multipath law;
-    law.start(s);
+    const CongestionSettings s = settings(TransportKind::multipath);
+    packet::Multipath congestion;
+    congestion.start(s);
     const double goal = 0.75 * 5e6;
     const auto fresh = [&] {
-        law = packet::Multipath();
-        law.start(s);
-        law.window = 100 * 4160;
+        congestion = packet::Multipath();
+        congestion.start(s);
+        congestion.window = 100 * 4160;
     };
     fresh();
-    law.on_ack(s, ack(0, 5'000'000, false));  // early, unmarked: up to four packets a round trip
-    CHECK(law.window == doctest::Approx(100 * 4160 + 4 * 41.6));
+    congestion.on_ack(s, ack(0, 5'000'000, false));  // early, unmarked: up to four packets per round trip
+    CHECK(congestion.window == doctest::Approx(100 * 4160 + 4 * 41.6));
     fresh();
-    law.on_ack(s, ack(0, 10'000'000, false));  // late, unmarked: half a packet a round trip
-    CHECK(law.window == doctest::Approx(100 * 4160 + 0.5 * 41.6));
+    congestion.on_ack(s, ack(0, 10'000'000, false));  // late, unmarked: half a packet a round trip
+    CHECK(congestion.window == doctest::Approx(100 * 4160 + 0.5 * 41.6));
     fresh();
-    law.on_ack(s, ack(0, 6'000'000, true));  // early, marked: wait and see
-    CHECK(law.window == 100 * 4160);
+    congestion.on_ack(s, ack(0, 6'000'000, true));  // early, marked: wait and see
+    CHECK(congestion.window == 100 * 4160);
     fresh();
-    law.mean_delay = 10e6;
-    law.on_ack(s, ack(100'000'000, 15'000'000, true));  // late, marked: by the excess of the mean
-    CHECK(law.mean_delay == 10e6);
-    CHECK(law.window == doctest::Approx(100 * 4160 * (1 - 0.8 * (10e6 - goal) / 10e6)));
+    congestion.mean_delay = 10e6;
+    congestion.on_ack(s, ack(100'000'000, 15'000'000, true));  // late, marked: by the excess of the mean
+    CHECK(congestion.mean_delay == 10e6);
+    CHECK(congestion.window == doctest::Approx(100 * 4160 * (1 - 0.8 * (10e6 - goal) / 10e6)));
 }
 
 TEST_CASE("every transport brings an incast through a small queue within a third of the link's time") {

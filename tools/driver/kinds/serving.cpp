@@ -402,8 +402,8 @@ class ServingScenario final : public ScenarioRun {
         if (piped_) {
             summary.add("bubble_fraction", result.in_flight_s > 0 ? 1 - result.busy_s / result.in_flight_s : 0, "1");
         }
-        if (result.handovers > 0 && !engine_.same_devices) {
-            summary.add("handover_s.mean", result.handover_s / static_cast<double>(result.handovers), "s");
+        if (result.kv_transfers > 0 && !engine_.same_devices) {
+            summary.add("kv_transfer_s.mean", result.kv_transfer_s / static_cast<double>(result.kv_transfers), "s");
         }
     }
 

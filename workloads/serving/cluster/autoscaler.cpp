@@ -36,7 +36,7 @@ void Autoscaler::begin(Dispatcher& dispatcher) {
 }
 
 void Autoscaler::on_task(const Token& token) {
-    if (token.flight == tick) {
+    if (token.entry == tick) {
         look(token.index);
         return;
     }
@@ -47,9 +47,9 @@ void Autoscaler::on_task(const Token& token) {
     }
     const ScalingSpec& scaling = pools_[pool].spec->scaling;
     const auto next = [&](Step step) { return Token{ServiceTask::scale, token.index, step}.pack(); };
-    if (token.flight == provisioned && storage_[pool].valid() && scaling.weight_bytes > 0) {
+    if (token.entry == provisioned && storage_[pool].valid() && scaling.weight_bytes > 0) {
         dispatcher_->share(storage_[pool], scaling.weight_bytes, SimTime(), token.index + 1, next(loaded));
-    } else if (token.flight != warm) {
+    } else if (token.entry != warm) {
         dispatcher_->delay(SimTime::from_seconds(scaling.warm_up_s), token.index + 1, next(warm));
     } else {
         fleet_[token.index].power = Power::on;

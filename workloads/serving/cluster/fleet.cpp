@@ -84,32 +84,32 @@ void Fleet::on_task(const Token& token) {
         }
         return;
     }
-    if (Flight& flight = replica.flights[token.flight]; flight.lost) {
-        if (token.task != ServiceTask::swap || --flight.loads == 0) {
-            flight.lost = false;
-            replica.free_flights.push_back(token.flight);
+    if (InFlightBatch& entry = replica.in_flight[token.entry]; entry.lost) {
+        if (token.task != ServiceTask::swap || --entry.loads == 0) {
+            entry.lost = false;
+            replica.free_in_flight.push_back(token.entry);
         }
         return;
     }
     switch (token.task) {
         case ServiceTask::swap:
-            if (--replica.flights[token.flight].loads == 0) {
-                enter(token.index, token.flight);
+            if (--replica.in_flight[token.entry].loads == 0) {
+                enter(token.index, token.entry);
             }
             return;
         case ServiceTask::activation: {
-            Flight& flight = replica.flights[token.flight];
-            PipelineStage& stage = replica.stages[++flight.stage];
+            InFlightBatch& entry = replica.in_flight[token.entry];
+            PipelineStage& stage = replica.stages[++entry.stage];
             if (stage.busy) {
-                stage.queue.push_back(token.flight);
+                stage.queue.push_back(token.entry);
             } else {
                 stage.busy = true;
-                enter(token.index, token.flight);
+                enter(token.index, token.entry);
             }
             return;
         }
         default:
-            leave(token.index, token.flight);
+            leave(token.index, token.entry);
     }
 }
 
@@ -123,19 +123,19 @@ void Fleet::wake(std::uint32_t index) {
 
 void Fleet::fail(std::uint32_t index) {
     Replica& replica = *replicas_[index];
-    std::vector<bool> pending(replica.flights.size(), true);  // some event of theirs will come
-    for (const std::uint32_t id : replica.free_flights) {
+    std::vector<bool> pending(replica.in_flight.size(), true);  // some event of theirs will come
+    for (const std::uint32_t id : replica.free_in_flight) {
         pending[id] = false;
     }
     for (PipelineStage& stage : replica.stages) {
         for (const std::uint32_t id : stage.queue) {
             pending[id] = false;
-            replica.free_flights.push_back(id);
+            replica.free_in_flight.push_back(id);
         }
         stage = PipelineStage();
     }
-    for (std::uint32_t id = 0; id < replica.flights.size(); ++id) {
-        replica.flights[id].lost = pending[id];
+    for (std::uint32_t id = 0; id < replica.in_flight.size(); ++id) {
+        replica.in_flight[id].lost = pending[id];
     }
     if (replica.under_way > 0) {
         result_.in_flight_s += (dispatcher_->now() - replica.busy_since).seconds();
@@ -148,21 +148,21 @@ void Fleet::fail(std::uint32_t index) {
 // Plans one batch and puts it on the first stage; false when there is nothing to run.
 bool Fleet::launch(std::uint32_t index) {
     Replica& replica = *replicas_[index];
-    if (replica.free_flights.empty()) {
-        replica.free_flights.push_back(static_cast<std::uint32_t>(replica.flights.size()));
-        replica.flights.emplace_back();
+    if (replica.free_in_flight.empty()) {
+        replica.free_in_flight.push_back(static_cast<std::uint32_t>(replica.in_flight.size()));
+        replica.in_flight.emplace_back();
     }
-    const std::uint32_t id = replica.free_flights.back();
-    Flight& flight = replica.flights[id];
-    flight.batch.clear();
+    const std::uint32_t id = replica.free_in_flight.back();
+    InFlightBatch& entry = replica.in_flight[id];
+    entry.batch.clear();
     // A sequence that gave up its own blocks leaves an empty batch: the next one can use them.
     std::uint64_t before = 0;
     do {
         before = replica.state.preemptions;
-        replica.scheduler->plan(replica.state, flight.batch);
-    } while (flight.batch.empty() && replica.state.preemptions > before);
-    if (flight.batch.empty()) {
-        // Blocks that batches under way or handovers hold come back when those end.
+        replica.scheduler->plan(replica.state, entry.batch);
+    } while (entry.batch.empty() && replica.state.preemptions > before);
+    if (entry.batch.empty()) {
+        // Blocks that batches under way or KV transfers hold come back when those end.
         if (replica.state.used_blocks() > 0 || replica.under_way > 0) {
             return false;
         }
@@ -172,29 +172,29 @@ bool Fleet::launch(std::uint32_t index) {
     if (replica.under_way++ == 0) {
         replica.busy_since = dispatcher_->now();
     }
-    replica.free_flights.pop_back();
+    replica.free_in_flight.pop_back();
     if (hooks_.iteration) {
-        hooks_.iteration(index, flight.batch, replica.state);
+        hooks_.iteration(index, entry.batch, replica.state);
     }
-    listener_.batch_starts(index, flight.batch);
+    listener_.batch_starts(index, entry.batch);
     if (replica.stages.size() > 1) {
-        replica.state.depart(flight.batch);
+        replica.state.depart(entry.batch);
     }
     ++result_.iterations;
     result_.most_blocks = std::max(result_.most_blocks, replica.state.used_blocks());
-    flight.stage = 0;
-    flight.planned = dispatcher_->now();
+    entry.stage = 0;
+    entry.planned = dispatcher_->now();
     replica.stages.front().busy = true;
-    flight.loads = 0;
+    entry.loads = 0;
     for (const auto& [bytes, link] :
-         {std::pair{flight.batch.swap_in, replica.from_host}, {flight.batch.swap_out, replica.to_host}}) {
+         {std::pair{entry.batch.swap_in, replica.from_host}, {entry.batch.swap_out, replica.to_host}}) {
         if (bytes > 0 && link.valid()) {
-            ++flight.loads;
+            ++entry.loads;
             dispatcher_->share(link, bytes, SimTime(), index + 1, Token{ServiceTask::swap, index, id}.pack());
         }
     }
     spill(index);
-    if (flight.loads == 0) {
+    if (entry.loads == 0) {
         enter(index, id);
     }
     return true;
@@ -220,13 +220,13 @@ void Fleet::spill(std::uint32_t index) {
 
 void Fleet::enter(std::uint32_t index, std::uint32_t id) {
     Replica& replica = *replicas_[index];
-    Flight& flight = replica.flights[id];
-    const StepWork work = replica.pool.cost[flight.stage]->work(flight.batch);
+    InFlightBatch& entry = replica.in_flight[id];
+    const StepWork work = replica.pool.cost[entry.stage]->work(entry.batch);
     double seconds = work.seconds;
-    if (flight.batch.drafted > 0 && flight.stage + 1 == replica.stages.size()) {
+    if (entry.batch.drafted > 0 && entry.stage + 1 == replica.stages.size()) {
         seconds += replica.pool.speculation.tokens * replica.pool.speculation.step_s;
     }
-    flight.started = dispatcher_->now();
+    entry.started = dispatcher_->now();
     if (measured()) {
         const auto devices = static_cast<double>(replica.pool.gpus) / static_cast<double>(replica.stages.size());
         PoolWork& pool = result_.pools[replica.pool_number];
@@ -240,31 +240,31 @@ void Fleet::enter(std::uint32_t index, std::uint32_t id) {
         return;
     }
     const DeviceActivity activity =
-        replica.devices[flight.stage]->work(seconds, work.flops, work.bytes, replica.pool.units);
-    flight.activity = dispatcher_->resources().hold(activity.demands, activity.bound);
-    dispatcher_->share(flight.activity, activity.amount, SimTime(), index + 1, token);
+        replica.devices[entry.stage]->work(seconds, work.flops, work.bytes, replica.pool.units);
+    entry.activity = dispatcher_->resources().hold(activity.demands, activity.bound);
+    dispatcher_->share(entry.activity, activity.amount, SimTime(), index + 1, token);
 }
 
 void Fleet::leave(std::uint32_t index, std::uint32_t id) {
     Replica& replica = *replicas_[index];
-    const std::uint32_t at = replica.flights[id].stage;
+    const std::uint32_t at = replica.in_flight[id].stage;
     PipelineStage& stage = replica.stages[at];
-    if (Flight& flight = replica.flights[id]; flight.activity.valid()) {
-        result_.busy_s += (dispatcher_->now() - flight.started).seconds() / static_cast<double>(replica.stages.size());
-        dispatcher_->resources().release(flight.activity);
-        flight.activity = ClassId();
+    if (InFlightBatch& entry = replica.in_flight[id]; entry.activity.valid()) {
+        result_.busy_s += (dispatcher_->now() - entry.started).seconds() / static_cast<double>(replica.stages.size());
+        dispatcher_->resources().release(entry.activity);
+        entry.activity = ClassId();
     }
     std::uint32_t tokens = 0;
     if (spec_.timeline || replica.stages.size() > 1) {
-        const Flight& flight = replica.flights[id];
-        for (const BatchItem& item : flight.batch.items) {
+        const InFlightBatch& entry = replica.in_flight[id];
+        for (const BatchItem& item : entry.batch.items) {
             tokens += item.tokens;
         }
         if (spec_.timeline && result_.timeline.size() == kMostIterationRecords) {
             result_.cut = true;
         } else if (spec_.timeline) {
-            result_.timeline.push_back({index, at, flight.started, dispatcher_->now(),
-                                        static_cast<std::uint32_t>(flight.batch.items.size()), tokens,
+            result_.timeline.push_back({index, at, entry.started, dispatcher_->now(),
+                                        static_cast<std::uint32_t>(entry.batch.items.size()), tokens,
                                         replica.state.used_blocks()});
         }
     }
@@ -294,14 +294,14 @@ void Fleet::leave(std::uint32_t index, std::uint32_t id) {
 void Fleet::end(std::uint32_t index, std::uint32_t id) {
     Replica& replica = *replicas_[index];
     if (hooks_.ran) {
-        const Flight& flight = replica.flights[id];
-        hooks_.ran(index, flight.batch, replica.state, flight.planned, dispatcher_->now());
+        const InFlightBatch& entry = replica.in_flight[id];
+        hooks_.ran(index, entry.batch, replica.state, entry.planned, dispatcher_->now());
     }
     if (replica.stages.size() > 1) {
-        replica.state.land(replica.flights[id].batch);
+        replica.state.land(replica.in_flight[id].batch);
     }
-    listener_.batch_ends(index, replica.flights[id].batch);
-    replica.free_flights.push_back(id);
+    listener_.batch_ends(index, replica.in_flight[id].batch);
+    replica.free_in_flight.push_back(id);
     if (--replica.under_way == 0) {
         result_.in_flight_s += (dispatcher_->now() - replica.busy_since).seconds();
     }

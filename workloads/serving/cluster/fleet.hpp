@@ -27,7 +27,7 @@ enum class ServiceTask : std::uint8_t {
     stage,
     activation,
     swap,
-    handover,
+    kv_transfer,
     fetch,
     adapter,
     follow_up,
@@ -41,11 +41,11 @@ enum class ServiceTask : std::uint8_t {
 
 struct Token {
     ServiceTask task = ServiceTask::arrival;
-    std::uint32_t index = 0;  ///< a replica, a handover or a fetch
-    std::uint32_t flight = 0;
+    std::uint32_t index = 0;  ///< a replica, a KV transfer or a fetch
+    std::uint32_t entry = 0;
 
     [[nodiscard]] std::uint64_t pack() const {
-        return (std::uint64_t{static_cast<std::uint8_t>(task)} << 56U) | (std::uint64_t{flight} << 32U) | index;
+        return (std::uint64_t{static_cast<std::uint8_t>(task)} << 56U) | (std::uint64_t{entry} << 32U) | index;
     }
     [[nodiscard]] static Token unpack(std::uint64_t token) {
         return {static_cast<ServiceTask>(token >> 56U), static_cast<std::uint32_t>(token),
@@ -57,7 +57,7 @@ struct Token {
 enum class Power : std::uint8_t { off, starting, on, draining };
 
 /// A batch on its way through the stages.
-struct Flight {
+struct InFlightBatch {
     Batch batch;
     std::uint32_t stage = 0;
     SimTime planned;          ///< when it was put together
@@ -69,7 +69,7 @@ struct Flight {
 
 struct PipelineStage {
     bool busy = false;
-    std::deque<std::uint32_t> queue;  ///< flights that wait for it
+    std::deque<std::uint32_t> queue;  ///< in_flight that wait for it
 };
 
 struct Replica {
@@ -79,8 +79,8 @@ struct Replica {
     EngineState state;
     std::unique_ptr<Scheduler> scheduler;
     std::uint32_t first_gpu;
-    std::vector<Flight> flights;
-    std::vector<std::uint32_t> free_flights;
+    std::vector<InFlightBatch> in_flight;
+    std::vector<std::uint32_t> free_in_flight;
     std::vector<PipelineStage> stages;
     std::vector<const Device*> devices;      ///< of each stage, where another replica uses them too
     ClassId from_host, to_host;              ///< links to host memory
@@ -88,7 +88,7 @@ struct Replica {
     std::uint64_t spilled = 0;               ///< blocks of the prefix cache that went to host memory,
     std::uint64_t sunk = 0;                  ///< and on to NVMe
     SimTime busy_since;                      ///< since when some batch is under way
-    std::deque<std::uint32_t> without_room;  ///< handovers that wait for blocks here
+    std::deque<std::uint32_t> without_room;  ///< KV transfers that wait for blocks here
 
     [[nodiscard]] bool idle() const {
         return under_way == 0 && without_room.empty() && state.outstanding() == 0 && state.used_blocks() == 0 &&
@@ -155,11 +155,11 @@ class Fleet {
         return spec_.placement ? spec_.placement->gpu(rank) : GpuId(rank);
     }
     [[nodiscard]] bool launch(std::uint32_t index);
-    void enter(std::uint32_t index, std::uint32_t flight);
+    void enter(std::uint32_t index, std::uint32_t entry);
     void spill(std::uint32_t index);
     [[nodiscard]] bool measured() const;
-    void leave(std::uint32_t index, std::uint32_t flight);
-    void end(std::uint32_t index, std::uint32_t flight);
+    void leave(std::uint32_t index, std::uint32_t entry);
+    void end(std::uint32_t index, std::uint32_t entry);
 
     const ServiceSpec& spec_;
     const ServiceHooks& hooks_;

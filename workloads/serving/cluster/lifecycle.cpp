@@ -39,19 +39,19 @@ void Lifecycle::on_task(const Token& token) {
         if (listener_.all_served()) {
             return;
         }
-        const bool drawn = token.flight == kDrawn;
+        const bool drawn = token.entry == kDrawn;
         const double down =
-            drawn ? unit.random.exponential(spec_.failure_process.mean_repair_s) : spec_.failures[token.flight].down_s;
+            drawn ? unit.random.exponential(spec_.failure_process.mean_repair_s) : spec_.failures[token.entry].down_s;
         if (unit.down++ == 0) {
             listener_.replica_fails(token.index);
         }
-        wait(down, {ServiceTask::repair, token.index, token.flight});
+        wait(down, {ServiceTask::repair, token.index, token.entry});
         return;
     }
     if (--unit.down == 0) {
         listener_.replica_returns(token.index);
     }
-    if (token.flight == kDrawn) {
+    if (token.entry == kDrawn) {
         expect_failure(token.index);
     }
 }

@@ -47,7 +47,7 @@ bool Mixing::keeps(std::uint32_t index, std::uint32_t id) {
     EngineState& state = fleet_[index].state;
     Sequence& sequence = state.sequence(id);
     const std::uint64_t whole = std::uint64_t{sequence.prompt} + sequence.output + sequence.then;
-    if (handovers_.under_way(index, id) || !handovers_.decoders_are_full() || !state.reserve(id, whole)) {
+    if (kv_transfers_.under_way(index, id) || !kv_transfers_.decoders_are_full() || !state.reserve(id, whole)) {
         return false;
     }
     sequence.output += sequence.then;

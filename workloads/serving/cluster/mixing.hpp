@@ -12,8 +12,8 @@ namespace orrery {
 class Mixing {
   public:
     /// All arguments outlive this.
-    Mixing(const MixingSpec& spec, Fleet& fleet, const Routes& decoders, const Handovers& handovers)
-        : spec_(spec), fleet_(fleet), decoders_(decoders), handovers_(handovers) {}
+    Mixing(const MixingSpec& spec, Fleet& fleet, const Routes& decoders, const KvTransfers& kv_transfers)
+        : spec_(spec), fleet_(fleet), decoders_(decoders), kv_transfers_(kv_transfers) {}
 
     /// The replica that computes the prompt of a request that was to go to `chosen`: with long queues a decode replica that
     /// computes prompts already, else the one with the most room.
@@ -26,7 +26,7 @@ class Mixing {
     const MixingSpec& spec_;
     Fleet& fleet_;
     const Routes& decoders_;
-    const Handovers& handovers_;
+    const KvTransfers& kv_transfers_;
 };
 
 }  // namespace orrery

@@ -15,15 +15,15 @@
 namespace orrery {
 
 class ServiceRun::Service final : public TaskSource,
-                                  public IntakeListener,
-                                  public PatienceListener,
+                                  public FrontendListener,
+                                  public ClientTimeoutListener,
                                   public FleetListener,
-                                  public HandoverListener,
+                                  public KvTransferListener,
                                   public LifecycleListener,
                                   public AdapterListener {
   public:
     Service(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks)
-        : spec_(spec), hooks_(hooks), intake_(spec, requests, hooks, *this) {
+        : spec_(spec), hooks_(hooks), frontend_(spec, requests, hooks, *this) {
         bool hands_over = false;
         for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
             (fleet_[i].pool.role == Role::decode ? decoders_ : entries_).add(i);
@@ -36,33 +36,33 @@ class ServiceRun::Service final : public TaskSource,
     void begin(Dispatcher& dispatcher) override {
         dispatcher_ = &dispatcher;
         fleet_.begin(dispatcher);
-        handovers_.begin(dispatcher);
+        kv_transfers_.begin(dispatcher);
         fetches_.begin(dispatcher);
         adapters_.begin(dispatcher);
         lifecycle_.begin(dispatcher, fleet_.size());
         autoscaler_.begin(dispatcher);
-        patience_.begin(dispatcher);
+        timeouts_.begin(dispatcher);
         routes_change();
-        intake_.begin(dispatcher);
+        frontend_.begin(dispatcher);
     }
 
     void on_done(std::uint64_t packed, Dispatcher&) override {
         const Token token = Token::unpack(packed);
         switch (token.task) {
             case ServiceTask::arrival:
-                return intake_.on_arrival();
+                return frontend_.on_arrival();
             case ServiceTask::follow_up:
-                return intake_.on_follow_up(token.index);
+                return frontend_.on_follow_up(token.index);
             case ServiceTask::adapter:
                 return adapters_.on_task(token);
             case ServiceTask::background:
                 return;
             case ServiceTask::fetch:
                 return fetches_.on_task(token);
-            case ServiceTask::handover:
-                return handovers_.on_transfer(token.index);
+            case ServiceTask::kv_transfer:
+                return kv_transfers_.on_transfer(token.index);
             case ServiceTask::timeout:
-                return patience_.on_deadline();
+                return timeouts_.on_deadline();
             case ServiceTask::failure:
             case ServiceTask::repair:
                 return lifecycle_.on_task(token);
@@ -88,7 +88,7 @@ class ServiceRun::Service final : public TaskSource,
             if (replica.pool.role == Role::decode) {
                 replica.state.mark_foreign(index);
             }
-            patience_.start(id);
+            timeouts_.start(id);
             enter(chosen, index);
         } else {
             ++result_.refused;
@@ -110,9 +110,9 @@ class ServiceRun::Service final : public TaskSource,
     }
 
     void batch_starts(std::uint32_t replica, const Batch& batch) override {
-        handovers_.batch_starts(replica, batch);
+        kv_transfers_.batch_starts(replica, batch);
         if (spec_.timeline) {
-            lifelines_.batch_starts(replica, batch, dispatcher_->now());
+            request_timeline_.batch_starts(replica, batch, dispatcher_->now());
         }
     }
 
@@ -120,41 +120,41 @@ class ServiceRun::Service final : public TaskSource,
         Replica& replica = fleet_[index];
         EngineState& state = replica.state;
         if (spec_.timeline) {
-            lifelines_.batch_ends(index, batch, dispatcher_->now());
+            request_timeline_.batch_ends(index, batch, dispatcher_->now());
         }
         for (const BatchItem& item : batch.items) {
             Sequence& sequence = state.sequence(item.sequence);
             const std::uint32_t drafted = state.drafts(sequence);
             sequence.cached = item.context;
             if (sequence.cached == sequence.needed() && !sequence.abandoned) {
-                books_.token(sequence, dispatcher_->now());
+                metrics_.token(sequence, dispatcher_->now());
                 for (std::uint32_t more = accept(replica.pool.speculation, drafted, sequence); more > 0; --more) {
                     ++sequence.cached;
-                    books_.token(sequence, dispatcher_->now());
+                    metrics_.token(sequence, dispatcher_->now());
                 }
             }
             state.name_blocks(item.sequence);
         }
         replica.scheduler->after(state, batch);
         retire(index);
-        handovers_.make_room(index);
+        kv_transfers_.make_room(index);
         adapters_.fill(index);
     }
 
     void adapter_ready(std::uint32_t replica, std::uint32_t sequence) override {
         if (spec_.timeline) {
-            lifelines_.adapter_here(fleet_[replica].state.sequence(sequence), dispatcher_->now());
+            request_timeline_.adapter_here(fleet_[replica].state.sequence(sequence), dispatcher_->now());
         }
         if (!fetches_.start(replica, sequence)) {
             fleet_.wake(replica);
         }
     }
 
-    void handed_over(std::uint32_t to, std::uint32_t sequence) override {
+    void kv_arrived(std::uint32_t to, std::uint32_t sequence) override {
         EngineState& state = fleet_[to].state;
         if (state.sequence(sequence).abandoned) {
             state.finish(sequence);
-            handovers_.make_room(to);
+            kv_transfers_.make_room(to);
         } else {
             state.arrived(sequence);
             follow(to, sequence);
@@ -163,7 +163,7 @@ class ServiceRun::Service final : public TaskSource,
 
     void replica_fails(std::uint32_t index) override {
         ++result_.failures;
-        std::vector<Sequence> lost = handovers_.fail(index);
+        std::vector<Sequence> lost = kv_transfers_.fail(index);
         fetches_.fail(index);
         adapters_.fail(index);
         Replica& replica = fleet_[index];
@@ -180,7 +180,7 @@ class ServiceRun::Service final : public TaskSource,
         }
         // What others held for it may let them go on.
         for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
-            handovers_.make_room(i);
+            kv_transfers_.make_room(i);
             fleet_.wake(i);
         }
     }
@@ -196,7 +196,7 @@ class ServiceRun::Service final : public TaskSource,
         decoders_.update();
     }
 
-    [[nodiscard]] bool all_served() const override { return intake_.all_settled(); }
+    [[nodiscard]] bool all_served() const override { return frontend_.all_settled(); }
 
     void end(Dispatcher&) override {
         for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
@@ -206,9 +206,9 @@ class ServiceRun::Service final : public TaskSource,
             result_.prefix_tokens += state.prefix_tokens();
             ORRERY_ASSERT(state.outstanding() == 0 && state.used_blocks() == 0);
         }
-        ORRERY_ASSERT(intake_.all_settled());
-        result_.end_s = intake_.last().seconds();
-        result_.gpu_s = autoscaler_.gpu_seconds(intake_.last());
+        ORRERY_ASSERT(frontend_.all_settled());
+        result_.end_s = frontend_.last().seconds();
+        result_.gpu_s = autoscaler_.gpu_seconds(frontend_.last());
         const double to = spec_.measure_to > 0 ? std::min(spec_.measure_to, result_.end_s) : result_.end_s;
         result_.window_s = std::max(0.0, to - spec_.measure_from);
         std::stable_sort(result_.requests.begin(), result_.requests.end(),
@@ -230,19 +230,19 @@ class ServiceRun::Service final : public TaskSource,
         if (adapters_.ready(replica, sequence)) {
             adapter_ready(replica, sequence);
         } else if (spec_.timeline) {
-            lifelines_.adapter_wanted(replica, fleet_[replica].state.sequence(sequence), dispatcher_->now());
+            request_timeline_.adapter_wanted(replica, fleet_[replica].state.sequence(sequence), dispatcher_->now());
         }
     }
 
     void leave_unserved(SimTime arrival, std::uint32_t turn) {
-        books_.unserved(arrival);
-        intake_.settle(turn, false);
+        metrics_.unserved(arrival);
+        frontend_.settle(turn, false);
     }
 
     // A request on a replica is accounted for: the timeline and whoever looks on are told.
     void end(std::uint32_t replica, const Sequence& sequence, Ending how) {
         if (spec_.timeline) {
-            lifelines_.end(replica, sequence, dispatcher_->now());
+            request_timeline_.end(replica, sequence, dispatcher_->now());
         }
         if (hooks_.ended) {
             hooks_.ended(sequence, how, dispatcher_->now());
@@ -263,13 +263,13 @@ class ServiceRun::Service final : public TaskSource,
 
     void record(std::uint32_t replica, const Sequence& sequence) {
         end(replica, sequence, Ending::finished);
-        patience_.end(sequence.id);
-        books_.answered(sequence, dispatcher_->now());
-        intake_.settle(sequence.turn, true);
+        timeouts_.end(sequence.id);
+        metrics_.answered(sequence, dispatcher_->now());
+        frontend_.settle(sequence.turn, true);
     }
 
     void follow(std::uint32_t replica, std::uint32_t sequence) {
-        patience_.follow(fleet_[replica].state.sequence(sequence).id, replica, sequence);
+        timeouts_.follow(fleet_[replica].state.sequence(sequence).id, replica, sequence);
     }
 
     // Tokens of a draft that the model agrees with: those before the first that it does not.
@@ -302,7 +302,7 @@ class ServiceRun::Service final : public TaskSource,
         std::size_t kept = 0;
         for (const std::uint32_t id : state.running) {
             const Sequence& sequence = state.sequence(id);
-            if (sequence.abandoned && !handovers_.under_way(index, id)) {
+            if (sequence.abandoned && !kv_transfers_.under_way(index, id)) {
                 state.finish(id);
             } else if (sequence.generated < sequence.output && !sequence.abandoned) {
                 state.running[kept++] = id;
@@ -311,7 +311,7 @@ class ServiceRun::Service final : public TaskSource,
                     state.running[kept++] = id;
                     ++result_.mixed_outputs;
                 } else {
-                    handovers_.prompt_done(index, id);
+                    kv_transfers_.prompt_done(index, id);
                 }
             } else {
                 record(index, sequence);
@@ -334,7 +334,7 @@ class ServiceRun::Service final : public TaskSource,
         again.output = sequence.output;
         if (sequence.retries >= spec_.retries || !replica.state.accepts(again)) {
             ++result_.failed;
-            patience_.end(sequence.id);
+            timeouts_.end(sequence.id);
             end(chosen, sequence, Ending::failed);
             leave_unserved(sequence.arrival, sequence.turn);
             return;
@@ -353,7 +353,7 @@ class ServiceRun::Service final : public TaskSource,
                            (sequence.stage == Stage::running && replica.under_way == 0);
         if (waits) {
             replica.state.withdraw(id);
-            handovers_.make_room(index);
+            kv_transfers_.make_room(index);
             adapters_.fill(index);
             fleet_.wake(index);
         }
@@ -364,15 +364,15 @@ class ServiceRun::Service final : public TaskSource,
     ServiceResult result_;
     Fleet fleet_{spec_, hooks_, *this, result_};
     Routes entries_{fleet_, spec_.router};   ///< replicas that take requests
-    Routes decoders_{fleet_, spec_.router};  ///< replicas that take handovers
-    Handovers handovers_{spec_, fleet_, decoders_, *this, result_};
-    Mixing mixing_{spec_.mixing, fleet_, decoders_, handovers_};
+    Routes decoders_{fleet_, spec_.router};  ///< replicas that take KV transfers
+    KvTransfers kv_transfers_{spec_, fleet_, decoders_, *this, result_};
+    Mixing mixing_{spec_.mixing, fleet_, decoders_, kv_transfers_};
     Fetches fetches_{fleet_, result_};
     AdapterLoads adapters_{fleet_, *this, spec_.timeline, result_};
-    Intake intake_;
-    Patience patience_{spec_.timeout, *this};
-    Bookkeeper books_{spec_, hooks_, result_};
-    Lifelines lifelines_{fleet_, result_};
+    Frontend frontend_;
+    ClientTimeouts timeouts_{spec_.timeout, *this};
+    ServingMetrics metrics_{spec_, hooks_, result_};
+    RequestTimeline request_timeline_{fleet_, result_};
     Lifecycle lifecycle_{spec_, *this};
     Autoscaler autoscaler_{spec_, fleet_, *this, result_};
     RandomStream drafts_{spec_.seed, "serving/drafts"};

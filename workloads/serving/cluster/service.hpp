@@ -5,12 +5,12 @@
 // sequences compute and from what each iteration costs; every request is accounted for as finished or refused.
 // Scope: pools of equal replicas with an own cache each. Mixed replicas do everything; prefill replicas give the first token and
 // hand the sequence over to a decode replica, whose cache makes room first and then gets the keys and values over the fabric,
-// where transfers contend (whole after the prompt, or layer by layer while it computes). Routing at arrival and at handover: by
+// where transfers contend (whole after the prompt, or layer by layer while it computes). Routing at arrival and at KV transfer: by
 // turns, least outstanding requests, least cache in use or by session. Mixing: with long queues decode replicas compute prompts
 // too, or prefill replicas keep what they began; each is back in its role when it has finished what is not of it.
 // On the same devices: prefill replica i and decode replica i share compute units, memory rate and cache; an iteration is an
 // activity of its time on its part of the units, which takes its mean share of the memory's rate; the cache stays where it is.
-// Limits: apart from handovers a request stays on its replica; the router itself takes no time; sent layer by layer, all but
+// Limits: apart from KV transfers a request stays on its replica; the router itself takes no time; sent layer by layer, all but
 // the last layer count as one transfer from the start of the iteration that ends the prompt.
 // Sources: Zhong et al., "DistServe", OSDI 2024 (pull when there is room); Patel et al., "Splitwise", ISCA 2024 (by layer; the
 // mixed pool); Hong et al., "semi-PD", arXiv:2504.19867 (phases on one device).

@@ -80,7 +80,7 @@ struct ServiceSpec {
     double request_overhead = 0;         ///< s from a client to an engine's queue
     double frontend = 0;                 ///< s of work on each request before that, one after another
     double hidden_bytes = 0;             ///< that a token takes from one pipeline stage to the next
-    const Fabric* fabric = nullptr;      ///< needed where there are handovers or pipelines
+    const Fabric* fabric = nullptr;      ///< needed where there are KV transfers or pipelines
     std::optional<Placement> placement;  ///< of the GPUs that pools number; nothing: as they are numbered
     PathChoice paths = PathChoice::spray;
     double nvme_bandwidth = 0;          ///< B/s each way of a node's NVMe; 0: takes no time

@@ -2,7 +2,7 @@
 // What the software of an inference engine adds to its kernels.
 //
 // Claims: an iteration takes its kernels, a little longer than each alone in a microbenchmark, and small kernels that are not
-// modelled, a fixed time a layer; where no captured graph is replayed, at least what the host takes to launch every layer's
+// modelled, a fixed time per layer; where no captured graph is replayed, at least what the host takes to launch every layer's
 // kernels (a graph computes as many sequences as it was captured for; graphs between two attentions leave little to launch); and
 // the host's own work (scheduling, input tables, sampling, detokenisation), which waits for the device and lets it wait, or runs
 // beside it where the engine schedules ahead.

@@ -106,7 +106,7 @@ StepWork ModelStep::before_product(double values, StreamingKind kind) const {
     return fused ? streaming(values, 0, StreamingKind::any) : streaming(values, 1, kind);
 }
 
-StepWork ModelStep::meeting(CollectiveOp op, const std::vector<GpuId>& ranks, double bytes) const {
+StepWork ModelStep::collective(CollectiveOp op, const std::vector<GpuId>& ranks, double bytes) const {
     const double seconds =
         seconds_alone(m_.fabric, make_transfer(m_.fabric, m_.collectives, op, ranks, Bytes(bytes))).value();
     return {seconds, seconds, 0, 0};
@@ -115,11 +115,11 @@ StepWork ModelStep::meeting(CollectiveOp op, const std::vector<GpuId>& ranks, do
 StepWork ModelStep::reduce(double tokens) const {
     return tensor_group_.size() < 2
                ? StepWork()
-               : meeting(CollectiveOp::all_reduce, tensor_group_, 2 * static_cast<double>(m_.model.hidden) * tokens);
+               : collective(CollectiveOp::all_reduce, tensor_group_, 2 * static_cast<double>(m_.model.hidden) * tokens);
 }
 
 StepWork ModelStep::between(CollectiveOp op, double bytes) const {
-    return meeting(op, op == CollectiveOp::all_to_all ? m_.gpus : across_groups_, bytes);
+    return collective(op, op == CollectiveOp::all_to_all ? m_.gpus : across_groups_, bytes);
 }
 
 StepWork ModelStep::price_query_key_norm(double tokens, double width) const {
@@ -133,7 +133,7 @@ StepWork ModelStep::price_query_key_norm(double tokens, double width) const {
     // Sums of squares, their all-reduce (two numbers of 32 bits a token), then the scaling.
     constexpr double kSquares = 2 * 4;
     return streaming(width * tokens, kBoth, StreamingKind::norm) +
-           meeting(CollectiveOp::all_reduce, tensor_group_, kSquares * tokens) +
+           collective(CollectiveOp::all_reduce, tensor_group_, kSquares * tokens) +
            streaming(2 * width * tokens, kBoth, StreamingKind::norm);
 }
 
@@ -230,7 +230,7 @@ StepWork ModelStep::price_tokens(double tokens) const {
     const double own = std::ceil(tokens / static_cast<double>(m_.groups));
     const auto routed = static_cast<double>(model.expert_layers());
     const double dense = static_cast<double>(model.layers) - routed;
-    // The second norm of a layer, and both meetings of its ranks; attention and feed-forward side by side share one of each.
+    // The second norm of a layer, and both all-reduces; attention and feed-forward side by side share one of each.
     const StepWork every =
         price_attention_products(own) +
         (model.parallel_block ? reduce(own) : before_product(4 * hidden * own, StreamingKind::norm) + 2 * reduce(own));
@@ -304,7 +304,7 @@ StepWork ModelStep::head(std::uint32_t sequences) {
         gemm.k = static_cast<double>(m_.model.hidden);
         head_[sequences] = priced(gemm) + streaming(kSamplingBytes / 2 * vocabulary * own, 2, StreamingKind::sampling);
         if (tensor_group_.size() > 1) {
-            head_[sequences] += meeting(CollectiveOp::all_gather, tensor_group_, 2 * vocabulary * own);
+            head_[sequences] += collective(CollectiveOp::all_gather, tensor_group_, 2 * vocabulary * own);
         }
     }
     return head_[sequences];

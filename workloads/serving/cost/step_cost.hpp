@@ -11,8 +11,8 @@
 // On a share of the compute units a kernel takes as much longer as it would keep more than that share busy.
 // Scope: dense transformers and mixtures of experts; MHA, GQA and latent attention, windows in some or all layers; 16-bit,
 // fp8, int8, fp4 products and 4-bit weights alone, caches of 16 and 8 bits, as the device's cost model prices them.
-// Queries and keys may be normed, over all heads with a meeting of the ranks; a router may be in 32 bits; blocks whose
-// attention and feed-forward stand side by side share a norm and a meeting.
+// Queries and keys may be normed, over all heads with an all-reduce; a router may be in 32 bits; blocks whose
+// attention and feed-forward stand side by side share a norm and an all-reduce.
 // Limits: decoding sequences are priced at their mean context (attention time is nearly linear in it); prompt pieces run as
 // one kernel whose parts are as efficient as pieces of their own length; attention groups share tokens evenly; latent
 // attention expands or absorbs its projections at the same cost; a pipeline stage has its share of every kind of layer; the
@@ -140,7 +140,7 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepWork product(double m, double n, double k) const;
     [[nodiscard]] StepWork streaming(double values, double kernels, StreamingKind kind) const;
     [[nodiscard]] StepWork before_product(double values, StreamingKind kind) const;
-    [[nodiscard]] StepWork meeting(CollectiveOp op, const std::vector<GpuId>& ranks, double bytes) const;
+    [[nodiscard]] StepWork collective(CollectiveOp op, const std::vector<GpuId>& ranks, double bytes) const;
     [[nodiscard]] StepWork reduce(double tokens) const;
     [[nodiscard]] StepWork between(CollectiveOp op, double bytes) const;
     /// `width`: values of a token's queries and keys on this rank.

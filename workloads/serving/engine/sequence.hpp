@@ -235,7 +235,7 @@ class EngineState {
     void finish(std::uint32_t index);
 
     std::deque<std::uint32_t> waiting;
-    std::vector<std::uint32_t> running;  ///< in order of admission; without those in flight
+    std::vector<std::uint32_t> running;  ///< in order of admission; without those in entry
     std::deque<std::uint32_t> swapped;
     std::uint64_t preemptions = 0;
 

@@ -2,7 +2,7 @@
 
 namespace orrery {
 
-void Bookkeeper::answered(const Sequence& sequence, SimTime now) {
+void ServingMetrics::answered(const Sequence& sequence, SimTime now) {
     result_.finished += measured(now) ? 1 : 0;
     if (!measured(sequence.arrival)) {
         if (hooks_.served) {

@@ -7,10 +7,10 @@
 
 namespace orrery {
 
-class Bookkeeper {
+class ServingMetrics {
   public:
     /// All arguments outlive this.
-    Bookkeeper(const ServiceSpec& spec, const ServiceHooks& hooks, ServiceResult& result)
+    ServingMetrics(const ServiceSpec& spec, const ServiceHooks& hooks, ServiceResult& result)
         : spec_(spec), hooks_(hooks), result_(result) {}
 
     /// A sequence gives its next token.

@@ -90,8 +90,8 @@ struct ServiceResult {
     std::uint64_t decode_steps = 0;        ///< of single sequences, where drafts are verified
     std::uint64_t accepted = 0;            ///< draft tokens
     std::uint64_t preemptions = 0;
-    std::uint64_t handovers = 0;
-    double handover_s = 0;  ///< summed: from the end of a prompt to its sequence being ready to decode
+    std::uint64_t kv_transfers = 0;
+    double kv_transfer_s = 0;  ///< summed: from the end of a prompt to its sequence being ready to decode
     std::uint64_t iterations = 0;
     std::uint64_t events = 0;
     double end_s = 0;          ///< when the last request was accounted for

@@ -2,7 +2,7 @@
 
 namespace orrery {
 
-void Lifelines::keep(std::uint64_t request, const Life& life) {
+void RequestTimeline::keep(std::uint64_t request, const Life& life) {
     if (life.until <= life.start) {
         return;
     }
@@ -13,7 +13,7 @@ void Lifelines::keep(std::uint64_t request, const Life& life) {
     result_.lives.push_back({request, life.replica, life.adapter, life.phase, life.start, life.until});
 }
 
-void Lifelines::change(std::uint32_t replica, const Sequence& sequence, LifePhase phase, SimTime now) {
+void RequestTimeline::change(std::uint32_t replica, const Sequence& sequence, LifePhase phase, SimTime now) {
     const auto [found, fresh] = lives_.try_emplace(
         sequence.id, Life{replica, sequence.adapter, LifePhase::waiting, sequence.arrival, sequence.arrival});
     Life& life = found->second;
@@ -26,11 +26,11 @@ void Lifelines::change(std::uint32_t replica, const Sequence& sequence, LifePhas
     life = Life{replica, sequence.adapter, phase, now, now, true};
 }
 
-void Lifelines::adapter_wanted(std::uint32_t replica, const Sequence& sequence, SimTime now) {
+void RequestTimeline::adapter_wanted(std::uint32_t replica, const Sequence& sequence, SimTime now) {
     change(replica, sequence, LifePhase::adapter, now);
 }
 
-void Lifelines::adapter_here(const Sequence& sequence, SimTime now) {
+void RequestTimeline::adapter_here(const Sequence& sequence, SimTime now) {
     if (const auto found = lives_.find(sequence.id);
         found != lives_.end() && found->second.phase == LifePhase::adapter) {
         found->second.until = now;
@@ -38,7 +38,7 @@ void Lifelines::adapter_here(const Sequence& sequence, SimTime now) {
     }
 }
 
-void Lifelines::batch_starts(std::uint32_t replica, const Batch& batch, SimTime now) {
+void RequestTimeline::batch_starts(std::uint32_t replica, const Batch& batch, SimTime now) {
     for (const BatchItem& item : batch.items) {
         const Sequence& sequence = fleet_[replica].state.sequence(item.sequence);
         if (!sequence.abandoned) {
@@ -47,7 +47,7 @@ void Lifelines::batch_starts(std::uint32_t replica, const Batch& batch, SimTime 
     }
 }
 
-void Lifelines::batch_ends(std::uint32_t replica, const Batch& batch, SimTime now) {
+void RequestTimeline::batch_ends(std::uint32_t replica, const Batch& batch, SimTime now) {
     for (const BatchItem& item : batch.items) {
         if (const auto found = lives_.find(fleet_[replica].state.sequence(item.sequence).id); found != lives_.end()) {
             found->second.until = now;
@@ -56,7 +56,7 @@ void Lifelines::batch_ends(std::uint32_t replica, const Batch& batch, SimTime no
     }
 }
 
-void Lifelines::end(std::uint32_t replica, const Sequence& sequence, SimTime now) {
+void RequestTimeline::end(std::uint32_t replica, const Sequence& sequence, SimTime now) {
     if (const auto found = lives_.find(sequence.id); found != lives_.end() && found->second.goes_on) {
         found->second.until = now;
     }

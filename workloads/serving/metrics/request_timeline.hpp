@@ -11,10 +11,10 @@
 
 namespace orrery {
 
-class Lifelines {
+class RequestTimeline {
   public:
     /// Both outlive this.
-    Lifelines(const Fleet& fleet, ServiceResult& result) : fleet_(fleet), result_(result) {}
+    RequestTimeline(const Fleet& fleet, ServiceResult& result) : fleet_(fleet), result_(result) {}
     /// A sequence that has come to a replica waits there for its adapter ...
     void adapter_wanted(std::uint32_t replica, const Sequence& sequence, SimTime now);
     /// ... which is here.

@@ -73,7 +73,7 @@ void describe(Fields& fields, RequestsSpec& spec) {
             {"clients", "closed: each sends its next request when the last one is answered", false, 1, 1 << 20},
             spec.clients);
     });
-    fields.number({"rate", "generated requests a second", false, 1e-6, 1e7}, spec.rate);
+    fields.number({"rate", "generated requests per second", false, 1e-6, 1e7}, spec.rate);
     fields.number({"burstiness", "gamma: coefficient of variation of the gaps; 1 is Poisson", false, 0.01, 100},
                   spec.burstiness);
     fields.integer({"count", "requests; 0: all of a trace, 1,000 generated ones", false, 0, 1'000'000'000}, spec.count);

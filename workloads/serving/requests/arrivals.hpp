@@ -49,7 +49,7 @@ struct ClientSpec {
 struct RequestsSpec {
     std::string trace;  ///< file; empty: generated
     ArrivalKind arrivals = ArrivalKind::poisson;
-    double rate = 1;           ///< requests a second
+    double rate = 1;           ///< requests per second
     std::int64_t clients = 0;  ///< of a closed loop
     double burstiness = 1;     ///< gamma: coefficient of variation of the gaps
     std::int64_t count = 0;    ///< at most so many; 0: all of a trace, 1,000 generated ones

@@ -2,7 +2,7 @@
 
 namespace orrery {
 
-void Patience::start(std::uint64_t request) {
+void ClientTimeouts::start(std::uint64_t request) {
     if (seconds_ > 0) {
         const SimTime wait = SimTime::from_seconds(seconds_);
         deadlines_.emplace_back(dispatcher_->now() + wait, request);
@@ -12,7 +12,7 @@ void Patience::start(std::uint64_t request) {
     }
 }
 
-void Patience::on_deadline() {
+void ClientTimeouts::on_deadline() {
     const std::uint64_t request = deadlines_.front().second;
     deadlines_.pop_front();
     if (const auto found = live_.find(request); found != live_.end()) {

@@ -10,17 +10,17 @@
 
 namespace orrery {
 
-class PatienceListener {
+class ClientTimeoutListener {
   public:
-    virtual ~PatienceListener() = default;
+    virtual ~ClientTimeoutListener() = default;
     /// The client of a sequence has gone.
     virtual void client_leaves(std::uint32_t replica, std::uint32_t sequence) = 0;
 };
 
-class Patience {
+class ClientTimeouts {
   public:
     /// `seconds` that a client waits; 0: for ever. The listener outlives this.
-    Patience(double seconds, PatienceListener& listener) : seconds_(seconds), listener_(listener) {}
+    ClientTimeouts(double seconds, ClientTimeoutListener& listener) : seconds_(seconds), listener_(listener) {}
     void begin(Dispatcher& dispatcher) { dispatcher_ = &dispatcher; }
 
     /// A request has come: its client waits from now on.
@@ -37,7 +37,7 @@ class Patience {
 
   private:
     double seconds_;
-    PatienceListener& listener_;
+    ClientTimeoutListener& listener_;
     Dispatcher* dispatcher_ = nullptr;
     std::deque<std::pair<SimTime, std::uint64_t>> deadlines_;  ///< by request
     /// Replica and sequence of the requests whose clients wait. Only looked up.

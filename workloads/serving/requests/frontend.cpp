@@ -12,12 +12,12 @@ constexpr std::uint64_t kProgressEvery = 4096;
 
 }  // namespace
 
-void Intake::begin(Dispatcher& dispatcher) {
+void Frontend::begin(Dispatcher& dispatcher) {
     dispatcher_ = &dispatcher;
     await_next();
 }
 
-void Intake::await_next() {
+void Frontend::await_next() {
     const SimTime way = SimTime::from_seconds(spec_.request_overhead);
     const SimTime work = SimTime::from_seconds(spec_.frontend);
     const std::uint64_t clients = requests_.clients();
@@ -36,20 +36,20 @@ void Intake::await_next() {
     }
 }
 
-void Intake::on_arrival() {
+void Frontend::on_arrival() {
     const Request request = std::move(coming_.front());
     coming_.pop_front();
     pass_on(request);
     await_next();
 }
 
-void Intake::on_follow_up(std::uint32_t slot) {
+void Frontend::on_follow_up(std::uint32_t slot) {
     const Request request = std::move(returning_[slot]);
     free_returning_.push_back(slot);
     pass_on(request);
 }
 
-void Intake::pass_on(const Request& request) {
+void Frontend::pass_on(const Request& request) {
     const std::uint64_t id = arrived_++;
     listener_.request_arrives(request, id);
     if (hooks_.progress && arrived_ % kProgressEvery == 0) {
@@ -57,7 +57,7 @@ void Intake::pass_on(const Request& request) {
     }
 }
 
-void Intake::settle(std::uint32_t turn, bool served) {
+void Frontend::settle(std::uint32_t turn, bool served) {
     ++settled_;
     last_ = dispatcher_->now();
     if (Request next; turn > 0 && requests_.follow_up(turn, last_, served, next)) {
@@ -68,7 +68,7 @@ void Intake::settle(std::uint32_t turn, bool served) {
     }
 }
 
-void Intake::expect(Request request) {
+void Frontend::expect(Request request) {
     if (free_returning_.empty()) {
         free_returning_.push_back(static_cast<std::uint32_t>(returning_.size()));
         returning_.emplace_back();

@@ -14,17 +14,17 @@
 
 namespace orrery {
 
-class IntakeListener {
+class FrontendListener {
   public:
-    virtual ~IntakeListener() = default;
+    virtual ~FrontendListener() = default;
     /// A request has come to the engines; requests are numbered as they come.
     virtual void request_arrives(const Request& request, std::uint64_t id) = 0;
 };
 
-class Intake {
+class Frontend {
   public:
     /// All arguments outlive this.
-    Intake(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks, IntakeListener& listener)
+    Frontend(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks, FrontendListener& listener)
         : spec_(spec), requests_(requests), hooks_(hooks), listener_(listener) {}
     void begin(Dispatcher& dispatcher);
     /// The next request of the source, or what a client asks next, has come.
@@ -47,7 +47,7 @@ class Intake {
     const ServiceSpec& spec_;
     RequestSource& requests_;
     const ServiceHooks& hooks_;
-    IntakeListener& listener_;
+    FrontendListener& listener_;
     Dispatcher* dispatcher_ = nullptr;
     std::deque<Request> coming_;      ///< sent, and not at an engine yet
     std::vector<Request> returning_;  ///< what clients ask after an answer, while they think

@@ -1,5 +1,5 @@
 #pragma once
-// Handovers: sequences that go from the replica that computed their prompt to one that decodes them.
+// KvTransfers: sequences that go from the replica that computed their prompt to one that decodes them.
 //
 // The target is chosen and makes room first; then the keys and values go over the fabric, whole after the prompt or layer
 // by layer while it computes. The source keeps its blocks until all has arrived. On the same devices nothing is sent.
@@ -8,18 +8,18 @@
 
 namespace orrery {
 
-class HandoverListener {
+class KvTransferListener {
   public:
-    virtual ~HandoverListener() = default;
+    virtual ~KvTransferListener() = default;
     /// A sequence's cache has come to `to`; the source is freed already. The replica is woken afterwards.
-    virtual void handed_over(std::uint32_t to, std::uint32_t sequence) = 0;
+    virtual void kv_arrived(std::uint32_t to, std::uint32_t sequence) = 0;
 };
 
-class Handovers {
+class KvTransfers {
   public:
     /// All arguments outlive this.
-    Handovers(const ServiceSpec& spec, Fleet& fleet, Routes& decoders, HandoverListener& listener,
-              ServiceResult& result)
+    KvTransfers(const ServiceSpec& spec, Fleet& fleet, Routes& decoders, KvTransferListener& listener,
+                ServiceResult& result)
         : spec_(spec), fleet_(fleet), decoders_(decoders), listener_(listener), result_(result) {}
     void begin(Dispatcher& dispatcher) { dispatcher_ = &dispatcher; }
 
@@ -29,10 +29,10 @@ class Handovers {
     void prompt_done(std::uint32_t from, std::uint32_t sequence);
     /// Whether a sequence should rather stay where its prompt was computed, as the decode replicas are full.
     [[nodiscard]] bool decoders_are_full() const;
-    /// Sequences that have left a replica gave blocks back: the handovers that wait longest get them.
+    /// Sequences that have left a replica gave blocks back: the KV transfers that wait longest get them.
     void make_room(std::uint32_t replica);
-    void on_transfer(std::uint32_t handover);
-    /// A replica fails: gives back what others hold for its handovers. Sequences that were on their way to it, prompt done,
+    void on_transfer(std::uint32_t kv_transfer);
+    /// A replica fails: gives back what others hold for its KV transfers. Sequences that were on their way to it, prompt done,
     /// are freed at their source and returned.
     [[nodiscard]] std::vector<Sequence> fail(std::uint32_t replica);
     /// Whether a sequence's cache is on its way already.
@@ -41,7 +41,7 @@ class Handovers {
     }
 
   private:
-    struct Handover {
+    struct KvTransfer {
         std::uint32_t from = 0, to = 0;        ///< replicas
         std::uint32_t source = 0, target = 0;  ///< sequences there
         std::uint32_t transfers = 0;           ///< under way
@@ -61,10 +61,10 @@ class Handovers {
     const ServiceSpec& spec_;
     Fleet& fleet_;
     Routes& decoders_;
-    HandoverListener& listener_;
+    KvTransferListener& listener_;
     ServiceResult& result_;
     Dispatcher* dispatcher_ = nullptr;
-    std::vector<Handover> handovers_;
+    std::vector<KvTransfer> kv_transfers_;
     std::vector<std::uint32_t> free_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> by_source_;  ///< by replica and sequence
 };

@@ -1,4 +1,4 @@
-#include "tools/explain/levers.hpp"
+#include "tools/explain/what_ifs.hpp"
 
 #include "models/scaled_device.hpp"
 #include "tools/driver/kind.hpp"
@@ -55,13 +55,13 @@ double part(const Parts& parts, const std::string& name) {
     return 0;
 }
 
-struct Lever {
+struct WhatIf {
     const char* name;
     void (*change)(Scenario&, double more);
 };
 
 // Everything that is not the device's own rates; what a scenario does not use changes nothing and is left out.
-constexpr Lever kLevers[] = {
+constexpr WhatIf kWhatIfs[] = {
     {"bandwidth inside the node", [](Scenario& s, double more) { s.cluster.node.intra_bandwidth.value *= more; }},
     {"bandwidth between nodes",
      [](Scenario& s, double more) {
@@ -103,9 +103,9 @@ Elasticity elasticity(const std::string& name, const Outcome& before, const Outc
     return out;
 }
 
-// Numbers of runs of a lever, with Student's t at 97.5 % for one degree of freedom less.
+// Numbers of runs of a what-if, with Student's t at 97.5 % for one degree of freedom less.
 constexpr std::pair<int, double> kTrials[] = {{33, 2.037}, {17, 2.120}, {9, 2.306}, {5, 2.776}, {3, 4.303}};
-constexpr double kHops = 1e7;  // that all runs of a lever may take together, if that gives three of them
+constexpr double kHops = 1e7;  // that all runs of a what-if may take together, if that gives three of them
 
 std::pair<int, double> trials_of(const Summary& base) {
     const Metric* hops = base.find("packet_hops");
@@ -117,19 +117,19 @@ std::pair<int, double> trials_of(const Summary& base) {
     return *std::rbegin(kTrials);
 }
 
-// The n-th run of a lever has seed + n and a factor of its own: 1.1, 1.09, 1.11, 1.08, 1.12 and again.
+// The n-th run of a what-if has seed + n and a factor of its own: 1.1, 1.09, 1.11, 1.08, 1.12 and again.
 double factor_of(std::size_t trial) {
     constexpr double kSteps[] = {0, -0.01, 0.01, -0.02, 0.02};
     return kMore + kSteps[trial % std::size(kSteps)];
 }
 
-Elasticity repeated(const Lever& lever, const Scenario& scenario, ModelCache& models, const Outcome& before,
+Elasticity repeated(const WhatIf& what_if, const Scenario& scenario, ModelCache& models, const Outcome& before,
                     const std::vector<Outcome>& bases, double student) {
     std::vector<double> gains;  // relative, as of a factor kMore
     for (std::size_t i = 0; i < bases.size(); ++i) {
         Scenario changed = scenario;
         changed.seed += static_cast<std::int64_t>(i);
-        lever.change(changed, factor_of(i));
+        what_if.change(changed, factor_of(i));
         const double after = run_again(changed, models).seconds;
         gains.push_back((1 - after / bases[i].seconds) * kMost / (1 - 1 / factor_of(i)));
     }
@@ -143,10 +143,10 @@ Elasticity repeated(const Lever& lever, const Scenario& scenario, ModelCache& mo
         squares += (gain - mean) * (gain - mean);
     }
     const double noise = student * std::sqrt(squares / (n - 1) / n);
-    return Elasticity{lever.name, mean * before.seconds, mean / kMost, noise * before.seconds, {}};
+    return Elasticity{what_if.name, mean * before.seconds, mean / kMost, noise * before.seconds, {}};
 }
 
-std::vector<PhaseBound> bounds_of(const Outcome& base, const std::vector<Elasticity>& levers) {
+std::vector<PhaseBound> bounds_of(const Outcome& base, const std::vector<Elasticity>& what_ifs) {
     std::vector<PhaseBound> out;
     for (const auto& [phase, seconds] : base.parts) {
         if (seconds <= 0) {
@@ -154,10 +154,10 @@ std::vector<PhaseBound> bounds_of(const Outcome& base, const std::vector<Elastic
         }
         PhaseBound bound{phase, seconds, "the schedule", 0};
         // The bubble shrinks with whatever makes passes shorter: its cause is the schedule all the same.
-        for (const Elasticity& lever : levers) {
-            const double share = part(lever.by_phase, phase) / seconds / kMost;
+        for (const Elasticity& what_if : what_ifs) {
+            const double share = part(what_if.by_phase, phase) / seconds / kMost;
             if (phase != "bubble" && share > std::max(0.02, bound.share)) {
-                bound.bound = lever.lever;
+                bound.bound = what_if.what_if;
                 bound.share = share;
             } else if (phase != "bubble" && bound.share == 0) {
                 bound.bound = "what the software fixes";
@@ -170,7 +170,7 @@ std::vector<PhaseBound> bounds_of(const Outcome& base, const std::vector<Elastic
 
 }  // namespace
 
-void try_levers(const Scenario& scenario, ModelCache& models, const Summary& base, Explanation& out) {
+void try_what_ifs(const Scenario& scenario, ModelCache& models, const Summary& base, Explanation& out) {
     const Outcome before = outcome_of(base);
     const bool upset = scenario.network.fidelity == Fidelity::packet;
     std::vector<Outcome> bases = {before};
@@ -185,22 +185,22 @@ void try_levers(const Scenario& scenario, ModelCache& models, const Summary& bas
     }
     if (row_of(scenario.kind).kernels) {
         const DataDirectory& data = models.data();
-        out.levers.push_back(elasticity("arithmetic rate", before, run_scaled(scenario, data, kMore, 1)));
-        out.levers.push_back(elasticity("memory bandwidth", before, run_scaled(scenario, data, 1, kMore)));
+        out.what_ifs.push_back(elasticity("arithmetic rate", before, run_scaled(scenario, data, kMore, 1)));
+        out.what_ifs.push_back(elasticity("memory bandwidth", before, run_scaled(scenario, data, 1, kMore)));
     }
     const std::string resolved = resolved_json(scenario);
-    for (const Lever& lever : kLevers) {
+    for (const WhatIf& what_if : kWhatIfs) {
         Scenario changed = scenario;
-        lever.change(changed, kMore);
+        what_if.change(changed, kMore);
         if (resolved_json(changed) != resolved) {
-            out.levers.push_back(upset ? repeated(lever, scenario, models, before, bases, student)
-                                       : elasticity(lever.name, before, run_again(changed, models)));
+            out.what_ifs.push_back(upset ? repeated(what_if, scenario, models, before, bases, student)
+                                         : elasticity(what_if.name, before, run_again(changed, models)));
         }
     }
-    std::stable_sort(out.levers.begin(), out.levers.end(), [](const Elasticity& a, const Elasticity& b) {
+    std::stable_sort(out.what_ifs.begin(), out.what_ifs.end(), [](const Elasticity& a, const Elasticity& b) {
         return std::pair(a.certain(), a.gain_s) > std::pair(b.certain(), b.gain_s);
     });
-    out.phases = bounds_of(before, out.levers);
+    out.phases = bounds_of(before, out.what_ifs);
 }
 
 }  // namespace orrery

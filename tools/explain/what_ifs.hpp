@@ -5,12 +5,12 @@
 
 namespace orrery {
 
-/// Tries every lever that a scenario has and puts them into `out`, best first, with what bounds each part of the run.
+/// Tries every what-if that a scenario has and puts them into `out`, best first, with what bounds each part of the run.
 /// `base`: summary of the scenario itself.
 ///
 /// Hashed paths, marks and time-outs make packet runs jump when timing changes a little, in either direction: there a gain is
 /// the mean over runs with several seeds and factors near 1.1, each against the same seed unchanged, and has its noise. What a
 /// scenario leaves to be derived from rate and latency (windows, delay targets) changes with them.
-void try_levers(const Scenario& scenario, ModelCache& models, const Summary& base, Explanation& out);
+void try_what_ifs(const Scenario& scenario, ModelCache& models, const Summary& base, Explanation& out);
 
 }  // namespace orrery
