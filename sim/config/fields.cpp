@@ -401,6 +401,8 @@ class Writer final : public Fields {
 
 class SchemaWriter final : public Fields {
   public:
+    [[nodiscard]] bool names_all() const override { return true; }
+
     Json properties = Json::object();
     Json required = Json::array();
 

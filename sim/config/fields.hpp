@@ -41,6 +41,8 @@ struct Field {
 class Fields {
   public:
     virtual ~Fields() = default;
+    /// True for a visitor that wants every field that there could be, and not only those of the choices made.
+    [[nodiscard]] virtual bool names_all() const { return false; }
     virtual void integer(const Field& field, std::int64_t& value) = 0;
     virtual void number(const Field& field, double& value) = 0;
     virtual void boolean(const Field& field, bool& value) = 0;

@@ -14,7 +14,7 @@ namespace {
 
 // A replica of eight places with `slots` slots; an adapter takes two seconds to come.
 ServiceSpec with_slots(std::uint32_t slots) {
-    ServiceSpec spec = spec_of(SchedulerKind::chunked_prefill, 100, 8, 1000);
+    ServiceSpec spec = spec_of("chunked-prefill", 100, 8, 1000);
     spec.pools[0].limits.adapter_slots = slots;
     spec.pools[0].limits.adapter_bytes = 2;
     spec.pools[0].host_bandwidth = 1;
@@ -148,7 +148,7 @@ TEST_CASE("serving: every request is accounted for while adapters come, replicas
     for (int round = 0; round < 100 * test::scale(); ++round) {
         ServiceSpec spec = with_slots(1 + static_cast<std::uint32_t>(random.below(3)));
         PoolSpec& pool = spec.pools[0];
-        pool.scheduler.kind = static_cast<SchedulerKind>(random.below(scheduler_names().size()));
+        pool.scheduler.policy.choose(any_scheduler(random));
         pool.limits.blocks = 8 + random.below(40);
         pool.limits.max_sequences = 1 + static_cast<std::uint32_t>(random.below(6));
         pool.limits.prefix_cache = random.below(2) == 0;

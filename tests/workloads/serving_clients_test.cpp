@@ -18,7 +18,7 @@ using namespace orrery::test;
 namespace {
 
 ServiceSpec speculating(std::uint32_t tokens, double acceptance) {
-    ServiceSpec spec = spec_of(SchedulerKind::chunked_prefill, 100, 8, 10000);
+    ServiceSpec spec = spec_of("chunked-prefill", 100, 8, 10000);
     spec.pools[0].speculation = {tokens, acceptance, true, 0.1};
     spec.pools[0].limits.draft_tokens = tokens;
     return spec;
@@ -67,7 +67,7 @@ TEST_CASE("serving: a step gives (1 - a^(k+1)) / (1 - a) tokens in the mean, dra
 
 TEST_CASE("serving: a client that waits too long gives up, and whoever waits behind it goes on") {
     // One place, ten seconds each. Request 1 would end at 20.
-    ServiceSpec spec = spec_of(SchedulerKind::chunked_prefill, 100, 1, 100);
+    ServiceSpec spec = spec_of("chunked-prefill", 100, 1, 100);
     spec.timeout = 15;
     ListSource source(
         {request(0, 4, 10), request(0, 4, 10), request(1, 4, 10), request(14, 4, 1), request(15, 500, 1)});
@@ -83,7 +83,7 @@ TEST_CASE("serving: a client that waits too long gives up, and whoever waits beh
 }
 
 TEST_CASE("serving: what a failed replica had starts anew on another, with the tokens that it had given") {
-    ServiceSpec spec = spec_of(SchedulerKind::chunked_prefill, 100, 8, 100);
+    ServiceSpec spec = spec_of("chunked-prefill", 100, 8, 100);
     spec.pools[0].replicas = 2;
     spec.failures = {{0, 3.5, 100}};
     ListSource source({request(0, 4, 6), request(0, 4, 2), request(10, 4, 1), request(20, 4, 1)});
@@ -100,7 +100,7 @@ TEST_CASE("serving: what a failed replica had starts anew on another, with the t
 }
 
 TEST_CASE("serving: requests wait for the only replica to come back, and fail when it fails too often") {
-    ServiceSpec spec = spec_of(SchedulerKind::chunked_prefill, 100, 8, 100);
+    ServiceSpec spec = spec_of("chunked-prefill", 100, 8, 100);
     spec.failures = {{0, 0.5, 2}, {0, 3, 2}, {0, 20, 1}};
     spec.retries = 1;
     ListSource source({request(0, 4, 1), request(1, 4, 1)});
@@ -117,7 +117,7 @@ TEST_CASE("serving: every request is accounted for while replicas fail, clients 
     const Fabric fabric(test::rail_nodes(2));
     RandomStream random(17, "failing");
     for (int round = 0; round < 150 * test::scale(); ++round) {
-        const auto kind = [&] { return static_cast<SchedulerKind>(random.below(scheduler_names().size())); };
+        const auto kind = [&] { return any_scheduler(random); };
         ServiceSpec spec = spec_of(kind(), 1 + static_cast<std::uint32_t>(random.below(40)), 4, 12 + random.below(30));
         spec.pools[0].replicas = 1 + static_cast<std::uint32_t>(random.below(3));
         spec.pools[0].limits.prefix_cache = random.below(2) == 0;
@@ -132,7 +132,7 @@ TEST_CASE("serving: every request is accounted for while replicas fail, clients 
             spec.pools.push_back(spec.pools[0]);
             spec.pools[0].role = Role::prefill;
             spec.pools[1].role = Role::decode;
-            spec.pools[1].scheduler.kind = kind();
+            spec.pools[1].scheduler.policy.choose(kind());
             spec.pools[1].limits.blocks = 25 + random.below(20);
             spec.pools[1].first_gpu = 8;
             spec.transfer = static_cast<Transfer>(random.below(2));
@@ -166,7 +166,7 @@ TEST_CASE("serving: every request is accounted for while replicas fail, clients 
 }
 
 TEST_CASE("serving: latencies are of requests that come in the window, rates of what happens in it") {
-    ServiceSpec spec = spec_of(SchedulerKind::chunked_prefill, 100, 8, 100);
+    ServiceSpec spec = spec_of("chunked-prefill", 100, 8, 100);
     spec.measure_from = 10;
     spec.measure_to = 20;
     std::vector<Request> requests;

@@ -25,14 +25,14 @@ class MemoryStep final : public StepCost {
 
 struct TwoPhases {
     TwoPhases() : device(read_device("h200-sxm", test::data())), fabric(test::rail_nodes(1)) {
-        spec = spec_of(SchedulerKind::sarathi, 100, 8, 1000);
+        spec = spec_of("sarathi", 100, 8, 1000);
         PoolSpec& prefill = spec.pools[0];
         prefill.role = Role::prefill;
         prefill.device = &device;
         spec.pools.push_back(prefill);
         spec.pools[1].role = Role::decode;
         spec.pools[1].first_gpu = 1;
-        spec.pools[1].scheduler.kind = SchedulerKind::chunked_prefill;
+        spec.pools[1].scheduler.policy.choose("chunked-prefill");
         spec.fabric = &fabric;
     }
     void on_same_devices(double prefill_units, double decode_units) {
@@ -114,14 +114,10 @@ TEST_CASE("serving: phases on the same devices share the cache, and every reques
     for (int round = 0; round < 100 * test::scale(); ++round) {
         TwoPhases two;
         two.on_same_devices(0.6, 0.4);
-        const SchedulerKind prefill[] = {SchedulerKind::sarathi, SchedulerKind::vllm_v0, SchedulerKind::orca,
-                                         SchedulerKind::in_flight, SchedulerKind::static_batch};
-        const SchedulerKind decode[] = {SchedulerKind::chunked_prefill, SchedulerKind::vllm_v0,
-                                        SchedulerKind::sarathi,         SchedulerKind::splitfuse,
-                                        SchedulerKind::fastserve,       SchedulerKind::fair};
-        two.spec.pools[0].scheduler.kind = prefill[random.below(5)];
-        two.spec.pools[1].scheduler.kind = decode[random.below(6)];
-        two.spec.pools[1].scheduler.preemption = random.below(2) == 0 ? Preemption::swap : Preemption::recompute;
+        const char* const prefill[] = {"sarathi", "vllm-v0", "orca", "in-flight", "static"};
+        const char* const decode[] = {"chunked-prefill", "vllm-v0", "sarathi", "splitfuse", "fastserve", "fair"};
+        two.spec.pools[0].scheduler.policy.choose(prefill[random.below(5)]);
+        two.spec.pools[1].scheduler.policy.choose(decode[random.below(6)]);
         two.spec.timeout = random.below(3) == 0 ? 5 : 0;
         const auto drafted = static_cast<std::uint32_t>(random.below(3));
         two.spec.pools[0].limits.ahead = 1 + drafted;
@@ -177,13 +173,13 @@ TEST_CASE("serving: a sequence handed over to a replica that computes a long pro
     // The third prompt finds a long queue and takes all of the other replica's iterations, from 0.6 to 9.6 s.
     two.spec.mixing.prompt_tokens = 179;
     const std::vector<Request> requests = {request(0, 90, 2), request(0.5, 90, 2), request(0.6, 90, 2)};
-    two.spec.pools[1].scheduler.kind = SchedulerKind::sarathi;
+    two.spec.pools[1].scheduler.policy.choose("sarathi");
     const ServiceResult result = two.serve(requests, cost);
     CHECK(result.mixed_prompts == 1);
     CHECK(e2e(result, 0) == doctest::Approx(2.6).epsilon(1e-4));  // first prompt done at 1 s, next iteration at 1.6 s
     CHECK(e2e(result, 1) == doctest::Approx(3.1).epsilon(1e-4));
     // vLLM 1 goes by the order of admission: the prompt's pieces come first.
-    two.spec.pools[1].scheduler.kind = SchedulerKind::chunked_prefill;
+    two.spec.pools[1].scheduler.policy.choose("chunked-prefill");
     CHECK(e2e(two.serve(requests, cost), 0) > 9);
 }
 

@@ -11,7 +11,7 @@ namespace {
 // Two stages of one second each on two GPUs of a node; hidden states of a token take `hop` seconds.
 struct TwoStages {
     explicit TwoStages(double hop) : fabric(test::rail_nodes(1)) {
-        spec = spec_of(SchedulerKind::chunked_prefill, 8, 8, 100);
+        spec = spec_of("chunked-prefill", 8, 8, 100);
         spec.pools[0].limits.batches = 2;
         spec.pools[0].gpus = 2;
         spec.fabric = &fabric;
@@ -58,7 +58,7 @@ TEST_CASE("serving: a sequence is in one batch of a pipeline at a time, its prom
     CHECK(iterations(two.spec, {request(0, 12, 2), request(0.5, 3, 2), request(1.5, 2, 1)}) ==
           Lines{"0:8", "1:3", "0:4 2:2", "1:1", "0:1"});
     // Static batches: as many groups as stages, each with half of the places, the finished ones padded.
-    two.spec.pools[0].scheduler.kind = SchedulerKind::static_batch;
+    two.spec.pools[0].scheduler.policy.choose("static");
     two.spec.pools[0].limits.max_sequences = 4;
     CHECK(iterations(two.spec, {request(0, 4, 1), request(0.5, 5, 3), request(0.5, 6, 2), request(0.5, 7, 1)}) ==
           Lines{"0:4", "1:5 2:6", "3:7", "1:1 2:1", "1:1 +1"});
@@ -90,10 +90,10 @@ requests: {count: 20}
 }
 
 TEST_CASE("serving: Orca and prompts first share the sequences out among the batches of a pipeline") {
-    for (const auto& [kind, lines] : {std::pair{SchedulerKind::orca, Lines{"0:4", "1:4 2:4", "0:1 3:4", "1:1 2:1"}},
-                                      {SchedulerKind::vllm_v0, Lines{"0:4", "1:4 2:4", "3:4", "0:1 1:1", "2:1"}}}) {
+    for (const auto& [kind, lines] : {std::pair{"orca", Lines{"0:4", "1:4 2:4", "0:1 3:4", "1:1 2:1"}},
+                                      {"vllm-v0", Lines{"0:4", "1:4 2:4", "3:4", "0:1 1:1", "2:1"}}}) {
         TwoStages two(0);
-        two.spec.pools[0].scheduler.kind = kind;
+        two.spec.pools[0].scheduler.policy.choose(kind);
         two.spec.pools[0].limits.max_sequences = 4;
         CHECK(iterations(two.spec, {request(0, 4, 2), request(0.5, 4, 2), request(0.5, 4, 2), request(0.5, 4, 1)}) ==
               lines);

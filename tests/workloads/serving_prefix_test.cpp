@@ -20,7 +20,7 @@ Request turn(double arrival_s, std::uint32_t prompt, std::uint32_t output, std::
 }
 
 ServiceSpec caching(std::uint64_t blocks) {
-    ServiceSpec spec = spec_of(SchedulerKind::chunked_prefill, 100, 8, blocks);
+    ServiceSpec spec = spec_of("chunked-prefill", 100, 8, blocks);
     spec.pools[0].limits.prefix_cache = true;
     spec.pools[0].limits.block_bytes = 1000;
     return spec;

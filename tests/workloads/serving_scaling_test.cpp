@@ -11,7 +11,7 @@ namespace {
 
 // One place a replica, ten seconds per request; up to three replicas.
 ServiceSpec scaling() {
-    ServiceSpec spec = spec_of(SchedulerKind::chunked_prefill, 100, 1, 100);
+    ServiceSpec spec = spec_of("chunked-prefill", 100, 1, 100);
     spec.pools[0].replicas = 3;
     spec.pools[0].scaling = {1, 1, 5, 2, 300, 100, 1, 20};
     spec.router = Router::least_requests;

@@ -1,6 +1,7 @@
 #pragma once
 // Requests from a list, services with affine prices, and iterations as text.
 
+#include "sim/base/random.hpp"
 #include "workloads/serving/cluster/service.hpp"
 
 #include <fmt/format.h>
@@ -30,10 +31,27 @@ inline Request request(double arrival_s, std::uint32_t prompt, std::uint32_t out
     return Request{SimTime::from_seconds(arrival_s), prompt, output, session, {}};
 }
 
-inline ServiceSpec spec_of(SchedulerKind kind, std::uint32_t budget, std::uint32_t sequences, std::uint64_t blocks,
+/// A scheduler as a scenario says it: "{kind: fastserve, levels: 3}".
+inline SchedulerSpec scheduler(const std::string& text) {
+    SchedulerSpec spec;
+    std::vector<Diagnostic> errors;
+    read_fields(parse_yaml(text, "scheduler"), DataDirectory(ORRERY_SOURCE_DIR), errors,
+                [&](Fields& fields) { describe(fields, spec); });
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+    return spec;
+}
+
+/// Any of the policies.
+inline std::string any_scheduler(RandomStream& random) {
+    return scheduler_table()[random.below(scheduler_table().size())]->name;
+}
+
+inline ServiceSpec spec_of(const std::string& kind, std::uint32_t budget, std::uint32_t sequences, std::uint64_t blocks,
                            std::uint32_t block = 4) {
     PoolSpec pool;
-    pool.scheduler.kind = kind;
+    pool.scheduler.policy.choose(kind);
     pool.limits.token_budget = budget;
     pool.limits.max_sequences = sequences;
     pool.limits.blocks = blocks;

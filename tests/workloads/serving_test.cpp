@@ -16,44 +16,42 @@ using namespace orrery::test;
 
 TEST_CASE("serving: static batches run until their longest sequence ends, finished places padded") {
     // Two places: the third request waits for the whole first batch.
-    CHECK(iterations(spec_of(SchedulerKind::static_batch, 100, 2, 100),
-                     {request(0, 4, 1), request(0.5, 5, 3), request(0.5, 6, 2)}) ==
+    CHECK(iterations(spec_of("static", 100, 2, 100), {request(0, 4, 1), request(0.5, 5, 3), request(0.5, 6, 2)}) ==
           Lines{"0:4", "1:5 2:6", "1:1 2:1", "1:1 +1"});
 }
 
 TEST_CASE("serving: what comes in one instant is planned once, after all of it has come") {
     // Three equal requests at the start are one batch: as many iterations as tokens.
     const std::vector<Request> three(3, request(0, 4, 3));
-    CHECK(iterations(spec_of(SchedulerKind::chunked_prefill, 100, 8, 100), three) ==
+    CHECK(iterations(spec_of("chunked-prefill", 100, 8, 100), three) ==
           Lines{"0:4 1:4 2:4", "0:1 1:1 2:1", "0:1 1:1 2:1"});
     // A request that comes in the instant in which an iteration ends is in the next one.
-    CHECK(iterations(spec_of(SchedulerKind::chunked_prefill, 100, 8, 100), {request(0, 4, 2), request(1, 4, 1)}) ==
+    CHECK(iterations(spec_of("chunked-prefill", 100, 8, 100), {request(0, 4, 2), request(1, 4, 1)}) ==
           Lines{"0:4", "0:1 1:4"});
 }
 
 TEST_CASE("serving: Orca admits whenever a place is free, and sets the longest output aside") {
     // One iteration a second; request 0 starts alone because the others come while it runs.
-    CHECK(iterations(spec_of(SchedulerKind::orca, 100, 2, 100),
-                     {request(0, 4, 3), request(0.5, 5, 2), request(0.5, 6, 2)}) ==
+    CHECK(iterations(spec_of("orca", 100, 2, 100), {request(0, 4, 3), request(0.5, 5, 2), request(0.5, 6, 2)}) ==
           Lines{"0:4", "0:1 1:5", "0:1 1:1", "2:6", "2:1"});
     // Three blocks of four: a request of 4 + 4 tokens holds two, so the next of that size does not fit beside it.
-    CHECK(iterations(spec_of(SchedulerKind::orca, 100, 8, 3), {request(0, 4, 4), request(0, 4, 4)}) ==
+    CHECK(iterations(spec_of("orca", 100, 8, 3), {request(0, 4, 4), request(0, 4, 4)}) ==
           Lines{"0:4", "0:1", "0:1", "0:1", "1:4", "1:1", "1:1", "1:1"});
 }
 
 TEST_CASE("serving: vLLM 0 runs prompts before decodes, and preempts who came last") {
-    CHECK(iterations(spec_of(SchedulerKind::vllm_v0, 12, 8, 100),
+    CHECK(iterations(spec_of("vllm-v0", 12, 8, 100),
                      {request(0, 4, 3), request(0.5, 5, 2), request(0.5, 6, 2), request(0.5, 7, 1)}) ==
           Lines{"0:4", "1:5 2:6", "3:7", "0:1 1:1 2:1", "0:1"});
     // Four blocks of four: both prompts fit, both want a fifth token, there is a block for one of them only when the other
     // gives way; request 1 starts anew with its prompt and what it had generated.
-    CHECK(iterations(spec_of(SchedulerKind::vllm_v0, 100, 8, 3), {request(0, 4, 5), request(0.5, 4, 3)}) ==
+    CHECK(iterations(spec_of("vllm-v0", 100, 8, 3), {request(0, 4, 5), request(0.5, 4, 3)}) ==
           Lines{"0:4", "1:4", "0:1", "0:1", "0:1", "0:1", "1:5", "1:1"});
 }
 
 TEST_CASE("serving: swapped sequences come back before new prompts and keep what they computed") {
-    ServiceSpec spec = spec_of(SchedulerKind::vllm_v0, 100, 8, 3);
-    spec.pools[0].scheduler.preemption = Preemption::swap;
+    ServiceSpec spec = spec_of("vllm-v0", 100, 8, 3);
+    spec.pools[0].scheduler = scheduler("{kind: vllm-v0, preemption: swap}");
     spec.pools[0].limits.host_blocks = 10;
     spec.pools[0].limits.block_bytes = 1000;
     // As above, but request 1 decodes on where it was.
@@ -62,47 +60,46 @@ TEST_CASE("serving: swapped sequences come back before new prompts and keep what
 }
 
 TEST_CASE("serving: chunked prefill fills the token budget, decodes first") {
-    CHECK(iterations(spec_of(SchedulerKind::chunked_prefill, 4, 8, 100), {request(0, 4, 3), request(0, 9, 2)}) ==
+    CHECK(iterations(spec_of("chunked-prefill", 4, 8, 100), {request(0, 4, 3), request(0, 9, 2)}) ==
           Lines{"0:4", "0:1 1:3", "0:1 1:3", "1:3", "1:1"});
 }
 
 TEST_CASE("serving: Sarathi-Serve admits a prompt when the whole of it has room, vLLM 1 when its first piece has") {
     // Five blocks of four: request 0 holds three at the end, request 1 needs three for its prompt of nine.
     const std::vector<Request> requests = {request(0, 4, 8), request(0.5, 9, 1)};
-    CHECK(iterations(spec_of(SchedulerKind::sarathi, 4, 8, 4), requests) ==
+    CHECK(iterations(spec_of("sarathi", 4, 8, 4), requests) ==
           Lines{"0:4", "0:1", "0:1", "0:1", "0:1", "0:1", "0:1", "0:1", "1:4", "1:4", "1:1"});
-    CHECK(iterations(spec_of(SchedulerKind::chunked_prefill, 4, 8, 4), requests) ==
+    CHECK(iterations(spec_of("chunked-prefill", 4, 8, 4), requests) ==
           Lines{"0:4", "0:1 1:3", "0:1 1:3", "0:1", "0:1 1:3", "0:1", "0:1 1:3", "0:1", "1:4", "1:4", "1:1"});
     // With room for all both give the decodes first.
-    CHECK(iterations(spec_of(SchedulerKind::sarathi, 4, 8, 100), {request(0, 4, 3), request(0, 9, 2)}) ==
+    CHECK(iterations(spec_of("sarathi", 4, 8, 100), {request(0, 4, 3), request(0, 9, 2)}) ==
           Lines{"0:4", "0:1 1:3", "0:1 1:3", "1:3", "1:1"});
 }
 
 TEST_CASE("serving: SplitFuse puts short prompts together and splits long ones to exactly the budget") {
-    CHECK(iterations(spec_of(SchedulerKind::splitfuse, 6, 8, 100),
+    CHECK(iterations(spec_of("splitfuse", 6, 8, 100),
                      {request(0, 6, 3), request(0, 2, 2), request(0, 3, 2), request(0, 9, 1)}) ==
           Lines{"0:6", "0:1 1:2 2:3", "0:1 1:1 2:1 3:3", "3:6"});
     // Three blocks of four: request 1 waits with its block until request 0 has left instead of starting anew ...
-    CHECK(iterations(spec_of(SchedulerKind::splitfuse, 8, 8, 3), {request(0, 4, 5), request(0.5, 4, 3)}) ==
+    CHECK(iterations(spec_of("splitfuse", 8, 8, 3), {request(0, 4, 5), request(0.5, 4, 3)}) ==
           Lines{"0:4", "0:1 1:4", "0:1", "0:1", "0:1", "1:1", "1:1"});
     // ... and when both wait for a block, who came last does.
-    CHECK(iterations(spec_of(SchedulerKind::splitfuse, 16, 8, 4), {request(0, 8, 6), request(0.5, 8, 2)}) ==
+    CHECK(iterations(spec_of("splitfuse", 16, 8, 4), {request(0, 8, 6), request(0.5, 8, 2)}) ==
           Lines{"0:8", "0:1 1:4", "0:1", "0:1", "0:1", "0:1", "1:8", "1:1"});
 }
 
 TEST_CASE("serving: known lengths can order who waits: the shortest prompt, or the most output for its prompt") {
     const std::vector<Request> requests = {request(0, 4, 1), request(0.5, 9, 1), request(0.5, 3, 1),
                                            request(0.5, 8, 20)};
-    CHECK(iterations(spec_of(SchedulerKind::shortest_first, 100, 1, 100), requests)[1] == "2:3");
-    const Lines heavy = iterations(spec_of(SchedulerKind::decode_heavy, 100, 1, 100), requests);
+    CHECK(iterations(spec_of("shortest-first", 100, 1, 100), requests)[1] == "2:3");
+    const Lines heavy = iterations(spec_of("decode-heavy", 100, 1, 100), requests);
     CHECK(heavy[1] == "3:8");
     CHECK(Lines(heavy.end() - 2, heavy.end()) == Lines{"2:3", "1:9"});
 }
 
 TEST_CASE("serving: FastServe lets short prompts pass long ones and sinks who has used its quantum") {
-    ServiceSpec spec = spec_of(SchedulerKind::fastserve, 4, 1, 100);
-    spec.pools[0].scheduler.levels = 3;
-    spec.pools[0].scheduler.first_quantum = 4;
+    ServiceSpec spec = spec_of("fastserve", 4, 1, 100);
+    spec.pools[0].scheduler = scheduler("{kind: fastserve, levels: 3, first_quantum: 4}");
     // Request 0 (prompt 8) joins the second level (quantum 8); request 1 (prompt 2) comes during its first piece at the
     // highest level and goes first until it has used four tokens, in the end on the second level, where 0 came before it.
     CHECK(iterations(spec, {request(0, 8, 2), request(0.5, 2, 4)}) ==
@@ -111,15 +108,14 @@ TEST_CASE("serving: FastServe lets short prompts pass long ones and sinks who ha
 
 TEST_CASE("serving: fair shares serve the session that has had the least") {
     // Session 0 asks three times, session 1 once, later: it goes before the rest of session 0.
-    CHECK(iterations(spec_of(SchedulerKind::fair, 100, 1, 100),
-                     {request(0, 4, 1, 0), request(0, 4, 1, 0), request(0, 4, 1, 0), request(0.5, 4, 1, 1)}) ==
-          Lines{"0:4", "3:4", "1:4", "2:4"});
+    CHECK(iterations(spec_of("fair", 100, 1, 100), {request(0, 4, 1, 0), request(0, 4, 1, 0), request(0, 4, 1, 0),
+                                                    request(0.5, 4, 1, 1)}) == Lines{"0:4", "3:4", "1:4", "2:4"});
 }
 
 TEST_CASE("serving: a lone request takes its prompt's iteration and one for each further token") {
     ListSource source({request(1, 512, 128)});
     AffineStep cost(2e-3, 1e-5, 1e-7);
-    const ServiceResult result = serve_with(spec_of(SchedulerKind::chunked_prefill, 1024, 8, 100, 16), source, cost);
+    const ServiceResult result = serve_with(spec_of("chunked-prefill", 1024, 8, 100, 16), source, cost);
     REQUIRE(result.requests.size() == 1);
     CHECK(result.requests[0].ttft * 1e3 == doctest::Approx((2e-3 + 512e-5) * 1e3).epsilon(1e-6));
     // Token i + 1 looks back on 512 + i tokens.
@@ -136,7 +132,7 @@ TEST_CASE("serving: without queueing every request takes the same time") {
     }
     ListSource source(requests);
     AffineStep cost(1e-3, 1e-5, 0);
-    const ServiceResult result = serve_with(spec_of(SchedulerKind::vllm_v0, 1024, 8, 1000, 16), source, cost);
+    const ServiceResult result = serve_with(spec_of("vllm-v0", 1024, 8, 1000, 16), source, cost);
     for (const RequestOutcome& outcome : result.requests) {
         CHECK(outcome.ttft == result.requests[0].ttft);
         CHECK(outcome.e2e == result.requests[0].e2e);
@@ -148,7 +144,7 @@ TEST_CASE("serving: with a prefill and a decode replica the first token takes ex
     shape.intra_latency = 1e-6;
     const Fabric fabric(shape);
     for (const Transfer transfer : {Transfer::whole, Transfer::layers}) {
-        ServiceSpec spec = spec_of(SchedulerKind::vllm_v0, 1024, 8, 1000, 16);
+        ServiceSpec spec = spec_of("vllm-v0", 1024, 8, 1000, 16);
         spec.pools.push_back(spec.pools[0]);
         spec.pools[0].role = Role::prefill;
         spec.pools[1].role = Role::decode;
@@ -180,7 +176,7 @@ TEST_CASE("serving: with a prefill and a decode replica the first token takes ex
 
 TEST_CASE("serving: transfers of caches contend on the fabric") {
     const Fabric fabric(test::rail_nodes(2));
-    ServiceSpec spec = spec_of(SchedulerKind::vllm_v0, 4096, 8, 1000, 16);
+    ServiceSpec spec = spec_of("vllm-v0", 4096, 8, 1000, 16);
     spec.pools.push_back(spec.pools[0]);
     spec.pools[0].role = Role::prefill;
     spec.pools[1].role = Role::decode;
@@ -199,13 +195,13 @@ TEST_CASE("serving: a decode replica makes room before a cache is sent to it, an
     const Fabric fabric(test::rail_nodes(2));
     RandomStream random(11, "split");
     for (int round = 0; round < 40 * test::scale(); ++round) {
-        ServiceSpec spec = spec_of(static_cast<SchedulerKind>(random.below(scheduler_names().size())), 64, 8, 40);
+        ServiceSpec spec = spec_of(any_scheduler(random), 64, 8, 40);
         spec.pools.push_back(spec.pools[0]);
         spec.pools[0].role = Role::prefill;
         spec.pools[0].replicas = 1 + static_cast<std::uint32_t>(random.below(3));
         spec.pools[1].role = Role::decode;
         spec.pools[1].replicas = 1 + static_cast<std::uint32_t>(random.below(2));
-        spec.pools[1].scheduler.kind = static_cast<SchedulerKind>(random.below(scheduler_names().size()));
+        spec.pools[1].scheduler.policy.choose(any_scheduler(random));
         spec.pools[1].limits.blocks = 12 + random.below(20);
         spec.pools[1].first_gpu = 8;
         spec.fabric = &fabric;
@@ -237,7 +233,7 @@ TEST_CASE("serving: one place and fixed lengths are the queue M/D/1") {
     requests.output.mean = 1;
     const auto source = make_requests(requests, "", 3);
     AffineStep cost(1, 0, 0);
-    const ServiceResult result = serve_with(spec_of(SchedulerKind::orca, 100, 1, 100), *source, cost);
+    const ServiceResult result = serve_with(spec_of("orca", 100, 1, 100), *source, cost);
     double wait = 0;
     for (const RequestOutcome& outcome : result.requests) {
         wait += outcome.ttft - 1;
@@ -250,13 +246,15 @@ TEST_CASE("serving: every request is accounted for under every scheduler, router
     const Fabric fabric(test::rail_nodes(2));
     RandomStream random(5, "serving");
     for (int round = 0; round < 60 * test::scale(); ++round) {
-        for (std::size_t kind = 0; kind < scheduler_names().size(); ++kind) {
-            ServiceSpec spec =
-                spec_of(static_cast<SchedulerKind>(kind), 1 + static_cast<std::uint32_t>(random.below(40)),
-                        1 + static_cast<std::uint32_t>(random.below(10)), 4 + random.below(40));
+        for (const auto* row : scheduler_table()) {
+            const std::string kind = row->name;
+            ServiceSpec spec = spec_of(kind, 1 + static_cast<std::uint32_t>(random.below(40)),
+                                       1 + static_cast<std::uint32_t>(random.below(10)), 4 + random.below(40));
             spec.pools[0].replicas = 1 + static_cast<std::uint32_t>(random.below(3));
             spec.router = static_cast<Router>(random.below(5));
-            spec.pools[0].scheduler.preemption = static_cast<Preemption>(random.below(2));
+            if (random.below(2) == 1 && kind == "vllm-v0") {
+                spec.pools[0].scheduler = scheduler("{kind: vllm-v0, preemption: swap}");
+            }
             spec.pools[0].limits.host_blocks = random.below(20);
             spec.pools[0].limits.block_bytes = 1e9;
             spec.pools[0].host_bandwidth = static_cast<double>(random.below(2)) * 1e10;
@@ -285,7 +283,7 @@ TEST_CASE("serving: every request is accounted for under every scheduler, router
             }
             ListSource source(requests);
             AffineStep cost(1, 0.01, 0.001);
-            CAPTURE(scheduler_names()[kind]);
+            CAPTURE(kind);
             const ServiceResult result = serve_with(spec, source, cost);
             CHECK(result.requests.size() + result.refused == requests.size());
             CHECK(result.refused == refused);

@@ -59,7 +59,7 @@ TEST_CASE("serving: the next question of a conversation comes its time to think 
     // No time to think: each of 20 questions of one conversation takes a prompt and five tokens, one after another.
     Spy spy(make_requests(talking(1e6, 0, 20), "", 1));
     // The source would start 19 more conversations; one replica with one place takes them in turn.
-    ServiceSpec spec = spec_of(SchedulerKind::chunked_prefill, 10000, 1, 10000);
+    ServiceSpec spec = spec_of("chunked-prefill", 10000, 1, 10000);
     AffineStep cost(1, 0, 0);
     const ServiceResult result = serve_with(spec, spy, cost);
     CHECK(result.requests.size() == 20);
@@ -94,7 +94,7 @@ TEST_CASE("serving: a conversation ends when its client gives up, when it is ref
     spec.rate = 0.001;
     spec.prompt.most = 40;  // 10, 25, 40: the fourth would be 55
     AffineStep cost(1, 0, 0);
-    ServiceSpec service = spec_of(SchedulerKind::chunked_prefill, 10000, 8, 10000);
+    ServiceSpec service = spec_of("chunked-prefill", 10000, 8, 10000);
     std::map<std::uint32_t, int> questions;
     Spy spy(make_requests(spec, "", 1));
     CHECK(serve_with(service, spy, cost).requests.size() == 1000);
@@ -209,7 +209,7 @@ TEST_CASE("serving: popular adapters are named in proportion to a power of their
 }
 
 TEST_CASE("serving: the parts of a request's life on the timeline are its time, from arrival to its last token") {
-    ServiceSpec spec = spec_of(SchedulerKind::vllm_v0, 8, 4, 12);
+    ServiceSpec spec = spec_of("vllm-v0", 8, 4, 12);
     spec.timeline = true;
     std::vector<Request> requests;
     RandomStream random(3, "lives");

@@ -217,10 +217,6 @@ Quantisation EngineSpec::quantisation(const DeviceSpec& device) const {
 
 namespace {
 
-bool takes_whole_outputs(SchedulerKind kind) {
-    return kind == SchedulerKind::static_batch || kind == SchedulerKind::orca || kind == SchedulerKind::in_flight;
-}
-
 void check_same_devices(const EngineSpec& engine, std::vector<std::string>& problems) {
     const PhaseSpec& prefill = engine.prefill;
     const PhaseSpec& decode = engine.decode;
@@ -237,11 +233,10 @@ void check_same_devices(const EngineSpec& engine, std::vector<std::string>& prob
     require(!prefill.scales && !decode.scales && !engine.fails && !engine.prefix_cache && !engine.mixes,
             "on the same devices there is no 'autoscale', no 'failures', no prefix cache and no 'mixing'");
     // A prompt that took its blocks piece by piece could wait for decodes that wait for it.
-    const SchedulerKind kind = prefill.scheduler.kind;
-    require(kind == SchedulerKind::sarathi || kind == SchedulerKind::vllm_v0 || takes_whole_outputs(kind),
+    require(prefill.scheduler.policy.make()->takes_whole_prompts(),
             "on the same devices the scheduler of 'prefill' takes room for whole prompts: sarathi, vllm-v0, in-flight, "
             "orca or static");
-    require(!takes_whole_outputs(decode.scheduler.kind),
+    require(!decode.scheduler.policy.make()->takes_whole_outputs(),
             "on the same devices the scheduler of 'decode' takes room as tokens come: not static, orca or in-flight");
 }
 

@@ -12,15 +12,13 @@ Replica::Replica(const PoolSpec& its_pool, std::size_t number, std::uint32_t gpu
     : pool(its_pool),
       pool_number(number),
       state(its_pool.limits),
-      scheduler(make_scheduler(its_pool.scheduler)),
+      scheduler(its_pool.scheduler.policy.make()),
       first_gpu(gpu),
       stages(its_pool.cost.size()) {}
 
 std::uint64_t Replica::room_of(const Sequence& sequence) const {
     // Policies that set the whole output aside do so before the cache comes.
-    const SchedulerKind kind = pool.scheduler.kind;
-    const bool whole =
-        kind == SchedulerKind::static_batch || kind == SchedulerKind::orca || kind == SchedulerKind::in_flight;
+    const bool whole = scheduler->takes_whole_outputs();
     const std::uint32_t next = std::max(1U, sequence.generated) + state.limits().draft_tokens;
     return std::uint64_t{sequence.prompt} + (whole ? sequence.output : std::min(next, sequence.output));
 }

@@ -34,4 +34,7 @@ void ChunkedPrefill::plan(EngineState& state, Batch& batch) {
     }
 }
 
+extern const PolicyRow<Scheduler> kChunkedPrefill =
+    policy_row<Scheduler, ChunkedPrefill>("chunked-prefill", "decodes, then prompts cut to the token budget (vLLM 1)");
+
 }  // namespace orrery

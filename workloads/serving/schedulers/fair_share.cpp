@@ -4,6 +4,24 @@
 
 namespace orrery {
 
+namespace {
+
+/// Virtual token counters (Sheng et al., OSDI 2024): of the waiting requests, that of the session which has been served the
+/// least goes first; a prompt token counts one, an output token two. Otherwise as ChunkedPrefill.
+class FairShare final : public Scheduler {
+  public:
+    using Parameters = NoParameters;
+    explicit FairShare(const Parameters&) {}
+    void plan(EngineState& state, Batch& batch) override;
+    void after(EngineState& state, const Batch& batch) override;
+
+  private:
+    std::vector<double> served_;  ///< by session
+    ChunkedPrefill inner_;
+};
+
+}  // namespace
+
 void FairShare::plan(EngineState& state, Batch& batch) {
     std::uint32_t most = 0;
     for (const std::uint32_t index : state.waiting) {
@@ -40,5 +58,8 @@ void FairShare::after(EngineState& state, const Batch& batch) {
         served_[sequence.session] += decode ? kOutputWeight : item.tokens;
     }
 }
+
+extern const PolicyRow<Scheduler> kFairShare =
+    policy_row<Scheduler, FairShare>("fair", "the session that was served least goes first");
 
 }  // namespace orrery

@@ -4,6 +4,38 @@
 
 namespace orrery {
 
+namespace {
+
+/// FastServe (Wu et al., arXiv:2305.05920): levels of priority; a sequence joins at the level whose quantum covers its
+/// prompt, sinks when it has used its quantum, and yields to higher levels every iteration. Yielding keeps its blocks as
+/// long as there are any.
+class FastServe final : public Scheduler {
+  public:
+    struct Parameters {
+        std::int64_t levels = 6;
+        std::int64_t first_quantum = 64;  ///< tokens that the highest level may compute
+        void describe(Fields& fields) {
+            fields.integer({"levels", "of priority", false, 1, 32}, levels);
+            fields.integer({"first_quantum", "tokens of the highest level; doubles with each", false, 1, 1 << 20},
+                           first_quantum);
+        }
+    };
+    explicit FastServe(const Parameters& own)
+        : levels_(static_cast<std::uint32_t>(own.levels)),
+          first_quantum_(static_cast<std::uint32_t>(own.first_quantum)) {}
+    void plan(EngineState& state, Batch& batch) override;
+    void after(EngineState& state, const Batch& batch) override;
+
+  private:
+    [[nodiscard]] double quantum(std::uint32_t level) const;
+    /// Takes the blocks of the lowest running sequence below `index` that does not compute now; false when there is none.
+    static bool give_way(EngineState& state, const Batch& batch, std::uint32_t index);
+    std::uint32_t levels_;
+    std::uint32_t first_quantum_;
+};
+
+}  // namespace
+
 double FastServe::quantum(std::uint32_t level) const {
     return static_cast<double>(first_quantum_) * static_cast<double>(1ULL << level);
 }
@@ -91,5 +123,7 @@ void FastServe::after(EngineState& state, const Batch& batch) {
         }
     }
 }
+
+extern const PolicyRow<Scheduler> kFastServe = policy_row<Scheduler, FastServe>("fastserve", "levels of priority with quanta");
 
 }  // namespace orrery

@@ -4,6 +4,36 @@
 
 namespace orrery {
 
+namespace {
+
+/// TensorRT-LLM's in-flight batching without chunks and without eviction: one token of every running sequence and whole
+/// prompts, first come, first served, up to the token budget; room for the longest possible output is set aside at admission.
+/// While others decode, prompts may wait for company (`batch_wait_timeout_iters` and `batch_wait_max_tokens_ratio` there).
+class InFlight final : public Scheduler {
+  public:
+    struct Parameters {
+        std::int64_t wait_iterations = 0;  ///< prompts wait so many iterations for company ...
+        double wait_share = 0;             ///< ... until they and the decodes fill this share of the token budget
+        void describe(Fields& fields) {
+            fields.integer({"wait_iterations", "prompts wait so many iterations for company", false, 0, 1 << 20},
+                           wait_iterations);
+            fields.quantity({"wait_share", "or until the iteration fills this share of the token budget", false, 0, 1},
+                            Dimension::fraction, wait_share);
+        }
+    };
+    explicit InFlight(const Parameters& own) : wait_iterations_(own.wait_iterations), wait_share_(own.wait_share) {}
+    [[nodiscard]] bool takes_whole_outputs() const override { return true; }
+    void plan(EngineState& state, Batch& batch) override;
+
+  private:
+    [[nodiscard]] bool waits(const EngineState& state, std::uint32_t decoding);
+    std::int64_t wait_iterations_;
+    double wait_share_;
+    std::int64_t waited_ = 0;
+};
+
+}  // namespace
+
 bool InFlight::waits(const EngineState& state, std::uint32_t decoding) {
     std::uint64_t tokens = decoding;
     for (const std::uint32_t index : state.waiting) {
@@ -46,5 +76,8 @@ void InFlight::plan(EngineState& state, Batch& batch) {
         tokens += prompt;
     }
 }
+
+extern const PolicyRow<Scheduler> kInFlight =
+    policy_row<Scheduler, InFlight>("in-flight", "whole prompts, room for the longest output (TensorRT-LLM)");
 
 }  // namespace orrery

@@ -4,6 +4,20 @@
 
 namespace orrery {
 
+namespace {
+
+/// Orca (Yu et al., OSDI 2022): first come, first served, every iteration; room for the longest possible output is set
+/// aside at admission, prompts and decodes share an iteration. In a pipeline each batch under way has its share of the sequences.
+class Orca final : public Scheduler {
+  public:
+    using Parameters = NoParameters;
+    explicit Orca(const Parameters&) {}
+    [[nodiscard]] bool takes_whole_outputs() const override { return true; }
+    void plan(EngineState& state, Batch& batch) override;
+};
+
+}  // namespace
+
 void Orca::plan(EngineState& state, Batch& batch) {
     const std::size_t most = state.batch_share();
     while (!state.waiting.empty() && state.has_place() && state.running.size() < most) {
@@ -22,5 +36,8 @@ void Orca::plan(EngineState& state, Batch& batch) {
         ORRERY_ASSERT(fits);
     }
 }
+
+extern const PolicyRow<Scheduler> kOrca =
+    policy_row<Scheduler, Orca>("orca", "every iteration first come, first served, with room for the longest output");
 
 }  // namespace orrery

@@ -5,6 +5,34 @@
 
 namespace orrery {
 
+namespace {
+
+enum class Preemption { recompute, swap };
+
+/// vLLM before version 1: an iteration is either prompts (whole, as many as fit) or one token of every running sequence;
+/// prompts go first. When blocks run out, the sequence that came last is preempted. In a pipeline each batch under way has its
+/// share of the sequences.
+class PrefillFirst final : public Scheduler {
+  public:
+    struct Parameters {
+        Preemption preemption = Preemption::recompute;
+        void describe(Fields& fields) {
+            fields.enumeration({"preemption", "what happens to a sequence that loses its blocks"},
+                               {"recompute", "swap"}, preemption);
+        }
+    };
+    explicit PrefillFirst(const Parameters& own) : preemption_(own.preemption) {}
+    [[nodiscard]] bool takes_whole_prompts() const override { return true; }
+    void plan(EngineState& state, Batch& batch) override;
+
+  private:
+    [[nodiscard]] static bool plan_prompts(EngineState& state, Batch& batch);
+    void plan_decodes(EngineState& state, Batch& batch) const;
+    Preemption preemption_;
+};
+
+}  // namespace
+
 void PrefillFirst::plan(EngineState& state, Batch& batch) {
     // Swapped sequences come before new prompts, but not before who waits with blocks: these come back by its going on.
     const bool holds = !state.waiting.empty() && state.sequence(state.waiting.front()).blocks > 0;
@@ -62,5 +90,8 @@ void PrefillFirst::plan_decodes(EngineState& state, Batch& batch) const {
         ORRERY_ASSERT(fits);
     }
 }
+
+extern const PolicyRow<Scheduler> kPrefillFirst =
+    policy_row<Scheduler, PrefillFirst>("vllm-v0", "whole prompts first, else one token of every running sequence");
 
 }  // namespace orrery

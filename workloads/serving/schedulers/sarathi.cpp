@@ -6,6 +6,22 @@
 
 namespace orrery {
 
+namespace {
+
+/// Sarathi-Serve (Agrawal et al., OSDI 2024, algorithm 3): all decodes, then prompts that have begun, then new ones, cut to
+/// what is left of the token budget. As in the block manager of vLLM 0, on which it was built, a prompt is admitted when the
+/// whole of it has room beside the watermark. A sequence that comes with its cache decodes in the next iteration, whatever
+/// prompts are under way (as machines of Splitwise's mixed pool do).
+class Sarathi final : public Scheduler {
+  public:
+    using Parameters = NoParameters;
+    explicit Sarathi(const Parameters&) {}
+    [[nodiscard]] bool takes_whole_prompts() const override { return true; }
+    void plan(EngineState& state, Batch& batch) override;
+};
+
+}  // namespace
+
 void Sarathi::plan(EngineState& state, Batch& batch) {
     std::uint32_t budget = state.limits().token_budget;
     bool preempted = false;
@@ -51,5 +67,8 @@ void Sarathi::plan(EngineState& state, Batch& batch) {
         budget -= tokens;
     }
 }
+
+extern const PolicyRow<Scheduler> kSarathi = policy_row<Scheduler, Sarathi>(
+    "sarathi", "decodes, begun prompts, then new ones; whole prompts have room (Sarathi-Serve)");
 
 }  // namespace orrery

@@ -4,6 +4,37 @@
 
 namespace orrery {
 
+namespace {
+
+/// Waiting requests by what they will need, for work whose lengths are known beforehand (batches, offline); otherwise as
+/// ChunkedPrefill. Shortest first: by tokens of the prompt, the least mean wait. Decode-heavy first: by prompt over output, so
+/// that long outputs overlap all the others and prompts, which come later, fill the compute that decoding leaves (the resource
+/// profiles of Zhao et al., "BlendServe", arXiv:2411.16102, without its sharing of prefixes).
+class Sorted : public Scheduler {
+  public:
+    explicit Sorted(bool decode_heavy) : decode_heavy_(decode_heavy) {}
+    void plan(EngineState& state, Batch& batch) override;
+
+  private:
+    bool decode_heavy_;
+    std::uint64_t sorted_ = 0;  ///< arrivals in the queue as of the last sorting
+    ChunkedPrefill inner_;
+};
+
+class ShortestFirst final : public Sorted {
+  public:
+    using Parameters = NoParameters;
+    explicit ShortestFirst(const Parameters&) : Sorted(false) {}
+};
+
+class DecodeHeavy final : public Sorted {
+  public:
+    using Parameters = NoParameters;
+    explicit DecodeHeavy(const Parameters&) : Sorted(true) {}
+};
+
+}  // namespace
+
 void Sorted::plan(EngineState& state, Batch& batch) {
     if (sorted_ != state.enqueued()) {
         const auto profile = [&](const Sequence& sequence) {
@@ -24,5 +55,10 @@ void Sorted::plan(EngineState& state, Batch& batch) {
     }
     inner_.plan(state, batch);
 }
+
+extern const PolicyRow<Scheduler> kShortestFirst =
+    policy_row<Scheduler, ShortestFirst>("shortest-first", "as chunked-prefill, the shortest waiting prompt first");
+extern const PolicyRow<Scheduler> kDecodeHeavy =
+    policy_row<Scheduler, DecodeHeavy>("decode-heavy", "as chunked-prefill, the most output for its prompt first");
 
 }  // namespace orrery

@@ -4,6 +4,20 @@
 
 namespace orrery {
 
+namespace {
+
+/// Dynamic SplitFuse (Holmes et al., "DeepSpeed-FastGen", arXiv:2401.08671): decodes first, then long prompts are split and
+/// short ones put together so that an iteration has exactly the token budget. A piece is also cut to the blocks that there are; a
+/// sequence that finds none waits with what it has, and only when nothing at all can run who came last starts anew.
+class SplitFuse final : public Scheduler {
+  public:
+    using Parameters = NoParameters;
+    explicit SplitFuse(const Parameters&) {}
+    void plan(EngineState& state, Batch& batch) override;
+};
+
+}  // namespace
+
 void SplitFuse::plan(EngineState& state, Batch& batch) {
     std::uint32_t budget = state.limits().token_budget;
     const auto piece = [&](std::uint32_t index) {
@@ -40,5 +54,8 @@ void SplitFuse::plan(EngineState& state, Batch& batch) {
         state.recompute_later(state.running.size() - 1);
     }
 }
+
+extern const PolicyRow<Scheduler> kSplitFuse = policy_row<Scheduler, SplitFuse>(
+    "splitfuse", "decodes, then prompts split and joined to exactly the budget (DeepSpeed-FastGen)");
 
 }  // namespace orrery

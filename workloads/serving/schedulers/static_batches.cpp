@@ -2,6 +2,22 @@
 
 namespace orrery {
 
+namespace {
+
+/// FasterTransformer: batches are formed once and run until their longest sequence ends; in a pipeline one for each stage.
+class StaticBatches final : public Scheduler {
+  public:
+    using Parameters = NoParameters;
+    explicit StaticBatches(const Parameters&) {}
+    [[nodiscard]] bool takes_whole_outputs() const override { return true; }
+    void plan(EngineState& state, Batch& batch) override;
+
+  private:
+    std::vector<std::uint32_t> formed_;  ///< sequences that each batch had when it was formed
+};
+
+}  // namespace
+
 void StaticBatches::plan(EngineState& state, Batch& batch) {
     if (state.running.empty()) {
         formed_.push_back(0);
@@ -32,5 +48,8 @@ void StaticBatches::plan(EngineState& state, Batch& batch) {
     }
     batch.padded = formed_[group] - static_cast<std::uint32_t>(batch.items.size());
 }
+
+extern const PolicyRow<Scheduler> kStaticBatches = policy_row<Scheduler, StaticBatches>(
+    "static", "batches formed once, run until their longest sequence ends (FasterTransformer)");
 
 }  // namespace orrery
