@@ -97,6 +97,16 @@ TEST_CASE("serving: known lengths can order who waits: the shortest prompt, or t
     CHECK(Lines(heavy.end() - 2, heavy.end()) == Lines{"2:3", "1:9"});
 }
 
+TEST_CASE("serving: earliest deadline first, by arrival and length of the prompt") {
+    ServiceSpec spec = spec_of("earliest-deadline", 100, 1, 100);
+    const std::vector<Request> requests = {request(0, 4, 1), request(0.1, 9, 1), request(0.2, 3, 1), request(0.9, 1, 1)};
+    // All due a second after they came: in order of arrival.
+    CHECK(iterations(spec, requests) == Lines{"0:4", "1:9", "2:3", "3:1"});
+    // A second more per token of the prompt: due at 9.1, 3.2 and 1.9 s.
+    spec.pools[0].scheduler = scheduler("{kind: earliest-deadline, deadline: 0 s, deadline_per_token: 1 s}");
+    CHECK(iterations(spec, requests) == Lines{"0:4", "3:1", "2:3", "1:9"});
+}
+
 TEST_CASE("serving: FastServe lets short prompts pass long ones and sinks who has used its quantum") {
     ServiceSpec spec = spec_of("fastserve", 4, 1, 100);
     spec.pools[0].scheduler = scheduler("{kind: fastserve, levels: 3, first_quantum: 4}");
