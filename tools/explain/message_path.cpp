@@ -254,7 +254,7 @@ void explain_messages(const Scenario& scenario, const RunOutput& base, Explanati
     const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
     if (base.messages && !base.messages->completions.empty()) {
         MessagePath(scenario, fabric, *base.messages).book(out, scenario.kind == ScenarioKind::collective);
-    } else if (scenario.kind == ScenarioKind::collective && scenario.collective.algorithm == Algorithm::ring &&
+    } else if (scenario.kind == ScenarioKind::collective && scenario.collective.algorithm == &algorithm("ring") &&
                scenario.network.fidelity != Fidelity::simgrid) {
         book_ring(scenario, fabric, out.seconds, out);
     }

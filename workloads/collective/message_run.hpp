@@ -22,12 +22,13 @@
 
 namespace orrery {
 
-enum class Algorithm { ring, tree, double_tree, halving_doubling, hierarchical, in_switch, direct };
-[[nodiscard]] const std::vector<std::string>& algorithm_names();
+struct CollectiveAlgorithm;
+/// The algorithm of this name. Precondition: the table has it.
+[[nodiscard]] const CollectiveAlgorithm& algorithm(const std::string& name);
 
 struct CollectiveSpec {
     CollectiveOp op = CollectiveOp::all_reduce;
-    Algorithm algorithm = Algorithm::ring;
+    const CollectiveAlgorithm* algorithm = &orrery::algorithm("ring");
     double bytes = 0;             ///< payload: the larger buffer of a rank
     std::int64_t ranks = 0;       ///< 0: every GPU
     std::int64_t pipeline = 32;   ///< pieces that trees cut the payload into

@@ -161,7 +161,7 @@ TEST_CASE("packet reductions: an in-switch all-reduce over nodes takes S/B, and 
     FabricShape shape = test::hosts(16, 4, 4, 50e9, 500e-9);
     const Fabric fabric(shape);
     CollectiveSpec collective;
-    collective.algorithm = Algorithm::in_switch;
+    collective.algorithm = &algorithm("in-switch");
     collective.bytes = 64 * 1048576.0;
     const Schedule schedule = make_schedule(collective, 16, 1);
     MessageRunOptions options;

@@ -70,7 +70,7 @@ class MessageScenario {
         if (ranks_ > gpus) {
             throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks_, gpus));
         }
-        const bool ring = spec_.algorithm == Algorithm::ring && spec_.op != CollectiveOp::all_to_all &&
+        const bool ring = spec_.algorithm == &algorithm("ring") && spec_.op != CollectiveOp::all_to_all &&
                           spec_.op != CollectiveOp::send_recv;
         ring_messages_ = static_cast<std::uint64_t>(ranks_) * 2 * (ranks_ - 1);
         const bool stored = (options.timeline && ring_messages_ <= kMostDrawn) ||

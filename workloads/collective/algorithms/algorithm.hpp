@@ -1,0 +1,79 @@
+#pragma once
+// Algorithms of collectives: one file and one row each. An algorithm states the messages, and which must have arrived before
+// each; it owns its parameters and says what it cannot do.
+
+#include "workloads/collective/message_run.hpp"
+
+namespace orrery {
+
+// Collects messages and "b waits for a" pairs; builds the release lists at the end.
+class ScheduleBuilder {
+  public:
+    std::uint32_t add(std::uint32_t from, std::uint32_t to, double bytes) {
+        Message message;
+        message.from = from;
+        message.to = to;
+        message.bytes = bytes;
+        schedule_.messages.push_back(message);
+        return static_cast<std::uint32_t>(schedule_.messages.size() - 1);
+    }
+    // An all-reduce of `bytes` of each member, inside the switches.
+    std::uint32_t reduce(std::vector<std::uint32_t> members, double bytes) {
+        const std::uint32_t id = add(members.front(), members.back(), bytes);
+        schedule_.messages[id].group = static_cast<std::uint32_t>(schedule_.groups.size());
+        schedule_.groups.push_back(std::move(members));
+        return id;
+    }
+    void after(std::uint32_t before, std::uint32_t next) { edges_.push_back({before, next}); }
+
+    Schedule finish() {
+        for (const auto& [before, next] : edges_) {
+            ++schedule_.messages[before].release_count;
+            ++schedule_.messages[next].waits_for;
+        }
+        std::uint32_t first = 0;
+        for (Message& message : schedule_.messages) {
+            message.first_release = first;
+            first += message.release_count;
+        }
+        schedule_.releases.resize(first);
+        std::vector<std::uint32_t> filled(schedule_.messages.size(), 0);
+        for (const auto& [before, next] : edges_) {
+            schedule_.releases[schedule_.messages[before].first_release + filled[before]++] = next;
+        }
+        return std::move(schedule_);
+    }
+
+  private:
+    Schedule schedule_;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> edges_;
+};
+
+/// One row of the table.
+struct CollectiveAlgorithm {
+    const char* name;
+    const char* description;
+    /// Names its own parameters; null: it has none.
+    void (*describe)(Fields& fields, CollectiveSpec& spec);
+    /// Most messages that a schedule over so many ranks in nodes of so many can have.
+    double (*messages)(const CollectiveSpec& spec, double ranks, double per_node);
+    /// Throws InfeasibleError for operations and numbers of ranks that it does not serve. Precondition: two ranks or more.
+    void (*build)(ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node);
+};
+[[nodiscard]] const std::vector<const CollectiveAlgorithm*>& algorithm_table();
+
+// What several algorithms share.
+
+inline constexpr std::uint32_t kNoMessage = 0xFFFFFFFFU;
+
+/// A ring over `members`: `steps` messages of each to its successor. A message waits for the one that brought its data
+/// and for the sender's previous one. `first_waits`: messages that must have arrived at member i before its first send.
+/// Returns the last message that reaches each member.
+std::vector<std::uint32_t> add_ring(ScheduleBuilder& builder, const std::vector<std::uint32_t>& members, double bytes,
+                                    std::uint32_t steps, const std::vector<std::uint32_t>& first_waits);
+/// Throws InfeasibleError for other operations.
+void require_all_reduce(const CollectiveSpec& spec);
+/// 40 bytes a message with its releases: throws InfeasibleError for what would not fit into an ordinary machine's memory.
+void require_schedule_size(double messages);
+
+}  // namespace orrery

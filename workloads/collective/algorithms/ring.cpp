@@ -1,0 +1,48 @@
+#include "workloads/collective/algorithms/algorithm.hpp"
+
+namespace orrery {
+
+std::vector<std::uint32_t> add_ring(ScheduleBuilder& builder, const std::vector<std::uint32_t>& members, double bytes,
+                                    std::uint32_t steps, const std::vector<std::uint32_t>& first_waits) {
+    const auto n = static_cast<std::uint32_t>(members.size());
+    std::vector<std::uint32_t> previous(n, kNoMessage);
+    std::vector<std::uint32_t> current(n, kNoMessage);
+    for (std::uint32_t step = 0; step < steps; ++step) {
+        for (std::uint32_t i = 0; i < n; ++i) {
+            current[i] = builder.add(members[i], members[(i + 1) % n], bytes);
+            if (step == 0) {
+                if (!first_waits.empty() && first_waits[i] != kNoMessage) {
+                    builder.after(first_waits[i], current[i]);
+                }
+            } else {
+                builder.after(previous[i], current[i]);
+                builder.after(previous[(i + n - 1) % n], current[i]);
+            }
+        }
+        previous.swap(current);
+    }
+    std::vector<std::uint32_t> reached(n, kNoMessage);
+    for (std::uint32_t i = 0; i < n && steps > 0; ++i) {
+        reached[i] = previous[(i + n - 1) % n];
+    }
+    return reached;
+}
+
+extern const CollectiveAlgorithm kRingAlgorithm = {
+    "ring", "each rank to the next, one step after another (Patarasuk and Yuan, JPDC 2009)",
+    [](Fields& fields, CollectiveSpec& spec) {
+        fields.integer({"slow_rank", "a rank whose outgoing link is slow; -1: none", false, -1, 4'000'000},
+                       spec.slow_rank);
+        fields.number({"slow_factor", "rate of that link over its normal rate", false, 1e-6, 1}, spec.slow_factor);
+    },
+    [](const CollectiveSpec&, double ranks, double) { return 2 * ranks * ranks; },
+    [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {
+        std::vector<std::uint32_t> members(ranks);
+        for (std::uint32_t i = 0; i < ranks; ++i) {
+            members[i] = i;
+        }
+        const std::uint32_t rounds = spec.op == CollectiveOp::all_reduce ? 2 : 1;
+        (void)add_ring(builder, members, spec.bytes / ranks, rounds * (ranks - 1), {});
+    }};
+
+}  // namespace orrery

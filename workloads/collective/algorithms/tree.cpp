@@ -1,0 +1,92 @@
+#include "workloads/collective/algorithms/algorithm.hpp"
+
+#include <bit>
+
+namespace orrery {
+
+namespace {
+
+// An in-order binary tree on labels 1..n: odd labels are leaves.
+std::uint32_t parent_label(std::uint32_t label, std::uint32_t n) {
+    const std::uint32_t bit = label & (~label + 1);
+    const std::uint32_t up = (label & ~bit) | (bit << 1);
+    return up <= n ? up : label & ~bit;
+}
+
+// Reduction up a binary tree and broadcast down, cut into pieces that follow one another.
+void add_tree(ScheduleBuilder& builder, std::uint32_t n, std::uint32_t shift, double bytes, std::uint32_t pieces) {
+    const auto rank_of = [&](std::uint32_t label) { return (label - 1 + n - shift) % n; };
+    const std::uint32_t root = std::bit_floor(n);
+    std::vector<std::vector<std::uint32_t>> children(n + 1);
+    std::vector<std::uint32_t> order;  // parents before children
+    for (std::uint32_t label = 1; label <= n; ++label) {
+        if (label != root) {
+            children[parent_label(label, n)].push_back(label);
+        }
+    }
+    order.push_back(root);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        order.insert(order.end(), children[order[i]].begin(), children[order[i]].end());
+    }
+    const double piece_bytes = bytes / pieces;
+    std::vector<std::uint32_t> up(n + 1, kNoMessage);    // the last message of a label to its parent
+    std::vector<std::uint32_t> down(n + 1, kNoMessage);  // the last message of a label's parent to it
+    for (std::uint32_t piece = 0; piece < pieces; ++piece) {
+        for (std::size_t i = order.size(); i-- > 1;) {
+            const std::uint32_t label = order[i];
+            const std::uint32_t message = builder.add(rank_of(label), rank_of(parent_label(label, n)), piece_bytes);
+            if (up[label] != kNoMessage) {
+                builder.after(up[label], message);
+            }
+            for (const std::uint32_t child : children[label]) {
+                builder.after(up[child], message);
+            }
+            up[label] = message;
+        }
+        for (const std::uint32_t label : order) {
+            for (const std::uint32_t child : children[label]) {
+                const std::uint32_t message = builder.add(rank_of(label), rank_of(child), piece_bytes);
+                if (down[child] != kNoMessage) {
+                    builder.after(down[child], message);
+                }
+                if (label == root) {
+                    for (const std::uint32_t arrived : children[root]) {
+                        builder.after(up[arrived], message);
+                    }
+                } else {
+                    builder.after(down[label], message);
+                }
+                down[child] = message;
+            }
+        }
+    }
+}
+
+void describe_pieces(Fields& fields, CollectiveSpec& spec) {
+    fields.integer({"pipeline", "pieces that the payload is cut into", false, 1, 100'000}, spec.pipeline);
+}
+
+double messages_of(const CollectiveSpec& spec, double ranks, double) {
+    return 4 * ranks * static_cast<double>(spec.pipeline);
+}
+
+}  // namespace
+
+extern const CollectiveAlgorithm kTreeAlgorithm = {
+    "tree", "reduction up a binary tree and broadcast down, in pieces", describe_pieces, messages_of,
+    [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {
+        require_all_reduce(spec);
+        add_tree(builder, ranks, 0, spec.bytes, static_cast<std::uint32_t>(spec.pipeline));
+    }};
+
+extern const CollectiveAlgorithm kDoubleTreeAlgorithm = {
+    "double-tree", "two trees with half the payload each (Sanders, Speck, Traeff, 2009)", describe_pieces, messages_of,
+    [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {
+        require_all_reduce(spec);
+        // Shifted by one, the leaves of one tree are the inner nodes of the other.
+        const auto pieces = static_cast<std::uint32_t>(spec.pipeline);
+        add_tree(builder, ranks, 0, spec.bytes / 2, pieces);
+        add_tree(builder, ranks, 1, spec.bytes / 2, pieces);
+    }};
+
+}  // namespace orrery
