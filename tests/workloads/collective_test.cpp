@@ -105,6 +105,26 @@ TEST_CASE("a direct all-to-all is bound by each host's port: (n-1)/n S/B") {
           doctest::Approx(15.0 / 16 * 1.6).epsilon(1e-9));
 }
 
+TEST_CASE("Bruck's all-to-all takes a logarithm of rounds: latency of each, and half the payload in most") {
+    const double rate = 1e9;
+    for (const std::uint32_t n : {2U, 7U, 8U, 12U}) {
+        const Fabric fabric(test::hosts(n, n, 1, rate, 1e-6));
+        double expected = 0;
+        for (std::uint32_t distance = 1; distance < n; distance *= 2) {
+            double blocks = 0;
+            for (std::uint32_t block = 1; block < n; ++block) {
+                blocks += (block & distance) != 0 ? 1 : 0;
+            }
+            expected += blocks * 1e6 / n / rate + 2e-6;
+        }
+        CAPTURE(n);
+        CHECK(seconds(fabric, spec(CollectiveOp::all_to_all, &algorithm("bruck"), 1e6), n) * 1e6 ==
+              doctest::Approx(expected * 1e6).epsilon(1e-9));
+    }
+    CHECK_THROWS_WITH_AS((void)make_schedule(spec(CollectiveOp::all_reduce, &algorithm("bruck"), 1e6), 8, 1),
+                         doctest::Contains("all-to-all only"), InfeasibleError);
+}
+
 TEST_CASE(
     "a folded ring equals the unfolded one at 256 hosts and at 32 nodes of 8 GPUs, and both count every message") {
     FabricShape node;

@@ -13,11 +13,12 @@ extern const CollectiveAlgorithm kHalvingDoublingAlgorithm;
 extern const CollectiveAlgorithm kHierarchicalAlgorithm;
 extern const CollectiveAlgorithm kInSwitchAlgorithm;
 extern const CollectiveAlgorithm kDirectAlgorithm;
+extern const CollectiveAlgorithm kBruckAlgorithm;
 
 const std::vector<const CollectiveAlgorithm*>& algorithm_table() {
     static const std::vector<const CollectiveAlgorithm*> kTable = {
         &kRingAlgorithm,         &kTreeAlgorithm,     &kDoubleTreeAlgorithm, &kHalvingDoublingAlgorithm,
-        &kHierarchicalAlgorithm, &kInSwitchAlgorithm, &kDirectAlgorithm, 
+        &kHierarchicalAlgorithm, &kInSwitchAlgorithm, &kDirectAlgorithm, &kBruckAlgorithm,
     };
     return kTable;
 }
