@@ -432,8 +432,9 @@ ResourceReport FluidModel::report(std::size_t links) const {
     for (std::uint32_t i = 0; i < std::min(links, resources_.size()); ++i) {
         double could = resources_[i].capacity * last_end_.seconds();
         if (const auto entry = changed_.find(i); entry != changed_.end()) {
-            const auto since = (last_end_ - SimTime::from_ps(entry->second.since)).seconds();
-            could = entry->second.area + resources_[i].capacity * since;
+            // Beyond the last end nothing is counted, but for a change that came after it.
+            const SimTime since = SimTime::from_ps(entry->second.since);
+            could = entry->second.area + resources_[i].capacity * std::max(0.0, (last_end_ - since).seconds());
         }
         if (could > 0) {
             out.max_link_utilisation = std::max(out.max_link_utilisation, carried(ResourceId(i)) / could);

@@ -18,6 +18,16 @@ class Placement {
           nodes_(std::move(nodes)) {}
 
     [[nodiscard]] std::uint32_t gpus() const { return gpus_; }
+    /// True when the ranks lie as on a fabric of their own: on consecutive nodes from the first of a leaf on. Only then does what
+    /// is known of the symmetry of a fabric hold for them.
+    [[nodiscard]] bool aligned(const Fabric& fabric) const {
+        for (std::size_t i = 0; i < nodes_.size(); ++i) {
+            if (nodes_[i] != nodes_[0] + i) {
+                return false;
+            }
+        }
+        return nodes_.empty() || nodes_[0] % fabric.shape().nodes_per_leaf == 0;
+    }
     [[nodiscard]] GpuId gpu(std::uint32_t rank) const {
         return nodes_.empty() ? GpuId(rank) : GpuId(nodes_[rank / per_node_] * per_node_ + rank % per_node_);
     }

@@ -89,7 +89,8 @@ software: megatron-lm-2021
                         "    nodes: \"{}\"\n    scenario:\n{}",
                         nodes, inline_job));
         for (const Metric& metric : plain.metrics) {
-            CHECK_MESSAGE(value(job, "job." + metric.name) == metric.value, metric.name);
+            CHECK_MESSAGE(value(job, "job." + metric.name) == doctest::Approx(metric.value).epsilon(1e-12),
+                          metric.name);
         }
     }
 }
@@ -114,6 +115,36 @@ TEST_CASE("a training job and a serving pool on one fabric slow each other, flui
         // The KV transfers move 40 caches over the same uplinks: what they cost the training is no more than their own time.
         CHECK(value(both.summary, "train.iteration_time_s") < training_alone + 40 * transfer_alone);
     }
+}
+
+TEST_CASE("a ring on nodes that do not lie as on a fabric of their own is not folded") {
+    const auto seconds = [](const char* nodes, const char* fold) {
+        return value(run_text(fmt::format(R"(orrery: 1
+kind: cluster
+cluster: {{hosts: 8, fabric: {{kind: leaf-spine, hosts_per_leaf: 4, link: 400 Gbps, latency: 1 us}}}}
+network: {{fold: {}}}
+jobs:
+  - name: ring
+    nodes: "{}"
+    scenario: {{kind: collective, collective: {{op: all-reduce, size: 1 MiB}}}}
+)",
+                                          fold, nodes)),
+                     "ring.collective_time_s");
+    };
+    for (const char* nodes : {"0-3", "4-6", "2-5", "0,1,4", "7,3,0"}) {
+        CAPTURE(nodes);
+        CHECK(seconds(nodes, "true") == doctest::Approx(seconds(nodes, "false")).epsilon(1e-12));
+    }
+}
+
+TEST_CASE("the seed of a cluster reaches its jobs") {
+    const std::string traffic =
+        "  - {name: one, nodes: 4, scenario: {kind: network, traffic: {pattern: permutation, "
+        "size: 1 MiB, spread: 50 %}}}\n";
+    Scenario scenario = test::scenario(two_leaves("fidelity: fluid", traffic));
+    const double first = value(run(scenario, test::models(), {}).summary, "one.bytes_on_wire");
+    scenario.seed = 2;
+    CHECK(value(run(scenario, test::models(), {}).summary, "one.bytes_on_wire") != first);
 }
 
 TEST_CASE("what is wrong with the jobs of a cluster is said with its line") {

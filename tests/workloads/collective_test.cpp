@@ -200,3 +200,19 @@ TEST_CASE("no link carries more than it can in the analytic model either") {
     CHECK(run_messages(fabric, make_traffic(traffic, 16, 1), analytic).seconds == doctest::Approx(0.15).epsilon(1e-9));
     CHECK(run_messages(fabric, make_traffic(traffic, 16, 1), {}).seconds == doctest::Approx(0.15).epsilon(1e-9));
 }
+
+TEST_CASE("a slow rank is refused where it would change nothing") {
+    const auto run_with = [](const std::string& collective, const std::string& network) {
+        const Scenario scenario = test::scenario(
+            "orrery: 1\nkind: collective\ncluster: {hosts: 4, fabric: {kind: leaf-spine, hosts_per_leaf: 4, link: 400 "
+            "Gbps}}\n"
+            "collective: {size: 1 MiB, slow_factor: 0.5, " +
+            collective + "}\nnetwork: {" + network + "}\n");
+        return run(scenario, test::models(), {}).summary.find("collective_time_s")->value;
+    };
+    CHECK(run_with("slow_rank: 3", "") > 1.5 * run_with("slow_rank: -1", ""));
+    CHECK_THROWS_WITH_AS((void)run_with("slow_rank: 4", ""), doctest::Contains("the last one is 3"), InfeasibleError);
+    CHECK_THROWS_AS((void)run_with("slow_rank: 3", "fidelity: simgrid"), ConfigError);
+    CHECK_THROWS_AS((void)run_with("slow_rank: 3, op: all-to-all", ""), ConfigError);
+    CHECK_THROWS_AS((void)run_with("slow_rank: 3, algorithm: tree", ""), ConfigError);  // an unknown key there
+}

@@ -120,7 +120,8 @@ void describe(Fields& fields, Scenario& s) {
 
 void describe_job(Fields& fields, Scenario& s) {
     fields.enumeration({"kind", "what the job asks", true}, scenario_kind_names(), s.kind);
-    fields.integer({"seed", "of all random streams", false, 0, 9e15}, s.seed);
+    fields.integer(
+        {"seed", "of the job's random streams; that of the whole scenario, less 1, is added", false, 0, 9e15}, s.seed);
     row_of(s.kind).describe(fields, s);
 }
 

@@ -302,7 +302,8 @@ std::unique_ptr<MessageRun> add_messages(Simulation& simulation, const Placement
 std::unique_ptr<MessageRun> add_ring(Simulation& simulation, const Placement& placement, const CollectiveSpec& spec,
                                      std::uint32_t ranks, const MessageRunOptions& options, SimTime start) {
     ORRERY_ASSERT(ranks > 1);
-    const std::uint32_t period = ring_period(*simulation.fabric(), spec, ranks, options);
+    const Fabric& fabric = *simulation.fabric();
+    const std::uint32_t period = placement.aligned(fabric) ? ring_period(fabric, spec, ranks, options) : ranks;
     return std::make_unique<RingRun>(simulation, placement, spec, ranks, period, options, start);
 }
 

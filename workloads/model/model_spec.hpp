@@ -23,7 +23,7 @@ struct ExpertsSpec {
 /// that tensor-parallel ranks sum their squares first.
 enum class QueryKeyNorm { none, heads, whole };
 
-/// Multi-head latent attention: keys and values are cached as one compressed vector a token, shared by all heads.
+/// Multi-head latent attention: keys and values are cached as one compressed vector per token, shared by all heads.
 struct LatentSpec {
     std::int64_t kv_rank = 0;    ///< width of the compressed vector; 0: ordinary attention
     std::int64_t q_rank = 0;     ///< width that queries are compressed to; 0: not compressed

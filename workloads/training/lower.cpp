@@ -49,7 +49,8 @@ TrainingGraph Lowering::build() {
 void Lowering::choose_block() {
     const std::uint32_t gpus = in_.fabric.shape().gpus_per_node;
     block_ = data_;
-    if (!in_.fold || !in_.fabric.full_bisection() || in_.paths != PathChoice::spray) {
+    if (!in_.fold || !in_.fabric.full_bisection() || in_.paths != PathChoice::spray ||
+        !in_.placement.aligned(in_.fabric)) {
         return;
     }
     const std::uint32_t candidate = per_replica() >= gpus ? 1 : gpus / per_replica();

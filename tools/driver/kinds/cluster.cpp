@@ -20,6 +20,7 @@ class ClusterScenario final : public ScenarioRun {
         for (JobSpec& job : jobs_) {
             job.scenario.cluster = scenario.cluster;
             job.scenario.network = scenario.network;
+            job.scenario.seed += scenario.seed - 1;
             job.scenario.directory = scenario.directory;  // reading made its files relative to that
             placements_.push_back(std::make_unique<Placement>(context.fabric, job.placed));
             starts_.push_back(SimTime::from_seconds(job.start));
@@ -219,7 +220,7 @@ void place_jobs(const YamlNode& list, Scenario& scenario, std::uint32_t nodes, s
 void check_cluster(const YamlNode& root, const DataDirectory& data, Scenario& scenario,
                    std::vector<Diagnostic>& errors) {
     const YamlNode* list = root.find("jobs");
-    if (list == nullptr || !errors.empty()) {
+    if (list == nullptr || list->kind != YamlNode::Kind::sequence) {
         return;
     }
     if (scenario.jobs.empty()) {
@@ -230,6 +231,14 @@ void check_cluster(const YamlNode& root, const DataDirectory& data, Scenario& sc
     for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
         JobSpec& job = scenario.jobs[i];
         const YamlNode& item = list->items[i];
+        if (item.kind != YamlNode::Kind::map) {
+            continue;  // said already
+        }
+        if (job.name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") !=
+            std::string::npos) {
+            errors.push_back(item.mark.error(
+                fmt::format("the name of a job has letters, digits, '-' and '_' only, not '{}'", job.name)));
+        }
         if (!names.insert(job.name).second) {
             errors.push_back(item.mark.error(fmt::format("two jobs are called '{}'", job.name)));
         }
@@ -249,9 +258,14 @@ void check_cluster(const YamlNode& root, const DataDirectory& data, Scenario& sc
             namespace fs = std::filesystem;
             const fs::path here = item.mark.file ? fs::path(*item.mark.file).parent_path() : fs::path();
             const fs::path file = fs::path(job.file).is_absolute() ? fs::path(job.file) : here / job.file;
-            YamlNode tree = load_yaml(file.string());
-            refuse_shared_sections(tree, errors);
-            read_job(tree, data, job.scenario, errors);
+            try {
+                YamlNode tree = load_yaml(file.string());
+                refuse_shared_sections(tree, errors);
+                read_job(tree, data, job.scenario, errors);
+            } catch (const ConfigError& error) {
+                errors.insert(errors.end(), error.diagnostics().begin(), error.diagnostics().end());
+                continue;
+            }
             job.scenario.directory = file.parent_path().string();
             job.scenario = seen_from(here.string(), std::move(job.scenario));
         }

@@ -72,6 +72,16 @@ class MessageScenario {
         }
         const bool ring = spec_.algorithm == &algorithm("ring") && spec_.op != CollectiveOp::all_to_all &&
                           spec_.op != CollectiveOp::send_recv;
+        if (spec_.slow_rank >= static_cast<std::int64_t>(ranks_)) {
+            throw InfeasibleError(
+                fmt::format("rank {} is slow, but the last one is {}", spec_.slow_rank, std::int64_t{ranks_} - 1));
+        }
+        if (spec_.slow_rank >= 0 && (!ring || options.timeline || scenario.network.fidelity == Fidelity::simgrid)) {
+            throw ConfigError(
+                "collective.slow_rank serves rings of all-reduce, all-gather and reduce-scatter, without --trace and "
+                "not "
+                "with fidelity simgrid");
+        }
         ring_messages_ = static_cast<std::uint64_t>(ranks_) * 2 * (ranks_ - 1);
         const bool stored = (options.timeline && ring_messages_ <= kMostDrawn) ||
                             (options.messages && ring_messages_ <= kMostKept && spec_.slow_rank < 0);

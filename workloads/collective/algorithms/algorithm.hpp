@@ -73,7 +73,7 @@ std::vector<std::uint32_t> add_ring(ScheduleBuilder& builder, const std::vector<
                                     std::uint32_t steps, const std::vector<std::uint32_t>& first_waits);
 /// Throws InfeasibleError for other operations.
 void require_all_reduce(const CollectiveSpec& spec);
-/// 40 bytes a message with its releases: throws InfeasibleError for what would not fit into an ordinary machine's memory.
+/// 40 bytes per message with its releases: throws InfeasibleError for what would not fit into an ordinary machine's memory.
 void require_schedule_size(double messages);
 
 }  // namespace orrery

@@ -69,7 +69,7 @@ struct InFlightBatch {
 
 struct PipelineStage {
     bool busy = false;
-    std::deque<std::uint32_t> queue;  ///< in_flight that wait for it
+    std::deque<std::uint32_t> queue;  ///< in-flight batches that wait for it
 };
 
 struct Replica {
