@@ -1,7 +1,7 @@
 // libFuzzer target: the first byte picks a reader of traces, the rest is its file; a trace or a ConfigError comes out.
 
 #include "sim/base/error.hpp"
-#include "workloads/replay/import.hpp"
+#include "workloads/replay/importers/importer.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "sim/base/random.hpp"
 #include "tests/support/support.hpp"
-#include "workloads/replay/import.hpp"
+#include "workloads/replay/importers/importer.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

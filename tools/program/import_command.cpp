@@ -5,7 +5,7 @@
 #include "sim/config/units.hpp"
 #include "sim/record/summary.hpp"
 #include "tools/program/terminal.hpp"
-#include "workloads/replay/import.hpp"
+#include "workloads/replay/importers/importer.hpp"
 
 #include <fmt/format.h>
 

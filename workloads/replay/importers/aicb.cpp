@@ -6,7 +6,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
-#include "workloads/replay/import.hpp"
+#include "workloads/replay/importers/importer.hpp"
 
 #include <fmt/format.h>
 

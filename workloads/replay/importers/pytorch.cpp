@@ -2,7 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "workloads/replay/activities.hpp"
-#include "workloads/replay/import.hpp"
+#include "workloads/replay/importers/importer.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "workloads/replay/import.hpp"
+#include "workloads/replay/importers/importer.hpp"
 
 #include "sim/base/error.hpp"
 #include "workloads/replay/input_file.hpp"

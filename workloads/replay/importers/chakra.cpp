@@ -5,7 +5,7 @@
 // Source: MLCommons Chakra, schema/protobuf/et_def.proto.
 
 #include "sim/base/error.hpp"
-#include "workloads/replay/import.hpp"
+#include "workloads/replay/importers/importer.hpp"
 #include "workloads/replay/input_file.hpp"
 
 #include <fmt/format.h>
