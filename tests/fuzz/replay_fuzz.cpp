@@ -1,7 +1,7 @@
 // libFuzzer target: the first byte picks a reader of traces, the rest is its file; a trace or a ConfigError comes out.
 
 #include "sim/base/error.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/replay/importers/chakra.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -12,25 +12,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     }
     const std::string text(reinterpret_cast<const char*>(bytes) + 1, size - 1);
     try {
+        // The table's importers that read one file as text, a rank of a Chakra trace, and the format of our own.
+        const auto& table = orrery::importer_table();
+        const std::size_t choice = bytes[0] % (table.size() + 2);
+        if (choice < table.size()) {
+            (void)table[choice]->read(orrery::ImportInput::of_bytes("fuzz", text));
+            return 0;
+        }
         orrery::ReplayTrace trace;
         trace.ranks = 2;
         trace.same_program = false;
-        switch (bytes[0] % 5) {
-            case 0:
-                trace = orrery::import_pytorch(text, "fuzz");
-                break;
-            case 1:
-                trace = orrery::import_goal(text, "fuzz");
-                break;
-            case 2:
-                trace = orrery::import_aicb(text, "fuzz");
-                break;
-            case 3:
-                orrery::import_chakra_rank(text, "fuzz", 0, {}, trace);
-                break;
-            default:
-                trace = orrery::parse_replay(text, "fuzz");
-                break;
+        if (choice == table.size()) {
+            orrery::ImportNotes notes;
+            orrery::import_chakra_rank(text, "fuzz", 0, {}, size % 2 == 0, trace, notes);
+        } else {
+            trace = orrery::parse_replay(text, "fuzz");
         }
         (void)orrery::format_replay(trace);
     } catch (const orrery::ConfigError&) {

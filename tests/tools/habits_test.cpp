@@ -3,6 +3,7 @@
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 #include "tools/sweep/sweep_spec.hpp"
+#include "workloads/replay/importers/importer.hpp"
 
 #include <doctest/doctest.h>
 
@@ -61,6 +62,15 @@ TEST_CASE("completion completes commands and options; the manual page is one") {
     CHECK(completed("orrery swe", 1) == "sweep\n");
     CHECK(completed("orrery sweep --sh", 2) == "--shard\n");
     CHECK(completed("orrery help pl", 2) == "plan plot\n");
+    // Formats come from the table of importers, files after them.
+    for (const Importer* row : importer_table()) {
+        CHECK(completed(fmt::format("orrery import {}", row->name), 2).find(row->name) == 0);
+        CHECK(orrery_command("help import").text.find(fmt::format("  {} ", row->name)) != std::string::npos);
+        CHECK(orrery_command("list formats").text.find(row->description) != std::string::npos);
+        for (const ImportOption& option : row->options) {
+            CHECK(completed(fmt::format("orrery import --{}", option.name), 2).find(option.name) != std::string::npos);
+        }
+    }
     const std::string manual = orrery_command("manual").text;
     CHECK(manual.rfind(".TH ORRERY 1", 0) == 0);
     for (const std::string& name : commands()) {

@@ -1,6 +1,6 @@
 #include "sim/base/random.hpp"
 #include "tests/support/support.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/replay/importers/chakra.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -17,6 +17,14 @@ namespace {
 
 std::string sample(const char* name) {
     return std::string(ORRERY_SOURCE_DIR) + "/tests/data/replay/" + name;
+}
+
+ReplayTrace import_trace(const std::string& format, const std::string& path) {
+    return parse_replay(import_file(format, ImportInput(path)).text, path);
+}
+
+ReplayTrace import_bytes(const std::string& format, const std::string& bytes) {
+    return parse_replay(import_file(format, ImportInput::of_bytes("bad", bytes)).text, "bad");
 }
 
 std::string text_of(const std::string& path) {
@@ -202,25 +210,31 @@ TEST_CASE("replay: what does not match is refused with its name") {
 }
 
 TEST_CASE("replay: malformed traces are refused with the line or the byte") {
-    const auto refused = [](const std::string& text, auto reader) {
-        return problem_of([&] { (void)reader(text, "bad"); });
+    const auto refused = [](const std::string& text, const char* format) {
+        return problem_of([&] { (void)import_bytes(format, text); });
     };
-    CHECK(refused("num_ranks 2\nrank 0 {\ncalc ten\n}\n", import_goal).find("bad:3:1") != std::string::npos);
-    CHECK(refused("num_ranks 1\nrank 0 {\na: calc 1\nb: calc 1\na requires b\nb requires a\n}\n", import_goal)
+    const auto refused_replay = [](const std::string& text) {
+        return problem_of([&] { (void)parse_replay(text, "bad"); });
+    };
+    CHECK(refused("num_ranks 2\nrank 0 {\ncalc ten\n}\n", "goal").find("bad:3:1") != std::string::npos);
+    CHECK(refused("num_ranks 1\nrank 0 {\na: calc 1\nb: calc 1\na requires b\nb requires a\n}\n", "goal")
               .find("in a circle") != std::string::npos);
-    CHECK(refused("num_ranks 1\nrank 0 {\ncalc 1\n", import_goal).find("ends inside") != std::string::npos);
-    CHECK(refused("{\"traceEvents\": [{\"ph\": \"X\", ", import_pytorch).find("byte") != std::string::npos);
-    CHECK(refused("{\"traceEvents\": []}", import_pytorch).find("no kernel") != std::string::npos);
+    CHECK(refused("num_ranks 1\nrank 0 {\ncalc 1\n", "goal").find("ends inside") != std::string::npos);
+    CHECK(refused("{\"traceEvents\": [{\"ph\": \"X\", ", "pytorch-profiler").find("byte") != std::string::npos);
+    CHECK(refused("{\"traceEvents\": []}", "pytorch-profiler").find("no kernel") != std::string::npos);
     const std::string aicb = text_of(sample("two-layers.aicb.txt"));
-    CHECK(refused(aicb.substr(0, aicb.find("mlp")), import_aicb).find("cut off") != std::string::npos);
-    CHECK(refused(std::string(aicb).replace(aicb.find("ALLREDUCE"), 9, "ALLREDUKE"), import_aicb).find("bad:3:1") !=
+    CHECK(refused(aicb.substr(0, aicb.find("mlp")), "aicb").find("cut off") != std::string::npos);
+    CHECK(refused(std::string(aicb).replace(aicb.find("ALLREDUCE"), 9, "ALLREDUKE"), "aicb").find("bad:3:1") !=
           std::string::npos);
-    CHECK(refused("# orrery-replay: 1\n# ranks: 1\n# source: x\nlane,a\nop,0,0,kernel,k,1,,,,,,,,-1\n", parse_replay)
+    CHECK(refused_replay("# orrery-replay: 1\n# ranks: 1\n# source: x\nlane,a\nop,0,0,kernel,k,1,,,,,,,,-1\n")
               .find("bad:5:1") != std::string::npos);
-    CHECK(refused("something", parse_replay).find("starts with") != std::string::npos);
+    CHECK(refused_replay("something").find("starts with") != std::string::npos);
     CHECK(problem_of([] { (void)import_trace("nsys", sample("step.json")); }).find("not a database") !=
           std::string::npos);
-    CHECK(problem_of([] { (void)import_trace("gaol", "x"); }).find("did you mean 'goal'?") != std::string::npos);
+    CHECK(problem_of([] { (void)importer("gaol"); }).find("did you mean 'goal'?") != std::string::npos);
+    CHECK(problem_of([] {
+              (void)import_file("goal", ImportInput("x", {{"allow-missing", ""}}));
+          }).find("--allow-missing is an option of format chakra, not of goal") != std::string::npos);
 }
 
 // Flips, drops and doubles bytes of valid files: a trace or a ConfigError, never anything else.
@@ -230,7 +244,7 @@ TEST_CASE("replay: damaged traces never crash a reader") {
     const std::string goal = text_of(sample("pingpong.goal"));
     const std::string aicb = text_of(sample("two-layers.aicb.txt"));
     const std::string chakra = text_of(sample("pair.0.et"));
-    const std::string own = format_replay(import_aicb(aicb, "own"));
+    const std::string own = import_file("aicb", ImportInput::of_bytes("own", aicb)).text;
     const int rounds = 300 * test::scale();
     int read = 0;
     for (int round = 0; round < rounds; ++round) {
@@ -255,20 +269,21 @@ TEST_CASE("replay: damaged traces never crash a reader") {
             }
             try {
                 ReplayTrace trace;
+                ImportNotes notes;
                 trace.ranks = 2;
                 trace.same_program = false;
                 switch (kind) {
                     case 0:
-                        trace = import_pytorch(text, "damaged");
+                        trace = import_bytes("pytorch-profiler", text);
                         break;
                     case 1:
-                        trace = import_goal(text, "damaged");
+                        trace = import_bytes("goal", text);
                         break;
                     case 2:
-                        trace = import_aicb(text, "damaged");
+                        trace = import_bytes("aicb", text);
                         break;
                     case 3:
-                        import_chakra_rank(text, "damaged", 0, {}, trace);
+                        import_chakra_rank(text, "damaged", 0, {}, round % 2 == 0, trace, notes);
                         break;
                     default:
                         trace = parse_replay(text, "damaged");

@@ -1,6 +1,10 @@
 #include "tools/program/command_line.hpp"
 
+#include "workloads/replay/importers/importer.hpp"
+
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace orrery {
 
@@ -29,6 +33,37 @@ std::string option_lines(const std::vector<OptionSpec>& options) {
         out += fmt::format("  {:<28} {}{}\n", shown(option), option.help, option.repeats ? " (repeatable)" : "");
     }
     return out;
+}
+
+// What importers take and are called comes from their table.
+std::vector<OptionSpec> import_options() {
+    std::vector<OptionSpec> out = {{"output,o", "FILE", "where to write it; NAME with an extension by default"}};
+    for (const Importer* row : importer_table()) {
+        for (const ImportOption& option : row->options) {
+            const auto same = [&](const OptionSpec& one) { return std::string(one.name) == option.name; };
+            if (std::none_of(out.begin(), out.end(), same)) {
+                out.push_back({option.name, option.argument, option.description});
+            }
+        }
+    }
+    return out;
+}
+
+std::vector<ChoiceSpec> import_formats() {
+    std::vector<ChoiceSpec> out;
+    for (const Importer* row : importer_table()) {
+        out.push_back({row->name, row->description});
+    }
+    return out;
+}
+
+std::string choice_lines(const CommandSpec& spec) {
+    std::string out;
+    for (const ChoiceSpec& choice : spec.choices) {
+        out += fmt::format("  {:<28} {}\n", choice.name, choice.help);
+    }
+    const std::string arguments = spec.arguments;
+    return out.empty() ? out : fmt::format("{}:\n{}\n", arguments.substr(0, arguments.find(' ')), out);
 }
 
 // Text for roff: backslashes, hyphens of options and leading dots mean something there.
@@ -188,10 +223,11 @@ const std::vector<CommandSpec>& command_table() {
          "FORMAT FILE",
          2,
          2,
-         "a trace of another tool as a program to replay: pytorch-profiler, nsys, chakra, goal, aicb",
-         {{"output,o", "FILE", "where to write it; NAME.replay by default"}},
+         "what another tool recorded, as a file that scenarios take: programs to replay, requests",
+         import_options(),
          {"orrery import pytorch-profiler step.json -o step.replay", "orrery import nsys report.sqlite",
-          "orrery import chakra traces/gpt.0.et"}},
+          "orrery import chakra traces/gpt.0.et"},
+         import_formats()},
         {"topology", "FILE", 1, 1, "the cluster of a scenario: links, capacities, paths", {kSet}, {}},
         {"validate",
          "[SUITE]",
@@ -216,7 +252,7 @@ const std::vector<CommandSpec>& command_table() {
          "[KIND]",
          0,
          1,
-         "presets: models, nodes, devices, softwares, scenarios, fields",
+         "presets and tables: models, nodes, devices, softwares, scenarios, formats, fields",
          {},
          {"orrery list models"}},
         {"schema",
@@ -266,8 +302,8 @@ std::string help_text(const std::string& command) {
             continue;
         }
         std::string out =
-            fmt::format("usage: orrery {} {} [OPTIONS]\n\n{}\n\noptions:\n{}{}", spec.name, spec.arguments, spec.help,
-                        option_lines(spec.options), option_lines(common_options()));
+            fmt::format("usage: orrery {} {} [OPTIONS]\n\n{}\n\n{}options:\n{}{}", spec.name, spec.arguments, spec.help,
+                        choice_lines(spec), option_lines(spec.options), option_lines(common_options()));
         if (!spec.examples.empty()) {
             out += "\nexamples:\n";
             for (const char* example : spec.examples) {
@@ -299,6 +335,7 @@ std::string help_text(const std::string& command) {
 std::string completion_script(const std::string& shell) {
     std::string names;
     std::string cases;
+    std::string choices;
     std::string common;
     for (const OptionSpec& option : common_options()) {
         common += " --" + long_name(option);
@@ -311,12 +348,19 @@ std::string completion_script(const std::string& shell) {
         }
         cases += fmt::format("        {}) options=\"{}{}\" ;;\n", spec.name,
                              options.empty() ? "" : options.substr(1) + " ", common.substr(1));
+        std::string words;
+        for (const ChoiceSpec& choice : spec.choices) {
+            words += (words.empty() ? "" : " ") + std::string(choice.name);
+        }
+        if (!words.empty()) {
+            choices += fmt::format("            {}) choices=\"{}\" ;;\n", spec.name, words);
+        }
     }
     // zsh runs bash's completions through bashcompinit, so one script serves both.
     const std::string head = shell == "zsh" ? "#compdef orrery\nautoload -U +X bashcompinit && bashcompinit\n" : "";
     return head + fmt::format(R"(# Completion of orrery for {}: written by 'orrery completion {}'.
 _orrery() {{
-    local word="${{COMP_WORDS[COMP_CWORD]}}" command="${{COMP_WORDS[1]}}" options=""
+    local word="${{COMP_WORDS[COMP_CWORD]}}" command="${{COMP_WORDS[1]}}" options="" choices=""
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
         COMPREPLY=($(compgen -W "{}" -- "$word"))
@@ -324,17 +368,25 @@ _orrery() {{
     fi
     case "$command" in
 {}    esac
+    if [ "$COMP_CWORD" -eq 2 ]; then
+        case "$command" in
+{}        esac
+    fi
     case "$word" in
         -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
         *) case "$command" in
                help) COMPREPLY=($(compgen -W "{}" -- "$word")) ;;
-               *) COMPREPLY=($(compgen -f -- "$word")) ;;
+               *) if [ -n "$choices" ]; then
+                      COMPREPLY=($(compgen -W "$choices" -- "$word"))
+                  else
+                      COMPREPLY=($(compgen -f -- "$word"))
+                  fi ;;
            esac ;;
     esac
 }}
 complete -o filenames -F _orrery orrery
 )",
-                              shell, shell, names, cases, names);
+                              shell, shell, names, cases, choices, names);
 }
 
 std::string manual_page(const std::string& version) {
@@ -352,6 +404,9 @@ std::string manual_page(const std::string& version) {
     };
     for (const CommandSpec& spec : command_table()) {
         out += fmt::format(".TP\n.B {} {}\n{}\n", spec.name, roff(spec.arguments), roff(spec.help));
+        for (const ChoiceSpec& choice : spec.choices) {
+            out += fmt::format(".RS\n.TP\n.I {}\n{}\n.RE\n", roff(choice.name), roff(choice.help));
+        }
         list(spec.options);
     }
     out += ".SH OPTIONS\n";

@@ -16,6 +16,12 @@ struct OptionSpec {
     bool repeats = false;
 };
 
+/// What an argument may be.
+struct ChoiceSpec {
+    const char* name;
+    const char* help;
+};
+
 struct CommandSpec {
     const char* name;
     const char* arguments;  ///< such as "FILE" or "[SUITE]"
@@ -24,6 +30,7 @@ struct CommandSpec {
     const char* help;
     std::vector<OptionSpec> options;
     std::vector<const char*> examples;
+    std::vector<ChoiceSpec> choices = {};  ///< of the first argument, where it is one of a table
 };
 
 [[nodiscard]] const std::vector<CommandSpec>& command_table();

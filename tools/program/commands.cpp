@@ -8,6 +8,7 @@
 #include "tools/sweep/sweep_spec.hpp"
 #include "topologies/graph.hpp"
 #include "validation/validate.hpp"
+#include "workloads/replay/importers/importer.hpp"
 
 #include <fmt/format.h>
 #include <sqlite3.h>
@@ -120,7 +121,7 @@ int command_list(const CommandLine& line, const DataDirectory& data) {
     const std::vector<PresetKind> kinds = {kModelPresets, kNodePresets, kDevicePresets, kSoftwarePresets,
                                            kEnginePresets};
     const std::string wanted = line.arguments.empty() ? "" : line.arguments[0];
-    std::vector<std::string> known = {"scenarios", "fields"};
+    std::vector<std::string> known = {"scenarios", "formats", "fields"};
     bool found = false;
     for (const PresetKind& kind : kinds) {
         known.push_back(std::string(kind.what) + "s");
@@ -152,6 +153,15 @@ int command_list(const CommandLine& line, const DataDirectory& data) {
         for (const std::string& path : paths) {
             fmt::print("  {}\n", path);
         }
+    }
+    if (wanted.empty() || wanted == "formats") {
+        found = true;
+        terminal.heading("formats (orrery import)");
+        std::vector<std::vector<std::string>> rows;
+        for (const Importer* row : importer_table()) {
+            rows.push_back({row->name, row->description});
+        }
+        terminal.table({}, rows);
     }
     if (wanted == "fields") {
         found = true;

@@ -1,48 +1,43 @@
-// orrery import: other tools' traces to replay traces.
+// orrery import: what other tools write, as files that scenarios take.
 
 #include "tools/program/commands.hpp"
 
-#include "sim/config/units.hpp"
 #include "sim/record/summary.hpp"
 #include "tools/program/terminal.hpp"
 #include "workloads/replay/importers/importer.hpp"
 
 #include <fmt/format.h>
 
-#include <array>
 #include <filesystem>
 
 namespace orrery {
 
 int command_import(const CommandLine& line, const DataDirectory&) {
     const std::string& file = line.arguments[1];
-    const ReplayTrace trace = import_trace(line.arguments[0], file);
-    const std::string out =
-        line.has("output") ? line.text("output") : std::filesystem::path(file).stem().string() + ".replay";
-    write_file(out, format_replay(trace));
+    std::map<std::string, std::string> options;
+    for (const auto& [name, values] : line.options) {
+        options[name] = values.empty() ? std::string() : values.back();
+    }
+    const Imported imported = import_file(line.arguments[0], ImportInput(file, std::move(options)));
+    const std::string out = line.has("output") ? line.text("output")
+                                               : std::filesystem::path(file).stem().string() + "." + imported.extension;
+    write_file(out, imported.text);
     if (line.quiet()) {
         return 0;
     }
-    std::array<std::size_t, 6> counts{};
-    for (const ReplayOp& op : trace.ops) {
-        ++counts[static_cast<std::size_t>(op.kind)];
-    }
-    std::vector<std::vector<std::string>> rows = {{"ranks", std::to_string(trace.ranks)}};
-    for (std::size_t kind = 0; kind < counts.size(); ++kind) {
-        if (counts[kind] > 0) {
-            rows.push_back({replay_kind_names()[kind], std::to_string(counts[kind])});
+    std::vector<std::vector<std::string>> rows = imported.facts;
+    const auto add = [&](const char* how, const ImportNotes::Counts& counts) {
+        for (const auto& [what, count] : counts) {
+            rows.push_back({how, fmt::format("{} {}", count, what)});
         }
-    }
-    if (trace.recorded_s >= 0) {
-        rows.push_back({"recorded time", pretty_quantity(trace.recorded_s, Dimension::time)});
-    }
-    for (const auto& [key, value] : trace.meta) {
-        rows.push_back({key, value});
-    }
+    };
+    add("read", imported.notes.read());
+    add("left out", imported.notes.left_out());
+    add("assumed", imported.notes.assumed());
     const Terminal terminal(line.color(), line.quiet());
     terminal.heading(out);
     terminal.table({}, rows);
-    fmt::print("replay it with a scenario of 'kind: replay' and 'compute: {{model: replay, trace: {}}}'\n", out);
+    fmt::print("a scenario takes it with {}\n", imported.use);
     return 0;
 }
 

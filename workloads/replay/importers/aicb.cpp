@@ -261,8 +261,9 @@ class Reader {
 
 }  // namespace
 
-ReplayTrace import_aicb(const std::string& text, const std::string& name) {
-    return Reader(text, name).run();
-}
+extern const Importer kAicbImporter = {"aicb", "workload file of SimAI (AICB)", {}, [](const ImportInput& input) {
+                                           const std::string text = input.bytes();
+                                           return imported_program(Reader(text, input.path()).run(), {});
+                                       }};
 
 }  // namespace orrery

@@ -4,8 +4,8 @@
 // several versions of the format are around.
 // Source: MLCommons Chakra, schema/protobuf/et_def.proto.
 
+#include "workloads/replay/importers/chakra.hpp"
 #include "sim/base/error.hpp"
-#include "workloads/replay/importers/importer.hpp"
 #include "workloads/replay/input_file.hpp"
 
 #include <fmt/format.h>
@@ -98,8 +98,15 @@ struct Node {
 class RankReader {
   public:
     RankReader(const std::string& bytes, const std::string& name, std::uint32_t rank,
-               std::map<std::string, std::vector<std::uint32_t>> groups, ReplayTrace& trace)
-        : bytes_(bytes), file_(name), rank_(rank), groups_(std::move(groups)), trace_(trace) {}
+               std::map<std::string, std::vector<std::uint32_t>> groups, bool allow_missing, ReplayTrace& trace,
+               ImportNotes& notes)
+        : bytes_(bytes),
+          file_(name),
+          rank_(rank),
+          groups_(std::move(groups)),
+          allow_missing_(allow_missing),
+          trace_(trace),
+          notes_(notes) {}
 
     void run() {
         read_messages();
@@ -314,8 +321,13 @@ class RankReader {
             for (const std::uint64_t before : nodes_[i].after) {
                 const auto found = index_.find(before);
                 if (found == index_.end()) {
-                    fail(places_[i],
-                         fmt::format("node {} waits for node {}, which is not there", nodes_[i].id, before));
+                    if (!allow_missing_) {
+                        fail(places_[i], fmt::format("node {} waits for node {}, which is not there; --allow-missing "
+                                                     "takes it for done",
+                                                     nodes_[i].id, before));
+                    }
+                    notes_.left_out("waits for nodes that are not in the file");
+                    continue;
                 }
                 later[found->second].push_back(i);
                 ++missing[i];
@@ -332,7 +344,10 @@ class RankReader {
             const std::uint32_t i = ready[next];
             std::vector<std::uint32_t> waits;
             for (const std::uint64_t before : nodes_[i].after) {
-                waits.push_back(placed[index_.find(before)->second]);
+                const auto found = index_.find(before);
+                if (found != index_.end()) {
+                    waits.push_back(placed[found->second]);
+                }
             }
             placed[i] = trace_.add(op_of(nodes_[i], places_[i]), std::move(waits));
             for (const std::uint32_t waiting : later[i]) {
@@ -350,7 +365,9 @@ class RankReader {
     const std::string& file_;
     std::uint32_t rank_;
     std::map<std::string, std::vector<std::uint32_t>> groups_;
+    bool allow_missing_;
     ReplayTrace& trace_;
+    ImportNotes& notes_;
     std::vector<Node> nodes_;
     std::vector<std::size_t> places_;  ///< byte of each node
     std::unordered_map<std::uint64_t, std::uint32_t> index_;
@@ -377,14 +394,10 @@ std::map<std::string, std::vector<std::uint32_t>> groups_beside(const std::strin
     return groups;
 }
 
-}  // namespace
-
-void import_chakra_rank(const std::string& bytes, const std::string& name, std::uint32_t rank,
-                        std::map<std::string, std::vector<std::uint32_t>> groups, ReplayTrace& trace) {
-    RankReader(bytes, name, rank, std::move(groups), trace).run();
-}
-
-ReplayTrace import_chakra(const std::string& path) {
+Imported import_chakra(const ImportInput& input) {
+    const std::string& path = input.path();
+    const bool allow_missing = input.has("allow-missing");
+    ImportNotes notes;
     ReplayTrace trace;
     trace.same_program = false;
     trace.meta["source"] = "chakra";
@@ -394,9 +407,9 @@ ReplayTrace import_chakra(const std::string& path) {
     const bool numbered = dot != std::string::npos && dot + 1 < stem.size() &&
                           std::all_of(stem.begin() + static_cast<std::ptrdiff_t>(dot) + 1, stem.end(),
                                       [](unsigned char c) { return std::isdigit(c) != 0; });
-    if (!numbered) {
-        import_chakra_rank(read_input(path), path, 0, {}, trace);
-        return trace;
+    if (!numbered || input.in_memory()) {
+        import_chakra_rank(input.bytes(), path, 0, {}, allow_missing, trace, notes);
+        return imported_program(trace, std::move(notes));
     }
     const std::filesystem::path folder = std::filesystem::path(path).parent_path();
     const std::string base = stem.substr(0, dot);
@@ -415,7 +428,7 @@ ReplayTrace import_chakra(const std::string& path) {
     trace.ranks = static_cast<std::uint32_t>(files.size());
     const auto groups = groups_beside((folder / (base + ".json")).string());
     for (std::uint32_t rank = 0; rank < files.size(); ++rank) {
-        import_chakra_rank(read_input(files[rank]), files[rank], rank, groups, trace);
+        import_chakra_rank(read_input(files[rank]), files[rank], rank, groups, allow_missing, trace, notes);
     }
     for (const ReplayGroup& group : trace.groups) {
         for (const std::uint32_t member : group.members) {
@@ -425,7 +438,21 @@ ReplayTrace import_chakra(const std::string& path) {
             }
         }
     }
-    return trace;
+    return imported_program(trace, std::move(notes));
 }
+
+}  // namespace
+
+void import_chakra_rank(const std::string& bytes, const std::string& name, std::uint32_t rank,
+                        std::map<std::string, std::vector<std::uint32_t>> groups, bool allow_missing,
+                        ReplayTrace& trace, ImportNotes& notes) {
+    RankReader(bytes, name, rank, std::move(groups), allow_missing, trace, notes).run();
+}
+
+extern const Importer kChakraImporter = {
+    "chakra",
+    "Chakra execution traces, NAME.0.et, NAME.1.et, ..., with groups in NAME.json",
+    {{"allow-missing", "", "nodes may wait for nodes that are not in the file; they count as done"}},
+    import_chakra};
 
 }  // namespace orrery

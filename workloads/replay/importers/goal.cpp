@@ -228,8 +228,9 @@ class Parser {
 
 }  // namespace
 
-ReplayTrace import_goal(const std::string& text, const std::string& name) {
-    return Parser(text, name).run();
-}
+extern const Importer kGoalImporter = {"goal", "GOAL text of LogGOPSim", {}, [](const ImportInput& input) {
+                                           const std::string text = input.bytes();
+                                           return imported_program(Parser(text, input.path()).run(), {});
+                                       }};
 
 }  // namespace orrery

@@ -1,34 +1,89 @@
 #pragma once
-// Readers of other tools' traces: each gives a recorded program (replay_trace.hpp).
+// Importers: readers of what other tools write, one file and one row each.
 //
+// A row owns its name, description and options. `orrery import`, its help, completion and errors and `orrery list formats` come
+// from the table; nobody else lists formats. An importer gives the text of a file that scenarios take, and counts what it read,
+// what it left out and why, and what it had to assume.
 // All of them throw ConfigError for a malformed, truncated or too large file, with the line or the byte where it is.
 
 #include "workloads/replay/replay_trace.hpp"
 
+#include <optional>
+
 namespace orrery {
 
-/// Formats that `import_trace` knows, with a line on each.
-struct ImportFormat {
-    const char* name;
-    const char* doc;
+/// Counts by their words, such as "kernels" or "events of category cpu_op".
+class ImportNotes {
+  public:
+    using Counts = std::map<std::string, std::uint64_t>;
+
+    void read(const std::string& what, std::uint64_t count = 1) { read_[what] += count; }
+    /// `what` says why too, where the words alone do not.
+    void left_out(const std::string& what, std::uint64_t count = 1) {
+        if (count > 0) {
+            left_out_[what] += count;
+        }
+    }
+    void assumed(const std::string& what, std::uint64_t count = 1) { assumed_[what] += count; }
+    [[nodiscard]] const Counts& read() const { return read_; }
+    [[nodiscard]] const Counts& left_out() const { return left_out_; }
+    [[nodiscard]] const Counts& assumed() const { return assumed_; }
+
+  private:
+    Counts read_, left_out_, assumed_;
 };
-[[nodiscard]] const std::vector<ImportFormat>& import_formats();
 
-/// Reads `path` as `format`. Throws ConfigError for an unknown format too.
-[[nodiscard]] ReplayTrace import_trace(const std::string& format, const std::string& path);
+/// An option of one importer, as `orrery import` takes it.
+struct ImportOption {
+    const char* name;      ///< without dashes
+    const char* argument;  ///< what it takes, for people; empty: a switch
+    const char* description;
+};
 
-/// Chrome trace of PyTorch's profiler (Kineto): kernels, copies and runtime calls of one process.
-[[nodiscard]] ReplayTrace import_pytorch(const std::string& text, const std::string& name);
-/// Export of Nsight Systems (`nsys export --type sqlite`).
-[[nodiscard]] ReplayTrace import_nsys(const std::string& path);
-/// One Chakra execution trace a rank: `path` is one of NAME.0.et, NAME.1.et, ...; groups from NAME.json or the trace.
-[[nodiscard]] ReplayTrace import_chakra(const std::string& path);
-/// A Chakra trace of one rank from its bytes, added to `trace`; `groups` maps names of process groups to their ranks.
-void import_chakra_rank(const std::string& bytes, const std::string& name, std::uint32_t rank,
-                        std::map<std::string, std::vector<std::uint32_t>> groups, ReplayTrace& trace);
-/// GOAL text of LogGOPSim: computations in ns, sends and receives in bytes.
-[[nodiscard]] ReplayTrace import_goal(const std::string& text, const std::string& name);
-/// A SimAI (AICB) workload file: layers with forward, input-gradient and weight-gradient computation and collectives.
-[[nodiscard]] ReplayTrace import_aicb(const std::string& text, const std::string& name);
+/// The file to read, with the options given.
+class ImportInput {
+  public:
+    explicit ImportInput(std::string path, std::map<std::string, std::string> options = {})
+        : path_(std::move(path)), options_(std::move(options)) {}
+    /// As if a file `name` held these bytes.
+    [[nodiscard]] static ImportInput of_bytes(std::string name, std::string bytes,
+                                              std::map<std::string, std::string> options = {});
+
+    [[nodiscard]] const std::string& path() const { return path_; }
+    [[nodiscard]] bool in_memory() const { return bytes_.has_value(); }
+    /// The whole file. Throws ConfigError when it cannot be read.
+    [[nodiscard]] std::string bytes() const;
+    [[nodiscard]] bool has(const std::string& option) const { return options_.contains(option); }
+    /// Empty when the option is not given.
+    [[nodiscard]] std::string option(const std::string& name) const;
+
+  private:
+    std::string path_;
+    std::map<std::string, std::string> options_;
+    std::optional<std::string> bytes_;
+};
+
+struct Imported {
+    std::string text;                             ///< the file to write
+    std::string extension;                        ///< of its name, where the user gives none
+    std::string use;                              ///< what a scenario says to take it
+    std::vector<std::vector<std::string>> facts;  ///< key and value, for people
+    ImportNotes notes;
+};
+/// A program to replay.
+[[nodiscard]] Imported imported_program(const ReplayTrace& trace, ImportNotes notes);
+
+/// One row of the table.
+struct Importer {
+    const char* name;
+    const char* description;
+    std::vector<ImportOption> options;
+    Imported (*read)(const ImportInput& input);
+};
+[[nodiscard]] const std::vector<const Importer*>& importer_table();
+/// Throws ConfigError with the nearest name for a format that is not there.
+[[nodiscard]] const Importer& importer(const std::string& format);
+/// Reads `input` as `format`. Throws ConfigError for an option that belongs to other formats, too.
+[[nodiscard]] Imported import_file(const std::string& format, const ImportInput& input);
 
 }  // namespace orrery

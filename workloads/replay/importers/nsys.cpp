@@ -237,8 +237,8 @@ class Reader {
 
 }  // namespace
 
-ReplayTrace import_nsys(const std::string& path) {
-    return Reader(path).run();
-}
+extern const Importer kNsysImporter = {"nsys", "SQLite export of Nsight Systems", {}, [](const ImportInput& input) {
+                                           return imported_program(Reader(input.path()).run(), {});
+                                       }};
 
 }  // namespace orrery

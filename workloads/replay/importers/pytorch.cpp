@@ -72,6 +72,7 @@ class Reader final : public nlohmann::json_sax<Json> {
     std::uint32_t ranks = 1;
     std::map<std::int64_t, std::size_t> devices;  ///< number of operations by device
     bool found_events = false;
+    ImportNotes notes;
 
     bool null() override { return scalar(Json()); }
     bool boolean(bool value) override { return scalar(Json(value)); }
@@ -166,13 +167,15 @@ class Reader final : public nlohmann::json_sax<Json> {
         if (activities.size() + calls.size() > kMostEvents) {
             throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("holds more than {} events", kMostEvents)}});
         }
+        const std::string category = event_.text("cat");
         if (event_.text("ph") != "X") {
+            notes.left_out("events that are no span (flows, counters, metadata)");
             return;
         }
-        const std::string category = event_.text("cat");
         const double start = event_.number("ts") * 1e-6;
         const double end = start + std::max(0.0, event_.number("dur")) * 1e-6;
         if (!(start > -1e12 && end < 1e12)) {
+            notes.left_out("events with impossible times");
             return;
         }
         const auto correlation = static_cast<std::uint64_t>(std::clamp(event_.argument("correlation"), 0.0, 1e18));
@@ -211,6 +214,8 @@ class Reader final : public nlohmann::json_sax<Json> {
                 wait.other = whole(event_.argument("wait_on_stream"));
                 raw_waits_.push_back({wait, correlation, static_cast<std::uint64_t>(std::min(record, 1e18))});
             }
+        } else {
+            notes.left_out(fmt::format("events of category {}", category.empty() ? "(none)" : category));
         }
     }
 
@@ -250,11 +255,10 @@ class Reader final : public nlohmann::json_sax<Json> {
     std::vector<RawWait> raw_waits_;
 };
 
-}  // namespace
-
-ReplayTrace import_pytorch(const std::string& text, const std::string& name) {
+Imported import_pytorch(const ImportInput& input) {
+    const std::string& name = input.path();
     Reader reader(name);
-    Json::sax_parse(text, &reader);
+    Json::sax_parse(input.bytes(), &reader);
     if (!reader.found_events) {
         throw ConfigError({Diagnostic{name, 0, 0, "is not a Chrome trace: it has no 'traceEvents'"}});
     }
@@ -263,8 +267,14 @@ ReplayTrace import_pytorch(const std::string& text, const std::string& name) {
             name, 0, 0, fmt::format("holds {} devices; profile one process with one device", reader.devices.size())}});
     }
     reader.resolve_waits();
-    return from_activities(std::move(reader.calls), std::move(reader.activities), reader.waits, reader.ranks,
-                           "pytorch-profiler", name);
+    return imported_program(from_activities(std::move(reader.calls), std::move(reader.activities), reader.waits,
+                                            reader.ranks, "pytorch-profiler", name),
+                            std::move(reader.notes));
 }
+
+}  // namespace
+
+extern const Importer kPyTorchImporter = {
+    "pytorch-profiler", "Chrome trace of PyTorch's profiler (Kineto), one process with one device", {}, import_pytorch};
 
 }  // namespace orrery

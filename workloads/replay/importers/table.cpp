@@ -1,46 +1,95 @@
 #include "workloads/replay/importers/importer.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/config/units.hpp"
 #include "workloads/replay/input_file.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 namespace orrery {
 
-const std::vector<ImportFormat>& import_formats() {
-    static const std::vector<ImportFormat> kFormats = {
-        {"pytorch-profiler", "Chrome trace of PyTorch's profiler (Kineto), one process with one device"},
-        {"nsys", "SQLite export of Nsight Systems"},
-        {"chakra", "Chakra execution traces, NAME.0.et, NAME.1.et, ..., with groups in NAME.json"},
-        {"goal", "GOAL text of LogGOPSim"},
-        {"aicb", "workload file of SimAI (AICB)"}};
-    return kFormats;
+extern const Importer kPyTorchImporter;
+extern const Importer kNsysImporter;
+extern const Importer kChakraImporter;
+extern const Importer kGoalImporter;
+extern const Importer kAicbImporter;
+
+const std::vector<const Importer*>& importer_table() {
+    static const std::vector<const Importer*> kTable = {
+        &kPyTorchImporter, &kNsysImporter, &kChakraImporter, &kGoalImporter, &kAicbImporter,
+    };
+    return kTable;
 }
 
-ReplayTrace import_trace(const std::string& format, const std::string& path) {
-    if (format == "pytorch-profiler") {
-        return import_pytorch(read_input(path), path);
-    }
-    if (format == "nsys") {
-        return import_nsys(path);
-    }
-    if (format == "chakra") {
-        return import_chakra(path);
-    }
-    if (format == "goal") {
-        return import_goal(read_input(path), path);
-    }
-    if (format == "aicb") {
-        return import_aicb(read_input(path), path);
-    }
+const Importer& importer(const std::string& format) {
     std::vector<std::string> names;
-    for (const ImportFormat& known : import_formats()) {
-        names.emplace_back(known.name);
+    for (const Importer* row : importer_table()) {
+        if (format == row->name) {
+            return *row;
+        }
+        names.emplace_back(row->name);
     }
     const std::string near = nearest_name(format, names);
     throw ConfigError(fmt::format("unknown format '{}'{}; there are {}", format,
                                   near.empty() ? "" : fmt::format("; did you mean '{}'?", near),
                                   fmt::join(names, ", ")));
+}
+
+Imported import_file(const std::string& format, const ImportInput& input) {
+    const Importer& row = importer(format);
+    for (const Importer* other : importer_table()) {
+        for (const ImportOption& option : other->options) {
+            const auto same = [&](const ImportOption& own) { return std::string(own.name) == option.name; };
+            if (input.has(option.name) && std::none_of(row.options.begin(), row.options.end(), same)) {
+                throw ConfigError(
+                    fmt::format("--{} is an option of format {}, not of {}", option.name, other->name, row.name));
+            }
+        }
+    }
+    return row.read(input);
+}
+
+ImportInput ImportInput::of_bytes(std::string name, std::string bytes, std::map<std::string, std::string> options) {
+    ImportInput input(std::move(name), std::move(options));
+    input.bytes_ = std::move(bytes);
+    return input;
+}
+
+std::string ImportInput::bytes() const {
+    return bytes_ ? *bytes_ : read_input(path_);
+}
+
+std::string ImportInput::option(const std::string& name) const {
+    const auto found = options_.find(name);
+    return found == options_.end() ? std::string() : found->second;
+}
+
+Imported imported_program(const ReplayTrace& trace, ImportNotes notes) {
+    Imported out;
+    out.text = format_replay(trace);
+    out.extension = "replay";
+    out.use = "'kind: replay' and 'compute: {model: replay, trace: FILE}'";
+    std::array<std::size_t, 6> counts{};
+    for (const ReplayOp& op : trace.ops) {
+        ++counts[static_cast<std::size_t>(op.kind)];
+    }
+    out.facts.push_back({"ranks", std::to_string(trace.ranks)});
+    for (std::size_t kind = 0; kind < counts.size(); ++kind) {
+        if (counts[kind] > 0) {
+            out.facts.push_back({replay_kind_names()[kind], std::to_string(counts[kind])});
+        }
+    }
+    if (trace.recorded_s >= 0) {
+        out.facts.push_back({"recorded time", pretty_quantity(trace.recorded_s, Dimension::time)});
+    }
+    for (const auto& [key, value] : trace.meta) {
+        out.facts.push_back({key, value});
+    }
+    out.notes = std::move(notes);
+    return out;
 }
 
 }  // namespace orrery
