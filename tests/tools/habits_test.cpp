@@ -4,6 +4,7 @@
 #include "tests/support/support.hpp"
 #include "tools/sweep/sweep_spec.hpp"
 #include "workloads/replay/importers/importer.hpp"
+#include "workloads/serving/requests/formats/trace_format.hpp"
 
 #include <doctest/doctest.h>
 
@@ -70,6 +71,9 @@ TEST_CASE("completion completes commands and options; the manual page is one") {
         for (const ImportOption& option : row->options) {
             CHECK(completed(fmt::format("orrery import --{}", option.name), 2).find(option.name) != std::string::npos);
         }
+    }
+    for (const TraceFormat* row : trace_format_table()) {
+        CHECK(orrery_command("list formats").text.find(row->description) != std::string::npos);
     }
     const std::string manual = orrery_command("manual").text;
     CHECK(manual.rfind(".TH ORRERY 1", 0) == 0);

@@ -9,6 +9,7 @@
 #include "topologies/graph.hpp"
 #include "validation/validate.hpp"
 #include "workloads/replay/importers/importer.hpp"
+#include "workloads/serving/requests/formats/trace_format.hpp"
 
 #include <fmt/format.h>
 #include <sqlite3.h>
@@ -160,6 +161,12 @@ int command_list(const CommandLine& line, const DataDirectory& data) {
         std::vector<std::vector<std::string>> rows;
         for (const Importer* row : importer_table()) {
             rows.push_back({row->name, row->description});
+        }
+        terminal.table({}, rows);
+        terminal.heading("formats (requests.trace)");
+        rows.clear();
+        for (const TraceFormat* row : trace_format_table()) {
+            rows.push_back({row->name, row->description, row->looks});
         }
         terminal.table({}, rows);
     }

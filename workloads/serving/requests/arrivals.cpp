@@ -63,7 +63,7 @@ void describe(Fields& fields, ClientSpec& client) {
 }  // namespace
 
 void describe(Fields& fields, RequestsSpec& spec) {
-    fields.text({"trace", "file of requests: Azure, BurstGPT or plain CSV, or Mooncake JSONL; none: generated"},
+    fields.text({"trace", "file of requests, in a format of `orrery list formats`; none: generated"},
                 spec.trace);
     fields.enumeration({"arrivals", "how generated requests come; closed: also those of a trace"},
                        {"poisson", "gamma", "fixed", "at-once", "closed"}, spec.arrivals);

@@ -1,11 +1,8 @@
 #pragma once
 // Where requests come from: generators with seeded streams, and trace files that are read a line at a time.
 //
-// Traces: Azure 2023 and 2024 (TIMESTAMP,ContextTokens,GeneratedTokens), BurstGPT (Timestamp,Model,Request tokens,Response
-// tokens,...), Mooncake JSONL (timestamp in ms, input_length, output_length, hash_ids of 512 tokens each), and plain CSV
-// (arrival_s,prompt,output[,session]).
-// Sources: Xiang et al., "ServeGen", arXiv:2505.09999 (a load as its clients); Patel et al., "Splitwise", ISCA 2024; Wang et
-// al., "BurstGPT", arXiv:2401.17644; Qin et al., "Mooncake", FAST 2025.
+// Formats of traces: formats/, one row each.
+// Source: Xiang et al., "ServeGen", arXiv:2505.09999 (a load as its clients).
 // Days: with a swing the rate rises evenly from its least at time 0 to its most half a period later, and falls again.
 // Conversations: a generated prompt is what the session has said so far and a new part; when that exceeds the longest prompt
 // the session starts another conversation. In a trace with sessions the prompts given are taken to contain the earlier turns.

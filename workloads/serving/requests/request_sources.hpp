@@ -17,7 +17,7 @@ inline constexpr double kLatestArrival = 9e6;
 
 /// A generator by the specification, or a mix of them where it lists clients.
 [[nodiscard]] std::unique_ptr<RequestSource> make_generator(const RequestsSpec& spec, std::uint64_t seed);
-/// Reads `file` a line at a time, in any of the formats of arrivals.hpp. Throws ConfigError with file and line.
+/// Reads `file` a line at a time, in any format of formats/. Throws ConfigError with file and line.
 [[nodiscard]] std::unique_ptr<RequestSource> make_trace_reader(const RequestsSpec& spec, const std::string& file,
                                                                std::uint64_t seed);
 

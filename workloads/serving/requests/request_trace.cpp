@@ -1,14 +1,11 @@
 // Requests from trace files.
 
 #include "sim/base/error.hpp"
-#include "sim/base/text.hpp"
-#include "sim/config/units.hpp"
+#include "workloads/serving/requests/formats/trace_format.hpp"
 #include "workloads/serving/requests/request_sources.hpp"
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -18,44 +15,6 @@ namespace orrery {
 
 namespace {
 
-// Seconds since some fixed day of "2023-11-16 18:17:03.9799600"; below 0 when it is no such date.
-double seconds_of_date(std::string_view text) {
-    // Leading zeros are part of a date, not signs of an octal number.
-    const auto part = [&](std::size_t from, std::size_t count) {
-        double value = 0;
-        for (const char c : text.substr(std::min(from, text.size()), count)) {
-            if (c < '0' || c > '9') {
-                return -1.0;
-            }
-            value = 10 * value + (c - '0');
-        }
-        return from + count <= text.size() ? value : -1.0;
-    };
-    if (text.size() < 19 || text[4] != '-' || text[7] != '-' || text[13] != ':' || text[16] != ':') {
-        return -1;
-    }
-    const double year = part(0, 4);
-    const double month = part(5, 2);
-    const double day = part(8, 2);
-    const double hour = part(11, 2);
-    const double minute = part(14, 2);
-    std::string_view fraction = text.substr(19);
-    fraction = fraction.substr(0, fraction.find_first_of("+Z"));
-    double below = 0;
-    const bool whole =
-        fraction.empty() || (fraction.front() == '.' && parse_number(fmt::format("0{}", fraction), below));
-    const double second = part(17, 2);
-    if (year < 0 || month < 1 || month > 12 || day < 1 || hour < 0 || minute < 0 || second < 0 || !whole) {
-        return -1;
-    }
-    // Days since the first of March of the year 0 (proleptic Gregorian).
-    const double y = month <= 2 ? year - 1 : year;
-    const double m = month <= 2 ? month + 9 : month - 3;
-    const double days = 365 * y + std::floor(y / 4) - std::floor(y / 100) + std::floor(y / 400) +
-                        std::floor((153 * m + 2) / 5) + day - 1;
-    return ((days * 24 + hour) * 60 + minute) * 60 + second + below;
-}
-
 // Without the mark of UTF-8 at its start, and without spaces and carriage returns at its end.
 void trim(std::string& line) {
     if (line.rfind("\xEF\xBB\xBF", 0) == 0) {
@@ -64,26 +23,6 @@ void trim(std::string& line) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) {
         line.pop_back();
     }
-}
-
-// The text of the number behind a key of a flat JSON line; nothing when the key is not there.
-std::optional<std::string_view> text_behind(std::string_view line, std::string_view key) {
-    const std::size_t at = line.find(fmt::format("\"{}\"", key));
-    const std::size_t colon = at == std::string_view::npos ? at : line.find(':', at);
-    if (colon == std::string_view::npos) {
-        return std::nullopt;
-    }
-    const std::size_t start = std::min(line.find_first_not_of(' ', colon + 1), line.size());
-    return line.substr(start, std::min(line.find_first_of(",} ", start), line.size()) - start);
-}
-
-// Seconds of a stamp, a number or a date; nothing when it is neither.
-std::optional<double> seconds_of(std::string_view text) {
-    double value = seconds_of_date(text);
-    if (value >= 0 || (parse_number(text, value) && value >= 0 && value <= 1e12)) {
-        return value;
-    }
-    return std::nullopt;
 }
 
 class TraceReader final : public RequestSource {
@@ -143,26 +82,19 @@ class TraceReader final : public RequestSource {
     }
 
     bool parse(Request& request) {
-        double at = 0;
-        double prompt = 0;
-        double output = 0;
-        double session = 0;
-        if (line_.front() == '{') {
-            at = json_number("timestamp", kLatestStamp) * 1e-3;
-            prompt = json_number("input_length", kMostTokens);
-            output = json_number("output_length", kMostTokens);
-            read_keys(request.content.keys);
-        } else {
-            cells_ = split(line_, ',');
-            if (time_column_ == kNone) {
-                read_header();
-                return false;
-            }
-            at = time_of(cell(time_column_));
-            prompt = number_of(cell(prompt_column_), "prompt tokens");
-            output = number_of(cell(output_column_), "output tokens");
-            session = session_column_ < kNone ? number_of(cell(session_column_), "session") : 0;
+        if (!lines_ && open()) {
+            return false;
         }
+        traced_ = TracedRequest();
+        traced_.keys.swap(request.content.keys);
+        traced_.keys.clear();
+        try {
+            lines_->read(line_, traced_);
+        } catch (const BadLine& bad) {
+            fail(bad.problem);
+        }
+        request.content.keys.swap(traced_.keys);
+        const double at = traced_.at_s;
         if (first_) {
             origin_ = last_ = at;
             first_ = false;
@@ -174,9 +106,9 @@ class TraceReader final : public RequestSource {
         last_ = at;
         request.arrival = clients() > 0 ? SimTime() : arrival_of(at);
         // Engines give at least one token; a request of none asks for its end-of-text token.
-        request.prompt = static_cast<std::uint32_t>(std::max(1.0, prompt));
-        request.output = static_cast<std::uint32_t>(std::max(1.0, output));
-        request.session = static_cast<std::uint32_t>(session);
+        request.prompt = static_cast<std::uint32_t>(std::max(1.0, traced_.prompt));
+        request.output = static_cast<std::uint32_t>(std::max(1.0, traced_.output));
+        request.session = static_cast<std::uint32_t>(traced_.session);
         request.content.conversation = spec_.conversations ? request.session + 1ULL : 0;
         return true;
     }
@@ -212,7 +144,7 @@ class TraceReader final : public RequestSource {
         std::optional<double> last;
         for (std::string line; std::getline(end, line);) {
             trim(line);
-            if (const auto at = stamp_in(line)) {
+            if (const auto at = line.empty() ? std::nullopt : lines_->stamp(line)) {
                 last = at;
             }
         }
@@ -224,115 +156,28 @@ class TraceReader final : public RequestSource {
         }
     }
 
-    // Seconds of the stamp in a line; nothing where it is damaged.
-    [[nodiscard]] std::optional<double> stamp_in(std::string_view line) const {
-        double ms = 0;
-        if (!line.empty() && line.front() == '{') {
-            const auto text = text_behind(line, "timestamp");
-            return text && parse_number(*text, ms) ? std::optional(ms * 1e-3) : std::nullopt;
-        }
-        const std::vector<std::string_view> cells = split(line, ',');
-        return time_column_ < cells.size() ? seconds_of(cells[time_column_]) : std::nullopt;
-    }
-
-    // "hash_ids": [46, 47]; none: nothing is known of the content.
-    void read_keys(std::vector<std::uint64_t>& keys) const {
-        keys.clear();
-        std::size_t at = line_.find("\"hash_ids\"");
-        at = at == std::string::npos ? at : line_.find('[', at);
-        while (at != std::string::npos && line_[at] != ']') {
-            const std::size_t end = std::min(line_.find_first_of(",]", at + 1), line_.size());
-            const std::size_t start = std::min(line_.find_first_not_of(' ', at + 1), end);
-            double value = 0;
-            if (start < end && (!parse_number(std::string_view(line_).substr(start, end - start), value) ||
-                                !(value >= 0 && value < kMostKeys))) {
-                fail("\"hash_ids\" is a list of numbers from 0");
+    // Finds the format by the first line; true when that was a header.
+    bool open() {
+        std::string looks;
+        for (const TraceFormat* format : trace_format_table()) {
+            if ((lines_ = format->open(line_))) {
+                return format->header;
             }
-            if (end == line_.size()) {
-                fail("\"hash_ids\" has no end");
-            }
-            if (start < end) {
-                keys.push_back(static_cast<std::uint64_t>(value) + 1);
-            }
-            at = end;
+            looks += fmt::format("{}{} ({})", looks.empty() ? "" : " or ", format->looks, format->name);
         }
+        fail("the header names no arrival, prompt and output: " + looks);
     }
 
-    void read_header() {
-        const std::array<std::pair<const char*, std::size_t*>, 9> names = {{{"TIMESTAMP", &time_column_},
-                                                                            {"Timestamp", &time_column_},
-                                                                            {"arrival_s", &time_column_},
-                                                                            {"ContextTokens", &prompt_column_},
-                                                                            {"Request tokens", &prompt_column_},
-                                                                            {"prompt", &prompt_column_},
-                                                                            {"GeneratedTokens", &output_column_},
-                                                                            {"Response tokens", &output_column_},
-                                                                            {"output", &output_column_}}};
-        for (std::size_t i = 0; i < cells_.size(); ++i) {
-            for (const auto& [name, column] : names) {
-                if (cells_[i] == name) {
-                    *column = i;
-                }
-            }
-            if (cells_[i] == "session") {
-                session_column_ = i;
-            }
-        }
-        if (time_column_ == kNone || prompt_column_ == kNone || output_column_ == kNone) {
-            fail(
-                "the header names no arrival, prompt and output: TIMESTAMP,ContextTokens,GeneratedTokens (Azure), "
-                "Timestamp,...,Request tokens,Response tokens (BurstGPT) or arrival_s,prompt,output[,session]");
-        }
-    }
-
-    [[nodiscard]] std::string_view cell(std::size_t column) const {
-        if (column >= cells_.size()) {
-            fail(fmt::format("{} cells, but column {} is needed", cells_.size(), column + 1));
-        }
-        return cells_[column];
-    }
-
-    [[nodiscard]] double time_of(std::string_view text) const {
-        const std::optional<double> seconds = seconds_of(text);
-        if (!seconds) {
-            fail(fmt::format("'{}' is no time: seconds, or a date such as 2023-11-16 18:17:03.97", text));
-        }
-        return *seconds;
-    }
-
-    [[nodiscard]] double number_of(std::string_view text, const char* what) const {
-        double value = 0;
-        if (!parse_number(text, value) || !(value >= 0 && value <= kMostTokens)) {
-            fail(fmt::format("{} is a number from 0 to {:.0f}, not '{}'", what, kMostTokens, text));
-        }
-        return value;
-    }
-
-    [[nodiscard]] double json_number(const char* key, double most) const {
-        const auto text = text_behind(line_, key);
-        if (!text) {
-            fail(fmt::format("has no \"{}\"", key));
-        }
-        double value = 0;
-        if (!parse_number(*text, value) || !(value >= 0 && value <= most)) {
-            fail(fmt::format("\"{}\" is a number from 0 to {:.0f}, not '{}'", key, most, *text));
-        }
-        return value;
-    }
-
-    static constexpr double kDay = 86400;         ///< s
-    static constexpr double kLatestStamp = 1e13;  ///< ms
-    static constexpr double kMostKeys = 9e15;     ///< whole numbers up to here are exact
-    static constexpr std::size_t kNone = 1000;
+    static constexpr double kDay = 86400;  ///< s
     RequestsSpec spec_;
     std::string file_;
     std::ifstream in_;
     Popularity adapters_;
     std::string line_;
     std::vector<char> buffer_ = std::vector<char>((1 << 20) + 1);
-    std::vector<std::string_view> cells_;
     int number_ = 0;
-    std::size_t time_column_ = kNone, prompt_column_ = kNone, output_column_ = kNone, session_column_ = kNone;
+    std::unique_ptr<TraceLines> lines_;
+    TracedRequest traced_;
     std::int64_t given_ = 0;
     double size_ = 0;  ///< B
     double read_ = 0;

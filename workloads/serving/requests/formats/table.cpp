@@ -1,0 +1,32 @@
+#include "workloads/serving/requests/formats/trace_format.hpp"
+
+#include "sim/config/units.hpp"
+
+#include <fmt/format.h>
+
+namespace orrery {
+
+extern const TraceFormat kAzureFormat;
+extern const TraceFormat kBurstGptFormat;
+extern const TraceFormat kMooncakeFormat;
+extern const TraceFormat kPlainFormat;
+
+const std::vector<const TraceFormat*>& trace_format_table() {
+    static const std::vector<const TraceFormat*> kTable = {
+        &kAzureFormat,
+        &kBurstGptFormat,
+        &kMooncakeFormat,
+        &kPlainFormat,
+    };
+    return kTable;
+}
+
+double traced_number(std::string_view text, std::string_view what, double most) {
+    double value = 0;
+    if (!parse_number(text, value) || !(value >= 0 && value <= most)) {
+        throw BadLine{fmt::format("{} is a number from 0 to {:.0f}, not '{}'", what, most, text)};
+    }
+    return value;
+}
+
+}  // namespace orrery
