@@ -2,6 +2,7 @@
 
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
+#include "workloads/replay/importers/importer.hpp"
 #include "workloads/serving/requests/arrivals.hpp"
 
 #include <doctest/doctest.h>
@@ -153,4 +154,130 @@ TEST_CASE("serving: a trace that outlasts simulated time is refused before it ru
     CHECK(refusal("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-2-7b\nrequests: {rate: "
                   "1e-4}\n")
               .find("1000 requests at 0.0001 a second take 115.7 days") != std::string::npos);
+}
+
+namespace {
+
+// A span as the collector's file exporter writes it; attributes as key=value, integers as OTLP's JSON has them: in quotes.
+std::string span(const std::string& id, const std::string& parent, double start_s, double end_s,
+                 const std::vector<std::pair<std::string, std::string>>& attributes, const std::string& rest = "") {
+    std::string list;
+    for (const auto& [key, value] : attributes) {
+        const std::string kind = value.find('.') != std::string::npos ? "\"doubleValue\":" + value
+                                 : value.find_first_not_of("-0123456789") == std::string::npos
+                                     ? "\"intValue\":\"" + value + "\""
+                                     : "\"stringValue\":\"" + value + "\"";
+        list += fmt::format("{}{{\"key\":\"{}\",\"value\":{{{}}}}}", list.empty() ? "" : ",", key, kind);
+    }
+    constexpr std::uint64_t kEpoch = 1'760'000'000'000'000'000;
+    const auto ns = [](double seconds) { return kEpoch + static_cast<std::uint64_t>(seconds * 1e9 + 0.5); };
+    return fmt::format(
+        "{{\"traceId\":\"t\",\"spanId\":\"{}\",\"parentSpanId\":\"{}\",\"name\":\"llm_request\",\"kind\":2,"
+        "\"startTimeUnixNano\":\"{}\",\"endTimeUnixNano\":\"{}\",\"attributes\":[{}]{}}}",
+        id, parent, ns(start_s), ns(end_s), list, rest);
+}
+
+std::string batch(const std::string& spans) {
+    return "{\"resourceSpans\":[{\"resource\":{},\"scopeSpans\":[{\"scope\":{\"name\":\"vllm.llm_engine\"},\"spans\":"
+           "[" +
+           spans + "]}]}]}\n";
+}
+
+Imported import_spans(const std::string& text, std::map<std::string, std::string> options = {}) {
+    return import_file("otlp", ImportInput::of_bytes("spans", text, std::move(options)));
+}
+
+}  // namespace
+
+TEST_CASE("import: spans of vLLM and SGLang become requests, each once, with their logged latencies") {
+    const std::string text =
+        // Batches come as they end: the later request first. SGLang tells no end-to-end time here: it is the span's.
+        batch(span("b", "", 2.5, 4,
+                   {{"gen_ai.usage.prompt_tokens", "300"},
+                    {"gen_ai.usage.completion_tokens", "40"},
+                    {"gen_ai.response.model", "llama"}})) +
+        batch(
+            // A gateway with the convention's names around vLLM's own span.
+            span("g", "", 1, 3.1, {{"gen_ai.usage.input_tokens", "100"}, {"gen_ai.usage.output_tokens", "20"}}) + "," +
+            span("h", "g", 1.05, 3.05, {{"http.route", "/v1/completions"}}) + "," +
+            span("a", "h", 1.1, 3,
+                 {{"gen_ai.usage.prompt_tokens", "100"},
+                  {"gen_ai.usage.completion_tokens", "20"},
+                  {"gen_ai.latency.time_to_first_token", "0.25"},
+                  {"gen_ai.latency.e2e", "1.875"},
+                  {"gen_ai.conversation.id", "c9"},
+                  {"gen_ai.response.model", "llama"}})) +
+        "\n" +
+        batch(span("e", "", 3, 3.5, {{"gen_ai.usage.prompt_tokens", "9"}, {"gen_ai.usage.completion_tokens", "1"}},
+                   ",\"status\":{\"code\":2}") +
+              "," +
+              span("z", "", 3, 3.5, {{"gen_ai.usage.prompt_tokens", "9"}, {"gen_ai.usage.completion_tokens", "0"}}) +
+              "," +
+              span("n", "", 5, 6,
+                   {{"gen_ai.usage.prompt_tokens", "7"},
+                    {"gen_ai.usage.completion_tokens", "8"},
+                    {"gen_ai.request.n", "2"},
+                    {"gen_ai.response.model", "other"}}));
+    const Imported imported = import_spans(text);
+    CHECK(imported.text ==
+          "arrival_s,prompt,output,session,ttft_s,e2e_s\n"
+          "0.000000000,100,20,0,0.25,1.875\n"
+          "1.400000000,300,40,1,,1.5\n"
+          "3.900000000,7,8,2,,1\n");
+    CHECK(imported.extension == "csv");
+    CHECK(imported.notes.read() == ImportNotes::Counts{{"requests", 3}});
+    CHECK(imported.notes.left_out() == ImportNotes::Counts{{"requests that ended with an error", 1},
+                                                           {"requests that gave no token", 1},
+                                                           {"spans 'llm_request' without tokens of a request", 1},
+                                                           {"spans around other spans of a request", 1}});
+    CHECK(imported.notes.assumed().size() == 1);
+    const std::vector<Request> requests = read_all(imported.text);
+    REQUIRE(requests.size() == 3);
+    CHECK(requests[1].arrival.seconds() == doctest::Approx(1.4));
+    CHECK(requests[1].prompt == 300);
+    CHECK(requests[2].session == 2);
+    // One model of several; without conversations there are no sessions.
+    CHECK(import_spans(text, {{"model", "other"}}).text ==
+          "arrival_s,prompt,output,ttft_s,e2e_s\n0.000000000,7,8,,1\n");
+    // The same as one document over many lines.
+    std::string pretty =
+        batch(span("b", "", 2.5, 4, {{"gen_ai.usage.prompt_tokens", "300"}, {"gen_ai.usage.completion_tokens", "40"}}));
+    std::replace(pretty.begin(), pretty.end(), ',', '\f');
+    for (std::size_t at = 0; (at = pretty.find('\f', at)) != std::string::npos;) {
+        pretty.replace(at, 1, ",\n  ");
+    }
+    CHECK(import_spans(pretty).text == "arrival_s,prompt,output,ttft_s,e2e_s\n0.000000000,300,40,,1.5\n");
+}
+
+TEST_CASE("import: spans that cannot be are refused with their line") {
+    const std::vector<std::pair<std::string, std::string>> tokens = {{"gen_ai.usage.prompt_tokens", "3"},
+                                                                     {"gen_ai.usage.completion_tokens", "4"}};
+    const auto refused = [](const std::string& text) {
+        try {
+            (void)import_spans(text);
+        } catch (const ConfigError& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    const std::string good = batch(span("a", "", 1, 2, tokens));
+    CHECK(refused(good).empty());
+    const std::vector<std::pair<std::string, const char*>> cases = {
+        {"", "holds no span of a request"},
+        {batch(span("a", "", 1, 2, {})), "holds no span of a request"},
+        {good + good.substr(0, good.size() / 2), "spans:2:1: error: no JSON begins here"},
+        {good + "\n[1]\n", "spans:3:1: error: is no OTLP JSON"},
+        {"{\"traceEvents\": []}", "is no OTLP JSON: a map with 'resourceSpans'"},
+        {batch(span("a", "", 3, 2, tokens)), "span 'a' ends before it starts"},
+        {batch(span("a", "", 1, 2, {{"gen_ai.usage.prompt_tokens", "-3"}, {"gen_ai.usage.completion_tokens", "4"}})),
+         "span 'a' has -3 tokens"},
+        {good + good, "comes twice"},
+        {batch(span("a", "b", 1, 2, tokens) + "," + span("b", "c", 1, 2, {}) + "," + span("c", "b", 1, 2, {})),
+         "go in a circle"},
+        {"{\"resourceSpans\":7}", "'resourceSpans' is a list in a map"},
+    };
+    for (const auto& [text, problem] : cases) {
+        const std::string said = refused(text);
+        CHECK_MESSAGE(said.find(problem) != std::string::npos, problem << " / " << said);
+    }
 }

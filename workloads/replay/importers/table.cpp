@@ -16,10 +16,11 @@ extern const Importer kNsysImporter;
 extern const Importer kChakraImporter;
 extern const Importer kGoalImporter;
 extern const Importer kAicbImporter;
+extern const Importer kOtlpImporter;
 
 const std::vector<const Importer*>& importer_table() {
     static const std::vector<const Importer*> kTable = {
-        &kPyTorchImporter, &kNsysImporter, &kChakraImporter, &kGoalImporter, &kAicbImporter,
+        &kPyTorchImporter, &kNsysImporter, &kChakraImporter, &kGoalImporter, &kAicbImporter, &kOtlpImporter,
     };
     return kTable;
 }
