@@ -54,9 +54,6 @@ std::vector<YamlNode> expand(const YamlNode& scenario, const YamlNode* unknown) 
             for (const YamlNode& value : entry.value.items) {
                 YamlNode copy = base;
                 apply_override(copy, entry.key + "=" + value.scalar);
-                if (entry.key == "plan.chunks" && value.scalar != "1") {
-                    apply_override(copy, "plan.schedule=interleaved");
-                }
                 next.push_back(std::move(copy));
             }
         }

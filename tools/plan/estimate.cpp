@@ -12,7 +12,7 @@ class Estimate {
         : in_(input),
           cost_(input.model, input.plan, input.software, input.device, input.fabric, input.collectives),
           stages_(static_cast<std::uint32_t>(input.plan.pipeline)),
-          chunks_(input.plan.schedule == ScheduleKind::interleaved ? static_cast<std::uint32_t>(input.plan.chunks) : 1),
+          chunks_(static_cast<std::uint32_t>(input.plan.chunks)),
           layers_(split_layers(input.model.layers, static_cast<std::int64_t>(stages_) * chunks_)) {}
 
     [[nodiscard]] double seconds() const {
@@ -26,8 +26,10 @@ class Estimate {
             sum += passes;
             weights = std::max(weights, stage_parameters(stage));
         }
-        double total = micro_batches * slowest + (sum - slowest) / chunks_;
+        double total = micro_batches * slowest;
         if (stages_ > 1) {
+            // Filling and draining: passes of a mean stage beside the slowest.
+            total += in_.plan.schedule->bubble(in_.plan.shape()) * (sum - slowest) / (stages_ - 1);
             const double waits = in_.plan.overlap_pipeline ? 0 : micro_batches * chunks_;
             total += 2 * (waits + stages_ - 1) * send_seconds();
         }

@@ -74,18 +74,24 @@ class Space {
         }
         for (const std::int64_t micro_batch : divisors(plan.global_batch / plan.data, 16)) {
             plan.micro_batch = micro_batch;
-            plan.chunks = 1;
-            plan.schedule =
-                scenario_.plan.schedule == ScheduleKind::gpipe ? ScheduleKind::gpipe : ScheduleKind::one_f_one_b;
-            add_recomputation(plan);
-            const bool interleaves = plan.pipeline > 1 && plan.micro_batches() % plan.pipeline == 0;
-            for (std::int64_t chunks = 2; interleaves && plan.pipeline * chunks <= scenario_.model.layers; ++chunks) {
-                if (scenario_.model.layers % (plan.pipeline * chunks) == 0 ||
-                    (scenario_.model.layers + 2) % (plan.pipeline * chunks) == 0) {
-                    plan.chunks = chunks;
-                    plan.schedule = ScheduleKind::interleaved;
-                    add_recomputation(plan);
+            for (const PipelineSchedule* schedule : schedule_table()) {
+                if (schedule->searched || schedule == scenario_.plan.schedule) {
+                    plan.schedule = schedule;
+                    add_chunks(plan);
                 }
+            }
+        }
+    }
+
+    // Schedules of several chunks a stage are tried with two and more: with one they are schedules of one.
+    void add_chunks(PlanSpec plan) {
+        const std::int64_t layers = scenario_.model.layers;
+        const std::int64_t most = plan.schedule->chunked ? layers / plan.pipeline : 1;
+        for (plan.chunks = plan.schedule->chunked ? 2 : 1; plan.chunks <= most; ++plan.chunks) {
+            const std::int64_t parts = plan.pipeline * plan.chunks;
+            if ((plan.chunks == 1 || layers % parts == 0 || (layers + 2) % parts == 0) &&
+                plan.schedule->problem(plan.shape()).empty()) {
+                add_recomputation(plan);
             }
         }
     }
@@ -434,7 +440,10 @@ std::string describe_plan(const PlanSpec& plan) {
         out += fmt::format(", context {}", plan.context);
     }
     out += fmt::format(", micro-batch {}", plan.micro_batch);
-    if (plan.schedule == ScheduleKind::interleaved) {
+    if (!plan.schedule->searched) {
+        out += fmt::format(", {}", plan.schedule->name);
+    }
+    if (plan.chunks > 1) {
         out += fmt::format(", {} chunks", plan.chunks);
     }
     out += fmt::format(", {} recomputation", kRecompute[static_cast<std::size_t>(plan.recompute)]);
@@ -447,14 +456,13 @@ std::string describe_plan(const PlanSpec& plan) {
 std::vector<std::string> assignments_of(const RankedPlan& ranked) {
     const PlanSpec& plan = ranked.plan;
     static const char* const kRecompute[] = {"none", "selective", "half", "full"};
-    static const char* const kSchedules[] = {"gpipe", "1f1b", "interleaved"};
     return {fmt::format("cluster.nodes={}", ranked.nodes),
             fmt::format("plan.tensor={}", plan.tensor),
             fmt::format("plan.pipeline={}", plan.pipeline),
             fmt::format("plan.data={}", plan.data),
             fmt::format("plan.context={}", plan.context),
             fmt::format("plan.micro_batch={}", plan.micro_batch),
-            fmt::format("plan.schedule={}", kSchedules[static_cast<std::size_t>(plan.schedule)]),
+            fmt::format("plan.schedule={}", plan.schedule->name),
             fmt::format("plan.chunks={}", plan.chunks),
             fmt::format("plan.recompute={}", kRecompute[static_cast<std::size_t>(plan.recompute)]),
             fmt::format("plan.sequence_parallel={}", plan.sequence_parallel),

@@ -15,7 +15,7 @@ Lowering::Lowering(const TrainingInput& input)
       context_(static_cast<std::uint32_t>(input.plan.context)),
       data_(static_cast<std::uint32_t>(input.plan.data)),
       stages_(static_cast<std::uint32_t>(input.plan.pipeline)),
-      chunks_(input.plan.schedule == ScheduleKind::interleaved ? static_cast<std::uint32_t>(input.plan.chunks) : 1),
+      chunks_(static_cast<std::uint32_t>(input.plan.chunks)),
       micro_batches_(static_cast<std::uint32_t>(input.plan.micro_batches())) {
     choose_block();
     require_size();
@@ -236,8 +236,7 @@ TrainingGraph lower(const TrainingInput& input) {
 
 std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software) {
     const auto stages = static_cast<std::uint32_t>(plan.pipeline);
-    const std::uint32_t chunks =
-        plan.schedule == ScheduleKind::interleaved ? static_cast<std::uint32_t>(plan.chunks) : 1;
+    const auto chunks = static_cast<std::uint32_t>(plan.chunks);
     const std::vector<std::uint32_t> layers = split_layers(model.layers, static_cast<std::int64_t>(stages) * chunks);
     std::vector<MemoryUse> out;
     for (std::uint32_t stage = 0; stage < stages; ++stage) {
@@ -245,9 +244,8 @@ std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& p
         for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
             count += layers[chunk * stages + stage];
         }
-        const auto passes =
-            schedule_of(plan.schedule, stages, chunks, static_cast<std::uint32_t>(plan.micro_batches()), stage);
-        out.push_back(memory_of(model, plan, software, count, stage == 0, stage + 1 == stages, peak_in_flight(passes)));
+        out.push_back(memory_of(model, plan, software, count, stage == 0, stage + 1 == stages,
+                                plan.schedule->in_flight(plan.shape(), stage)));
     }
     return out;
 }

@@ -16,7 +16,7 @@ class PipelineLowering final : public Lowering {
           reduced_(rank_count()),
           last_backward_(rank_count(), std::vector<TaskId>(chunks_)) {
         for (std::uint32_t stage = 0; stage < stages_; ++stage) {
-            schedules_.push_back(schedule_of(input.plan.schedule, stages_, chunks_, micro_batches_, stage));
+            schedules_.push_back(input.plan.schedule->passes(input.plan.shape(), stage));
             groups_.push_back(groups(stage, width(), false));
         }
     }

@@ -47,7 +47,7 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     if (plan.recompute == Recompute::half) {
         layer /= 2;
     }
-    const double chunks = plan.schedule == ScheduleKind::interleaved ? static_cast<double>(plan.chunks) : 1;
+    const auto chunks = static_cast<double>(plan.chunks);
     use.activations = layer * layers / chunks * in_flight + working;
     if (last_stage) {
         // Logits in 16 bits and their fp32 softmax.

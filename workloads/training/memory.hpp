@@ -5,7 +5,7 @@
 // et al., arXiv:2205.05198, equations 1 to 6, times the micro-batches that the schedule holds at its peak. Limits:
 // fragmentation and library buffers are one constant of the software; 16-bit weights and fp32 optimizer states.
 
-#include "workloads/training/schedule.hpp"
+#include "workloads/training/spec.hpp"
 
 namespace orrery {
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace orrery {
 
 void describe(Fields& fields, PlanSpec& plan) {
@@ -11,8 +13,16 @@ void describe(Fields& fields, PlanSpec& plan) {
     fields.integer({"context", "context-parallel degree", false, 1, 1024}, plan.context);
     fields.integer({"micro_batch", "sequences in a micro-batch", false, 1, 1'000'000}, plan.micro_batch);
     fields.integer({"global_batch", "sequences in a step, over all ranks", true, 1, 1'000'000'000}, plan.global_batch);
-    fields.enumeration({"schedule", "pipeline schedule"}, {"gpipe", "1f1b", "interleaved"}, plan.schedule);
-    fields.integer({"chunks", "model chunks a stage (interleaved schedule)", false, 1, 1000}, plan.chunks);
+    const auto& schedules = schedule_table();
+    std::vector<std::string> names;
+    for (const PipelineSchedule* row : schedules) {
+        names.emplace_back(row->name);
+    }
+    auto index =
+        static_cast<std::size_t>(std::find(schedules.begin(), schedules.end(), plan.schedule) - schedules.begin());
+    fields.choice({"schedule", "pipeline schedule"}, names, index);
+    plan.schedule = schedules[index];
+    fields.integer({"chunks", "model chunks a stage, where the schedule takes several", false, 1, 1000}, plan.chunks);
     fields.enumeration({"recompute", "activation recomputation"}, {"none", "selective", "half", "full"},
                        plan.recompute);
     fields.boolean({"sequence_parallel", "shard norms and dropout over the tensor-parallel group"},
@@ -93,7 +103,7 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
                         plan.global_batch));
     require(model.sequence % plan.context == 0,
             fmt::format("context {} must divide the sequence {}", plan.context, model.sequence));
-    const std::int64_t chunks = plan.schedule == ScheduleKind::interleaved ? plan.chunks : 1;
+    const std::int64_t chunks = plan.schedule->chunked ? plan.chunks : 1;
     require(plan.pipeline * chunks <= model.layers + 2,
             fmt::format("pipeline {} x chunks {} is more than the {} layers", plan.pipeline, chunks, model.layers));
     if (plan.gather_given &&
@@ -103,15 +113,17 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
             {mark.error("gather_precision needs sequence_parallel: true, and products that take what is gathered: "
                         "precision: fp8")});
     }
-    if (plan.schedule == ScheduleKind::interleaved && chunks > 1) {
-        require(plan.pipeline > 1, "an interleaved schedule needs at least two pipeline stages");
-        require(plan.micro_batches() % plan.pipeline == 0,
-                fmt::format("an interleaved schedule needs micro-batches ({}) in multiples of the stages ({})",
-                            plan.micro_batches(), plan.pipeline));
+    if (plan.chunks != chunks) {
+        std::vector<std::string> chunked;
+        for (const PipelineSchedule* row : schedule_table()) {
+            if (row->chunked) {
+                chunked.emplace_back(row->name);
+            }
+        }
+        throw ConfigError({mark.error(fmt::format("'chunks' above 1 needs schedule: {}", fmt::join(chunked, " or ")))});
     }
-    if (plan.schedule != ScheduleKind::interleaved && plan.chunks > 1) {
-        throw ConfigError({mark.error("'chunks' above 1 needs schedule: interleaved")});
-    }
+    const std::string problem = plan.schedule->problem(plan.shape());
+    require(problem.empty(), problem);
     if (plan.zero == 3 && plan.pipeline > 1) {
         throw ConfigError({mark.error("zero: 3 with pipeline > 1 is not supported: use zero: 1 or 2")});
     }

@@ -2,12 +2,12 @@
 // What a training scenario says beside its model: the plan, and the software that runs it. Immutable once read.
 
 #include "workloads/model/model_spec.hpp"
+#include "workloads/training/schedules/schedule.hpp"
 
 #include <string>
 
 namespace orrery {
 
-enum class ScheduleKind { gpipe, one_f_one_b, interleaved };
 /// selective: the attention core; half: half of each layer's products (every second one); full: whole layers.
 enum class Recompute { none, selective, half, full };
 /// flash: the newest fused kernel of the device; flash2: FlashAttention-2.
@@ -23,8 +23,8 @@ struct PlanSpec {
     std::int64_t context = 1;
     std::int64_t micro_batch = 1;
     std::int64_t global_batch = 0;
-    ScheduleKind schedule = ScheduleKind::one_f_one_b;
-    std::int64_t chunks = 1;  ///< model chunks a stage (interleaved)
+    const PipelineSchedule* schedule = default_schedule();
+    std::int64_t chunks = 1;  ///< of the model in a stage
     Recompute recompute = Recompute::none;
     bool sequence_parallel = false;
     std::int64_t zero = 0;   ///< ZeRO stage; 3 is FSDP
@@ -42,6 +42,10 @@ struct PlanSpec {
 
     [[nodiscard]] std::int64_t ranks() const { return tensor * pipeline * data * context; }
     [[nodiscard]] std::int64_t micro_batches() const { return global_batch / (micro_batch * data); }
+    [[nodiscard]] PipelineShape shape() const {
+        return {static_cast<std::uint32_t>(pipeline), static_cast<std::uint32_t>(chunks),
+                static_cast<std::uint32_t>(micro_batches())};
+    }
 };
 
 /// What a generation of training software adds to its kernels. The three fitted values are the only constants in Orrery
