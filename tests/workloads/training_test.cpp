@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 
 using namespace orrery;
@@ -88,6 +89,69 @@ network: {collectives: ideal}
         CHECK(schedule->bubble(s.plan.shape()) == 7.0 / static_cast<double>(s.plan.chunks));
         CHECK(r.bubble_s == doctest::Approx(schedule->bubble(s.plan.shape()) * pass_pair).epsilon(0.02));
     }
+}
+
+TEST_CASE(
+    "breadth-first: bubble (p - 1)/(m v), all activations held, gradients of a chunk reduced behind the next one's") {
+    const PipelineSchedule& schedule = schedule_named("breadth-first");
+    // Twelve micro-batches, no multiple of the eight stages: 7 / (12 x 2) of the ideal time.
+    Scenario s = test::scenario(R"(orrery: 1
+kind: training
+cluster: {nodes: 2, node: dgx-a100-80g}
+model: {layers: 16, hidden: 4096, heads: 32, vocabulary: 8, sequence: 2048, tied_embeddings: false}
+plan: {pipeline: 8, data: 2, micro_batch: 1, global_batch: 24, schedule: breadth-first, chunks: 2,
+       overlap: {pipeline: true, data: true}}
+software: {preset: megatron-core-2024, layer_overhead: 0 us, step_overhead: 0 s}
+network: {collectives: ideal}
+)");
+    s.cluster.node.intra_bandwidth.value = 1e14;
+    s.cluster.node.intra_latency.value = 0;
+    const TrainingResult r = train(s);
+    const auto booked = [](const TrainingResult& of, Category category) {
+        return of.booked[static_cast<std::size_t>(category)];
+    };
+    const double work = booked(r, Category::forward) + booked(r, Category::backward);
+    CHECK(r.bubble_s / work == doctest::Approx(7.0 / 24).epsilon(0.02));
+    CHECK(schedule.bubble(s.plan.shape()) / 12 == 7.0 / 24);
+    for (std::uint32_t stage = 0; stage < 8; ++stage) {
+        CHECK(schedule.in_flight(s.plan.shape(), stage) == 24);
+    }
+    // Fewer micro-batches than stages: the second chunk waits for the far end too.
+    s.plan.global_batch = 8;
+    CHECK(schedule.bubble(s.plan.shape()) == (7 + 4) / 2.0);
+    const TrainingResult few = train(s);
+    const double few_work = booked(few, Category::forward) + booked(few, Category::backward);
+    CHECK(few.bubble_s / few_work == doctest::Approx(5.5 / 4).epsilon(0.02));
+    // The gradients of chunk 1 are final when half of the backward passes are still to come, and go meanwhile; an
+    // interleaved schedule ends its last groups of both chunks close together.
+    s.plan.global_batch = 32;
+    const auto passes = schedule.passes(s.plan.shape(), 3);
+    const auto last_of_chunk_1 = std::find(passes.rbegin(), passes.rend(), Pass{true, 1, 15});
+    CHECK(last_of_chunk_1 - passes.rbegin() == 16);
+    const double hidden = train(s).iteration_s;
+    s.plan.schedule = &schedule_named("interleaved");
+    const auto interleaved = s.plan.schedule->passes(s.plan.shape(), 3);
+    CHECK(std::find(interleaved.rbegin(), interleaved.rend(), Pass{true, 1, 15}) - interleaved.rbegin() == 8);
+    CHECK(hidden <= train(s).iteration_s * (1 + 1e-9));
+    // What it needs is said by its row.
+    s.plan.schedule = &schedule;
+    s.plan.pipeline = 1;
+    s.plan.data = 16;
+    CHECK_THROWS_AS((void)train(s), const InfeasibleError&);
+}
+
+TEST_CASE("chunks belong to schedules that take several, and the error names them from the table") {
+    YamlNode tree = parse_yaml(kTwoStages, "test.yaml");
+    apply_override(tree, "plan.chunks=2");
+    const Scenario s = read_scenario(tree, "test", test::data());
+    std::string problem;
+    try {
+        (void)train(s);
+    } catch (const ConfigError& error) {
+        problem = error.what();
+    }
+    CHECK_MESSAGE(problem.find("'chunks' above 1 needs schedule: interleaved or breadth-first") != std::string::npos,
+                  problem);
 }
 
 TEST_CASE("a folded iteration takes exactly as long as the unfolded one") {

@@ -9,12 +9,14 @@ namespace orrery {
 extern const PipelineSchedule kGPipeSchedule;
 extern const PipelineSchedule kOneForwardOneBackward;
 extern const PipelineSchedule kInterleavedSchedule;
+extern const PipelineSchedule kBreadthFirstSchedule;
 
 const std::vector<const PipelineSchedule*>& schedule_table() {
     static const std::vector<const PipelineSchedule*> kTable = {
         &kGPipeSchedule,
         &kOneForwardOneBackward,
         &kInterleavedSchedule,
+        &kBreadthFirstSchedule,
     };
     return kTable;
 }
