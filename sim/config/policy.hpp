@@ -73,7 +73,10 @@ class PolicyChoice {
     /// `table` lasts as long as the program. Precondition: it has `name`.
     PolicyChoice(const PolicyTable<Base>& table, const std::string& name) : table_(&table) { choose(name); }
     PolicyChoice(const PolicyChoice& other)
-        : table_(other.table_), index_(other.index_), parameters_(other.parameters_->clone()) {}
+        : table_(other.table_),
+          index_(other.index_),
+          detailed_(other.detailed_),
+          parameters_(other.parameters_->clone()) {}
     PolicyChoice(PolicyChoice&&) noexcept = default;
     PolicyChoice& operator=(const PolicyChoice& other) { return *this = PolicyChoice(other); }
     PolicyChoice& operator=(PolicyChoice&&) noexcept = default;
@@ -105,11 +108,26 @@ class PolicyChoice {
             row->defaults()->describe(fields);
         }
     }
+    /// Names both: a plain word, or a map with `kind` and parameters.
+    void describe(Fields& fields, const Field& field) {
+        std::size_t index = index_;
+        const auto take = [&] {
+            if (index != index_) {
+                choose((*table_)[index]->name);
+            }
+        };
+        fields.variant(field, names_of(*table_), index, detailed_, [&](Fields& inner) {
+            take();
+            describe_parameters(inner);
+        });
+        take();
+    }
     [[nodiscard]] std::unique_ptr<Base> make() const { return parameters_->make(); }
 
   private:
     const PolicyTable<Base>* table_;
     std::size_t index_ = 0;
+    bool detailed_ = false;  ///< a map was given
     std::unique_ptr<PolicyParameters<Base>> parameters_;
 };
 

@@ -154,7 +154,7 @@ TEST_CASE("serving: every request is accounted for while adapters come, replicas
         pool.limits.prefix_cache = random.below(2) == 0;
         pool.limits.host_cache = pool.limits.prefix_cache ? random.below(50) : 0;
         pool.replicas = 1 + static_cast<std::uint32_t>(random.below(3));
-        spec.router = Router::least_requests;
+        spec.router.choose("least-requests");
         spec.timeout = random.below(2) == 0 ? 0 : 6;
         if (random.below(2) == 0) {
             spec.failures = {{0, 3, 2}, {0, 9.5, 1}};

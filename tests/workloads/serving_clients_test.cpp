@@ -147,7 +147,7 @@ TEST_CASE("serving: every request is accounted for while replicas fail, clients 
             spec.pools[0].scaling = {1.0 + static_cast<double>(random.below(4)), 1, 2, 1, 10, 10, 1, 5};
         }
         spec.retries = static_cast<std::uint32_t>(random.below(4));
-        spec.router = static_cast<Router>(random.below(5));
+        spec.router.choose(router_table()[random.below(router_table().size())]->name);
         spec.seed = random.next();
         std::vector<Request> requests;
         double at = 0;

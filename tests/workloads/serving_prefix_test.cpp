@@ -4,9 +4,11 @@
 #include "workloads/serving/requests/arrivals.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <deque>
+#include <set>
 
 using namespace orrery;
 using namespace orrery::test;
@@ -99,7 +101,7 @@ TEST_CASE("serving: blocks that leave the devices come back from host memory and
 TEST_CASE("serving: a request goes where its prefix is, unless that replica has far more to do") {
     ServiceSpec spec = caching(1000);
     spec.pools[0].replicas = 3;
-    spec.router = Router::prefix;
+    spec.router.choose("prefix");
     std::vector<std::uint32_t> chosen;
     ServiceHooks hooks;
     hooks.iteration = [&](std::uint32_t replica, const Batch& batch, const EngineState& state) {
@@ -209,4 +211,34 @@ TEST_CASE("serving: conversations grow by their turns and start anew beyond the 
     }
     CHECK(turns > 10 * fresh / 2);
     CHECK(fresh > 4);
+}
+
+TEST_CASE("serving: a router's parameters are its own, and unknown to the others") {
+    const auto with_router = [](const std::string& router) {
+        return test::scenario(
+            fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\n"
+                        "model: llama-2-70b\nengine: {{replicas: 2, tensor: 4, router: {}}}\n",
+                        router));
+    };
+    ServiceSpec spec = caching(1000);
+    spec.pools[0].replicas = 2;
+    AffineStep cost(1, 0, 0);
+    spec.pools[0].cost = {&cost};
+    const auto elsewhere = [&](const std::string& router) {
+        spec.router = with_router(router).engine.router;
+        std::set<std::uint32_t> chosen;
+        ServiceHooks hooks;
+        hooks.iteration = [&](std::uint32_t replica, const Batch&, const EngineState&) { chosen.insert(replica); };
+        std::vector<Request> many = {turn(0, 8, 1, 1)};
+        for (int i = 0; i < 5; ++i) {
+            many.push_back(turn(2, 9, 1, 1));
+        }
+        ListSource crowd(many);
+        (void)serve(spec, crowd, hooks);
+        return chosen.size() > 1;
+    };
+    CHECK_FALSE(elsewhere("prefix"));
+    CHECK_FALSE(elsewhere("{kind: prefix}"));
+    CHECK(elsewhere("{kind: prefix, imbalance: 2}"));
+    CHECK_THROWS_AS((void)with_router("{kind: session, imbalance: 2}"), const ConfigError&);
 }

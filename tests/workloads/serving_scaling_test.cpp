@@ -14,7 +14,7 @@ ServiceSpec scaling() {
     ServiceSpec spec = spec_of("chunked-prefill", 100, 1, 100);
     spec.pools[0].replicas = 3;
     spec.pools[0].scaling = {1, 1, 5, 2, 300, 100, 1, 20};
-    spec.router = Router::least_requests;
+    spec.router.choose("least-requests");
     return spec;
 }
 

@@ -99,7 +99,8 @@ TEST_CASE("serving: known lengths can order who waits: the shortest prompt, or t
 
 TEST_CASE("serving: earliest deadline first, by arrival and length of the prompt") {
     ServiceSpec spec = spec_of("earliest-deadline", 100, 1, 100);
-    const std::vector<Request> requests = {request(0, 4, 1), request(0.1, 9, 1), request(0.2, 3, 1), request(0.9, 1, 1)};
+    const std::vector<Request> requests = {request(0, 4, 1), request(0.1, 9, 1), request(0.2, 3, 1),
+                                           request(0.9, 1, 1)};
     // All due a second after they came: in order of arrival.
     CHECK(iterations(spec, requests) == Lines{"0:4", "1:9", "2:3", "3:1"});
     // A second more per token of the prompt: due at 9.1, 3.2 and 1.9 s.
@@ -261,7 +262,7 @@ TEST_CASE("serving: every request is accounted for under every scheduler, router
             ServiceSpec spec = spec_of(kind, 1 + static_cast<std::uint32_t>(random.below(40)),
                                        1 + static_cast<std::uint32_t>(random.below(10)), 4 + random.below(40));
             spec.pools[0].replicas = 1 + static_cast<std::uint32_t>(random.below(3));
-            spec.router = static_cast<Router>(random.below(5));
+            spec.router.choose(router_table()[random.below(router_table().size())]->name);
             if (random.below(2) == 1 && kind == "vllm-v0") {
                 spec.pools[0].scheduler = scheduler("{kind: vllm-v0, preemption: swap}");
             }

@@ -115,8 +115,7 @@ void describe(Fields& fields, EngineSpec& engine) {
     });
     describe_mixing(fields, engine);
     describe_adapters(fields, engine);
-    fields.enumeration({"router", "how a request finds its replica"},
-                       {"round-robin", "least-requests", "least-cache", "session", "prefix"}, engine.router);
+    engine.router.describe(fields, {"router", "how a request finds its replica"});
     fields.enumeration({"weights", "precision of the weights"}, precision_names(), engine.weights);
     fields.group(engine.experts_differ, [&](Fields& same) {
         same.enumeration({"experts", "precision of routed experts; default: as weights"}, precision_names(),

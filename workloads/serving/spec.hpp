@@ -38,7 +38,7 @@ struct EngineSpec {
     bool same_devices = false;  ///< prompts and decoding are on the same GPUs
     bool mixes = false;
     MixingSpec mixing;
-    Router router = Router::round_robin;
+    RouterChoice router{router_table(), "round-robin"};
     Precision weights = Precision::bf16;
     Precision experts = Precision::bf16;  ///< of routed experts
     bool experts_differ = false;          ///< `experts` was given; otherwise they are as `weights`

@@ -2,6 +2,7 @@
 // What a serving system is: pools of replicas, how requests reach them, and what is measured. Without the service itself.
 
 #include "sim/network/placement.hpp"
+#include "workloads/serving/cluster/routers/router.hpp"
 #include "workloads/serving/schedulers/scheduler.hpp"
 
 #include <optional>
@@ -12,7 +13,6 @@ namespace orrery {
 class StepCost;
 struct DeviceSpec;
 
-enum class Router { round_robin, least_requests, least_cache, session, prefix };
 enum class Role { mixed, prefill, decode };
 enum class Transfer { whole, layers };
 
@@ -73,7 +73,7 @@ struct MixingSpec {
 
 struct ServiceSpec {
     std::vector<PoolSpec> pools;
-    Router router = Router::round_robin;
+    RouterChoice router{router_table(), "round-robin"};
     Transfer transfer = Transfer::whole;
     std::uint32_t layers = 1;            ///< of the model, for transfers by layer
     double cache_token_bytes = 0;        ///< keys and values of a token, over all ranks

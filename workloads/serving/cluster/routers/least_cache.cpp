@@ -1,0 +1,22 @@
+#include "workloads/serving/cluster/routers/load.hpp"
+
+namespace orrery {
+
+namespace {
+
+class LeastCache final : public Router {
+  public:
+    using Parameters = NoParameters;
+    explicit LeastCache(const Parameters&) {}
+
+    std::uint32_t choose(const Fleet& fleet, const std::vector<std::uint32_t>& among, const RoutedRequest&) override {
+        return least(fleet, among, [](const Replica& replica) { return replica.state.used_blocks(); });
+    }
+};
+
+}  // namespace
+
+extern const PolicyRow<Router> kLeastCache =
+    policy_row<Router, LeastCache>("least-cache", "the replica with the fewest cache blocks in use");
+
+}  // namespace orrery

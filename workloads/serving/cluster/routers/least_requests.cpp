@@ -1,0 +1,22 @@
+#include "workloads/serving/cluster/routers/load.hpp"
+
+namespace orrery {
+
+namespace {
+
+class LeastRequests final : public Router {
+  public:
+    using Parameters = NoParameters;
+    explicit LeastRequests(const Parameters&) {}
+
+    std::uint32_t choose(const Fleet& fleet, const std::vector<std::uint32_t>& among, const RoutedRequest&) override {
+        return least(fleet, among, outstanding_requests);
+    }
+};
+
+}  // namespace
+
+extern const PolicyRow<Router> kLeastRequests =
+    policy_row<Router, LeastRequests>("least-requests", "the replica with the fewest outstanding requests");
+
+}  // namespace orrery

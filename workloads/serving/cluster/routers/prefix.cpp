@@ -1,0 +1,62 @@
+#include "workloads/serving/cluster/routers/load.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+namespace {
+
+// The replica that has most of the prompt in its cache takes it, when that is more than a share of the prompt; otherwise, and
+// whenever the most loaded replica has more requests than the least loaded by both thresholds, the least loaded takes it.
+// Source: the cache-aware policy of SGLang's router (balance_abs_threshold 64, balance_rel_threshold 1.5, cache_threshold
+// 0.5), with each replica's cache itself instead of the router's approximation of it.
+class Prefix final : public Router {
+  public:
+    struct Parameters {
+        std::int64_t imbalance = 64;
+        double relative_imbalance = 1.5;
+        double cached = 0.5;
+
+        void describe(Fields& fields) {
+            fields.integer(
+                {"imbalance", "the least loaded takes a request when the most loaded has more requests by this", false,
+                 0, 1 << 20},
+                imbalance);
+            fields.number({"relative_imbalance", "and more than so many times as many", false, 1, 1000},
+                          relative_imbalance);
+            fields.quantity({"cached", "of a prompt, above which its replica takes it", false, 0, 1},
+                            Dimension::fraction, cached);
+        }
+    };
+    explicit Prefix(const Parameters& parameters) : own_(parameters) {}
+
+    std::uint32_t choose(const Fleet& fleet, const std::vector<std::uint32_t>& among,
+                         const RoutedRequest& request) override {
+        const std::uint32_t idlest = least(fleet, among, outstanding_requests);
+        std::uint32_t best = idlest;
+        std::uint32_t most = 0;
+        std::size_t busiest = 0;
+        for (const std::uint32_t i : among) {
+            const std::uint32_t cached = fleet[i].state.cached_prefix(request.content, request.prompt);
+            if (cached > most) {
+                most = cached;
+                best = i;
+            }
+            busiest = std::max(busiest, outstanding_requests(fleet[i]));
+        }
+        const std::size_t idle = outstanding_requests(fleet[idlest]);
+        const bool uneven = busiest > idle + static_cast<std::size_t>(own_.imbalance) &&
+                            static_cast<double>(busiest) > own_.relative_imbalance * static_cast<double>(idle);
+        return !uneven && most > own_.cached * request.prompt ? best : idlest;
+    }
+
+  private:
+    Parameters own_;
+};
+
+}  // namespace
+
+extern const PolicyRow<Router> kPrefix =
+    policy_row<Router, Prefix>("prefix", "the replica with most of the prompt in its cache, unless loads are uneven");
+
+}  // namespace orrery

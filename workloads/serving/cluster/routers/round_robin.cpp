@@ -1,0 +1,24 @@
+#include "workloads/serving/cluster/routers/router.hpp"
+
+namespace orrery {
+
+namespace {
+
+class RoundRobin final : public Router {
+  public:
+    using Parameters = NoParameters;
+    explicit RoundRobin(const Parameters&) {}
+
+    std::uint32_t choose(const Fleet&, const std::vector<std::uint32_t>& among, const RoutedRequest&) override {
+        return among[turn_++ % among.size()];
+    }
+
+  private:
+    std::uint64_t turn_ = 0;
+};
+
+}  // namespace
+
+extern const PolicyRow<Router> kRoundRobin = policy_row<Router, RoundRobin>("round-robin", "by turns");
+
+}  // namespace orrery

@@ -1,0 +1,28 @@
+#pragma once
+// Which replica takes a request: one policy per file, one row each. A router owns its parameters.
+
+#include "sim/config/policy.hpp"
+#include "workloads/serving/requests/request.hpp"
+
+namespace orrery {
+
+class Fleet;
+
+struct RoutedRequest {
+    std::uint32_t session;
+    const PromptContent& content;
+    std::uint32_t prompt;  ///< tokens
+};
+
+class Router {
+  public:
+    virtual ~Router() = default;
+    /// One of `among`, replicas of `fleet` that take requests. Precondition: not empty.
+    [[nodiscard]] virtual std::uint32_t choose(const Fleet& fleet, const std::vector<std::uint32_t>& among,
+                                               const RoutedRequest& request) = 0;
+};
+[[nodiscard]] const PolicyTable<Router>& router_table();
+
+using RouterChoice = PolicyChoice<Router>;
+
+}  // namespace orrery

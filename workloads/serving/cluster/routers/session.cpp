@@ -1,0 +1,24 @@
+#include "workloads/serving/cluster/routers/router.hpp"
+
+#include "sim/base/random.hpp"
+
+namespace orrery {
+
+namespace {
+
+class Session final : public Router {
+  public:
+    using Parameters = NoParameters;
+    explicit Session(const Parameters&) {}
+
+    std::uint32_t choose(const Fleet&, const std::vector<std::uint32_t>& among, const RoutedRequest& request) override {
+        return among[mix64(request.session) % among.size()];
+    }
+};
+
+}  // namespace
+
+extern const PolicyRow<Router> kSession =
+    policy_row<Router, Session>("session", "requests of one session to one replica, by a hash");
+
+}  // namespace orrery

@@ -1,0 +1,20 @@
+// The table of routers: one row each.
+
+#include "workloads/serving/cluster/routers/router.hpp"
+
+namespace orrery {
+
+extern const PolicyRow<Router> kRoundRobin;
+extern const PolicyRow<Router> kLeastRequests;
+extern const PolicyRow<Router> kLeastCache;
+extern const PolicyRow<Router> kSession;
+extern const PolicyRow<Router> kPrefix;
+
+const PolicyTable<Router>& router_table() {
+    static const PolicyTable<Router> kTable = {
+        &kRoundRobin, &kLeastRequests, &kLeastCache, &kSession, &kPrefix,
+    };
+    return kTable;
+}
+
+}  // namespace orrery

@@ -1,0 +1,30 @@
+#pragma once
+// The replicas among which a router chooses.
+
+#include "workloads/serving/cluster/fleet.hpp"
+
+namespace orrery {
+
+/// Routes among replicas that are up, with a router of its own. While none is up requests queue at those that will be.
+class Routes {
+  public:
+    Routes(const Fleet& fleet, const RouterChoice& router) : fleet_(fleet), router_(router.make()) {}
+    /// Takes effect with the next update.
+    void add(std::uint32_t replica);
+    /// Routes anew after replicas have gone or come.
+    void update();
+    [[nodiscard]] bool empty() const { return all_.empty(); }
+    [[nodiscard]] const std::vector<std::uint32_t>& replicas() const { return all_; }
+    /// Precondition: not empty.
+    [[nodiscard]] std::uint32_t choose(std::uint32_t session, const PromptContent& content, std::uint32_t prompt) {
+        return router_->choose(fleet_, among_, {session, content, prompt});
+    }
+
+  private:
+    const Fleet& fleet_;
+    std::unique_ptr<Router> router_;
+    std::vector<std::uint32_t> all_;
+    std::vector<std::uint32_t> among_;
+};
+
+}  // namespace orrery
