@@ -1,4 +1,5 @@
 #include "sim/base/random.hpp"
+#include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 #include "workloads/replay/importers/chakra.hpp"
 
@@ -23,8 +24,14 @@ ReplayTrace import_trace(const std::string& format, const std::string& path) {
     return parse_replay(import_file(format, ImportInput(path)).text, path);
 }
 
-ReplayTrace import_bytes(const std::string& format, const std::string& bytes) {
-    return parse_replay(import_file(format, ImportInput::of_bytes("bad", bytes)).text, "bad");
+using Options = std::map<std::string, std::string>;
+
+ReplayTrace import_bytes(const std::string& format, const std::string& bytes, const Options& options = {}) {
+    return parse_replay(import_file(format, ImportInput::of_bytes("bad", bytes, options)).text, "bad");
+}
+
+ImportNotes notes_of(const std::string& format, const std::string& bytes, const Options& options = {}) {
+    return import_file(format, ImportInput::of_bytes("bad", bytes, options)).notes;
 }
 
 std::string text_of(const std::string& path) {
@@ -235,6 +242,30 @@ TEST_CASE("replay: malformed traces are refused with the line or the byte") {
     CHECK(problem_of([] {
               (void)import_file("goal", ImportInput("x", {{"allow-missing", ""}}));
           }).find("--allow-missing is an option of format chakra, not of goal") != std::string::npos);
+}
+
+TEST_CASE("import: gzip is unpacked, and what is cut off or damaged is refused") {
+    const test::Folder folder;
+    const std::string plain = text_of(sample("step.json"));
+    const std::string packed = folder.file("step.json.gz", "");
+    REQUIRE(test::shell_command("gzip -c " + sample("step.json") + " > " + packed).code == 0);
+    const auto text = [](const std::string& path) { return import_file("pytorch-profiler", ImportInput(path)).text; };
+    CHECK(text(packed) == text(sample("step.json")));
+    const std::string bytes = text_of(packed);
+    const std::string half = plain.substr(0, plain.size() / 2);
+    REQUIRE(test::shell_command(fmt::format("head -c {} {} | gzip -c > {}; tail -c +{} {} | gzip -c >> {}", half.size(),
+                                            sample("step.json"), packed, half.size() + 1, sample("step.json"), packed))
+                .code == 0);
+    CHECK(text(packed) == text(sample("step.json")));  // two members
+    CHECK(problem_of([&] {
+              (void)text(folder.file("cut.gz", bytes.substr(0, bytes.size() / 2)));
+          }).find("gzip is cut off") != std::string::npos);
+    CHECK(problem_of([&] {
+              (void)text(folder.file("tail.gz", bytes.substr(0, bytes.size() - 4)));
+          }).find("gzip is cut off") != std::string::npos);
+    std::string damaged = bytes;
+    damaged[bytes.size() / 2] = static_cast<char>(damaged[bytes.size() / 2] + 1);
+    CHECK(problem_of([&] { (void)text(folder.file("damaged.gz", damaged)); }).find("gzip is ") != std::string::npos);
 }
 
 // Flips, drops and doubles bytes of valid files: a trace or a ConfigError, never anything else.
