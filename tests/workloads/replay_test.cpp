@@ -244,6 +244,17 @@ TEST_CASE("replay: malformed traces are refused with the line or the byte") {
           }).find("--allow-missing is an option of format chakra, not of goal") != std::string::npos);
 }
 
+// A step of one kernel and one collective, as Kineto writes it.
+static std::string kineto(const std::string& collective_arguments, const std::string& after = "",
+                          const std::string& kernel = "kernel", const std::string& duration = "20") {
+    return fmt::format(R"({{"schemaVersion": 1, "traceEvents": [
+{{"ph": "X", "cat": "{}", "name": "gemm", "ts": 100, "dur": {}, "args": {{"stream": 7, "device": 0, "correlation": 1}}}},
+{{"ph": "X", "cat": "{}", "name": "ncclKernel_AllReduce_RING_LL_Sum_float", "ts": 130, "dur": 50,
+  "args": {{"stream": 7, "device": 0, "correlation": 2{}}}}},
+{{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 90, "dur": 5}}]{}}})",
+                       kernel, duration, kernel, collective_arguments, after);
+}
+
 TEST_CASE("import: gzip is unpacked, and what is cut off or damaged is refused") {
     const test::Folder folder;
     const std::string plain = text_of(sample("step.json"));
@@ -266,6 +277,86 @@ TEST_CASE("import: gzip is unpacked, and what is cut off or damaged is refused")
     std::string damaged = bytes;
     damaged[bytes.size() / 2] = static_cast<char>(damaged[bytes.size() / 2] + 1);
     CHECK(problem_of([&] { (void)text(folder.file("damaged.gz", damaged)); }).find("gzip is ") != std::string::npos);
+}
+
+TEST_CASE("import: a Kineto collective without a group is one of the whole job, and without a size not free") {
+    const std::string world = R"(, "distributedInfo": {"backend": "nccl", "rank": 1, "world_size": 8})";
+    const ReplayTrace trace = import_bytes("pytorch-profiler", kineto("", world));
+    CHECK(trace.ranks == 8);
+    REQUIRE(trace.groups.size() == 1);
+    CHECK(trace.groups[0].size == 8);
+    const ImportNotes notes = notes_of("pytorch-profiler", kineto("", world));
+    CHECK(notes.assumed().at("all-reduce without a group, of all 8 ranks") == 1);
+    CHECK(notes.left_out().at("sizes of all-reduce, which replay as recorded alone (or --assume-bytes)") == 1);
+    CHECK(notes.left_out().at("events of category cpu_op") == 1);
+    CHECK(notes.read().at("kernels and copies") == 2);
+    // As recorded it takes the recorded time; on a network its size is needed.
+    CHECK(us(run_trace(trace).seconds) == doctest::Approx(80).epsilon(1e-6));
+    ReplaySpec simulated;
+    simulated.communication = ReplayCommunication::simulated;
+    CHECK(problem_of([&] { (void)run_trace(trace, simulated); }).find("--assume-bytes") != std::string::npos);
+    const Options options = {{"assume-bytes", "48 MiB"}};
+    const ReplayResult sized = run_trace(import_bytes("pytorch-profiler", kineto("", world), options), simulated);
+    const double ring = 2.0 * 7 / 8 * 50331648.0 / 450e9;
+    CHECK(us(sized.exposed_communication_s) == doctest::Approx(us(ring)).epsilon(0.02));
+    // A size that is there is kept, zero elements are a barrier's one.
+    const std::string known =
+        R"(, "Collective name": "allreduce", "In msg nelems": 1024, "Group size": 4, "dtype": "Float")";
+    const ReplayTrace kept = import_bytes("pytorch-profiler", kineto(known, world), options);
+    CHECK(kept.groups[0].size == 4);
+    CHECK(kept.ops.back().bytes == 4096);
+    const std::string none = R"(, "Collective name": "barrier", "In msg nelems": 0, "Group size": 4, "dtype": "Float")";
+    CHECK(notes_of("pytorch-profiler", kineto(none, world)).left_out().size() == 2);
+    // Nobody says how many ranks there are.
+    CHECK(problem_of([&] { (void)import_bytes("pytorch-profiler", kineto("")); }).find("--ranks N does") !=
+          std::string::npos);
+    CHECK(import_bytes("pytorch-profiler", kineto(""), {{"ranks", "16"}}).groups[0].size == 16);
+    CHECK(problem_of([&] {
+              (void)import_bytes("pytorch-profiler", kineto("", world), {{"ranks", "16"}});
+          }).find("says that the job has 8 ranks, and --ranks 16") != std::string::npos);
+    for (const Options& bad : {Options{{"assume-bytes", "much"}}, Options{{"ranks", "0"}}, Options{{"ranks", "2.5"}}}) {
+        CHECK_THROWS_AS((void)import_bytes("pytorch-profiler", kineto("", world), bad), const ConfigError&);
+    }
+    // Categories of older versions; clocks that run back.
+    CHECK(import_bytes("pytorch-profiler", kineto(known, "", "Kernel")).ops.size() == 2);
+    CHECK(problem_of([&] {
+              (void)import_bytes("pytorch-profiler", kineto(known, "", "kernel", "-3"));
+          }).find("'gemm' at 100.000 us ends before it starts") != std::string::npos);
+}
+
+TEST_CASE("import: Nsight exports of copies alone, without a device's work, and with clocks that run back") {
+    const test::Folder folder;
+    const auto exported = [&](const std::string& sql) {
+        const std::string path = folder.file("export.sqlite", "");
+        std::filesystem::remove(path);
+        sqlite3* handle = nullptr;
+        REQUIRE(sqlite3_open(path.c_str(), &handle) == SQLITE_OK);
+        REQUIRE(sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK);
+        sqlite3_close(handle);
+        return import_file("nsys", ImportInput(path));
+    };
+    const std::string strings = "CREATE TABLE StringIds (id INTEGER, value TEXT);";
+    const std::string copies =
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER, correlationId INTEGER, "
+        "streamId INTEGER);";
+    CHECK(problem_of([&] {
+              (void)exported("CREATE TABLE other (x INTEGER);");
+          }).find("is no export of Nsight Systems") != std::string::npos);
+    CHECK(problem_of([&] {
+              (void)exported(strings + "CREATE TABLE OSRT_API (start INTEGER);");
+          }).find("profile with 'nsys profile -t cuda'") != std::string::npos);
+    CHECK(problem_of([&] { (void)exported(strings + copies); }).find("no kernel or copy") != std::string::npos);
+    const Imported alone = exported(
+        strings + copies +
+        "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (100, 350, 1, 1, 7), (400, 900, 0, 2, 7), (950, 960, 0, 3, 7);"
+        "CREATE TABLE NVTX_EVENTS (start INTEGER); INSERT INTO NVTX_EVENTS VALUES (1), (2);");
+    CHECK(parse_replay(alone.text, "alone").ops.size() == 2);
+    CHECK(alone.notes.left_out() ==
+          ImportNotes::Counts{{"kernels and copies of device 1, which was busy for less time", 1},
+                              {"rows of table NVTX_EVENTS", 2}});
+    CHECK(problem_of([&] {
+              (void)exported(strings + copies + "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (100, 50, 0, 1, 7);");
+          }).find("copy 'memcpy' at 100 ns ends before it starts") != std::string::npos);
 }
 
 // Flips, drops and doubles bytes of valid files: a trace or a ConfigError, never anything else.

@@ -40,9 +40,12 @@ std::vector<OptionSpec> import_options() {
     std::vector<OptionSpec> out = {{"output,o", "FILE", "where to write it; NAME with an extension by default"}};
     for (const Importer* row : importer_table()) {
         for (const ImportOption& option : row->options) {
-            const auto same = [&](const OptionSpec& one) { return std::string(one.name) == option.name; };
-            if (std::none_of(out.begin(), out.end(), same)) {
-                out.push_back({option.name, option.argument, option.description});
+            const auto same = std::find_if(out.begin(), out.end(),
+                                           [&](const OptionSpec& one) { return std::string(one.name) == option.name; });
+            if (same == out.end()) {
+                out.push_back({option.name, option.argument, fmt::format("{}: {}", row->name, option.description)});
+            } else {
+                same->help = fmt::format("{}, {}", row->name, same->help);
             }
         }
     }

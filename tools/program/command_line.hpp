@@ -12,7 +12,7 @@ namespace orrery {
 struct OptionSpec {
     const char* name;      ///< without dashes; "jobs,j" has a short form
     const char* argument;  ///< what it takes, for people; empty: a switch
-    const char* help;
+    std::string help;
     bool repeats = false;
 };
 

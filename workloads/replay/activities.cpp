@@ -1,6 +1,7 @@
 #include "workloads/replay/activities.hpp"
 
 #include "sim/base/error.hpp"
+#include "workloads/replay/importers/importer.hpp"
 
 #include <fmt/format.h>
 
@@ -41,6 +42,7 @@ class Builder {
     double begin_s() const { return begin_s_; }
     double end_s() const { return *std::max_element(ends_.begin(), ends_.end()); }
     std::size_t inferred() const { return inferred_; }
+    std::size_t unused() const { return unused_; }
 
   private:
     // Operations enter the trace in the order in which they end, so that everything waited for is there already.
@@ -119,6 +121,8 @@ class Builder {
             const bool waits = call.kind == HostCall::Kind::sync_device || call.kind == HostCall::Kind::sync_stream;
             if ((waits && call.end_s > begin_s_ && call.start_s < end_s_) || waits_for_own(i)) {
                 events_.push_back({call.end_s, false, true, i});
+            } else if (activity == activities_.size()) {
+                ++unused_;
             }
         }
         std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
@@ -268,6 +272,7 @@ class Builder {
     double begin_s_ = 0;
     double end_s_ = 0;
     std::size_t inferred_ = 0;
+    std::size_t unused_ = 0;  ///< calls
     std::vector<Event> events_;
     std::vector<std::size_t> launched_by_;     ///< call, by device activity
     std::vector<std::size_t> first_activity_;  ///< device activity, by call
@@ -283,7 +288,9 @@ class Builder {
 
 ReplayTrace from_activities(std::vector<HostCall> calls, std::vector<RecordedActivity> activities,
                             const std::vector<StreamWait>& waits, std::uint32_t ranks, const std::string& source,
-                            const std::string& file) {
+                            const std::string& file, ImportNotes& notes) {
+    notes.read("kernels and copies", activities.size());
+    notes.read("host calls", calls.size());
     if (activities.empty()) {
         throw ConfigError({Diagnostic{file, 0, 0, "holds no kernel or copy of a device"}});
     }
@@ -291,6 +298,7 @@ ReplayTrace from_activities(std::vector<HostCall> calls, std::vector<RecordedAct
     trace.ranks = ranks;
     Builder builder(std::move(calls), std::move(activities), waits, trace);
     builder.run();
+    notes.left_out("host calls that neither launch nor wait, whose time is a lag", builder.unused());
     trace.recorded_s = builder.end_s() - builder.begin_s();
     trace.meta["source"] = source;
     trace.meta["recorded_waits"] = std::to_string(waits.size());

@@ -16,6 +16,8 @@
 
 namespace orrery {
 
+class ImportNotes;
+
 struct HostCall {
     enum class Kind { launch, sync_device, sync_stream, other };
     Kind kind = Kind::other;
@@ -48,10 +50,10 @@ struct StreamWait {
     double recorded_s = 0;
 };
 
-/// One process on one device. `ranks`: of its job. Throws ConfigError (naming `file`) when there is no device operation.
+/// One process on one device. `ranks`: of its job. Counts in `notes` what was read, and calls that are left out. Throws ConfigError (naming `file`) when there is no device operation.
 [[nodiscard]] ReplayTrace from_activities(std::vector<HostCall> calls, std::vector<RecordedActivity> activities,
                                           const std::vector<StreamWait>& waits, std::uint32_t ranks,
-                                          const std::string& source, const std::string& file);
+                                          const std::string& source, const std::string& file, ImportNotes& notes);
 
 /// The collective that a communication library's kernel carries out, by its name; none for other kernels.
 [[nodiscard]] std::optional<CollectiveOp> collective_of_kernel(const std::string& name);

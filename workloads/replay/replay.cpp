@@ -232,9 +232,12 @@ class ReplayRun::Lowering {
     }
 
     TaskId simulate_collective(std::uint32_t rank, const ReplayOp& op, const std::vector<std::uint32_t>& members) {
-        if (op.bytes <= 0 && op.collective != CollectiveOp::all_reduce) {
-            refuse(spec_, fmt::format("does not say how many bytes '{}' moves: it can only be replayed as recorded",
-                                      trace_.names[op.name]));
+        if (op.bytes <= 0) {
+            refuse(
+                spec_,
+                fmt::format("does not say how many bytes '{}' moves: it can only be replayed as recorded{}",
+                            trace_.names[op.name],
+                            op.collective == CollectiveOp::send_recv ? "" : ", or imported again with --assume-bytes"));
         }
         Task task = task_of(rank, op, Category::data_communication);
         if (members.size() < 2) {
@@ -244,8 +247,7 @@ class ReplayRun::Lowering {
         for (const std::uint32_t member : members) {
             gpus.push_back(placement_.gpu(member));
         }
-        const GroupTransfer planned =
-            make_transfer(fabric_, collectives_, op.collective, gpus, Bytes(std::max(1.0, op.bytes)));
+        const GroupTransfer planned = make_transfer(fabric_, collectives_, op.collective, gpus, Bytes(op.bytes));
         return add_activity(task, planned);
     }
 

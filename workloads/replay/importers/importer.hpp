@@ -56,6 +56,10 @@ class ImportInput {
     [[nodiscard]] bool has(const std::string& option) const { return options_.contains(option); }
     /// Empty when the option is not given.
     [[nodiscard]] std::string option(const std::string& name) const;
+    /// A size in bytes, such as "4 MiB"; 0 when the option is not given. Throws ConfigError for anything else.
+    [[nodiscard]] double bytes_option(const std::string& name) const;
+    /// A whole number from 1 to 2^20; 0 when the option is not given. Throws ConfigError for anything else.
+    [[nodiscard]] std::uint32_t whole_option(const std::string& name) const;
 
   private:
     std::string path_;
@@ -70,6 +74,13 @@ struct Imported {
     std::vector<std::vector<std::string>> facts;  ///< key and value, for people
     ImportNotes notes;
 };
+// What several importers share.
+
+inline constexpr std::uint32_t kMostRanks = 1U << 20U;
+inline constexpr ImportOption kAssumeBytes = {"assume-bytes", "SIZE",
+                                              "what a collective moves where the file does not say it"};
+inline constexpr ImportOption kRanksOption = {"ranks", "N", "ranks of the job, where the file does not say it"};
+
 /// A program to replay.
 [[nodiscard]] Imported imported_program(const ReplayTrace& trace, ImportNotes notes);
 

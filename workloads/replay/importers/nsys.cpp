@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <span>
 #include <unordered_map>
 
 namespace orrery {
@@ -20,6 +21,11 @@ constexpr std::size_t kMostRows = 20'000'000;
 // CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_*
 constexpr std::int64_t kStreamWaitsEvent = 2;
 constexpr std::int64_t kStreamSynchronize = 3;
+
+constexpr const char* kRead[] = {"CUPTI_ACTIVITY_KIND_KERNEL",     "CUPTI_ACTIVITY_KIND_MEMCPY",
+                                 "CUPTI_ACTIVITY_KIND_MEMSET",     "CUPTI_ACTIVITY_KIND_RUNTIME",
+                                 "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"};
+constexpr std::span<const char* const> kDeviceTables(kRead, 3);
 
 class Database {
   public:
@@ -38,6 +44,7 @@ class Database {
 
     [[noreturn]] void fail(const std::string& problem) const { throw ConfigError({Diagnostic{path_, 0, 0, problem}}); }
     [[nodiscard]] bool has(const std::string& table) const { return tables_.contains(table); }
+    [[nodiscard]] const std::set<std::string>& tables() const { return tables_; }
 
     template <typename Visit>
     void each(const std::string& query, const Visit& visit) const {
@@ -81,9 +88,12 @@ class Reader {
     explicit Reader(const std::string& path) : path_(path), data_(path) {}
 
     ReplayTrace run() {
-        if (!data_.has("CUPTI_ACTIVITY_KIND_KERNEL") || !data_.has("StringIds")) {
-            data_.fail(
-                "is no export of Nsight Systems with CUDA kernels (nsys profile -t cuda; nsys export --type sqlite)");
+        if (!data_.has("StringIds")) {
+            data_.fail("is no export of Nsight Systems (nsys export --type sqlite)");
+        }
+        if (std::none_of(std::begin(kDeviceTables), std::end(kDeviceTables),
+                         [&](const char* table) { return data_.has(table); })) {
+            data_.fail("holds no kernel or copy of a device: profile with 'nsys profile -t cuda'");
         }
         choose_device();
         read_device_operations();
@@ -93,10 +103,13 @@ class Reader {
         if (data_.has("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")) {
             read_synchronisations();
         }
-        ReplayTrace trace = from_activities(std::move(calls_), std::move(activities_), waits_, 1, "nsys", path_);
+        note_other_tables();
+        ReplayTrace trace =
+            from_activities(std::move(calls_), std::move(activities_), waits_, 1, "nsys", path_, notes_);
         trace.meta["device"] = std::to_string(device_);
         return trace;
     }
+    [[nodiscard]] const ImportNotes& notes() const { return notes_; }
 
   private:
     static double seconds(sqlite3_stmt* row, int column) {
@@ -105,40 +118,75 @@ class Reader {
 
     // A record of several processes or devices: the device that was busy longest is replayed.
     void choose_device() {
+        std::map<std::int64_t, std::pair<double, std::uint64_t>> devices;  // time and operations
+        for (const char* table : kDeviceTables) {
+            if (data_.has(table)) {
+                data_.each(fmt::format("SELECT deviceId, SUM(end - start), COUNT(*) FROM {} GROUP BY deviceId", table),
+                           [&](sqlite3_stmt* row) {
+                               auto& [busy, count] = devices[sqlite3_column_int64(row, 0)];
+                               busy += sqlite3_column_double(row, 1);
+                               count += static_cast<std::uint64_t>(sqlite3_column_int64(row, 2));
+                           });
+            }
+        }
         double most = -1;
-        data_.each(
-            "SELECT deviceId, SUM(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL GROUP BY deviceId ORDER BY deviceId",
-            [&](sqlite3_stmt* row) {
-                const double busy = sqlite3_column_double(row, 1);
-                if (busy > most) {
-                    most = busy;
-                    device_ = sqlite3_column_int64(row, 0);
-                }
-            });
+        for (const auto& [device, work] : devices) {
+            if (work.first > most) {
+                most = work.first;
+                device_ = device;
+            }
+        }
+        for (const auto& [device, work] : devices) {
+            if (device != device_) {
+                notes_.left_out(fmt::format("kernels and copies of device {}, which was busy for less time", device),
+                                work.second);
+            }
+        }
+    }
+
+    void note_other_tables() {
+        for (const std::string& table : data_.tables()) {
+            const bool events = table.starts_with("CUPTI_ACTIVITY_KIND_") || table.starts_with("NVTX_EVENTS") ||
+                                table.starts_with("OSRT_API") || table.starts_with("COMPOSITE_EVENTS");
+            if (events && std::find(std::begin(kRead), std::end(kRead), table) == std::end(kRead)) {
+                data_.each(fmt::format("SELECT COUNT(*) FROM \"{}\"", table), [&](sqlite3_stmt* row) {
+                    notes_.left_out("rows of table " + table, static_cast<std::uint64_t>(sqlite3_column_int64(row, 0)));
+                });
+            }
+        }
     }
 
     void add(sqlite3_stmt* row, bool copy, const std::string& name) {
         RecordedActivity activity;
         activity.start_s = seconds(row, 0);
-        activity.end_s = std::max(activity.start_s, seconds(row, 1));
+        activity.end_s = seconds(row, 1);
+        if (activity.end_s < activity.start_s) {
+            data_.fail(fmt::format("{} '{}' at {} ns ends before it starts", copy ? "copy" : "kernel", name,
+                                   sqlite3_column_int64(row, 0)));
+        }
         activity.correlation = static_cast<std::uint64_t>(sqlite3_column_int64(row, 2));
         activity.stream = sqlite3_column_int64(row, 3);
         activity.copy = copy;
         activity.name = name;
         // The export names the kernel of a collective and not its size: it replays as recorded.
         activity.collective = std::nullopt;
+        if (collective_of_kernel(name)) {
+            notes_.left_out("groups and sizes of communication kernels, which replay as recorded");
+        }
         correlations_.insert(activity.correlation);
         activities_.push_back(std::move(activity));
     }
 
     void read_device_operations() {
-        data_.each(fmt::format("SELECT k.start, k.end, k.correlationId, k.streamId, s.value FROM "
-                               "CUPTI_ACTIVITY_KIND_KERNEL k LEFT JOIN StringIds s ON s.id = k.shortName WHERE "
-                               "k.deviceId = {} ORDER BY k.start",
-                               device_),
-                   [&](sqlite3_stmt* row) { add(row, false, Database::text(row, 4)); });
+        if (data_.has(kDeviceTables[0])) {
+            data_.each(fmt::format("SELECT k.start, k.end, k.correlationId, k.streamId, s.value FROM "
+                                   "CUPTI_ACTIVITY_KIND_KERNEL k LEFT JOIN StringIds s ON s.id = k.shortName WHERE "
+                                   "k.deviceId = {} ORDER BY k.start",
+                                   device_),
+                       [&](sqlite3_stmt* row) { add(row, false, Database::text(row, 4)); });
+        }
         for (const auto& [table, name] :
-             {std::pair{"CUPTI_ACTIVITY_KIND_MEMCPY", "memcpy"}, std::pair{"CUPTI_ACTIVITY_KIND_MEMSET", "memset"}}) {
+             {std::pair{kDeviceTables[1], "memcpy"}, std::pair{kDeviceTables[2], "memset"}}) {
             if (data_.has(table)) {
                 data_.each(fmt::format("SELECT start, end, correlationId, streamId FROM {} WHERE deviceId = {} "
                                        "ORDER BY start",
@@ -158,7 +206,10 @@ class Reader {
             [&](sqlite3_stmt* row) {
                 HostCall call;
                 call.start_s = seconds(row, 0);
-                call.end_s = std::max(call.start_s, seconds(row, 1));
+                call.end_s = seconds(row, 1);
+                if (call.end_s < call.start_s) {
+                    data_.fail(fmt::format("a call at {} ns ends before it starts", sqlite3_column_int64(row, 0)));
+                }
                 call.correlation = static_cast<std::uint64_t>(sqlite3_column_int64(row, 2));
                 call.thread = static_cast<std::uint64_t>(sqlite3_column_int64(row, 3));
                 call.name = Database::text(row, 4);
@@ -174,6 +225,8 @@ class Reader {
             if (threads.contains(call.thread)) {
                 call_index_.emplace(call.correlation, calls_.size());
                 calls_.push_back(std::move(call));
+            } else {
+                notes_.left_out("calls of threads that launch nothing on this device");
             }
         }
     }
@@ -227,6 +280,7 @@ class Reader {
 
     const std::string& path_;
     Database data_;
+    ImportNotes notes_;
     std::int64_t device_ = 0;
     std::vector<HostCall> calls_;
     std::vector<RecordedActivity> activities_;
@@ -235,10 +289,14 @@ class Reader {
     std::unordered_map<std::uint64_t, std::size_t> call_index_;
 };
 
+Imported import_nsys(const ImportInput& input) {
+    Reader reader(input.path());
+    const ReplayTrace trace = reader.run();
+    return imported_program(trace, reader.notes());
+}
+
 }  // namespace
 
-extern const Importer kNsysImporter = {"nsys", "SQLite export of Nsight Systems", {}, [](const ImportInput& input) {
-                                           return imported_program(Reader(input.path()).run(), {});
-                                       }};
+extern const Importer kNsysImporter = {"nsys", "SQLite export of Nsight Systems", {}, import_nsys};
 
 }  // namespace orrery

@@ -1,6 +1,7 @@
 // Chrome traces of PyTorch's profiler, read event by event: the file may be larger than memory would hold as a tree.
 
 #include "sim/base/error.hpp"
+#include "sim/config/units.hpp"
 #include "workloads/replay/activities.hpp"
 #include "workloads/replay/importers/importer.hpp"
 
@@ -64,12 +65,13 @@ struct Event {
 
 class Reader final : public nlohmann::json_sax<Json> {
   public:
-    explicit Reader(const std::string& file) : file_(file) {}
+    explicit Reader(const ImportInput& input) : input_(input), file_(input.path()) {}
 
     std::vector<HostCall> calls;
     std::vector<RecordedActivity> activities;
     std::vector<StreamWait> waits;
     std::uint32_t ranks = 1;
+    std::uint32_t world = 0;                      ///< ranks of the job, as the trace says; 0: it does not
     std::map<std::int64_t, std::size_t> devices;  ///< number of operations by device
     bool found_events = false;
     ImportNotes notes;
@@ -113,6 +115,42 @@ class Reader final : public nlohmann::json_sax<Json> {
         throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("byte {}: {}", position, problem.what())}});
     }
 
+    // A collective of no known group is one of the whole job; one of no known size can be replayed as recorded alone.
+    void resolve_collectives() {
+        const double assumed = input_.bytes_option("assume-bytes");
+        const std::uint32_t given = input_.whole_option("ranks");
+        if (given > 0 && world > 0 && given != world) {
+            fail(fmt::format("says that the job has {} ranks, and --ranks {}", world, given));
+        }
+        ranks = std::max(world > 0 ? world : given, 1U);
+        for (RecordedActivity& activity : activities) {
+            if (!activity.collective) {
+                continue;
+            }
+            const std::string op = collective_op_names()[static_cast<std::size_t>(*activity.collective)];
+            if (activity.group.size == 0) {
+                if (world == 0 && given == 0) {
+                    fail(fmt::format("says neither the group of '{}' nor how many ranks the job has: --ranks N does",
+                                     activity.name));
+                }
+                activity.group.size = ranks;
+                notes.assumed(fmt::format("{} without a group, of all {} ranks", op, ranks));
+            }
+            const std::uint64_t reach = std::uint64_t{activity.group.size} * activity.group.stride;
+            ranks = std::max(ranks, static_cast<std::uint32_t>(std::min<std::uint64_t>(reach, kMostRanks)));
+            if (activity.bytes == 0 && assumed > 0 && activity.collective != CollectiveOp::send_recv) {
+                activity.bytes = assumed;
+                notes.assumed(
+                    fmt::format("{} of unknown size, {} each", op, pretty_quantity(assumed, Dimension::bytes)));
+            } else if (activity.bytes == 0) {
+                notes.left_out(
+                    activity.collective == CollectiveOp::send_recv
+                        ? "peers and sizes of sends and receives, which replay as recorded alone"
+                        : fmt::format("sizes of {}, which replay as recorded alone (or --assume-bytes)", op));
+            }
+        }
+    }
+
     // Correlation of the call that recorded an event, to the stream and time of the record.
     void resolve_waits() {
         std::map<std::uint64_t, const HostCall*> by_correlation;
@@ -131,6 +169,8 @@ class Reader final : public nlohmann::json_sax<Json> {
     }
 
   private:
+    [[noreturn]] void fail(const std::string& problem) const { throw ConfigError({Diagnostic{file_, 0, 0, problem}}); }
+
     bool open(bool array) {
         if (++depth_ > kDeepest) {
             throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("is nested deeper than {} levels", kDeepest)}});
@@ -151,7 +191,8 @@ class Reader final : public nlohmann::json_sax<Json> {
     bool scalar(Json value) {
         if (!in_events_) {
             if (key_ == "world_size" && value.is_number_unsigned()) {
-                ranks = std::clamp<std::uint32_t>(value.get<std::uint32_t>(), 1, 1U << 20U);
+                world =
+                    static_cast<std::uint32_t>(std::clamp<std::uint64_t>(value.get<std::uint64_t>(), 1, kMostRanks));
             }
             return true;
         }
@@ -167,16 +208,25 @@ class Reader final : public nlohmann::json_sax<Json> {
         if (activities.size() + calls.size() > kMostEvents) {
             throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("holds more than {} events", kMostEvents)}});
         }
-        const std::string category = event_.text("cat");
+        const std::string written = event_.text("cat");
+        // Older versions of PyTorch gave categories other names.
+        static const std::map<std::string, std::string> kOld = {
+            {"Kernel", "kernel"}, {"Memcpy", "gpu_memcpy"}, {"Memset", "gpu_memset"}, {"Runtime", "cuda_runtime"}};
+        const auto old = kOld.find(written);
+        const std::string& category = old == kOld.end() ? written : old->second;
         if (event_.text("ph") != "X") {
             notes.left_out("events that are no span (flows, counters, metadata)");
             return;
         }
         const double start = event_.number("ts") * 1e-6;
-        const double end = start + std::max(0.0, event_.number("dur")) * 1e-6;
+        const double end = start + event_.number("dur") * 1e-6;
         if (!(start > -1e12 && end < 1e12)) {
             notes.left_out("events with impossible times");
             return;
+        }
+        if (end < start) {
+            fail(
+                fmt::format("'{}' at {:.3f} us ends before it starts", event_.text("name").substr(0, 80), start * 1e6));
         }
         const auto correlation = static_cast<std::uint64_t>(std::clamp(event_.argument("correlation"), 0.0, 1e18));
         const auto whole = [](double value) { return static_cast<std::int64_t>(std::clamp(value, -1e15, 1e15)); };
@@ -191,7 +241,7 @@ class Reader final : public nlohmann::json_sax<Json> {
             add_collective(activity);
             ++devices[whole(event_.argument("device"))];
             activities.push_back(std::move(activity));
-        } else if (category == "cuda_runtime" || category == "cuda_driver" || category == "Runtime") {
+        } else if (category == "cuda_runtime" || category == "cuda_driver") {
             HostCall call;
             call.start_s = start;
             call.end_s = end;
@@ -223,11 +273,19 @@ class Reader final : public nlohmann::json_sax<Json> {
         const std::string name = event_.argument_text("Collective name");
         activity.collective = collective_of_kernel(name.empty() ? activity.name : "nccl " + name);
         if (!activity.collective) {
+            if (!name.empty()) {
+                notes.left_out(fmt::format("groups and sizes of '{}', which replays as recorded", name.substr(0, 40)));
+            }
             return;
         }
         const double elements = std::max(event_.argument("In msg nelems"), event_.argument("Out msg nelems"));
-        activity.bytes = std::clamp(elements, 0.0, 1e15) * bytes_of_type(event_.argument_text("dtype"));
-        activity.group.size = static_cast<std::uint32_t>(std::clamp(event_.argument("Group size", 1), 1.0, 1048576.0));
+        if (elements < 0) {
+            fail(fmt::format("'{}' moves {:g} elements", name, elements));
+        }
+        // A barrier has no elements, and is an all-reduce of one.
+        const bool said = event_.find(event_.arguments, "In msg nelems") != nullptr;
+        activity.bytes = std::clamp(elements, said ? 1.0 : 0.0, 1e15) * bytes_of_type(event_.argument_text("dtype"));
+        activity.group.size = static_cast<std::uint32_t>(std::clamp(event_.argument("Group size"), 0.0, 1048576.0));
         // "[0, 8, 16]": ranks at equal distances, which every rank of one program has.
         const std::string members = event_.argument_text("Process Group Ranks");
         const std::size_t comma = members.find(',');
@@ -236,8 +294,6 @@ class Reader final : public nlohmann::json_sax<Json> {
             const double second = std::strtod(members.c_str() + comma + 1, nullptr);
             activity.group.stride = static_cast<std::uint32_t>(std::clamp(second - first, 1.0, 1048576.0));
         }
-        const double reach = static_cast<double>(activity.group.size) * activity.group.stride;
-        ranks = std::max(ranks, static_cast<std::uint32_t>(std::min(reach, 1048576.0)));
     }
 
     struct RawWait {
@@ -245,6 +301,7 @@ class Reader final : public nlohmann::json_sax<Json> {
         std::uint64_t own;
         std::uint64_t record;
     };
+    const ImportInput& input_;
     const std::string& file_;
     std::string key_;
     int depth_ = 0;
@@ -257,7 +314,7 @@ class Reader final : public nlohmann::json_sax<Json> {
 
 Imported import_pytorch(const ImportInput& input) {
     const std::string& name = input.path();
-    Reader reader(name);
+    Reader reader(input);
     Json::sax_parse(input.bytes(), &reader);
     if (!reader.found_events) {
         throw ConfigError({Diagnostic{name, 0, 0, "is not a Chrome trace: it has no 'traceEvents'"}});
@@ -267,14 +324,17 @@ Imported import_pytorch(const ImportInput& input) {
             name, 0, 0, fmt::format("holds {} devices; profile one process with one device", reader.devices.size())}});
     }
     reader.resolve_waits();
-    return imported_program(from_activities(std::move(reader.calls), std::move(reader.activities), reader.waits,
-                                            reader.ranks, "pytorch-profiler", name),
-                            std::move(reader.notes));
+    reader.resolve_collectives();
+    const ReplayTrace trace = from_activities(std::move(reader.calls), std::move(reader.activities), reader.waits,
+                                              reader.ranks, "pytorch-profiler", name, reader.notes);
+    return imported_program(trace, std::move(reader.notes));
 }
 
 }  // namespace
 
-extern const Importer kPyTorchImporter = {
-    "pytorch-profiler", "Chrome trace of PyTorch's profiler (Kineto), one process with one device", {}, import_pytorch};
+extern const Importer kPyTorchImporter = {"pytorch-profiler",
+                                          "Chrome trace of PyTorch's profiler (Kineto), one process with one device",
+                                          {kAssumeBytes, kRanksOption},
+                                          import_pytorch};
 
 }  // namespace orrery

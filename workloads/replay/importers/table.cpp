@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace orrery {
 
@@ -66,6 +67,26 @@ std::string ImportInput::bytes() const {
 std::string ImportInput::option(const std::string& name) const {
     const auto found = options_.find(name);
     return found == options_.end() ? std::string() : found->second;
+}
+
+double ImportInput::bytes_option(const std::string& name) const {
+    double value = 0;
+    std::string problem;
+    if (has(name) &&
+        (!parse_quantity(option(name), Dimension::bytes, value, problem) || !(value >= 1 && value <= 1e18))) {
+        throw ConfigError(fmt::format("--{} is a size from 1 B, not '{}'{}", name, option(name),
+                                      problem.empty() ? "" : ": " + problem));
+    }
+    return value;
+}
+
+std::uint32_t ImportInput::whole_option(const std::string& name) const {
+    double value = 0;
+    if (has(name) &&
+        (!parse_number(option(name), value) || value != std::floor(value) || value < 1 || value > kMostRanks)) {
+        throw ConfigError(fmt::format("--{} is a whole number from 1 to {}, not '{}'", name, kMostRanks, option(name)));
+    }
+    return static_cast<std::uint32_t>(value);
 }
 
 Imported imported_program(const ReplayTrace& trace, ImportNotes notes) {
