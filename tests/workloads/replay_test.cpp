@@ -188,11 +188,11 @@ TEST_CASE("replay: Chakra honours data and control dependencies and integers of 
     CHECK(us(run_trace(trace).seconds) == doctest::Approx(us(140e-6 + reduce + 20e-6 + message)).epsilon(1e-6));
 }
 
-TEST_CASE("replay: a SimAI workload repeats its layers, and gradients overlap what follows") {
+TEST_CASE("replay: each row of a SimAI workload runs once, and gradients overlap what follows") {
     const ReplayTrace trace = import_trace("aicb", sample("two-layers.aicb.txt"));
     CHECK(trace.ranks == 8);
     const ReplayResult result = run_trace(trace);
-    const double compute = 2 * (10 + 30 + 20 + 60 + 5 + 15) * 1e-6 + 200e-9;
+    const double compute = 2 * (10 + 30 + 20 + 60 + 5 + 15) * 1e-6 + 400e-9;
     CHECK(us(result.device_s) == doctest::Approx(us(compute)).epsilon(1e-6));
     // Tensor-parallel groups of four; the gradients of the first layer over pairs, with nothing left to hide them.
     const double reduce = 1.5 * 1048576 / 450e9 + 1e-6;
@@ -322,6 +322,44 @@ TEST_CASE("import: a Kineto collective without a group is one of the whole job, 
     CHECK(problem_of([&] {
               (void)import_bytes("pytorch-profiler", kineto(known, "", "kernel", "-3"));
           }).find("'gemm' at 100.000 us ends before it starts") != std::string::npos);
+}
+
+TEST_CASE("import: AICB files without ranks, of several stages, of micro tests, with collectives of no bytes") {
+    const std::string row = "a\t-1\t1000\tBROADCAST\t16384\t2000\tREDUCESCATTER\t0\t500\tALLREDUCE\t4096\t100\n";
+    const auto file = [&](const std::string& head) { return head + "\n1\n" + row; };
+    const std::string plan = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2";
+    const auto refused = [&](const std::string& head, const Options& options = {}) {
+        return problem_of([&] { (void)import_bytes("aicb", file(head), options); });
+    };
+    CHECK(refused(plan).find("--ranks N does") != std::string::npos);
+    const ReplayTrace trace = import_bytes("aicb", file(plan), {{"ranks", "8"}});
+    CHECK(trace.ranks == 8);
+    std::vector<std::uint32_t> sizes;
+    for (const ReplayOp& op : trace.ops) {
+        if (op.kind == ReplayKind::collective) {
+            sizes.push_back(trace.groups[op.group].size);
+        }
+    }
+    CHECK(sizes == std::vector<std::uint32_t>{2, 4});  // the broadcast, the gradients; nothing of no bytes
+    const ImportNotes notes = notes_of("aicb", file(plan), {{"ranks", "8"}});
+    CHECK(notes.left_out().at("collectives of 0 bytes (hidden by their software)") == 1);
+    CHECK(notes.read().at("layers") == 1);
+    CHECK(refused(plan + " all_gpus: 4", {{"ranks", "8"}}).find("all_gpus is 4, and --ranks 8") != std::string::npos);
+    CHECK(refused(plan, {{"ranks", "9"}}).find("do not divide") != std::string::npos);
+
+    const std::string stages = plan + " pp: 4 ga: 3 all_gpus: 32";
+    CHECK(refused(stages).find("--one-stage takes it alone") != std::string::npos);
+    CHECK(import_bytes("aicb", file(stages), {{"one-stage", ""}}).ranks == 8);
+    CHECK(notes_of("aicb", file(stages), {{"one-stage", ""}}).left_out().size() == 2);
+
+    const ReplayTrace micro = import_bytes("aicb", file("MICRO"), {{"ranks", "8"}});
+    CHECK(micro.groups[micro.ops.rbegin()[1].group].size == 8);
+    CHECK(refused("MACRO").find("starts with HYBRID_TRANSFORMER or MICRO") != std::string::npos);
+    std::string negative = file(plan + " all_gpus: 4");
+    negative.replace(negative.find("4096"), 4, "-409");
+    CHECK(problem_of([&] {
+              (void)import_bytes("aicb", negative);
+          }).find("bad:3:1: error: the size of a collective is") != std::string::npos);
 }
 
 TEST_CASE("import: Nsight exports of copies alone, without a device's work, and with clocks that run back") {

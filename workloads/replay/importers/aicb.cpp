@@ -2,7 +2,10 @@
 //
 // A layer's forward computation is followed by its collective; the backward pass goes through the layers in reverse with
 // input gradient, its collective, weight gradient, and a collective that overlaps what follows and is waited for at the end.
-// Times are ns, sizes bytes. The head's `ga` repeats forward and backward, with the weight gradients' collectives in the last.
+// Times are ns, sizes bytes. The rows of all micro-batches stand one after another: the head's `ga` only says how many there are.
+// A collective of 0 bytes is one that its software overlaps, and is left out. MICRO files are collectives of all ranks.
+// Limits: with `pp` above 1 the rows are those of one stage and do not say what it waits for; --one-stage takes it alone.
+// Source: AICB, workload_generator/SimAI_training_workload_generator.py, and the examples of SimAI.
 
 #include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
@@ -36,13 +39,14 @@ struct Layer {
 
 class Reader {
   public:
-    Reader(std::string_view text, const std::string& file) : text_(text), file_(file) {}
+    Reader(std::string_view text, const ImportInput& input) : text_(text), input_(input), file_(input.path()) {}
 
     ReplayTrace run() {
         std::vector<std::string_view> words;
-        if (!next_line(words) || words.empty() || words[0].substr(0, 18) != "HYBRID_TRANSFORMER") {
+        if (!next_line(words) || words.empty() ||
+            (words[0].substr(0, 18) != "HYBRID_TRANSFORMER" && words[0] != "MICRO")) {
             line_ = std::max(line_, 1);
-            fail("the first line starts with HYBRID_TRANSFORMER, the policy of the plan");
+            fail("the first line starts with HYBRID_TRANSFORMER or MICRO, the policy of the plan");
             throw ConfigError(std::move(errors_));
         }
         read_head(words);
@@ -61,9 +65,12 @@ class Reader {
         if (!errors_.empty()) {
             throw ConfigError(std::move(errors_));
         }
+        check_ranks();
         lower();
+        notes_.read("layers", layers_.size());
         return std::move(trace_);
     }
+    [[nodiscard]] const ImportNotes& notes() const { return notes_; }
 
   private:
     void fail(const std::string& text) { errors_.push_back(Diagnostic{file_, line_, 1, text}); }
@@ -89,11 +96,8 @@ class Reader {
     }
 
     void read_head(const std::vector<std::string_view>& words) {
-        const std::pair<const char*, double*> fields[] = {{"model_parallel_NPU_group:", &tensor_},
-                                                          {"ep:", &expert_},
-                                                          {"pp:", &pipeline_},
-                                                          {"ga:", &accumulation_},
-                                                          {"all_gpus:", &gpus_}};
+        const std::pair<const char*, double*> fields[] = {
+            {"model_parallel_NPU_group:", &tensor_}, {"ep:", &expert_}, {"pp:", &pipeline_}, {"all_gpus:", &gpus_}};
         for (std::size_t i = 1; i + 1 < words.size(); ++i) {
             for (const auto& [name, value] : fields) {
                 if (words[i] == name && (!parse_number(words[i + 1], *value) || *value < 1 || *value > 1 << 20 ||
@@ -103,12 +107,42 @@ class Reader {
                 }
             }
         }
-        if (pipeline_ > 1) {
-            fail("pp above 1: the rows of such a file do not say which stage they belong to; export with pp 1");
+        const double ranks = input_.whole_option("ranks");
+        if (gpus_ > 0 && ranks > 0 && ranks != gpus_) {
+            fail(fmt::format("all_gpus is {:g}, and --ranks {:g}", gpus_, ranks));
         }
-        if (std::fmod(gpus_, tensor_) != 0 || std::fmod(gpus_, expert_ * tensor_) != 0) {
+        gpus_ = std::max(gpus_, ranks);
+        if (pipeline_ > 1 && !input_.has("one-stage")) {
+            fail(fmt::format(
+                "pp {:g}: the rows are those of one stage and do not say what it waits for; --one-stage takes "
+                "it alone, without sends and bubble",
+                pipeline_));
+        } else if (pipeline_ > 1) {
+            if (std::fmod(gpus_, pipeline_) != 0) {
+                fail(fmt::format("{:g} GPUs do not divide into {:g} stages", gpus_, pipeline_));
+            }
+            gpus_ = std::floor(gpus_ / pipeline_);
+            notes_.left_out("stages, with the sends between them and the pipeline's bubble",
+                            static_cast<std::uint64_t>(pipeline_) - 1);
+        }
+    }
+
+    // Without `all_gpus` nobody knows over how many ranks gradients are reduced.
+    void check_ranks() {
+        line_ = 1;
+        const bool communicates = std::any_of(layers_.begin(), layers_.end(), [](const Layer& layer) {
+            return std::any_of(layer.transfer.begin(), layer.transfer.end(),
+                               [](const Transfer& t) { return t.present; });
+        });
+        if (gpus_ == 0 && communicates) {
+            fail("the head does not say all_gpus: --ranks N does");
+        } else if (std::fmod(gpus_, expert_ * tensor_) != 0) {
             fail(fmt::format("{:g} GPUs do not divide into tensor {:g} x expert {:g}", gpus_, tensor_, expert_));
         }
+        if (!errors_.empty()) {
+            throw ConfigError(std::move(errors_));
+        }
+        gpus_ = std::max(gpus_, 1.0);
     }
 
     double number(std::string_view word, const char* what) {
@@ -133,7 +167,9 @@ class Reader {
         const std::pair<const char*, CollectiveOp> kinds[] = {{"ALLREDUCE", CollectiveOp::all_reduce},
                                                               {"ALLGATHER", CollectiveOp::all_gather},
                                                               {"REDUCESCATTER", CollectiveOp::reduce_scatter},
-                                                              {"ALLTOALL", CollectiveOp::all_to_all}};
+                                                              {"ALLTOALL", CollectiveOp::all_to_all},
+                                                              // moves at most what an all-gather does
+                                                              {"BROADCAST", CollectiveOp::all_gather}};
         for (const auto& [name, op] : kinds) {
             const std::string_view word(name);
             if (kind.substr(0, word.size()) == word) {
@@ -144,11 +180,15 @@ class Reader {
         }
         if (!out.present || (!out.suffix.empty() && out.suffix != "EP" && out.suffix != "DP_EP")) {
             fail(
-                fmt::format("'{}' is no collective: NONE, ALLREDUCE, ALLGATHER, REDUCESCATTER or ALLTOALL, with "
-                            "_EP or _DP_EP",
+                fmt::format("'{}' is no collective: NONE, ALLREDUCE, ALLGATHER, REDUCESCATTER, ALLTOALL or "
+                            "BROADCAST, with _EP or _DP_EP",
                             kind));
         }
         out.bytes = number(size, "the size of a collective");
+        if (out.present && out.bytes == 0) {
+            out.present = false;
+            notes_.left_out("collectives of 0 bytes (hidden by their software)");
+        }
         return out;
     }
 
@@ -208,26 +248,20 @@ class Reader {
     void lower() {
         trace_.ranks = static_cast<std::uint32_t>(gpus_);
         trace_.meta["source"] = "aicb";
-        constexpr double kMostOps = 2e7;
-        if (accumulation_ * 6 * static_cast<double>(layers_.size()) > kMostOps) {
-            throw ConfigError({Diagnostic{file_, 1, 1, "ga times the layers is more than 20 million operations"}});
-        }
-        for (double step = 1; step <= accumulation_; ++step) {
-            for (const Layer& layer : layers_) {
-                compute(layer.name + " forward", layer.compute_s[0]);
-                if (layer.transfer[0].present) {
-                    last_ = communicate(layer.name + " forward", layer.transfer[0], false);
-                }
+        for (const Layer& layer : layers_) {
+            compute(layer.name + " forward", layer.compute_s[0]);
+            if (layer.transfer[0].present) {
+                last_ = communicate(layer.name + " forward", layer.transfer[0], false);
             }
-            for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-                compute(layer->name + " input gradient", layer->compute_s[1]);
-                if (layer->transfer[1].present) {
-                    last_ = communicate(layer->name + " input gradient", layer->transfer[1], false);
-                }
-                compute(layer->name + " weight gradient", layer->compute_s[2]);
-                if (layer->transfer[2].present && step == accumulation_) {
-                    gradient_ = communicate(layer->name + " weight gradient", layer->transfer[2], true);
-                }
+        }
+        for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+            compute(layer->name + " input gradient", layer->compute_s[1]);
+            if (layer->transfer[1].present) {
+                last_ = communicate(layer->name + " input gradient", layer->transfer[1], false);
+            }
+            compute(layer->name + " weight gradient", layer->compute_s[2]);
+            if (layer->transfer[2].present) {
+                gradient_ = communicate(layer->name + " weight gradient", layer->transfer[2], true);
             }
         }
         double update_s = 0;
@@ -248,10 +282,13 @@ class Reader {
     }
 
     std::string_view text_;
+    const ImportInput& input_;
     const std::string& file_;
     std::size_t at_ = 0;
     int line_ = 0;
-    double tensor_ = 1, expert_ = 1, pipeline_ = 1, accumulation_ = 1, gpus_ = 1;
+    double tensor_ = 1, expert_ = 1, pipeline_ = 1;
+    double gpus_ = 0;  ///< of the ranks imported; 0: not said
+    ImportNotes notes_;
     std::vector<Layer> layers_;
     std::uint32_t last_ = ReplayOp::kNone;
     std::uint32_t gradient_ = ReplayOp::kNone;
@@ -259,11 +296,19 @@ class Reader {
     std::vector<Diagnostic> errors_;
 };
 
+Imported import_aicb(const ImportInput& input) {
+    const std::string text = input.bytes();
+    Reader reader(text, input);
+    const ReplayTrace trace = reader.run();
+    return imported_program(trace, reader.notes());
+}
+
 }  // namespace
 
-extern const Importer kAicbImporter = {"aicb", "workload file of SimAI (AICB)", {}, [](const ImportInput& input) {
-                                           const std::string text = input.bytes();
-                                           return imported_program(Reader(text, input.path()).run(), {});
-                                       }};
+extern const Importer kAicbImporter = {
+    "aicb",
+    "workload file of SimAI (AICB)",
+    {kRanksOption, {"one-stage", "", "of a file with pp above 1: the stage that its rows are, alone"}},
+    import_aicb};
 
 }  // namespace orrery
