@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
         trace.same_program = false;
         if (choice == table.size()) {
             orrery::ImportNotes notes;
-            orrery::import_chakra_rank(text, "fuzz", 0, {}, size % 2 == 0, trace, notes);
+            orrery::import_chakra_rank(text, "fuzz", 0, {}, {size % 2 == 0, 0}, trace, notes);
         } else {
             trace = orrery::parse_replay(text, "fuzz");
         }

@@ -362,6 +362,53 @@ TEST_CASE("import: AICB files without ranks, of several stages, of micro tests, 
           }).find("bad:3:1: error: the size of a collective is") != std::string::npos);
 }
 
+// Protobuf by hand: numbers and bytes of a field.
+static std::string varint(std::uint64_t value) {
+    std::string out;
+    for (; value >= 128; value >>= 7U) {
+        out += static_cast<char>(value | 128U);
+    }
+    return out + static_cast<char>(value);
+}
+static std::string field(std::uint32_t number, std::uint64_t value) {
+    return varint(number << 3U) + varint(value);
+}
+static std::string field(std::uint32_t number, const std::string& bytes) {
+    return varint(number << 3U | 2U) + varint(bytes.size()) + bytes;
+}
+static std::string message(const std::string& body) {
+    return varint(body.size()) + body;
+}
+
+TEST_CASE("import: Chakra nodes may wait for absent ones only when that is allowed, and no size is negative") {
+    const std::string head = message(field(1, std::string("0.0.4")));
+    const auto number = [](const std::string& key, std::int64_t value) {
+        return field(10, field(1, key) + field(9, static_cast<std::uint64_t>(value)));  // int64_val
+    };
+    const std::string work =
+        message(field(1, 5) + field(2, std::string("gemm")) + field(3, 4) + field(5, 2) + field(7, 10));
+    const auto reduce = [&](std::int64_t bytes) {
+        return message(field(1, 6) + field(2, std::string("reduce")) + field(3, 7) + field(5, 5) +
+                       number("comm_type", 0) + (bytes == 0 ? "" : number("comm_size", bytes)));
+    };
+    const std::string file = head + work + reduce(1024);
+    CHECK(problem_of([&] {
+              (void)import_bytes("chakra", file);
+          }).find("node 5 waits for node 2, which is not there; --allow-missing") != std::string::npos);
+    const Options allowed = {{"allow-missing", ""}};
+    CHECK(import_bytes("chakra", file, allowed).ops.size() == 2);
+    CHECK(notes_of("chakra", file, allowed).left_out().at("waits for nodes that are not in the file") == 1);
+    CHECK(problem_of([&] {
+              (void)import_bytes("chakra", head + work + reduce(-7), allowed);
+          }).find("node 6 has a negative comm_size: -7") != std::string::npos);
+    CHECK(notes_of("chakra", head + work + reduce(0), allowed).left_out().size() == 2);
+    const Options assumed = {{"allow-missing", ""}, {"assume-bytes", "2 KiB"}};
+    CHECK(import_bytes("chakra", head + work + reduce(0), assumed).ops.back().bytes == 2048);
+    const std::string circle =
+        head + message(field(1, 5) + field(3, 4) + field(5, 6)) + message(field(1, 6) + field(3, 4) + field(5, 5));
+    CHECK(problem_of([&] { (void)import_bytes("chakra", circle); }).find("in a circle") != std::string::npos);
+}
+
 TEST_CASE("import: Nsight exports of copies alone, without a device's work, and with clocks that run back") {
     const test::Folder folder;
     const auto exported = [&](const std::string& sql) {
@@ -443,7 +490,7 @@ TEST_CASE("replay: damaged traces never crash a reader") {
                         trace = import_bytes("aicb", text);
                         break;
                     case 3:
-                        import_chakra_rank(text, "damaged", 0, {}, round % 2 == 0, trace, notes);
+                        import_chakra_rank(text, "damaged", 0, {}, {round % 2 == 0, 0}, trace, notes);
                         break;
                     default:
                         trace = parse_replay(text, "damaged");

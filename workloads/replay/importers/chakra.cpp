@@ -6,6 +6,7 @@
 
 #include "workloads/replay/importers/chakra.hpp"
 #include "sim/base/error.hpp"
+#include "sim/config/units.hpp"
 #include "workloads/replay/input_file.hpp"
 
 #include <fmt/format.h>
@@ -51,6 +52,8 @@ constexpr std::array<CollectiveOp, 10> kCollectives = {
     CollectiveOp::all_reduce,     CollectiveOp::reduce_scatter, CollectiveOp::all_gather, CollectiveOp::all_gather,
     CollectiveOp::all_gather,     CollectiveOp::all_gather,     CollectiveOp::all_to_all, CollectiveOp::reduce_scatter,
     CollectiveOp::reduce_scatter, CollectiveOp::all_reduce};
+
+constexpr double kBarrier = 9;
 
 double zigzag(std::uint64_t value) {
     return static_cast<double>(static_cast<std::int64_t>(value >> 1U) ^ -static_cast<std::int64_t>(value & 1U));
@@ -98,13 +101,13 @@ struct Node {
 class RankReader {
   public:
     RankReader(const std::string& bytes, const std::string& name, std::uint32_t rank,
-               std::map<std::string, std::vector<std::uint32_t>> groups, bool allow_missing, ReplayTrace& trace,
-               ImportNotes& notes)
+               std::map<std::string, std::vector<std::uint32_t>> groups, const ChakraOptions& options,
+               ReplayTrace& trace, ImportNotes& notes)
         : bytes_(bytes),
           file_(name),
           rank_(rank),
           groups_(std::move(groups)),
-          allow_missing_(allow_missing),
+          options_(options),
           trace_(trace),
           notes_(notes) {}
 
@@ -261,13 +264,30 @@ class RankReader {
         return trace_.group(group);
     }
 
+    void note_unknown_size(bool barrier) {
+        if (barrier) {
+            notes_.assumed("barriers as all-reduces of 1 B");
+        } else if (options_.assume_bytes > 0) {
+            notes_.assumed(fmt::format("collectives of unknown size, {} each",
+                                       pretty_quantity(options_.assume_bytes, Dimension::bytes)));
+        } else {
+            notes_.left_out("sizes of collectives, which replay as recorded alone (or --assume-bytes)");
+        }
+    }
+
     ReplayOp op_of(const Node& node, std::size_t at) {
         ReplayOp op;
         op.rank = rank_;
         op.name = trace_.name(node.name);
         const double duration = static_cast<double>(node.duration_us) * 1e-6;
         op.duration_s = node.duration_us > 0 ? duration : ReplayOp::kUnknown;
-        const auto sized = [&](const char* key) { return std::clamp(node.number(key), 0.0, 1e18); };
+        const auto sized = [&](const char* key) {
+            const double value = node.number(key);
+            if (value < 0) {
+                fail(at, fmt::format("node {} has a negative {}: {:g}", node.id, key, value));
+            }
+            return std::min(value, 1e18);
+        };
         switch (node.type) {
             case kCompute:
                 op.kind = node.number("is_cpu_op") != 0 ? ReplayKind::host : ReplayKind::kernel;
@@ -300,6 +320,10 @@ class RankReader {
                     fail(at, fmt::format("node {} has no collective type that is known here", node.id));
                 }
                 op.collective = kCollectives[static_cast<std::size_t>(type)];
+                if (op.bytes == 0) {
+                    op.bytes = type == kBarrier ? 1 : options_.assume_bytes;
+                    note_unknown_size(type == kBarrier);
+                }
                 break;
             }
             default:  // metadata and what later versions add take no time
@@ -321,7 +345,7 @@ class RankReader {
             for (const std::uint64_t before : nodes_[i].after) {
                 const auto found = index_.find(before);
                 if (found == index_.end()) {
-                    if (!allow_missing_) {
+                    if (!options_.allow_missing) {
                         fail(places_[i], fmt::format("node {} waits for node {}, which is not there; --allow-missing "
                                                      "takes it for done",
                                                      nodes_[i].id, before));
@@ -356,6 +380,7 @@ class RankReader {
                 }
             }
         }
+        notes_.read("nodes", nodes_.size());
         if (ready.size() < nodes_.size()) {
             fail(0, fmt::format("{} nodes wait for each other in a circle", nodes_.size() - ready.size()));
         }
@@ -365,7 +390,7 @@ class RankReader {
     const std::string& file_;
     std::uint32_t rank_;
     std::map<std::string, std::vector<std::uint32_t>> groups_;
-    bool allow_missing_;
+    ChakraOptions options_;
     ReplayTrace& trace_;
     ImportNotes& notes_;
     std::vector<Node> nodes_;
@@ -396,7 +421,7 @@ std::map<std::string, std::vector<std::uint32_t>> groups_beside(const std::strin
 
 Imported import_chakra(const ImportInput& input) {
     const std::string& path = input.path();
-    const bool allow_missing = input.has("allow-missing");
+    const ChakraOptions options{input.has("allow-missing"), input.bytes_option("assume-bytes")};
     ImportNotes notes;
     ReplayTrace trace;
     trace.same_program = false;
@@ -408,7 +433,7 @@ Imported import_chakra(const ImportInput& input) {
                           std::all_of(stem.begin() + static_cast<std::ptrdiff_t>(dot) + 1, stem.end(),
                                       [](unsigned char c) { return std::isdigit(c) != 0; });
     if (!numbered || input.in_memory()) {
-        import_chakra_rank(input.bytes(), path, 0, {}, allow_missing, trace, notes);
+        import_chakra_rank(input.bytes(), path, 0, {}, options, trace, notes);
         return imported_program(trace, std::move(notes));
     }
     const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -428,7 +453,7 @@ Imported import_chakra(const ImportInput& input) {
     trace.ranks = static_cast<std::uint32_t>(files.size());
     const auto groups = groups_beside((folder / (base + ".json")).string());
     for (std::uint32_t rank = 0; rank < files.size(); ++rank) {
-        import_chakra_rank(read_input(files[rank]), files[rank], rank, groups, allow_missing, trace, notes);
+        import_chakra_rank(read_input(files[rank]), files[rank], rank, groups, options, trace, notes);
     }
     for (const ReplayGroup& group : trace.groups) {
         for (const std::uint32_t member : group.members) {
@@ -444,15 +469,15 @@ Imported import_chakra(const ImportInput& input) {
 }  // namespace
 
 void import_chakra_rank(const std::string& bytes, const std::string& name, std::uint32_t rank,
-                        std::map<std::string, std::vector<std::uint32_t>> groups, bool allow_missing,
+                        std::map<std::string, std::vector<std::uint32_t>> groups, const ChakraOptions& options,
                         ReplayTrace& trace, ImportNotes& notes) {
-    RankReader(bytes, name, rank, std::move(groups), allow_missing, trace, notes).run();
+    RankReader(bytes, name, rank, std::move(groups), options, trace, notes).run();
 }
 
 extern const Importer kChakraImporter = {
     "chakra",
     "Chakra execution traces, NAME.0.et, NAME.1.et, ..., with groups in NAME.json",
-    {{"allow-missing", "", "nodes may wait for nodes that are not in the file; they count as done"}},
+    {{"allow-missing", "", "nodes may wait for nodes that are not in the file; they count as done"}, kAssumeBytes},
     import_chakra};
 
 }  // namespace orrery

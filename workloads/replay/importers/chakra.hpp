@@ -5,10 +5,15 @@
 
 namespace orrery {
 
-/// Adds the trace of `rank` to `trace`. `groups` maps names of process groups to their ranks; nodes may wait for nodes that
-/// are not there only with `allow_missing`. Throws ConfigError with the byte of what is wrong.
+struct ChakraOptions {
+    bool allow_missing = false;  ///< nodes may wait for nodes that are not there
+    double assume_bytes = 0;     ///< of a collective whose size is not there; 0: it can be replayed as recorded alone
+};
+
+/// Adds the trace of `rank` to `trace`. `groups` maps names of process groups to their ranks. Throws ConfigError with the byte of
+/// what is wrong.
 void import_chakra_rank(const std::string& bytes, const std::string& name, std::uint32_t rank,
-                        std::map<std::string, std::vector<std::uint32_t>> groups, bool allow_missing,
+                        std::map<std::string, std::vector<std::uint32_t>> groups, const ChakraOptions& options,
                         ReplayTrace& trace, ImportNotes& notes);
 
 }  // namespace orrery

@@ -226,11 +226,16 @@ class Parser {
     std::vector<Diagnostic> errors_;
 };
 
+Imported import_goal(const ImportInput& input) {
+    const std::string text = input.bytes();
+    const ReplayTrace trace = Parser(text, input.path()).run();
+    ImportNotes notes;
+    notes.read("operations", trace.ops.size());
+    return imported_program(trace, std::move(notes));
+}
+
 }  // namespace
 
-extern const Importer kGoalImporter = {"goal", "GOAL text of LogGOPSim", {}, [](const ImportInput& input) {
-                                           const std::string text = input.bytes();
-                                           return imported_program(Parser(text, input.path()).run(), {});
-                                       }};
+extern const Importer kGoalImporter = {"goal", "GOAL text of LogGOPSim", {}, import_goal};
 
 }  // namespace orrery
