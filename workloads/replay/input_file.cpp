@@ -87,7 +87,10 @@ std::string read_input(const std::string& path) {
         in.read(text.data(), static_cast<std::streamsize>(size));
         text.resize(static_cast<std::size_t>(in.gcount()));
     }
-    return is_gzip(text) ? inflate_gzip(text, path) : text;
+    if (is_gzip(text)) {
+        return inflate_gzip(text, path);
+    }
+    return text;
 }
 
 }  // namespace orrery
