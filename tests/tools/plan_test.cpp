@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <set>
 
 using namespace orrery;
 using namespace orrery::test;
@@ -72,6 +73,36 @@ TEST_CASE("plan: the search finds what simulating the whole space finds, and dro
         });
         CHECK(plan.pareto != beaten);
     }
+}
+
+TEST_CASE("plan: schedules come from their table: those marked for it, and the scenario's own") {
+    YamlNode tree = parse_yaml(kPlanned, "test.yaml");
+    const auto schedules = [&] {
+        PlanOptions options;
+        options.simulate = 4;
+        std::set<std::pair<std::string, bool>> found;  // with several chunks, or one
+        for (const RankedPlan& plan : search_plans(read_scenario(tree, "test", data()), data(), options).ranked) {
+            found.insert({plan.plan.schedule->name, plan.plan.chunks > 1});
+            CHECK(plan.plan.schedule->problem(plan.plan.shape()).empty());
+        }
+        return found;
+    };
+    std::set<std::pair<std::string, bool>> expected;
+    for (const PipelineSchedule* row : schedule_table()) {
+        if (row->searched) {
+            expected.insert({row->name, row->chunked});
+        }
+    }
+    CHECK(schedules() == expected);
+    apply_override(tree, "plan.schedule=breadth-first");
+    expected.insert({"breadth-first", true});
+    CHECK(schedules() == expected);
+    RankedPlan ranked;
+    ranked.plan.schedule = &schedule_named("breadth-first");
+    ranked.plan.chunks = 3;
+    CHECK(describe_plan(ranked.plan).find("breadth-first, 3 chunks") != std::string::npos);
+    const std::vector<std::string> assignments = assignments_of(ranked);
+    CHECK(std::find(assignments.begin(), assignments.end(), "plan.schedule=breadth-first") != assignments.end());
 }
 
 TEST_CASE("plan: the program prints best, reasons and front, the same on one or two processes") {

@@ -95,6 +95,7 @@ TEST_CASE("serving: what is wrong in a trace is refused with its line") {
         {kHeader + "soon,10,3\n", "'soon' is no time"},
         {kHeader + "1,10\n", "2 cells, but column 3 is needed"},
         {"1,10,3\n", "the header names no arrival"},
+        {"TIMESTAMP,prompt,output\n1,10,3\n", "arrival_s,prompt,output[,session] (plain)"},
         {std::string("\0\1\2\n", 4), "the header names no arrival"},
         {"{\"timestamp\": 1}\n", "has no \"input_length\""},
         {"{\"timestamp\": 1, \"input_length\": 6, \"output_length\": 5, \"hash_ids\": [1e300]}\n", "list of numbers"},
