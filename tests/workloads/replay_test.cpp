@@ -307,6 +307,10 @@ TEST_CASE("import: a Kineto collective without a group is one of the whole job, 
     CHECK(kept.ops.back().bytes == 4096);
     const std::string none = R"(, "Collective name": "barrier", "In msg nelems": 0, "Group size": 4, "dtype": "Float")";
     CHECK(notes_of("pytorch-profiler", kineto(none, world)).left_out().size() == 2);
+    const std::string less =
+        R"(, "Collective name": "allreduce", "In msg nelems": -5, "Group size": 4, "dtype": "Float")";
+    CHECK(problem_of([&] { (void)import_bytes("pytorch-profiler", kineto(less, world)); }).find("moves -5 elements") !=
+          std::string::npos);
     // Nobody says how many ranks there are.
     CHECK(problem_of([&] { (void)import_bytes("pytorch-profiler", kineto("")); }).find("--ranks N does") !=
           std::string::npos);

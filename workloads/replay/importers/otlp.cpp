@@ -158,30 +158,53 @@ class Reader {
         return std::nullopt;
     }
 
-    void read_span(const Json& json) {
+    struct Attributes {
         std::map<std::string, double> numbers;
         std::map<std::string, std::string> texts;
-        for (const Json& attribute : list(json, "attributes")) {
-            const auto value = attribute.is_object() ? attribute.find("value") : attribute.end();
-            if (!attribute.is_object() || value == attribute.end() || !value->is_object()) {
-                continue;
-            }
-            const std::string key = text(attribute, "key");
-            texts[key] = text(*value, "stringValue");
-            if (const auto of = number(*value)) {
-                numbers[key] = *of;
-            }
-        }
-        const auto first = [&](std::initializer_list<const char*> keys) -> std::optional<double> {
+
+        [[nodiscard]] std::optional<double> first(std::initializer_list<const char*> keys) const {
             for (const char* key : keys) {
                 if (const auto found = numbers.find(key); found != numbers.end()) {
                     return found->second;
                 }
             }
             return std::nullopt;
-        };
-        const auto prompt = first({"gen_ai.usage.prompt_tokens", "gen_ai.usage.input_tokens"});
-        const auto output = first({"gen_ai.usage.completion_tokens", "gen_ai.usage.output_tokens"});
+        }
+        [[nodiscard]] std::string text(const char* key) const {
+            const auto found = texts.find(key);
+            return found == texts.end() ? std::string() : found->second;
+        }
+    };
+
+    [[nodiscard]] Attributes attributes_of(const Json& span) const {
+        Attributes out;
+        for (const Json& attribute : list(span, "attributes")) {
+            const auto value = attribute.is_object() ? attribute.find("value") : attribute.end();
+            if (!attribute.is_object() || value == attribute.end() || !value->is_object()) {
+                continue;
+            }
+            const std::string key = text(attribute, "key");
+            out.texts[key] = text(*value, "stringValue");
+            if (const auto of = number(*value)) {
+                out.numbers[key] = *of;
+            }
+        }
+        return out;
+    }
+
+    static bool failed(const Json& span) {
+        const auto status = span.find("status");
+        if (status == span.end() || !status->is_object()) {
+            return false;
+        }
+        const auto code = status->find("code");
+        return code != status->end() && (*code == 2 || *code == "STATUS_CODE_ERROR");
+    }
+
+    void read_span(const Json& json) {
+        const Attributes attributes = attributes_of(json);
+        const auto prompt = attributes.first({"gen_ai.usage.prompt_tokens", "gen_ai.usage.input_tokens"});
+        const auto output = attributes.first({"gen_ai.usage.completion_tokens", "gen_ai.usage.output_tokens"});
         Span span;
         span.id = text(json, "traceId") + " " + text(json, "spanId");
         span.parent = text(json, "traceId") + " " + text(json, "parentSpanId");
@@ -201,16 +224,15 @@ class Reader {
         if (span.end_ns < span.start_ns) {
             fail(line_, fmt::format("span '{}' ends before it starts", text(json, "spanId")));
         }
-        const std::string& model =
-            !texts["gen_ai.response.model"].empty() ? texts["gen_ai.response.model"] : texts["gen_ai.request.model"];
+        std::string model = attributes.text("gen_ai.response.model");
+        if (model.empty()) {
+            model = attributes.text("gen_ai.request.model");
+        }
         if (input_.has("model") && model != input_.option("model")) {
             notes_.left_out(fmt::format("requests to model '{}'", model));
             return;
         }
-        const auto status = json.find("status");
-        const auto code = status != json.end() && status->is_object() ? status->find("code") : json.end();
-        if (status != json.end() && status->is_object() && code != status->end() &&
-            (*code == 2 || *code == "STATUS_CODE_ERROR")) {
+        if (failed(json)) {
             notes_.left_out("requests that ended with an error");
             return;
         }
@@ -218,15 +240,15 @@ class Reader {
             notes_.left_out("requests that gave no token");
             return;
         }
-        if (first({"gen_ai.usage.num_sequences", "gen_ai.request.n"}).value_or(1) > 1) {
+        if (attributes.first({"gen_ai.usage.num_sequences", "gen_ai.request.n"}).value_or(1) > 1) {
             notes_.assumed("requests of several samples are one with all their tokens");
         }
         span.prompt = *prompt;
         span.output = *output;
-        span.ttft_s = first({"gen_ai.latency.time_to_first_token"}).value_or(-1);
-        span.e2e_s = first({"gen_ai.latency.e2e", "gen_ai.latency.time_in_request"})
+        span.ttft_s = attributes.first({"gen_ai.latency.time_to_first_token"}).value_or(-1);
+        span.e2e_s = attributes.first({"gen_ai.latency.e2e", "gen_ai.latency.time_in_request"})
                          .value_or(static_cast<double>(span.end_ns - span.start_ns) * 1e-9);
-        span.conversation = texts["gen_ai.conversation.id"];
+        span.conversation = attributes.text("gen_ai.conversation.id");
         ++models_[model.empty() ? "(not named)" : model];
         spans_.push_back(std::move(span));
     }

@@ -278,13 +278,15 @@ class Reader final : public nlohmann::json_sax<Json> {
             }
             return;
         }
-        const double elements = std::max(event_.argument("In msg nelems"), event_.argument("Out msg nelems"));
-        if (elements < 0) {
-            fail(fmt::format("'{}' moves {:g} elements", name, elements));
+        const double in = event_.argument("In msg nelems");
+        const double out = event_.argument("Out msg nelems");
+        if (in < 0 || out < 0) {
+            fail(fmt::format("'{}' moves {:g} elements", name, std::min(in, out)));
         }
-        // A barrier has no elements, and is an all-reduce of one.
+        // No elements is not an unknown size: it takes about what one element takes.
         const bool said = event_.find(event_.arguments, "In msg nelems") != nullptr;
-        activity.bytes = std::clamp(elements, said ? 1.0 : 0.0, 1e15) * bytes_of_type(event_.argument_text("dtype"));
+        activity.bytes =
+            std::clamp(std::max(in, out), said ? 1.0 : 0.0, 1e15) * bytes_of_type(event_.argument_text("dtype"));
         activity.group.size = static_cast<std::uint32_t>(std::clamp(event_.argument("Group size"), 0.0, 1048576.0));
         // "[0, 8, 16]": ranks at equal distances, which every rank of one program has.
         const std::string members = event_.argument_text("Process Group Ranks");
