@@ -28,12 +28,17 @@ struct RunContext {
     SimTime start;
 };
 
+/// What a report draws of the timeline of a run: nothing, a row per rank, a row per stream, or that where there are few.
+enum class TimelineDrawing { none, ranks, streams, few_streams };
+
 struct KindRow {
     const char* name;
     const char* headline;  ///< metric that a run of this kind is first judged by
     bool nodes;            ///< needs nodes with GPUs, not bare hosts
     bool messages;         ///< runs on SimGrid too
     bool kernels;          ///< prices kernels: the rates of a device matter
+    bool requests;         ///< serves requests, which can be listed one by one
+    TimelineDrawing drawing;
     NetworkUse network;
     void (*describe)(Fields& fields, Scenario& scenario);
     /// What single fields cannot see, and what is read beside the scenario's own file.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 
 namespace orrery {
 
@@ -27,6 +28,7 @@ void explain_jobs(const Scenario& scenario, ModelCache& models, const RunOutput&
         const auto end = [&](std::size_t job) { return scenario.jobs[job].start + base.jobs[job].seconds; };
         last = end(i) > end(last) ? i : last;
     }
+    out.path_meaning = "the job that ended last: alone, and what the others add to that";
     const JobSpec& job = scenario.jobs[last];
     Scenario alone = scenario;
     alone.jobs = {job};
@@ -61,7 +63,7 @@ std::string what_if_verdict(const Explanation& e) {
     return out;
 }
 
-std::string message_verdict(const Explanation& e, ScenarioKind kind, bool by_packet) {
+std::string message_verdict(const Explanation& e, const Scenario& scenario) {
     std::string out = what_if_verdict(e);
     if (!e.last) {
         return out;
@@ -69,10 +71,11 @@ std::string message_verdict(const Explanation& e, ScenarioKind kind, bool by_pac
     const LastMessage& last = *e.last;
     const auto share = [&](double part) { return fmt::format("{:.0f} %", 100 * part / last.seconds); };
     out += fmt::format("; the {} message ({} to {}, {}) spends {} on propagation, {} on serialisation and {} {}",
-                       kind == ScenarioKind::network ? "slowest" : "last", last.from, last.to,
+                       last.slowest ? "slowest" : "last", last.from, last.to,
                        pretty_quantity(last.bytes, Dimension::bytes), share(last.propagation_s),
                        share(last.serialisation_s), share(last.contention_s),
-                       by_packet ? "in queues and congestion control" : "on sharing its links with others");
+                       scenario.network.fidelity == Fidelity::packet ? "in queues and congestion control"
+                                                                     : "on sharing its links with others");
     if (!last.links.empty() && last.links[last.bottleneck].flows > 1 && last.contention_s > 0.01 * last.seconds) {
         const LinkShare& link = last.links[last.bottleneck];
         out += fmt::format(": {} carried {} messages meanwhile at {:.0f} % of its rate", link.link, link.flows,
@@ -81,7 +84,7 @@ std::string message_verdict(const Explanation& e, ScenarioKind kind, bool by_pac
     return out;
 }
 
-std::string request_verdict(const Explanation& e) {
+std::string request_verdict(const Explanation& e, const Scenario&) {
     double total = 0;
     double queue = 0;
     const RequestPart* most = nullptr;
@@ -100,7 +103,7 @@ std::string request_verdict(const Explanation& e) {
                            : "");
 }
 
-std::string training_verdict(const Explanation& e) {
+std::string training_verdict(const Explanation& e, const Scenario&) {
     std::string out = what_if_verdict(e);
     for (const PhaseBound& phase : e.phases) {
         if (phase.phase == "bubble" && phase.seconds > 0.05 * e.seconds) {
@@ -111,7 +114,7 @@ std::string training_verdict(const Explanation& e) {
     return out;
 }
 
-std::string replay_verdict(const Explanation& e) {
+std::string replay_verdict(const Explanation& e, const Scenario&) {
     std::string out = what_if_verdict(e);
     if (!e.critical_path.empty()) {
         out += fmt::format("; {:.0f} % of the critical path is {} on {}", 100 * e.critical_path[0].seconds / e.seconds,
@@ -120,22 +123,41 @@ std::string replay_verdict(const Explanation& e) {
     return out;
 }
 
-std::string jobs_verdict(const Explanation& e) {
+std::string jobs_verdict(const Explanation& e, const Scenario&) {
     return e.critical_path.empty()
                ? what_if_verdict(e)
                : fmt::format("{}; most of the time is: {}", what_if_verdict(e), e.critical_path.front().operation);
 }
 
-std::string verdict_of(const Explanation& e, const Scenario& scenario) {
-    const ScenarioKind kind = scenario.kind;
-    std::string out = kind == ScenarioKind::training  ? training_verdict(e)
-                      : kind == ScenarioKind::serving ? request_verdict(e)
-                      : kind == ScenarioKind::cluster ? jobs_verdict(e)
-                      : kind == ScenarioKind::replay
-                          ? replay_verdict(e)
-                          : message_verdict(e, kind, scenario.network.fidelity == Fidelity::packet);
-    out[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(out[0])));
-    return out + ".";
+// How runs of a kind are explained.
+struct Explainer {
+    void (*parts)(const Scenario& scenario, ModelCache& models, const RunOutput& base, Explanation& out);
+    std::string (*verdict)(const Explanation& e, const Scenario& scenario);
+};
+
+const Explainer& explainer_of(ScenarioKind kind) {
+    static const std::map<std::string, Explainer> kExplainers = {
+        {"training", {explain_training, training_verdict}},
+        {"serving",
+         {[](const Scenario& s, ModelCache& models, const RunOutput& base, Explanation& out) {
+              explain_requests(s, models.data(), base.summary, out);
+          },
+          request_verdict}},
+        {"replay",
+         {[](const Scenario&, ModelCache&, const RunOutput& base, Explanation& out) { explain_replay(base, out); },
+          replay_verdict}},
+        {"collective",
+         {[](const Scenario& s, ModelCache&, const RunOutput& base, Explanation& out) {
+              explain_collective(s, base, out);
+          },
+          message_verdict}},
+        {"network",
+         {[](const Scenario& s, ModelCache&, const RunOutput& base, Explanation& out) {
+              explain_traffic(s, base, out);
+          },
+          message_verdict}},
+        {"cluster", {explain_jobs, jobs_verdict}}};
+    return kExplainers.at(row_of(kind).name);
 }
 
 }  // namespace
@@ -147,34 +169,23 @@ std::string headline_metric(ScenarioKind kind) {
 Explanation explain(const Scenario& given, ModelCache& models) {
     Explanation out;
     Scenario scenario = given;
+    // The critical path of a training run is found among activities that share links, which packets are not.
     const bool by_packet = given.kind == ScenarioKind::training && given.network.fidelity == Fidelity::packet;
     if (by_packet) {
         scenario.network.fidelity = Fidelity::fluid;
     }
+    const Explainer& explainer = explainer_of(scenario.kind);
     RunOptions options;
     options.messages = true;
     const RunOutput base = run(scenario, models, options);
     out.seconds = base.summary.find(headline_metric(scenario.kind))->value;
-    switch (scenario.kind) {
-        case ScenarioKind::training:
-            explain_training(scenario, models, base, out);
-            break;
-        case ScenarioKind::serving:
-            explain_requests(scenario, models.data(), base.summary, out);
-            break;
-        case ScenarioKind::replay:
-            explain_replay(base, out);
-            break;
-        case ScenarioKind::collective:
-        case ScenarioKind::network:
-            explain_messages(scenario, base, out);
-            break;
-        case ScenarioKind::cluster:
-            explain_jobs(scenario, models, base, out);
-            break;
-    }
+    explainer.parts(scenario, models, base, out);
     try_what_ifs(scenario, models, base.summary, out);
-    out.verdict = (by_packet ? "Of the same run with fidelity fluid: " : "") + verdict_of(out, scenario);
+    out.verdict = explainer.verdict(out, scenario) + ".";
+    out.verdict[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(out.verdict[0])));
+    if (by_packet) {
+        out.verdict = "Of the same run with fidelity fluid: " + out.verdict;
+    }
     return out;
 }
 

@@ -62,6 +62,7 @@ struct LinkShare {
 
 /// The last message of a collective to arrive, or the slowest of traffic.
 struct LastMessage {
+    bool slowest = false;            ///< of traffic; else the last of a collective
     std::uint32_t from = 0, to = 0;  ///< GPUs or hosts
     double bytes = 0;
     double start_s = 0;
@@ -105,15 +106,17 @@ struct IterationMix {
 struct Explanation {
     double seconds = 0;  ///< headline time
     std::vector<BlameRow> critical_path;
+    std::string path_meaning;       ///< what the critical path is; empty: one message, which `last` divides
     std::vector<BlameRow> longest;  ///< single operations with most time on the critical path (replays)
     std::vector<HiddenRow> hidden;
-    std::map<std::string, double> link_use;  ///< utilisation of the busiest link of each kind, by activities
-    std::optional<LastMessage> last;         ///< collective and network
-    std::vector<RequestPart> requests;       ///< serving
-    std::vector<IterationMix> iterations;    ///< serving
-    std::vector<LatencyCurve> latencies;     ///< serving
-    std::vector<Elasticity> what_ifs;        ///< best first
-    int replicas = 1;                        ///< runs that a what-if's gain is the mean of
+    std::map<std::string, double> link_use;             ///< utilisation of the busiest link of each kind, by activities
+    std::string link_users = "where it was simulated";  ///< which activities those are, for a caption
+    std::optional<LastMessage> last;                    ///< collective and network
+    std::vector<RequestPart> requests;                  ///< serving
+    std::vector<IterationMix> iterations;               ///< serving
+    std::vector<LatencyCurve> latencies;                ///< serving
+    std::vector<Elasticity> what_ifs;                   ///< best first
+    int replicas = 1;                                   ///< runs that a what-if's gain is the mean of
     std::vector<PhaseBound> phases;
     std::string verdict;  ///< one sentence: what limits this run
 };

@@ -250,17 +250,28 @@ void book_ring(const Scenario& scenario, const Fabric& fabric, double seconds, E
 
 }  // namespace
 
-void explain_messages(const Scenario& scenario, const RunOutput& base, Explanation& out) {
+void explain_collective(const Scenario& scenario, const RunOutput& base, Explanation& out) {
+    out.path_meaning = "the messages that the last one waited for, one after another, by what they spent their time on";
     const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
     if (base.messages && !base.messages->completions.empty()) {
-        MessagePath(scenario, fabric, *base.messages).book(out, scenario.kind == ScenarioKind::collective);
-    } else if (scenario.kind == ScenarioKind::collective && scenario.collective.algorithm == &algorithm("ring") &&
-               scenario.network.fidelity != Fidelity::simgrid) {
+        MessagePath(scenario, fabric, *base.messages).book(out, true);
+    } else if (scenario.collective.algorithm == &algorithm("ring") && scenario.network.fidelity != Fidelity::simgrid) {
         book_ring(scenario, fabric, out.seconds, out);
     }
 }
 
+void explain_traffic(const Scenario& scenario, const RunOutput& base, Explanation& out) {
+    if (base.messages && !base.messages->completions.empty()) {
+        const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+        MessagePath(scenario, fabric, *base.messages).book(out, false);
+        if (out.last) {
+            out.last->slowest = true;
+        }
+    }
+}
+
 void explain_replay(const RunOutput& base, Explanation& out) {
+    out.path_meaning = "what the end of the replay waited for, by kind of operation and stream";
     std::map<std::pair<std::string, std::string>, double> sums;
     for (const ReplayBlame& blame : base.replay_path) {
         sums[{blame.kind, blame.lane}] += blame.seconds;

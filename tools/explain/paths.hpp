@@ -11,10 +11,12 @@ namespace orrery {
 /// Critical path, hidden transfers and use of links of a training run.
 void explain_training(const Scenario& scenario, ModelCache& models, const RunOutput& base, Explanation& out);
 
-/// Of a collective, the chain of messages that the last one to arrive waited for; of traffic, the slowest flow; and what
-/// happened to that last or slowest message. `base` was run with `messages`; rings too long to keep are explained by their
-/// slowest pair of neighbours.
-void explain_messages(const Scenario& scenario, const RunOutput& base, Explanation& out);
+/// The chain of messages that the last one of a collective to arrive waited for, and what happened to that one. `base` was run
+/// with `messages`; rings too long to keep are explained by their slowest pair of neighbours.
+void explain_collective(const Scenario& scenario, const RunOutput& base, Explanation& out);
+
+/// What happened to the slowest message of traffic. `base` was run with `messages`.
+void explain_traffic(const Scenario& scenario, const RunOutput& base, Explanation& out);
 
 /// Critical path of a replay by kind of operation and stream, and the operations with most time on it.
 void explain_replay(const RunOutput& base, Explanation& out);

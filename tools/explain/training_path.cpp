@@ -171,6 +171,8 @@ void explain_training(const Scenario& scenario, ModelCache& models, const RunOut
     const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
     const TrainingInput input = training_input(scenario, models, fabric, Placement(fabric));
     const CriticalPath path(input, run_settings(scenario));
+    out.path_meaning = "what the end of the iteration waited for, by operation and what binds it";
+    out.link_users = "by transfers between passes, where they were simulated";
     out.critical_path = path.blame();
     out.link_use = path.link_use();
     if (base.training->folded_into_one > 1) {

@@ -1,4 +1,5 @@
 #include "tools/program/commands.hpp"
+#include "tools/driver/kind.hpp"
 
 #include "tools/driver/scenario.hpp"
 #include "tools/program/command_line.hpp"
@@ -26,11 +27,9 @@ namespace {
 
 // Messages and requests one by one: a report leaves the timeline out where it would be a wall of lines.
 bool can_be_drawn(const Scenario& scenario) {
-    if (scenario.kind == ScenarioKind::training || scenario.kind == ScenarioKind::replay) {
-        return true;
-    }
-    if (scenario.kind == ScenarioKind::serving) {
-        return false;
+    const TimelineDrawing drawing = row_of(scenario.kind).drawing;
+    if (drawing != TimelineDrawing::few_streams) {
+        return drawing != TimelineDrawing::none;
     }
     const bool timed = scenario.network.fidelity == Fidelity::fluid || scenario.network.fidelity == Fidelity::analytic;
     return timed && Fabric(shape_of(scenario.cluster, scenario.cluster_mark)).gpus() <= 128;
@@ -43,7 +42,7 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
     RunOptions options;
     options.timeline = line.has("trace") || (line.has("report") && can_be_drawn(scenario));
     options.requests = line.has("requests");
-    if (options.requests && scenario.kind != ScenarioKind::serving) {
+    if (options.requests && !row_of(scenario.kind).requests) {
         throw ConfigError("--requests lists what a serving scenario served; this is another kind");
     }
     Progress progress(line.quiet());

@@ -63,10 +63,10 @@ void print_path(const Terminal& terminal, const Explanation& e, const std::vecto
     terminal.table({"operation", "bound by", "time", "", ""}, rows);
 }
 
-void print_last(const Terminal& terminal, const LastMessage& last, ScenarioKind kind) {
-    terminal.heading(fmt::format(
-        "the {} message: {} from {} to {}, started at {}", kind == ScenarioKind::network ? "slowest" : "last",
-        pretty_quantity(last.bytes, Dimension::bytes), last.from, last.to, time_text(last.start_s)));
+void print_last(const Terminal& terminal, const LastMessage& last) {
+    terminal.heading(fmt::format("the {} message: {} from {} to {}, started at {}", last.slowest ? "slowest" : "last",
+                                 pretty_quantity(last.bytes, Dimension::bytes), last.from, last.to,
+                                 time_text(last.start_s)));
     std::vector<std::vector<std::string>> rows;
     for (const auto& [name, seconds] : {std::pair{"propagation", last.propagation_s},
                                         {"serialisation", last.serialisation_s},
@@ -170,24 +170,13 @@ void print_levers(const Terminal& terminal, const Explanation& e) {
     }
 }
 
-std::string path_heading(ScenarioKind kind) {
-    switch (kind) {
-        case ScenarioKind::training:
-            return "critical path: what the end of the iteration waited for";
-        case ScenarioKind::replay:
-            return "critical path: what the end of the replay waited for, by kind of operation and stream";
-        default:
-            return "critical path: the messages that the last one waited for, one after another";
-    }
-}
-
-void print_explanation(const Terminal& terminal, const Explanation& e, ScenarioKind kind) {
-    if (kind != ScenarioKind::network) {  // one message, which print_last divides
-        print_path(terminal, e, e.critical_path, path_heading(kind));
+void print_explanation(const Terminal& terminal, const Explanation& e) {
+    if (!e.path_meaning.empty()) {
+        print_path(terminal, e, e.critical_path, "critical path: " + e.path_meaning);
     }
     print_path(terminal, e, e.longest, "operations with most time on it");
     if (e.last) {
-        print_last(terminal, *e.last, kind);
+        print_last(terminal, *e.last);
     }
     if (!e.requests.empty()) {
         print_requests(terminal, e);
@@ -229,7 +218,7 @@ int command_explain(const CommandLine& line, const DataDirectory& data) {
     if (out.training) {
         print_memory(terminal, *out.training, scenario);
     }
-    print_explanation(terminal, why, scenario.kind);
+    print_explanation(terminal, why);
     if (!line.quiet()) {
         print_values(terminal, scenario);
     }

@@ -1,5 +1,6 @@
 // orrery plot: charts as SVG.
 
+#include "tools/driver/kind.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/report/report.hpp"
 #include "tools/sweep/expression.hpp"
@@ -24,7 +25,8 @@ std::string plot_scenario(const std::string& kind, const CommandLine& line, cons
     RunOptions options;
     options.timeline = kind == "timeline";
     const RunOutput out = run(scenario, models, options);
-    const TimelineRows rows = scenario.kind == ScenarioKind::training ? TimelineRows::processes : TimelineRows::streams;
+    const TimelineRows rows =
+        row_of(scenario.kind).drawing == TimelineDrawing::ranks ? TimelineRows::processes : TimelineRows::streams;
     return options.timeline ? timeline_svg(scenario.name, out.timeline, rows, kTimelineRows, style)
                             : bars_svg(scenario.name, out.summary.breakdown, style);
 }

@@ -68,7 +68,7 @@ Json phase_table(const Explanation& why) {
             {"rows", rows}};
 }
 
-void add_last(const LastMessage& last, ScenarioKind kind, Json& blocks) {
+void add_last(const LastMessage& last, Json& blocks) {
     const std::vector<std::pair<std::string, double>> parts = {
         {"propagation", last.propagation_s},
         {"serialisation", last.serialisation_s},
@@ -83,7 +83,7 @@ void add_last(const LastMessage& last, ScenarioKind kind, Json& blocks) {
     }
     blocks.push_back(
         {{"kind", "bars"},
-         {"title", kind == ScenarioKind::network ? "The slowest message" : "The last message"},
+         {"title", last.slowest ? "The slowest message" : "The last message"},
          {"note",
           fmt::format("{} from {} to {}, started at {}: serialisation is what it takes longer than its "
                       "propagation on the empty network.",
@@ -180,20 +180,14 @@ Json latency_block(const LatencyCurve& curve) {
             {"log", true},     {"series", series}};
 }
 
-std::string path_note(ScenarioKind kind) {
-    switch (kind) {
-        case ScenarioKind::training:
-            return "What the end of the iteration waited for, by operation and what binds it.";
-        case ScenarioKind::replay:
-            return "What the end of the replay waited for, by kind of operation and stream.";
-        default:
-            return "The messages that the last one waited for, one after another, by what they spent their time on.";
-    }
+std::string sentence(std::string text) {
+    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+    return text + ".";
 }
 
 }  // namespace
 
-std::string explanation_blocks(const Explanation& why, ScenarioKind kind) {
+std::string explanation_blocks(const Explanation& why) {
     Json blocks = Json::array();
     blocks.push_back(lever_bars(why));
     if (!why.requests.empty()) {
@@ -207,15 +201,15 @@ std::string explanation_blocks(const Explanation& why, ScenarioKind kind) {
         blocks.push_back({{"kind", "grid"}, {"title", "How latencies are distributed"}, {"blocks", curves}});
         blocks.push_back(iteration_table(why));
     }
-    if (!why.critical_path.empty() && kind != ScenarioKind::network) {  // one message: add_last says the same
-        blocks.push_back(path_bars(why.critical_path, why.seconds, "Critical path", path_note(kind)));
+    if (!why.critical_path.empty() && !why.path_meaning.empty()) {
+        blocks.push_back(path_bars(why.critical_path, why.seconds, "Critical path", sentence(why.path_meaning)));
     }
     if (!why.longest.empty()) {
         blocks.push_back(path_bars(why.longest, why.seconds, "Operations with most time on the critical path",
                                    "With the stream or thread that they ran on."));
     }
     if (why.last) {
-        add_last(*why.last, kind, blocks);
+        add_last(*why.last, blocks);
     }
     if (!why.phases.empty()) {
         blocks.push_back(phase_table(why));

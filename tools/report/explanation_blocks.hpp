@@ -7,6 +7,6 @@
 namespace orrery::report {
 
 /// A JSON array of blocks.
-[[nodiscard]] std::string explanation_blocks(const Explanation& why, ScenarioKind kind);
+[[nodiscard]] std::string explanation_blocks(const Explanation& why);
 
 }  // namespace orrery::report

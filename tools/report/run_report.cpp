@@ -1,3 +1,4 @@
+#include "tools/driver/kind.hpp"
 #include "tools/report/explanation_blocks.hpp"
 #include "tools/report/report.hpp"
 
@@ -192,33 +193,29 @@ std::string run_report(const Scenario& scenario, const RunOutput& out, const Exp
     if (!out.summary.breakdown.empty()) {
         blocks.push_back(breakdown_bars(out.summary));
     }
-    for (Json& block : Json::parse(explanation_blocks(why, scenario.kind))) {
+    for (Json& block : Json::parse(explanation_blocks(why))) {
         blocks.push_back(std::move(block));
     }
     if (!out.timeline.spans.empty()) {
-        const bool training = scenario.kind == ScenarioKind::training;
+        const bool ranks = row_of(scenario.kind).drawing == TimelineDrawing::ranks;
         blocks.push_back(
             {{"kind", "svg"},
-             {"title", training ? "Schedule" : "Timeline"},
-             {"note", training
+             {"title", ranks ? "Schedule" : "Timeline"},
+             {"note", ranks
                           ? "One row a rank, compute above, transfers as a thin line below; at most 16 ranks are drawn."
                           : "One row a stream; at most 16 are drawn."},
-             {"svg", timeline_svg("timeline", out.timeline, training ? TimelineRows::processes : TimelineRows::streams,
+             {"svg", timeline_svg("timeline", out.timeline, ranks ? TimelineRows::processes : TimelineRows::streams,
                                   kTimelineRows, kPage)}});
-        if (scenario.kind == ScenarioKind::training) {
+        if (ranks) {
             blocks.push_back(utilisation(out.timeline));
         }
     }
     if (const auto layers = fabric_layers(scenario, why.link_use); layers.size() > 1) {
-        blocks.push_back(
-            {{"kind", "svg"},
-             {"title", "Fabric"},
-             {"note", scenario.kind == ScenarioKind::training
-                          ? "With the use of the busiest link of each kind over the whole run, by transfers "
-                            "between passes, where it was simulated."
-                          : "With the use of the busiest link of each kind over the whole run, where it was "
-                            "simulated."},
-             {"svg", fabric_svg(layers, kPage)}});
+        blocks.push_back({{"kind", "svg"},
+                          {"title", "Fabric"},
+                          {"note", fmt::format("With the use of the busiest link of each kind over the whole run, {}.",
+                                               why.link_users)},
+                          {"svg", fabric_svg(layers, kPage)}});
     }
     if (!out.summary.notes.empty()) {
         blocks.push_back({{"kind", "text"}, {"title", "Notes"}, {"lines", out.summary.notes}});

@@ -286,6 +286,8 @@ const KindRow kClusterKind = {
     .nodes = false,
     .messages = false,
     .kernels = true,
+    .requests = false,
+    .drawing = TimelineDrawing::few_streams,
     .network = {.library = true, .folds = true},
     .describe = describe_cluster,
     .check = check_cluster,

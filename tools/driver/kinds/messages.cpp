@@ -196,6 +196,8 @@ const KindRow kCollectiveKind = {
     .nodes = false,
     .messages = true,
     .kernels = false,
+    .requests = false,
+    .drawing = TimelineDrawing::few_streams,
     .network = {.folds = true},
     .describe =
         [](Fields& fields, Scenario& s) {
@@ -213,6 +215,8 @@ const KindRow kNetworkKind = {
     .nodes = false,
     .messages = true,
     .kernels = false,
+    .requests = false,
+    .drawing = TimelineDrawing::few_streams,
     .network = {},
     .describe =
         [](Fields& fields, Scenario& s) {

@@ -72,6 +72,8 @@ const KindRow kReplayKind = {
     .nodes = true,
     .messages = false,
     .kernels = false,
+    .requests = false,
+    .drawing = TimelineDrawing::streams,
     .network = {.library = true},
     .describe = describe_replay,
     .check = [](const YamlNode&, const DataDirectory&, Scenario&, std::vector<Diagnostic>&) {},

@@ -117,6 +117,8 @@ const KindRow kTrainingKind = {
     .nodes = true,
     .messages = false,
     .kernels = true,
+    .requests = false,
+    .drawing = TimelineDrawing::ranks,
     .network = {.library = true, .folds = true},
     .describe = describe_training,
     .check = check_training,
