@@ -1,5 +1,8 @@
 #include "tools/cudabench/points.hpp"
 
+#include "models/calibration/trace.hpp"
+#include "tests/support/command.hpp"
+
 #include <doctest/doctest.h>
 
 #include <map>
@@ -17,6 +20,43 @@ TEST_CASE("cudabench: every point has a name of its own, and every group of the 
     CHECK(groups.size() == 10);
     CHECK(groups["gemm"] == 43 * 23 + 2 * 75 + 24);
     CHECK(groups["launch"] == 3);
+}
+
+TEST_CASE("cudabench: rows say how executions were launched, and every operation is one of the trace format") {
+    std::set<std::string> unknown;
+    for (const Point& point : all_points()) {
+        const orrery::TraceOperation* operation = orrery::find_trace_operation(point.op);
+        if (operation == nullptr) {
+            unknown.insert(point.op);
+            continue;
+        }
+        for (const std::string& name : operation->required) {
+            CHECK_MESSAGE(point.dim(name, -1) >= 0, point.id(), " has no ", name);
+        }
+    }
+    CHECK(unknown == std::set<std::string>{});
+    Measured measured;
+    measured.library = "cublas-13.0";
+    measured.mode = "stream";
+    measured.median_ns = 1000;
+    const std::string row = trace_row(all_points()[0], measured, false);
+    CHECK(row.find(",cublas-13.0,stream,") != std::string::npos);
+}
+
+TEST_CASE("cudabench: where there is a CUDA compiler it builds without warnings and can set up every point") {
+    const orrery::test::Folder folder;
+    const orrery::test::Outcome built = orrery::test::shell_command(
+        std::string("CUDABENCH_FLAGS='-O1 -Werror all-warnings -Xcompiler -Wall,-Wextra' ") + ORRERY_SOURCE_DIR +
+        "/tools/cudabench/build " + folder.file("cuda"));
+    REQUIRE_MESSAGE(built.code == 0, built.text);
+    if (built.text.find("is not built") != std::string::npos) {
+        MESSAGE("skipped: no CUDA compiler here");
+        return;
+    }
+    const orrery::test::Outcome walked = orrery::test::shell_command(folder.file("cuda") + "/cudabench --dry-run");
+    CHECK_MESSAGE(walked.code == 0, walked.text);
+    const std::string count = std::to_string(all_points().size());
+    CHECK_MESSAGE(walked.text.find(count + " of " + count + " points can be set up") != std::string::npos, walked.text);
 }
 
 TEST_CASE("cudabench: matrix products of backward passes have the sizes of their layer") {

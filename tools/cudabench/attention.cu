@@ -316,7 +316,7 @@ Prepared prepare_attention(const Point& point, Arena& arena) {
     const double kv_count = static_cast<double>(batch) * keys * kv_heads * width;
     Prepared out;
     out.operand_bytes = 4 * q_count + 4 * kv_count;
-    out.copies = copies_for(out.operand_bytes);
+    out.copies = arena.copies_for(out.operand_bytes);
     std::vector<Operands> sets;
     if (point.op == "attention_prefill") {
         if (width != 64 && width != 128) {
@@ -344,7 +344,8 @@ Prepared prepare_attention(const Point& point, Arena& arena) {
         throw NotMeasurable("decoding of head dimension other than 128, or of more than 8 heads a key head");
     }
     // Enough blocks for two waves, but at least 64 keys each.
-    const int splits = std::max(1, std::min((264 + batch * kv_heads - 1) / (batch * kv_heads), keys / 64));
+    const int wanted = 2 * arena.device().multiprocessors;
+    const int splits = std::max(1, std::min((wanted + batch * kv_heads - 1) / (batch * kv_heads), keys / 64));
     for (int i = 0; i < out.copies; ++i) {
         sets.push_back(take(arena, q_count, kv_count, static_cast<double>(batch) * heads * splits * (width + 2)));
     }

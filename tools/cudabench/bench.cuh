@@ -26,15 +26,35 @@ struct NotMeasurable : std::runtime_error {
 
 void check(cudaError_t status, const char* what);
 
+/// What set-ups ask of a device.
+struct DeviceFigures {
+    int multiprocessors = 0;
+    double l2_bytes = 0;
+    std::size_t memory = 0;  ///< bytes to hand out
+
+    /// Of the first device: four fifths of its free memory.
+    static DeviceFigures measured();
+    /// Of an H200, for walking through set-ups without one.
+    static DeviceFigures h200() { return {132, 50 * 1048576.0, std::size_t{110} << 30U}; }
+};
+
 /// Device memory that is handed out from the start for every point and filled with random data.
 class Arena {
   public:
-    explicit Arena(std::size_t bytes);
+    /// `dry`: addresses without memory behind them, for a walk through the set-ups on a host without a device.
+    explicit Arena(const DeviceFigures& device, bool dry = false);
     ~Arena();
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
 
     void reset() { used_ = 0; }
+    [[nodiscard]] const DeviceFigures& device() const { return device_; }
+    [[nodiscard]] bool dry() const { return dry_; }
+    [[nodiscard]] std::size_t used() const { return used_; }
+    /// Copies of operands of this size that are more than the L2 cache holds three times (at most 2,000).
+    [[nodiscard]] int copies_for(double operand_bytes) const;
+    /// Blocks of `threads` for this many items: at most eight a multiprocessor.
+    [[nodiscard]] int blocks_for(double items, int threads) const;
     /// Uninitialised memory, aligned to 256 B. Throws NotMeasurable when the device is too small.
     void* take(double bytes);
     /// Standard normal values, scaled.
@@ -44,8 +64,9 @@ class Arena {
     int* indices(double count, int limit);
 
   private:
+    DeviceFigures device_;
+    bool dry_;
     char* base_ = nullptr;
-    std::size_t size_;
     std::size_t used_ = 0;
     unsigned seed_ = 1;
 };
@@ -55,26 +76,25 @@ struct Prepared {
     std::function<void(int copy, cudaStream_t stream)> launch;
     int copies = 1;
     double operand_bytes = 0;  ///< of one copy
+    bool warm = false;         ///< operands are in the L2 cache when an execution starts
     bool capturable = true;    ///< false: timed on a stream, not in a graph
     std::string library = "orrery-kernels";
     std::string note;
     std::shared_ptr<void> keep;  ///< descriptors that live as long as the launches
 };
 
-[[nodiscard]] double l2_bytes();
-/// Copies of operands of this size that are more than the L2 cache holds three times (at most 256).
-[[nodiscard]] int copies_for(double operand_bytes);
-
 [[nodiscard]] Prepared prepare_memory(const Point& point, Arena& arena);
+[[nodiscard]] Prepared prepare_cache(const Point& point, Arena& arena);
 [[nodiscard]] Prepared prepare_gemm(const Point& point, Arena& arena);
 [[nodiscard]] Prepared prepare_grouped_gemm(const Point& point, Arena& arena);
 [[nodiscard]] Prepared prepare_attention(const Point& point, Arena& arena);
 [[nodiscard]] Prepared prepare_elementwise(const Point& point, Arena& arena);
 [[nodiscard]] Prepared prepare_moe_route(const Point& point, Arena& arena);
-/// Any point that runs kernels.
+/// Any point that runs kernels or copies.
 [[nodiscard]] Prepared prepare(const Point& point, Arena& arena);
 
-/// Kernels that occupy the device beside a measurement until `stop` becomes non-zero (mapped host memory).
+/// Copies until `stop` becomes non-zero, on as many whole multiprocessors as `blocks`. `stop` and `copied` are mapped host
+/// memory; `copied` becomes non-zero once the kernel runs and is the count of bytes at its end.
 void launch_persistent_copy(void* to, const void* from, std::size_t bytes, int blocks, const int* stop,
                             unsigned long long* copied, cudaStream_t stream);
 void launch_empty(cudaStream_t stream);
@@ -99,12 +119,31 @@ class Monitor {
     std::unique_ptr<Library> library_;
 };
 
+/// Waits for what fills operands, and for nothing else that runs on the device.
+void finish_operands();
+
+/// A prepared point after its warm-up, captured: running it makes no call that waits for more than its own stream.
+class Timed {
+  public:
+    /// `held_s` above 0: to run for that long. `prepared` outlives this.
+    Timed(const Prepared& prepared, double held_s, cudaStream_t stream);
+    ~Timed();
+    [[nodiscard]] Measured run(const Monitor& monitor);
+
+  private:
+    struct Parts;
+    std::unique_ptr<Parts> parts_;
+};
+
 /// Times a prepared point; `held_s` above 0 runs it for that long.
 [[nodiscard]] Measured measure(const Prepared& prepared, double held_s, const Monitor& monitor, cudaStream_t stream);
-/// Points that are no kernel: launches, host copies, idling.
+/// A copy between host and device, or both ways at once.
+[[nodiscard]] Prepared prepare_host_copy(const Point& point, Arena& arena);
+/// Points that are no kernel: launches, idling.
 [[nodiscard]] Measured measure_launch(const Point& point, cudaStream_t stream);
-[[nodiscard]] Measured measure_host_copy(const Point& point, Arena& arena, cudaStream_t stream);
 [[nodiscard]] Measured measure_idle(double held_s, const Monitor& monitor);
+/// What a point of the overlap group takes from the arena.
+void walk_beside(const Point& point, Arena& arena);
 /// A point of the overlap group: `beside` runs on a stream of its own meanwhile; its rate goes into the note.
 [[nodiscard]] Measured measure_beside(const Point& point, Arena& arena, const Monitor& monitor, cudaStream_t stream);
 

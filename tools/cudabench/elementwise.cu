@@ -381,10 +381,6 @@ __global__ void route_kernel(Pack* rows, const Pack* tokens, const float* gates,
     }
 }
 
-int blocks_for(double items) {
-    return static_cast<int>(std::min(items / kThreads + 1, 132.0 * 16));
-}
-
 template <typename T>
 T* packs(Arena& arena, double values) {
     return reinterpret_cast<T*>(arena.normal<Bf16>(values));
@@ -400,7 +396,7 @@ Prepared prepare_moe_route(const Point& point, Arena& arena) {
     const int capacity = static_cast<int>(2 * tokens * topk / experts) + 1;
     Prepared out;
     out.operand_bytes = 2 * tokens * hidden * (1 + topk) + 4 * tokens * experts;
-    out.copies = copies_for(out.operand_bytes);
+    out.copies = arena.copies_for(out.operand_bytes);
     struct Set {
         Pack *rows, *tokens;
         float* gates;
@@ -437,7 +433,7 @@ Prepared prepare_elementwise(const Point& point, Arena& arena) {
     // Allocates `copies` sets of what `make` takes from the arena.
     const auto allocate = [&](double operand_bytes, const auto& make) {
         out.operand_bytes = operand_bytes;
-        out.copies = copies_for(operand_bytes);
+        out.copies = arena.copies_for(operand_bytes);
         for (int i = 0; i < out.copies; ++i) {
             sets.push_back(make());
         }
@@ -464,7 +460,7 @@ Prepared prepare_elementwise(const Point& point, Arena& arena) {
             }
             return s;
         });
-        const int blocks = blocks_for(params / 4);
+        const int blocks = arena.blocks_for(params / 4, kThreads);
         const auto as = [](float* p) { return reinterpret_cast<float4*>(p); };
         if (adam) {
             return finish([=](const Set& s, cudaStream_t stream) {
@@ -542,7 +538,7 @@ Prepared prepare_elementwise(const Point& point, Arena& arena) {
         return s;
     });
     const auto count = static_cast<std::size_t>(tokens * hidden) / kVector;
-    const int blocks = blocks_for(static_cast<double>(count));
+    const int blocks = arena.blocks_for(static_cast<double>(count), kThreads);
     const int columns = static_cast<int>(hidden);
     const auto map = [&](auto f) {
         return finish([=](const Set& s, cudaStream_t stream) {

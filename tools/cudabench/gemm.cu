@@ -90,11 +90,13 @@ struct Product {
     Product(const Product&) = delete;
     Product& operator=(const Product&) = delete;
     ~Product() {
-        cublasLtMatrixLayoutDestroy(first);
-        cublasLtMatrixLayoutDestroy(second);
-        cublasLtMatrixLayoutDestroy(result);
-        cublasLtMatmulDescDestroy(operation);
-        cublasLtDestroy(handle);
+        if (handle != nullptr) {
+            cublasLtMatrixLayoutDestroy(first);
+            cublasLtMatrixLayoutDestroy(second);
+            cublasLtMatrixLayoutDestroy(result);
+            cublasLtMatmulDescDestroy(operation);
+            cublasLtDestroy(handle);
+        }
     }
 };
 
@@ -108,12 +110,18 @@ struct Grouped {
     Grouped() = default;
     Grouped(const Grouped&) = delete;
     Grouped& operator=(const Grouped&) = delete;
-    ~Grouped() { cublasDestroy(handle); }
+    ~Grouped() {
+        if (handle != nullptr) {
+            cublasDestroy(handle);
+        }
+    }
 };
 
 void** device_pointers(Arena& arena, const std::vector<void*>& pointers) {
     void** out = static_cast<void**>(arena.take(static_cast<double>(pointers.size() * sizeof(void*))));
-    check(cudaMemcpy(out, pointers.data(), pointers.size() * sizeof(void*), cudaMemcpyHostToDevice), "pointers");
+    if (!arena.dry()) {
+        check(cudaMemcpy(out, pointers.data(), pointers.size() * sizeof(void*), cudaMemcpyHostToDevice), "pointers");
+    }
     return out;
 }
 
@@ -128,6 +136,19 @@ Prepared prepare_gemm(const Point& point, Arena& arena) {
     const bool b_transposed = point.layout[1] == 't';
 
     auto product = std::make_shared<Product>();
+    Prepared out;
+    out.operand_bytes = (m * k + k * n) * format.operand_bytes + m * n * format.result_bytes;
+    out.copies = arena.copies_for(out.operand_bytes);
+    for (int i = 0; i < out.copies; ++i) {
+        product->a.push_back(operand(arena, point.dtype, m * k));
+        product->b.push_back(operand(arena, point.dtype, k * n));
+        product->c.push_back(arena.take(m * n * format.result_bytes));
+    }
+    product->workspace = arena.take(kWorkspace);
+    float* scale = static_cast<float*>(arena.take(sizeof(float)));
+    if (arena.dry()) {
+        return out;
+    }
     check_blas(cublasLtCreate(&product->handle), "cublasLtCreate");
     check_blas(cublasLtMatmulDescCreate(&product->operation, format.compute, format.scale), "operation");
     const cublasOperation_t first_op = b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -138,11 +159,13 @@ Prepared prepare_gemm(const Point& point, Arena& arena) {
     set(CUBLASLT_MATMUL_DESC_TRANSA, first_op);
     set(CUBLASLT_MATMUL_DESC_TRANSB, second_op);
     if (point.dtype == "fp8") {
-        float* scale = static_cast<float*>(arena.take(sizeof(float)));
         const float one = 1;
         check(cudaMemcpy(scale, &one, sizeof one, cudaMemcpyHostToDevice), "scale");
         set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scale);
         set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scale);
+        // As serving engines and Transformer Engine's forward pass set it: sums stay in the tensor core's registers.
+        const std::int8_t fast = 1;
+        set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
     }
     const auto rows = [](double value) { return static_cast<std::uint64_t>(value); };
     const auto layout = [&](cublasLtMatrixLayout_t& out, cudaDataType_t type, double height, double width) {
@@ -170,15 +193,6 @@ Prepared prepare_gemm(const Point& point, Arena& arena) {
     }
     product->algorithm = found.algo;
 
-    Prepared out;
-    out.operand_bytes = (m * k + k * n) * format.operand_bytes + m * n * format.result_bytes;
-    out.copies = copies_for(out.operand_bytes);
-    for (int i = 0; i < out.copies; ++i) {
-        product->a.push_back(operand(arena, point.dtype, m * k));
-        product->b.push_back(operand(arena, point.dtype, k * n));
-        product->c.push_back(arena.take(m * n * format.result_bytes));
-    }
-    product->workspace = arena.take(kWorkspace);
     const bool integer = point.dtype == "int8";
     Product* p = product.get();
     out.launch = [p, integer](int copy, cudaStream_t stream) {
@@ -200,12 +214,10 @@ Prepared prepare_grouped_gemm(const Point& point, Arena& arena) {
     const int n = static_cast<int>(point.dim("n"));
     const int k = static_cast<int>(point.dim("k"));
     auto group = std::make_shared<Grouped>();
-    check_blas(cublasCreate(&group->handle), "cublasCreate");
-
     Prepared out;
     const double active = std::min(experts, rows);
     out.operand_bytes = 2.0 * (static_cast<double>(rows) * (n + k) + active * n * k);
-    out.copies = copies_for(out.operand_bytes);
+    out.copies = arena.copies_for(out.operand_bytes);
     for (int copy = 0; copy < out.copies; ++copy) {
         auto* a = arena.normal<__nv_bfloat16>(static_cast<double>(rows) * k);
         auto* b = arena.normal<__nv_bfloat16>(static_cast<double>(experts) * n * k);
@@ -233,6 +245,10 @@ Prepared prepare_grouped_gemm(const Point& point, Arena& arena) {
         group->b.push_back(device_pointers(arena, bs));
         group->c.push_back(device_pointers(arena, cs));
     }
+    if (arena.dry()) {
+        return out;
+    }
+    check_blas(cublasCreate(&group->handle), "cublasCreate");
     const std::size_t groups = group->m.size();
     group->first_op.assign(groups, CUBLAS_OP_T);
     group->second_op.assign(groups, CUBLAS_OP_N);
@@ -255,6 +271,7 @@ Prepared prepare_grouped_gemm(const Point& point, Arena& arena) {
             "cublasGemmGroupedBatchedEx");
     };
     out.capturable = false;  // the library copies its problem sizes from the host
+    out.note = "one grouped call for all experts; balanced routing";
     out.library = "cublas-" + library_version();
     out.keep = group;
     return out;

@@ -8,12 +8,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 #include <set>
+#include <thread>
 
 #ifndef CUDABENCH_SOURCE
 #define CUDABENCH_SOURCE "tools/cudabench"
@@ -25,15 +29,20 @@ using namespace orrery::cudabench;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kHelp =
-    "usage: cudabench --out FILE --device PRESET [--groups A,B] [--seconds N] [--list] [--check]\n"
+    "usage: cudabench --out FILE --device PRESET [--groups A,B] [--seconds N] [--list] [--check] [--dry-run]\n"
     "\n"
     "Measures operations on the first GPU and writes a microbenchmark trace (models/calibration/trace.hpp).\n"
-    "  --out FILE       trace to write, or to go on with\n"
+    "  --out FILE       trace to write, or to go on with; FILE.skip names points that failed, which are passed over\n"
     "  --device PRESET  the device's name in models/data/devices, such as h200-sxm\n"
     "  --groups A,B     memory, copies, launch, gemm, low_precision, attention, elementwise, moe, overlap, power\n"
     "  --seconds N      stop after that long (default 480); what is left is measured by the next run\n"
     "  --list           print the points and end\n"
-    "  --check          compare the attention kernels with a plain computation and end\n";
+    "  --check          compare the attention kernels with a plain computation and end\n"
+    "  --dry-run        walk through every point's set-up on the host, without a device, and end\n"
+    "\n"
+    "Exit codes: 0 all measured; 1 out of time, or an error of the device: run it again to go on (the point that "
+    "failed is\n"
+    "skipped then); 2 a mistake in the options; 3 no device.\n";
 
 struct Options {
     std::string out, device;
@@ -41,6 +50,7 @@ struct Options {
     double seconds = 480;
     bool list = false;
     bool check = false;
+    bool dry_run = false;
 };
 
 struct UsageError : std::runtime_error {
@@ -61,6 +71,8 @@ Options parse(int argc, char** argv) {
             options.list = true;
         } else if (name == "--check") {
             options.check = true;
+        } else if (name == "--dry-run") {
+            options.dry_run = true;
         } else if (name == "--out") {
             options.out = value();
         } else if (name == "--device") {
@@ -91,7 +103,7 @@ Options parse(int argc, char** argv) {
             throw UsageError("unknown group '" + group + "'");
         }
     }
-    if (!options.list && !options.check && (options.out.empty() || options.device.empty())) {
+    if (!options.list && !options.check && !options.dry_run && (options.out.empty() || options.device.empty())) {
         throw UsageError("--out and --device are needed");
     }
     return options;
@@ -118,7 +130,8 @@ std::vector<std::pair<std::string, std::string>> meta_of(const Options& options,
         {"timer", "CUDA events around graphs of at least 200 us"},
         {"warm_up", "5 executions and one graph"},
         {"repetitions", "7 to 100 in about 20 ms"},
-        {"l2_flush", "operands rotate over three times the cache"},
+        {"l2_flush", "operands rotate over three times the cache; rows with cache warm do not"},
+        {"fp8_products", "fast accumulation, scales per tensor"},
         {"seed", "1"}};
     for (const auto& entry : monitor.meta()) {
         meta.push_back(entry);
@@ -130,9 +143,6 @@ Measured run_point(const Point& point, Arena& arena, const Monitor& monitor, cud
     arena.reset();
     if (point.op == "launch") {
         return measure_launch(point, stream);
-    }
-    if (point.op == "h2d" || point.op == "d2h") {
-        return measure_host_copy(point, arena, stream);
     }
     if (point.op == "idle") {
         return measure_idle(point.held_s, monitor);
@@ -230,8 +240,86 @@ int check_kernels(Arena& arena, cudaStream_t stream) {
     return failures == 0 ? 0 : 1;
 }
 
+/// Points that failed in this run or an earlier one: `name<TAB>reason` a line.
+class SkipList {
+  public:
+    explicit SkipList(std::string path) : path_(std::move(path)) {
+        std::ifstream in(path_);
+        for (std::string line; std::getline(in, line);) {
+            points_.insert(line.substr(0, line.find('\t')));
+        }
+    }
+    [[nodiscard]] const std::set<std::string>& points() const { return points_; }
+    void add(const std::string& point, const std::string& reason) {
+        points_.insert(point);
+        std::ofstream(path_, std::ios::app) << point << '\t' << reason << std::endl;
+        std::fprintf(stderr, "skipped from now on: %s: %s\n", point.c_str(), reason.c_str());
+    }
+
+  private:
+    std::string path_;
+    std::set<std::string> points_;
+};
+
+/// Ends the process when a point takes a minute longer than it should: nothing else ends a kernel that hangs.
+class Watch {
+  public:
+    Watch(SkipList& skipped, const Point& point)
+        : thread_([this, &skipped, &point, limit = std::chrono::duration<double>(60 + 2 * point.held_s)] {
+              std::unique_lock<std::mutex> lock(mutex_);
+              if (!ended_.wait_for(lock, limit, [this] { return done_; })) {
+                  skipped.add(point.id(), "did not end in time");
+                  std::fprintf(stderr, "cudabench: run it again to go on\n");
+                  std::_Exit(1);
+              }
+          }) {}
+    ~Watch() {
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            done_ = true;
+        }
+        ended_.notify_one();
+        thread_.join();
+    }
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable ended_;
+    bool done_ = false;
+    std::thread thread_;
+};
+
+// Every point's sizes, shapes and memory as on an H200; what needs a device (kernels, libraries) is not touched.
+int walk(const std::vector<Point>& points) {
+    Arena arena(DeviceFigures::h200(), true);
+    std::size_t walked = 0;
+    std::size_t most = 0;
+    for (const Point& point : points) {
+        arena.reset();
+        try {
+            if (!point.beside.empty()) {
+                walk_beside(point, arena);
+            } else if (point.op != "launch" && point.op != "idle") {
+                (void)prepare(point, arena);
+            }
+            ++walked;
+            most = std::max(most, arena.used());
+        } catch (const NotMeasurable& reason) {
+            std::printf("left out: %s: %s\n", point.id().c_str(), reason.what());
+        }
+    }
+    std::printf("%zu of %zu points can be set up; the largest takes %.1f GB\n", walked, points.size(),
+                static_cast<double>(most) / 1e9);
+    return walked == points.size() ? 0 : 1;
+}
+
 int run(const Options& options) {
     const std::vector<Point> points = all_points();
+    if (options.dry_run) {
+        return walk(points);
+    }
     if (options.list) {
         for (const Point& point : points) {
             std::printf("%s\n", point.id().c_str());
@@ -243,10 +331,7 @@ int run(const Options& options) {
         std::fprintf(stderr, "cudabench: no CUDA device here\n");
         return 3;
     }
-    std::size_t free = 0;
-    std::size_t total = 0;
-    check(cudaMemGetInfo(&free, &total), "free memory");
-    Arena arena(free / 10 * 8);
+    Arena arena(DeviceFigures::measured());
     cudaStream_t stream = nullptr;
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
     if (options.check) {
@@ -262,7 +347,9 @@ int run(const Options& options) {
     before.resize(before.rfind('\n') == std::string::npos ? 0
                                                           : before.rfind('\n') + 1);  // a row cut off is measured again
     const std::vector<std::string> names = measured_points(before);
-    const std::set<std::string> done(names.begin(), names.end());
+    std::set<std::string> done(names.begin(), names.end());
+    SkipList skipped(options.out + ".skip");
+    done.insert(skipped.points().begin(), skipped.points().end());
     std::ofstream out(options.out, std::ios::binary | std::ios::trunc);
     out << (before.empty() ? trace_head(meta_of(options, monitor)) : before) << std::flush;
     if (!out) {
@@ -283,12 +370,17 @@ int run(const Options& options) {
     int measured = 0;
     int left_out = 0;
     const auto measure_one = [&](const Point& point, bool repeat) {
+        const Watch watch(skipped, point);
         try {
             out << trace_row(point, run_point(point, arena, monitor, stream), repeat) << "\n" << std::flush;
             ++measured;
         } catch (const NotMeasurable& reason) {
             std::fprintf(stderr, "left out: %s: %s\n", point.id().c_str(), reason.what());
             ++left_out;
+        } catch (const DeviceError& error) {
+            // An error of the device ends its context: only another process can go on.
+            skipped.add(point.id(), error.what());
+            throw;
         }
     };
     for (std::size_t i = 0; i < points.size(); ++i) {
@@ -309,11 +401,15 @@ int run(const Options& options) {
     constexpr std::size_t kRepeats = 20;
     if (options.groups.empty()) {
         std::size_t repeated = 0;
-        for (std::size_t i = 0; i < points.size() && repeated < kRepeats; i += 7, ++repeated) {
-            measure_one(points[i], true);
+        for (std::size_t i = 0; i < points.size() && repeated < kRepeats; i += 7) {
+            if (skipped.points().count(points[i].id()) == 0) {
+                measure_one(points[i], true);
+                ++repeated;
+            }
         }
     }
-    std::fprintf(stderr, "%d points measured, %d left out, %.0f s\n", measured, left_out, elapsed());
+    std::fprintf(stderr, "%d points measured, %d left out, %zu skipped (%s.skip), %.0f s\n", measured, left_out,
+                 skipped.points().size(), options.out.c_str(), elapsed());
     return 0;
 }
 
@@ -321,6 +417,8 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
     try {
+        // A kernel that is loaded at its first launch makes the driver wait for the device: for ever, beside an endless one.
+        setenv("CUDA_MODULE_LOADING", "EAGER", 0);
         return run(parse(argc, argv));
     } catch (const UsageError& error) {
         std::fprintf(stderr, "cudabench: %s\n%s", error.what(), kHelp);

@@ -1,7 +1,5 @@
 #include "tools/cudabench/bench.cuh"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -182,6 +180,7 @@ __global__ void fill_indices(int* out, std::size_t count, int limit, unsigned se
 Measured of_prepared(const Prepared& prepared) {
     Measured out;
     out.library = prepared.library;
+    out.mode = prepared.capturable ? "graph" : "stream";
     out.note = prepared.note;
     return out;
 }
@@ -194,17 +193,45 @@ void check(cudaError_t status, const char* what) {
     }
 }
 
-Arena::Arena(std::size_t bytes) : size_(bytes) {
-    check(cudaMalloc(reinterpret_cast<void**>(&base_), bytes), "cudaMalloc of the arena");
+DeviceFigures DeviceFigures::measured() {
+    DeviceFigures out;
+    int device = 0;
+    int l2 = 0;
+    std::size_t free = 0;
+    std::size_t total = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetAttribute(&out.multiprocessors, cudaDevAttrMultiProcessorCount, device),
+          "number of multiprocessors");
+    check(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, device), "size of the L2 cache");
+    check(cudaMemGetInfo(&free, &total), "free memory");
+    out.l2_bytes = l2;
+    out.memory = free / 10 * 8;
+    return out;
+}
+
+Arena::Arena(const DeviceFigures& device, bool dry) : device_(device), dry_(dry) {
+    if (!dry) {
+        check(cudaMalloc(reinterpret_cast<void**>(&base_), device.memory), "cudaMalloc of the arena");
+    }
 }
 
 Arena::~Arena() {
-    cudaFree(base_);
+    if (!dry_) {
+        cudaFree(base_);
+    }
+}
+
+int Arena::copies_for(double operand_bytes) const {
+    return static_cast<int>(std::clamp(std::ceil(3 * device_.l2_bytes / std::max(1.0, operand_bytes)), 1.0, 2000.0));
+}
+
+int Arena::blocks_for(double items, int threads) const {
+    return static_cast<int>(std::clamp(std::ceil(items / threads), 1.0, 8.0 * device_.multiprocessors));
 }
 
 void* Arena::take(double bytes) {
     const auto rounded = (static_cast<std::size_t>(std::ceil(bytes)) + 255) / 256 * 256;
-    if (rounded > size_ - used_) {
+    if (rounded > device_.memory - used_) {
         throw NotMeasurable("needs more memory than this device has");
     }
     void* out = base_ + used_;
@@ -215,6 +242,9 @@ void* Arena::take(double bytes) {
 template <typename T>
 T* Arena::normal(double count, float scale) {
     T* out = static_cast<T*>(take(count * sizeof(T)));
+    if (dry_) {
+        return out;
+    }
     fill_normal<T><<<2048, 256>>>(out, static_cast<std::size_t>(count), scale, seed_++ * 2654435761U);
     check(cudaGetLastError(), "fill with random values");
     return out;
@@ -222,24 +252,17 @@ T* Arena::normal(double count, float scale) {
 
 int* Arena::indices(double count, int limit) {
     int* out = static_cast<int*>(take(count * sizeof(int)));
+    if (dry_) {
+        return out;
+    }
     fill_indices<<<1024, 256>>>(out, static_cast<std::size_t>(count), limit, seed_++ * 2654435761U);
     check(cudaGetLastError(), "fill with random indices");
     return out;
 }
 
-double l2_bytes() {
-    int device = 0;
-    int bytes = 0;
-    check(cudaGetDevice(&device), "cudaGetDevice");
-    check(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device), "size of the L2 cache");
-    return bytes;
-}
+namespace {
 
-int copies_for(double operand_bytes) {
-    return static_cast<int>(std::clamp(std::ceil(3 * l2_bytes() / std::max(1.0, operand_bytes)), 1.0, 256.0));
-}
-
-Prepared prepare(const Point& point, Arena& arena) {
+Prepared prepare_by_kind(const Point& point, Arena& arena) {
     if (point.op == "gemm") {
         return prepare_gemm(point, arena);
     }
@@ -255,12 +278,44 @@ Prepared prepare(const Point& point, Arena& arena) {
     if (point.op == "copy" || point.op == "triad" || point.op == "read" || point.op == "fill") {
         return prepare_memory(point, arena);
     }
+    if (point.op == "pointer_chase" || point.op == "l2_read" || point.op == "shared_read") {
+        return prepare_cache(point, arena);
+    }
+    if (point.op == "h2d" || point.op == "d2h" || point.op == "both_ways") {
+        return prepare_host_copy(point, arena);
+    }
     return prepare_elementwise(point, arena);
 }
 
-Measured measure(const Prepared& prepared, double held_s, const Monitor& monitor, cudaStream_t stream) {
-    Measured out = of_prepared(prepared);
-    check(cudaDeviceSynchronize(), "random operands");
+}  // namespace
+
+Prepared prepare(const Point& point, Arena& arena) {
+    Prepared out = prepare_by_kind(point, arena);
+    out.warm = out.warm || out.copies * out.operand_bytes < 2 * arena.device().l2_bytes;
+    return out;
+}
+
+void finish_operands() {
+    // Operands are filled on the default stream. Waiting for the device would wait for what runs beside, too.
+    check(cudaStreamSynchronize(cudaStreamLegacy), "random operands");
+}
+
+struct Timed::Parts {
+    const Prepared& prepared;
+    cudaStream_t stream;
+    double held_s;
+    double once = 0;  ///< s of an execution
+    int count = 1;    ///< executions in a batch
+    std::unique_ptr<Batch> batch;
+    std::vector<Event> marks;  ///< start and end of each repetition
+
+    Parts(const Prepared& p, cudaStream_t s, double held) : prepared(p), stream(s), held_s(held) {}
+};
+
+Timed::Timed(const Prepared& prepared, double held_s, cudaStream_t stream)
+    : parts_(std::make_unique<Parts>(prepared, stream, held_s)) {
+    Parts& p = *parts_;
+    finish_operands();
     Event start;
     Event end;
     for (int i = 0; i < kWarmUps; ++i) {
@@ -272,45 +327,56 @@ Measured measure(const Prepared& prepared, double held_s, const Monitor& monitor
     }
     end.record(stream);
     check(cudaStreamSynchronize(stream), "warm-up");
-    const double once = std::max(1e-6, end.since(start) / 3);
-    const int count = std::clamp(static_cast<int>(std::ceil(kGraphSeconds / once)), std::min(4, prepared.copies), 2000);
-    out.warm = std::min(count, prepared.copies) * prepared.operand_bytes < 2.0 * l2_bytes();
-    const Batch batch(prepared, count, stream);
-    batch.run(stream);
+    p.once = std::max(1e-6, end.since(start) / 3);
+    // At least once through all copies of the operands, or few executions would find theirs in the cache.
+    p.count = std::clamp(static_cast<int>(std::ceil(kGraphSeconds / p.once)), prepared.copies, 2000);
+    p.batch = std::make_unique<Batch>(prepared, p.count, stream);
+    p.batch->run(stream);
     check(cudaStreamSynchronize(stream), "first graph");
+    const int reps = held_s > 0 ? 1 : static_cast<int>(std::clamp(kPointSeconds / (p.once * p.count), 7.0, 100.0));
+    p.marks = std::vector<Event>(static_cast<std::size_t>(reps) * 2);
+}
 
+Timed::~Timed() = default;
+
+Measured Timed::run(const Monitor& monitor) {
+    Parts& p = *parts_;
+    Measured out = of_prepared(p.prepared);
+    out.warm = p.prepared.warm;
     std::vector<double> seconds;
-    if (held_s > 0) {
+    if (p.held_s > 0) {
         Sampler sampler(monitor);
         const auto begin = Clock::now();
-        while (seconds_since(begin) < held_s) {
+        while (seconds_since(begin) < p.held_s) {
             // A few graphs in flight, so that the device never waits for the host.
-            const int burst = std::max(1, static_cast<int>(kPointSeconds / (once * count)));
-            start.record(stream);
+            const int burst = std::max(1, static_cast<int>(kPointSeconds / (p.once * p.count)));
+            p.marks[0].record(p.stream);
             for (int i = 0; i < burst; ++i) {
-                batch.run(stream);
+                p.batch->run(p.stream);
             }
-            end.record(stream);
-            check(cudaStreamSynchronize(stream), "held run");
-            seconds.push_back(end.since(start) / (static_cast<double>(burst) * count));
+            p.marks[1].record(p.stream);
+            check(cudaStreamSynchronize(p.stream), "held run");
+            seconds.push_back(p.marks[1].since(p.marks[0]) / (static_cast<double>(burst) * p.count));
         }
         seconds.erase(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2));
         sampler.finish(out);
     } else {
-        const int reps = static_cast<int>(std::clamp(kPointSeconds / (once * count), 7.0, 100.0));
-        std::vector<Event> marks(static_cast<std::size_t>(reps) * 2);
-        for (int i = 0; i < reps; ++i) {
-            marks[2 * i].record(stream);
-            batch.run(stream);
-            marks[2 * i + 1].record(stream);
+        for (std::size_t i = 0; i < p.marks.size(); i += 2) {
+            p.marks[i].record(p.stream);
+            p.batch->run(p.stream);
+            p.marks[i + 1].record(p.stream);
         }
-        check(cudaStreamSynchronize(stream), "repetitions");
-        for (int i = 0; i < reps; ++i) {
-            seconds.push_back(marks[2 * i + 1].since(marks[2 * i]) / count);
+        check(cudaStreamSynchronize(p.stream), "repetitions");
+        for (std::size_t i = 0; i < p.marks.size(); i += 2) {
+            seconds.push_back(p.marks[i + 1].since(p.marks[i]) / p.count);
         }
     }
     fill_times(seconds, out);
     return out;
+}
+
+Measured measure(const Prepared& prepared, double held_s, const Monitor& monitor, cudaStream_t stream) {
+    return Timed(prepared, held_s, stream).run(monitor);
 }
 
 Measured measure_launch(const Point& point, cudaStream_t stream) {
@@ -341,27 +407,6 @@ Measured measure_launch(const Point& point, cudaStream_t stream) {
     return out;
 }
 
-Measured measure_host_copy(const Point& point, Arena& arena, cudaStream_t stream) {
-    const auto bytes = static_cast<std::size_t>(point.dim("bytes"));
-    void* host = nullptr;
-    check(cudaMallocHost(&host, bytes), "pinned host memory");
-    const std::shared_ptr<void> pinned(host, [](void* p) { cudaFreeHost(p); });
-    std::memset(host, 1, bytes);
-    char* device = static_cast<char*>(arena.take(point.dim("bytes")));
-    const bool up = point.op == "h2d";
-    Prepared copy;
-    copy.launch = [=](int, cudaStream_t s) {
-        check(up ? cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, s)
-                 : cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, s),
-              "copy");
-    };
-    copy.operand_bytes = static_cast<double>(bytes);
-    copy.capturable = false;
-    copy.library = "cuda-runtime";
-    Monitor monitor;
-    return measure(copy, 0, monitor, stream);
-}
-
 Measured measure_idle(double held_s, const Monitor& monitor) {
     Measured out;
     out.library = "none";
@@ -369,198 +414,6 @@ Measured measure_idle(double held_s, const Monitor& monitor) {
     std::this_thread::sleep_for(std::chrono::duration<double>(held_s));
     sampler.finish(out);
     fill_times({held_s}, out);
-    return out;
-}
-
-Measured measure_beside(const Point& point, Arena& arena, const Monitor& monitor, cudaStream_t stream) {
-    constexpr std::size_t kBytes = 256U << 20U;
-    const Prepared front = prepare(point, arena);
-    if (point.beside == "none") {
-        return measure(front, 0, monitor, stream);
-    }
-    cudaStream_t side = nullptr;
-    check(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking), "second stream");
-    const std::shared_ptr<void> side_guard(side, [](void* s) { cudaStreamDestroy(static_cast<cudaStream_t>(s)); });
-
-    std::atomic<bool> stop{false};
-    double rate = 0;  // of what runs beside: bytes or executions a second
-    const char* unit = "GB/s";
-    Measured out;
-    if (point.beside.rfind("copy sms=", 0) == 0) {
-        void* host = nullptr;
-        check(cudaMallocHost(&host, 64), "flag");
-        const std::shared_ptr<void> flag_guard(host, [](void* p) { cudaFreeHost(p); });
-        std::memset(host, 0, 64);
-        auto* flag = static_cast<volatile int*>(host);
-        auto* copied = reinterpret_cast<unsigned long long*>(static_cast<char*>(host) + 32);
-        const int blocks = std::stoi(point.beside.substr(9));
-        launch_persistent_copy(arena.take(kBytes), arena.take(kBytes), kBytes, blocks, static_cast<const int*>(host),
-                               copied, side);
-        const auto begin = Clock::now();
-        std::exception_ptr failed;
-        try {
-            out = measure(front, 0, monitor, stream);
-        } catch (...) {
-            failed = std::current_exception();
-        }
-        const double seconds = seconds_since(begin);
-        *flag = 1;  // the kernel must end even when the measurement failed
-        check(cudaStreamSynchronize(side), "persistent copy");
-        if (failed) {
-            std::rethrow_exception(failed);
-        }
-        rate = static_cast<double>(*copied) / seconds / 1e9;
-    } else {
-        void* host = nullptr;
-        check(cudaMallocHost(&host, kBytes), "pinned host memory");
-        const std::shared_ptr<void> pinned(host, [](void* p) { cudaFreeHost(p); });
-        void* device = arena.take(kBytes);
-        Prepared other;
-        if (point.beside == "gemm" || point.beside == "rms_norm") {
-            Point back;
-            back.op = point.beside;
-            back.dtype = "bf16";
-            back.layout = "nt";
-            back.shape = point.beside == "gemm"
-                             ? std::vector<std::pair<std::string, double>>{{"m", 4096}, {"n", 4096}, {"k", 4096}}
-                             : std::vector<std::pair<std::string, double>>{{"tokens", 16384}, {"hidden", 8192}};
-            other = prepare(back, arena);
-            unit = "executions/s";
-        } else {
-            const bool up = point.beside == "h2d";
-            other.launch = [=](int, cudaStream_t s) {
-                check(up ? cudaMemcpyAsync(device, host, kBytes, cudaMemcpyHostToDevice, s)
-                         : cudaMemcpyAsync(host, device, kBytes, cudaMemcpyDeviceToHost, s),
-                      "copy beside");
-            };
-        }
-        std::atomic<long> done{0};
-        int device_id = 0;
-        check(cudaGetDevice(&device_id), "cudaGetDevice");
-        std::exception_ptr side_failed;
-        std::thread thread([&] {
-            try {
-                check(cudaSetDevice(device_id), "cudaSetDevice");
-                for (int i = 0; !stop; ++i) {
-                    for (int j = 0; j < 2; ++j) {
-                        other.launch((2 * i + j) % other.copies, side);
-                    }
-                    check(cudaStreamSynchronize(side), "work beside");
-                    done += 2;
-                }
-            } catch (...) {
-                side_failed = std::current_exception();
-            }
-        });
-        while (done == 0 && !side_failed) {
-            std::this_thread::yield();
-        }
-        const long before = done;
-        const auto begin = Clock::now();
-        std::exception_ptr failed;
-        try {
-            out = measure(front, 0, monitor, stream);
-        } catch (...) {
-            failed = std::current_exception();
-        }
-        rate = static_cast<double>(done - before) / seconds_since(begin);
-        rate *= *unit == 'G' ? kBytes / 1e9 : 1;
-        stop = true;
-        thread.join();
-        for (const std::exception_ptr& error : {side_failed, failed}) {
-            if (error) {
-                std::rethrow_exception(error);
-            }
-        }
-    }
-    char text[80];
-    std::snprintf(text, sizeof text, "beside ran at %.4g %s (host clock)", rate, unit);
-    out.note = text;
-    return out;
-}
-
-// The management library's stable C interface, loaded by name so that neither build nor run needs it.
-struct Monitor::Library {
-    void* handle = nullptr;
-    void* device = nullptr;
-
-    template <typename... Arguments>
-    bool call(const char* name, Arguments... arguments) const {
-        const auto function =
-            reinterpret_cast<int (*)(Arguments...)>(handle == nullptr ? nullptr : dlsym(handle, name));
-        return function != nullptr && function(arguments...) == 0;
-    }
-};
-
-Monitor::Monitor() : library_(std::make_unique<Library>()) {
-    library_->handle = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-    char bus[32] = {};
-    int device = 0;
-    const bool ready =
-        library_->call("nvmlInit_v2") && cudaGetDevice(&device) == cudaSuccess &&
-        cudaDeviceGetPCIBusId(bus, sizeof bus, device) == cudaSuccess &&
-        library_->call("nvmlDeviceGetHandleByPciBusId_v2", static_cast<const char*>(bus), &library_->device);
-    if (!ready) {
-        library_->device = nullptr;
-    }
-}
-
-Monitor::~Monitor() {
-    if (library_->handle != nullptr) {
-        library_->call("nvmlShutdown");
-        dlclose(library_->handle);
-    }
-}
-
-Monitor::Sample Monitor::sample() const {
-    constexpr int kSmClock = 1;
-    constexpr int kMemoryClock = 2;
-    constexpr int kGpuTemperature = 0;
-    Sample out;
-    if (library_->device == nullptr) {
-        return out;
-    }
-    unsigned value = 0;
-    if (library_->call("nvmlDeviceGetPowerUsage", library_->device, &value)) {
-        out.power_w = value * 1e-3;
-    }
-    if (library_->call("nvmlDeviceGetClockInfo", library_->device, kSmClock, &value)) {
-        out.sm_clock_mhz = value;
-    }
-    if (library_->call("nvmlDeviceGetClockInfo", library_->device, kMemoryClock, &value)) {
-        out.memory_clock_mhz = value;
-    }
-    if (library_->call("nvmlDeviceGetTemperature", library_->device, kGpuTemperature, &value)) {
-        out.temperature_c = value;
-    }
-    library_->call("nvmlDeviceGetCurrentClocksThrottleReasons", library_->device, &out.throttle);
-    out.throttle &= ~1ULL;  // idle is no limit
-    return out;
-}
-
-std::vector<std::pair<std::string, std::string>> Monitor::meta() const {
-    std::vector<std::pair<std::string, std::string>> out;
-    if (library_->device == nullptr) {
-        return out;
-    }
-    char text[96] = {};
-    unsigned value = 0;
-    constexpr unsigned kLength = sizeof text;
-    if (library_->call("nvmlSystemGetDriverVersion", static_cast<char*>(text), kLength)) {
-        out.emplace_back("driver", text);
-    }
-    if (library_->call("nvmlDeviceGetVbiosVersion", library_->device, static_cast<char*>(text), kLength)) {
-        out.emplace_back("vbios", text);
-    }
-    if (library_->call("nvmlDeviceGetPowerManagementLimit", library_->device, &value)) {
-        out.emplace_back("power_limit_w", std::to_string(value / 1000));
-    }
-    if (library_->call("nvmlDeviceGetMaxClockInfo", library_->device, 1, &value)) {
-        out.emplace_back("sm_clock_max_mhz", std::to_string(value));
-    }
-    if (library_->call("nvmlDeviceGetMaxClockInfo", library_->device, 2, &value)) {
-        out.emplace_back("memory_clock_max_mhz", std::to_string(value));
-    }
     return out;
 }
 

@@ -47,6 +47,18 @@ void add_memory(std::vector<Point>& out) {
             out.push_back(point("copies", op, "", {{"bytes", bytes}}));
         }
     }
+    for (double bytes = 65536; bytes <= 1024 * kMiB; bytes *= 16) {
+        out.push_back(point("copies", "both_ways", "", {{"bytes", bytes}}));
+    }
+    for (double bytes = 16384; bytes <= 4096 * kMiB; bytes *= 4) {
+        out.push_back(point("memory", "pointer_chase", "fp32", {{"bytes", bytes}, {"loads", 4096}}));
+    }
+    for (double bytes = kMiB; bytes <= 32 * kMiB; bytes *= 2) {
+        out.push_back(point("memory", "l2_read", "fp32", {{"bytes", bytes}, {"loads", 16}}));
+    }
+    for (const double bytes : {16384, 49152}) {
+        out.push_back(point("memory", "shared_read", "fp32", {{"bytes", bytes}, {"loads", 1000}}));
+    }
     for (const char* mode : {"stream", "graph", "sync"}) {
         Point p = point("launch", "launch", "", {{"count", 2000}});
         p.mode = mode;
@@ -306,7 +318,7 @@ std::string trace_row(const Point& p, const Measured& m, bool repeat) {
                                     p.layout,
                                     p.shape_text(),
                                     m.library,
-                                    p.mode,
+                                    p.mode.empty() ? m.mode : p.mode,
                                     std::string(m.warm ? "warm" : ""),
                                     beside,
                                     std::string(repeat ? "repeat" : ""),

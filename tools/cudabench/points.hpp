@@ -39,6 +39,7 @@ struct Point {
 /// What a measurement adds to a point. Times in ns of one execution; clocks, power and temperature are 0 where unknown.
 struct Measured {
     std::string library;
+    std::string mode;  ///< how executions were launched: graph, stream
     std::string note;
     double median_ns = 0, min_ns = 0, p10_ns = 0, p90_ns = 0, mean_ns = 0;
     int reps = 0;
