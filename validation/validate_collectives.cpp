@@ -159,7 +159,7 @@ Comparison validate_collectives(ModelCache& models, const Terminal& terminal, bo
         const auto op = static_cast<CollectiveOp>(std::find(names.begin(), names.end(), row.op) - names.begin());
         const CollectiveModel& model = models.collectives(parsed.cluster.node.collectives, LibraryKind::nccl);
         const double predicted =
-            seconds_alone(fabric, make_transfer(fabric, model, op, group, Bytes(row.bytes))).value();
+            seconds_alone(fabric, make_transfer(fabric, model, op, group, Bytes(row.bytes), PathChoice::spray)).value();
         const double error = predicted / (row.microseconds * 1e-6) - 1;
         groups[row.system].push_back(error);
         if (row.bytes >= 64.0 * 1024 * 1024) {

@@ -1,5 +1,7 @@
 #include "sim/network/collective.hpp"
 
+#include "sim/base/random.hpp"
+
 #include <algorithm>
 #include <map>
 
@@ -51,7 +53,8 @@ GroupLayout layout_of(const Fabric& fabric, const std::vector<GpuId>& group) {
 }
 
 GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, CollectiveOp op,
-                            const std::vector<GpuId>& group, Bytes payload, const std::vector<bool>* only_nodes) {
+                            const std::vector<GpuId>& group, Bytes payload, PathChoice paths,
+                            const std::vector<bool>* only_nodes) {
     GroupTransfer out;
     if (group.size() < 2 || payload <= Bytes()) {
         return out;
@@ -93,7 +96,7 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
             if (!from_wanted && !to_wanted) {
                 continue;
             }
-            const Route route = fabric.route(from, to, PathChoice::spray, 0);
+            const Route route = fabric.route(from, to, paths, mix64((std::uint64_t{from.value()} << 32U) | to.value()));
             const std::span<const ResourceId> links = route.resources();
             // A folded run keeps the ports at its own nodes; the path in between cannot bind.
             const std::size_t ports = shape.pcie_bandwidth > 0 ? 2 : 1;

@@ -69,11 +69,12 @@ struct GroupTransfer {
 /// Layout of GPUs on nodes. Throws InfeasibleError when nodes hold different numbers of them.
 [[nodiscard]] GroupLayout layout_of(const Fabric& fabric, const std::vector<GpuId>& group);
 
-/// The activity of a collective over `group` (in ring order, node by node).
+/// The activity of a collective over `group` (in ring order, node by node), whose flows between nodes go by `paths`; with
+/// ecmp each is hashed by its ends.
 /// `only_nodes`: keep the demands of these nodes alone, for folded runs; links between nodes are then
 /// left out too, which Fabric::full_bisection() must have proved harmless.
 [[nodiscard]] GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, CollectiveOp op,
-                                          const std::vector<GpuId>& group, Bytes payload,
+                                          const std::vector<GpuId>& group, Bytes payload, PathChoice paths,
                                           const std::vector<bool>* only_nodes = nullptr);
 
 /// A message from one GPU to another, with what the library adds to a point-to-point transfer.

@@ -76,6 +76,34 @@ TEST_CASE("causal attention is half the work, a window less, and backward two an
     CHECK(backward.flops() == 2.5 * forward.flops());
 }
 
+TEST_CASE("a collective by hashed paths is as slow as the link that most of its flows share") {
+    const auto nccl = make_collectives("nvlink3", "nccl", test::data());
+    // Eight nodes of a GPU below each of two leaves, eight spines: an uplink for each flow, if they were placed so.
+    FabricShape shape;
+    shape.nodes = 16;
+    shape.gpus_per_node = 1;
+    shape.nics_per_node = 1;
+    shape.intra_bandwidth = 300e9;
+    shape.nic_bandwidth = 50e9;
+    shape.kind = FabricKind::leaf_spine;
+    shape.nodes_per_leaf = 8;
+    shape.spines = 8;
+    const Fabric fabric(shape);
+    std::vector<GpuId> ring;  // from one leaf to the other at each step
+    for (std::uint32_t i = 0; i < 8; ++i) {
+        ring.emplace_back(i);
+        ring.emplace_back(8 + i);
+    }
+    const auto time_of_bytes = [&](PathChoice paths) {
+        const GroupTransfer all = make_transfer(fabric, *nccl, CollectiveOp::all_gather, ring, Bytes(1e9), paths);
+        return (seconds_alone(fabric, all) - all.latency).value();
+    };
+    const double shared = time_of_bytes(PathChoice::ecmp) / time_of_bytes(PathChoice::spray);
+    CHECK(shared == doctest::Approx(std::round(shared)));
+    CHECK(shared >= 2);
+    CHECK(shared <= 8);
+}
+
 TEST_CASE("the collective model is near its table and never beats the links by more than in-switch reduction can") {
     const auto nccl = make_collectives("nvlink3", "nccl", test::data());
     FabricShape shape;
@@ -86,13 +114,15 @@ TEST_CASE("the collective model is near its table and never beats the links by m
         group.emplace_back(i);
     }
     // NCCL 2.27.3 took 4,226 us for this on eight A100 (ai-dynamo/aiconfigurator@095f58a).
-    const double time =
-        seconds_alone(fabric, make_transfer(fabric, *nccl, CollectiveOp::all_reduce, group, Bytes(536870912))).value();
+    const double time = seconds_alone(fabric, make_transfer(fabric, *nccl, CollectiveOp::all_reduce, group,
+                                                            Bytes(536870912), PathChoice::spray))
+                            .value();
     CHECK(1e6 * time == doctest::Approx(4226).epsilon(0.02));
     double previous = 0;
     for (double bytes = 8192; bytes < 4e9; bytes *= 2) {
-        const double now =
-            seconds_alone(fabric, make_transfer(fabric, *nccl, CollectiveOp::all_reduce, group, Bytes(bytes))).value();
+        const double now = seconds_alone(fabric, make_transfer(fabric, *nccl, CollectiveOp::all_reduce, group,
+                                                               Bytes(bytes), PathChoice::spray))
+                               .value();
         CHECK(now >= previous * 0.95);
         CHECK(now >= wire_bytes(CollectiveOp::all_reduce, 8, Bytes(bytes)).value() / 300e9 / 2);
         previous = now;

@@ -10,7 +10,7 @@ class Estimate {
   public:
     explicit Estimate(const TrainingInput& input)
         : in_(input),
-          cost_(input.model, input.plan, input.software, input.device, input.fabric, input.collectives),
+          cost_(input.model, input.plan, input.software, input.device, input.fabric, input.collectives, input.paths),
           stages_(static_cast<std::uint32_t>(input.plan.pipeline)),
           chunks_(static_cast<std::uint32_t>(input.plan.chunks)),
           layers_(split_layers(input.model.layers, static_cast<std::int64_t>(stages_) * chunks_)) {}
@@ -84,10 +84,10 @@ class Estimate {
         for (std::int64_t i = 0; i < count; ++i) {
             group.emplace_back(static_cast<std::uint32_t>(i * in_.plan.tensor));
         }
-        return group.size() < 2
-                   ? 0
-                   : seconds_alone(in_.fabric, make_transfer(in_.fabric, in_.collectives, op, group, Bytes(bytes)))
-                         .value();
+        return group.size() < 2 ? 0
+                                : seconds_alone(in_.fabric, make_transfer(in_.fabric, in_.collectives, op, group,
+                                                                          Bytes(bytes), in_.paths))
+                                      .value();
     }
 
     [[nodiscard]] double replicated_seconds(double weights) const {

@@ -146,9 +146,10 @@ void validate_passes(const DataDirectory& data, const Terminal& terminal, bool p
         const Calibrated device(gpu, data.path("models/data/kernels"));
         const auto pass = [&](double queries, double keys) {
             const double tokens = batch * queries;
-            const double reduce = seconds_alone(fabric, make_transfer(fabric, library, CollectiveOp::all_reduce, group,
-                                                                      Bytes(tokens * served->hidden * 2)))
-                                      .value();
+            const double reduce =
+                seconds_alone(fabric, make_transfer(fabric, library, CollectiveOp::all_reduce, group,
+                                                    Bytes(tokens * served->hidden * 2), PathChoice::spray))
+                    .value();
             const double layer = layer_seconds(device, *served, tensor, batch, queries, keys) + 2 * reduce;
             return served->layers * layer +
                    device.seconds(Gemm{batch, served->vocabulary / tensor, served->hidden}).value();

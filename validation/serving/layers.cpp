@@ -47,7 +47,7 @@ void validate_layers(const DataDirectory& data, const Terminal& terminal) {
         for (std::uint32_t i = 0; i < shape.gpus_per_node; ++i) {
             gpus.emplace_back(i);
         }
-        const ModelStep step(ServingModel{model, *device, fabric, collectives, gpus});
+        const ModelStep step(ServingModel{model, *device, fabric, collectives, PathChoice::spray, gpus});
         const double tokens = row.number("tokens");
         const double error = step.dense_layer_seconds(tokens) / (kMicro * row.number("layer_us")) - 1;
         const char* size = tokens < 128 ? "below 128 tokens" : "from 128 tokens";

@@ -247,7 +247,8 @@ class ReplayRun::Lowering {
         for (const std::uint32_t member : members) {
             gpus.push_back(placement_.gpu(member));
         }
-        const GroupTransfer planned = make_transfer(fabric_, collectives_, op.collective, gpus, Bytes(op.bytes));
+        const GroupTransfer planned =
+            make_transfer(fabric_, collectives_, op.collective, gpus, Bytes(op.bytes), paths_);
         return add_activity(task, planned);
     }
 

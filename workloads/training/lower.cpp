@@ -10,7 +10,7 @@ namespace orrery {
 
 Lowering::Lowering(const TrainingInput& input)
     : in_(input),
-      cost_(input.model, input.plan, input.software, input.device, input.fabric, input.collectives),
+      cost_(input.model, input.plan, input.software, input.device, input.fabric, input.collectives, input.paths),
       tensor_(static_cast<std::uint32_t>(input.plan.tensor)),
       context_(static_cast<std::uint32_t>(input.plan.context)),
       data_(static_cast<std::uint32_t>(input.plan.data)),
@@ -117,7 +117,7 @@ TaskId Lowering::transfer(std::uint32_t rank, std::uint8_t stream, std::uint16_t
 }
 
 GroupTransfer Lowering::plan_transfer(CollectiveOp op, const Group& group, double bytes) const {
-    return make_transfer(in_.fabric, in_.collectives, op, group.gpus, Bytes(bytes),
+    return make_transfer(in_.fabric, in_.collectives, op, group.gpus, Bytes(bytes), in_.paths,
                          block_ == data_ ? nullptr : &kept_nodes_);
 }
 

@@ -29,13 +29,14 @@ Price operator*(Price price, double k) {
 }
 
 PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
-                   const Fabric& fabric, const CollectiveModel& collectives)
+                   const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths)
     : model_(model),
       plan_(plan),
       software_(software),
       device_(device),
       fabric_(fabric),
       collectives_(collectives),
+      paths_(paths),
       tokens_(static_cast<double>(plan.micro_batch * model.sequence) / static_cast<double>(plan.context)),
       t_(static_cast<double>(plan.tensor)) {
     for (std::int64_t i = 0; i < plan.tensor; ++i) {
@@ -81,7 +82,8 @@ double PassCost::tensor_collective(CollectiveOp op, double bytes) const {
     if (tensor_group_.size() < 2) {
         return 0;
     }
-    return seconds_alone(fabric_, make_transfer(fabric_, collectives_, op, tensor_group_, Bytes(bytes))).value();
+    return seconds_alone(fabric_, make_transfer(fabric_, collectives_, op, tensor_group_, Bytes(bytes), paths_))
+        .value();
 }
 
 // Communication left over after hiding it behind `cover` seconds of kernels. Chunked overlap (a collective cut into as
@@ -171,7 +173,7 @@ Price PassCost::price_attention(Direction direction) const {
     const double kernel = device_.seconds(piece).value() * c / 2;
     const double bytes = (backward ? 2 : 1) * 2 * tokens_ * model_.kv_width() / t_ * 2;
     const double step = seconds_alone(fabric_, make_transfer(fabric_, collectives_, CollectiveOp::send_recv,
-                                                             context_group_, Bytes(bytes)))
+                                                             context_group_, Bytes(bytes), paths_))
                             .value();
     price[kind] += kernel;
     price[Category::context_communication] += std::max(0.0, (c - 1) * (step - kernel / c));

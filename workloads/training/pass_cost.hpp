@@ -39,7 +39,7 @@ struct Price {
 class PassCost {
   public:
     PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
-             const Fabric& fabric, const CollectiveModel& collectives);
+             const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths);
 
     [[nodiscard]] const Price& layer_forward() const { return layer_forward_; }
     /// Includes what is recomputed before it.
@@ -75,6 +75,7 @@ class PassCost {
     const CostModel& device_;
     const Fabric& fabric_;
     const CollectiveModel& collectives_;
+    PathChoice paths_;
     double tokens_;  ///< of a micro-batch on a rank, after context parallelism
     double t_;       ///< tensor-parallel degree
     std::vector<GpuId> tensor_group_;

@@ -108,7 +108,7 @@ StepWork ModelStep::before_product(double values, StreamingKind kind) const {
 
 StepWork ModelStep::collective(CollectiveOp op, const std::vector<GpuId>& ranks, double bytes) const {
     const double seconds =
-        seconds_alone(m_.fabric, make_transfer(m_.fabric, m_.collectives, op, ranks, Bytes(bytes))).value();
+        seconds_alone(m_.fabric, make_transfer(m_.fabric, m_.collectives, op, ranks, Bytes(bytes), m_.paths)).value();
     return {seconds, seconds, 0, 0};
 }
 

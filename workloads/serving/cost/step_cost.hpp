@@ -89,6 +89,7 @@ struct ServingModel {
     const CostModel& device;
     const Fabric& fabric;
     const CollectiveModel& collectives;
+    PathChoice paths = PathChoice::spray;
     std::vector<GpuId> gpus;  ///< of a pipeline stage, attention group by attention group
     Quantisation quantisation{};
     std::uint32_t groups = 1;  ///< of attention; the tensor-parallel degree is gpus / groups
