@@ -55,6 +55,22 @@ TEST_CASE("serving: the load never takes more replicas than there are nor fewer 
     CHECK(result.gpu_s <= 3 * result.end_s);
 }
 
+TEST_CASE("serving: while a replica still starts, those that serve are not drained below the least") {
+    // At 5 s two more start, and are there after 307 s. The load falls at once: with cooldown over long before that, the only
+    // one that serves has to go on serving. Requests that come meanwhile have it to go to.
+    ServiceSpec spec = scaling();
+    spec.pools[0].scaling.provision_s = 300;
+    std::vector<Request> requests = {request(0, 4, 10), request(1, 4, 10), request(2, 4, 10)};
+    for (int i = 1; i <= 10; ++i) {
+        requests.push_back(request(25 * i, 4, 10));
+    }
+    ListSource source(requests);
+    AffineStep cost(1, 0, 0);
+    const ServiceResult result = serve_with(spec, source, cost);
+    CHECK(result.requests.size() == 13);
+    CHECK(result.starts == 2);
+}
+
 TEST_CASE("serving: pools can have devices of their own, and clocks held down by a cap on power") {
     const auto summary = [](const char* prefill, const char* decode) {
         return run(test::scenario(fmt::format(R"(orrery: 1

@@ -62,6 +62,7 @@ void Autoscaler::look(std::uint32_t index) {
     const ScalingSpec& scaling = pool.spec->scaling;
     std::uint64_t outstanding = 0;
     std::uint32_t running = 0;  // or starting
+    std::uint32_t on = 0;
     for (std::uint32_t i = pool.first; i < pool.first + pool.spec->replicas; ++i) {
         Replica& replica = fleet_[i];
         outstanding += replica.state.outstanding() + replica.state.aside() + replica.without_room.size();
@@ -69,6 +70,7 @@ void Autoscaler::look(std::uint32_t index) {
             stop(i);
         }
         running += replica.power == Power::on || replica.power == Power::starting ? 1 : 0;
+        on += replica.power == Power::on ? 1 : 0;
     }
     if (listener_.all_served()) {
         return;
@@ -81,6 +83,7 @@ void Autoscaler::look(std::uint32_t index) {
             if (fleet_[i].power == power) {
                 change(i);
                 ++running;
+                on += fleet_[i].power == Power::on ? 1 : 0;
             }
         }
     };
@@ -88,10 +91,13 @@ void Autoscaler::look(std::uint32_t index) {
     each(Power::draining, [&](std::uint32_t i) { fleet_[i].power = Power::on; });
     each(Power::off, [&](std::uint32_t i) { start(i); });
     const bool cool = (dispatcher_->now() - pool.last_start).seconds() >= scaling.cooldown_s;
-    for (std::uint32_t i = pool.first + pool.spec->replicas; cool && running > wanted && i-- > pool.first;) {
+    // Replicas that still start serve nobody: of those that do, the least number goes on.
+    for (std::uint32_t i = pool.first + pool.spec->replicas;
+         cool && running > wanted && on > scaling.least && i-- > pool.first;) {
         if (fleet_[i].power == Power::on) {
             fleet_[i].power = Power::draining;
             --running;
+            --on;
         }
     }
     listener_.routes_change();
