@@ -104,7 +104,7 @@ TEST_CASE("serving: earliest deadline first, by arrival and length of the prompt
     // All due a second after they came: in order of arrival.
     CHECK(iterations(spec, requests) == Lines{"0:4", "1:9", "2:3", "3:1"});
     // A second more per token of the prompt: due at 9.1, 3.2 and 1.9 s.
-    spec.pools[0].scheduler = scheduler("{kind: earliest-deadline, deadline: 0 s, deadline_per_token: 1 s}");
+    spec.pools[0].scheduler = scheduler("{kind: earliest-deadline, deadline_per_token: 1 s}");
     CHECK(iterations(spec, requests) == Lines{"0:4", "3:1", "2:3", "1:9"});
 }
 

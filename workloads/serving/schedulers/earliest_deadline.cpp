@@ -7,17 +7,16 @@ namespace orrery {
 namespace {
 
 /// Earliest deadline first (Liu and Layland, JACM 20(1), 1973) over waiting requests, otherwise as ChunkedPrefill: a request's
-/// first token is due a fixed time after it came, and later the longer its prompt is.
+/// first token is due the later the longer its prompt is. A time that all have in common would change no order.
 class EarliestDeadline final : public Scheduler {
   public:
     struct Parameters {
-        double ttft = 1;       ///< s until the first token of an empty prompt is due
-        double per_token = 0;  ///< s more for each token of the prompt
+        double per_token =
+            0;  ///< s from a request's arrival until its first token is due, for each token of the prompt
         void describe(Fields& fields) {
-            fields.quantity({"deadline", "of the first token, after the request came", false, 0, 1e6}, Dimension::time,
-                            ttft);
-            fields.quantity({"deadline_per_token", "more for each token of the prompt", false, 0, 1e3}, Dimension::time,
-                            per_token);
+            fields.quantity({"deadline_per_token", "of the first token, after arrival, for each token of the prompt",
+                             false, 0, 1e3},
+                            Dimension::time, per_token);
         }
     };
     explicit EarliestDeadline(const Parameters& own) : own_(own) {}
@@ -25,7 +24,7 @@ class EarliestDeadline final : public Scheduler {
     void plan(EngineState& state, Batch& batch) override {
         if (sorted_ != state.enqueued()) {
             const auto due = [&](const Sequence& sequence) {
-                return sequence.arrival.seconds() + own_.ttft + own_.per_token * sequence.prompt;
+                return sequence.arrival.seconds() + own_.per_token * sequence.prompt;
             };
             std::stable_sort(state.waiting.begin(), state.waiting.end(), [&](std::uint32_t a, std::uint32_t b) {
                 const Sequence& x = state.sequence(a);
