@@ -98,6 +98,21 @@ class PolicyChoice {
             choose((*table_)[index]->name);
         }
     }
+    /// Names the choice as a word, or as a map of `kind` and what `describe` names.
+    void describe_variant(Fields& fields, const Field& field, bool& detailed,
+                          const std::function<void(Fields&)>& describe) {
+        std::size_t index = index_;
+        const auto take = [&] {
+            if (index != index_) {
+                choose((*table_)[index]->name);
+            }
+        };
+        fields.variant(field, names_of(*table_), index, detailed, [&](Fields& inner) {
+            take();
+            describe(inner);
+        });
+        take();
+    }
     /// Names the parameters of the policy chosen; of all for a schema.
     void describe_parameters(Fields& fields) {
         if (!fields.names_all()) {

@@ -8,8 +8,7 @@ const std::vector<std::string>& library_names() {
 }
 
 PathChoice NetworkSpec::path_choice() const {
-    return packets.path_kind == PathKind::ecmp || packets.path_kind == PathKind::flowlet ? PathChoice::ecmp
-                                                                                         : PathChoice::spray;
+    return packets.paths.needs().hashed ? PathChoice::ecmp : PathChoice::spray;
 }
 
 void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use) {
@@ -17,11 +16,9 @@ void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use) {
         {"fidelity",
          "analytic: alpha-beta with reservations; fluid: max-min fair sharing; simgrid: SimGrid's; packet: by packet"},
         fidelity_names(), network.fidelity);
-    auto kind = static_cast<std::size_t>(network.packets.path_kind);
-    fields.variant({"paths", "spray: evenly over parallel paths; ecmp: a hash picks one; the others by packet"},
-                   path_kind_names(), kind, network.path_details,
-                   [&](Fields& inner) { describe(inner, network.packets.paths); });
-    network.packets.path_kind = static_cast<PathKind>(kind);
+    network.packets.paths.policy.describe_variant(
+        fields, {"paths", "spray: evenly over parallel paths; ecmp: a hash picks one; the others by packet"},
+        network.path_details, [&](Fields& inner) { describe(inner, network.packets.paths); });
     if (use.library) {
         fields.enumeration(
             {"collectives", "library as measured (serving engines bring an all-reduce of their own), or ideal links"},

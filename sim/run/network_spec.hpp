@@ -20,7 +20,7 @@ struct NetworkSpec {
     bool fold = true;
     bool path_details = false;    ///< `paths` was given with its parameters
     bool packet_details = false;  ///< a field of `packets` was given
-    PacketSpec packets;           ///< its `path_kind` is the field `paths`, of all levels
+    PacketSpec packets;           ///< its `paths` are the field of all levels
 
     /// Paths as levels without packets know them: spread evenly, or one hashed path per flow.
     [[nodiscard]] PathChoice path_choice() const;

@@ -39,8 +39,8 @@ double cpu_seconds() {
 
 PacketSpec sprayed() {
     PacketSpec spec;
-    spec.path_kind = PathKind::oblivious;
-    spec.transport.kind = TransportKind::multipath;
+    spec.paths.policy.choose("oblivious");
+    spec.transport.policy.choose("multipath");
     spec.queues.mark_low = 54080;
     spec.queues.mark_high = 212160;
     return spec;

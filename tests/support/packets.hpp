@@ -6,11 +6,37 @@
 
 namespace orrery::test {
 
+/// Reads a section from text. Throws ConfigError with all that is wrong.
+inline void read(const std::string& text, const std::function<void(Fields&)>& describe) {
+    std::vector<Diagnostic> errors;
+    read_fields(parse_yaml(text, "section"), DataDirectory(ORRERY_SOURCE_DIR), errors, describe);
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+}
+
+/// A transport as a scenario says it: "{kind: roce, dcqcn: false}".
+inline TransportSpec transport(const std::string& text) {
+    TransportSpec spec;
+    read(text, [&](Fields& fields) { describe(fields, spec); });
+    return spec;
+}
+
+/// Paths as a scenario says it: "{kind: oblivious, entropies: 64}".
+inline PathSpec paths(const std::string& text) {
+    PathSpec spec;
+    read(text, [&](Fields& fields) {
+        spec.policy.describe_choice(fields, {"kind", ""});
+        describe(fields, spec);
+    });
+    return spec;
+}
+
 /// Without acknowledgements, queues without limit: what closed forms are about.
-inline PacketSpec ideal(PathKind paths = PathKind::ecmp) {
+inline PacketSpec ideal(const std::string& paths = "ecmp") {
     PacketSpec spec;
-    spec.path_kind = paths;
-    spec.transport.kind = TransportKind::ideal;
+    spec.paths.policy.choose(paths);
+    spec.transport.policy.choose("ideal");
     return spec;
 }
 

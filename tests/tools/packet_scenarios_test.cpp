@@ -156,8 +156,8 @@ TEST_CASE("settings of packets are read, written and refused with their place") 
                                               ", mtu: 2 KiB, paths: {kind: oblivious, entropies: 64}, transport: "
                                               "{kind: dctcp}, queues: {ecn: [1 kB, 2 kB]}"));
     CHECK(s.network.packets.mtu == 2048);
-    CHECK(s.network.packets.path_kind == PathKind::oblivious);
-    CHECK(s.network.packets.paths.entropies == 64);
+    CHECK(s.network.packets.paths.policy.name() == "oblivious");
+    CHECK(resolved_json(s).find("\"entropies\":64") != std::string::npos);
     CHECK(s.network.packets.queues.mark_high == 2000);
     Scenario nodes = test::scenario(
         "orrery: 1\nkind: network\ncluster: {nodes: 2, node: dgx-h100}\ntraffic: {size: 1 MiB}\nnetwork: {}\n");
@@ -179,8 +179,9 @@ TEST_CASE("settings of packets are read, written and refused with their place") 
         {", mtu: 0 B", "'mtu' must be between"},
         {", nic: {rails: 2}", "nic.rails is 2, but a node has 1 NICs"},
         {", nic: {rails: 2}, transport: {kind: ideal}", "nic.rails above 1 goes neither with"},
-        {", transport: {kind: roce, receiver_credits: true}, paths: ecmp",
-         "receiver_credits belong to transport multipath"},
+        {", transport: {kind: roce, receiver_credits: true}, paths: ecmp", "unknown key 'receiver_credits'"},
+        {", transport: {kind: dctcp, swift_beta: 0.5}", "unknown key 'swift_beta'"},
+        {", paths: {kind: ecmp, split: false}", "unknown key 'split'"},
     };
     for (const auto& [settings, expected] : refused) {
         const std::string text = test::refusal(network(ring, settings));

@@ -84,16 +84,10 @@ void Network::on_acknowledgement(const Packet& p) {
             flow.overtaken = flow.highest;
         }
         const Acknowledged ack{now_, now_ - p.sent, newly, (p.flags & kMarked) != 0, flow.acked, flow.next_new};
-        std::visit([&](auto& congestion) { congestion.on_ack(congestion_settings_, ack); }, flow.congestion);
+        transport_->on_ack(flow.congestion, ack);
         adopt(id);
-        if (path_kind_ == PathKind::recycled && (p.flags & kMarked) == 0) {
-            Recycled& ring = recycled_[id];
-            ring.values[(ring.first + ring.count) % 8] = p.path;
-            if (ring.count < 8) {
-                ++ring.count;
-            } else {
-                ring.first = (ring.first + 1) % 8;
-            }
+        if (path_needs_.learns && (p.flags & kMarked) == 0) {
+            paths_->heard_unmarked(id, p.path);
         }
     }
     if (flow.acked == flow.packets) {
@@ -128,8 +122,7 @@ void Network::judge_gaps(std::uint32_t id) {
     }
     flow.scanned = std::max(flow.scanned, end);
     if (found > 0) {
-        std::visit([&](auto& congestion) { congestion.on_loss(congestion_settings_, now_, flow.acked, flow.next_new); },
-                   flow.congestion);
+        transport_->on_loss(flow.congestion, now_, flow.acked, flow.next_new);
         adopt(id);
     }
 }
@@ -162,8 +155,7 @@ void Network::on_report(const Packet& p) {
     } else {
         return;
     }
-    std::visit([&](auto& congestion) { congestion.on_loss(congestion_settings_, now_, flow.acked, flow.next_new); },
-               flow.congestion);
+    transport_->on_loss(flow.congestion, now_, flow.acked, flow.next_new);
     adopt(id);
     list(id);
 }
@@ -173,28 +165,26 @@ void Network::on_notification(std::uint32_t id) {
     if (!flow.live) {
         return;
     }
-    std::visit([&](auto& congestion) { congestion.on_notification(congestion_settings_, now_); }, flow.congestion);
+    transport_->on_notification(flow.congestion, now_);
     adopt(id);
     arm_congestion(id);
 }
 
 void Network::arm_congestion(std::uint32_t id) {
     Flow& flow = flows_[id];
-    const auto* congestion = std::get_if<Dcqcn>(&flow.congestion);
-    if (congestion != nullptr && !flow.congestion_armed && congestion->alpha_due != kNoTimer) {
+    if (!flow.congestion_armed && flow.congestion.timer != kNoTimer) {
         flow.congestion_armed = true;
-        schedule(Timer::congestion, id, std::max(now_, std::min(congestion->alpha_due, congestion->rate_due)));
+        schedule(Timer::congestion, id, std::max(now_, flow.congestion.timer));
     }
 }
 
 void Network::on_congestion_timer(std::uint32_t id) {
     Flow& flow = flows_[id];
     flow.congestion_armed = false;
-    auto* congestion = std::get_if<Dcqcn>(&flow.congestion);
-    if (!flow.live || flow.acked == flow.packets || congestion == nullptr || congestion->alpha_due == kNoTimer) {
+    if (!flow.live || flow.acked == flow.packets || flow.congestion.timer == kNoTimer) {
         return;
     }
-    (void)congestion->on_timer(congestion_settings_, now_);
+    transport_->on_timer(flow.congestion, now_);
     adopt(id);
     arm_congestion(id);
 }
@@ -233,13 +223,12 @@ void Network::on_timeout(std::uint32_t id) {
                 }
             }
         }
-        if (silent) {
-            ++timeouts_;
-            std::visit([&](auto& congestion) { congestion.on_timeout(congestion_settings_, now_); }, flow.congestion);
-        } else if (flow.lost > 0) {
-            std::visit(
-                [&](auto& congestion) { congestion.on_loss(congestion_settings_, now_, flow.acked, flow.next_new); },
-                flow.congestion);
+        const bool controlled = flow.reduction == kNone;
+        timeouts_ += silent ? 1 : 0;
+        if (silent && controlled) {
+            transport_->on_timeout(flow.congestion, now_);
+        } else if (flow.lost > 0 && controlled) {
+            transport_->on_loss(flow.congestion, now_, flow.acked, flow.next_new);
         }
         adopt(id);
     }

@@ -21,7 +21,9 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
       mtu_(static_cast<std::uint32_t>(spec.mtu)),
       header_(static_cast<std::uint32_t>(spec.header)),
       full_(mtu_ + header_),
-      path_kind_(spec.path_kind),
+      paths_(spec.paths.policy.make()),
+      transport_(spec.transport.policy.make()),
+      path_needs_(paths_->needs()),
       marks_(seed, "packet/marks"),
       errors_(seed, "packet/errors") {
     const std::vector<std::string> problems = problems_of(spec);
@@ -37,12 +39,14 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     spines_ = shape.spines;
     tree_ = shape.kind == FabricKind::fat_tree;
     cores_ = tree_ ? shape.cores_per_spine : 1;
-    acknowledged_ = spec.transport.kind != TransportKind::ideal;
-    notifies_ = spec.transport.kind == TransportKind::roce && spec.transport.dcqcn;
-    notification_gap_ = to_ps(spec.transport.dcqcn_notification);
-    credited_ = spec.transport.kind == TransportKind::receiver_driven || spec.transport.receiver_credits;
+    const TransportNeeds needs = transport_->needs();
+    acknowledged_ = needs.acknowledged;
+    notifies_ = needs.notification_gap >= 0;
+    notification_gap_ = to_ps(std::max(0.0, needs.notification_gap));
+    counts_bytes_ = needs.counts_bytes;
+    credited_ = needs.credits;
     go_back_ = spec.transport.recovery == Recovery::go_back_n ||
-               (spec.transport.recovery == Recovery::automatic && spec.transport.kind == TransportKind::roce);
+               (spec.transport.recovery == Recovery::automatic && needs.go_back_n);
     noisy_ = spec.bit_error_rate > 0;
     served_ =
         spec.queues.trim || spec.queues.pfc || spec.queues.shared > 0 || !spec.link_events.empty() || links_change;
@@ -61,14 +65,9 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
 
     nics_.resize(nics);
     index_ports();
-    for (std::uint32_t i = 0; i < spines_ * cores_; ++i) {
-        entropies_of_paths_.push_back(entropy_of(i % spines_, i / spines_));
-    }
+    path_set_ = {fabric.leaves(), spines_, cores_};
+    paths_->begin(path_set_);
     sample_every_ = to_ps(spec.queue_samples);
-    flowlet_gap_ = to_ps(spec.paths.flowlet_gap);
-    turn_.assign(fabric.leaves(), 0);
-    planned_up_.assign(leaf_links, 0);
-    planned_down_.assign(leaf_links, 0);
     served_ports_.resize(served_ ? ports_.size() : 0);
     error_rates_.resize(noisy_ ? ports_.size() : 0, spec.bit_error_rate);
     switch_used_.assign(fabric.leaves() + fabric.spines() + fabric.cores(), 0);
@@ -128,24 +127,24 @@ std::int64_t Network::set_windows() {
     queues.pause_at = queues.pause_at > 0 ? queues.pause_at : fastest + 2 * full_;
     queues.resume_at = queues.resume_at > 0 ? queues.resume_at : queues.pause_at / 2;
     queues.headroom = queues.headroom > 0 ? queues.headroom : fastest + 2 * full_ + 2 * header_;
-    congestion_settings_.spec = spec.transport;
     congestion_settings_.packet = full_;
     congestion_settings_.line_rate = fabric_.shape().nic_bandwidth;
     congestion_settings_.base_rtt = static_cast<double>(round_trip);
     const double product = fabric_.shape().nic_bandwidth * static_cast<double>(round_trip) * 1e-12;
     // Loss-based congestion control needs room for the queue they fill.
-    const bool fills_queues =
-        spec.transport.kind == TransportKind::cubic || spec.transport.kind == TransportKind::dctcp;
+    const TransportNeeds needs = transport_->needs();
     congestion_settings_.max_window = spec.transport.window > 0 ? std::max<double>(spec.transport.window, full_)
-                                      : fills_queues            ? 4 * product + spec.queues.size
+                                      : needs.fills_queues      ? 4 * product + spec.queues.size
                                                                 : 1.5 * product;
     congestion_settings_.max_window = std::max<double>(congestion_settings_.max_window, full_);
+    transport_->begin(congestion_settings_);
     timeout_ = spec.transport.timeout > 0 ? to_ps(spec.transport.timeout) : 8 * round_trip;
-    const bool one_path = path_kind_ == PathKind::ecmp || path_kind_ == PathKind::planned;
-    reorder_ = spec.transport.reorder > 0 ? static_cast<std::uint32_t>(spec.transport.reorder) : one_path ? 3 : 0;
-    // Many paths keep the sender busy through a late acknowledgement; reordering on one path, delay congestion control and recycling
-    // want to hear of every packet.
-    const bool batches = spec.transport.kind == TransportKind::multipath && path_kind_ != PathKind::recycled;
+    reorder_ = spec.transport.reorder > 0 ? static_cast<std::uint32_t>(spec.transport.reorder)
+               : path_needs_.one_path     ? 3
+                                          : 0;
+    // Many paths keep the sender busy through a late acknowledgement; reordering on one path, control by delay and choices
+    // that learn want to hear of every packet.
+    const bool batches = needs.rare_news && !path_needs_.learns;
     tell_every_ = spec.nic.acknowledge_every > 0 ? static_cast<std::uint32_t>(spec.nic.acknowledge_every)
                   : batches                      ? std::max(1U, 16384 / full_)
                                                  : 1;
@@ -243,10 +242,35 @@ void Network::send(const Request& request) {
     message.share = request.share;
     // The pair decides the hash, so that all levels of detail place a hashed flow on the same spine.
     message.hash = mix64((static_cast<std::uint64_t>(request.from.value()) << 32) | request.to.value());
-    if (path_kind_ == PathKind::planned) {
+    if (path_needs_.plans) {
         unplanned_.push_back(id);
     } else {
         begin_message(id, static_cast<std::uint32_t>(spec_.paths.subflows * spec_.nic.rails), {});
+    }
+}
+
+// Messages that start at this instant get their paths together.
+void Network::plan_batch() {
+    const std::vector<std::uint32_t> batch = std::move(unplanned_);
+    unplanned_.clear();
+    std::vector<std::uint32_t> crossing;
+    std::vector<PlannedMessage> planned;
+    for (const std::uint32_t m : batch) {
+        const std::uint32_t from = leaf_of_nic_[fabric_.nic_of(messages_[m].from)];
+        const std::uint32_t to = leaf_of_nic_[fabric_.nic_of(messages_[m].to)];
+        if (from == to) {
+            begin_message(m, 1, {});
+        } else {
+            crossing.push_back(m);
+            planned.push_back({from, to, (messages_[m].bytes + mtu_ - 1) / mtu_});
+        }
+    }
+    if (crossing.empty()) {
+        return;
+    }
+    const auto paths = paths_->plan(planned, static_cast<std::uint32_t>(spec_.paths.subflows));
+    for (std::size_t i = 0; i < crossing.size(); ++i) {
+        begin_message(crossing[i], static_cast<std::uint32_t>(paths[i].size()), paths[i]);
     }
 }
 

@@ -20,10 +20,12 @@
 #include "sim/network/fabric.hpp"
 #include "sim/network/packet/records.hpp"
 #include "sim/network/packet/reduction.hpp"
+#include "sim/network/packet/spec.hpp"
 #include "sim/network/packet/wheel.hpp"
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -181,17 +183,12 @@ class Network {
     struct QueuePair {
         std::uint32_t first = kNone;  ///< flow that is being sent; the others follow by `next_in_pair`
         std::uint32_t last = kNone;
-        CongestionControl congestion;  ///< as the last message left it
+        CongestionState congestion;  ///< as the last message left it
         bool used = false;
     };
     struct Peers {                     ///< two NICs, one way
         std::vector<QueuePair> pairs;  ///< as many as have been used
         std::uint64_t turn = 0;
-    };
-    struct Recycled {  ///< entropies that came back unmarked
-        std::uint32_t values[8];
-        std::uint8_t first = 0;
-        std::uint8_t count = 0;
     };
     struct Limits {  ///< of the queues of one kind of port, as times to send
         std::int64_t drop = Wheel::kNever;
@@ -285,8 +282,6 @@ class Network {
     void cancel_flow(std::uint32_t id);
     void leave_plan(const Flow& flow);
     [[nodiscard]] std::uint32_t nic_on_rail(GpuId gpu, std::uint32_t rail) const;
-    [[nodiscard]] std::uint32_t path_of(std::uint64_t hash) const;
-    [[nodiscard]] std::uint32_t entropy_of(std::uint32_t lane, std::uint32_t core) const;
     void finish_part(std::uint32_t message);
     void retire(std::uint32_t id);
     void release_flow(std::uint32_t id);
@@ -301,7 +296,6 @@ class Network {
     void adopt(std::uint32_t id);
     void limit(std::uint32_t id, double rate);
     [[nodiscard]] double limit_of(const Message& message) const;
-    [[nodiscard]] std::uint32_t pick_path(std::uint32_t id);
     [[nodiscard]] std::uint32_t size_of(const Flow& flow, std::uint32_t sequence) const {
         return (sequence + 1 == flow.packets ? flow.last_payload : mtu_) + header_;
     }
@@ -338,7 +332,6 @@ class Network {
     void want_credit(std::uint32_t id);
     void grant(std::uint32_t nic);
 
-    // planning.cpp: paths assigned from outside
     void plan_batch();
 
     // Three bitmaps a flow, in a pool.
@@ -375,12 +368,16 @@ class Network {
     std::uint32_t base_[kPortKinds + 1] = {};  ///< first port of each kind
     std::vector<std::uint32_t> leaf_of_nic_;
     std::vector<std::uint32_t> pod_of_leaf_;
-    PathKind path_kind_;
+    PathSet path_set_;
+    std::unique_ptr<PathChooser> paths_;
+    std::unique_ptr<Transport> transport_;
+    PathNeeds path_needs_;
     bool served_ = false;       ///< ports decide departures one by one
     bool acknowledged_ = true;  ///< false: ideal
     bool go_back_ = false;
     bool credited_ = false;
-    bool notifies_ = false;  ///< receivers report marks to DCQCN
+    bool notifies_ = false;      ///< receivers report marks
+    bool counts_bytes_ = false;  ///< the transport wants to hear of each packet sent
     bool any_avoided_ = false;
     bool noisy_ = false;  ///< bit errors occur
 
@@ -397,14 +394,10 @@ class Network {
     std::vector<std::uint32_t> free_messages_;
     std::vector<Reduction> reductions_;
     std::vector<std::uint32_t> free_reductions_;
-    std::vector<Recycled> recycled_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination
-    std::vector<std::uint32_t> entropies_of_paths_;                   ///< one a path between leaves, for `spray`
     std::vector<std::uint64_t> bitmaps_;
     std::vector<std::vector<std::uint32_t>> free_bitmaps_;  ///< by the logarithm of their capacity
-    std::vector<std::uint32_t> turn_;                       ///< round robin: by leaf
     std::vector<std::uint32_t> unplanned_;                  ///< messages that wait for a plan
-    std::vector<std::uint32_t> planned_up_, planned_down_;  ///< planned flows on each link now
     std::vector<LinkEvent> link_events_;
     std::size_t link_events_left_ = 0;
     std::int64_t deadlock_checked_ = 0;    ///< ps, when pauses were last searched for a circle
@@ -415,7 +408,6 @@ class Network {
     bool sampling_ = false;          ///< the next sample is in the heap
     packet::CongestionSettings congestion_settings_;
     std::int64_t timeout_ = 0;           ///< ps
-    std::int64_t flowlet_gap_ = 0;       ///< ps
     std::int64_t notification_gap_ = 0;  ///< ps
     std::uint32_t reorder_ = 0;          ///< packets; 0: off
     std::uint32_t tell_every_ = 1;       ///< packets an acknowledgement

@@ -12,12 +12,6 @@ constexpr std::uint32_t kMostFlows = 1U << 24;  // 8 GiB of records
 constexpr double kLineRate = 1 - 1e-9;          // of it: no need to pace
 }  // namespace
 
-std::uint32_t Network::entropy_of(std::uint32_t lane, std::uint32_t core) const {
-    // Scales back to the spine, and what that leaves to the core switch.
-    const double point = (lane + (core + 0.5) / cores_) / spines_;
-    return static_cast<std::uint32_t>(point * 4294967296.0);
-}
-
 void Network::begin_message(std::uint32_t id, std::uint32_t parts, const std::vector<std::uint32_t>& paths) {
     const Message message = messages_[id];
     const std::uint64_t packets = (message.bytes + mtu_ - 1) / mtu_;
@@ -36,7 +30,7 @@ void Network::begin_message(std::uint32_t id, std::uint32_t parts, const std::ve
         left -= bytes;
         const std::uint32_t flow = new_flow(id, bytes, part == 0 ? message.hash : mix64(message.hash + part), part);
         if (!paths.empty()) {
-            flows_[flow].path = paths[part];
+            flows_[flow].path.entropy = paths[part];
         }
         post(flow, part / rails == 0);
     }
@@ -66,9 +60,9 @@ void Network::post(std::uint32_t id, bool first) {
         if (flow.queue_pair == peers.pairs.size()) {
             peers.pairs.emplace_back();
         }
-        if (flow.queue_pair > 0 && path_kind_ != PathKind::planned) {
-            flow.hash = mix64(flow.hash + flow.queue_pair);
-            flow.path = path_of(flow.hash);
+        if (flow.queue_pair > 0 && !path_needs_.plans) {
+            flow.path.hash = mix64(flow.path.hash + flow.queue_pair);
+            flow.path.entropy = path_set_.hashed(flow.path.hash);
         }
         QueuePair& pair = peers.pairs[flow.queue_pair];
         if (pair.first != kNone) {
@@ -96,15 +90,11 @@ void Network::pass_on(std::uint32_t id) {
     pair.first = flow.next_in_pair;
     pair.congestion = flow.congestion;
     pair.used = true;
-    forget_sequences(pair.congestion);
+    transport_->renumber(pair.congestion);
     if (pair.first != kNone) {
         const std::int64_t paced = flow.rate > 0 ? flow.next_time : now_;
         schedule(Timer::start, pair.first, std::max({now_, paced, flows_[pair.first].earliest}));
     }
-}
-
-std::uint32_t Network::path_of(std::uint64_t hash) const {
-    return entropy_of(static_cast<std::uint32_t>(hash % spines_), static_cast<std::uint32_t>((hash >> 32) % cores_));
 }
 
 // The NIC of a GPU, or the one that many rails further.
@@ -122,7 +112,6 @@ std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std:
             throw InfeasibleError("more than 2^24 flows at once: too many for fidelity packet");
         }
         flows_.emplace_back();
-        recycled_.resize(path_kind_ == PathKind::recycled ? flows_.size() : 0);
     } else {
         id = free_flows_.back();
         free_flows_.pop_back();
@@ -139,13 +128,14 @@ std::uint32_t Network::new_flow(std::uint32_t message, std::uint64_t bytes, std:
     flow.destination = nic_on_rail(messages_[message].to, rail);
     flow.packets = static_cast<std::uint32_t>((bytes + mtu_ - 1) / mtu_);
     flow.last_payload = static_cast<std::uint32_t>(bytes - std::uint64_t{flow.packets - 1} * mtu_);
-    flow.hash = hash;
-    flow.path = path_of(hash);
-    flow.sprayed = static_cast<std::uint32_t>(hash >> 40);
+    flow.path.hash = hash;
+    flow.path.entropy = path_set_.hashed(hash);
+    flow.path.sprayed = static_cast<std::uint32_t>(hash >> 40);
+    paths_->start(id);
     flow.rate_limit = limit_of(messages_[message]);
     flow.live = true;
     flow.last_notification = -Wheel::kNever / 2;
-    flow.congestion = make_congestion_control(congestion_settings_);
+    transport_->start(flow.congestion);
     if (credited_) {
         flow.credits = static_cast<std::uint64_t>(std::max(1.0, congestion_settings_.max_window / full_));
     }
@@ -204,10 +194,10 @@ void Network::retire(std::uint32_t id) {
 }
 
 void Network::leave_plan(const Flow& flow) {
-    if (path_kind_ == PathKind::planned && leaf_of_nic_[flow.source] != leaf_of_nic_[flow.destination]) {
-        const auto lane = static_cast<std::uint32_t>((static_cast<std::uint64_t>(flow.path) * spines_) >> 32);
-        --planned_up_[leaf_of_nic_[flow.source] * spines_ + lane];
-        --planned_down_[leaf_of_nic_[flow.destination] * spines_ + lane];
+    const std::uint32_t from = leaf_of_nic_[flow.source];
+    const std::uint32_t to = leaf_of_nic_[flow.destination];
+    if (path_needs_.plans && from != to) {
+        paths_->left(from, to, flow.path.entropy);
     }
 }
 
@@ -281,12 +271,8 @@ void Network::start_flow(std::uint32_t id) {
 // Takes window and rate over from the congestion control.
 void Network::adopt(std::uint32_t id) {
     Flow& flow = flows_[id];
-    std::visit(
-        [&](const auto& congestion) {
-            flow.window = congestion.window;
-            flow.rate = congestion.rate;
-        },
-        flow.congestion);
+    flow.window = flow.congestion.window;
+    flow.rate = flow.congestion.rate;
     if (flow.rate_limit > 0) {
         flow.rate = flow.rate > 0 ? std::min(flow.rate, flow.rate_limit) : flow.rate_limit;
     }
@@ -428,44 +414,6 @@ void Network::commit(std::uint32_t nic_id) {
     kick(nic_id);
 }
 
-std::uint32_t Network::pick_path(std::uint32_t id) {
-    Flow& flow = flows_[id];
-    switch (path_kind_) {
-        case PathKind::ecmp:
-        case PathKind::planned:
-        case PathKind::round_robin:
-        case PathKind::adaptive:
-            break;
-        case PathKind::flowlet:
-            if (now_ - flow.last_sent > flowlet_gap_) {
-                flow.path = static_cast<std::uint32_t>(mix64(flow.hash + ++flow.sprayed) >> 32);
-            }
-            flow.last_sent = now_;
-            break;
-        case PathKind::spray: {
-            // All paths in turn, so that each carries the same whatever the flow's length.
-            const std::uint32_t turn = flow.sprayed++ % (spines_ * cores_);
-            return entropies_of_paths_[turn];
-        }
-        case PathKind::recycled: {
-            Recycled& ring = recycled_[id];
-            if (ring.count > 0) {
-                const std::uint32_t path = ring.values[ring.first];
-                ring.first = (ring.first + 1) % 8;
-                --ring.count;
-                return path;
-            }
-            [[fallthrough]];
-        }
-        case PathKind::oblivious: {
-            const auto entropies = static_cast<std::uint32_t>(spec_.paths.entropies);
-            const std::uint32_t value = entropies > 0 ? flow.sprayed++ % entropies : flow.sprayed++;
-            return static_cast<std::uint32_t>(mix64(flow.hash + value) >> 32);
-        }
-    }
-    return flow.path;
-}
-
 std::uint32_t Network::first_lost(const Flow& flow) const {
     // Bits of [acked, acked + capacity) in order of sequence.
     const std::uint32_t words = flow.capacity / 64;
@@ -504,7 +452,7 @@ bool Network::send_packet(std::uint32_t id) {
     if (credited_) {
         --flow.credits;
     }
-    const std::uint32_t path = pick_path(id);
+    const std::uint32_t path = paths_->pick(id, flow.path, now_);
     const std::uint32_t packet = slab_.take();
     Packet& p = slab_[packet];
     p.arrival = now_;
@@ -523,8 +471,8 @@ bool Network::send_packet(std::uint32_t id) {
     const double size = p.size;
     if (acknowledged_ || flow.reduction != kNone) {
         flow.in_flight += p.size;
-        if (auto* congestion = std::get_if<Dcqcn>(&flow.congestion)) {
-            congestion->on_sent(congestion_settings_, size);
+        if (counts_bytes_ && flow.reduction == kNone) {
+            transport_->on_sent(flow.congestion, size);
             adopt(id);
         }
     }

@@ -13,7 +13,7 @@ PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec&
       inside_(engine),
       from_inside_(inside_.add_listener(*this)),
       handler_(engine.add_handler(*this, true)),  // settles after the fluid part
-      ideal_(spec.transport.kind == TransportKind::ideal),
+      ideal_(!spec.transport.needs().acknowledged),
       wire_((spec.mtu + spec.header) / spec.mtu),
       host_memory_(spec.nic.host_memory),
       network_(fabric, spec, seed, links_change) {

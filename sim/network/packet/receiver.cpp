@@ -208,7 +208,7 @@ void Network::grant(std::uint32_t nic_id) {
         }
         Packet about{};
         about.flow = id;
-        about.path = flow.path;
+        about.path = flow.path.entropy;
         reply(PacketKind::credit, about, 0);
         // Credits leave at the pace at which the receiver's link can bring full packets.
         nic.next_grant = now_ + ports_[base_[1] + nic_id].full_time;

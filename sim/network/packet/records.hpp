@@ -2,9 +2,12 @@
 // The records of the packet engine: packets in a slab, ports, flows. Indices are 32 bits wide.
 
 #include "sim/base/error.hpp"
-#include "sim/network/packet/congestion.hpp"
+#include "sim/network/path/path.hpp"
+#include "sim/network/transport/transport.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace orrery::packet {
@@ -134,6 +137,21 @@ struct ServedPort {
     bool pause_sent = false;         ///< by the switch at the end of this link
 };
 
+/// What a leaf knows of its ports to the spines.
+struct LeafPorts {
+    const Port* up = nullptr;
+    const ServedPort* queues = nullptr;  ///< none: departures are known on arrival
+    std::uint32_t packet = 0;            ///< bytes of a full one
+    std::int64_t now = 0;                ///< ps
+
+    /// ps, when this port will be free; never, when routing knows that its link is dead.
+    [[nodiscard]] std::int64_t free_at(std::uint32_t lane) const {
+        const std::int64_t waiting = queues != nullptr ? queues[lane].data_bytes : 0;
+        return up[lane].avoided ? std::numeric_limits<std::int64_t>::max()
+                                : std::max(up[lane].busy_until, now) + waiting * packet;
+    }
+};
+
 /// A message, or one of its subflows, between two NICs. Sender and receiver state in one place.
 struct Flow {
     std::uint32_t source = 0;       ///< NIC
@@ -179,11 +197,7 @@ struct Flow {
     std::uint32_t next_in_pair = kNone;
     std::int64_t earliest = 0;  ///< ps: not to start before
 
-    // Paths.
-    std::uint64_t hash = 0;
-    std::uint32_t path = 0;
-    std::uint32_t sprayed = 0;   ///< counts packets, to walk through the entropies
-    std::int64_t last_sent = 0;  ///< ps, for flowlets
+    FlowPath path;
 
     // Receiver.
     std::uint32_t expected = 0;     ///< all before it have arrived
@@ -197,7 +211,7 @@ struct Flow {
     std::int64_t last_notification = 0;
 
     std::uint32_t bitmap = 0;  ///< first word of its three bitmaps: acknowledged, lost, received
-    CongestionControl congestion;
+    CongestionState congestion;
 };
 
 }  // namespace orrery::packet

@@ -61,7 +61,7 @@ void Network::reduce(const ReductionRequest& request) {
         give_bitmaps(flow, std::max(64U, ahead));
         flow.ahead = ahead;
         flow.source = flow.destination = nic;
-        flow.congestion = FixedWindow();
+        flow.congestion = CongestionState();
         flow.credits = kNone;
         flow.credits <<= 30;  // as many as it likes
         flow.reduction = number;

@@ -2,30 +2,14 @@
 
 namespace orrery {
 
-const std::vector<std::string>& transport_names() {
-    static const std::vector<std::string> kNames = {"ideal",           "window",    "roce",  "swift",
-                                                    "receiver-driven", "multipath", "dctcp", "cubic"};
-    return kNames;
-}
-
-const std::vector<std::string>& path_kind_names() {
-    static const std::vector<std::string> kNames = {"spray",       "ecmp",     "flowlet",  "oblivious",
-                                                    "round-robin", "adaptive", "recycled", "planned"};
-    return kNames;
-}
-
 void describe(Fields& fields, PathSpec& spec) {
-    fields.integer({"entropies", "header values a flow sprays over; 0: a fresh one each packet", false, 0, 1e9},
-                   spec.entropies);
-    fields.quantity({"flowlet_gap", "silence after which a flow may move", false, 0, 1}, Dimension::time,
-                    spec.flowlet_gap);
+    spec.policy.describe_parameters(fields);
     fields.integer({"subflows", "parts of a message, each with its own path and window", false, 1, 4096},
                    spec.subflows);
-    fields.boolean({"split", "planned: split flows where that reaches the load of spraying"}, spec.split);
 }
 
-static void describe(Fields& fields, TransportSpec& t) {
-    fields.enumeration({"kind", "how data get through"}, transport_names(), t.kind);
+void describe(Fields& fields, TransportSpec& t) {
+    t.policy.describe_choice(fields, {"kind", "how data get through"});
     fields.enumeration({"recovery", "what is sent again after a loss"}, {"automatic", "go-back-n", "selective"},
                        t.recovery);
     fields.quantity({"window", "bytes in flight; 0 B: 1.5 bandwidth-delay products", false, 0, 1e15}, Dimension::bytes,
@@ -35,40 +19,7 @@ static void describe(Fields& fields, TransportSpec& t) {
     fields.integer({"retries", "timeouts in a row after which a flow has failed", false, 1, 200}, t.retries);
     fields.integer({"reorder", "packets beyond a gap that prove a loss; 0: 3 on one path, else none", false, 0, 1e6},
                    t.reorder);
-    fields.boolean({"dcqcn", "roce: rates follow DCQCN; else line rate"}, t.dcqcn);
-    fields.number({"dcqcn_g", "gain of alpha", false, 1e-6, 1}, t.dcqcn_g);
-    fields.quantity({"dcqcn_alpha_timer", "without notification until alpha decays", false, 1e-7, 1}, Dimension::time,
-                    t.dcqcn_alpha_timer);
-    fields.quantity({"dcqcn_rate_timer", "between rate increases", false, 1e-7, 1}, Dimension::time,
-                    t.dcqcn_rate_timer);
-    fields.quantity({"dcqcn_byte_counter", "between rate increases", false, 1, 1e15}, Dimension::bytes,
-                    t.dcqcn_byte_counter);
-    fields.integer({"dcqcn_recovery", "steps of fast recovery", false, 1, 1000}, t.dcqcn_recovery);
-    fields.quantity({"dcqcn_increase", "additive increase", false, 0, 1e13}, Dimension::rate, t.dcqcn_increase);
-    fields.quantity({"dcqcn_hyper", "hyper increase", false, 0, 1e13}, Dimension::rate, t.dcqcn_hyper);
-    fields.quantity({"dcqcn_min_rate", "no rate falls below", false, 1, 1e13}, Dimension::rate, t.dcqcn_min_rate);
-    fields.quantity({"dcqcn_notification", "least time between notifications of a flow", false, 0, 1}, Dimension::time,
-                    t.dcqcn_notification);
-    fields.quantity({"swift_target", "queueing delay aimed at; 0 s: half the unloaded round trip", false, 0, 1},
-                    Dimension::time, t.swift_target);
-    fields.number({"swift_increase", "packets per round trip", false, 0, 1e6}, t.swift_increase);
-    fields.number({"swift_beta", "decrease by the excess delay", false, 0, 1}, t.swift_beta);
-    fields.number({"swift_max_decrease", "largest decrease a round trip", false, 0, 1}, t.swift_max_decrease);
-    fields.quantity({"swift_flow_scaling", "largest addition to the target at small windows", false, 0, 1},
-                    Dimension::time, t.swift_flow_scaling);
-    fields.quantity(
-        {"multipath_target", "queueing aimed at; 0 s: three quarters of the unloaded round trip", false, 0, 1},
-        Dimension::time, t.multipath_target);
-    fields.number({"multipath_increase", "packets a round trip on an empty path", false, 0, 1e6}, t.multipath_increase);
-    fields.number({"multipath_fair", "packets per round trip when late but not marked", false, 0, 1e6},
-                  t.multipath_fair);
-    fields.number({"multipath_decrease", "of the excess delay, once a round trip", false, 0, 1}, t.multipath_decrease);
-    fields.boolean({"receiver_credits", "multipath: beyond its first window a flow sends what its receiver grants"},
-                   t.receiver_credits);
-    fields.number({"dctcp_g", "gain of alpha", false, 1e-6, 1}, t.dctcp_g);
-    fields.number({"cubic_c", "segments a cubic second", false, 1e-3, 1e3}, t.cubic_c);
-    fields.number({"cubic_beta", "what is left of the window after a loss", false, 0.1, 0.99}, t.cubic_beta);
-    fields.number({"initial_window", "of dctcp and cubic, packets", false, 1, 1e6}, t.initial_window);
+    t.policy.describe_parameters(fields);
 }
 
 static void describe(Fields& fields, QueueSpec& q) {
@@ -132,18 +83,18 @@ void describe(Fields& fields, PacketSpec& spec) {
 
 std::vector<std::string> problems_of(const PacketSpec& spec) {
     std::vector<std::string> out;
-    const TransportSpec& t = spec.transport;
+    const packet::TransportNeeds transport = spec.transport.needs();
+    const packet::PathNeeds paths = spec.paths.needs();
     const QueueSpec& q = spec.queues;
     const bool loses = (q.size > 0 || q.shared > 0 || q.trim) && !q.pfc;
-    if (t.kind == TransportKind::ideal && (loses || spec.bit_error_rate > 0)) {
+    if (!transport.acknowledged && (loses || spec.bit_error_rate > 0)) {
         out.emplace_back(
             "transport ideal does not send again what is lost: leave queues.size, queues.shared, queues.trim "
             "and bit_error_rate out, or choose another transport");
     }
-    const bool go_back =
-        t.recovery == Recovery::go_back_n || (t.recovery == Recovery::automatic && t.kind == TransportKind::roce);
-    const bool one_path = spec.path_kind == PathKind::ecmp || spec.path_kind == PathKind::planned;
-    if (go_back && !one_path) {
+    const Recovery recovery = spec.transport.recovery;
+    const bool go_back = recovery == Recovery::go_back_n || (recovery == Recovery::automatic && transport.go_back_n);
+    if (go_back && !paths.one_path) {
         out.emplace_back("go-back-n needs packets in order: choose paths ecmp or planned, or recovery: selective");
     }
     if (go_back && q.trim) {
@@ -152,10 +103,7 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     if (q.mark_high > 0 && q.mark_low > q.mark_high) {
         out.emplace_back("queues.ecn must rise from its first to its second value");
     }
-    if (t.receiver_credits && t.kind != TransportKind::multipath) {
-        out.emplace_back("receiver_credits belong to transport multipath; receiver-driven always has them");
-    }
-    if (spec.nic.rails > 1 && (t.kind == TransportKind::ideal || spec.path_kind == PathKind::planned)) {
+    if (spec.nic.rails > 1 && (!transport.acknowledged || paths.plans)) {
         out.emplace_back(
             "nic.rails above 1 goes neither with transport ideal nor with planned paths, which know one NIC");
     }

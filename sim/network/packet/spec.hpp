@@ -1,70 +1,33 @@
 #pragma once
 // What can be said about a network that is simulated packet by packet: the packet part of a scenario's `network` section.
 
-#include "sim/config/fields.hpp"
+#include "sim/network/path/path.hpp"
+#include "sim/network/transport/transport.hpp"
 
 #include <string>
 #include <vector>
 
 namespace orrery {
 
-/// How data get through: who decides when a packet may leave, and who notices what is lost.
-enum class TransportKind { ideal, window, roce, swift, receiver_driven, multipath, dctcp, cubic };
-[[nodiscard]] const std::vector<std::string>& transport_names();
 enum class Recovery { automatic, go_back_n, selective };
 
 struct TransportSpec {
-    TransportKind kind = TransportKind::multipath;
+    PolicyChoice<packet::Transport> policy{packet::transport_table(), "multipath"};
     Recovery recovery = Recovery::automatic;  ///< automatic: go-back-N for roce, selective for all others
     double window = 0;                        ///< bytes in flight; 0: 1.5 bandwidth-delay products of the longest path
     double timeout = 0;         ///< s without progress until packets count as lost; 0: 8 unloaded round trips
     std::int64_t retries = 16;  ///< timeouts in a row after which a flow has failed
     std::int64_t reorder = 0;   ///< packets acknowledged beyond a gap that prove a loss; 0: 3 on one path, else none
 
-    // DCQCN: Zhu et al., "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 5 and table 14.
-    bool dcqcn = true;
-    double dcqcn_g = 1.0 / 256;
-    double dcqcn_alpha_timer = 55e-6;   ///< s
-    double dcqcn_rate_timer = 55e-6;    ///< s
-    double dcqcn_byte_counter = 10e6;   ///< bytes
-    std::int64_t dcqcn_recovery = 5;    ///< steps of fast recovery
-    double dcqcn_increase = 5e6;        ///< B/s, R_AI: 40 Mb/s
-    double dcqcn_hyper = 50e6;          ///< B/s, R_HAI: assumed ten times R_AI, the paper does not give it
-    double dcqcn_min_rate = 1.25e6;     ///< B/s, assumed
-    double dcqcn_notification = 50e-6;  ///< s, at most one notification a flow in this time
-
-    // Swift: Kumar et al., "Swift: delay is simple and effective", SIGCOMM 2020, algorithm 1. The paper keeps its
-    // settings to itself: these are assumed.
-    double swift_target = 0;    ///< s beyond the unloaded round trip; 0: half of that
-    double swift_increase = 1;  ///< packets per round trip
-    double swift_beta = 0.8;
-    double swift_max_decrease = 0.5;
-    double swift_flow_scaling = 0;  ///< s, largest addition to the target when windows are small
-
-    // Multipath in the manner of Ultra Ethernet's network-signalled control: delay and marks span four quadrants.
-    double multipath_target = 0;      ///< s of queueing; 0: three quarters of the unloaded round trip (assumed)
-    double multipath_increase = 4;    ///< packets a round trip on an empty path (assumed)
-    double multipath_fair = 0.5;      ///< packets per round trip when late but not marked (assumed)
-    double multipath_decrease = 0.8;  ///< of the excess delay, once a round trip (assumed)
-    bool receiver_credits =
-        false;  ///< multipath: beyond its first window a flow sends what its receiver grants, at the
-                ///< pace of its link; what was under way first stays under way
-
-    // DCTCP: RFC 8257. CUBIC: RFC 9438.
-    double dctcp_g = 1.0 / 16;
-    double cubic_c = 0.4;
-    double cubic_beta = 0.7;
-    double initial_window = 10;  ///< packets, RFC 6928
+    [[nodiscard]] packet::TransportNeeds needs() const { return policy.make()->needs(); }
 };
-
-enum class PathKind { spray, ecmp, flowlet, oblivious, round_robin, adaptive, recycled, planned };
-[[nodiscard]] const std::vector<std::string>& path_kind_names();
+void describe(Fields& fields, TransportSpec& spec);
 
 struct PathSpec {
-    std::int64_t entropies = 0;  ///< distinct header values a flow sprays over; 0: a fresh one each packet
-    double flowlet_gap = 10e-6;  ///< s of silence after which a flow may move
-    std::int64_t subflows = 1;   ///< parts of every message, each with its own path and window
-    bool split = true;           ///< planned: split flows where that is needed to reach the load of spraying
+    PolicyChoice<packet::PathChooser> policy{packet::path_table(), "spray"};
+    std::int64_t subflows = 1;  ///< parts of every message, each with its own path and window
+
+    [[nodiscard]] packet::PathNeeds needs() const { return policy.make()->needs(); }
 };
 
 struct QueueSpec {
@@ -98,7 +61,6 @@ struct NicSpec {
 struct PacketSpec {
     double mtu = 4096;   ///< payload bytes of a full packet
     double header = 64;  ///< bytes added to each packet; the size of an acknowledgement
-    PathKind path_kind = PathKind::spray;
     PathSpec paths;
     TransportSpec transport;
     QueueSpec queues;

@@ -23,24 +23,10 @@ inline std::uint32_t scale(std::uint32_t entropy, std::uint32_t n) {
 }  // namespace
 
 std::uint32_t Network::choose_spine(std::uint32_t leaf, std::uint32_t to_leaf, const Packet& p) {
-    const Port* up = &ports_[base_[2] + leaf * spines_];
     std::uint32_t lane = 0;
-    if (path_kind_ == PathKind::round_robin) {
-        lane = turn_[leaf]++ % spines_;
-    } else if (path_kind_ == PathKind::adaptive) {
-        // The port that is free first; among equals the next in turn, so that idle ports share.
-        const std::uint32_t first = turn_[leaf]++ % spines_;
-        lane = first;
-        std::int64_t best = Wheel::kNever;
-        for (std::uint32_t i = 0; i < spines_; ++i) {
-            const std::uint32_t candidate = first + i < spines_ ? first + i : first + i - spines_;
-            const std::int64_t waiting = served_ ? served_ports_[base_[2] + leaf * spines_ + candidate].data_bytes : 0;
-            const std::int64_t free_at = std::max(up[candidate].busy_until, now_) + waiting * full_;
-            if (free_at < best && !up[candidate].avoided) {
-                best = free_at;
-                lane = candidate;
-            }
-        }
+    if (path_needs_.leaves_choose) {
+        const std::uint32_t first = base_[2] + leaf * spines_;
+        lane = paths_->choose_lane(leaf, {&ports_[first], served_ ? &served_ports_[first] : nullptr, full_, now_});
     } else {
         lane = scale(p.path, spines_);
     }

@@ -329,7 +329,7 @@ TEST_CASE(
     "packets") {
     const Fabric fabric(test::hosts(4, 2, 2, 50e9, 500e-9));
     PacketSpec spec;
-    spec.path_kind = PathKind::ecmp;
+    spec.paths.policy.choose("ecmp");
     const double bytes = 64 * 1048576.0;
     const double alone = bytes * 4160 / 4096 / 50e9;
     for (const int change : {0, 1, 2, 3, 4}) {

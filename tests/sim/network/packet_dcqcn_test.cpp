@@ -5,6 +5,7 @@
 #include "tests/support/packets.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cmath>
 
@@ -21,10 +22,10 @@ constexpr double kIncrease = 5e6;  // B/s
 
 PacketSpec roce() {
     PacketSpec spec;
-    spec.path_kind = PathKind::ecmp;
+    spec.paths.policy.choose("ecmp");
     spec.mtu = 1000;
     spec.header = 24;
-    spec.transport.kind = TransportKind::roce;
+    spec.transport.policy.choose("roce");
     spec.transport.timeout = 0.1;
     return spec;
 }
@@ -178,10 +179,9 @@ TEST_CASE("DCQCN: an incast of 64 loses time after its pauses, when flows cut to
     const double bound = 64 * 256 * 4160 / 50e9;
     const auto incast = [&](bool dcqcn, double increase) {
         PacketSpec spec;
-        spec.path_kind = PathKind::ecmp;
-        spec.transport.kind = TransportKind::roce;
-        spec.transport.dcqcn = dcqcn;
-        spec.transport.dcqcn_increase = increase;
+        spec.paths.policy.choose("ecmp");
+        spec.transport =
+            test::transport(fmt::format("{{kind: roce, dcqcn: {}, dcqcn_increase: {:.0f} B/s}}", dcqcn, increase));
         spec.transport.timeout = 20e-3;
         spec.queues.pfc = true;
         spec.queues.mark_low = 100e3;

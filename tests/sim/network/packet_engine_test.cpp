@@ -70,7 +70,7 @@ TEST_CASE("packet: the wheel pops in the order of time and entity, whatever the 
 
 TEST_CASE("packet: a flow alone takes (n + k - 2) full packets, the last one, and k latencies, to the picosecond") {
     const Fabric fabric = leaf_spine();
-    for (const PathKind paths : {PathKind::ecmp, PathKind::spray, PathKind::round_robin, PathKind::planned}) {
+    for (const char* paths : {"ecmp", "spray", "round-robin", "planned"}) {
         const PacketSpec spec = test::ideal(paths);
         // One leaf: two hops. Across leaves: four.
         CHECK(alone(fabric, spec, 1, 1) == 2 * (65 * 20 + kLatency));
@@ -101,7 +101,7 @@ TEST_CASE("packet: six hops through a fat tree, and NIC latency on both ends") {
 TEST_CASE("packet: a window of one packet makes one round trip a packet") {
     const Fabric fabric = leaf_spine();
     PacketSpec spec = test::ideal();
-    spec.transport.kind = TransportKind::window;
+    spec.transport.policy.choose("window");
     spec.transport.window = 4160;
     const std::int64_t round_trip = 2 * (kFull + kLatency) + 2 * (kSmall + kLatency);
     CHECK(alone(fabric, spec, 1, 50 * kMtu) == 49 * round_trip + 2 * (kFull + kLatency));
@@ -172,7 +172,7 @@ TEST_CASE("packet: a queue accepts a packet that just fits and drops the next") 
     // Three packets meet at one port: the last finds almost two in the queue.
     const auto drops = [&](double size) {
         PacketSpec spec = test::ideal();
-        spec.transport.kind = TransportKind::window;
+        spec.transport.policy.choose("window");
         spec.queues.size = size;
         Network network(fabric, spec, 1);
         for (std::uint32_t i = 1; i <= 3; ++i) {
@@ -223,8 +223,7 @@ TEST_CASE("packet: linear ECN marks the share of packets that its line says") {
 TEST_CASE("packet: go-back-N never goes back on a single path without losses: order is kept") {
     const Fabric fabric = leaf_spine();
     PacketSpec spec = test::ideal();
-    spec.transport.kind = TransportKind::roce;
-    spec.transport.dcqcn = false;
+    spec.transport = test::transport("{kind: roce, dcqcn: false}");
     spec.transport.timeout = 1;
     RandomStream random(3, "pairs");
     Network network(fabric, spec, 1);

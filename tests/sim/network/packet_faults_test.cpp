@@ -66,7 +66,7 @@ Outcome circle(PacketSpec spec) {
     FabricShape shape = test::hosts(32, per_leaf, 2, 50e9, 500e-9);
     shape.leaf_oversubscription = 4;  // links between switches carry what one host can send
     const Fabric fabric(shape);
-    spec.path_kind = PathKind::ecmp;
+    spec.paths.policy.choose("ecmp");
     spec.link_events = "given directly";
     spec.reroute_delay = 1;
     Network network(fabric, spec, 1);
@@ -90,7 +90,7 @@ Outcome circle(PacketSpec spec) {
 
 TEST_CASE("packet faults: a NIC's link that comes back lets its messages go on, one that stays down names them") {
     PacketSpec spec;
-    spec.path_kind = PathKind::ecmp;
+    spec.paths.policy.choose("ecmp");
     const FabricShape shape = test::hosts(4, 4, 1, 50e9, 500e-9);
     const Outcome clean = one(shape, spec, 1, 512 * kMtu, {});
     for (const std::uint32_t nic : {0U, 1U}) {
@@ -106,7 +106,7 @@ TEST_CASE("packet faults: a NIC's link that comes back lets its messages go on, 
 
 TEST_CASE("packet faults: a degraded link of any kind takes as much longer as its rate says") {
     PacketSpec spec;
-    spec.path_kind = PathKind::ecmp;
+    spec.paths.policy.choose("ecmp");
     const auto seconds = [&](const std::vector<LinkEvent>& events) {
         return static_cast<double>(one(fat_tree(), spec, 7, 4096 * kMtu, events).last);
     };
@@ -126,7 +126,7 @@ TEST_CASE("packet faults: a degraded link of any kind takes as much longer as it
 TEST_CASE(
     "packet faults: once routing knows, nothing is sent over dead core links or towards spines cut off from them") {
     PacketSpec spec;
-    spec.path_kind = PathKind::oblivious;
+    spec.paths.policy.choose("oblivious");
     spec.reroute_delay = 20e-6;
     // Core switch 0 of both spines of the first pod is cut off on one side or the other.
     std::vector<LinkEvent> events = {{0, 0, 0, What::down, 1, Link::spine_core},
@@ -147,7 +147,7 @@ TEST_CASE(
 
 TEST_CASE("packet faults: switches that send round a dead link of their own lose only what is on it") {
     PacketSpec spec;
-    spec.path_kind = PathKind::ecmp;
+    spec.paths.policy.choose("ecmp");
     spec.reroute_delay = 1;
     const FabricShape shape = test::hosts(32, 8, 4, 50e9, 500e-9);
     const auto spine = static_cast<std::uint32_t>(mix64(9) % 4);  // of the message from host 0 to host 9
@@ -165,7 +165,7 @@ TEST_CASE("packet faults: switches that send round a dead link of their own lose
 
 TEST_CASE("packet faults: bit errors of one link are repaired, and only while it has them") {
     PacketSpec spec;
-    spec.path_kind = PathKind::ecmp;
+    spec.paths.policy.choose("ecmp");
     const FabricShape shape = test::hosts(4, 4, 1, 50e9, 500e-9);
     const LinkEvent errors{0, 1, 0, What::errors, 1e-6, Link::nic_leaf};
     const Outcome bad = one(shape, spec, 1, 2048 * kMtu, {errors});
@@ -178,11 +178,10 @@ TEST_CASE("packet faults: bit errors of one link are repaired, and only while it
 }
 
 TEST_CASE("packet faults: pauses that wait for each other in a circle are found, and the circle is named") {
-    for (const TransportKind kind : {TransportKind::roce, TransportKind::ideal}) {
-        CAPTURE(transport_names()[static_cast<std::size_t>(kind)]);
+    for (const char* transport : {"{kind: roce, dcqcn: false}", "{kind: ideal}"}) {
+        CAPTURE(transport);
         PacketSpec spec;
-        spec.transport.kind = kind;
-        spec.transport.dcqcn = false;
+        spec.transport = test::transport(transport);
         spec.transport.recovery = Recovery::selective;
         spec.queues.pfc = true;
         spec.detour = true;
@@ -205,8 +204,8 @@ TEST_CASE("packet faults: pauses that wait for each other in a circle are found,
 TEST_CASE("packet faults: where nothing gets through any more, a message is named long before the last retry") {
     const Fabric fabric(test::hosts(32, 8, 8, 50e9, 500e-9));
     PacketSpec spec;
-    spec.path_kind = PathKind::ecmp;
-    spec.transport.kind = TransportKind::window;
+    spec.paths.policy.choose("ecmp");
+    spec.transport.policy.choose("window");
     spec.transport.retries = 200;
     spec.bit_error_rate = 1e-3;  // no full packet survives
     const auto run = [&](std::uint32_t a_host) {

@@ -53,7 +53,7 @@ std::vector<double> completions(const Traffic& t, const PacketSpec* packets) {
 
 // Largest distance of any completion from the fluid one, as a share of the last.
 double error_of(const Traffic& t, const std::vector<double>& fluid, double mtu) {
-    PacketSpec spec = test::ideal(t.paths == PathChoice::ecmp ? PathKind::ecmp : PathKind::spray);
+    PacketSpec spec = test::ideal(t.paths == PathChoice::ecmp ? "ecmp" : "spray");
     spec.mtu = mtu;
     spec.header = 1;
     const std::vector<double> packet = completions(t, &spec);
@@ -104,11 +104,11 @@ TEST_CASE("packet sharing: PCIe and host memory hold flows back, and what one le
         return run_messages(Fabric(shape), schedule, options).completions;
     };
     const double mb = 4096 * 1024;
-    for (const TransportKind kind : {TransportKind::multipath, TransportKind::roce, TransportKind::dctcp}) {
-        CAPTURE(transport_names()[static_cast<std::size_t>(kind)]);
+    for (const char* kind : {"multipath", "roce", "dctcp"}) {
+        CAPTURE(kind);
         PacketSpec spec;
-        spec.path_kind = PathKind::ecmp;
-        spec.transport.kind = kind;
+        spec.paths.policy.choose("ecmp");
+        spec.transport.policy.choose(kind);
         spec.transport.window = 1e6;
         shape.pcie_bandwidth = 0;
         CHECK(seconds(spec, {{0, 2, mb}})[0] == doctest::Approx(mb * 4160 / 4096 / 50e9).epsilon(0.01));

@@ -36,9 +36,9 @@ TEST_CASE("packet NICs: a message over n planes takes the time of its n-th part,
     shape.nics_per_node = 4;
     shape.rails = 4;
     PacketSpec spec;
-    spec.transport.kind = TransportKind::window;
+    spec.transport.policy.choose("window");
     spec.transport.window = 1e9;
-    spec.path_kind = PathKind::ecmp;
+    spec.paths.policy.choose("ecmp");
     for (const std::int64_t rails : {1, 2, 4}) {
         CAPTURE(rails);
         spec.nic.rails = rails;
@@ -60,8 +60,8 @@ TEST_CASE("packet NICs: a message over n planes takes the time of its n-th part,
 TEST_CASE("packet NICs: a queue pair sends its messages one after the other without a gap, several of them in turn") {
     const FabricShape shape = test::hosts(2, 2, 1, 50e9, 500e-9);
     PacketSpec spec;
-    spec.path_kind = PathKind::ecmp;
-    spec.transport.kind = TransportKind::window;
+    spec.paths.policy.choose("ecmp");
+    spec.transport.policy.choose("window");
     spec.transport.window = 1e9;
     const std::vector<packet::Request> three = {{GpuId(0), GpuId(1), 100 * kMtu, 0, 0},
                                                 {GpuId(0), GpuId(1), 50 * kMtu, 0, 1},
@@ -90,8 +90,8 @@ TEST_CASE("packet NICs: a queue pair sends its messages one after the other with
 TEST_CASE("packet NICs: what a queue pair has learnt of congestion outlives its message") {
     const Fabric fabric(test::hosts(10, 10, 1, 50e9, 500e-9));
     PacketSpec spec;
-    spec.path_kind = PathKind::ecmp;
-    spec.transport.kind = TransportKind::roce;
+    spec.paths.policy.choose("ecmp");
+    spec.transport.policy.choose("roce");
     spec.transport.timeout = 0.01;
     spec.queues.mark_low = spec.queues.mark_high = 50e3;
     const auto second = [&](std::int64_t queue_pairs) {
@@ -117,7 +117,6 @@ TEST_CASE("packet NICs: what a queue pair has learnt of congestion outlives its 
 
 TEST_CASE("packet NICs: with credits a multipath incast is trimmed in its first windows, without them all the time") {
     PacketSpec spec;
-    spec.transport.kind = TransportKind::multipath;
     const FabricShape shape = test::hosts(32, 8, 8, 50e9, 500e-9);
     std::vector<packet::Request> requests;
     for (std::uint32_t i = 1; i <= 24; ++i) {
@@ -129,7 +128,7 @@ TEST_CASE("packet NICs: with credits a multipath incast is trimmed in its first 
     PacketStatistics with;
     PacketStatistics without;
     const auto last = [&](bool credits, PacketStatistics* statistics) {
-        spec.transport.receiver_credits = credits;
+        spec.transport = test::transport(credits ? "{kind: multipath, receiver_credits: true}" : "{kind: multipath}");
         const auto done = run(shape, spec, requests, statistics);
         return static_cast<double>(*std::max_element(done.begin(), done.end()));
     };

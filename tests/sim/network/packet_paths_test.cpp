@@ -43,16 +43,16 @@ TEST_CASE("packet paths: placed single paths put ceil(d / s) flows on the fulles
     for (const Case c : {Case{4, 8, 8}, {4, 8, 4}, {4, 6, 4}, {3, 4, 8}, {5, 7, 3}, {2, 16, 16}}) {
         CAPTURE(c.per_leaf);
         CAPTURE(c.spines);
-        PacketSpec spec = test::ideal(PathKind::planned);
-        spec.paths.split = false;
+        PacketSpec spec = test::ideal("planned");
+        spec.paths = test::paths("{kind: planned, split: false}");
         const std::uint64_t packets = 1680;  // divides by every number of parts
         const double d = c.per_leaf;
         CHECK(shift(spec, c.leaves, c.per_leaf, c.spines, packets).most_bytes ==
               std::ceil(d / c.spines) * flow_bytes(packets));
-        spec.paths.split = true;
+        spec.paths = test::paths("{kind: planned}");
         CHECK(shift(spec, c.leaves, c.per_leaf, c.spines, packets).most_bytes * c.spines == d * flow_bytes(packets));
         // Ideal spraying reaches the same bound.
-        CHECK(shift(test::ideal(PathKind::spray), c.leaves, c.per_leaf, c.spines, packets).most_bytes * c.spines ==
+        CHECK(shift(test::ideal("spray"), c.leaves, c.per_leaf, c.spines, packets).most_bytes * c.spines ==
               d * flow_bytes(packets));
     }
 }
@@ -65,7 +65,7 @@ TEST_CASE("packet paths: random permutations are placed without any collision") 
         std::vector<std::uint32_t> to(hosts);
         std::iota(to.begin(), to.end(), 0U);
         random.shuffle(to);
-        Network network(fabric, test::ideal(PathKind::planned), 1);
+        Network network(fabric, test::ideal("planned"), 1);
         std::map<std::uint32_t, std::uint32_t> leaving;
         std::map<std::uint32_t, std::uint32_t> entering;
         std::uint32_t degree = 0;
@@ -84,25 +84,24 @@ TEST_CASE("packet paths: random permutations are placed without any collision") 
 }
 
 TEST_CASE("packet paths: hashed flows collide, every kind of spraying comes near to placed paths") {
-    const auto last = [&](PathKind kind, std::int64_t entropies) {
+    const auto last = [&](const std::string& paths) {
         PacketSpec spec;
-        spec.path_kind = kind;
-        spec.paths.entropies = entropies;
+        spec.paths = test::paths(paths);
         spec.queues.mark_low = 54080;
         spec.queues.mark_high = 212160;
         return static_cast<double>(shift(spec, 8, 16, 16, 512).last);
     };
-    const double placed = last(PathKind::planned, 0);
-    CHECK(last(PathKind::ecmp, 0) > 2.5 * placed);
-    CHECK(last(PathKind::flowlet, 0) > 1.5 * placed);
-    for (const PathKind kind : {PathKind::spray, PathKind::round_robin, PathKind::adaptive}) {
-        CAPTURE(static_cast<int>(kind));
-        CHECK(last(kind, 0) < 1.1 * placed);
+    const double placed = last("{kind: planned}");
+    CHECK(last("{kind: ecmp}") > 2.5 * placed);
+    CHECK(last("{kind: flowlet}") > 1.5 * placed);
+    for (const char* kind : {"{kind: spray}", "{kind: round-robin}", "{kind: adaptive}"}) {
+        CAPTURE(kind);
+        CHECK(last(kind) < 1.1 * placed);
     }
-    CHECK(last(PathKind::recycled, 0) < 1.4 * placed);  // it starts at random and learns from marks
-    CHECK(last(PathKind::oblivious, 4096) < 1.2 * placed);
-    CHECK(last(PathKind::oblivious, 64) < 1.7 * placed);
-    CHECK(last(PathKind::oblivious, 1) > 2 * placed);
+    CHECK(last("{kind: recycled}") < 1.4 * placed);  // it starts at random and learns from marks
+    CHECK(last("{kind: oblivious, entropies: 4096}") < 1.2 * placed);
+    CHECK(last("{kind: oblivious, entropies: 64}") < 1.7 * placed);
+    CHECK(last("{kind: oblivious, entropies: 1}") > 2 * placed);
 }
 
 TEST_CASE("packet paths: the same hash decides in fluid and packet simulations") {

@@ -67,11 +67,14 @@ Case random_case(RandomStream& random) {
     s.nic.queue_pairs = static_cast<std::int64_t>(random.below(3));
     s.mtu = static_cast<double>(64 + random.below(9000));
     s.header = static_cast<double>(1 + random.below(100));
-    s.path_kind = static_cast<PathKind>(random.below(path_kind_names().size()));
-    s.paths.entropies = static_cast<std::int64_t>(random.below(20));
+    const std::string paths = packet::path_table()[random.below(packet::path_table().size())]->name;
+    const std::uint64_t entropies = random.below(20);
+    const bool hashes = paths == "oblivious" || paths == "recycled";
+    s.paths = test::paths(hashes ? fmt::format("{{kind: {}, entropies: {}}}", paths, entropies) : "kind: " + paths);
     s.paths.subflows = static_cast<std::int64_t>(1 + random.below(4));
-    s.transport.kind = static_cast<TransportKind>(random.below(transport_names().size()));
-    s.transport.receiver_credits = s.transport.kind == TransportKind::multipath && random.below(2) == 0;
+    const std::string transport = packet::transport_table()[random.below(packet::transport_table().size())]->name;
+    const bool credits = transport == "multipath" && random.below(2) == 0;
+    s.transport = test::transport("{kind: " + transport + (credits ? ", receiver_credits: true}" : "}"));
     s.transport.recovery = static_cast<Recovery>(random.below(3));
     s.transport.retries = 200;
     s.nic.done_at_sender = random.below(2) == 0;
@@ -99,7 +102,7 @@ Case random_case(RandomStream& random) {
         default:
             break;
     }
-    if (s.queues.trim && s.transport.kind == TransportKind::roce) {
+    if (s.queues.trim && transport == "roce") {
         // Nothing but marks slows DCQCN down: without them the headers of trimmed packets crowd out the data.
         s.queues.mark_high = s.queues.size / 2;
         s.queues.mark_low = s.queues.mark_high / 2;
@@ -107,7 +110,7 @@ Case random_case(RandomStream& random) {
     if (random.below(5) == 0) {
         s.bit_error_rate = one_of(random, {1e-9, 1e-7});
     }
-    if (s.transport.kind != TransportKind::ideal && random.below(4) == 0) {
+    if (transport != "ideal" && random.below(4) == 0) {
         s.link_events = "given directly";
         s.reroute_delay = one_of(random, {0.0, 10e-6, 100e-6});
         s.detour = !s.queues.pfc && random.below(2) == 0;  // with pauses it can end in a deadlock

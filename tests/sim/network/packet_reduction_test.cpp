@@ -53,9 +53,8 @@ TEST_CASE(
     core.leaf_groups_per_pod = 2;
     core.cores_per_spine = 2;
     PacketSpec spec;
-    for (const TransportKind transport :
-         {TransportKind::multipath, TransportKind::roce, TransportKind::ideal, TransportKind::receiver_driven}) {
-        spec.transport.kind = transport;
+    for (const char* transport : {"multipath", "roce", "ideal", "receiver-driven"}) {
+        spec.transport.policy.choose(transport);
         spec.transport.recovery = Recovery::selective;
         for (const std::int64_t packets : {1, 2, 1000}) {
             CAPTURE(packets);

@@ -1,5 +1,4 @@
 #include "sim/base/math.hpp"
-#include "sim/network/packet/congestion.hpp"
 #include "tests/support/packets.hpp"
 
 #include <doctest/doctest.h>
@@ -7,19 +6,34 @@
 using namespace orrery;
 using packet::Acknowledged;
 using packet::CongestionSettings;
+using packet::CongestionState;
 using packet::Network;
 
 namespace {
 
-CongestionSettings settings(TransportKind kind) {
+CongestionSettings settings() {
     CongestionSettings s;
-    s.spec.kind = kind;
     s.packet = 4160;
     s.line_rate = 50e9;
     s.base_rtt = 5e6;
     s.max_window = 1000 * 4160;
     return s;
 }
+
+/// A transport with one flow.
+struct OneFlow : CongestionState {
+    std::unique_ptr<packet::Transport> transport;
+
+    explicit OneFlow(const std::string& text, const CongestionSettings& run = settings())
+        : transport(test::transport(text).policy.make()) {
+        transport->begin(run);
+        transport->start(*this);
+    }
+    void on_ack(const Acknowledged& ack) { transport->on_ack(*this, ack); }
+    void on_loss(std::int64_t now, std::uint32_t cumulative, std::uint32_t next) {
+        transport->on_loss(*this, now, cumulative, next);
+    }
+};
 
 Acknowledged ack(std::int64_t now, std::int64_t delay, bool marked, std::uint32_t cumulative = 0,
                  std::uint32_t next = 0) {
@@ -51,178 +65,170 @@ double bound_ps(std::uint32_t senders, std::uint64_t packets) {
 
 TEST_CASE(
     "DCQCN: a notification cuts the rate by alpha / 2, alpha follows its gain, and recovery halves the distance") {
-    const CongestionSettings s = settings(TransportKind::roce);
-    packet::Dcqcn congestion;
-    congestion.start(s);
-    CHECK(congestion.rate == 50e9);
+    OneFlow flow("{kind: roce}");
+    CHECK(flow.rate == 50e9);
+    CHECK(flow.timer == packet::kNoTimer);
     double alpha = 1;
     double rate = 50e9;
     double target = 50e9;
     const auto notify = [&](std::int64_t now) {
-        congestion.on_notification(s, now);
+        flow.transport->on_notification(flow, now);
         target = rate;
         rate *= 1 - alpha / 2;
         alpha = (1 - 1.0 / 256) * alpha + 1.0 / 256;
-        CHECK(congestion.rate == doctest::Approx(rate).epsilon(1e-12));
-        CHECK(congestion.target == doctest::Approx(target).epsilon(1e-12));
+        CHECK(flow.rate == doctest::Approx(rate).epsilon(1e-12));
+        CHECK(flow.timer == now + 55'000'000);
     };
     notify(0);
     notify(50'000'000);
     // Five timer periods of fast recovery, then additive increase; alpha decays at each of its own periods.
     for (int step = 1; step <= 9; ++step) {
-        CHECK(congestion.on_timer(s, 50'000'000 + step * 55'000'000) == 50'000'000 + (step + 1) * 55'000'000);
+        flow.transport->on_timer(flow, 50'000'000 + step * 55'000'000);
+        CHECK(flow.timer == 50'000'000 + (step + 1) * 55'000'000);
         alpha *= 1 - 1.0 / 256;
         if (step > 5) {
             target += 5e6;
         }
         rate = (target + rate) / 2;
-        CHECK(congestion.rate == doctest::Approx(rate).epsilon(1e-12));
-        CHECK(congestion.alpha == doctest::Approx(alpha).epsilon(1e-12));
+        CHECK(flow.rate == doctest::Approx(rate).epsilon(1e-12));
     }
     notify(1'000'000'000);
     // The byte counter counts like the timer; both beyond five steps make the increase hyper.
     for (int step = 1; step <= 7; ++step) {
-        congestion.on_sent(s, 10e6);
+        flow.transport->on_sent(flow, 10e6);
         rate = ((target += step > 5 ? 5e6 : 0) + rate) / 2;
-        CHECK(congestion.rate == doctest::Approx(rate).epsilon(1e-12));
+        CHECK(flow.rate == doctest::Approx(rate).epsilon(1e-12));
     }
     for (int step = 1; step <= 6; ++step) {
-        (void)congestion.on_timer(s, 1'000'000'000 + step * 55'000'000);
+        flow.transport->on_timer(flow, 1'000'000'000 + step * 55'000'000);
         target += step > 5 ? 50e6 : 5e6;
         rate = (std::min(target, 50e9) + rate) / 2;
-        CHECK(congestion.rate == doctest::Approx(rate).epsilon(1e-12));
+        CHECK(flow.rate == doctest::Approx(rate).epsilon(1e-12));
     }
 }
 
 TEST_CASE("Swift: additive below its target, in proportion to the excess above it, once a round trip") {
-    const CongestionSettings s = settings(TransportKind::swift);
-    packet::Swift congestion;
-    congestion.start(s);
-    congestion.window = 100 * 4160;
-    CHECK(congestion.target(s) == 7.5e6);
-    congestion.on_ack(s, ack(10'000'000, 7'000'000, false));
-    CHECK(congestion.window == doctest::Approx(100 * 4160 + 4160 / 100.0));
-    const double before = congestion.window;
-    congestion.on_ack(s, ack(20'000'000, 10'000'000, false));
-    CHECK(congestion.window == doctest::Approx(before * (1 - 0.8 * 2.5 / 10)));
-    const double after = congestion.window;
-    congestion.on_ack(s, ack(29'999'999, 10'000'000, false));  // within a round trip: no second decrease
-    CHECK(congestion.window == after);
-    congestion.on_ack(s, ack(30'000'000, 100'000'000, false));
-    CHECK(congestion.window == after);  // a round trip is now 100 us
-    congestion.on_ack(s, ack(120'000'000, 100'000'000, false));
-    CHECK(congestion.window == doctest::Approx(after * 0.5));  // bounded by the largest decrease
+    OneFlow flow("{kind: swift}");  // its target: 7.5 us
+    flow.window = 100 * 4160;
+    flow.on_ack(ack(10'000'000, 7'499'999, false));
+    CHECK(flow.window == doctest::Approx(100 * 4160 + 4160 / 100.0));
+    const double before = flow.window;
+    flow.on_ack(ack(20'000'000, 10'000'000, false));
+    CHECK(flow.window == doctest::Approx(before * (1 - 0.8 * 2.5 / 10)));
+    const double after = flow.window;
+    flow.on_ack(ack(29'999'999, 10'000'000, false));  // within a round trip: no second decrease
+    CHECK(flow.window == after);
+    flow.on_ack(ack(30'000'000, 100'000'000, false));
+    CHECK(flow.window == after);  // a round trip is now 100 us
+    flow.on_ack(ack(120'000'000, 100'000'000, false));
+    CHECK(flow.window == doctest::Approx(after * 0.5));  // bounded by the largest decrease
 }
 
 TEST_CASE("DCTCP: alpha is the smoothed share of marked bytes a window, the window shrinks by alpha / 2") {
-    const CongestionSettings s = settings(TransportKind::dctcp);
-    packet::Dctcp congestion;
-    congestion.start(s);
-    CHECK(congestion.window == 10 * 4160);
-    congestion.on_ack(s, ack(0, 0, false, 1, 11));  // slow start
-    CHECK(congestion.window == 11 * 4160);
-    congestion.threshold = 0;  // congestion avoidance from here
-    congestion.acked = congestion.marked = 0;
-    congestion.window = 20 * 4160;
-    congestion.window_end = 20;
-    const double alpha = congestion.alpha;
-    double window = congestion.window;
-    for (std::uint32_t i = 0; i < 20; ++i) {
+    OneFlow flow("{kind: dctcp}");
+    CHECK(flow.window == 10 * 4160);
+    flow.on_ack(ack(0, 0, false, 1, 1));  // slow start, and the end of a window without marks
+    CHECK(flow.window == 11 * 4160);
+    double alpha = 1 - 1.0 / 16;
+    flow.on_loss(0, 1, 20);  // congestion avoidance from here
+    CHECK(flow.window == 5.5 * 4160);
+    double window = flow.window = 20 * 4160;
+    flow.on_ack(ack(0, 0, false, 1, 20));  // a window that ends at packet 20
+    alpha *= 1 - 1.0 / 16;
+    window += 4160.0 * 4160 / window;
+    for (std::uint32_t i = 1; i <= 19; ++i) {
         window += 4160.0 * 4160 / window;
-        congestion.on_ack(s, ack(0, 0, i < 5, i + 1, 40));
+        flow.on_ack(ack(0, 0, i <= 5, i + 1, 40));
     }
-    const double expected = (1 - 1.0 / 16) * alpha + 1.0 / 16 * 5 / 20;
-    CHECK(congestion.alpha == doctest::Approx(expected).epsilon(1e-12));
-    CHECK(congestion.window == doctest::Approx(window * (1 - expected / 2)).epsilon(1e-12));
-    CHECK(congestion.window_end == 40);
+    alpha = (1 - 1.0 / 16) * alpha + 1.0 / 16 * 5 / 19;
+    CHECK(flow.window == doctest::Approx(window * (1 - alpha / 2)).epsilon(1e-12));
 }
 
 TEST_CASE("CUBIC: after a loss the window follows C (t - K)^3 + W_max") {
-    CongestionSettings s = settings(TransportKind::cubic);
+    CongestionSettings s = settings();
     s.max_window = 1e6 * 4160;
-    packet::Cubic congestion;
-    congestion.start(s);
-    congestion.window = 1000 * 4160;
-    congestion.threshold = 500 * 4160;
-    congestion.on_loss(s, 0, 1, 2000);
-    CHECK(congestion.window == doctest::Approx(700 * 4160));
-    CHECK(congestion.last_max == doctest::Approx(1000));
-    congestion.on_loss(s, 0, 1999, 2500);  // the same window: once
-    CHECK(congestion.window == doctest::Approx(700 * 4160));
+    OneFlow flow("{kind: cubic}", s);
+    flow.window = 1000 * 4160;
+    flow.on_loss(0, 1, 2000);
+    CHECK(flow.window == doctest::Approx(700 * 4160));
+    flow.on_loss(0, 1999, 2500);  // the same window: once
+    CHECK(flow.window == doctest::Approx(700 * 4160));
     const std::int64_t rtt = 50'000'000'000;  // 50 ms
-    double t = 0;
-    // Round trips of 700 to 1,000 acknowledgements, until K = cbrt(300 / 0.4) = 9.09 s has passed.
-    for (std::int64_t now = 0; now < 9'000'000'000'000; now += rtt) {
-        const int acks = static_cast<int>(congestion.window / 4160);
-        for (int i = 0; i < acks; ++i) {
-            congestion.on_ack(s, ack(now + i * (rtt / acks), rtt, false, 3000, 4000));
+    const auto follow = [&](std::int64_t from, double w_max, double k) {
+        // Round trips of 700 to 1,000 acknowledgements, until K has passed.
+        for (std::int64_t now = 0; static_cast<double>(now) < (k - 0.1) * 1e12; now += rtt) {
+            const int acks = static_cast<int>(flow.window / 4160);
+            for (int i = 0; i < acks; ++i) {
+                flow.on_ack(ack(from + now + i * (rtt / acks), rtt, false, 3000, 4000));
+            }
+            const double t = static_cast<double>(now + rtt) * 1e-12 + 0.05 - k;
+            if (now > 1'000'000'000'000) {
+                CHECK(flow.window / 4160 == doctest::Approx(0.4 * t * t * t + w_max).epsilon(0.01));
+            }
         }
-        t = static_cast<double>(now + rtt) * 1e-12;
-        const double cubic =
-            0.4 * (t + 0.05 - congestion.k) * (t + 0.05 - congestion.k) * (t + 0.05 - congestion.k) + 1000;
-        if (t > 1) {
-            CHECK(congestion.window / 4160 == doctest::Approx(cubic).epsilon(0.01));
-        }
-    }
-    CHECK(congestion.k == doctest::Approx(pow_pinned(300 / 0.4, 1.0 / 3)));
+    };
+    follow(0, 1000, pow_pinned(300 / 0.4, 1.0 / 3));
     // Fast convergence: a loss below the last maximum remembers less.
-    congestion.last_max = 1200;
-    congestion.window = 1000 * 4160;
-    congestion.on_loss(s, 0, 5000, 6000);
-    CHECK(congestion.last_max == doctest::Approx(1000 * 1.7 / 2));
+    flow.window = 900 * 4160;
+    flow.on_loss(0, 5000, 6000);
+    CHECK(flow.window == doctest::Approx(630 * 4160));
+    follow(20'000'000'000'000, 765, pow_pinned(135 / 0.4, 1.0 / 3));
 }
 
 TEST_CASE("multipath: four quadrants of delay and marks") {
-    const CongestionSettings s = settings(TransportKind::multipath);
-    packet::Multipath congestion;
-    congestion.start(s);
     const double goal = 0.75 * 5e6;
-    const auto fresh = [&] {
-        congestion = packet::Multipath();
-        congestion.start(s);
-        congestion.window = 100 * 4160;
+    const auto after = [](std::int64_t now, std::int64_t delay, bool marked) {
+        OneFlow flow("{kind: multipath}");
+        flow.window = 100 * 4160;
+        flow.on_ack(ack(now, delay, marked));
+        return flow.window;
     };
-    fresh();
-    congestion.on_ack(s, ack(0, 5'000'000, false));  // early, unmarked: up to four packets per round trip
-    CHECK(congestion.window == doctest::Approx(100 * 4160 + 4 * 41.6));
-    fresh();
-    congestion.on_ack(s, ack(0, 10'000'000, false));  // late, unmarked: half a packet a round trip
-    CHECK(congestion.window == doctest::Approx(100 * 4160 + 0.5 * 41.6));
-    fresh();
-    congestion.on_ack(s, ack(0, 6'000'000, true));  // early, marked: wait and see
-    CHECK(congestion.window == 100 * 4160);
-    fresh();
-    congestion.mean_delay = 10e6;
-    congestion.on_ack(s, ack(100'000'000, 15'000'000, true));  // late, marked: by the excess of the mean
-    CHECK(congestion.mean_delay == 10e6);
-    CHECK(congestion.window == doctest::Approx(100 * 4160 * (1 - 0.8 * (10e6 - goal) / 10e6)));
+    // Early, unmarked: up to four packets per round trip. Late, unmarked: half a packet. Early, marked: wait and see.
+    CHECK(after(0, 5'000'000, false) == doctest::Approx(100 * 4160 + 4 * 41.6));
+    CHECK(after(0, 10'000'000, false) == doctest::Approx(100 * 4160 + 0.5 * 41.6));
+    CHECK(after(0, 6'000'000, true) == 100 * 4160);
+    // Late, marked: by the excess of the mean, which is that of 15 us before long; and once a round trip.
+    OneFlow flow("{kind: multipath}");
+    for (int i = 0; i < 1000; ++i) {
+        flow.window = 100 * 4160;
+        flow.on_ack(ack(0, 15'000'000, false));
+    }
+    flow.window = 100 * 4160;
+    flow.on_ack(ack(100'000'000, 15'000'000, true));
+    const double less = 100 * 4160 * (1 - 0.8 * (10e6 - goal) / 10e6);
+    CHECK(flow.window == doctest::Approx(less));
+    flow.on_ack(ack(104'999'999, 15'000'000, true));
+    CHECK(flow.window == doctest::Approx(less));
 }
 
 TEST_CASE("every transport brings an incast through a small queue within a third of the link's time") {
-    for (std::size_t kind = 1; kind < transport_names().size(); ++kind) {
-        CAPTURE(transport_names()[kind]);
+    for (const auto* row : packet::transport_table()) {
+        const std::string kind = row->name;
+        if (kind == "ideal") {
+            continue;
+        }
+        CAPTURE(kind);
         PacketSpec spec;
-        spec.path_kind = PathKind::ecmp;
-        spec.transport.kind = static_cast<TransportKind>(kind);
+        spec.paths.policy.choose("ecmp");
+        spec.transport.policy.choose(kind);
         spec.transport.recovery = Recovery::selective;
         spec.transport.retries = 100;
         spec.queues.size = 400e3;
-        spec.queues.trim = spec.transport.kind == TransportKind::receiver_driven;  // a lost packet is a lost credit
+        spec.queues.trim = kind == "receiver-driven";  // a lost packet is a lost credit
         spec.queues.mark_low = 50e3;
         spec.queues.mark_high = 200e3;
         const Incast out = incast(spec, 8, 1024 * 4096);
         CHECK(static_cast<double>(out.last) >= bound_ps(8, 1024));
         // A fixed window and plain RoCE do not adapt and lose much.
-        const bool adapts = spec.transport.kind != TransportKind::window && spec.transport.kind != TransportKind::roce;
+        const bool adapts = kind != "window" && kind != "roce";
         CHECK(static_cast<double>(out.last) < (adapts ? 1.34 : 3) * bound_ps(8, 1024));
     }
 }
 
 TEST_CASE("PFC pauses instead of dropping, and a headroom that is too small drops") {
     PacketSpec spec;
-    spec.path_kind = PathKind::ecmp;
-    spec.transport.kind = TransportKind::roce;
-    spec.transport.dcqcn = false;
+    spec.paths.policy.choose("ecmp");
+    spec.transport = test::transport("{kind: roce, dcqcn: false}");
     spec.queues.pfc = true;
     spec.transport.timeout = 0.1;
     const Incast out = incast(spec, 24, 256 * 4096);
@@ -237,7 +243,7 @@ TEST_CASE("PFC pauses instead of dropping, and a headroom that is too small drop
 
 TEST_CASE("trimming tells the sender at once: no timeout is needed") {
     PacketSpec spec;
-    spec.transport.kind = TransportKind::receiver_driven;
+    spec.transport.policy.choose("receiver-driven");
     spec.queues.size = 8 * 4160;
     spec.queues.trim = true;
     const Incast out = incast(spec, 16, 128 * 4096);
@@ -251,8 +257,8 @@ TEST_CASE("trimming tells the sender at once: no timeout is needed") {
 TEST_CASE("shared memory with dynamic thresholds: one busy port may take alpha / (1 + alpha) of it") {
     for (const double alpha : {0.5, 1.0, 3.0}) {
         PacketSpec spec;
-        spec.path_kind = PathKind::ecmp;
-        spec.transport.kind = TransportKind::window;
+        spec.paths.policy.choose("ecmp");
+        spec.transport.policy.choose("window");
         spec.transport.window = 1e6;
         spec.queues.shared = 400 * 4160;
         spec.queues.alpha = alpha;
@@ -264,7 +270,7 @@ TEST_CASE("shared memory with dynamic thresholds: one busy port may take alpha /
 
 TEST_CASE("bit errors are repaired, and more of them than retries allow name the flow") {
     PacketSpec spec;
-    spec.path_kind = PathKind::ecmp;
+    spec.paths.policy.choose("ecmp");
     spec.bit_error_rate = 1e-6;  // 3.3 % of full packets a hop
     const Incast out = incast(spec, 1, 1024 * 4096);
     CHECK(out.statistics.corrupted > 40);
@@ -278,7 +284,7 @@ TEST_CASE("bit errors are repaired, and more of them than retries allow name the
 TEST_CASE("a link that goes down loses its packets until routing knows, then the flow goes round it") {
     const Fabric fabric(test::hosts(32, 8, 8, 50e9, 500e-9));
     PacketSpec spec;
-    spec.path_kind = PathKind::ecmp;
+    spec.paths.policy.choose("ecmp");
     spec.link_events = "given directly";
     spec.reroute_delay = 100e-6;
     const auto run = [&](std::vector<LinkEvent> events) {

@@ -1,0 +1,94 @@
+#pragma once
+// Path choices: over which of the parallel paths a packet goes. One file and one row of the table each; a choice owns its
+// parameters.
+//
+// A packet carries an entropy of 32 bits, which switches scale to the number of ports where there is a choice. A path choice
+// gives it to the packet at its sender, or lets leaves pick the port when the packet comes, or plans the paths of messages that
+// start together. One object serves a run.
+// Validated by tests/sim/network/packet_paths_test.cpp.
+
+#include "sim/base/random.hpp"
+#include "sim/base/time.hpp"
+#include "sim/config/policy.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace orrery::packet {
+
+/// The parallel paths of a fabric: one per spine, and per core switch of each.
+struct PathSet {
+    std::uint32_t leaves = 1;
+    std::uint32_t spines = 1;  ///< of a leaf
+    std::uint32_t cores = 1;   ///< of a spine; 1 without them
+
+    /// Scales back to the spine, and what that leaves to the core switch.
+    [[nodiscard]] std::uint32_t entropy(std::uint32_t lane, std::uint32_t core) const {
+        const double point = (lane + (core + 0.5) / cores) / spines;
+        return static_cast<std::uint32_t>(point * 4294967296.0);
+    }
+    /// The path that a hash names.
+    [[nodiscard]] std::uint32_t hashed(std::uint64_t hash) const {
+        return entropy(static_cast<std::uint32_t>(hash % spines), static_cast<std::uint32_t>((hash >> 32) % cores));
+    }
+    [[nodiscard]] std::uint32_t lane(std::uint32_t entropy) const {
+        return static_cast<std::uint32_t>((static_cast<std::uint64_t>(entropy) * spines) >> 32);
+    }
+};
+
+/// What one flow's paths come from.
+struct FlowPath {
+    std::uint64_t hash = 0;
+    std::uint32_t entropy = 0;   ///< of its own path
+    std::uint32_t sprayed = 0;   ///< counts packets, to walk through the entropies
+    std::int64_t last_sent = 0;  ///< ps
+};
+
+struct LeafPorts;  // what a leaf knows of its ports to the spines: sim/network/packet/records.hpp
+
+/// A message between two leaves.
+struct PlannedMessage {
+    std::uint32_t from_leaf = 0;
+    std::uint32_t to_leaf = 0;
+    std::uint64_t packets = 0;
+};
+
+struct PathNeeds {
+    bool hashed = false;         ///< levels without packets know it as one hashed path per flow
+    bool one_path = false;       ///< packets of a flow stay in order
+    bool leaves_choose = false;  ///< choose_lane is called
+    bool learns = false;         ///< heard_unmarked is called, for each packet
+    bool plans = false;          ///< plan is called before messages start, and left when a flow has ended
+};
+
+class PathChooser {
+  public:
+    virtual ~PathChooser() = default;
+    [[nodiscard]] virtual PathNeeds needs() const { return {}; }
+    /// Before the first flow.
+    virtual void begin(const PathSet& paths) { paths_ = paths; }
+    /// A new flow takes this number.
+    virtual void start(std::uint32_t /*flow*/) {}
+    /// The entropy of the flow's next packet.
+    [[nodiscard]] virtual std::uint32_t pick(std::uint32_t /*flow*/, FlowPath& path, std::int64_t /*now*/) {
+        return path.entropy;
+    }
+    /// The spine that a leaf sends a packet to.
+    [[nodiscard]] virtual std::uint32_t choose_lane(std::uint32_t /*leaf*/, const LeafPorts&) { return 0; }
+    /// A packet with this entropy has met no congestion.
+    virtual void heard_unmarked(std::uint32_t /*flow*/, std::uint32_t /*entropy*/) {}
+    /// Entropies of the parts of each message, of which there are at most `subflows` times what the plan needs.
+    [[nodiscard]] virtual std::vector<std::vector<std::uint32_t>> plan(const std::vector<PlannedMessage>&,
+                                                                       std::uint32_t /*subflows*/) {
+        return {};
+    }
+    virtual void left(std::uint32_t /*from_leaf*/, std::uint32_t /*to_leaf*/, std::uint32_t /*entropy*/) {}
+
+  protected:
+    PathSet paths_;
+};
+
+/// All path choices, the default among them.
+[[nodiscard]] const PolicyTable<PathChooser>& path_table();
+
+}  // namespace orrery::packet

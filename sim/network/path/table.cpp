@@ -1,0 +1,23 @@
+// The table of path choices: one row each.
+
+#include "sim/network/path/path.hpp"
+
+namespace orrery::packet {
+
+extern const PolicyRow<PathChooser> kSpray;
+extern const PolicyRow<PathChooser> kEcmp;
+extern const PolicyRow<PathChooser> kFlowlet;
+extern const PolicyRow<PathChooser> kOblivious;
+extern const PolicyRow<PathChooser> kRoundRobin;
+extern const PolicyRow<PathChooser> kAdaptive;
+extern const PolicyRow<PathChooser> kRecycled;
+extern const PolicyRow<PathChooser> kPlanned;
+
+const PolicyTable<PathChooser>& path_table() {
+    static const PolicyTable<PathChooser> kTable = {
+        &kSpray, &kEcmp, &kFlowlet, &kOblivious, &kRoundRobin, &kAdaptive, &kRecycled, &kPlanned,
+    };
+    return kTable;
+}
+
+}  // namespace orrery::packet

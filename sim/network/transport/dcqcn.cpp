@@ -1,0 +1,125 @@
+#include "sim/network/transport/transport.hpp"
+
+namespace orrery::packet {
+
+namespace {
+
+/// RDMA over Ethernet: go-back-N, and rates by DCQCN's reaction point, equations 1 to 4 of Zhu et al., "Congestion control
+/// for large-scale RDMA deployments", SIGCOMM 2015. Defaults: section 5 and table 14.
+class Dcqcn final : public Transport {
+  public:
+    struct Parameters {
+        bool on = true;
+        double g = 1.0 / 256;
+        double alpha_timer = 55e-6;   ///< s
+        double rate_timer = 55e-6;    ///< s
+        double byte_counter = 10e6;   ///< bytes
+        std::int64_t recovery = 5;    ///< steps of fast recovery
+        double increase = 5e6;        ///< B/s, R_AI: 40 Mb/s
+        double hyper = 50e6;          ///< B/s, R_HAI: assumed ten times R_AI, the paper does not give it
+        double min_rate = 1.25e6;     ///< B/s, assumed
+        double notification = 50e-6;  ///< s, at most one notification per flow in this time
+        void describe(Fields& fields) {
+            fields.boolean({"dcqcn", "roce: rates follow DCQCN; else line rate"}, on);
+            fields.number({"dcqcn_g", "gain of alpha", false, 1e-6, 1}, g);
+            fields.quantity({"dcqcn_alpha_timer", "without notification until alpha decays", false, 1e-7, 1},
+                            Dimension::time, alpha_timer);
+            fields.quantity({"dcqcn_rate_timer", "between rate increases", false, 1e-7, 1}, Dimension::time,
+                            rate_timer);
+            fields.quantity({"dcqcn_byte_counter", "between rate increases", false, 1, 1e15}, Dimension::bytes,
+                            byte_counter);
+            fields.integer({"dcqcn_recovery", "steps of fast recovery", false, 1, 1000}, recovery);
+            fields.quantity({"dcqcn_increase", "additive increase", false, 0, 1e13}, Dimension::rate, increase);
+            fields.quantity({"dcqcn_hyper", "hyper increase", false, 0, 1e13}, Dimension::rate, hyper);
+            fields.quantity({"dcqcn_min_rate", "no rate falls below", false, 1, 1e13}, Dimension::rate, min_rate);
+            fields.quantity({"dcqcn_notification", "least time between notifications of a flow", false, 0, 1},
+                            Dimension::time, notification);
+        }
+    };
+    explicit Dcqcn(const Parameters& own) : own_(own) {}
+
+    [[nodiscard]] TransportNeeds needs() const override {
+        TransportNeeds out;
+        out.go_back_n = true;
+        if (own_.on) {
+            out.counts_bytes = true;
+            out.notification_gap = own_.notification;
+        }
+        return out;
+    }
+    void start(CongestionState& flow) const override {
+        if (own_.on) {
+            flow.rate = flow.begin<State>().target = run_.line_rate;
+        }
+    }
+    void on_sent(CongestionState& flow, double bytes) const override {
+        if (flow.timer == kNoTimer) {
+            return;  // never notified: at line rate
+        }
+        auto& state = flow.as<State>();
+        state.byte_count += bytes;
+        if (state.byte_count >= own_.byte_counter) {
+            state.byte_count -= own_.byte_counter;
+            ++state.byte_steps;
+            increase(flow);
+        }
+    }
+    void on_notification(CongestionState& flow, std::int64_t now) const override {
+        auto& state = flow.as<State>();
+        state.target = flow.rate;
+        flow.rate = std::max(flow.rate * (1 - state.alpha / 2), own_.min_rate);
+        state.alpha = (1 - own_.g) * state.alpha + own_.g;
+        state.byte_steps = state.timer_steps = 0;
+        state.byte_count = 0;
+        state.alpha_due = now + to_ps(own_.alpha_timer);
+        state.rate_due = now + to_ps(own_.rate_timer);
+        flow.timer = std::min(state.alpha_due, state.rate_due);
+    }
+    // Decays alpha and raises the rate where these are due.
+    void on_timer(CongestionState& flow, std::int64_t now) const override {
+        auto& state = flow.as<State>();
+        while (state.alpha_due <= now) {
+            state.alpha *= 1 - own_.g;
+            state.alpha_due += to_ps(own_.alpha_timer);
+        }
+        while (state.rate_due <= now) {
+            ++state.timer_steps;
+            state.rate_due += to_ps(own_.rate_timer);
+            increase(flow);
+        }
+        flow.timer = std::min(state.alpha_due, state.rate_due);
+    }
+
+  private:
+    struct State {
+        double target = 0;  ///< B/s
+        double alpha = 1;
+        double byte_count = 0;
+        std::int64_t alpha_due = kNoTimer;
+        std::int64_t rate_due = kNoTimer;
+        std::uint32_t byte_steps = 0;
+        std::uint32_t timer_steps = 0;
+    };
+    void increase(CongestionState& flow) const {
+        auto& state = flow.as<State>();
+        const std::uint32_t most = std::max(state.byte_steps, state.timer_steps);
+        const std::uint32_t least = std::min(state.byte_steps, state.timer_steps);
+        const auto recovery = static_cast<std::uint32_t>(own_.recovery);
+        if (least > recovery) {
+            state.target += own_.hyper * (least - recovery);
+        } else if (most > recovery) {
+            state.target += own_.increase;
+        }
+        state.target = std::min(state.target, run_.line_rate);
+        flow.rate = std::min((state.target + flow.rate) / 2, run_.line_rate);
+    }
+
+    Parameters own_;
+};
+
+}  // namespace
+
+extern const PolicyRow<Transport> kRoce =
+    policy_row<Transport, Dcqcn>("roce", "RDMA over Ethernet: go-back-N, rates by DCQCN");
+
+}  // namespace orrery::packet

@@ -1,0 +1,25 @@
+#include "sim/network/transport/transport.hpp"
+
+namespace orrery::packet {
+
+namespace {
+
+/// No window, no acknowledgements: what closed forms and max-min fair rates are about.
+class Ideal final : public Transport {
+  public:
+    using Parameters = NoParameters;
+    explicit Ideal(const Parameters&) {}
+
+    [[nodiscard]] TransportNeeds needs() const override {
+        TransportNeeds out;
+        out.acknowledged = false;
+        return out;
+    }
+};
+
+}  // namespace
+
+extern const PolicyRow<Transport> kIdeal =
+    policy_row<Transport, Ideal>("ideal", "each flow at its max-min fair rate, nothing is acknowledged");
+
+}  // namespace orrery::packet

@@ -1,0 +1,26 @@
+#include "sim/network/transport/transport.hpp"
+
+namespace orrery::packet {
+
+namespace {
+
+/// Beyond its first window a flow sends one packet for each credit, which receivers grant at the pace of their links: Handley
+/// et al., "Re-architecting datacenter networks and stacks for low latency and high performance", SIGCOMM 2017.
+class ReceiverDriven final : public Transport {
+  public:
+    using Parameters = NoParameters;
+    explicit ReceiverDriven(const Parameters&) {}
+
+    [[nodiscard]] TransportNeeds needs() const override {
+        TransportNeeds out;
+        out.credits = true;
+        return out;
+    }
+};
+
+}  // namespace
+
+extern const PolicyRow<Transport> kReceiverDriven = policy_row<Transport, ReceiverDriven>(
+    "receiver-driven", "receivers grant a credit for each packet after the first window");
+
+}  // namespace orrery::packet

@@ -1,0 +1,23 @@
+// The table of transports: one row each.
+
+#include "sim/network/transport/transport.hpp"
+
+namespace orrery::packet {
+
+extern const PolicyRow<Transport> kIdeal;
+extern const PolicyRow<Transport> kWindow;
+extern const PolicyRow<Transport> kRoce;
+extern const PolicyRow<Transport> kSwift;
+extern const PolicyRow<Transport> kReceiverDriven;
+extern const PolicyRow<Transport> kMultipath;
+extern const PolicyRow<Transport> kDctcp;
+extern const PolicyRow<Transport> kCubic;
+
+const PolicyTable<Transport>& transport_table() {
+    static const PolicyTable<Transport> kTable = {
+        &kIdeal, &kWindow, &kRoce, &kSwift, &kReceiverDriven, &kMultipath, &kDctcp, &kCubic,
+    };
+    return kTable;
+}
+
+}  // namespace orrery::packet

@@ -1,0 +1,104 @@
+#pragma once
+// Transports: how data get through. One file and one row of the table each; a transport owns its parameters.
+//
+// A transport decides a flow's window and rate (congestion control) from acknowledgements, losses, notifications and timers,
+// and states what else it needs of senders and receivers. One object serves all flows of a run; what it keeps of each is
+// a small record that the flow holds.
+// Limits: no transport sees another flow's record; TCP's delayed acknowledgements and SACK details are not modelled.
+// Validated by tests/sim/network/packet_transport_test.cpp: each against its equations.
+
+#include "sim/config/policy.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <new>
+#include <type_traits>
+
+namespace orrery::packet {
+
+inline constexpr double kNoLimit = 1e300;
+inline constexpr std::int64_t kNoTimer = std::numeric_limits<std::int64_t>::max();
+
+/// What a run's flows have in common.
+struct CongestionSettings {
+    double packet = 0;      ///< bytes of a full packet on the wire
+    double line_rate = 0;   ///< B/s of a NIC
+    double base_rtt = 0;    ///< ps of the longest path without load
+    double max_window = 0;  ///< bytes
+};
+
+/// An acknowledgement as a transport sees it.
+struct Acknowledged {
+    std::int64_t now = 0;    ///< ps
+    std::int64_t delay = 0;  ///< ps from sending the packet to this acknowledgement
+    double bytes = 0;        ///< newly acknowledged
+    bool marked = false;
+    std::uint32_t cumulative = 0;  ///< packets before this have all arrived
+    std::uint32_t next = 0;        ///< first packet not yet sent
+};
+
+/// One flow's window and rate, and what its transport remembers of it.
+struct CongestionState {
+    double window = kNoLimit;       ///< bytes in flight
+    double rate = 0;                ///< B/s, pacing; 0: as the link allows
+    std::int64_t timer = kNoTimer;  ///< ps, when the transport wants to hear of the time
+    alignas(8) std::byte own[56]{};
+
+    /// The transport's record; the first call must be `begin`.
+    template <class T>
+    T& begin() {
+        static_assert(sizeof(T) <= sizeof(own) && alignof(T) <= 8 && std::is_trivially_copyable_v<T>);
+        return *new (own) T();
+    }
+    template <class T>
+    [[nodiscard]] T& as() {
+        return *std::launder(reinterpret_cast<T*>(own));
+    }
+};
+
+/// What a transport needs of senders, receivers and switches.
+struct TransportNeeds {
+    bool acknowledged = true;      ///< receivers acknowledge; what is lost is sent again
+    bool go_back_n = false;        ///< unless the scenario names another recovery
+    bool credits = false;          ///< beyond its first window a flow sends what its receiver grants
+    bool fills_queues = false;     ///< its windows grow until packets are lost or marked
+    bool rare_news = false;        ///< many packets an acknowledgement will do
+    bool counts_bytes = false;     ///< on_sent is called
+    double notification_gap = -1;  ///< s at least between notifications of marks; negative: receivers send none
+};
+
+class Transport {
+  public:
+    virtual ~Transport() = default;
+    [[nodiscard]] virtual TransportNeeds needs() const { return {}; }
+    /// Before the first flow.
+    void begin(const CongestionSettings& run) { run_ = run; }
+
+    /// Sets up the record of a new flow.
+    virtual void start(CongestionState&) const {}
+    virtual void on_ack(CongestionState&, const Acknowledged&) const {}
+    /// Packets were found lost; `cumulative` and `next` as in Acknowledged.
+    virtual void on_loss(CongestionState&, std::int64_t /*now*/, std::uint32_t /*cumulative*/,
+                         std::uint32_t /*next*/) const {}
+    virtual void on_timeout(CongestionState&, std::int64_t /*now*/) const {}
+    virtual void on_notification(CongestionState&, std::int64_t /*now*/) const {}
+    virtual void on_sent(CongestionState&, double /*bytes*/) const {}
+    /// The time of `CongestionState::timer` has come.
+    virtual void on_timer(CongestionState&, std::int64_t /*now*/) const {}
+    /// The record passes to another flow, whose packets are numbered from 0 again.
+    virtual void renumber(CongestionState&) const {}
+
+  protected:
+    [[nodiscard]] double clamp_window(double window) const { return std::clamp(window, run_.packet, run_.max_window); }
+    [[nodiscard]] static std::int64_t to_ps(double seconds) { return std::llround(seconds * 1e12); }
+
+    CongestionSettings run_;
+};
+
+/// All transports, the default among them.
+[[nodiscard]] const PolicyTable<Transport>& transport_table();
+
+}  // namespace orrery::packet
