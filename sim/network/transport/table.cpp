@@ -12,10 +12,11 @@ extern const PolicyRow<Transport> kReceiverDriven;
 extern const PolicyRow<Transport> kMultipath;
 extern const PolicyRow<Transport> kDctcp;
 extern const PolicyRow<Transport> kCubic;
+extern const PolicyRow<Transport> kTimely;
 
 const PolicyTable<Transport>& transport_table() {
     static const PolicyTable<Transport> kTable = {
-        &kIdeal, &kWindow, &kRoce, &kSwift, &kReceiverDriven, &kMultipath, &kDctcp, &kCubic,
+        &kIdeal, &kWindow, &kRoce, &kSwift, &kReceiverDriven, &kMultipath, &kDctcp, &kCubic, &kTimely,
     };
     return kTable;
 }
