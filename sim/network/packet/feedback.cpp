@@ -1,6 +1,6 @@
 // What a sender makes of acknowledgements, reports of loss, notifications and timeouts.
 
-#include "sim/network/packet/network.hpp"
+#include "sim/network/packet/nic.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -12,33 +12,33 @@ constexpr std::int64_t kLongest = 10'000'000'000'000'000;  // ps: no timeout is 
 }  // namespace
 
 // Three smoothed round trips, so that a long queue is not mistaken for a loss; never below the set timeout.
-std::int64_t Network::timeout_of(const Flow& flow) const {
-    return std::min(kLongest, std::max(timeout_, 3 * flow.round_trip));
+std::int64_t Nics::timeout_of(const Flow& flow) const {
+    return std::min(kLongest, std::max(setup_.timeout, 3 * flow.round_trip));
 }
 
-void Network::touch_deadline(std::uint32_t id) {
+void Nics::touch_deadline(std::uint32_t id) {
     Flow& flow = flows_[id];
-    flow.deadline = now_ + (timeout_of(flow) << std::min<unsigned>(flow.backoff, 6));
+    flow.deadline = clock_.now + (timeout_of(flow) << std::min<unsigned>(flow.backoff, 6));
     flow.overtaken = flow.highest;
     if (!flow.timer_armed) {
         flow.timer_armed = true;
-        schedule(Timer::retransmit, id, flow.deadline);
+        clock_.schedule(Timer::retransmit, id, flow.deadline);
     }
 }
 
 // One packet is known to have arrived: it is no longer in flight, nor to be sent again.
-void Network::acknowledge(Flow& flow, std::uint32_t sequence, double& newly) {
-    const std::uint32_t size = size_of(flow, sequence);
+void Nics::acknowledge(Flow& flow, std::uint32_t sequence, double& newly) {
+    const std::uint32_t size = flows_.size_of(flow, sequence);
     newly += size;
-    if (test(flow, Bits::lost, sequence)) {
-        clear(flow, Bits::lost, sequence);
+    if (flows_.test(flow, Bits::lost, sequence)) {
+        flows_.clear(flow, Bits::lost, sequence);
         --flow.lost;
     } else {
         flow.in_flight -= size;
     }
 }
 
-void Network::on_acknowledgement(const Packet& p) {
+void Nics::on_acknowledgement(const Packet& p) {
     const std::uint32_t id = p.flow;
     Flow& flow = flows_[id];
     if (!flow.live || flow.acked == flow.packets) {
@@ -46,168 +46,176 @@ void Network::on_acknowledgement(const Packet& p) {
     }
     double newly = 0;
     const std::uint32_t before = flow.acked;
-    if (go_back_) {
+    if (setup_.go_back) {
         if (p.cumulative > flow.acked) {
-            newly = static_cast<double>(p.cumulative - flow.acked) * full_;
+            newly = static_cast<double>(p.cumulative - flow.acked) * setup_.full;
             flow.acked = p.cumulative;
             flow.next_new = std::max(flow.next_new, flow.acked);
         }
-        flow.in_flight = static_cast<std::int64_t>(flow.next_new - flow.acked) * full_;
+        flow.in_flight = static_cast<std::int64_t>(flow.next_new - flow.acked) * setup_.full;
     } else {
         const std::uint32_t known = flow.acked > p.sequence ? std::min(64U, flow.acked - p.sequence) : 0;
         if (const std::uint64_t told = known < 64 ? p.selected >> known : 0; told != 0) {
             const std::uint32_t first = p.sequence + known;
-            for (std::uint64_t news = told & ~bits_from(flow, Bits::acknowledged, first); news != 0; news &= news - 1) {
+            for (std::uint64_t news = told & ~flows_.bits_from(flow, Bits::acknowledged, first); news != 0;
+                 news &= news - 1) {
                 const std::uint32_t sequence = first + static_cast<std::uint32_t>(std::countr_zero(news));
-                set(flow, Bits::acknowledged, sequence);
+                flows_.set(flow, Bits::acknowledged, sequence);
                 acknowledge(flow, sequence, newly);
                 flow.highest = std::max(flow.highest, sequence + 1);
             }
         }
-        while (flow.acked < flow.packets && (flow.acked < p.cumulative || test(flow, Bits::acknowledged, flow.acked))) {
-            if (!test(flow, Bits::acknowledged, flow.acked)) {
+        while (flow.acked < flow.packets &&
+               (flow.acked < p.cumulative || flows_.test(flow, Bits::acknowledged, flow.acked))) {
+            if (!flows_.test(flow, Bits::acknowledged, flow.acked)) {
                 acknowledge(flow, flow.acked, newly);
             }
-            clear(flow, Bits::acknowledged, flow.acked);
+            flows_.clear(flow, Bits::acknowledged, flow.acked);
             ++flow.acked;
         }
         flow.highest = std::max(flow.highest, flow.acked);
     }
     if (newly > 0) {
         flow.backoff = 0;
-        flow.last_news = now_;
+        flow.last_news = clock_.now;
         // Smoothed as in RFC 6298; the first sample stands for itself.
-        const std::int64_t delay = now_ - p.sent;
+        const std::int64_t delay = clock_.now - p.sent;
         flow.round_trip += flow.round_trip == 0 ? delay : (delay - flow.round_trip) / 8;
         if (flow.acked > before) {
-            flow.deadline = now_ + timeout_of(flow);
+            flow.deadline = clock_.now + timeout_of(flow);
             flow.overtaken = flow.highest;
         }
-        const Acknowledged ack{now_, now_ - p.sent, newly, (p.flags & kMarked) != 0, flow.acked, flow.next_new};
-        transport_->on_ack(flow.congestion, ack);
-        adopt(id);
-        if (path_needs_.learns && (p.flags & kMarked) == 0) {
-            paths_->heard_unmarked(id, p.path);
+        const Acknowledged ack{clock_.now, clock_.now - p.sent, newly, (p.flags & kMarked) != 0,
+                               flow.acked, flow.next_new};
+        transport_.on_ack(flow.congestion, ack);
+        adopt(flow);
+        if (setup_.path_needs.learns && (p.flags & kMarked) == 0) {
+            chooser_.heard_unmarked(id, p.path);
         }
     }
     if (flow.acked == flow.packets) {
-        if (spec_.nic.done_at_sender) {
-            finish_part(flow.message);
+        if (setup_.spec.nic.done_at_sender) {
+            messages_.finish_part(flow.message);
         }
         if (flow.received == flow.packets) {
             retire(id);
         }
         return;
     }
-    if (reorder_ > 0 && !go_back_ && (flow.acked == before || flow.highest > flow.acked)) {
+    if (setup_.reorder > 0 && !setup_.go_back && (flow.acked == before || flow.highest > flow.acked)) {
         judge_gaps(id);
     }
     list(id);
 }
 
 // On one path packets stay in order: what is followed by enough acknowledged packets is lost.
-void Network::judge_gaps(std::uint32_t id) {
+void Nics::judge_gaps(std::uint32_t id) {
     Flow& flow = flows_[id];
-    if (flow.highest < flow.acked + reorder_) {
+    if (flow.highest < flow.acked + setup_.reorder) {
         return;
     }
-    const std::uint32_t end = flow.highest - reorder_;
+    const std::uint32_t end = flow.highest - setup_.reorder;
     std::uint32_t found = 0;
     for (std::uint32_t s = std::max(flow.scanned, flow.acked); s < end; ++s) {
-        if (!test(flow, Bits::acknowledged, s) && !test(flow, Bits::lost, s)) {
+        if (!flows_.test(flow, Bits::acknowledged, s) && !flows_.test(flow, Bits::lost, s)) {
             lose(flow, s);
-            flow.credits += credited_ ? 1 : 0;  // no credit comes back for a packet that never arrives
+            flow.credits += setup_.transport.credits ? 1 : 0;  // no credit comes back for a packet that never arrives
             ++found;
         }
     }
     flow.scanned = std::max(flow.scanned, end);
     if (found > 0) {
-        transport_->on_loss(flow.congestion, now_, flow.acked, flow.next_new);
-        adopt(id);
+        transport_.on_loss(flow.congestion, clock_.now, flow.acked, flow.next_new);
+        adopt(flow);
     }
 }
 
-void Network::lose(Flow& flow, std::uint32_t sequence) {
-    set(flow, Bits::lost, sequence);
+void Nics::lose(Flow& flow, std::uint32_t sequence) {
+    flows_.set(flow, Bits::lost, sequence);
     ++flow.lost;
-    flow.in_flight -= size_of(flow, sequence);
+    flow.in_flight -= flows_.size_of(flow, sequence);
 }
 
 // A report of loss: the gap of go-back-N, or a trimmed packet.
-void Network::on_report(const Packet& p) {
+void Nics::on_report(const Packet& p) {
     const std::uint32_t id = p.flow;
     Flow& flow = flows_[id];
     if (!flow.live || flow.acked == flow.packets) {
         return;
     }
-    if (go_back_) {
+    if (setup_.go_back) {
         on_acknowledgement(p);
         if (!flow.live || p.cumulative < flow.acked) {
             return;
         }
         flow.next_new = flow.acked;
         flow.in_flight = 0;
-    } else if (p.sequence >= flow.acked && !test(flow, Bits::acknowledged, p.sequence) &&
-               !test(flow, Bits::lost, p.sequence)) {
+    } else if (p.sequence >= flow.acked && !flows_.test(flow, Bits::acknowledged, p.sequence) &&
+               !flows_.test(flow, Bits::lost, p.sequence)) {
         lose(flow, p.sequence);
-        flow.last_news = now_;
+        flow.last_news = clock_.now;
         flow.backoff = 0;
     } else {
         return;
     }
-    transport_->on_loss(flow.congestion, now_, flow.acked, flow.next_new);
-    adopt(id);
+    transport_.on_loss(flow.congestion, clock_.now, flow.acked, flow.next_new);
+    adopt(flow);
     list(id);
 }
 
-void Network::on_notification(std::uint32_t id) {
+void Nics::on_notification(std::uint32_t id) {
     Flow& flow = flows_[id];
     if (!flow.live) {
         return;
     }
-    transport_->on_notification(flow.congestion, now_);
-    adopt(id);
+    transport_.on_notification(flow.congestion, clock_.now);
+    adopt(flow);
     arm_congestion(id);
 }
 
-void Network::arm_congestion(std::uint32_t id) {
+void Nics::arm_congestion(std::uint32_t id) {
     Flow& flow = flows_[id];
     if (!flow.congestion_armed && flow.congestion.timer != kNoTimer) {
         flow.congestion_armed = true;
-        schedule(Timer::congestion, id, std::max(now_, flow.congestion.timer));
+        clock_.schedule(Timer::congestion, id, std::max(clock_.now, flow.congestion.timer));
     }
 }
 
-void Network::on_congestion_timer(std::uint32_t id) {
+void Nics::on_congestion_timer(std::uint32_t id) {
     Flow& flow = flows_[id];
     flow.congestion_armed = false;
     if (!flow.live || flow.acked == flow.packets || flow.congestion.timer == kNoTimer) {
         return;
     }
-    transport_->on_timer(flow.congestion, now_);
-    adopt(id);
+    transport_.on_timer(flow.congestion, clock_.now);
+    adopt(flow);
     arm_congestion(id);
 }
 
-void Network::on_timeout(std::uint32_t id) {
+bool Nics::silent(std::uint32_t id) const {
+    const Flow& flow = flows_[id];
+    return flow.live && flow.started && flow.acked < flow.packets && clock_.now >= flow.deadline &&
+           clock_.now - flow.last_news >= timeout_of(flow);
+}
+
+void Nics::on_timeout(std::uint32_t id) {
     Flow& flow = flows_[id];
     flow.timer_armed = false;
     if (!flow.live || !flow.started || flow.acked == flow.packets) {
         return;
     }
-    if (now_ < flow.deadline) {
+    if (clock_.now < flow.deadline) {
         flow.timer_armed = true;
-        schedule(Timer::retransmit, id, flow.deadline);
+        clock_.schedule(Timer::retransmit, id, flow.deadline);
         return;
     }
-    const bool silent = now_ - flow.last_news >= timeout_of(flow);
-    const bool waits = flow.in_flight > 0 || (credited_ && flow.credits == 0) || ports_[base_[0] + flow.source].down;
-    if (silent && spec_.queues.pfc && now_ - deadlock_checked_ >= timeout_) {
-        deadlock_checked_ = now_;
-        check_deadlock();
-    }
-    if (waits && silent && ++flow.backoff > spec_.transport.retries) {
-        fail(flow);
+    const bool quiet = clock_.now - flow.last_news >= timeout_of(flow);
+    const bool waits = flow.in_flight > 0 || (setup_.transport.credits && flow.credits == 0) ||
+                       ports_[setup_.base[0] + flow.source].down;
+    if (waits && quiet && ++flow.backoff > setup_.spec.transport.retries) {
+        messages_.fail(flow.message, std::to_string(setup_.spec.transport.retries) +
+                                         " timeouts in a row without an acknowledgement, at t = " +
+                                         std::to_string(static_cast<double>(clock_.now) * 1e-12) + " s");
     }
     if (flow.in_flight > 0) {
         if (flow.capacity == 0) {
@@ -215,37 +223,33 @@ void Network::on_timeout(std::uint32_t id) {
             flow.in_flight = 0;
         } else {
             // In silence all is lost; else what others had overtaken when the deadline was set.
-            const std::uint32_t end = silent ? flow.next_new : flow.overtaken;
+            const std::uint32_t end = quiet ? flow.next_new : flow.overtaken;
             for (std::uint32_t s = flow.acked; s < end; ++s) {
-                if (!test(flow, Bits::acknowledged, s) && !test(flow, Bits::lost, s)) {
+                if (!flows_.test(flow, Bits::acknowledged, s) && !flows_.test(flow, Bits::lost, s)) {
                     lose(flow, s);
-                    flow.credits += credited_ ? 1 : 0;
+                    flow.credits += setup_.transport.credits ? 1 : 0;
                 }
             }
         }
         const bool controlled = flow.reduction == kNone;
-        timeouts_ += silent ? 1 : 0;
-        if (silent && controlled) {
-            transport_->on_timeout(flow.congestion, now_);
+        flows_.counts.timeouts += quiet ? 1 : 0;
+        if (quiet && controlled) {
+            transport_.on_timeout(flow.congestion, clock_.now);
         } else if (flow.lost > 0 && controlled) {
-            transport_->on_loss(flow.congestion, now_, flow.acked, flow.next_new);
+            transport_.on_loss(flow.congestion, clock_.now, flow.acked, flow.next_new);
         }
-        adopt(id);
+        adopt(flow);
     }
-    if (credited_ && silent && flow.credits == 0) {
+    if (setup_.transport.credits && quiet && flow.credits == 0) {
         flow.credits = 1;  // the credit may have been what was lost
     }
     touch_deadline(id);
     list(id);
 }
 
-void Network::fail(const Flow& flow) const {
-    const Message& message = messages_[flow.message];
-    throw InfeasibleError("the message of " + std::to_string(message.bytes) + " bytes from GPU " +
-                          std::to_string(message.from.value()) + " to GPU " + std::to_string(message.to.value()) +
-                          " can never finish: " + std::to_string(spec_.transport.retries) +
-                          " timeouts in a row without an acknowledgement, at t = " +
-                          std::to_string(static_cast<double>(now_) * 1e-12) + " s");
+void Nics::on_credit(std::uint32_t id) {
+    ++flows_[id].credits;
+    list(id);
 }
 
 }  // namespace orrery::packet

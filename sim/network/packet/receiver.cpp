@@ -1,65 +1,62 @@
-// Receivers: what has arrived, and what is sent back for it.
-
-#include "sim/network/packet/network.hpp"
+#include "sim/network/packet/receiver.hpp"
 
 #include <algorithm>
 
 namespace orrery::packet {
 
-void Network::deliver(std::uint32_t id) {
+void Receivers::deliver(std::uint32_t id) {
     // A copy: answering may grow the slab.
     const Packet p = slab_[id];
     switch (p.kind) {
         case PacketKind::data:
-            ++arrived_;
+            ++flows_.counts.arrived;
             receive_data(p);
             break;
         case PacketKind::trimmed:
-            ++arrived_;
+            ++flows_.counts.arrived;
             if (flows_[p.flow].live) {
                 notify(p);
                 reply(PacketKind::nack, p, 0);
-                if (credited_) {
+                if (setup_.transport.credits) {
                     want_credit(p.flow);
                 }
             }
             break;
         case PacketKind::ack:
-            on_acknowledgement(p);
+            nics_.on_acknowledgement(p);
             break;
         case PacketKind::nack:
-            on_report(p);
+            nics_.on_report(p);
             break;
         case PacketKind::notification:
-            on_notification(p.flow);
+            nics_.on_notification(p.flow);
             break;
         case PacketKind::credit:
-            ++flows_[p.flow].credits;
-            list(p.flow);
+            nics_.on_credit(p.flow);
             break;
     }
-    discard(id);
+    flows_.discard(id);
 }
 
 // DCQCN's notification point. A marked packet counts even if go-back-N throws it away, and trimming is a mark as well.
-void Network::notify(const Packet& p) {
+void Receivers::notify(const Packet& p) {
     Flow& flow = flows_[p.flow];
-    if (notifies_ && now_ - flow.last_notification >= notification_gap_) {
-        flow.last_notification = now_;
+    if (setup_.notifies && clock_.now - flow.last_notification >= setup_.notification_gap) {
+        flow.last_notification = clock_.now;
         reply(PacketKind::notification, p, 0);
     }
 }
 
-void Network::receive_data(const Packet& p) {
+void Receivers::receive_data(const Packet& p) {
     Flow& flow = flows_[p.flow];
     const bool marked = (p.flags & kMarked) != 0;
     bool fresh = true;
     if (marked) {
         notify(p);
     }
-    if (!acknowledged_) {
+    if (!setup_.transport.acknowledged) {
         ++flow.received;
-    } else if (go_back_) {
+    } else if (setup_.go_back) {
         fresh = p.sequence == flow.expected;
         if (fresh) {
             ++flow.expected;
@@ -74,23 +71,23 @@ void Network::receive_data(const Packet& p) {
             return;
         }
     } else {
-        fresh = p.sequence >= flow.expected && !test(flow, Bits::received, p.sequence);
+        fresh = p.sequence >= flow.expected && !flows_.test(flow, Bits::received, p.sequence);
         if (fresh) {
-            set(flow, Bits::received, p.sequence);
+            flows_.set(flow, Bits::received, p.sequence);
             ++flow.received;
-            while (flow.expected < flow.packets && test(flow, Bits::received, flow.expected)) {
-                clear(flow, Bits::received, flow.expected);
+            while (flow.expected < flow.packets && flows_.test(flow, Bits::received, flow.expected)) {
+                flows_.clear(flow, Bits::received, flow.expected);
                 ++flow.expected;
             }
         }
     }
     if (fresh) {
-        ++delivered_;
-        payload_delivered_ += p.size - header_;
+        ++flows_.counts.delivered;
+        flows_.counts.payload += p.size - setup_.header;
     }
     const bool complete = fresh && flow.received == flow.packets && !flow.cancelled;
-    if (acknowledged_) {
-        if (go_back_ || !fresh) {
+    if (setup_.transport.acknowledged) {
+        if (setup_.go_back || !fresh) {
             reply(PacketKind::ack, p, marked ? kMarked : 0);
         } else {
             // An acknowledgement tells of 64 packets in a row. The sender asks for one when it has to wait.
@@ -100,11 +97,11 @@ void Network::receive_data(const Packet& p) {
             flow.untold_low = flow.untold == 0 ? p.sequence : std::min(flow.untold_low, p.sequence);
             flow.untold_high = flow.untold == 0 ? p.sequence : std::max(flow.untold_high, p.sequence);
             ++flow.untold;
-            if (marked || complete || flow.untold >= tell_every_ || (p.flags & kAsks) != 0) {
+            if (marked || complete || flow.untold >= setup_.tell_every || (p.flags & kAsks) != 0) {
                 acknowledge_untold(p);
             }
         }
-        if (credited_ && !complete && flow.received < flow.packets) {
+        if (setup_.transport.credits && !complete && flow.received < flow.packets) {
             want_credit(p.flow);
         }
     }
@@ -113,13 +110,13 @@ void Network::receive_data(const Packet& p) {
     }
 }
 
-void Network::acknowledge_untold(const Packet& p) {
+void Receivers::acknowledge_untold(const Packet& p) {
     Flow& flow = flows_[p.flow];
     Packet about = p;
     about.sequence = std::max(flow.untold_low, flow.expected);
     // Bits beyond the receiver's window would be those of earlier packets again.
     const std::uint32_t ahead = flow.expected + flow.capacity - about.sequence;
-    std::uint64_t bits = about.sequence < flow.packets ? bits_from(flow, Bits::received, about.sequence) : 0;
+    std::uint64_t bits = about.sequence < flow.packets ? flows_.bits_from(flow, Bits::received, about.sequence) : 0;
     if (ahead < 64) {
         bits &= (1ULL << ahead) - 1;
     }
@@ -127,80 +124,76 @@ void Network::acknowledge_untold(const Packet& p) {
     reply(PacketKind::ack, about, p.flags & kMarked, bits);
 }
 
-void Network::reply(PacketKind kind, const Packet& data, std::uint8_t flags, std::uint64_t selected) {
+void Receivers::reply(PacketKind kind, const Packet& data, std::uint8_t flags, std::uint64_t selected) {
     Flow& flow = flows_[data.flow];
     const std::uint32_t id = slab_.take();
     Packet& p = slab_[id];
-    p.arrival = now_;
+    p.arrival = clock_.now;
     p.sent = data.sent;
     p.flow = data.flow;
     p.sequence = data.sequence;
     p.selected = selected;
     p.cumulative = flow.expected;
-    p.size = header_;
+    p.size = setup_.header;
     p.destination = flow.source;
     p.path = data.path;
     p.ingress = kNone;
     p.kind = kind;
     p.flags = flags;
     ++flow.records;
-    const std::uint32_t port = base_[0] + flow.destination;
-    if (served_) {
-        enqueue_served(port, id);
-    } else {
-        forward(port, id);
-    }
+    const std::uint32_t port = setup_.base[0] + flow.destination;
+    ports_.send(port, id);
 }
 
-void Network::flow_received(std::uint32_t id) {
+void Receivers::flow_received(std::uint32_t id) {
     const Flow& flow = flows_[id];
-    if (!spec_.nic.done_at_sender || !acknowledged_) {
-        finish_part(flow.message);
+    if (!setup_.spec.nic.done_at_sender || !setup_.transport.acknowledged) {
+        messages_.finish_part(flow.message);
     }
-    if (!acknowledged_ || flow.acked == flow.packets) {
-        retire(id);
+    if (!setup_.transport.acknowledged || flow.acked == flow.packets) {
+        nics_.retire(id);
     }
 }
 
 // Receiver-driven: every packet that arrives, whole or trimmed, is worth a credit for another one.
-void Network::want_credit(std::uint32_t id) {
+void Receivers::want_credit(std::uint32_t id) {
     Flow& flow = flows_[id];
     ++flow.granted;
     const std::uint32_t nic_id = flow.destination;
-    Nic& nic = nics_[nic_id];
+    Granting& nic = granting_[nic_id];
     if (!flow.grant_listed) {
         flow.grant_listed = true;
-        flow.next_grant = nic.granting == kNone ? id : flows_[nic.granting].next_grant;
-        if (nic.granting != kNone) {
-            flows_[nic.granting].next_grant = id;
+        flow.next_grant = nic.flows == kNone ? id : flows_[nic.flows].next_grant;
+        if (nic.flows != kNone) {
+            flows_[nic.flows].next_grant = id;
         }
-        nic.granting = id;
+        nic.flows = id;
     }
-    if (!nic.grant_armed) {
-        nic.grant_armed = true;
-        schedule(Timer::grant, nic_id, std::max(now_, nic.next_grant));
+    if (!nic.armed) {
+        nic.armed = true;
+        clock_.schedule(Timer::grant, nic_id, std::max(clock_.now, nic.next));
     }
 }
 
-void Network::grant(std::uint32_t nic_id) {
-    Nic& nic = nics_[nic_id];
-    nic.grant_armed = false;
-    while (nic.granting != kNone) {
-        const std::uint32_t id = flows_[nic.granting].next_grant;
+void Receivers::grant(std::uint32_t nic_id) {
+    Granting& nic = granting_[nic_id];
+    nic.armed = false;
+    while (nic.flows != kNone) {
+        const std::uint32_t id = flows_[nic.flows].next_grant;
         Flow& flow = flows_[id];
-        const bool alone = id == nic.granting;
+        const bool alone = id == nic.flows;
         const bool wanted = flow.live && flow.granted > 0 && flow.received < flow.packets;
         if (wanted) {
             --flow.granted;
         }
         if (wanted && flow.granted > 0) {
-            nic.granting = id;  // to the end of the ring
+            nic.flows = id;  // to the end of the ring
         } else {
             flow.grant_listed = false;
             if (alone) {
-                nic.granting = kNone;
+                nic.flows = kNone;
             } else {
-                flows_[nic.granting].next_grant = flow.next_grant;
+                flows_[nic.flows].next_grant = flow.next_grant;
             }
         }
         if (!wanted) {
@@ -211,12 +204,12 @@ void Network::grant(std::uint32_t nic_id) {
         about.path = flow.path.entropy;
         reply(PacketKind::credit, about, 0);
         // Credits leave at the pace at which the receiver's link can bring full packets.
-        nic.next_grant = now_ + ports_[base_[1] + nic_id].full_time;
+        nic.next = clock_.now + ports_[setup_.base[1] + nic_id].full_time;
         break;
     }
-    if (nic.granting != kNone) {
-        nic.grant_armed = true;
-        schedule(Timer::grant, nic_id, nic.next_grant);
+    if (nic.flows != kNone) {
+        nic.armed = true;
+        clock_.schedule(Timer::grant, nic_id, nic.next);
     }
 }
 

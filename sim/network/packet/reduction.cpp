@@ -2,50 +2,41 @@
 
 #include "sim/network/packet/reduction.hpp"
 
-#include "sim/network/packet/network.hpp"
-
 #include <bit>
 #include <map>
 
 namespace orrery::packet {
 
-void Network::reduce(const ReductionRequest& request) {
+void Reductions::begin(const ReductionRequest& request) {
     ORRERY_ASSERT(request.bytes > 0 && request.members.size() > 1);
-    const std::uint64_t packets = (request.bytes + mtu_ - 1) / mtu_;
+    const std::uint64_t packets = (request.bytes + setup_.mtu - 1) / setup_.mtu;
     if (packets >= kNone) {
         throw InfeasibleError("an all-reduce of " + std::to_string(request.bytes) +
                               " bytes is more than 2^32 packets: raise network.mtu or split it");
     }
-    const std::uint32_t id = new_message();
-    Message& message = messages_[id];
-    message.token = request.token;
-    message.from = request.members.front();
-    message.to = request.members.back();
-    message.bytes = request.bytes;
-    message.rate_limit = request.rate_limit;
-    message.weight = request.weight;
-    message.share = request.share;
-    message.parts = static_cast<std::uint32_t>(request.members.size());
+    const std::uint32_t id = messages_.add({request.members.front(), request.members.back(), request.bytes,
+                                            request.rate_limit, request.token, request.weight, request.share});
+    messages_[id].parts = static_cast<std::uint32_t>(request.members.size());
 
     std::uint32_t number = 0;
-    if (free_reductions_.empty()) {
+    if (free_.empty()) {
         number = static_cast<std::uint32_t>(reductions_.size());
         reductions_.emplace_back();
     } else {
-        number = free_reductions_.back();
-        free_reductions_.pop_back();
+        number = free_.back();
+        free_.pop_back();
     }
     Reduction reduction;
-    reduction.left = message.parts;
+    reduction.left = messages_[id].parts;
     std::vector<std::uint32_t> nics;
     for (const GpuId gpu : request.members) {
-        nics.push_back(fabric_.nic_of(gpu));
+        nics.push_back(setup_.fabric.nic_of(gpu));
     }
     build_tree(reduction, nics, request.tree);
 
     // Half the slots are a member's window: what it may be ahead of the sums that it has.
-    const std::int64_t slots = spec_.queues.reduction_slots;
-    const double window = slots > 0 ? static_cast<double>(slots) / 2 : congestion_settings_.max_window / full_;
+    const std::int64_t slots = setup_.spec.queues.reduction_slots;
+    const double window = slots > 0 ? static_cast<double>(slots) / 2 : setup_.congestion.max_window / setup_.full;
     const auto wanted = static_cast<std::uint32_t>(std::clamp(window, 1.0, static_cast<double>(packets)));
     const std::uint32_t ahead = slots > 0 ? std::bit_floor(wanted) : std::bit_ceil(wanted);
     for (TreeSwitch& at : reduction.switches) {
@@ -53,12 +44,9 @@ void Network::reduce(const ReductionRequest& request) {
         at.heard.resize(at.slots.size() * ((at.down.size() + 63) / 64), 0);
     }
     const auto flow_at = [&](std::uint32_t nic) {
-        const std::uint32_t flow_id = new_flow(id, request.bytes, mix64(request.token), 0);
+        const std::uint32_t flow_id = nics_.new_flow(id, request.bytes, mix64(request.token), 0);
         Flow& flow = flows_[flow_id];
-        if (flow.capacity > 0) {
-            free_bitmaps_[static_cast<std::size_t>(std::countr_zero(flow.capacity))].push_back(flow.bitmap);
-        }
-        give_bitmaps(flow, std::max(64U, ahead));
+        flows_.give_bitmaps(flow, std::max(64U, ahead));
         flow.ahead = ahead;
         flow.source = flow.destination = nic;
         flow.congestion = CongestionState();
@@ -74,14 +62,14 @@ void Network::reduce(const ReductionRequest& request) {
     const std::vector<std::uint32_t> members = reduction.members;
     reductions_[number] = std::move(reduction);
     for (const std::uint32_t member : members) {
-        post(member, true);
+        nics_.post(member, true);
     }
 }
 
 // Leaves, then spines, then the core switch: as many levels as it takes to have one root.
-void Network::build_tree(Reduction& reduction, const std::vector<std::uint32_t>& nics, std::uint32_t number) const {
-    const std::uint32_t lane = number % spines_;
-    const std::uint32_t core = number / spines_ % cores_;
+void Reductions::build_tree(Reduction& reduction, const std::vector<std::uint32_t>& nics, std::uint32_t number) const {
+    const std::uint32_t lane = number % setup_.spines;
+    const std::uint32_t core = number / setup_.spines % setup_.cores;
     std::map<std::uint32_t, std::uint32_t> leaves;  // switch of each, in the order of leaves
     std::map<std::uint32_t, std::uint32_t> pods;
     const auto add_switch = [&](std::map<std::uint32_t, std::uint32_t>& of, std::uint32_t key) {
@@ -99,14 +87,14 @@ void Network::build_tree(Reduction& reduction, const std::vector<std::uint32_t>&
     };
     for (std::uint32_t member = 0; member < nics.size(); ++member) {
         const std::uint32_t nic = nics[member];
-        join(add_switch(leaves, leaf_of_nic_[nic]), base_[0] + nic, base_[1] + nic);
-        reduction.links.push_back({base_[1] + nic, member, TreeLink::kParent});
+        join(add_switch(leaves, setup_.leaf_of_nic[nic]), setup_.base[0] + nic, setup_.base[1] + nic);
+        reduction.links.push_back({setup_.base[1] + nic, member, TreeLink::kParent});
     }
     if (leaves.size() > 1) {
         for (const auto& [leaf, at] : leaves) {
-            const std::uint32_t up = base_[2] + leaf * spines_ + lane;
-            const std::uint32_t down = base_[3] + leaf * spines_ + lane;
-            join(add_switch(pods, pod_of_leaf_[leaf]), up, down);
+            const std::uint32_t up = setup_.base[2] + leaf * setup_.spines + lane;
+            const std::uint32_t down = setup_.base[3] + leaf * setup_.spines + lane;
+            join(add_switch(pods, setup_.pod_of_leaf[leaf]), up, down);
             reduction.switches[at].up = up;
             reduction.links.push_back({down, at, TreeLink::kParent});
         }
@@ -115,10 +103,10 @@ void Network::build_tree(Reduction& reduction, const std::vector<std::uint32_t>&
         const auto root = static_cast<std::uint32_t>(reduction.switches.size());
         reduction.switches.emplace_back();
         for (const auto& [pod, at] : pods) {
-            const std::uint32_t link = (pod * spines_ + lane) * cores_ + core;
-            join(root, base_[4] + link, base_[5] + link);
-            reduction.switches[at].up = base_[4] + link;
-            reduction.links.push_back({base_[5] + link, at, TreeLink::kParent});
+            const std::uint32_t link = (pod * setup_.spines + lane) * setup_.cores + core;
+            join(root, setup_.base[4] + link, setup_.base[5] + link);
+            reduction.switches[at].up = setup_.base[4] + link;
+            reduction.links.push_back({setup_.base[5] + link, at, TreeLink::kParent});
         }
     }
     std::sort(reduction.links.begin(), reduction.links.end());
@@ -127,13 +115,13 @@ void Network::build_tree(Reduction& reduction, const std::vector<std::uint32_t>&
     }
 }
 
-void Network::arrive_reducing(std::uint32_t port, std::uint32_t id) {
-    if (noisy_ && spoiled(port, slab_[id])) {
-        drop(id);
+void Reductions::arrive(std::uint32_t port, std::uint32_t id) {
+    if (ports_.noisy() && ports_.spoiled(port, slab_[id])) {
+        flows_.drop(id);
         return;
     }
     const Packet p = slab_[id];
-    ++arrived_;
+    ++flows_.counts.arrived;
     // A member that is done has everything, and so has everybody of what it sent.
     if (flows_[p.flow].live) {
         Reduction& reduction = reductions_[flows_[p.flow].reduction];
@@ -146,10 +134,10 @@ void Network::arrive_reducing(std::uint32_t port, std::uint32_t id) {
             contribute(reduction, link, p);
         }
     }
-    discard(id);
+    flows_.discard(id);
 }
 
-void Network::contribute(Reduction& reduction, const TreeLink& link, const Packet& p) {
+void Reductions::contribute(Reduction& reduction, const TreeLink& link, const Packet& p) {
     TreeSwitch& at = reduction.switches[link.at];
     const std::size_t place = p.sequence & (at.slots.size() - 1);
     SumSlot& slot = at.slots[place];
@@ -182,7 +170,7 @@ void Network::contribute(Reduction& reduction, const TreeLink& link, const Packe
     }
 }
 
-void Network::spread_sum(Reduction& reduction, std::uint32_t index, const Packet& p) {
+void Reductions::spread_sum(Reduction& reduction, std::uint32_t index, const Packet& p) {
     TreeSwitch& at = reduction.switches[index];
     SumSlot& slot = at.slots[p.sequence & (at.slots.size() - 1)];
     if (slot.sequence != p.sequence || slot.known) {
@@ -195,53 +183,49 @@ void Network::spread_sum(Reduction& reduction, std::uint32_t index, const Packet
 }
 
 // A packet that a switch sends, in answer to `from`.
-void Network::emit(const Reduction& reduction, std::uint32_t port, const Packet& from) {
+void Reductions::emit(const Reduction& reduction, std::uint32_t port, const Packet& from) {
     const std::uint32_t id = slab_.take();
     Packet& p = slab_[id];
     p = from;
-    p.arrival = now_;
+    p.arrival = clock_.now;
     p.flow = reduction.anchor;
     p.flags = kReduces;
     ++flows_[p.flow].records;
-    ++sent_;
-    if (served_) {
-        enqueue_served(port, id);
-    } else {
-        forward(port, id);
-    }
+    ++flows_.counts.sent;
+    ports_.send(port, id);
 }
 
-void Network::take_sum(const Reduction& reduction, std::uint32_t member, const Packet& p) {
+void Reductions::take_sum(const Reduction& reduction, std::uint32_t member, const Packet& p) {
     const std::uint32_t id = reduction.members[member];
     Flow& flow = flows_[id];
-    if (!flow.live || p.sequence < flow.acked || test(flow, Bits::acknowledged, p.sequence)) {
+    if (!flow.live || p.sequence < flow.acked || flows_.test(flow, Bits::acknowledged, p.sequence)) {
         return;
     }
     double newly = 0;
-    set(flow, Bits::acknowledged, p.sequence);
-    acknowledge(flow, p.sequence, newly);
-    while (flow.acked < flow.packets && test(flow, Bits::acknowledged, flow.acked)) {
-        clear(flow, Bits::acknowledged, flow.acked);
+    flows_.set(flow, Bits::acknowledged, p.sequence);
+    nics_.acknowledge(flow, p.sequence, newly);
+    while (flow.acked < flow.packets && flows_.test(flow, Bits::acknowledged, flow.acked)) {
+        flows_.clear(flow, Bits::acknowledged, flow.acked);
         ++flow.acked;
     }
     flow.highest = std::max(flow.highest, p.sequence + 1);
     flow.backoff = 0;
-    flow.last_news = now_;
-    flow.deadline = now_ + timeout_of(flow);
+    flow.last_news = clock_.now;
+    flow.deadline = clock_.now + nics_.timeout_of(flow);
     flow.overtaken = flow.highest;
-    ++delivered_;
-    payload_delivered_ += p.size - header_;
+    ++flows_.counts.delivered;
+    flows_.counts.payload += p.size - setup_.header;
     if (flow.acked < flow.packets) {
-        list(id);
+        nics_.list(id);
         return;
     }
     const std::uint32_t number = flow.reduction;
-    finish_part(flow.message);
-    retire(id);
+    messages_.finish_part(flow.message);
+    nics_.retire(id);
     if (--reductions_[number].left == 0) {
-        retire(reductions_[number].anchor);
+        nics_.retire(reductions_[number].anchor);
         reductions_[number] = Reduction();
-        free_reductions_.push_back(number);
+        free_.push_back(number);
     }
 }
 

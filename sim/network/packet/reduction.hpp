@@ -14,10 +14,11 @@
 // "Scaling distributed machine learning with in-network aggregation", NSDI 2021, section 3.5 (slots and lost packets).
 // Validated by tests/sim/network/packet_reduction_test.cpp.
 
-#include "sim/network/packet/records.hpp"
+#include "sim/network/packet/nic.hpp"
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace orrery::packet {
 
@@ -58,6 +59,46 @@ struct Reduction {
         ORRERY_ASSERT(found != links.end() && found->port == port);
         return *found;
     }
+};
+
+/// An all-reduce in the switches over GPUs with NICs of their own.
+struct ReductionRequest {
+    std::vector<GpuId> members;
+    std::uint32_t tree = 0;   ///< picks the root among spines and core switches
+    std::uint64_t bytes = 0;  ///< of each member
+    double rate_limit = 0;    ///< B/s of each; 0: none
+    std::uint64_t token = 0;
+    double weight = 0;  ///< as of a Request
+    double share = 0;
+};
+
+/// All of a run.
+class Reductions {
+  public:
+    Reductions(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, Messages& messages, Ports& ports, Nics& nics)
+        : setup_(setup), clock_(clock), slab_(slab), flows_(flows), messages_(messages), ports_(ports), nics_(nics) {}
+
+    void begin(const ReductionRequest& request);
+    /// One of its packets has passed a link.
+    void arrive(std::uint32_t port, std::uint32_t packet);
+
+  private:
+    using Bits = Flows::Bits;
+    void build_tree(Reduction& reduction, const std::vector<std::uint32_t>& nics, std::uint32_t number) const;
+    void contribute(Reduction& reduction, const TreeLink& link, const Packet& p);
+    void spread_sum(Reduction& reduction, std::uint32_t at, const Packet& p);
+    void take_sum(const Reduction& reduction, std::uint32_t member, const Packet& p);
+    void emit(const Reduction& reduction, std::uint32_t port, const Packet& from);
+
+    const Setup& setup_;
+    Clock& clock_;
+    Slab& slab_;
+    Flows& flows_;
+    Messages& messages_;
+    Ports& ports_;
+    Nics& nics_;
+    std::vector<Reduction> reductions_;
+    std::vector<std::uint32_t> free_;
 };
 
 }  // namespace orrery::packet

@@ -31,59 +31,37 @@ namespace {
 constexpr std::size_t kMostSamples = 20'000'000;
 }
 
+void Network::start_samples() {
+    if (sample_every_ > 0 && !sampling_) {
+        sampling_ = true;
+        clock_.schedule(Timer::sample, 0, clock_.now);
+    }
+}
+
 // Runs while messages do and something else is to happen: it must not keep the simulation alive by itself.
 void Network::sample() {
-    sampling_ = live_messages_ > 0 && wheel_.next_time() != Wheel::kNever;
+    sampling_ = messages_.live() > 0 && clock_.wheel.next_time() != Wheel::kNever;
     if (!sampling_) {
         return;
     }
-    for (std::uint32_t i = base_[1]; i < ports_.size(); ++i) {
-        double bytes = queue_bytes(ports_[i], std::max<std::int64_t>(0, ports_[i].busy_until - now_));
-        if (served_) {
-            bytes += static_cast<double>(served_ports_[i].data_bytes + served_ports_[i].control_bytes);
-        }
+    for (std::uint32_t i = setup_.base[1]; i < ports_.size(); ++i) {
+        const double bytes = ports_.waiting(i);
         if (bytes > 0) {
-            samples_.push_back({static_cast<double>(now_) * 1e-12, i, bytes});
+            samples_.push_back({static_cast<double>(clock_.now) * 1e-12, i, bytes});
         }
     }
     if (samples_.size() > kMostSamples) {
         throw InfeasibleError("more than 20 million queue samples: raise network.queue_samples");
     }
-    schedule(Timer::sample, 0, now_ + sample_every_);
-}
-
-std::string Network::port_name(std::uint32_t port) const {
-    const Port& p = ports_[port];
-    const std::string where = std::to_string(p.where);
-    const std::string lane = std::to_string(p.lane);
-    switch (p.kind) {
-        case PortKind::nic_out:
-            return "nic " + std::to_string(port - base_[0]) + " to leaf " + where;
-        case PortKind::nic_in:
-            return "leaf " + std::to_string(leaf_of_nic_[p.where]) + " to nic " + where;
-        case PortKind::leaf_up:
-            return "leaf " + where + " to spine " + lane;
-        case PortKind::leaf_down:
-            return "spine " + lane + " to leaf " + where;
-        case PortKind::spine_up:
-            return "spine " + where + " to core " + std::to_string(p.core);
-        case PortKind::spine_down:
-            return "core " + std::to_string(p.core) + " to spine " + where;
-    }
-    return "";
-}
-
-double Network::paused_seconds(std::uint32_t port) const {
-    const Port& p = ports_[port];
-    return static_cast<double>(p.paused_time + (p.paused ? now_ - served_ports_[port].paused_since : 0)) * 1e-12;
+    clock_.schedule(Timer::sample, 0, clock_.now + sample_every_);
 }
 
 PacketStatistics Network::statistics() const {
     PacketStatistics out;
-    out.packets_delivered = delivered_;
-    out.retransmissions = retransmissions_;
-    out.timeouts = timeouts_;
-    out.corrupted = corrupted_;
+    out.packets_delivered = flows_.counts.delivered;
+    out.retransmissions = flows_.counts.retransmissions;
+    out.timeouts = flows_.counts.timeouts;
+    out.corrupted = ports_.corrupted();
     out.peak_packets = slab_.peak();
     out.events = events_;
     for (std::uint32_t i = 0; i < ports_.size(); ++i) {
@@ -93,18 +71,18 @@ PacketStatistics Network::statistics() const {
         out.drops += port.drops;
         out.trims += port.trims;
         out.ecn_marks += port.marks;
-        out.pause_s += paused_seconds(i);
+        out.pause_s += ports_.paused_seconds(i);
         const bool of_switch = port.kind != PortKind::nic_out;
         if (of_switch) {
-            out.max_queue_bytes = std::max(out.max_queue_bytes, queue_bytes(port, port.max_backlog));
+            out.max_queue_bytes = std::max(out.max_queue_bytes, Ports::bytes_of(port, port.max_backlog));
         }
         if (of_switch && port.kind != PortKind::nic_in) {
             out.max_link_bytes = std::max(out.max_link_bytes, static_cast<double>(port.bytes));
         }
-        if (now_ > 0 && port.bytes > 0) {
-            const auto normal = static_cast<double>(nominal_[static_cast<std::size_t>(port.kind)]);
+        if (clock_.now > 0 && port.bytes > 0) {
+            const auto normal = static_cast<double>(setup_.links[static_cast<std::size_t>(port.kind)].ps_per_byte);
             const double busy = static_cast<double>(port.bytes) * normal / 4294967296.0;
-            out.max_link_utilisation = std::max(out.max_link_utilisation, busy / static_cast<double>(now_));
+            out.max_link_utilisation = std::max(out.max_link_utilisation, busy / static_cast<double>(clock_.now));
         }
     }
     return out;
@@ -116,16 +94,17 @@ PacketReport Network::report() const {
     for (std::uint32_t i = 0; i < ports_.size(); ++i) {
         const Port& port = ports_[i];
         PortReport report;
-        report.name = port_name(i);
+        report.name = ports_.name(i);
         report.bytes = static_cast<double>(port.bytes);
         report.packets = port.packets[0];
         report.marks = port.marks;
         report.drops = port.drops;
         report.trims = port.trims;
-        report.mean_queue_bytes =
-            elapsed() > 0 ? queue_bytes(port, 1) * port.backlog_area / static_cast<double>(elapsed()) : 0;
-        report.max_queue_bytes = queue_bytes(port, port.max_backlog);
-        report.paused_s = paused_seconds(i);
+        report.mean_queue_bytes = messages_.elapsed() > 0 ? Ports::bytes_of(port, 1) * port.backlog_area /
+                                                                static_cast<double>(messages_.elapsed())
+                                                          : 0;
+        report.max_queue_bytes = Ports::bytes_of(port, port.max_backlog);
+        report.paused_s = ports_.paused_seconds(i);
         out.ports.push_back(std::move(report));
     }
     return out;

@@ -1,4 +1,4 @@
-#include "sim/network/packet/records.hpp"
+#include "sim/network/packet/port.hpp"
 
 #include <limits>
 

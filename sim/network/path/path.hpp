@@ -44,7 +44,7 @@ struct FlowPath {
     std::int64_t last_sent = 0;  ///< ps
 };
 
-struct LeafPorts;  // what a leaf knows of its ports to the spines: sim/network/packet/records.hpp
+struct LeafPorts;  // what a leaf knows of its ports to the spines: sim/network/packet/port.hpp
 
 /// A message between two leaves.
 struct PlannedMessage {

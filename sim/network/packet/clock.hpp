@@ -1,0 +1,35 @@
+#pragma once
+// The time of a packet run, and the events that are to come.
+
+#include "sim/network/packet/wheel.hpp"
+
+#include <cstdint>
+
+namespace orrery::packet {
+
+/// What kind of event an entity of the heap stands for; entities of the wheel come first.
+enum class Timer : std::uint32_t {
+    wheel,
+    start,
+    pace,
+    retransmit,
+    congestion,
+    pause,
+    resume,
+    link_event,
+    reroute,
+    grant,
+    sample
+};
+inline constexpr std::uint32_t kTimerShift = 28;
+
+struct Clock {
+    std::int64_t now = 0;  ///< ps
+    Wheel wheel{1, 1};
+
+    void schedule(Timer timer, std::uint32_t index, std::int64_t at) {
+        wheel.insert_far((static_cast<std::uint32_t>(timer) << kTimerShift) | index, at);
+    }
+};
+
+}  // namespace orrery::packet

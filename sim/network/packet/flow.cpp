@@ -1,0 +1,102 @@
+#include "sim/network/packet/flow.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace orrery::packet {
+
+namespace {
+constexpr std::uint32_t kMostFlows = 1U << 24;  // 8 GiB of records
+}
+
+std::uint32_t Flows::take() {
+    if (free_.empty()) {
+        if (flows_.size() >= kMostFlows) {
+            throw InfeasibleError("more than 2^24 flows at once: too many for fidelity packet");
+        }
+        flows_.emplace_back();
+        return static_cast<std::uint32_t>(flows_.size() - 1);
+    }
+    const std::uint32_t id = free_.back();
+    free_.pop_back();
+    Flow fresh;
+    fresh.timer_armed = flows_[id].timer_armed;
+    fresh.congestion_armed = flows_[id].congestion_armed;
+    flows_[id] = fresh;
+    return id;
+}
+
+void Flows::give_bitmaps(Flow& flow, std::uint32_t capacity) {
+    take_back_bitmaps(flow);
+    flow.capacity = flow.ahead = capacity;
+    const auto log = static_cast<std::size_t>(std::countr_zero(flow.capacity));
+    if (free_bitmaps_.size() <= log) {
+        free_bitmaps_.resize(log + 1);
+    }
+    const std::uint32_t words = 3 * capacity / 64;
+    if (free_bitmaps_[log].empty()) {
+        flow.bitmap = static_cast<std::uint32_t>(bitmaps_.size());
+        bitmaps_.resize(bitmaps_.size() + words);
+    } else {
+        flow.bitmap = free_bitmaps_[log].back();
+        free_bitmaps_[log].pop_back();
+    }
+    std::fill_n(bitmaps_.begin() + flow.bitmap, words, 0);
+}
+
+void Flows::take_back_bitmaps(const Flow& flow) {
+    if (flow.capacity > 0) {
+        free_bitmaps_[static_cast<std::size_t>(std::countr_zero(flow.capacity))].push_back(flow.bitmap);
+    }
+}
+
+void Flows::release(std::uint32_t id) {
+    take_back_bitmaps(flows_[id]);
+    free_.push_back(id);
+}
+
+void Flows::retire(std::uint32_t id) {
+    flows_[id].live = false;
+    if (flows_[id].records == 0) {
+        release(id);
+    }
+}
+
+void Flows::discard(std::uint32_t packet) {
+    const std::uint32_t flow = slab_[packet].flow;
+    slab_.give(packet);
+    --flows_[flow].records;
+    if (flows_[flow].records == 0 && !flows_[flow].live) {
+        release(flow);
+    }
+}
+
+void Flows::drop(std::uint32_t packet) {
+    const PacketKind kind = slab_[packet].kind;
+    counts.destroyed += kind == PacketKind::data || kind == PacketKind::trimmed ? 1 : 0;
+    discard(packet);
+}
+
+std::uint32_t Flows::first_lost(const Flow& flow) const {
+    // Bits of [acked, acked + capacity) in order of sequence.
+    const std::uint32_t words = flow.capacity / 64;
+    const std::uint64_t* bits = &bitmaps_[flow.bitmap + words];
+    const std::uint32_t start = flow.acked & (flow.capacity - 1);
+    for (std::uint32_t i = 0; i <= words; ++i) {
+        const std::uint32_t at = (start / 64 + i) % words;
+        std::uint64_t value = bits[at];
+        if (i == 0) {
+            value &= ~0ULL << (start & 63);
+        } else if (i == words) {
+            value &= (1ULL << (start & 63)) - 1;
+        }
+        if (value != 0) {
+            const std::uint32_t position = at * 64 + static_cast<std::uint32_t>(std::countr_zero(value));
+            return flow.acked + ((position - start) & (flow.capacity - 1));
+        }
+    }
+    ORRERY_ASSERT(false);
+    return 0;
+}
+
+}  // namespace orrery::packet

@@ -1,0 +1,149 @@
+#pragma once
+// Flows: messages, or their subflows, between two NICs, with the bitmaps of what has arrived and what is lost.
+
+#include "sim/network/packet/clock.hpp"
+#include "sim/network/packet/packet.hpp"
+#include "sim/network/packet/setup.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace orrery::packet {
+
+/// A message, or one of its subflows, between two NICs. Sender and receiver state in one place.
+struct Flow {
+    std::uint32_t source = 0;       ///< NIC
+    std::uint32_t destination = 0;  ///< NIC
+    std::uint32_t packets = 0;
+    std::uint32_t last_payload = 0;  ///< bytes of the last packet
+    std::uint32_t message = 0;
+    bool live = false;
+    bool started = false;
+    bool listed = false;            ///< among its NIC's flows that may send
+    bool waiting_pace = false;      ///< a pacing event will list it again
+    bool timer_armed = false;       ///< a retransmission timer is pending in the heap
+    bool congestion_armed = false;  ///< a timer of the congestion control is pending
+    bool cancelled = false;         ///< its message does not complete; the slot stays, as events may still name it
+    bool nack_sent = false;         ///< go-back-N receiver: the present gap has been reported
+    std::uint8_t backoff = 0;       ///< successive timeouts without progress
+
+    // Sender.
+    std::uint32_t next_new = 0;   ///< first packet never sent
+    std::uint32_t acked = 0;      ///< all before it have been acknowledged
+    std::uint32_t highest = 0;    ///< one beyond the highest acknowledged packet
+    std::uint32_t lost = 0;       ///< packets to send again
+    std::uint32_t sent_high = 0;  ///< one beyond the highest packet ever sent
+    std::uint32_t scanned = 0;    ///< gaps before this have been judged by reordering
+    std::uint32_t capacity = 0;   ///< bits of each of its bitmaps: packets from `acked` on that can be told apart
+    std::uint32_t ahead = 0;      ///< packets from `acked` on that it may send; 0: any number
+    std::uint32_t records = 0;    ///< packets of either direction that exist
+    std::uint32_t next_flow = kNone;
+    std::int64_t in_flight = 0;   ///< bytes on the wire
+    double window = 0;            ///< bytes
+    double rate = 0;              ///< B/s; 0: as the link allows
+    double rate_limit = 0;        ///< B/s, given by the workload; 0: none
+    std::int64_t next_time = 0;   ///< ps, pacing
+    std::int64_t deadline = 0;    ///< ps, of the retransmission timer
+    std::int64_t last_news = 0;   ///< ps, when an acknowledgement last told of an arrival
+    std::int64_t round_trip = 0;  ///< ps, smoothed
+    std::uint32_t overtaken = 0;  ///< `highest` when the deadline was set: gaps before it are lost when it passes
+    std::uint64_t credits = 0;    ///< receiver-driven: packets that may be sent
+
+    std::uint32_t reduction = kNone;  ///< in which it takes part
+
+    std::uint32_t queue_pair = 0;  ///< of those between its NICs
+    std::uint32_t next_in_pair = kNone;
+    std::int64_t earliest = 0;  ///< ps: not to start before
+
+    FlowPath path;
+
+    // Receiver.
+    std::uint32_t expected = 0;     ///< all before it have arrived
+    std::uint32_t received = 0;     ///< distinct packets
+    std::uint32_t untold = 0;       ///< packets that came since the last acknowledgement
+    std::uint32_t untold_low = 0;   ///< the first of them
+    std::uint32_t untold_high = 0;  ///< the last of them
+    std::uint32_t granted = 0;      ///< receiver-driven: packets that credits have been given for
+    std::uint32_t next_grant = kNone;
+    bool grant_listed = false;
+    std::int64_t last_notification = 0;
+
+    std::uint32_t bitmap = 0;  ///< first word of its three bitmaps: acknowledged, lost, received
+    CongestionState congestion;
+};
+
+/// Packets of a run, and what became of them. Data packets of senders, receivers and drops are equal in the end.
+struct PacketCounts {
+    std::uint64_t sent = 0, arrived = 0, destroyed = 0;  ///< data packets, whole or trimmed
+    std::uint64_t delivered = 0;                         ///< distinct data packets
+    std::uint64_t retransmissions = 0;
+    std::uint64_t timeouts = 0;
+    double payload = 0;  ///< bytes delivered
+};
+
+/// All flows of a run. A reference is good until the next `take`.
+class Flows {
+  public:
+    Flows(const Setup& setup, Slab& slab) : setup_(setup), slab_(slab) {}
+
+    [[nodiscard]] Flow& operator[](std::uint32_t id) { return flows_[id]; }
+    [[nodiscard]] const Flow& operator[](std::uint32_t id) const { return flows_[id]; }
+    [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(flows_.size()); }
+
+    /// A fresh flow; timers of its slot's last one may still be in the heap. Throws InfeasibleError beyond 2^24.
+    [[nodiscard]] std::uint32_t take();
+    /// Sender and receiver are done with a flow; its slot is free once no packet names it.
+    void retire(std::uint32_t id);
+    /// `capacity`: a power of two, 64 or more. Gives back what it had.
+    void give_bitmaps(Flow& flow, std::uint32_t capacity);
+
+    /// A packet is no more.
+    void discard(std::uint32_t packet);
+    /// A packet is lost on its way.
+    void drop(std::uint32_t packet);
+
+    [[nodiscard]] std::uint32_t size_of(const Flow& flow, std::uint32_t sequence) const {
+        return (sequence + 1 == flow.packets ? flow.last_payload : setup_.mtu) + setup_.header;
+    }
+
+    // Three bitmaps a flow, in a pool.
+    enum class Bits : std::uint32_t { acknowledged, lost, received };
+    [[nodiscard]] std::uint64_t& word(const Flow& flow, Bits kind, std::uint32_t sequence) {
+        const std::uint32_t words = flow.capacity / 64;
+        return bitmaps_[flow.bitmap + static_cast<std::uint32_t>(kind) * words + (sequence & (flow.capacity - 1)) / 64];
+    }
+    /// 64 bits from `sequence` on; those beyond the flow's capacity repeat earlier ones.
+    [[nodiscard]] std::uint64_t bits_from(const Flow& flow, Bits kind, std::uint32_t sequence) {
+        const unsigned shift = sequence & 63;
+        const std::uint64_t low = word(flow, kind, sequence) >> shift;
+        return shift == 0 ? low : low | (word(flow, kind, sequence + 64 - shift) << (64 - shift));
+    }
+    [[nodiscard]] bool test(const Flow& flow, Bits kind, std::uint32_t sequence) {
+        return ((word(flow, kind, sequence) >> (sequence & 63)) & 1) != 0;
+    }
+    void set(const Flow& flow, Bits kind, std::uint32_t sequence) {
+        word(flow, kind, sequence) |= 1ULL << (sequence & 63);
+    }
+    void clear(const Flow& flow, Bits kind, std::uint32_t sequence) {
+        word(flow, kind, sequence) &= ~(1ULL << (sequence & 63));
+    }
+    /// The first packet to send again. Precondition: there is one.
+    [[nodiscard]] std::uint32_t first_lost(const Flow& flow) const;
+
+    [[nodiscard]] std::size_t memory() const { return flows_.capacity() * sizeof(Flow) + bitmaps_.capacity() * 8; }
+
+    PacketCounts counts;
+
+  private:
+    void release(std::uint32_t id);
+    void take_back_bitmaps(const Flow& flow);
+
+    const Setup& setup_;
+    Slab& slab_;
+    std::vector<Flow> flows_;
+    std::vector<std::uint32_t> free_;
+    std::vector<std::uint64_t> bitmaps_;
+    std::vector<std::vector<std::uint32_t>> free_bitmaps_;  ///< by the logarithm of their capacity
+};
+
+}  // namespace orrery::packet

@@ -1,0 +1,77 @@
+#pragma once
+// Messages: what the workload sends, in one flow or several, and which have arrived.
+
+#include "sim/base/id.hpp"
+#include "sim/network/packet/clock.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace orrery::packet {
+
+/// A message to send from one NIC's GPU to another's.
+struct Request {
+    GpuId from;
+    GpuId to;
+    std::uint64_t bytes = 0;
+    double rate_limit = 0;  ///< B/s; 0: none
+    std::uint64_t token = 0;
+    double weight = 0;  ///< payload bytes per unit of the share that set_shares() tells of; 0: it has none
+    double share = 0;   ///< units per second, until set_shares() says otherwise; 0: no limit
+};
+
+struct Message {
+    std::uint64_t token = 0;
+    std::uint64_t hash = 0;
+    GpuId from;
+    GpuId to;
+    std::uint64_t bytes = 0;
+    double rate_limit = 0;
+    double weight = 0;
+    double share = 0;
+    std::uint32_t parts = 0;   ///< flows that have not finished
+    std::uint32_t of_all = 1;  ///< flows it began with
+    bool live = false;
+};
+
+/// All messages of a run.
+class Messages {
+  public:
+    explicit Messages(const Clock& clock) : clock_(clock) {}
+
+    [[nodiscard]] Message& operator[](std::uint32_t id) { return messages_[id]; }
+    [[nodiscard]] const Message& operator[](std::uint32_t id) const { return messages_[id]; }
+    [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(messages_.size()); }
+
+    /// Whoever starts a message sets its hash and its parts.
+    [[nodiscard]] std::uint32_t add(const Request& request);
+    /// One of its flows has ended; with the last it is complete.
+    void finish_part(std::uint32_t id);
+    /// It will not complete.
+    void cancel(std::uint32_t id);
+
+    [[nodiscard]] std::size_t live() const { return live_; }
+    /// Tokens of those that have completed since the last `forget_completed`.
+    [[nodiscard]] const std::vector<std::uint64_t>& completed() const { return completed_; }
+    void forget_completed() { completed_.clear(); }
+    void sort_completed();
+    /// ps that means are over: timers that run out after the last message are no traffic.
+    [[nodiscard]] std::int64_t elapsed() const { return live_ == 0 && finished_at_ > 0 ? finished_at_ : clock_.now; }
+    /// Throws InfeasibleError that says why this one can never finish; the first that is not finished.
+    [[noreturn]] void fail(std::uint32_t id, const std::string& why) const;
+    [[noreturn]] void fail_first(const std::string& why) const;
+    [[nodiscard]] std::size_t memory() const { return messages_.capacity() * sizeof(Message); }
+
+  private:
+    void release(std::uint32_t id);
+
+    const Clock& clock_;
+    std::vector<Message> messages_;
+    std::vector<std::uint32_t> free_;
+    std::vector<std::uint64_t> completed_;
+    std::size_t live_ = 0;
+    std::int64_t finished_at_ = 0;  ///< ps, when the last message so far completed
+};
+
+}  // namespace orrery::packet

@@ -1,0 +1,119 @@
+#pragma once
+// NICs as senders: messages become flows, and flows packets, when windows, rates and the NIC let them; what comes back from
+// receivers moves windows and rates.
+
+#include "sim/network/packet/message.hpp"
+#include "sim/network/packet/port.hpp"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace orrery::packet {
+
+class Nics {
+  public:
+    Nics(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, Messages& messages, Ports& ports,
+         const Transport& transport, PathChooser& chooser)
+        : setup_(setup),
+          clock_(clock),
+          slab_(slab),
+          flows_(flows),
+          messages_(messages),
+          ports_(ports),
+          transport_(transport),
+          chooser_(chooser),
+          nics_(setup.nics) {}
+
+    /// Cuts a message into at most so many flows and posts them. `paths`: entropies, one for each; empty: by the hash.
+    void begin_message(std::uint32_t message, std::uint32_t parts, const std::vector<std::uint32_t>& paths);
+    [[nodiscard]] std::uint32_t new_flow(std::uint32_t message, std::uint64_t bytes, std::uint64_t hash,
+                                         std::uint32_t part);
+    /// Gives a flow to its NIC: at once, or when its queue pair has sent what came before. `first`: of its message.
+    void post(std::uint32_t flow, bool first);
+    /// Stops what is left of a message. Returns the bytes missing at its receiver.
+    double cancel(std::uint32_t message);
+    /// Sender and receiver are done with a flow.
+    void retire(std::uint32_t flow);
+    /// As Network::set_shares.
+    void set_shares(const std::vector<double>& rates);
+
+    /// A flow starts to send.
+    void start(std::uint32_t flow);
+    /// Puts a flow among those that its NIC serves in turn, if it has something to send and may.
+    void list(std::uint32_t flow);
+    /// A NIC may be able to send.
+    void kick(std::uint32_t nic);
+    /// A NIC's last packet has left: it sends the next one.
+    void commit(std::uint32_t nic);
+    /// A flow's pacing lets it send again.
+    void on_pace(std::uint32_t flow);
+
+    // feedback.cpp: what comes back to senders
+    void on_acknowledgement(const Packet& p);
+    /// A report of loss: the gap of go-back-N, or a trimmed packet.
+    void on_report(const Packet& p);
+    void on_notification(std::uint32_t flow);
+    void on_congestion_timer(std::uint32_t flow);
+    void on_credit(std::uint32_t flow);
+    /// Whether the timeout that comes now finds a flow that has heard nothing.
+    [[nodiscard]] bool silent(std::uint32_t flow) const;
+    void on_timeout(std::uint32_t flow);
+    /// One packet is known to have arrived: it is no longer in flight, nor to be sent again. Adds its bytes to `newly`.
+    void acknowledge(Flow& flow, std::uint32_t sequence, double& newly);
+    [[nodiscard]] std::int64_t timeout_of(const Flow& flow) const;
+
+    [[nodiscard]] std::size_t memory() const { return nics_.capacity() * sizeof(Nic); }
+
+  private:
+    using Bits = Flows::Bits;
+    struct Nic {
+        std::int64_t free_at = 0;       ///< ps, when the last data packet will have left
+        std::int64_t next_message = 0;  ///< ps, when it can start another message
+        std::int64_t last_message = 0;  ///< ps, when it starts the last one posted
+        std::int64_t host_time = 0;     ///< ps by which the host has fed what was sent
+        std::uint32_t sending = kNone;  ///< last of the ring of flows that may send
+    };
+    struct QueuePair {
+        std::uint32_t first = kNone;  ///< flow that is being sent; the others follow by `next_in_pair`
+        std::uint32_t last = kNone;
+        CongestionState congestion;  ///< as the last message left it
+        bool used = false;
+    };
+    struct Peers {                     ///< two NICs, one way
+        std::vector<QueuePair> pairs;  ///< as many as have been used
+        std::uint64_t turn = 0;
+    };
+
+    [[nodiscard]] std::int64_t posted_at(std::uint32_t nic, bool first);
+    void pass_on(std::uint32_t flow);
+    [[nodiscard]] QueuePair& pair_of(const Flow& flow) {
+        return peers_[{flow.source, flow.destination}].pairs[flow.queue_pair];
+    }
+    void cancel_flow(std::uint32_t flow);
+    void leave_plan(const Flow& flow);
+    [[nodiscard]] std::uint32_t nic_on_rail(GpuId gpu, std::uint32_t rail) const;
+    [[nodiscard]] bool may_send(const Flow& flow) const;
+    /// True when the flow may send another packet at once.
+    bool send_packet(std::uint32_t flow);
+    void adopt(Flow& flow);
+    void limit(std::uint32_t flow, double rate);
+    [[nodiscard]] double limit_of(const Message& message) const;
+    void judge_gaps(std::uint32_t flow);
+    void arm_congestion(std::uint32_t flow);
+    void touch_deadline(std::uint32_t flow);
+    void lose(Flow& flow, std::uint32_t sequence);
+
+    const Setup& setup_;
+    Clock& clock_;
+    Slab& slab_;
+    Flows& flows_;
+    Messages& messages_;
+    Ports& ports_;
+    const Transport& transport_;
+    PathChooser& chooser_;
+    std::vector<Nic> nics_;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination
+};
+
+}  // namespace orrery::packet

@@ -1,0 +1,96 @@
+#pragma once
+// A packet under way, and the slab of all of them. Indices are 32 bits wide.
+
+#include "sim/base/error.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace orrery::packet {
+
+inline constexpr std::uint32_t kNone = 0xFFFFFFFFU;
+
+enum class PacketKind : std::uint8_t { data, trimmed, ack, nack, notification, credit };
+
+/// Bits of Packet::flags.
+inline constexpr std::uint8_t kMarked = 1;     ///< congestion experienced
+inline constexpr std::uint8_t kReduces = 2;    ///< of an all-reduce in the switches: a contribution, or a sum
+inline constexpr std::uint8_t kDestroyed = 4;  ///< was on a link that went down
+inline constexpr std::uint8_t kAsks = 8;       ///< the sender waits: acknowledge at once
+inline constexpr std::uint8_t kDetour = 16;    ///< one way round a dead link; two bits count them
+inline constexpr std::uint8_t kDetours = 48;   ///< both bits: no more are taken
+
+/// A packet under way, or queued.
+struct Packet {
+    std::int64_t arrival;    ///< ps, at the far end of the link it is on
+    std::int64_t sent;       ///< ps, when its data packet left the sender; acknowledgements echo it
+    std::uint64_t selected;  ///< acknowledgement: bit i: packet `sequence` + i has arrived
+    std::uint32_t next;      ///< behind it on its link or in its queue; in the free list
+    std::uint32_t flow;
+    std::uint32_t sequence;     ///< number of the data packet
+    std::uint32_t cumulative;   ///< acknowledgement: all packets before this one have arrived
+    std::uint32_t size;         ///< bytes on the wire
+    std::uint32_t destination;  ///< NIC
+    std::uint32_t path;         ///< entropy: scaled to the number of ports where a choice is
+    std::uint32_t ingress;      ///< port whose link brought it into the present switch
+    PacketKind kind;
+    std::uint8_t flags;
+};
+static_assert(sizeof(Packet) <= 64);
+
+/// All packets of a run. A reference is good until the next `take`.
+class Slab {
+  public:
+    [[nodiscard]] Packet& operator[](std::uint32_t id) { return packets_[id]; }
+    [[nodiscard]] const Packet& operator[](std::uint32_t id) const { return packets_[id]; }
+
+    [[nodiscard]] std::uint32_t take() {
+        ++in_use_;
+        if (free_ != kNone) {
+            const std::uint32_t id = free_;
+            free_ = packets_[id].next;
+            return id;
+        }
+        if (packets_.size() >= kMost) {
+            throw InfeasibleError("more than 100 million packets under way: a transport with a window needs less");
+        }
+        packets_.emplace_back();
+        return static_cast<std::uint32_t>(packets_.size() - 1);
+    }
+    void give(std::uint32_t id) {
+        --in_use_;
+        packets_[id].next = free_;
+        free_ = id;
+    }
+    [[nodiscard]] std::size_t in_use() const { return in_use_; }
+    [[nodiscard]] std::size_t peak() const { return packets_.size(); }
+
+  private:
+    static constexpr std::size_t kMost = 100'000'000;  // 6 GiB
+    std::vector<Packet> packets_;
+    std::uint32_t free_ = kNone;
+    std::size_t in_use_ = 0;
+};
+
+/// A first-in-first-out list of packets.
+struct PacketList {
+    std::uint32_t head = kNone;
+    std::uint32_t tail = kNone;
+
+    void push(Slab& slab, std::uint32_t id) {
+        slab[id].next = kNone;
+        if (head == kNone) {
+            head = id;
+        } else {
+            slab[tail].next = id;
+        }
+        tail = id;
+    }
+    std::uint32_t pop(const Slab& slab) {
+        const std::uint32_t id = head;
+        head = slab[id].next;
+        return id;
+    }
+};
+
+}  // namespace orrery::packet

@@ -1,0 +1,51 @@
+#pragma once
+// NICs as receivers: what has arrived, and what is sent back for it.
+
+#include "sim/network/packet/nic.hpp"
+
+#include <vector>
+
+namespace orrery::packet {
+
+class Receivers {
+  public:
+    Receivers(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, Messages& messages, Ports& ports, Nics& nics)
+        : setup_(setup),
+          clock_(clock),
+          slab_(slab),
+          flows_(flows),
+          messages_(messages),
+          ports_(ports),
+          nics_(nics),
+          granting_(setup.nics) {}
+
+    /// A packet has reached its NIC.
+    void deliver(std::uint32_t packet);
+    /// A NIC may grant its next credit.
+    void grant(std::uint32_t nic);
+
+  private:
+    using Bits = Flows::Bits;
+    struct Granting {
+        std::uint32_t flows = kNone;  ///< last of the ring of flows that want credits
+        std::int64_t next = 0;        ///< ps
+        bool armed = false;
+    };
+    void receive_data(const Packet& p);
+    void notify(const Packet& p);
+    void reply(PacketKind kind, const Packet& data, std::uint8_t flags, std::uint64_t selected = 0);
+    void acknowledge_untold(const Packet& p);
+    void flow_received(std::uint32_t flow);
+    void want_credit(std::uint32_t flow);
+
+    const Setup& setup_;
+    Clock& clock_;
+    Slab& slab_;
+    Flows& flows_;
+    Messages& messages_;
+    Ports& ports_;
+    Nics& nics_;
+    std::vector<Granting> granting_;  ///< by NIC
+};
+
+}  // namespace orrery::packet

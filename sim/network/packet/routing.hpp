@@ -1,0 +1,83 @@
+#pragma once
+// Routing: which port a switch sends a packet to, by arithmetic over the fabric's shape, and ways round dead links.
+//
+// A switch knows at once that a link of its own is down; all others hear of it after `reroute_delay`. In between, packets
+// are lost at the dead link or, with `detour`, sent another way: a leaf takes another spine, a spine sends the packet down
+// to another leaf, which sends it up to another spine. Such down-and-up paths let pauses of PFC form a circle, which
+// shortest paths of a tree never do: Hu et al., "Tagger: practical PFC deadlock prevention in data center networks",
+// CoNEXT 2017, section 2.
+
+#include "sim/network/packet/port.hpp"
+
+namespace orrery::packet {
+
+class Routing {
+  public:
+    Routing(const Setup& setup, Ports& ports, PathChooser& chooser) : setup_(setup), ports_(ports), chooser_(chooser) {}
+
+    /// Where the switch at the end of the link of `in` sends a packet.
+    [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t next_port(const Port& in, const Packet& p);
+    /// Where it goes instead when the next link is dead, and from a leaf when it came down for another leaf.
+    [[nodiscard]] std::uint32_t detour(const Port& in, std::uint32_t out, Packet& p) const;
+    /// Switches everywhere learn whether a link is down now.
+    void learn(std::uint32_t port);
+
+  private:
+    [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t choose_spine(std::uint32_t leaf, std::uint32_t to_leaf,
+                                                                           const Packet& p);
+    [[nodiscard]] std::uint32_t route_around(std::uint32_t leaf, std::uint32_t to_leaf, std::uint32_t lane) const;
+    [[nodiscard]] std::uint32_t live_core(std::uint32_t pod, std::uint32_t to_pod, std::uint32_t lane,
+                                          std::uint32_t core) const;
+    [[nodiscard]] bool reaches(std::uint32_t leaf, std::uint32_t to_leaf, std::uint32_t lane) const;
+    // Scales a 32-bit entropy to one of `n` ports.
+    [[nodiscard]] static std::uint32_t scale(std::uint32_t entropy, std::uint32_t n) {
+        return static_cast<std::uint32_t>((static_cast<std::uint64_t>(entropy) * n) >> 32);
+    }
+
+    const Setup& setup_;
+    Ports& ports_;
+    PathChooser& chooser_;
+    bool any_avoided_ = false;
+};
+
+std::uint32_t Routing::choose_spine(std::uint32_t leaf, std::uint32_t to_leaf, const Packet& p) {
+    const std::uint32_t lane = setup_.path_needs.leaves_choose ? chooser_.choose_lane(leaf, ports_.towards_spines(leaf))
+                                                               : scale(p.path, setup_.spines);
+    return any_avoided_ ? route_around(leaf, to_leaf, lane) : lane;
+}
+
+std::uint32_t Routing::next_port(const Port& in, const Packet& p) {
+    const Setup& s = setup_;
+    const std::uint32_t to = p.destination;
+    const std::uint32_t to_leaf = s.leaf_of_nic[to];
+    switch (in.kind) {
+        case PortKind::nic_out: {
+            if (in.where == to_leaf) {
+                return s.base[1] + to;
+            }
+            return s.base[2] + in.where * s.spines + choose_spine(in.where, to_leaf, p);
+        }
+        case PortKind::leaf_up:
+            if (!s.tree || s.pod_of_leaf[in.where] == s.pod_of_leaf[to_leaf]) {
+                return s.base[3] + to_leaf * s.spines + in.lane;
+            } else {
+                // What the choice of the spine left of the entropy chooses the core switch.
+                const auto rest = static_cast<std::uint32_t>(static_cast<std::uint64_t>(p.path) * s.spines);
+                const std::uint32_t spine = s.pod_of_leaf[in.where] * s.spines + in.lane;
+                const std::uint32_t core = scale(rest, s.cores);
+                return s.base[4] + spine * s.cores +
+                       (any_avoided_ ? live_core(s.pod_of_leaf[in.where], s.pod_of_leaf[to_leaf], in.lane, core)
+                                     : core);
+            }
+        case PortKind::spine_up:
+            return s.base[5] + (s.pod_of_leaf[to_leaf] * s.spines + in.lane) * s.cores + in.core;
+        case PortKind::spine_down:
+            return s.base[3] + to_leaf * s.spines + in.lane;
+        case PortKind::leaf_down:
+        case PortKind::nic_in:
+            break;
+    }
+    return s.base[1] + to;
+}
+
+}  // namespace orrery::packet

@@ -1,0 +1,159 @@
+#include "sim/network/packet/setup.hpp"
+
+#include "sim/base/time.hpp"
+#include "sim/network/packet/clock.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace orrery::packet {
+
+namespace {
+
+constexpr std::int64_t kMostPs = std::int64_t{1} << 62;
+
+std::int64_t to_ps(double seconds) {
+    return SimTime::from_seconds(seconds).ps();
+}
+
+}  // namespace
+
+Setup::Setup(const Fabric& of, const PacketSpec& wanted, bool links_change, const Transport& sends,
+             const PathChooser& chooser)
+    : fabric(of),
+      spec(wanted),
+      mtu(static_cast<std::uint32_t>(wanted.mtu)),
+      header(static_cast<std::uint32_t>(wanted.header)),
+      full(mtu + header),
+      transport(sends.needs()),
+      path_needs(chooser.needs()) {
+    const std::vector<std::string> problems = problems_of(spec);
+    if (!problems.empty()) {
+        throw ConfigError(problems.front());
+    }
+    const FabricShape& shape = fabric.shape();
+    nics = shape.nodes * shape.nics_per_node;
+    if (spec.nic.rails > std::max(1U, shape.nics_per_node)) {
+        throw ConfigError("nic.rails is " + std::to_string(spec.nic.rails) + ", but a node has " +
+                          std::to_string(shape.nics_per_node) + " NICs");
+    }
+    spines = shape.spines;
+    tree = shape.kind == FabricKind::fat_tree;
+    cores = tree ? shape.cores_per_spine : 1;
+    paths = {fabric.leaves(), spines, cores};
+    notifies = transport.notification_gap >= 0;
+    notification_gap = to_ps(std::max(0.0, transport.notification_gap));
+    go_back = spec.transport.recovery == Recovery::go_back_n ||
+              (spec.transport.recovery == Recovery::automatic && transport.go_back_n);
+    served = spec.queues.trim || spec.queues.pfc || spec.queues.shared > 0 || !spec.link_events.empty() || links_change;
+
+    // A NIC's own latency is halved between its way out and its way in.
+    const double nic_latency = shape.link_latency + shape.nic_latency / 2;
+    add_links(PortKind::nic_out, nics, shape.nic_bandwidth, nic_latency);
+    add_links(PortKind::nic_in, nics, shape.nic_bandwidth, nic_latency);
+    const std::uint32_t leaf_links = fabric.leaves() * spines;
+    add_links(PortKind::leaf_up, leaf_links, fabric.leaf_link_rate(), shape.link_latency);
+    add_links(PortKind::leaf_down, leaf_links, fabric.leaf_link_rate(), shape.link_latency);
+    const std::uint32_t core_links = tree ? fabric.spines() * cores : 0;
+    add_links(PortKind::spine_up, core_links, fabric.core_link_rate(), shape.link_latency);
+    add_links(PortKind::spine_down, core_links, fabric.core_link_rate(), shape.link_latency);
+
+    for (std::uint32_t nic = 0; nic < nics; ++nic) {
+        leaf_of_nic.push_back(fabric.leaf_of_nic(nic));
+    }
+    for (std::uint32_t leaf = 0; leaf < fabric.leaves(); ++leaf) {
+        pod_of_leaf.push_back(fabric.pod_of_leaf(leaf));
+    }
+    set_limits();
+    set_windows();
+}
+
+void Setup::add_links(PortKind kind, std::uint32_t count, double rate, double latency_s) {
+    const auto index = static_cast<std::size_t>(kind);
+    base[index + 1] = base[index] + count;
+    if (count == 0) {
+        return;
+    }
+    if (base[index + 1] > (1U << (kTimerShift - 2))) {
+        throw InfeasibleError("more than 2^26 ports: too many for fidelity packet");
+    }
+    LinkKind& link = links[index];
+    link.count = count;
+    link.latency = to_ps(latency_s);
+    if (rate > 0) {
+        const double ps_per_byte = 1e12 / rate * 4294967296.0;
+        if (ps_per_byte > 9e18) {
+            throw InfeasibleError("a link of less than 10 kb/s is too slow for fidelity packet");
+        }
+        link.ps_per_byte = static_cast<std::uint64_t>(std::llround(ps_per_byte));
+    }
+    link.full_time = send_time(link.ps_per_byte, full);
+}
+
+void Setup::set_limits() {
+    // A NIC's own port never drops: it sends when the port is free.
+    for (std::size_t kind = 1; kind < kPortKinds; ++kind) {
+        const LinkKind& link = links[kind];
+        if (link.count == 0) {
+            continue;
+        }
+        const auto time = [&](double bytes) {
+            return bytes > 0 ? send_time(link.ps_per_byte, static_cast<std::uint32_t>(std::min(bytes, 4e9))) : kMostPs;
+        };
+        limits[kind].drop = time(spec.queues.size);
+        if (spec.queues.mark_high > 0) {
+            limits[kind].mark_low = time(std::max(1.0, spec.queues.mark_low));
+            limits[kind].mark_high = time(spec.queues.mark_high);
+        }
+    }
+}
+
+// Round trip, windows and timeouts.
+void Setup::set_windows() {
+    // The longest path there and back, store and forward, without load.
+    std::int64_t round_trip = 0;
+    double fastest = 0;
+    for (std::size_t kind = 0; kind < kPortKinds; ++kind) {
+        const LinkKind& link = links[kind];
+        if (link.count == 0 || (kind > 1 && fabric.leaves() < 2)) {
+            continue;
+        }
+        round_trip += 2 * link.latency + link.full_time + send_time(link.ps_per_byte, header);
+        longest = std::max(longest, link.latency + link.full_time);
+        fastest = std::max(fastest, bytes_in(link.ps_per_byte, 2 * link.latency));
+    }
+    // A link can still bring, after its receiver has asked for a pause: what is on it, what leaves until the request
+    // arrives, and the packet then being sent.
+    QueueSpec& queues = spec.queues;
+    queues.pause_at = queues.pause_at > 0 ? queues.pause_at : fastest + 2 * full;
+    queues.resume_at = queues.resume_at > 0 ? queues.resume_at : queues.pause_at / 2;
+    queues.headroom = queues.headroom > 0 ? queues.headroom : fastest + 2 * full + 2 * header;
+    congestion.packet = full;
+    congestion.line_rate = fabric.shape().nic_bandwidth;
+    congestion.base_rtt = static_cast<double>(round_trip);
+    const double product = congestion.line_rate * static_cast<double>(round_trip) * 1e-12;
+    // Loss-based congestion control needs room for the queue that it fills.
+    const double window = spec.transport.window > 0 ? spec.transport.window
+                          : transport.fills_queues  ? 4 * product + queues.size
+                                                    : 1.5 * product;
+    congestion.max_window = std::max<double>(window, full);
+    timeout = spec.transport.timeout > 0 ? to_ps(spec.transport.timeout) : 8 * round_trip;
+    reorder = spec.transport.reorder > 0 ? static_cast<std::uint32_t>(spec.transport.reorder)
+              : path_needs.one_path      ? 3
+                                         : 0;
+    // Many paths keep the sender busy through a late acknowledgement; reordering on one path, control by delay and choices
+    // that learn want to hear of every packet.
+    const bool batches = transport.rare_news && !path_needs.learns;
+    tell_every = spec.nic.acknowledge_every > 0 ? static_cast<std::uint32_t>(spec.nic.acknowledge_every)
+                 : batches                      ? std::max(1U, 16384 / full)
+                                                : 1;
+    const double packets = congestion.max_window / full;
+    if (packets > 1e7) {
+        throw InfeasibleError("a window of more than 10^7 packets: raise network.mtu or set network.transport.window");
+    }
+    // Beyond the window itself there is room for what arrives while a gap is mended.
+    capacity = std::max(256U, std::bit_ceil(4 * static_cast<std::uint32_t>(packets) + 64));
+}
+
+}  // namespace orrery::packet

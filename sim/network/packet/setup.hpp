@@ -1,0 +1,88 @@
+#pragma once
+// What is fixed before the first packet: the fabric's shape kept flat for the hot path, sizes, windows, timeouts.
+
+#include "sim/network/fabric.hpp"
+#include "sim/network/packet/packet.hpp"
+#include "sim/network/packet/spec.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace orrery::packet {
+
+/// What a port's link joins, in the direction of its traffic.
+enum class PortKind : std::uint8_t { nic_out, nic_in, leaf_up, leaf_down, spine_up, spine_down };
+inline constexpr std::size_t kPortKinds = 6;
+
+/// Links of one kind as they are without faults.
+struct LinkKind {
+    std::uint32_t count = 0;
+    std::int64_t latency = 0;       ///< ps
+    std::int64_t full_time = 0;     ///< ps, to send a full data packet
+    std::uint64_t ps_per_byte = 0;  ///< 2^-32 ps; 0: no rate, its links are down
+};
+
+/// Limits of the queues of one kind of port, as times to send at the kind's normal rate, ps.
+struct QueueLimits {
+    std::int64_t drop = kNoTimer;
+    std::int64_t mark_low = kNoTimer;
+    std::int64_t mark_high = kNoTimer;
+};
+
+[[nodiscard]] inline std::int64_t send_time(std::uint64_t ps_per_byte, std::uint32_t bytes) {
+    __extension__ using Wide = unsigned __int128;
+    const auto ps = static_cast<std::int64_t>((static_cast<Wide>(ps_per_byte) * bytes + (1ULL << 31)) >> 32);
+    return ps > 0 ? ps : 1;  // time must pass, or a sender would never stop
+}
+
+/// Bytes that a link sends in this time.
+[[nodiscard]] inline double bytes_in(std::uint64_t ps_per_byte, std::int64_t ps) {
+    return ps_per_byte > 0 ? static_cast<double>(ps) * 4294967296.0 / static_cast<double>(ps_per_byte) : 0;
+}
+
+struct Setup {
+    /// Throws ConfigError when the specification contradicts itself, InfeasibleError when no fabric fits.
+    Setup(const Fabric& fabric, const PacketSpec& spec, bool links_change, const Transport& transport,
+          const PathChooser& chooser);
+
+    const Fabric& fabric;
+    PacketSpec spec;
+    std::uint32_t mtu;
+    std::uint32_t header;
+    std::uint32_t full;  ///< bytes of a full packet on the wire
+
+    std::uint32_t nics = 0;
+    std::uint32_t spines = 1;
+    std::uint32_t cores = 1;
+    bool tree = false;
+    std::uint32_t base[kPortKinds + 1] = {};  ///< first port of each kind; then the number of ports
+    std::vector<std::uint32_t> leaf_of_nic;
+    std::vector<std::uint32_t> pod_of_leaf;
+    LinkKind links[kPortKinds];
+    QueueLimits limits[kPortKinds];
+
+    TransportNeeds transport;
+    PathNeeds path_needs;
+    PathSet paths;
+    bool served = false;  ///< ports decide departures one by one
+    bool go_back = false;
+    bool notifies = false;  ///< receivers report marks
+
+    CongestionSettings congestion;
+    std::int64_t longest = 1;           ///< ps, how far ahead of its departure a packet's arrival can lie
+    std::int64_t timeout = 0;           ///< ps
+    std::int64_t notification_gap = 0;  ///< ps
+    std::uint32_t reorder = 0;          ///< packets; 0: off
+    std::uint32_t tell_every = 1;       ///< packets an acknowledgement
+    std::uint32_t capacity = 256;       ///< most bits of a bitmap
+
+    [[nodiscard]] std::uint32_t ports() const { return base[kPortKinds]; }
+
+  private:
+    void add_links(PortKind kind, std::uint32_t count, double rate, double latency_s);
+    void set_windows();
+    void set_limits();
+};
+
+}  // namespace orrery::packet
