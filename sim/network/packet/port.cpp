@@ -139,52 +139,44 @@ void Ports::leave_switch(std::uint32_t port, const Packet& p) {
     }
 }
 
-void Ports::enqueue(std::uint32_t port_id, std::uint32_t id) {
-    Port& out = ports_[port_id];
-    ServedPort& queue = served_[port_id];
-    Packet& p = slab_[id];
+// Whether a data packet may wait at a port of this switch.
+bool Ports::fits(std::uint32_t port, std::uint32_t owner, const Packet& p) const {
+    const QueueSpec& q = setup_.spec.queues;
+    double limit = q.size > 0 ? q.size : kNoLimit;
+    if (q.shared > 0) {
+        const double free = q.shared - static_cast<double>(switch_used_[owner]);
+        limit = p.size > free ? -1 : std::min(limit, q.alpha * free);
+    }
+    if (q.pfc) {
+        limit =
+            static_cast<double>(served_[p.ingress].ingress_bytes) + p.size > q.pause_at + q.headroom ? -1 : kNoLimit;
+    }
+    const Port& out = ports_[port];
+    const double waiting = static_cast<double>(served_[port].data_bytes) +
+                           bytes_of(out, std::max<std::int64_t>(0, out.busy_until - clock_.now));
+    return waiting + p.size <= limit;
+}
+
+void Ports::enqueue(std::uint32_t port, std::uint32_t packet) {
+    Port& out = ports_[port];
+    ServedPort& queue = served_[port];
+    Packet& p = slab_[packet];
     const QueueSpec& q = setup_.spec.queues;
     if (out.down) {
         ++out.drops;
-        flows_.drop(id);
+        flows_.drop(packet);
         return;
     }
-    const bool idle = out.busy_until <= clock_.now;
+    const bool idle = out.busy_until <= clock_.now && queue.control.head == kNone;
     const bool is_data = p.kind == PacketKind::data;
-    if (is_data && idle && queue.data.head == kNone && queue.control.head == kNone && !out.paused) {
-        transmit(port_id, id);
-        return;
-    }
-    if (!is_data && idle && queue.control.head == kNone) {
-        transmit(port_id, id);
+    if (idle && (!is_data || (queue.data.head == kNone && !out.paused))) {
+        transmit(port, packet);
         return;
     }
     // Sums wait in the slots of their switch, not in its packet memory.
-    const std::uint32_t owner = p.ingress == kNone ? kNone : switch_of(port_id);
+    const std::uint32_t owner = p.ingress == kNone ? kNone : switch_of(port);
     if (is_data && owner != kNone) {
-        double limit = q.size > 0 ? q.size : kNoLimit;
-        if (q.shared > 0) {
-            const double free = q.shared - static_cast<double>(switch_used_[owner]);
-            limit = p.size > free ? -1 : std::min(limit, q.alpha * free);
-        }
-        if (q.pfc) {
-            limit = static_cast<double>(served_[p.ingress].ingress_bytes) + p.size > q.pause_at + q.headroom ? -1
-                                                                                                             : kNoLimit;
-        }
-        const double waiting = static_cast<double>(queue.data_bytes) +
-                               bytes_of(out, std::max<std::int64_t>(0, out.busy_until - clock_.now));
-        if (waiting + p.size > limit) {
-            // What is left of a trimmed packet still tells the receiver; it waits with the control packets.
-            if (!q.trim ||
-                static_cast<double>(queue.control_bytes) + setup_.header > (q.size > 0 ? q.size : kNoLimit)) {
-                ++out.drops;
-                flows_.drop(id);
-                return;
-            }
-            ++out.trims;
-            p.kind = PacketKind::trimmed;
-            p.size = setup_.header;
-        } else {
+        if (fits(port, owner, p)) {
             const std::int64_t backlog = send_time(out.ps_per_byte, static_cast<std::uint32_t>(queue.data_bytes)) +
                                          std::max<std::int64_t>(0, out.busy_until - clock_.now);
             out.max_backlog = std::max(out.max_backlog, backlog);
@@ -194,10 +186,23 @@ void Ports::enqueue(std::uint32_t port_id, std::uint32_t id) {
                 p.flags |= kMarked;
                 ++out.marks;
             }
+        } else if (!q.trim ||
+                   static_cast<double>(queue.control_bytes) + setup_.header > (q.size > 0 ? q.size : kNoLimit)) {
+            ++out.drops;
+            flows_.drop(packet);
+            return;
+        } else {
+            // What is left of a trimmed packet still tells the receiver; it waits with the control packets.
+            ++out.trims;
+            p.kind = PacketKind::trimmed;
+            p.size = setup_.header;
         }
     }
-    if (p.kind == PacketKind::data) {
-        queue.data.push(slab_, id);
+    if (p.kind != PacketKind::data) {
+        queue.control.push(slab_, packet);
+        queue.control_bytes += p.size;
+    } else {
+        queue.data.push(slab_, packet);
         queue.data_bytes += p.size;
         if (owner != kNone) {
             switch_used_[owner] += p.size;
@@ -210,11 +215,8 @@ void Ports::enqueue(std::uint32_t port_id, std::uint32_t id) {
                                 clock_.now + link.latency + send_time(link.ps_per_byte, setup_.header));
             }
         }
-    } else {
-        queue.control.push(slab_, id);
-        queue.control_bytes += p.size;
     }
-    arm(port_id);
+    arm(port);
 }
 
 void Ports::arm(std::uint32_t port) {

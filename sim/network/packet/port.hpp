@@ -130,6 +130,8 @@ class Ports {
     void send_now(std::uint32_t port, std::uint32_t packet);
     [[gnu::always_inline]] inline void launch(std::uint32_t port, std::uint32_t packet);
     void transmit(std::uint32_t port, std::uint32_t packet);
+    [[nodiscard]] [[gnu::always_inline]] inline bool fits(std::uint32_t port, std::uint32_t owner,
+                                                          const Packet& p) const;
     void arm(std::uint32_t port);
     void leave_switch(std::uint32_t port, const Packet& p);
     [[nodiscard]] bool mark(std::int64_t backlog, std::int64_t low, std::int64_t high);

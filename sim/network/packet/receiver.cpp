@@ -47,63 +47,72 @@ void Receivers::notify(const Packet& p) {
     }
 }
 
+// Go-back-N: whether this is the next packet. One report a gap; until it is closed everything behind it is thrown away.
+bool Receivers::in_order(Flow& flow, const Packet& p) {
+    if (p.sequence == flow.expected) {
+        ++flow.expected;
+        flow.nack_sent = false;
+        return true;
+    }
+    if (p.sequence > flow.expected && !flow.nack_sent) {
+        flow.nack_sent = true;
+        reply(PacketKind::nack, p, 0);
+    }
+    return false;
+}
+
+// Whether this packet has not come before.
+bool Receivers::unseen(Flow& flow, const Packet& p) {
+    if (p.sequence < flow.expected || flows_.test(flow, Bits::received, p.sequence)) {
+        return false;
+    }
+    flows_.set(flow, Bits::received, p.sequence);
+    while (flow.expected < flow.packets && flows_.test(flow, Bits::received, flow.expected)) {
+        flows_.clear(flow, Bits::received, flow.expected);
+        ++flow.expected;
+    }
+    return true;
+}
+
+// Answers a data packet, now or with later ones.
+void Receivers::tell(Flow& flow, const Packet& p, bool fresh, bool complete) {
+    const std::uint8_t marked = p.flags & kMarked;
+    if (setup_.go_back || !fresh) {
+        reply(PacketKind::ack, p, marked);
+    } else {
+        // An acknowledgement tells of 64 packets in a row. The sender asks for one when it has to wait.
+        if (flow.untold > 0 && (p.sequence >= flow.untold_low + 64 || p.sequence + 64 <= flow.untold_high)) {
+            acknowledge_untold(p);
+        }
+        flow.untold_low = flow.untold == 0 ? p.sequence : std::min(flow.untold_low, p.sequence);
+        flow.untold_high = flow.untold == 0 ? p.sequence : std::max(flow.untold_high, p.sequence);
+        ++flow.untold;
+        if (marked != 0 || complete || flow.untold >= setup_.tell_every || (p.flags & kAsks) != 0) {
+            acknowledge_untold(p);
+        }
+    }
+    if (setup_.transport.credits && !complete && flow.received < flow.packets) {
+        want_credit(p.flow);
+    }
+}
+
 void Receivers::receive_data(const Packet& p) {
     Flow& flow = flows_[p.flow];
-    const bool marked = (p.flags & kMarked) != 0;
-    bool fresh = true;
-    if (marked) {
+    const bool acknowledged = setup_.transport.acknowledged;
+    if ((p.flags & kMarked) != 0) {
         notify(p);
     }
-    if (!setup_.transport.acknowledged) {
-        ++flow.received;
-    } else if (setup_.go_back) {
-        fresh = p.sequence == flow.expected;
-        if (fresh) {
-            ++flow.expected;
-            ++flow.received;
-            flow.nack_sent = false;
-        } else if (p.sequence > flow.expected) {
-            // One report a gap; until it is closed everything behind it is thrown away.
-            if (!flow.nack_sent) {
-                flow.nack_sent = true;
-                reply(PacketKind::nack, p, 0);
-            }
-            return;
-        }
-    } else {
-        fresh = p.sequence >= flow.expected && !flows_.test(flow, Bits::received, p.sequence);
-        if (fresh) {
-            flows_.set(flow, Bits::received, p.sequence);
-            ++flow.received;
-            while (flow.expected < flow.packets && flows_.test(flow, Bits::received, flow.expected)) {
-                flows_.clear(flow, Bits::received, flow.expected);
-                ++flow.expected;
-            }
-        }
-    }
+    const bool fresh = !acknowledged || (setup_.go_back ? in_order(flow, p) : unseen(flow, p));
     if (fresh) {
+        ++flow.received;
         ++flows_.counts.delivered;
         flows_.counts.payload += p.size - setup_.header;
+    } else if (setup_.go_back && p.sequence > flow.expected) {
+        return;
     }
     const bool complete = fresh && flow.received == flow.packets && !flow.cancelled;
-    if (setup_.transport.acknowledged) {
-        if (setup_.go_back || !fresh) {
-            reply(PacketKind::ack, p, marked ? kMarked : 0);
-        } else {
-            // An acknowledgement tells of 64 packets in a row. The sender asks for one when it has to wait.
-            if (flow.untold > 0 && (p.sequence >= flow.untold_low + 64 || p.sequence + 64 <= flow.untold_high)) {
-                acknowledge_untold(p);
-            }
-            flow.untold_low = flow.untold == 0 ? p.sequence : std::min(flow.untold_low, p.sequence);
-            flow.untold_high = flow.untold == 0 ? p.sequence : std::max(flow.untold_high, p.sequence);
-            ++flow.untold;
-            if (marked || complete || flow.untold >= setup_.tell_every || (p.flags & kAsks) != 0) {
-                acknowledge_untold(p);
-            }
-        }
-        if (setup_.transport.credits && !complete && flow.received < flow.packets) {
-            want_credit(p.flow);
-        }
+    if (acknowledged) {
+        tell(flow, p, fresh, complete);
     }
     if (complete) {
         flow_received(p.flow);

@@ -32,6 +32,9 @@ class Receivers {
         bool armed = false;
     };
     void receive_data(const Packet& p);
+    [[nodiscard]] bool in_order(Flow& flow, const Packet& p);
+    [[nodiscard]] inline bool unseen(Flow& flow, const Packet& p);
+    inline void tell(Flow& flow, const Packet& p, bool fresh, bool complete);
     void notify(const Packet& p);
     void reply(PacketKind kind, const Packet& data, std::uint8_t flags, std::uint64_t selected = 0);
     void acknowledge_untold(const Packet& p);
