@@ -17,15 +17,7 @@ void AnalyticModel::set_capacity(ResourceId resource, double capacity) {
 
 ClassId AnalyticModel::hold(std::span<const Demand> demands, double rate_bound) {
     ORRERY_ASSERT(!demands.empty() || rate_bound < kUnbounded);
-    Class c{{demands.begin(), demands.end()}, rate_bound, 1};
-    if (free_classes_.empty()) {
-        classes_.push_back(std::move(c));
-        return ClassId(classes_.size() - 1);
-    }
-    const std::uint32_t id = free_classes_.back();
-    free_classes_.pop_back();
-    classes_[id] = std::move(c);
-    return ClassId(id);
+    return ClassId(classes_.take({{demands.begin(), demands.end()}, rate_bound, 1}));
 }
 
 ClassId AnalyticModel::hold_bounded(ClassId id, double rate_bound) {
@@ -40,23 +32,14 @@ void AnalyticModel::release(ClassId id) {
 void AnalyticModel::drop(ClassId id) {
     ORRERY_ASSERT(classes_[id.value()].users > 0);
     if (--classes_[id.value()].users == 0) {
-        free_classes_.push_back(id.value());
+        classes_.give(id.value());
     }
 }
 
 void AnalyticModel::start(ClassId id, double amount, ListenerId listener, std::uint64_t token) {
     ++started_;
     ++classes_[id.value()].users;
-    std::uint32_t slot = 0;
-    if (free_transfers_.empty()) {
-        slot = static_cast<std::uint32_t>(transfers_.size());
-        transfers_.emplace_back();
-    } else {
-        slot = free_transfers_.back();
-        free_transfers_.pop_back();
-    }
-    transfers_[slot] = Transfer{id, listener, token, order_++, amount, {}, {}, 0, true};
-    place(slot);
+    place(transfers_.take({id, listener, token, order_++, amount, {}, {}, 0, true}));
 }
 
 // Reserves what a transfer needs, behind all that was reserved before.
@@ -126,7 +109,7 @@ double AnalyticModel::withdraw(const ActivityHandle& activity) {
     book(*found, found->amount - rest);
     found->live = false;
     drop(found->of);
-    free_transfers_.push_back(static_cast<std::uint32_t>(found - transfers_.begin()));
+    transfers_.give(static_cast<std::uint32_t>(found - transfers_.begin()));
     ++ended_;
     last_end_ = engine_.now();
     place_all();
@@ -141,7 +124,7 @@ void AnalyticModel::on_event(std::uint32_t datum) {
     transfer.live = false;
     book(transfer, transfer.amount);
     drop(transfer.of);
-    free_transfers_.push_back(datum);
+    transfers_.give(datum);
     ++ended_;
     last_end_ = engine_.now();
     tell(transfer.listener, transfer.token);

@@ -10,6 +10,7 @@
 
 #include "sim/engine/engine.hpp"
 #include "sim/engine/resource_model.hpp"
+#include "sim/network/slots.hpp"
 
 #include <vector>
 
@@ -62,10 +63,8 @@ class AnalyticModel final : public ResourceModel, public EventHandler {
     Engine& engine_;
     std::uint32_t handler_;
     std::vector<Resource> resources_;
-    std::vector<Class> classes_;
-    std::vector<std::uint32_t> free_classes_;
-    std::vector<Transfer> transfers_;
-    std::vector<std::uint32_t> free_transfers_;
+    Slots<Class> classes_;
+    Slots<Transfer> transfers_;
     std::uint64_t order_ = 0;
 };
 

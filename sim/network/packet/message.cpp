@@ -7,16 +7,7 @@
 namespace orrery::packet {
 
 std::uint32_t Messages::add(const Request& request) {
-    std::uint32_t id = 0;
-    if (free_.empty()) {
-        id = size();
-        messages_.emplace_back();
-    } else {
-        id = free_.back();
-        free_.pop_back();
-    }
-    Message& message = messages_[id];
-    message = Message();
+    Message message;
     message.token = request.token;
     message.from = request.from;
     message.to = request.to;
@@ -26,14 +17,14 @@ std::uint32_t Messages::add(const Request& request) {
     message.share = request.share;
     message.live = true;
     ++live_;
-    return id;
+    return messages_.take(message);
 }
 
 void Messages::release(std::uint32_t id) {
     messages_[id].live = false;
     finished_at_ = clock_.now;
     --live_;
-    free_.push_back(id);
+    messages_.give(id);
 }
 
 void Messages::finish_part(std::uint32_t id) {

@@ -3,6 +3,7 @@
 
 #include "sim/base/id.hpp"
 #include "sim/network/packet/clock.hpp"
+#include "sim/network/slots.hpp"
 
 #include <cstdint>
 #include <string>
@@ -42,7 +43,7 @@ class Messages {
 
     [[nodiscard]] Message& operator[](std::uint32_t id) { return messages_[id]; }
     [[nodiscard]] const Message& operator[](std::uint32_t id) const { return messages_[id]; }
-    [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(messages_.size()); }
+    [[nodiscard]] std::uint32_t size() const { return messages_.size(); }
 
     /// Whoever starts a message sets its hash and its parts.
     [[nodiscard]] std::uint32_t add(const Request& request);
@@ -61,14 +62,13 @@ class Messages {
     /// Throws InfeasibleError that says why this one can never finish; the first that is not finished.
     [[noreturn]] void fail(std::uint32_t id, const std::string& why) const;
     [[noreturn]] void fail_first(const std::string& why) const;
-    [[nodiscard]] std::size_t memory() const { return messages_.capacity() * sizeof(Message); }
+    [[nodiscard]] std::size_t memory() const { return messages_.memory(); }
 
   private:
     void release(std::uint32_t id);
 
     const Clock& clock_;
-    std::vector<Message> messages_;
-    std::vector<std::uint32_t> free_;
+    Slots<Message> messages_;
     std::vector<std::uint64_t> completed_;
     std::size_t live_ = 0;
     std::int64_t finished_at_ = 0;  ///< ps, when the last message so far completed

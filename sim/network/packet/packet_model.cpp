@@ -43,14 +43,7 @@ ClassId PacketModel::hold_flows(std::span<const RoutedFlow> flows, std::span<con
     if (!inside.empty() || flows.empty()) {
         c.inside = inside_.hold(inside, rate_bound);
     }
-    if (free_classes_.empty()) {
-        classes_.push_back(std::move(c));
-        return ClassId(classes_.size() - 1);
-    }
-    const std::uint32_t id = free_classes_.back();
-    free_classes_.pop_back();
-    classes_[id] = std::move(c);
-    return ClassId(id);
+    return ClassId(classes_.take(std::move(c)));
 }
 
 ClassId PacketModel::hold_bounded(ClassId id, double rate_bound) {
@@ -68,7 +61,7 @@ void PacketModel::drop(ClassId id) {
         inside_.release(c.inside);
     }
     c = Class();
-    free_classes_.push_back(id.value());
+    classes_.give(id.value());
 }
 
 void PacketModel::set_capacity(ResourceId resource, double capacity) {
@@ -105,18 +98,10 @@ void PacketModel::start(ClassId id, double amount, ListenerId listener, std::uin
     Class& c = classes_[id.value()];
     ++started_;
     ++c.users;
-    std::uint32_t slot = 0;
-    if (free_activities_.empty()) {
-        slot = static_cast<std::uint32_t>(activities_.size());
-        activities_.emplace_back();
-        rates_.push_back(0);
-    } else {
-        slot = free_activities_.back();
-        free_activities_.pop_back();
-    }
     const bool shares = c.inside.valid();
-    activities_[slot] = {token, listener, amount,
-                         id,    c.inside, static_cast<std::uint32_t>(c.flows.size()) + (shares ? 1U : 0U)};
+    const auto parts = static_cast<std::uint32_t>(c.flows.size()) + (shares ? 1U : 0U);
+    const std::uint32_t slot = activities_.take({token, listener, amount, id, c.inside, parts});
+    rates_.resize(activities_.size());
     rates_[slot] = 0;
     if (!c.flows.empty()) {
         starting_.push_back(slot);
@@ -152,7 +137,7 @@ void PacketModel::send(std::uint32_t slot) {
 void PacketModel::finish_part(std::uint32_t slot) {
     Activity& activity = activities_[slot];
     if (--activity.parts == 0) {
-        free_activities_.push_back(slot);
+        activities_.give(slot);
         ++ended_;
         drop(activity.of);
         tell(activity.listener, activity.token);
@@ -177,7 +162,7 @@ double PacketModel::withdraw(const ActivityHandle& handle) {
     }
     found->parts = 0;
     found->inside = ClassId();
-    free_activities_.push_back(slot);
+    activities_.give(slot);
     ++ended_;
     drop(handle.of);
     return left;
@@ -214,7 +199,7 @@ void PacketModel::settle() {
     network_.advance(engine_.now().ps());
     if (solves_ != inside_.solves()) {
         solves_ = inside_.solves();
-        for (std::size_t slot = 0; slot < activities_.size(); ++slot) {
+        for (std::uint32_t slot = 0; slot < activities_.size(); ++slot) {
             if (activities_[slot].inside.valid()) {
                 rates_[slot] = inside_.rate(activities_[slot].inside);
             }

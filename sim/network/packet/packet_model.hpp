@@ -14,6 +14,7 @@
 
 #include "sim/engine/fluid.hpp"
 #include "sim/network/packet/network.hpp"
+#include "sim/network/slots.hpp"
 
 namespace orrery {
 
@@ -85,10 +86,8 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     double host_memory_;            ///< B/s per node; 0: no limit
     ResourceId first_host_memory_;  ///< of node 0; the others follow
     packet::Network network_;
-    std::vector<Class> classes_;
-    std::vector<std::uint32_t> free_classes_;
-    std::vector<Activity> activities_;
-    std::vector<std::uint32_t> free_activities_;
+    Slots<Class> classes_;
+    Slots<Activity> activities_;
     std::vector<std::uint64_t> arrived_;   ///< activities whose flows the next event hands over
     std::vector<std::uint32_t> starting_;  ///< activities whose flows start when the shares of this instant are known
     std::vector<double> rates_;            ///< by activity, units per second

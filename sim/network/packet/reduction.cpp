@@ -18,14 +18,7 @@ void Reductions::begin(const ReductionRequest& request) {
                                             request.rate_limit, request.token, request.weight, request.share});
     messages_[id].parts = static_cast<std::uint32_t>(request.members.size());
 
-    std::uint32_t number = 0;
-    if (free_.empty()) {
-        number = static_cast<std::uint32_t>(reductions_.size());
-        reductions_.emplace_back();
-    } else {
-        number = free_.back();
-        free_.pop_back();
-    }
+    const std::uint32_t number = reductions_.take({});
     Reduction reduction;
     reduction.left = messages_[id].parts;
     std::vector<std::uint32_t> nics;
@@ -225,7 +218,7 @@ void Reductions::take_sum(const Reduction& reduction, std::uint32_t member, cons
     if (--reductions_[number].left == 0) {
         nics_.retire(reductions_[number].anchor);
         reductions_[number] = Reduction();
-        free_.push_back(number);
+        reductions_.give(number);
     }
 }
 

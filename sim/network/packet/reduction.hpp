@@ -15,6 +15,7 @@
 // Validated by tests/sim/network/packet_reduction_test.cpp.
 
 #include "sim/network/packet/nic.hpp"
+#include "sim/network/slots.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -97,8 +98,7 @@ class Reductions {
     Messages& messages_;
     Ports& ports_;
     Nics& nics_;
-    std::vector<Reduction> reductions_;
-    std::vector<std::uint32_t> free_;
+    Slots<Reduction> reductions_;
 };
 
 }  // namespace orrery::packet
