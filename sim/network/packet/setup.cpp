@@ -146,7 +146,7 @@ void Setup::set_windows() {
     // that learn want to hear of every packet.
     const bool batches = transport.rare_news && !path_needs.learns;
     tell_every = spec.nic.acknowledge_every > 0 ? static_cast<std::uint32_t>(spec.nic.acknowledge_every)
-                 : batches                      ? std::max(1U, 16384 / full)
+                 : batches                      ? std::max(1U, 16384 / mtu)
                                                 : 1;
     const double packets = congestion.max_window / full;
     if (packets > 1e7) {

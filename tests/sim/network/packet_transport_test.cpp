@@ -322,3 +322,13 @@ TEST_CASE("a link that goes down loses its packets until routing knows, then the
     CHECK(static_cast<double>(run(slow).first) ==
           doctest::Approx(4.0 * static_cast<double>(clean.first)).epsilon(0.05));
 }
+
+TEST_CASE("multipath: one acknowledgement tells of 16 KiB of payload, four packets of 4 KiB") {
+    const Fabric fabric(test::hosts(2, 8, 8, 50e9, 500e-9));
+    PacketSpec spec;
+    spec.transport.window = 2e6;  // all 400 packets: none waits for an acknowledgement
+    Network network(fabric, spec, 1);
+    network.send({GpuId(0), GpuId(1), 400 * 4096, 0, 0});
+    (void)test::finish(network, 1);
+    CHECK(network.statistics().control_hops == 2 * 100);
+}
