@@ -132,22 +132,23 @@ void Setup::set_windows() {
     congestion.packet = full;
     congestion.line_rate = fabric.shape().nic_bandwidth;
     congestion.base_rtt = static_cast<double>(round_trip);
-    const double product = congestion.line_rate * static_cast<double>(round_trip) * 1e-12;
-    // Loss-based congestion control needs room for the queue that it fills.
-    const double window = spec.transport.window > 0 ? spec.transport.window
-                          : transport.fills_queues  ? 4 * product + queues.size
-                                                    : 1.5 * product;
-    congestion.max_window = std::max<double>(window, full);
-    timeout = spec.transport.timeout > 0 ? to_ps(spec.transport.timeout) : 8 * round_trip;
-    reorder = spec.transport.reorder > 0 ? static_cast<std::uint32_t>(spec.transport.reorder)
-              : path_needs.one_path      ? 3
-                                         : 0;
     // Many paths keep the sender busy through a late acknowledgement; reordering on one path, control by delay and choices
     // that learn want to hear of every packet.
     const bool batches = transport.rare_news && !path_needs.learns;
     tell_every = spec.nic.acknowledge_every > 0 ? static_cast<std::uint32_t>(spec.nic.acknowledge_every)
                  : batches                      ? std::max(1U, 16384 / mtu)
                                                 : 1;
+    const double product = congestion.line_rate * static_cast<double>(round_trip) * 1e-12;
+    // An acknowledgement that waits for more packets must not stop the sender, however short the links are. Loss-based control
+    // needs room for the queue that it fills.
+    const double window = spec.transport.window > 0 ? spec.transport.window
+                          : transport.fills_queues  ? 4 * product + queues.size
+                                                    : std::max(1.5 * product, product + tell_every * full);
+    congestion.max_window = std::max<double>(window, full);
+    timeout = spec.transport.timeout > 0 ? to_ps(spec.transport.timeout) : 8 * round_trip;
+    reorder = spec.transport.reorder > 0 ? static_cast<std::uint32_t>(spec.transport.reorder)
+              : path_needs.one_path      ? 3
+                                         : 0;
     const double packets = congestion.max_window / full;
     if (packets > 1e7) {
         throw InfeasibleError("a window of more than 10^7 packets: raise network.mtu or set network.transport.window");

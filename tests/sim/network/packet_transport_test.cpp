@@ -332,3 +332,20 @@ TEST_CASE("multipath: one acknowledgement tells of 16 KiB of payload, four packe
     (void)test::finish(network, 1);
     CHECK(network.statistics().control_hops == 2 * 100);
 }
+
+TEST_CASE("a flow alone fills its link however short the link is") {
+    for (const auto* row : packet::transport_table()) {
+        CAPTURE(row->name);
+        for (const double latency : {500e-9, 50e-9, 5e-9, 0.0}) {
+            CAPTURE(latency);
+            const Fabric fabric(test::hosts(2, 8, 8, 12.5e9, latency));
+            PacketSpec spec;
+            spec.paths.policy.choose("ecmp");
+            spec.transport.policy.choose(row->name);
+            Network network(fabric, spec, 1);
+            network.send({GpuId(0), GpuId(1), 1000 * 4096, 0, 0});
+            const double last = static_cast<double>(test::finish(network, 1)[0]);
+            CHECK(last == doctest::Approx(1001 * 4160 * 80 + 2 * latency * 1e12).epsilon(0.02));
+        }
+    }
+}
