@@ -311,6 +311,10 @@ void Nics::commit(std::uint32_t nic_id) {
         if (port.paused || port.down) {
             return;  // resuming, or the link's return, kicks
         }
+        // What waits at the port leaves first, or each acknowledgement would leave one packet more in it.
+        if (port.busy_until <= clock_.now) {
+            ports_.serve_before_data(setup_.base[0] + nic_id);
+        }
         if (port.busy_until > clock_.now) {
             nic.free_at = port.busy_until;
             kick(nic_id);

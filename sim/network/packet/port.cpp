@@ -254,6 +254,13 @@ void Ports::serve(std::uint32_t port) {
     arm(port);
 }
 
+void Ports::serve_before_data(std::uint32_t port) {
+    const ServedPort& queue = served_[port];
+    if (queue.data.head != kNone || (queue.control.head != kNone && queue.control_run < kControlRun)) {
+        serve(port);
+    }
+}
+
 bool Ports::set_paused(std::uint32_t port_id, bool paused) {
     Port& port = ports_[port_id];
     if (port.paused == paused) {

@@ -95,6 +95,8 @@ class Ports {
     void enqueue(std::uint32_t port, std::uint32_t packet);
     /// Takes the packet that arrives now from a port's link. Precondition: one does.
     [[gnu::always_inline]] inline std::uint32_t take_arrival(std::uint32_t port);
+    /// Serves a port that is free if something waits there that leaves before new data. Precondition: not paused.
+    void serve_before_data(std::uint32_t port);
     /// A served port is free.
     void serve(std::uint32_t port);
     /// Whether data may leave; true when that has changed.

@@ -144,3 +144,21 @@ TEST_CASE("packet NICs: with credits a multipath incast is trimmed in its first 
     CHECK(last(true, &with) < 3 * bound);
     CHECK(with.drops > 0);
 }
+
+TEST_CASE(
+    "packet NICs: data wait in their flows and not at the port, with traffic both ways and ports that are served") {
+    const Fabric fabric(test::hosts(32, 8, 8, 50e9, 500e-9));
+    for (const bool trim : {false, true}) {
+        PacketSpec spec;
+        spec.queues.size = trim ? 300e3 : 0;
+        spec.queues.trim = trim;
+        Network network(fabric, spec, 1);
+        network.send({GpuId(0), GpuId(9), 2000 * kMtu, 0, 0});
+        network.send({GpuId(9), GpuId(0), 2000 * kMtu, 0, 1});
+        (void)test::finish(network, 2);
+        const PortReport port = network.report().ports[0];
+        CHECK(port.name == "nic 0 to leaf 0");
+        // The packet that is being sent, half of it on average.
+        CHECK(port.mean_queue_bytes < 0.6 * 4160);
+    }
+}
