@@ -9,7 +9,12 @@ void describe(Fields& fields, PathSpec& spec) {
 }
 
 void describe(Fields& fields, TransportSpec& t) {
-    t.policy.describe_choice(fields, {"kind", "how data get through"});
+    std::string kinds = "how data get through";
+    for (const auto* row : packet::transport_table()) {
+        kinds +=
+            std::string(row == packet::transport_table().front() ? ": " : "; ") + row->name + ": " + row->description;
+    }
+    t.policy.describe_choice(fields, {"kind", kinds.c_str()});
     fields.enumeration({"recovery", "what is sent again after a loss"}, {"automatic", "go-back-n", "selective"},
                        t.recovery);
     fields.quantity({"window", "bytes in flight; 0 B: 1.5 bandwidth-delay products", false, 0, 1e15}, Dimension::bytes,
