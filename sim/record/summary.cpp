@@ -39,7 +39,7 @@ std::string to_json(const Summary& summary, bool with_host) {
     out["seed"] = summary.seed;
     out["metrics"] = Json::object();
     for (const Metric& metric : summary.metrics) {
-        Json entry = {{"value", rounded(metric.value)}, {"unit", metric.unit}};
+        Json entry = {{"value", metric.measured() ? Json(rounded(metric.value)) : Json()}, {"unit", metric.unit}};
         entry["low"] = metric.low ? Json(rounded(*metric.low)) : Json();
         entry["high"] = metric.high ? Json(rounded(*metric.high)) : Json();
         // "fct_s.mean" is the mean of fct_s.

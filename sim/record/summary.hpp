@@ -1,7 +1,9 @@
 #pragma once
 // What a run reports: metrics with units and intervals, a breakdown, notes; and its writers.
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,14 +11,18 @@
 
 namespace orrery {
 
+/// The value of a metric of which the run measured nothing, such as a latency when no request was answered.
+inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+
 /// A predicted value. `low` and `high` bound the 90 % interval where the model gives one.
 struct Metric {
     std::string name;
-    double value = 0;
+    double value = 0;  ///< kNotMeasured where there is none: null in JSON, absent in tables of sweeps
     std::string unit;
     std::optional<double> low;
     std::optional<double> high;
 
+    [[nodiscard]] bool measured() const { return !std::isnan(value); }
     friend bool operator==(const Metric&, const Metric&) = default;
 };
 
@@ -28,7 +34,7 @@ struct Summary {
     std::vector<Metric> metrics;
     /// Parts of the headline time in seconds; they add up to it.
     std::vector<std::pair<std::string, double>> breakdown;
-    std::vector<std::string> notes;
+    std::vector<std::string> notes;  ///< one that starts with "warning: " is of metrics unfit to act on
     std::uint64_t events = 0;
     // Of the machine that ran it, never compared:
     double wall_time_s = 0;

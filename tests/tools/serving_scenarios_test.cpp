@@ -122,7 +122,7 @@ TEST_CASE("serving: a summary in which nothing was measured says so") {
                               test::models(), {});
     CHECK(out.summary.find("requests")->value == 0);
     CHECK(std::any_of(out.summary.notes.begin(), out.summary.notes.end(),
-                      [](const std::string& note) { return note.rfind("no request", 0) == 0; }));
+                      [](const std::string& note) { return note.rfind("warning: no request", 0) == 0; }));
 }
 
 TEST_CASE("serving: the table of requests has each of them once, and adds up to the summary") {
@@ -222,7 +222,7 @@ TEST_CASE("serving: a damaged scenario runs, or is refused with its place or as 
         node->scalar = values[random.below(values.size())];
         try {
             const RunOutput out = run(read_scenario(tree, "damaged", test::data()), test::models(), {});
-            CHECK(std::isfinite(out.summary.find("e2e_s.mean")->value));
+            CHECK((out.summary.find("e2e_s.mean")->measured() || out.summary.find("requests")->value == 0));
             ++ran;
         } catch (const ConfigError& error) {
             const std::string said = error.what();

@@ -123,7 +123,7 @@ Verdict judge(const ExpectedMetric& metric, double change) {
 }
 
 bool fails(const MetricOutcome& outcome) {
-    return outcome.verdict == Verdict::regressed || outcome.verdict == Verdict::missing;
+    return outcome.verdict == Verdict::regressed || !outcome.known();
 }
 
 // Which changed inputs explain the move of a metric: each is put back alone and the scenario run again.
@@ -134,7 +134,7 @@ void find_causes(BaselineOutcome& outcome, const Scenario& scenario, ModelCache&
     const auto worst =
         std::max_element(outcome.metrics.begin(), outcome.metrics.end(),
                          [](const auto& a, const auto& b) { return std::abs(a.change) < std::abs(b.change); });
-    if (worst == outcome.metrics.end() || worst->change == 0 || worst->verdict == Verdict::missing) {
+    if (worst == outcome.metrics.end() || worst->change == 0) {
         return;
     }
     std::size_t tried = 0;
@@ -166,11 +166,23 @@ std::string escaped(const std::string& text) {
 }
 
 std::string outcome_line(const MetricOutcome& m) {
+    if (!m.known()) {
+        return fmt::format("{}: expected {:.6g}, {}", m.expected.name, m.expected.value,
+                           m.verdict == Verdict::missing ? "which the run does not have" : "but nothing was measured");
+    }
     return fmt::format("{}: expected {:.6g} within {:.3g} %, now {:.6g} ({:+.3g} %)", m.expected.name, m.expected.value,
                        100 * m.expected.tolerance, m.now, 100 * m.change);
 }
 
 }  // namespace
+
+std::string MetricOutcome::now_text() const {
+    return known() ? fmt::format("{:.6g}", now) : "-";
+}
+
+std::string MetricOutcome::change_text() const {
+    return known() ? fmt::format("{:+.3g} %", 100 * change) : "-";
+}
 
 std::string Baseline::scenario_path() const {
     return (std::filesystem::path(path).parent_path() / scenario).string();
@@ -215,7 +227,10 @@ BaselineOutcome check_baseline(const Baseline& baseline, ModelCache& models) {
         outcome.seconds = out.summary.wall_time_s;
         for (const ExpectedMetric& metric : baseline.metrics) {
             MetricOutcome m{metric, 0, 0, Verdict::missing};
-            if (const Metric* now = out.summary.find(metric.name)) {
+            const Metric* now = out.summary.find(metric.name);
+            if (now != nullptr && !now->measured()) {
+                m.verdict = Verdict::unmeasured;
+            } else if (now != nullptr) {
                 // What a file holds has twelve digits; less than that is no change.
                 m.now = std::stod(fmt::format("{:.12g}", now->value));
                 m.change = relative(m.now, metric.value);
@@ -235,7 +250,9 @@ Baseline updated(Baseline baseline, ModelCache& models, const std::string& reaso
     const RunOutput out = run(scenario, models, {});
     if (baseline.metrics.empty()) {
         for (const Metric& metric : out.summary.metrics) {
-            baseline.metrics.push_back({metric.name, 0, 0.01, ""});
+            if (metric.measured()) {
+                baseline.metrics.push_back({metric.name, 0, 0.01, ""});
+            }
         }
     }
     for (ExpectedMetric& metric : baseline.metrics) {
@@ -243,6 +260,11 @@ Baseline updated(Baseline baseline, ModelCache& models, const std::string& reaso
         if (now == nullptr) {
             throw ConfigError(
                 {Diagnostic{baseline.path, 0, 0, fmt::format("the scenario has no metric '{}'", metric.name)}});
+        }
+        if (!now->measured()) {
+            throw ConfigError({Diagnostic{
+                baseline.path, 0, 0,
+                fmt::format("the run measured nothing of '{}': there is no value to expect", metric.name)}});
         }
         metric.value = now->value;
     }
@@ -263,6 +285,8 @@ std::string verdict_name(Verdict verdict) {
             return "REGRESSED";
         case Verdict::missing:
             return "MISSING";
+        case Verdict::unmeasured:
+            return "NOT MEASURED";
     }
     return "";
 }
@@ -319,8 +343,8 @@ std::string markdown_summary(const std::vector<BaselineOutcome>& outcomes) {
         }
         for (const MetricOutcome& m : outcome.metrics) {
             if (m.verdict != Verdict::same) {
-                out += fmt::format("| {} | {} | {:.6g} | {:.6g} | {:+.3g} % | {} {} |\n", name, m.expected.name,
-                                   m.expected.value, m.now, 100 * m.change,
+                out += fmt::format("| {} | {} | {:.6g} | {} | {} | {} {} |\n", name, m.expected.name, m.expected.value,
+                                   m.now_text(), m.change_text(),
                                    fails(m) ? ":x:" : ":white_check_mark:", verdict_name(m.verdict));
             }
         }

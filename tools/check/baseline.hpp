@@ -38,13 +38,18 @@ struct Baseline {
 [[nodiscard]] Baseline load_baseline(const std::string& path);
 [[nodiscard]] std::string baseline_text(const Baseline& baseline);
 
-enum class Verdict { same, moved, improved, regressed, missing };
+enum class Verdict { same, moved, improved, regressed, missing, unmeasured };
 
 struct MetricOutcome {
     ExpectedMetric expected;
     double now = 0;
     double change = 0;  ///< relative
     Verdict verdict = Verdict::same;
+
+    /// Whether there is a value of now.
+    [[nodiscard]] bool known() const { return verdict != Verdict::missing && verdict != Verdict::unmeasured; }
+    [[nodiscard]] std::string now_text() const;     ///< "-" where it is not known
+    [[nodiscard]] std::string change_text() const;  ///< such as "+1.2 %"
 };
 
 /// A changed input and, where it could be put back alone, how much of the move of the first failed metric it makes.

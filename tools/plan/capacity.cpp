@@ -25,7 +25,7 @@ double student(std::size_t freedom) {
 
 double value_of(const Summary& summary, const std::string& name) {
     const Metric* metric = summary.find(name);
-    return metric == nullptr ? 0 : metric->value;
+    return metric == nullptr || !metric->measured() ? 0 : metric->value;
 }
 
 class Search {
@@ -94,6 +94,11 @@ class Search {
         const Summary summary = simulate(scenario);
         CapacityTrial trial;
         trial.rate = rate;
+        const Metric* attainment = summary.find("slo_attainment");
+        if (attainment != nullptr && !attainment->measured()) {
+            throw ConfigError(
+                fmt::format("at {:.4g} requests a second none comes in the measured time: change 'measure'", rate));
+        }
         trial.attainment = value_of(summary, "slo_attainment");
         const std::string at = options_.percentile > 0 ? fmt::format(".p{:g}", options_.percentile) : ".p99";
         trial.ttft = value_of(summary, "ttft_s" + at);

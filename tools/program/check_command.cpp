@@ -46,9 +46,8 @@ void print(const std::vector<BaselineOutcome>& outcomes, const Terminal& termina
             rows.push_back({name, "run", "", "", "", "FAILED: " + outcome.error});
         }
         for (const MetricOutcome& m : outcome.metrics) {
-            rows.push_back({name, m.expected.name, fmt::format("{:.6g}", m.expected.value),
-                            fmt::format("{:.6g}", m.now), fmt::format("{:+.3g} %", 100 * m.change),
-                            verdict_name(m.verdict)});
+            rows.push_back({name, m.expected.name, fmt::format("{:.6g}", m.expected.value), m.now_text(),
+                            m.change_text(), verdict_name(m.verdict)});
         }
     }
     terminal.table({"baseline", "metric", "expected", "now", "change", "verdict"}, rows);

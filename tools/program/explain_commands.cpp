@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace orrery {
 
@@ -202,7 +203,13 @@ void print_explanation(const Terminal& terminal, const Explanation& e) {
 }
 
 std::string number_text(const std::optional<double>& value) {
-    return value ? fmt::format("{:.6g}", *value) : "-";
+    return value && !std::isnan(*value) ? fmt::format("{:.6g}", *value) : "-";
+}
+
+void require_measured(double seconds) {
+    if (std::isnan(seconds)) {
+        throw ConfigError("nothing was measured, so there is nothing to explain: see the warning of 'orrery run'");
+    }
 }
 
 }  // namespace
@@ -212,6 +219,7 @@ int command_explain(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal(line.color(), line.quiet());
     ModelCache models(data);
     const RunOutput out = run(scenario, models, {});
+    require_measured(out.summary.find(headline_metric(scenario.kind))->value);
     const Explanation why = explain(scenario, models);
     fmt::print("{}\n", why.verdict);
     print_summary(terminal, out.summary);
@@ -232,6 +240,8 @@ int command_diff(const CommandLine& line, const DataDirectory& data) {
     const Scenario first = load_scenario(line.arguments[0], {}, data);
     const Scenario second = load_scenario(line.arguments.back(), line.overrides(), data);
     const RunDifference d = compare_runs(first, second, models);
+    require_measured(d.first_s);
+    require_measured(d.second_s);
     terminal.heading(fmt::format("{}: {} -> {} ({:+.2f} %)", d.metric, time_text(d.first_s), time_text(d.second_s),
                                  100 * (d.second_s / d.first_s - 1)));
     std::vector<std::vector<std::string>> rows;

@@ -7,6 +7,9 @@
 namespace orrery {
 
 std::string one_line(const Metric& metric) {
+    if (!metric.measured()) {
+        return "not measured";
+    }
     if (metric.unit == "1" && metric.value <= 1 && metric.value >= 0 && metric.name != "messages") {
         return fmt::format("{:.2f} %", metric.value * 100);
     }
@@ -82,7 +85,7 @@ void print_summary(const Terminal& terminal, const Summary& summary) {
         terminal.table({}, rows);
     }
     for (const std::string& note : summary.notes) {
-        fmt::print("note: {}\n", note);
+        fmt::print("{}{}\n", note.rfind("warning: ", 0) == 0 ? "" : "note: ", note);
     }
     fmt::print("{} events in {:.3g} s, {:.0f} MiB\n", summary.events, summary.wall_time_s, summary.peak_rss_mib);
 }

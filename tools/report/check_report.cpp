@@ -26,7 +26,8 @@ std::string check_report(const std::vector<BaselineOutcome>& outcomes) {
             rows.push_back({name, "run", nullptr, nullptr, nullptr, nullptr, "FAILED: " + outcome.error});
         }
         for (const MetricOutcome& m : outcome.metrics) {
-            rows.push_back({name, m.expected.name, rounded(m.expected.value), rounded(m.now), rounded(100 * m.change),
+            const auto known = [&](double value) { return m.known() ? Json(rounded(value)) : Json(); };
+            rows.push_back({name, m.expected.name, rounded(m.expected.value), known(m.now), known(100 * m.change),
                             rounded(100 * m.expected.tolerance), verdict_name(m.verdict)});
             if (m.change != 0) {
                 moves.push_back({{"name", name + ": " + m.expected.name},

@@ -64,6 +64,9 @@ std::string seconds_text(double seconds) {
 }
 
 std::string value_text(double value, const std::string& unit) {
+    if (std::isnan(value)) {
+        return "not measured";
+    }
     if (unit == "s") {
         return seconds_text(value);
     }

@@ -265,6 +265,9 @@ void ResultStore::add_result(const std::string& hash, const PointResult& result)
     Database::Statement metric(*database_, "INSERT OR REPLACE INTO metrics VALUES(?, ?, ?, ?, ?, ?, ?)");
     std::int64_t position = 0;
     for (const Metric& m : result.metrics) {
+        if (!m.measured()) {
+            continue;  // an absent row, so that every reader sees an empty cell
+        }
         metric.bind(hash).bind(position++).bind(m.name).bind(m.value).bind(m.unit).bind(m.low).bind(m.high).step();
         metric.reset();
     }

@@ -39,7 +39,9 @@ Json metric_json(const Metric& metric) {
 }
 
 Metric metric_from(const Json& json) {
-    Metric metric{json["name"], json["value"], json["unit"], std::nullopt, std::nullopt};
+    // JSON has no NaN: what was not measured comes as null.
+    Metric metric{json["name"], json["value"].is_null() ? kNotMeasured : json["value"].get<double>(), json["unit"],
+                  std::nullopt, std::nullopt};
     if (json.contains("low")) {
         metric.low = json["low"].get<double>();
     }

@@ -16,7 +16,7 @@ namespace {
 void add_quantiles(Summary& summary, const std::string& name, std::vector<float> values) {
     std::sort(values.begin(), values.end());
     const auto quantile = [&](double q) {
-        return values.empty() ? 0.0
+        return values.empty() ? kNotMeasured
                               : values[std::min(values.size() - 1,
                                                 static_cast<std::size_t>(q * static_cast<double>(values.size())))];
     };
@@ -24,11 +24,11 @@ void add_quantiles(Summary& summary, const std::string& name, std::vector<float>
     for (const float value : values) {
         sum += value;
     }
-    summary.add(name + ".mean", values.empty() ? 0 : sum / static_cast<double>(values.size()), "s");
+    summary.add(name + ".mean", values.empty() ? kNotMeasured : sum / static_cast<double>(values.size()), "s");
     summary.add(name + ".p50", quantile(0.5), "s");
     summary.add(name + ".p90", quantile(0.9), "s");
     summary.add(name + ".p99", quantile(0.99), "s");
-    summary.add(name + ".max", values.empty() ? 0 : values.back(), "s");
+    summary.add(name + ".max", values.empty() ? kNotMeasured : values.back(), "s");
 }
 
 // Iterations of the replicas as spans, requests as lifelines, caches as counters.
@@ -281,11 +281,12 @@ class ServingScenario final : public ScenarioRun {
         }
         add_quantiles(summary, "ttft_s", std::move(ttft));
         add_quantiles(summary, "tpot_s", std::move(tpot));
-        summary.add("tbt_s.mean", result.tbt.mean(), "s");
+        const bool gaps = result.tbt.count() > 0;
+        summary.add("tbt_s.mean", gaps ? result.tbt.mean() : kNotMeasured, "s");
         for (const auto& [name, q] : {std::pair{"tbt_s.p50", 0.5}, {"tbt_s.p90", 0.9}, {"tbt_s.p99", 0.99}}) {
-            summary.add(name, result.tbt.quantile(q), "s");
+            summary.add(name, gaps ? result.tbt.quantile(q) : kNotMeasured, "s");
         }
-        summary.add("tbt_s.max", result.tbt.max(), "s");
+        summary.add("tbt_s.max", gaps ? result.tbt.max() : kNotMeasured, "s");
         add_quantiles(summary, "e2e_s", std::move(e2e));
         return in_time;
     }
@@ -296,8 +297,12 @@ class ServingScenario final : public ScenarioRun {
     }
 
     void add_rates(const ServiceResult& result, Summary& summary) const {
-        const double seconds = std::max(result.window_s, 1e-12);
-        const auto finished = static_cast<double>(result.finished);
+        // A window past the end of the run has no rates, and one that no request came or ended in has none to speak of.
+        const bool any =
+            result.window_s > 0 && (result.finished > 0 || !result.requests.empty() || result.unserved > 0);
+        const auto per_second = [&](auto count) {
+            return any ? static_cast<double>(count) / std::max(result.window_s, 1e-12) : kNotMeasured;
+        };
         summary.add("requests", static_cast<double>(result.requests.size()), "requests");
         summary.add("requests_refused", static_cast<double>(result.refused), "requests");
         if (scenario_.requests.timeout > 0) {
@@ -312,12 +317,12 @@ class ServingScenario final : public ScenarioRun {
             const double span = (result.requests.back().arrival - result.requests.front().arrival).seconds();
             summary.add("offered_rps", span > 0 ? static_cast<double>(result.requests.size() - 1) / span : 0, "1/s");
         }
-        summary.add("requests_per_s", finished / seconds, "1/s");
-        summary.add("output_tokens_per_s", static_cast<double>(result.output_tokens) / seconds, "1/s");
+        summary.add("requests_per_s", per_second(result.finished), "1/s");
+        summary.add("output_tokens_per_s", per_second(result.output_tokens), "1/s");
         if (scenario_.slo.ttft > 0 || scenario_.slo.tpot > 0 || scenario_.slo.tbt > 0) {
             const auto asked = static_cast<double>(result.requests.size() + result.unserved);
-            summary.add("slo_attainment", asked > 0 ? static_cast<double>(in_time_) / asked : 1, "1");
-            summary.add("goodput_rps", static_cast<double>(in_time_) / seconds, "1/s");
+            summary.add("slo_attainment", asked > 0 ? static_cast<double>(in_time_) / asked : kNotMeasured, "1");
+            summary.add("goodput_rps", per_second(in_time_), "1/s");
         }
         summary.add("iterations", static_cast<double>(result.iterations), "iterations");
         summary.add("preemptions", static_cast<double>(result.preemptions), "preemptions");
@@ -410,8 +415,10 @@ class ServingScenario final : public ScenarioRun {
 
     static void add_notes(const ServiceResult& result, Summary& summary) {
         if (result.requests.empty()) {
-            summary.notes.emplace_back(
-                "no request that came in the measured time was answered: latencies are given as 0");
+            summary.notes.push_back(
+                fmt::format("warning: no request that came in the measured time was answered: latencies are not known "
+                            "(the run ends at {})",
+                            pretty_quantity(result.end_s, Dimension::time)));
         }
         if (result.refused > 0) {
             summary.notes.push_back(fmt::format(
@@ -457,7 +464,16 @@ void describe_serving(Fields& fields, Scenario& s) {
     describe_compute(fields, s);
 }
 
-void check_serving(const YamlNode&, const DataDirectory&, Scenario& scenario, std::vector<Diagnostic>& errors) {
+void check_serving(const YamlNode& root, const DataDirectory&, Scenario& scenario, std::vector<Diagnostic>& errors) {
+    const MeasureSpec& window = scenario.measure;
+    if (window.to > 0 && window.from >= window.to) {
+        const YamlNode* section = root.find("measure");
+        const YamlNode* from = section != nullptr ? section->find("from") : nullptr;
+        errors.push_back((from != nullptr ? from : &root)
+                             ->mark.error(fmt::format("'measure' is from {} to {}: it must end after it begins",
+                                                      pretty_quantity(window.from, Dimension::time),
+                                                      pretty_quantity(window.to, Dimension::time))));
+    }
     for (const std::string& problem : problems_of(scenario.requests)) {
         errors.push_back(scenario.requests_mark.error(problem));
     }

@@ -28,17 +28,22 @@ class Sample final : public RequestSource {
     bool next(Request& request) override {
         while (all_->next(request)) {
             if (random_.uniform() < share_) {
+                any_ = true;
                 return true;
             }
             if (Request none; request.turn > 0) {
                 (void)all_->follow_up(request.turn, request.arrival, false, none);
             }
         }
+        if (!any_) {
+            throw ConfigError(fmt::format("'requests.sample' of {:g} leaves no request", share_));
+        }
         return false;
     }
 
   private:
     std::unique_ptr<RequestSource> all_;
+    bool any_ = false;
     double share_;
     RandomStream random_;
 };

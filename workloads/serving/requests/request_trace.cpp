@@ -49,11 +49,14 @@ class TraceReader final : public RequestSource {
                 continue;
             }
             if (spec_.to > 0 && last_ - origin_ >= spec_.to) {
-                return false;
+                break;
             }
             ++given_;
             request.adapter = adapters_.draw();
             return true;
+        }
+        if (given_ == 0) {
+            fail_empty();
         }
         return false;
     }
@@ -61,6 +64,16 @@ class TraceReader final : public RequestSource {
   private:
     [[noreturn]] void fail(const std::string& problem) const {
         throw ConfigError({Diagnostic{file_, number_, 1, problem}});
+    }
+
+    [[noreturn]] void fail_empty() const {
+        if (first_) {
+            fail("has no request: a line each, behind a header in CSV");
+        }
+        fail(fmt::format(
+            "has no request between 'requests.from' {:g} s and 'requests.to'{}: the last one read comes {:g} s "
+            "after the first",
+            spec_.from, spec_.to > 0 ? fmt::format(" {:g} s", spec_.to) : ", its end", last_ - origin_));
     }
 
     // The next line into line_, which never holds more than the longest one that is taken.
