@@ -106,6 +106,16 @@ std::string to_chrome_trace(const Timeline& timeline) {
     return out + "]}\n";
 }
 
+std::string free_name_beside(const std::string& path) {
+    for (int i = 0;; ++i) {
+        std::string name = fmt::format("{}.part{}", path, i == 0 ? "" : std::to_string(i));
+        std::error_code unknown;
+        if (!std::filesystem::exists(std::filesystem::symlink_status(name, unknown))) {
+            return name;
+        }
+    }
+}
+
 void write_file(const std::string& path, const std::string& text) {
     if (path == "-") {
         if (std::fwrite(text.data(), 1, text.size(), stdout) < text.size()) {
@@ -117,7 +127,7 @@ void write_file(const std::string& path, const std::string& text) {
     std::error_code unknown;
     const std::filesystem::file_status status = std::filesystem::status(path, unknown);
     const bool in_place = std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
-    const std::string beside = in_place ? path : path + ".part";
+    const std::string beside = in_place ? path : free_name_beside(path);
     {
         std::ofstream stream(beside, std::ios::binary | std::ios::trunc);
         stream << text;

@@ -426,7 +426,7 @@ TEST_CASE("databases that cannot be used are refused, and nothing is lost") {
         {fmt::format("sweep {} --db {}", sweep, db), "exists already; --resume continues it"},
         {fmt::format("sweep {} --db {} --resume --set model.hidden=2048", sweep, db),
          "holds results of something else"},
-        {fmt::format("sweep {} --db /nowhere/x.sqlite", sweep), "cannot be opened or written"},
+        {fmt::format("sweep {} --db /nowhere/x.sqlite", sweep), "there is no folder"},
         {fmt::format("sweep {}", sweep), "needs --db FILE"},
         {fmt::format("sweep {} --db {} --shard 4/4", sweep, folder.file("s")), "--shard is I/N"},
         {fmt::format("sweep {} --db {} --resume", sweep, folder.file("text.db")), "is not a SQLite database"},

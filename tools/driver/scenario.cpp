@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -71,10 +72,39 @@ std::string Scenario::file(const std::string& path) const {
     return directory.empty() || path.front() == '/' ? path : directory + "/" + path;
 }
 
+namespace {
+
+// Every member that is the path of a file.
+auto paths_in(Scenario& scenario) {
+    return std::array{&scenario.requests.trace, &scenario.replay.trace, &scenario.traffic.flows,
+                      &scenario.network.packets.link_events};
+}
+
+}  // namespace
+
+std::vector<std::string> files_of(const Scenario& scenario) {
+    Scenario copy = scenario;
+    std::vector<std::string> out;
+    for (const std::string* path : paths_in(copy)) {
+        if (!path->empty()) {
+            out.push_back(scenario.file(*path));
+        }
+    }
+    for (const JobSpec& job : scenario.jobs) {
+        if (!job.file.empty()) {
+            out.push_back(scenario.file(job.file));
+        }
+        Scenario own = job.scenario;
+        own.directory = own.directory.empty() ? scenario.directory : own.directory;
+        const std::vector<std::string> files = files_of(own);
+        out.insert(out.end(), files.begin(), files.end());
+    }
+    return out;
+}
+
 Scenario seen_from(const std::string& directory, Scenario scenario) {
     namespace fs = std::filesystem;
-    for (std::string* path : {&scenario.requests.trace, &scenario.replay.trace, &scenario.traffic.flows,
-                              &scenario.network.packets.link_events}) {
+    for (std::string* path : paths_in(scenario)) {
         if (!path->empty() && path->front() != '/') {
             *path = fs::proximate(fs::absolute(scenario.file(*path)), fs::absolute(directory)).string();
         }

@@ -69,6 +69,9 @@ struct JobSpec {
     Scenario scenario;                  ///< its cluster and network are those of the whole
 };
 
+/// The files that a scenario names, those of its jobs too, where they are looked for.
+[[nodiscard]] std::vector<std::string> files_of(const Scenario& scenario);
+
 /// The same scenario for a file in another directory: what it names relative to its own is named relative to that one.
 [[nodiscard]] Scenario seen_from(const std::string& directory, Scenario scenario);
 

@@ -1,6 +1,7 @@
 #include "tools/program/capacity_command.hpp"
 
 #include "tools/plan/serving_search.hpp"
+#include "tools/program/outputs.hpp"
 #include "tools/program/terminal.hpp"
 #include "tools/sweep/worker_pool.hpp"
 
@@ -112,6 +113,7 @@ std::vector<std::string> row_of(const RankedServing& plan, std::size_t rank, con
 int command_capacity(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal(line.color(), line.quiet());
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
+    check_outputs(line, files_of(scenario));
     CapacityOptions options = capacity_options(line);
     options.seeds = static_cast<int>(line.whole("seeds", 5, 1, 30));
     Progress progress(line.quiet());

@@ -2,6 +2,7 @@
 
 #include "tools/check/baseline.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/program/outputs.hpp"
 #include "tools/program/terminal.hpp"
 #include "tools/report/report.hpp"
 
@@ -79,9 +80,19 @@ int command_check(const CommandLine& line, const DataDirectory& data) {
             throw ConfigError(fmt::format("--{} goes with --update", name));
         }
     }
-    std::vector<BaselineOutcome> outcomes;
+    std::vector<Baseline> baselines;
+    std::vector<std::string> read;
     for (const std::string& path : line.arguments) {
-        outcomes.push_back(check_baseline(load_baseline(path), models));
+        baselines.push_back(load_baseline(path));
+        const Baseline& one = baselines.back();
+        read.push_back(one.scenario_path());
+        const auto files = files_of(load_scenario(one.scenario_path(), one.overrides, data));
+        read.insert(read.end(), files.begin(), files.end());
+    }
+    check_outputs(line, read);
+    std::vector<BaselineOutcome> outcomes;
+    for (const Baseline& baseline : baselines) {
+        outcomes.push_back(check_baseline(baseline, models));
     }
     if (line.has("junit")) {
         write_file(line.text("junit"), junit_xml(outcomes));

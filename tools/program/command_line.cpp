@@ -12,7 +12,10 @@ namespace {
 
 const OptionSpec kSet = {"set", "key.path=value", "change a value of the scenario", true};
 const OptionSpec kSeed = {"seed", "N", "seed of all random streams"};
-const OptionSpec kReport = {"report", "FILE.html", "write a report: one file, no network needed to read it"};
+constexpr OptionSpec writes(const char* name, const char* argument, const char* help) {
+    return {name, argument, help, false, true};
+}
+const OptionSpec kReport = writes("report", "FILE.html", "write a report: one file, no network needed to read it");
 const OptionSpec kJobs = {"jobs,j", "N", "processes; default: all cores"};
 
 std::string long_name(const OptionSpec& option) {
@@ -37,7 +40,7 @@ std::string option_lines(const std::vector<OptionSpec>& options) {
 
 // What importers take and are called comes from their table.
 std::vector<OptionSpec> import_options() {
-    std::vector<OptionSpec> out = {{"output,o", "FILE", "where to write it; NAME with an extension by default"}};
+    std::vector<OptionSpec> out = {writes("output,o", "FILE", "where to write it; NAME with an extension by default")};
     for (const Importer* row : importer_table()) {
         for (const ImportOption& option : row->options) {
             const auto same = std::find_if(out.begin(), out.end(),
@@ -91,14 +94,14 @@ const std::vector<CommandSpec>& command_table() {
          "simulate a scenario (\"-\": standard input)",
          {kSet,
           kSeed,
-          {"json", "FILE", "write the summary (\"-\": standard output)"},
+          writes("json", "FILE", "write the summary (\"-\": standard output)"),
           {"host", "", "with this machine's time and memory in the summary"},
-          {"trace", "FILE", "write a timeline for ui.perfetto.dev"},
-          {"requests", "FILE.csv", "serving: how each request ended, and when"},
-          {"ports", "FILE.csv", "packet fidelity: bytes, queues, marks, drops, pauses of every port"},
-          {"queues", "FILE.csv", "packet fidelity: queues over time, every network.queue_samples"},
+          writes("trace", "FILE", "write a timeline for ui.perfetto.dev"),
+          writes("requests", "FILE.csv", "serving: how each request ended, and when"),
+          writes("ports", "FILE.csv", "packet fidelity: bytes, queues, marks, drops, pauses of every port"),
+          writes("queues", "FILE.csv", "packet fidelity: queues over time, every network.queue_samples"),
           kReport,
-          {"resolved", "FILE", "write the scenario with all presets expanded"}},
+          writes("resolved", "FILE", "write the scenario with all presets expanded")},
          {"orrery run scenarios/training/gpt3-175b-1024xA100.yaml",
           "orrery run scenarios/training/gpt3-175b-1024xA100.yaml --set plan.tensor=4 --set plan.pipeline=32 --json -",
           "orrery run - --quiet --json summary.json < scenario.yaml"}},
@@ -131,7 +134,7 @@ const std::vector<CommandSpec>& command_table() {
           {"attainment", "SHARE", "serving: of requests that meet all limits; 0.9 by default"},
           {"percentile", "P", "serving: 50, 90 or 99, of each limited metric, instead"},
           {"tolerance", "X", "serving: relative width at which a search for the highest rate ends; 0.02 by default"},
-          {"json", "FILE", "write every feasible plan (\"-\": standard output)"}},
+          writes("json", "FILE", "write every feasible plan (\"-\": standard output)")},
          {"orrery plan scenarios/training/gpt3-175b-1024xA100.yaml",
           "orrery plan scenarios/serving/llama-2-70b-conversations.yaml",
           "orrery plan scenarios/training/gpt3-175b-1024xA100.yaml --nodes 64,128,192 --price 2.5 --top 20"}},
@@ -146,7 +149,7 @@ const std::vector<CommandSpec>& command_table() {
           {"percentile", "P", "50, 90 or 99: of each limited metric, instead"},
           {"seeds", "N", "searches with so many seeds, for the confidence interval; 5 by default"},
           {"tolerance", "X", "relative width at which a search ends; 0.02 by default"},
-          {"json", "FILE", "write the capacity and every rate tried (\"-\": standard output)"}},
+          writes("json", "FILE", "write the capacity and every rate tried (\"-\": standard output)")},
          {"orrery capacity scenarios/serving/llama-2-70b-conversations.yaml",
           "orrery capacity scenarios/serving/llama-2-70b-conversations.yaml --percentile 99"}},
         {"sweep",
@@ -156,7 +159,7 @@ const std::vector<CommandSpec>& command_table() {
          "run every point of a sweep into a database",
          {kSet,
           kJobs,
-          {"db", "FILE", "the database of results"},
+          writes("db", "FILE", "the database of results"),
           {"resume", "", "continue a database; points with results are not run again"},
           {"shard", "I/N", "run part I of N (I from 0)"},
           {"timeout", "TIME", "wall time a point may take, such as \"60 s\""},
@@ -180,13 +183,13 @@ const std::vector<CommandSpec>& command_table() {
           {"sort", "COLUMNS", "\"-name\" sorts downwards"},
           {"limit", "N", "at most so many rows"},
           {"format", "FORMAT", "text (default), csv or json"},
-          {"output,o", "FILE", "instead of standard output"},
+          writes("output,o", "FILE", "instead of standard output"),
           kReport},
          {"orrery table results.sqlite --where 'status == \"done\"' --sort iteration_time_s --limit 10",
           "orrery table results.sqlite --pivot plan.tensor,plan.pipeline,mfu",
           "orrery table results.sqlite --format csv --output results.csv"}},
         {"merge",
-         "DATABASE PART...",
+         "TARGET PART...",
          2,
          100'000,
          "put the databases of shards into one",
@@ -199,7 +202,7 @@ const std::vector<CommandSpec>& command_table() {
          "a chart as SVG: breakdown, timeline or fabric of a scenario; curves, heat or pareto of a database of results",
          {kSet,
           kSeed,
-          {"output,o", "FILE.svg", "where to write it (\"-\": standard output, the default)"},
+          writes("output,o", "FILE.svg", "where to write it (\"-\": standard output, the default)"),
           {"x", "COLUMN", "curves, heat: along the x axis; pareto: what is compared, memory by default"},
           {"y", "COLUMN", "curves, pareto: the metric; heat: along the y axis"},
           {"by", "COLUMN", "curves: one line for each of its values"},
@@ -212,8 +215,8 @@ const std::vector<CommandSpec>& command_table() {
          1,
          10'000,
          "pinned scenarios against their baselines; exit code 1 when one regressed",
-         {{"junit", "FILE", "write the outcome as JUnit XML"},
-          {"summary", "FILE", "write the outcome as Markdown, for the summary of a CI job"},
+         {writes("junit", "FILE", "write the outcome as JUnit XML"),
+          writes("summary", "FILE", "write the outcome as Markdown, for the summary of a CI job"),
           kReport,
           {"update", "", "rewrite the baselines with the values of this version"},
           {"reason", "TEXT", "why (needed by --update)"},
@@ -241,7 +244,7 @@ const std::vector<CommandSpec>& command_table() {
           {"data", "DIR", "compute: fit the public profiles in DIR anew; collectives: compare other collections"},
           {"fit", "", "fit the software constants on the declared half"},
           {"engine", "NAME", "serving: this engine software alone"},
-          {"svg", "FILE", "predicted against measured as a picture"},
+          writes("svg", "FILE", "predicted against measured as a picture"),
           kReport},
          {"orrery validate training --points", "orrery validate compute"}},
         {"calibrate",
@@ -249,7 +252,8 @@ const std::vector<CommandSpec>& command_table() {
          0,
          1,
          "fit kernels and collectives on a trace of microbenchmarks, or on the public profiles of a directory",
-         {{"data", "DIR", "the public profiles (README.md, Raw data)"}, {"output,o", "DIR", "where to write the fits"}},
+         {{"data", "DIR", "the public profiles (README.md, Raw data)"},
+          writes("output,o", "DIR", "where to write the fits")},
          {"orrery calibrate trace.csv -o models/data/kernels/my-device"}},
         {"list",
          "[KIND]",

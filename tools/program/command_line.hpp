@@ -14,6 +14,7 @@ struct OptionSpec {
     const char* argument;  ///< what it takes, for people; empty: a switch
     std::string help;
     bool repeats = false;
+    bool writes = false;  ///< names a file or folder that the command makes
 };
 
 /// What an argument may be.
@@ -24,7 +25,7 @@ struct ChoiceSpec {
 
 struct CommandSpec {
     const char* name;
-    const char* arguments;  ///< such as "FILE" or "[SUITE]"
+    const char* arguments;  ///< such as "FILE" or "[SUITE]"; TARGET is written, KIND, FORMAT and the like are no files
     std::size_t min_arguments;
     std::size_t max_arguments;
     const char* help;

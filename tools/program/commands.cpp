@@ -3,6 +3,7 @@
 
 #include "tools/driver/scenario.hpp"
 #include "tools/program/command_line.hpp"
+#include "tools/program/outputs.hpp"
 #include "tools/program/print_summary.hpp"
 #include "tools/program/terminal.hpp"
 #include "tools/report/report.hpp"
@@ -37,6 +38,7 @@ bool can_be_drawn(const Scenario& scenario) {
 
 int command_run(const CommandLine& line, const DataDirectory& data) {
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
+    check_outputs(line, files_of(scenario));
     const Terminal terminal(line.color(), line.quiet());
     ModelCache models(data);
     RunOptions options;
@@ -287,6 +289,9 @@ void check_options(const CommandLine& line, const CommandSpec& command) {
         }
         const bool repeats = std::any_of(command.options.begin(), command.options.end(),
                                          [&, &key = name](const OptionSpec& o) { return o.repeats && key == o.name; });
+        if (std::find(values.begin(), values.end(), "") != values.end()) {
+            throw ConfigError(fmt::format("--{} is given an empty value", name));
+        }
         if (values.size() > 1 && !repeats) {
             throw ConfigError(fmt::format("--{} is given {} times", name, values.size()));
         }
@@ -355,6 +360,7 @@ int run_command(const CommandLine& line) {
                                                                        : "one argument"));
         }
         check_options(line, command);
+        check_outputs(line);
         return command_functions().at(command.name)(line, find_data_directory(line.program));
     }
     throw unknown_command(line.command);

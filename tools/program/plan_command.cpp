@@ -3,6 +3,7 @@
 #include "tools/plan/search.hpp"
 #include "tools/program/capacity_command.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/program/outputs.hpp"
 #include "tools/program/terminal.hpp"
 #include "tools/sweep/worker_pool.hpp"
 
@@ -65,6 +66,7 @@ std::vector<std::string> row_of(const RankedPlan& plan, std::size_t rank, const 
 int command_plan(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal(line.color(), line.quiet());
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
+    check_outputs(line, files_of(scenario));
     if (scenario.kind == ScenarioKind::serving) {
         return plan_serving(line, scenario, data);
     }

@@ -2,6 +2,7 @@
 
 #include "tools/driver/kind.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/program/outputs.hpp"
 #include "tools/report/report.hpp"
 #include "tools/sweep/expression.hpp"
 
@@ -17,6 +18,7 @@ constexpr std::size_t kTimelineRows = 32;
 
 std::string plot_scenario(const std::string& kind, const CommandLine& line, const DataDirectory& data) {
     const Scenario scenario = load_scenario(line.arguments[1], line.overrides(), data);
+    check_outputs(line, files_of(scenario));
     ModelCache models(data);
     const ChartStyle style;
     if (kind == "fabric") {

@@ -2,6 +2,7 @@
 
 #include "sim/record/summary.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/program/outputs.hpp"
 #include "tools/program/terminal.hpp"
 #include "tools/report/report.hpp"
 #include "tools/sweep/run_sweep.hpp"
@@ -58,16 +59,13 @@ int dry_run(const SweepSpec& sweep, const Terminal& terminal) {
 std::string merge_into(const std::string& target, const std::vector<std::string>& parts) {
     const bool exists = std::filesystem::exists(target);
     // Beside and renamed: a merge that fails leaves no target behind.
-    const std::string beside = exists ? target : target + ".part";
+    const std::string beside = exists ? target : free_name_beside(target);
     const auto remove = [&] {
         for (const char* end : {"", "-wal", "-shm"}) {
             std::error_code ignored;
             std::filesystem::remove(beside + end, ignored);
         }
     };
-    if (!exists) {
-        remove();
-    }
     std::size_t points = 0;
     bool complete = false;
     try {
@@ -136,6 +134,7 @@ int sweep_on_slurm(const CommandLine& line) {
 int command_sweep(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal(line.color(), line.quiet());
     const SweepSpec sweep = load_sweep(line.arguments[0], line.overrides(), data);
+    check_outputs(line, sweep.files);
     if (line.has("dry-run")) {
         return dry_run(sweep, terminal);
     }

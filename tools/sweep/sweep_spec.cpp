@@ -81,7 +81,11 @@ class SweepReader {
             for (const std::string& assignment : overrides) {
                 apply_override(sweep_.base, assignment);
             }
-            read_constants(read_scenario(sweep_.base, sweep_.base_name, data));
+            Scenario scenario = read_scenario(sweep_.base, sweep_.base_name, data);
+            scenario.directory = path.parent_path().string();
+            sweep_.files = files_of(scenario);
+            sweep_.files.push_back(path.string());
+            read_constants(scenario);
         } catch (const ConfigError& error) {
             tree_.errors.insert(tree_.errors.end(), error.diagnostics().begin(), error.diagnostics().end());
         }

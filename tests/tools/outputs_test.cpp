@@ -1,0 +1,108 @@
+// What a command writes is none of what it reads.
+
+#include "tests/support/command.hpp"
+#include "tests/support/support.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+constexpr const char* kServing =
+    "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-2-7b\nslo: {ttft: 1 s}\n"
+    "requests: {trace: trace.csv}\n";
+constexpr const char* kTrace = "arrival_s,prompt,output\n0,10,2\n1,10,2\n";
+
+}  // namespace
+
+TEST_CASE("an output that is an input, a file that an input names, or another output is refused before anything runs") {
+    const Folder folder;
+    const std::string scenario = folder.file("s.yaml", kServing);
+    const std::string trace = folder.file("trace.csv", kTrace);
+    const std::string training = folder.file("base.yaml", kSmallTraining);
+    const std::string sweep =
+        folder.file("sweep.yaml", "orrery: 1\nkind: sweep\nbase: base.yaml\naxes: {plan.zero: [0, 1]}\n");
+    const std::string link = folder.file("link.yaml");
+    const std::string hard = folder.file("hard.yaml");
+    std::filesystem::create_symlink(scenario, link);
+    std::filesystem::create_hard_link(scenario, hard);
+    const std::string db = folder.file("db");
+    REQUIRE(orrery_command(fmt::format("sweep {} --db {}", sweep, db)).code == 0);
+    const std::string baseline = folder.file("b.yaml");
+    REQUIRE(orrery_command(fmt::format("check {} --update --scenario {} --reason first", baseline, training)).code ==
+            0);
+    const std::string goal = folder.file("step.goal", "num_ranks 1\nrank 0 {\na: calc 10\n}\n");
+    const std::string own = folder.file("x.replay", read(goal));
+    const std::string same = folder.file("new.json");
+
+    std::vector<std::string> refused = {
+        fmt::format("run {0} --json {0}", scenario),
+        fmt::format("run {0} --trace {0}", scenario),
+        fmt::format("run {0} --report {0}", scenario),
+        fmt::format("run {0} --resolved {0}", scenario),
+        fmt::format("run {} --requests {}", scenario, trace),
+        fmt::format("run {} --json {}", link, scenario),
+        fmt::format("run {} --json {}", scenario, link),
+        fmt::format("run {} --json {}", scenario, hard),
+        fmt::format("run {} --json {}/../{}", scenario, std::filesystem::path(scenario).parent_path().string(),
+                    std::filesystem::path(scenario).parent_path().filename().string() + "/s.yaml"),
+        fmt::format("run {0} --json {1} --trace {1}", scenario, same),
+        fmt::format("run {0} --json {1} --trace {2}/./new.json", scenario, same,
+                    std::filesystem::path(same).parent_path().string()),
+        fmt::format("run {} --json - --trace -", scenario),
+        fmt::format("plan {0} --json {0}", training),
+        fmt::format("capacity {} --json {}", scenario, trace),
+        fmt::format("plot timeline {0} -o {0}", training),
+        fmt::format("plot heat {0} --x plan.zero --y plan.zero --value mfu -o {0}", db),
+        fmt::format("table {0} --format csv -o {0}", db),
+        fmt::format("sweep {0} --db {0}", sweep),
+        fmt::format("sweep {} --db {} --report {}", sweep, folder.file("other"), training),
+        fmt::format("merge {0} {0}", db),
+        fmt::format("check {0} --junit {0}", baseline),
+        fmt::format("check {} --summary {}", baseline, training),
+        fmt::format("check {0} --update --scenario {0} --reason x", training),
+        fmt::format("import goal {0} -o {0}", goal),
+        fmt::format("calibrate {0} -o {0}", trace),
+    };
+    for (const std::string& arguments : refused) {
+        const auto files = [&] {
+            std::map<std::string, std::string> out;
+            for (const auto& entry :
+                 std::filesystem::directory_iterator(std::filesystem::path(scenario).parent_path())) {
+                out[entry.path().string()] = read(entry.path().string());
+            }
+            return out;
+        };
+        const auto before = files();
+        const Outcome out = orrery_command(arguments);
+        CHECK_MESSAGE(out.code == 2, arguments << "\n" << out.text);
+        const bool named = out.text.find("name another file") != std::string::npos ||
+                           out.text.find("name two files") != std::string::npos;
+        CHECK_MESSAGE(named, arguments << "\n" << out.text);
+        CHECK_MESSAGE(files() == before, arguments);
+    }
+    // The name that import chooses by itself may be that of its input.
+    const std::string in_folder = fmt::format("cd {} && ", std::filesystem::path(own).parent_path().string());
+    const Outcome out = shell_command(in_folder + orrery_program() + " import goal x.replay");
+    CHECK(out.code == 2);
+    CHECK(read(own) == read(goal));
+}
+
+TEST_CASE("what loses nothing is written, and a file that is in the way of writing is left alone") {
+    const Folder folder;
+    const std::string scenario = folder.file("a.json.part", kSmallTraining);
+    const std::string json = folder.file("a.json");
+    CHECK(orrery_command(fmt::format("run {} --quiet --json /dev/null --trace /dev/null", scenario)).code == 0);
+    CHECK(orrery_command(fmt::format("run {} --quiet --json {}", scenario, json)).code == 0);
+    CHECK(read(scenario) == kSmallTraining);
+    CHECK(read(json).rfind("{", 0) == 0);
+    CHECK(orrery_command(fmt::format("run {} --quiet --json {}", scenario, json)).code == 0);  // over an old output
+    // What cannot be written is known before the run.
+    const Outcome nowhere = orrery_command(fmt::format("run {} --json {}/no/x.json", scenario, folder.file("")));
+    CHECK(nowhere.code == 2);
+    CHECK_MESSAGE(nowhere.text.find("there is no folder") != std::string::npos, nowhere.text);
+    CHECK(orrery_command(fmt::format("run {} --json ''", scenario)).text.find("--json is given an empty value") !=
+          std::string::npos);
+}
