@@ -102,7 +102,10 @@ TEST_CASE("check: tolerance and direction decide what is a regression") {
     };
     CHECK(verdict(time, "") == Verdict::same);
     CHECK(verdict(time * 1.0099, ", tolerance: 1 %") == Verdict::moved);
-    CHECK(verdict(time * 1.02, ", tolerance: 1 %") == Verdict::regressed);
+    // A time is better when lower, unless the baseline says something else.
+    CHECK(verdict(time * 1.02, ", tolerance: 1 %") == Verdict::improved);
+    CHECK(verdict(time * 0.98, ", tolerance: 1 %") == Verdict::regressed);
+    CHECK(verdict(time * 1.02, ", tolerance: 1 %, better: neither") == Verdict::regressed);
     CHECK(verdict(time * 1.02, ", tolerance: 1 %, better: lower") == Verdict::improved);
     CHECK(verdict(time * 0.98, ", tolerance: 1 %, better: lower") == Verdict::regressed);
     CHECK(verdict(time * 1.02, ", tolerance: 1 %, better: higher") == Verdict::regressed);

@@ -1,5 +1,6 @@
 // Runs that measured nothing, and which way metrics are better.
 
+#include "sim/record/metric_table.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 
@@ -94,4 +95,67 @@ TEST_CASE("a sweep has no value for what a point did not measure") {
     CHECK(rows[0]["ttft_s.p99"].get<double>() > 0);
     CHECK(rows[1]["ttft_s.p99"].is_null());
     CHECK(rows[1]["requests"] == 0);
+}
+
+TEST_CASE("every metric of every scenario has a row that says which way it is better") {
+    std::set<std::string> known;
+    for (const MetricRow& row : metric_table()) {
+        CHECK_MESSAGE(known.insert(row.name).second, row.name);
+    }
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(std::string(ORRERY_SOURCE_DIR) + "/tests/expected")) {
+        if (entry.path().extension() != ".json") {
+            continue;
+        }
+        const auto summary = nlohmann::json::parse(read(entry.path().string()));
+        for (const auto& [name, value] : summary["metrics"].items()) {
+            if (summary["kind"] != "cluster" || name == "events" || name == "makespan_s") {
+                CHECK_MESSAGE(known.contains(name), name);
+                continue;
+            }
+            for (const auto& [inner, unused] : value.items()) {  // of a job
+                const std::string metric = inner.substr(0, inner.find('.'));
+                CHECK_MESSAGE(known.contains(metric), inner);
+            }
+        }
+    }
+    CHECK(better_of("ttft_s.p99") == Better::lower);
+    CHECK(better_of("output_tokens_per_s") == Better::higher);
+    CHECK(better_of("mfu.tpot_s.p99") == Better::lower);  // a job that is called mfu
+    CHECK(better_of("breakdown.bubble") == Better::lower);
+    CHECK(better_of("requests") == Better::neither);
+    CHECK(better_of("plan.tensor") == Better::neither);
+    CHECK(better_of("") == Better::neither);
+}
+
+TEST_CASE("a Pareto front goes along the better side of both metrics, and asks where there is none") {
+    const Folder folder;
+    (void)folder.file("base.yaml", kSmallTraining);
+    const std::string sweep = folder.file("sweep.yaml",
+                                          "orrery: 1\nkind: sweep\nbase: base.yaml\naxes: {plan.tensor: [1, 2, 4, "
+                                          "8], plan.micro_batch: [1]}\nderive: {plan.data: 8 / plan.tensor}\n");
+    const std::string db = folder.file("db");
+    REQUIRE(orrery_command(fmt::format("sweep {} --db {}", sweep, db)).code == 0);
+    // Time and rate are one thing turned round, so both have the same points on their fronts.
+    const auto front = [&](const std::string& y) {
+        const Outcome out = orrery_command(fmt::format("plot pareto {} --y {}", db, y));
+        REQUIRE_MESSAGE(out.code == 0, out.text);
+        std::set<std::string> memory;  // of the points on the front
+        for (std::size_t at = out.text.find(">front: "); at != std::string::npos;
+             at = out.text.find(">front: ", at + 1)) {
+            memory.insert(out.text.substr(at, out.text.find(',', at) - at));
+        }
+        return memory;
+    };
+    CHECK(front("iteration_time_s") == front("tokens_per_s"));
+    CHECK(front("iteration_time_s").size() == 4);  // more tensor parallelism is slower and leaner
+    CHECK(orrery_command(fmt::format("plot pareto {} --y tokens_per_s", db))
+              .text.find("lower memory_per_gpu_gib and higher tokens_per_s is better") != std::string::npos);
+    const Outcome asked = orrery_command(fmt::format("plot pareto {} --x plan.tensor --y mfu", db));
+    CHECK(asked.code == 2);
+    CHECK_MESSAGE(asked.text.find("say --lower plan.tensor or --higher plan.tensor") != std::string::npos, asked.text);
+    CHECK(orrery_command(fmt::format("plot pareto {} --x plan.tensor --y mfu --lower plan.tensor", db)).code == 0);
+    const Outcome table = orrery_command("table " + db);
+    CHECK_MESSAGE(table.text.find("iteration_time_s \u2193") != std::string::npos, table.text);
+    CHECK_MESSAGE(table.text.find("mfu \u2191") != std::string::npos, table.text);
 }

@@ -1,6 +1,7 @@
 #include "tools/check/baseline.hpp"
 
 #include "sim/config/units.hpp"
+#include "sim/record/metric_table.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -90,9 +91,9 @@ class BaselineReader {
             }
             if (const YamlNode* better = entry.value.find("better")) {
                 metric.better = better->scalar;
-                if (metric.better != "lower" && metric.better != "higher") {
-                    errors_.push_back(
-                        better->mark.error(fmt::format("'better' is lower or higher, not '{}'", metric.better)));
+                if (metric.better != "lower" && metric.better != "higher" && metric.better != "neither") {
+                    errors_.push_back(better->mark.error(
+                        fmt::format("'better' is lower, higher or neither, not '{}'", metric.better)));
                 }
             }
             baseline_.metrics.push_back(std::move(metric));
@@ -118,7 +119,11 @@ Verdict judge(const ExpectedMetric& metric, double change) {
     if (std::abs(change) <= metric.tolerance) {
         return Verdict::moved;
     }
-    const bool better = (metric.better == "lower" && change < 0) || (metric.better == "higher" && change > 0);
+    const Better side = metric.better.empty()       ? better_of(metric.name)
+                        : metric.better == "lower"  ? Better::lower
+                        : metric.better == "higher" ? Better::higher
+                                                    : Better::neither;
+    const bool better = (side == Better::lower && change < 0) || (side == Better::higher && change > 0);
     return better ? Verdict::improved : Verdict::regressed;
 }
 

@@ -20,7 +20,7 @@ struct ExpectedMetric {
     std::string name;
     double value = 0;
     double tolerance = 0.01;  ///< relative
-    std::string better;       ///< lower, higher or empty; moves to the better side are no regression
+    std::string better;       ///< lower, higher or neither; empty: as the metric is (sim/record/metric_table.hpp)
 };
 
 struct Baseline {

@@ -1,6 +1,7 @@
 // orrery explain and diff.
 
 #include "sim/config/units.hpp"
+#include "sim/record/metric_table.hpp"
 #include "tools/explain/diff.hpp"
 #include "tools/explain/explain.hpp"
 #include "tools/program/commands.hpp"
@@ -202,6 +203,14 @@ void print_explanation(const Terminal& terminal, const Explanation& e) {
     print_levers(terminal, e);
 }
 
+// "better" or "worse" for a move of a metric that has a better side.
+std::string judged(const std::string& metric, double move) {
+    const Better better = better_of(metric);
+    return better == Better::neither || std::isnan(move) ? ""
+           : (better == Better::lower) == (move < 0)     ? "better"
+                                                         : "worse";
+}
+
 std::string number_text(const std::optional<double>& value) {
     return value && !std::isnan(*value) ? fmt::format("{:.6g}", *value) : "-";
 }
@@ -261,10 +270,11 @@ int command_diff(const CommandLine& line, const DataDirectory& data) {
     }
     rows.clear();
     for (const auto& [name, before, after, unit] : d.metrics) {
-        rows.push_back({name, number_text(before), number_text(after), unit});
+        rows.push_back({with_arrow(name), number_text(before), number_text(after), unit,
+                        before && after && *after != *before ? judged(name, *after - *before) : ""});
     }
     terminal.heading("metrics");
-    terminal.table({"metric", "first", "second", "unit"}, rows);
+    terminal.table({"metric", "first", "second", "unit", ""}, rows);
     if (d.first_record.empty()) {
         fmt::print("\nall {} records are equal\n", d.equal_records);
     } else {

@@ -1,5 +1,6 @@
 // orrery plot: charts as SVG.
 
+#include "sim/record/metric_table.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
@@ -51,6 +52,26 @@ std::string needed(const CommandLine& line, const char* option) {
     return line.text(option);
 }
 
+// "mfu (higher is better)"
+std::string titled(const std::string& metric) {
+    const std::string better = better_text(metric);
+    return better.empty() ? metric : fmt::format("{} ({})", metric, better);
+}
+
+// Which way a column is better: as the command line says, else as the metric is. Throws ConfigError where neither tells.
+Better better_side(const CommandLine& line, const std::string& column) {
+    const auto said = [&](const char* option) {
+        const std::vector<std::string> names = line.list(option);
+        return std::find(names.begin(), names.end(), column) != names.end();
+    };
+    const Better better = said("lower") ? Better::lower : said("higher") ? Better::higher : better_of(column);
+    if (better == Better::neither) {
+        throw ConfigError(
+            fmt::format("'{0}' is better neither lower nor higher by itself: say --lower {0} or --higher {0}", column));
+    }
+    return better;
+}
+
 // The pivot gives one row for each x and one column for each value of `by`.
 std::string plot_curves(const ResultTable& table, const CommandLine& line) {
     TableOptions options;
@@ -69,7 +90,7 @@ std::string plot_curves(const ResultTable& table, const CommandLine& line) {
         }
         series.push_back(std::move(s));
     }
-    return curves_svg(y, x, y, series, ChartStyle());
+    return curves_svg(titled(y), x, y, series, ChartStyle());
 }
 
 std::string plot_heat(const ResultTable& table, const CommandLine& line) {
@@ -95,7 +116,7 @@ std::string plot_heat(const ResultTable& table, const CommandLine& line) {
         }
         cells.push_back(std::move(line_of_cells));
     }
-    return heat_svg("mean " + value, x, y, columns, rows, cells, ChartStyle());
+    return heat_svg("mean " + titled(value), x, y, columns, rows, cells, ChartStyle());
 }
 
 std::string plot_pareto(const ResultTable& table, const CommandLine& line) {
@@ -103,20 +124,29 @@ std::string plot_pareto(const ResultTable& table, const CommandLine& line) {
     const std::string y = line.has("y") ? line.text("y") : "iteration_time_s";
     const std::size_t xc = table.column(x);
     const std::size_t yc = table.column(y);
+    const Better x_better = better_side(line, x);
+    const Better y_better = better_side(line, y);
     CurveSeries points{"points", {}, false};
     for (const auto& row : table.rows) {
         if (std::holds_alternative<double>(row[xc]) && std::holds_alternative<double>(row[yc])) {
             points.points.emplace_back(std::get<double>(row[xc]), std::get<double>(row[yc]));
         }
     }
-    std::sort(points.points.begin(), points.points.end());
+    // From the best x on: a point is on the front when its y is better than that of all before.
+    const auto before = [](Better better, double a, double b) { return better == Better::lower ? a < b : a > b; };
+    std::sort(points.points.begin(), points.points.end(), [&](const auto& a, const auto& b) {
+        return a.first != b.first ? before(x_better, a.first, b.first) : before(y_better, a.second, b.second);
+    });
     CurveSeries front{"front", {}, true};
     for (const auto& point : points.points) {
-        if (front.points.empty() || point.second < front.points.back().second) {
+        if (front.points.empty() || before(y_better, point.second, front.points.back().second)) {
             front.points.push_back(point);
         }
     }
-    return curves_svg("Pareto front: less of both is better", x, y, {points, front}, ChartStyle());
+    std::sort(front.points.begin(), front.points.end());
+    const auto word = [](Better better) { return better == Better::lower ? "lower" : "higher"; };
+    return curves_svg(fmt::format("Pareto front: {} {} and {} {} is better", word(x_better), x, word(y_better), y), x,
+                      y, {points, front}, ChartStyle());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // orrery sweep, table and merge.
 
+#include "sim/record/metric_table.hpp"
 #include "sim/record/summary.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
@@ -12,8 +13,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 
 namespace orrery {
 
@@ -214,7 +217,9 @@ int command_table_of(const CommandLine& line, const DataDirectory&) {
             }
             rows.push_back(std::move(texts));
         }
-        terminal.table(table.columns, rows);
+        std::vector<std::string> header;
+        std::transform(table.columns.begin(), table.columns.end(), std::back_inserter(header), with_arrow);
+        terminal.table(header, rows);
     } else {
         throw ConfigError(format == "text" ? "--output needs --format csv or json"
                                            : fmt::format("--format is text, csv or json, not '{}'", format));

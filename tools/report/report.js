@@ -201,7 +201,7 @@ const draw = {
             host.append(make("p", { class: "soft", text: "No point has results to draw." }));
             return;
         }
-        const better = (metric) => /mfu|hfu|tokens_per_s|flops|bw_|goodput|per_s$/.test(metric) ? Math.max : Math.min;
+        const better = (metric) => block.higher.includes(metric) ? Math.max : Math.min;
         const order = (a, b) => typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
         const distinct = (key) => [...new Set(block.rows.map((row) => row[at(key)]))].sort(order);
         const best = (metric, match) => {
@@ -240,7 +240,7 @@ const draw = {
         const points = done.map((row) => [row[at(memory)], row[at(time)], "point " + row[0]]).filter((p) => typeof p[0] === "number" && typeof p[1] === "number");
         points.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
         const front = [];
-        for (const p of points) if (!front.length || (better(time) === Math.min ? p[1] < front[front.length - 1][1] : p[1] > front[front.length - 1][1])) front.push(p);
+        for (const p of points) if (!front.length || better(time)(p[1], front[front.length - 1][1]) !== front[front.length - 1][1]) front.push(p);
         host.append(make("h2", { style: "margin-top:22px", text: `Pareto front: ${time} against ${memory}` }));
         draw.scatter({ groups: [{ name: "points", points }, { name: "front", points: front, line: true }], x: memory, y: time }, host);
     },

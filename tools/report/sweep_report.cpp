@@ -1,8 +1,12 @@
+#include "sim/record/metric_table.hpp"
 #include "tools/report/page.hpp"
 #include "tools/report/report.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <iterator>
 
 namespace orrery {
 
@@ -39,9 +43,8 @@ std::string sweep_report(const std::string& name, const ResultTable& table, cons
     Json tiles = Json::array();
     std::string verdict;
     if (!metrics.empty() && done > 0) {
-        // Times and memory are better when lower, rates and fractions of peak when higher.
         const std::string& metric = metrics[0];
-        const bool lower = metric.find("_s") != std::string::npos && metric.find("per_s") == std::string::npos;
+        const bool lower = better_of(metric) != Better::higher;
         const std::size_t column = table.column(metric);
         const std::vector<Cell>* best = nullptr;
         for (const auto& row : table.rows) {
@@ -67,6 +70,9 @@ std::string sweep_report(const std::string& name, const ResultTable& table, cons
     tiles.push_back(Tile{"infeasible", infeasible, fmt::format("{:.0f}", infeasible)});
     tiles.push_back(
         Tile{"failed or invalid", points - done - infeasible, fmt::format("{:.0f}", points - done - infeasible)});
+    Json higher = Json::array();  // metrics of which more is better
+    std::copy_if(metrics.begin(), metrics.end(), std::back_inserter(higher),
+                 [](const std::string& metric) { return better_of(metric) == Better::higher; });
     Json blocks = Json::array();
     blocks.push_back({{"kind", "tiles"}, {"items", tiles}});
     blocks.push_back({{"kind", "explore"},
@@ -74,7 +80,8 @@ std::string sweep_report(const std::string& name, const ResultTable& table, cons
                       {"columns", table.columns},
                       {"rows", rows},
                       {"keys", keys},
-                      {"metrics", metrics}});
+                      {"metrics", metrics},
+                      {"higher", higher}});
     blocks.push_back({{"kind", "table"}, {"title", "Points"}, {"columns", table.columns}, {"rows", std::move(rows)}});
     return page(name, "sweep", verdict, blocks);
 }

@@ -1,0 +1,110 @@
+#include "sim/record/metric_table.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+const std::vector<MetricRow>& metric_table() {
+    static const std::vector<MetricRow> kRows = {
+        {"tokens_per_s", Better::higher},
+        {"tflops_per_gpu", Better::higher},
+        {"mfu", Better::higher},
+        {"hfu", Better::higher},
+        {"requests_per_s", Better::higher},
+        {"output_tokens_per_s", Better::higher},
+        {"slo_attainment", Better::higher},
+        {"goodput_rps", Better::higher},
+        {"tokens_per_step", Better::higher},
+        {"prefix_hit_fraction", Better::higher},
+        {"adapter_hit_fraction", Better::higher},
+        {"algbw_gbps", Better::higher},
+        {"busbw_gbps", Better::higher},
+        {"iteration_time_s", Better::lower},
+        {"memory_per_gpu_gib", Better::lower},
+        {"bubble_fraction", Better::lower},
+        {"exposed_communication_s", Better::lower},
+        {"energy_per_token_j", Better::lower},
+        {"ttft_s", Better::lower},
+        {"tpot_s", Better::lower},
+        {"tbt_s", Better::lower},
+        {"e2e_s", Better::lower},
+        {"requests_refused", Better::lower},
+        {"requests_timed_out", Better::lower},
+        {"requests_failed", Better::lower},
+        {"requests_retried", Better::lower},
+        {"preemptions", Better::lower},
+        {"cost_per_million_tokens_usd", Better::lower},
+        {"energy_j", Better::lower},
+        {"energy_per_million_tokens_kwh", Better::lower},
+        {"gpus", Better::lower},
+        {"kv_transfer_s", Better::lower},
+        {"adapter_misses", Better::lower},
+        {"adapter_loads", Better::lower},
+        {"adapter_wait_s", Better::lower},
+        {"fct_s", Better::lower},
+        {"collective_time_s", Better::lower},
+        {"bytes_on_wire", Better::lower},
+        {"drops", Better::lower},
+        {"trims", Better::lower},
+        {"retransmissions", Better::lower},
+        {"timeouts", Better::lower},
+        {"corrupted", Better::lower},
+        {"pause_s", Better::lower},
+        {"max_queue_bytes", Better::lower},
+        {"replay_time_s", Better::lower},
+        {"makespan_s", Better::lower},
+        {"failures", Better::neither},
+        {"requests", Better::neither},
+        {"offered_rps", Better::neither},
+        {"iterations", Better::neither},
+        {"cache_peak_fraction", Better::neither},
+        {"busy_fraction", Better::neither},
+        {"replica_starts", Better::neither},
+        {"mixed_prompts", Better::neither},
+        {"mixed_outputs", Better::neither},
+        {"prefix_from_host_bytes", Better::neither},
+        {"prefix_from_nvme_bytes", Better::neither},
+        {"messages", Better::neither},
+        {"max_link_utilisation", Better::neither},
+        {"max_link_bytes", Better::neither},
+        {"packets_delivered", Better::neither},
+        {"packet_hops", Better::neither},
+        {"control_hops", Better::neither},
+        {"ecn_marks", Better::neither},
+        {"recorded_time_s", Better::neither},
+        {"operations", Better::neither},
+        {"events", Better::neither},
+    };
+    return kRows;
+}
+
+Better better_of(const std::string& name) {
+    if (name.rfind("breakdown.", 0) == 0) {
+        return Better::lower;
+    }
+    // From the back: the name of a job, in front, may be anything.
+    for (std::size_t end = name.size(); end != std::string::npos && end > 0;) {
+        const std::size_t dot = name.rfind('.', end - 1);
+        const std::string word =
+            name.substr(dot == std::string::npos ? 0 : dot + 1, end - (dot == std::string::npos ? 0 : dot + 1));
+        const auto& rows = metric_table();
+        const auto row = std::find_if(rows.begin(), rows.end(), [&](const MetricRow& r) { return word == r.name; });
+        if (row != rows.end()) {
+            return row->better;
+        }
+        end = dot;
+    }
+    return Better::neither;
+}
+
+std::string better_text(const std::string& name) {
+    const Better better = better_of(name);
+    return better == Better::neither ? "" : better == Better::lower ? "lower is better" : "higher is better";
+}
+
+std::string with_arrow(const std::string& name) {
+    const Better better = better_of(name);
+    return name + (better == Better::neither ? "" : better == Better::lower ? " \u2193" : " \u2191");
+}
+
+}  // namespace orrery
