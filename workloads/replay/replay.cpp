@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <set>
 
 namespace orrery {
 
@@ -65,6 +66,7 @@ class ReplayRun::Lowering {
         }
         require_matches();
         graph.freeze();
+        require_order();
     }
 
   private:
@@ -314,6 +316,116 @@ class ReplayRun::Lowering {
                                           channel.sends.empty() ? "message" : "receive"));
             }
         }
+    }
+
+    // Ranks that wait for each other would do so for ever.
+    void require_order() const {
+        std::vector<std::uint32_t> waits = graph.predecessor_counts();
+        std::vector<std::uint32_t> ready;
+        for (std::uint32_t id = 0; id < waits.size(); ++id) {
+            if (waits[id] == 0) {
+                ready.push_back(id);
+            }
+        }
+        for (std::size_t i = 0; i < ready.size(); ++i) {
+            for (const std::uint32_t next : graph.successors(TaskId(ready[i]))) {
+                if (--waits[next] == 0) {
+                    ready.push_back(next);
+                }
+            }
+        }
+        if (ready.size() < waits.size()) {
+            fail_circle(circle_of(waits));
+        }
+    }
+
+    // Some circle among the tasks that still wait, each after the one before it. Each of them waits for another of them, so
+    // that going back ends in one.
+    [[nodiscard]] std::vector<std::uint32_t> circle_of(const std::vector<std::uint32_t>& waits) const {
+        std::vector<std::uint32_t> before(waits.size(), ReplayOp::kNone);
+        std::uint32_t at = 0;
+        for (std::uint32_t id = 0; id < waits.size(); ++id) {
+            for (const std::uint32_t next : graph.successors(TaskId(id))) {
+                if (waits[id] > 0 && waits[next] > 0) {
+                    before[next] = at = id;
+                }
+            }
+        }
+        std::vector<bool> seen(waits.size(), false);
+        for (at = before[at]; !seen[at]; at = before[at]) {
+            seen[at] = true;
+        }
+        std::vector<std::uint32_t> circle = {at};
+        for (std::uint32_t id = before[at]; id != at; id = before[id]) {
+            circle.push_back(id);
+        }
+        std::reverse(circle.begin(), circle.end());
+        return circle;
+    }
+
+    struct Place {
+        std::uint32_t rank;
+        std::uint32_t op;
+    };
+
+    [[nodiscard]] std::string text_of(const Place& place) const {
+        const std::string where = trace_.lines.empty() ? fmt::format("operation {}", place.op)
+                                                       : fmt::format("line {}", trace_.lines[place.op]);
+        return fmt::format("'{}' of rank {} ({})", trace_.names[trace_.ops[place.op].name], place.rank, where);
+    }
+
+    // Of two tasks of a circle, the operations of one rank that stand for them, or those that a message connects.
+    [[nodiscard]] std::pair<Place, Place> link_of(const std::vector<Place>& first,
+                                                  const std::vector<Place>& second) const {
+        for (const Place& b : second) {
+            const ReplayOp& op = trace_.ops[b.op];
+            for (const Place& a : first) {
+                const auto waits = trace_.after.begin() + op.first_after;
+                if (a.rank == b.rank && std::find(waits, waits + op.after_count, a.op) != waits + op.after_count) {
+                    return {a, b};
+                }
+            }
+        }
+        return {first.front(), second.front()};
+    }
+
+    [[noreturn]] void fail_circle(const std::vector<std::uint32_t>& circle) const {
+        constexpr std::size_t kShown = 8;
+        std::map<std::uint32_t, std::vector<Place>> places;
+        for (const std::uint32_t id : circle) {
+            places[id];
+        }
+        for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+            for (std::size_t i = 0; i < tasks_of[rank].size(); ++i) {
+                if (const auto found = places.find(tasks_of[rank][i].value()); found != places.end()) {
+                    found->second.push_back({rank, ops_of[rank][i]});
+                }
+            }
+        }
+        std::vector<const std::vector<Place>*> steps;  // without lags, which are no operations
+        for (const std::uint32_t id : circle) {
+            if (!places.at(id).empty()) {
+                steps.push_back(&places.at(id));
+            }
+        }
+        std::set<std::uint32_t> waiting;
+        std::string links;
+        int line = 0;
+        for (std::size_t i = 0; i < steps.size(); ++i) {
+            const auto [before, after] = link_of(*steps[i], *steps[(i + 1) % steps.size()]);
+            waiting.insert(after.rank);
+            line = line == 0 && !trace_.lines.empty() ? static_cast<int>(trace_.lines[after.op]) : line;
+            if (i < kShown) {
+                links += fmt::format("{}{} waits for {}", i == 0 ? "" : "; ", text_of(after), text_of(before));
+            }
+        }
+        links += steps.size() > kShown ? fmt::format("; and {} more", steps.size() - kShown) : "";
+        throw ConfigError({Diagnostic{
+            spec_.trace, line, line > 0 ? 1 : 0,
+            fmt::format("{} in a circle: {}",
+                        waiting.size() == 1 ? fmt::format("rank {} waits for itself", *waiting.begin())
+                                            : fmt::format("ranks {} wait for each other", fmt::join(waiting, ", ")),
+                        links)}});
     }
 
     const ReplayTrace& trace_;

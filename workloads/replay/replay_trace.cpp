@@ -209,7 +209,7 @@ class Parser {
             }
             waits.push_back(static_cast<std::uint32_t>(own + back));
         }
-        op_lines_.push_back(line_);
+        trace_.lines.push_back(static_cast<std::uint32_t>(line_));
         trace_.add(op, std::move(waits));
     }
 
@@ -232,7 +232,7 @@ class Parser {
         }
         for (std::size_t i = 0; i < trace_.ops.size() && errors_.size() < kMostErrors; ++i) {
             const ReplayOp& op = trace_.ops[i];
-            line_ = op_lines_[i];
+            line_ = static_cast<int>(trace_.lines[i]);
             if (op.rank >= trace_.ranks || (trace_.same_program && op.rank != 0)) {
                 fail(trace_.same_program ? "all rows of program: same belong to rank 0"
                                          : fmt::format("rank {} of {} ranks", op.rank, trace_.ranks));
@@ -254,7 +254,6 @@ class Parser {
     bool stop_ = false;
     bool has_ranks_ = false;
     ReplayTrace trace_;
-    std::vector<int> op_lines_;
     std::vector<Diagnostic> errors_;
 };
 

@@ -74,6 +74,7 @@ struct ReplayTrace {
     std::vector<std::string> names;
     std::vector<ReplayOp> ops;
     std::vector<std::uint32_t> after;  ///< operations waited for, by op
+    std::vector<std::uint32_t> lines;  ///< of the file, by op; empty where it was not read from one
 
     /// Index of a name; equal names share one.
     [[nodiscard]] std::uint32_t name(const std::string& text);
