@@ -1,6 +1,7 @@
 #include "models/calibration/collectives.hpp"
 #include "models/calibration/text_file.hpp"
 #include "sim/config/units.hpp"
+#include "validation/compute/collections.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
 
@@ -97,6 +98,7 @@ void print_fits(ModelCache& models, const Terminal& terminal, Comparison& out) {
 
 // Other collections of the same fabrics, which no fit has seen.
 void compare_collections(ModelCache& models, const Terminal& terminal, const std::string& directory) {
+    require_profiles(directory);
     std::vector<std::vector<std::string>> table;
     for (const PublicCollectives& other : public_collectives()) {
         if (other.fitted) {

@@ -24,6 +24,9 @@ std::string place_of(const Mark& mark) {
 
 using Json = nlohmann::ordered_json;
 
+// Of any quantity in its base unit: a thousandth of a picosecond, and nothing else that is simulated is smaller.
+constexpr double kSmallest = 1e-15;
+
 std::string limits_text(const Field& field) {
     if (std::isfinite(field.min) && std::isfinite(field.max)) {
         return fmt::format("between {} and {}", field.min, field.max);
@@ -293,6 +296,11 @@ class Reader final : public Fields {
         double number = 0;
         if (!parse_quantity(node.scalar, dimension, number, problem)) {
             fail(node, fmt::format("'{}': {}", field.key, problem));
+            return false;
+        }
+        if (number != 0 && std::abs(number) < kSmallest) {
+            fail(node, fmt::format("'{}' of {} is too small to be meant: write 0, or a value from {:g} {} on",
+                                   field.key, node.scalar, kSmallest, base_unit(dimension)));
             return false;
         }
         if (number < field.min || number > field.max) {

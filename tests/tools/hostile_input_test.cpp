@@ -26,6 +26,72 @@ std::size_t lines_of(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("what means nothing is refused and not passed over") {
+    const Folder folder;
+    const std::string good = folder.file("good.yaml", kSmallTraining);
+    const std::string network = folder.file("network.yaml",
+                                            "orrery: 1\nkind: network\ncluster: {hosts: 4, fabric: {link: 1 Gbps}}\n"
+                                            "traffic: {flows: m.cm}\n");
+    const std::string head = "Nodes 4\nConnections 1\n0->1 id 1 start 0 size 4096 recv_done_trigger 1\n";
+    const std::vector<std::pair<std::string, std::string>> matrices = {
+        {head + "trigger id 1 sometimes\n", "m.cm:4:1: error: a trigger is declared as"},
+        {head + "trigger 1 oneshot\n", "a trigger is declared as"},
+        {head + "trigger id x oneshot\n", "'id' must be a whole number"},
+        {head + "trigger id 1 oneshot twice\n", "unknown word 'twice'"},
+        {"Nodes 4 x\n" + head, "unknown word 'x'"},
+        {"Connections many\n" + head, "'Connections' must be a whole number"},
+    };
+    for (const auto& [text, expected] : matrices) {
+        (void)folder.file("m.cm", text);
+        check_refused("run " + network, expected);
+    }
+    (void)folder.file("m.cm", head + "1->2 trigger 1 size 10\ntrigger id 1 oneshot\n");
+    CHECK(orrery_command("run " + network).code == 0);
+
+    const std::string serving = folder.file("serving.yaml",
+                                            "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\n"
+                                            "model: llama-2-7b\nslo: {ttft: 1e-300 s}\n");
+    check_refused("run " + serving, "serving.yaml:5:13: error: 'ttft' of 1e-300 s is too small to be meant");
+    check_refused("validate serving --engine nope", "no engine is called 'nope'; there are");
+    check_refused("validate training --engine vllm-0.11", "--engine belongs to the suite serving");
+    const std::string empty = folder.file("empty");
+    std::filesystem::create_directory(empty);
+    for (const char* command : {"calibrate", "validate compute", "validate collectives"}) {
+        check_refused(fmt::format("{} --data {}", command, empty), "holds none of the public profiles");
+        check_refused(fmt::format("{} --data {}/x", command, empty), "no such folder");
+        check_refused(fmt::format("{} --data ''", command), "--data is given an empty value");
+    }
+    // A complete software map is what it says, with or without a name.
+    const std::string text = kSmallTraining;
+    const std::string body =
+        "  kernel_slowdown: {value: 1.9, how: assumed, source: test}\n"
+        "  layer_overhead: {value: 9 ms, how: assumed, source: test}\n"
+        "  step_overhead: {value: 1 s, how: assumed, source: test}\n"
+        "  reserved_memory: {value: 1 GiB, how: assumed, source: test}\n";
+    const std::string before = text.substr(0, text.find("software:")) + "software:\n";
+    const auto seconds = [](const std::string& yaml) {
+        return run(scenario(yaml), models(), {}).summary.find("iteration_time_s")->value;
+    };
+    CHECK(seconds(before + body) == seconds(before + "  name: mine\n" + body));
+    CHECK(seconds(before + body) > 1);
+    CHECK(refusal(before + "  layer_overhead: 9 ms\n").find("'kernel_slowdown' is missing") != std::string::npos);
+}
+
+TEST_CASE("a merge takes no empty file for a database") {
+    const Folder folder;
+    (void)folder.file("base.yaml", kSmallTraining);
+    const std::string sweep =
+        folder.file("sweep.yaml", "orrery: 1\nkind: sweep\nbase: base.yaml\naxes: {plan.zero: [0, 1]}\n");
+    const std::string db = folder.file("db");
+    REQUIRE(orrery_command(fmt::format("sweep {} --db {}", sweep, db)).code == 0);
+    const std::string empty = folder.file("empty");
+    REQUIRE(shell_command(": > " + empty).code == 0);
+    check_refused(fmt::format("merge {} {}", folder.file("all"), empty), "no");
+    check_refused(fmt::format("merge {} {}", empty, db), "is empty");
+    CHECK(std::filesystem::file_size(empty) == 0);
+    CHECK(!std::filesystem::exists(folder.file("all")));
+}
+
 TEST_CASE("replay: ranks that wait for each other are named with the lines of the circle") {
     const Folder folder;
     const std::string head = "# orrery-replay: 1\n# source: test\n# ranks: 2\n# program: each\nlane,main\ngroup,0 1\n";

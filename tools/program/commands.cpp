@@ -215,8 +215,15 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         throw ConfigError(
             fmt::format("unknown suite '{}'; it is one of compute, training, collectives, serving", suite));
     }
-    if (line.has("svg") && suite != "all" && suite != "training") {
-        throw ConfigError("--svg shows the training suite");
+    const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {{"data", {"compute", "collectives"}},
+                                                                                {"fit", {"training", "serving"}},
+                                                                                {"engine", {"serving"}},
+                                                                                {"svg", {"training"}}};
+    for (const auto& [option, suites] : uses) {
+        if (line.has(option) && suite != "all" && std::find(suites.begin(), suites.end(), suite) == suites.end()) {
+            throw ConfigError(fmt::format("--{} belongs to the suite{} {}, not to {}", option,
+                                          suites.size() > 1 ? "s" : "", fmt::join(suites, " and "), suite));
+        }
     }
     ModelCache models(data);
     std::vector<Comparison> compared;

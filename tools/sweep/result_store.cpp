@@ -158,6 +158,9 @@ class ResultStore::Database {
         if (application != kApplication && (!empty || mode == Mode::read)) {
             fail("is a SQLite database, but not one of sweep results");
         }
+        if (empty && mode == Mode::append) {
+            fail("is empty: no database of sweep results");
+        }
         if (application == kApplication && version != kSchemaVersion) {
             fail(fmt::format("has schema version {}, this program reads version {}", version, kSchemaVersion));
         }

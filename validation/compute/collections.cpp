@@ -1,5 +1,6 @@
 #include "validation/compute/collections.hpp"
 
+#include "models/calibration/collectives.hpp"
 #include "topologies/cluster_spec.hpp"
 
 #include <fmt/format.h>
@@ -26,7 +27,27 @@ DeviceSpec read_device(const std::string& name, const DataDirectory& data) {
     return spec;
 }
 
+void require_profiles(const std::string& directory) {
+    std::error_code failed;
+    if (!std::filesystem::is_directory(directory, failed)) {
+        throw ConfigError(
+            {Diagnostic{directory, 0, 0, "no such folder: --data names the one with the public profiles"}});
+    }
+    const auto there = [&](const PublicProfile& profile) {
+        return std::filesystem::exists(directory + "/" + profile.path, failed);
+    };
+    const auto& kernels = public_profiles();
+    const auto& collectives = public_collectives();
+    if (std::none_of(kernels.begin(), kernels.end(), there) &&
+        std::none_of(collectives.begin(), collectives.end(), [&](const auto& table) { return there(table.profile); })) {
+        throw ConfigError({Diagnostic{
+            directory, 0, 0,
+            fmt::format("holds none of the public profiles, such as {} (README.md, Raw data)", kernels.front().path)}});
+    }
+}
+
 std::vector<Collection> load_collections(const std::string& directory, const DataDirectory& data) {
+    require_profiles(directory);
     std::vector<Collection> out;
     std::vector<Trace> traces;
     for (const PublicProfile& profile : public_profiles()) {

@@ -14,6 +14,9 @@ struct Collection {
     std::vector<std::string> missing;  ///< files that are not in the directory
 };
 
+/// Throws ConfigError where a directory is not there or has none of the public profiles.
+void require_profiles(const std::string& directory);
+
 /// Reads a device preset. Throws ConfigError.
 [[nodiscard]] DeviceSpec read_device(const std::string& name, const DataDirectory& data);
 /// Every collection whose files are in `directory`, in the order of `public_profiles()`; those without any file are

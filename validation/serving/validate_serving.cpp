@@ -188,9 +188,20 @@ Comparison comparison_of(const std::vector<ServingPoint>& points) {
 
 Comparison validate_serving(const DataDirectory& data, const Terminal& terminal, bool points, bool fit,
                             const std::string& only) {
+    // Before the points are loaded, which takes a while.
+    if (const std::vector<std::string> engines = data.names(kEnginePresets);
+        !only.empty() && std::find(engines.begin(), engines.end(), only) == engines.end()) {
+        const std::string near = nearest_name(only, engines);
+        throw ConfigError(fmt::format("no engine is called '{}'{}; there are {}", only,
+                                      near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near),
+                                      fmt::join(engines, ", ")));
+    }
     std::vector<ServingPoint> all = load_serving_points(data);
     if (!only.empty()) {
         std::erase_if(all, [&](const ServingPoint& point) { return point.engine != only; });
+    }
+    if (all.empty()) {
+        throw ConfigError(fmt::format("no measured run is of engine '{}'", only));
     }
     if (fit) {
         fit_engines(all, data, terminal, only);

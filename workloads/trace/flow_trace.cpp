@@ -192,6 +192,26 @@ struct Trigger {
     std::vector<std::uint32_t> effects;
 };
 
+void end_of_line(Lines& lines, std::istringstream& words) {
+    if (std::string rest; words >> rest) {
+        lines.fail(fmt::format("unknown word '{}'", rest));
+    }
+}
+
+// `trigger id t oneshot|barrier`: what names a trigger says the rest.
+void read_declaration(Lines& lines, std::istringstream& words) {
+    std::string id;
+    std::string number_text;
+    std::string kind;
+    words >> id >> number_text >> kind;
+    if (id != "id" || (kind != "oneshot" && kind != "barrier")) {
+        lines.fail("a trigger is declared as 'trigger id n oneshot' or 'trigger id n barrier'");
+        return;
+    }
+    (void)number(lines, Cell{number_text, 1}, "id", 0, 9e15, true);
+    end_of_line(lines, words);
+}
+
 Schedule read_matrix(const std::string& path, std::uint32_t hosts) {
     Lines lines(path);
     std::string line;
@@ -211,10 +231,17 @@ Schedule read_matrix(const std::string& path, std::uint32_t hosts) {
             if (nodes && *nodes > hosts) {
                 lines.fail(fmt::format("the matrix has {:.0f} nodes, the cluster {}", *nodes, hosts));
             }
+            end_of_line(lines, words);
             continue;
         }
-        if (word == "Connections" || word == "Triggers" || word == "trigger") {
-            continue;  // counts, and declarations of triggers: what names them says enough
+        if (word == "Connections" || word == "Triggers") {
+            (void)value(word.c_str(), 0, 1e9);  // what follows is counted as it comes
+            end_of_line(lines, words);
+            continue;
+        }
+        if (word == "trigger") {
+            read_declaration(lines, words);
+            continue;
         }
         const std::size_t arrow = word.find("->");
         if (arrow == std::string::npos) {

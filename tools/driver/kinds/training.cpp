@@ -101,9 +101,11 @@ void describe_training(Fields& fields, Scenario& s) {
     fields.choice({"faults", "failures during the run"}, {"none"}, faults);
 }
 
-void check_training(const YamlNode&, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors) {
+void check_training(const YamlNode& root, const DataDirectory& data, Scenario& scenario,
+                    std::vector<Diagnostic>& errors) {
     constexpr const char* kDefaultSoftware = "megatron-core-2024";
-    if (scenario.software.name.empty()) {
+    const YamlNode* given = root.find("software");
+    if (given == nullptr || given->kind == YamlNode::Kind::null) {
         read_fields(load_yaml(data.path(kSoftwarePresets, kDefaultSoftware)), data, errors,
                     [&](Fields& fields) { describe(fields, scenario.software); });
     }
