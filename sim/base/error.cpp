@@ -1,5 +1,7 @@
 #include "sim/base/error.hpp"
 
+#include "sim/base/text.hpp"
+
 #include <algorithm>
 #include <numeric>
 
@@ -13,7 +15,19 @@ std::string Diagnostic::to_string() const {
     if (line > 0) {
         out += std::to_string(line) + ":" + std::to_string(column) + ":";
     }
-    return out.empty() ? "error: " + text : out + " error: " + text;
+    // Both hold what stands in files.
+    return printable(out) + (out.empty() ? "error: " : " error: ") + printable(text);
+}
+
+// A file with many errors has one that matters and many that follow.
+static std::vector<Diagnostic> capped(std::vector<Diagnostic> diagnostics) {
+    constexpr std::size_t kMost = 50;
+    if (diagnostics.size() > kMost) {
+        const std::string rest = std::to_string(diagnostics.size() - kMost);
+        diagnostics.resize(kMost);
+        diagnostics.push_back(Diagnostic{diagnostics.back().file, 0, 0, "and " + rest + " more errors"});
+    }
+    return diagnostics;
 }
 
 static std::string join(const std::vector<Diagnostic>& diagnostics) {
@@ -25,7 +39,7 @@ static std::string join(const std::vector<Diagnostic>& diagnostics) {
 }
 
 ConfigError::ConfigError(std::vector<Diagnostic> diagnostics)
-    : Error(2, join(diagnostics)), diagnostics_(std::move(diagnostics)) {}
+    : Error(2, join(capped(diagnostics))), diagnostics_(capped(std::move(diagnostics))) {}
 
 void assertion_failed(const char* condition, const char* file, int line, const char* function) {
     std::string_view path(file);
@@ -53,7 +67,11 @@ static std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates) {
+    constexpr std::size_t kLongest = 100;  // of names: what is longer is a mistake of another kind, and costs time
     std::string best;
+    if (word.size() > kLongest) {
+        return best;
+    }
     std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
     for (const std::string& candidate : candidates) {
         const std::size_t distance = edit_distance(word, candidate);

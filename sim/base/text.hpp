@@ -2,6 +2,7 @@
 // Small pieces of text handling that readers of line formats share.
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,5 +20,9 @@ namespace orrery {
         start = end + 1;
     }
 }
+
+/// Text of a file as it may reach a terminal: escape sequences, newlines, marks that turn the direction of writing and bytes
+/// that are no UTF-8 are spelt out ("\x1b"), and of more than `most` bytes the middle is left out, with how many there are.
+[[nodiscard]] std::string printable(std::string_view text, std::size_t most = 4000);
 
 }  // namespace orrery

@@ -584,7 +584,7 @@ void read_fields(const YamlNode& node, const DataDirectory& data, std::vector<Di
 std::string write_fields(const std::function<void(Fields&)>& describe) {
     Writer writer;
     describe(writer);
-    return writer.json.dump();
+    return writer.json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string schema_of(const std::function<void(Fields&)>& describe) {

@@ -59,12 +59,14 @@ std::string to_json(const Summary& summary, bool with_host) {
     if (with_host) {
         out["host"] = {{"wall_time_s", rounded(summary.wall_time_s)}, {"peak_rss_mib", rounded(summary.peak_rss_mib)}};
     }
-    return out.dump(2) + "\n";
+    return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string to_chrome_trace(const Timeline& timeline) {
     std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-    const auto quoted = [](const std::string& text) { return nlohmann::json(text).dump(); };
+    const auto quoted = [](const std::string& text) {
+        return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    };
     for (const auto& [id, name] : timeline.processes) {
         out += fmt::format("{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"args\":{{\"name\":{}}}}},\n", id,
                            quoted(name));

@@ -1,5 +1,6 @@
 // Input that is wrong in a way that was once accepted, took for ever, or reached the terminal.
 
+#include "sim/base/text.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 
@@ -125,4 +126,65 @@ TEST_CASE("replay: ranks that wait for each other are named with the lines of th
                                       "op,0,0,send,give,10,,,8,,,1,,\nop,0,0,recv,wait,10,,,8,,,1,,-1\n"
                                       "op,1,0,recv,wait,10,,,8,,,0,,\nop,1,0,send,give,10,,,8,,,0,,-1\n");
     CHECK_MESSAGE(orrery_command("run " + scenario).code == 0, orrery_command("run " + scenario).text);
+}
+
+TEST_CASE("two hundred thousand unknown keys are told in a moment, the first fifty of them") {
+    const Folder folder;
+    std::string text = kSmallTraining;
+    for (int i = 0; i < 200'000; ++i) {
+        text += fmt::format("key_{}: 1\n", i);
+    }
+    const auto started = std::chrono::steady_clock::now();
+    const Outcome out = orrery_command("run " + folder.file("many.yaml", text));
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    CHECK(out.code == 2);
+    CHECK_MESSAGE(seconds < 20, seconds);  // 39 s before, and some 2 now
+    CHECK(lines_of(out.text) == 51);
+    CHECK_MESSAGE(out.text.find("many.yaml: error: and 199950 more errors") != std::string::npos,
+                  out.text.substr(out.text.size() - std::min<std::size_t>(out.text.size(), 200)));
+}
+
+TEST_CASE("text of files reaches the terminal spelt out and cut") {
+    CHECK(printable("a\x1b[31mb\n\tc\x7f") == "a\\x1b[31mb\\n\\tc\\x7f");
+    CHECK(printable("\xc2\x9b"
+                    "31m \xff \xc3") == "\\u009b31m \\xff \\xc3");
+    CHECK(printable("gr\xc3\xbc\xc3\x9f \xe2\x86\x93 \xf0\x9f\x98\x80") ==
+          "gr\xc3\xbc\xc3\x9f \xe2\x86\x93 \xf0\x9f\x98\x80");
+    CHECK(printable("\xe2\x80\xae"
+                    "abc") == "\\u202eabc");
+    const std::string cut = printable(std::string(3'000'000, 'x'));
+    CHECK(cut.size() < 4100);
+    CHECK(cut.find("... (3000000 bytes in all) ...") != std::string::npos);
+
+    const Folder folder;
+    const std::string evil = "\"\\e]0;pwned\\a\\e[2Jx\\ny\"";
+    const std::string text = kSmallTraining;
+    const auto no_control = [](const std::string& out) {
+        return std::none_of(out.begin(), out.end(),
+                            [](char c) { return (static_cast<unsigned char>(c) < 32 && c != '\n') || c == 127; });
+    };
+    const std::vector<std::string> scenarios = {
+        text + evil + ": 1\n",                         // a key
+        text + "network: {fidelity: " + evil + "}\n",  // a value
+        text.substr(0, text.find("model:")) + "model: " + evil + text.substr(text.find("\nplan:")),
+        text + "\"" + std::string(3'000'000, 'k') + "\": 1\n",
+        text + "faults: \"" + std::string(3'000'000, 'v') + "\"\n",
+    };
+    for (const std::string& one : scenarios) {
+        const Outcome out = orrery_command("run " + folder.file("evil.yaml", one));
+        CHECK(out.code == 2);
+        CHECK_MESSAGE(no_control(out.text), out.text.substr(0, 2000));
+        CHECK_MESSAGE(lines_of(out.text) == 1, out.text.substr(0, 2000));
+        CHECK(out.text.size() < 10'000);
+    }
+    // A name that is shown where all is well: of the model, of the file.
+    const std::string named =
+        text.substr(0, text.find("{layers")) + "{name: " + evil + ", layers" + text.substr(text.find("{layers") + 7);
+    const std::string path = folder.file("we\x1b[31mird \xff.yaml", named);
+    for (const char* command : {"run", "explain", "topology"}) {
+        const Outcome out = orrery_command(fmt::format("{} '{}'", command, path));
+        CHECK_MESSAGE(out.code == 0, out.text);
+        CHECK_MESSAGE(no_control(out.text), command);
+    }
+    CHECK(orrery_command(fmt::format("run '{}' --quiet --json -", path)).code == 0);
 }

@@ -1,5 +1,6 @@
 #include "tools/check/baseline.hpp"
 
+#include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "sim/record/metric_table.hpp"
 
@@ -162,7 +163,12 @@ void find_causes(BaselineOutcome& outcome, const Scenario& scenario, ModelCache&
     });
 }
 
-std::string escaped(const std::string& text) {
+// XML has no control characters but the ends of lines.
+std::string escaped(const std::string& given) {
+    std::string text;
+    for (const std::string_view line : split(given, '\n')) {
+        text += (text.empty() ? "" : "\n") + printable(line);
+    }
     std::string out;
     for (const char c : text) {
         out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);

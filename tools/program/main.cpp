@@ -1,5 +1,6 @@
 // The orrery command line.
 
+#include "sim/base/text.hpp"
 #include "tools/program/command_line.hpp"
 #include "tools/program/commands.hpp"
 
@@ -75,9 +76,13 @@ int dispatch(int argc, char** argv) {
     return orrery::run_command(line);
 }
 
-// A standard error that is closed or full must not hide the exit code.
+// A standard error that is closed or full must not hide the exit code. Lines are ours, what is in them may be of files.
 int fail(int code, const std::string& text) {
-    (void)std::fputs((text + "\n").c_str(), stderr);
+    std::string out;
+    for (const std::string_view line : orrery::split(text, '\n')) {
+        out += orrery::printable(line) + "\n";
+    }
+    (void)std::fputs(out.c_str(), stderr);
     return code;
 }
 

@@ -1,5 +1,6 @@
 #include "tools/program/print_summary.hpp"
 
+#include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 
 #include <fmt/format.h>
@@ -85,7 +86,7 @@ void print_summary(const Terminal& terminal, const Summary& summary) {
         terminal.table({}, rows);
     }
     for (const std::string& note : summary.notes) {
-        fmt::print("{}{}\n", note.rfind("warning: ", 0) == 0 ? "" : "note: ", note);
+        fmt::print("{}{}\n", note.rfind("warning: ", 0) == 0 ? "" : "note: ", printable(note));
     }
     fmt::print("{} events in {:.3g} s, {:.0f} MiB\n", summary.events, summary.wall_time_s, summary.peak_rss_mib);
 }

@@ -1,6 +1,7 @@
 #include "tools/program/terminal.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/base/text.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 
 namespace orrery {
 
@@ -23,6 +25,17 @@ bool is_number(const std::string& text) {
     return text == "-" || (!text.empty() && (text[0] == '-' || text[0] == '+' || (text[0] >= '0' && text[0] <= '9')));
 }
 
+constexpr std::size_t kLongestText = 1000;
+
+// Cells hold what stands in files.
+std::vector<std::string> printable_cells(const std::vector<std::string>& cells) {
+    std::vector<std::string> out;
+    for (const std::string& cell : cells) {
+        out.push_back(printable(cell, kLongestText));
+    }
+    return out;
+}
+
 }  // namespace
 
 Terminal::Terminal(const std::string& color, bool quiet) : color_(color == "always"), quiet_(quiet) {
@@ -34,10 +47,14 @@ Terminal::Terminal(const std::string& color, bool quiet) : color_(color == "alwa
 }
 
 void Terminal::heading(const std::string& text) const {
-    fmt::print("\n{}{}{}\n", color_ ? "\033[1m" : "", text, color_ ? "\033[0m" : "");
+    fmt::print("\n{}{}{}\n", color_ ? "\033[1m" : "", printable(text, kLongestText), color_ ? "\033[0m" : "");
 }
 
-void Terminal::table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) const {
+void Terminal::table(const std::vector<std::string>& given_header,
+                     const std::vector<std::vector<std::string>>& given_rows) const {
+    const std::vector<std::string> header = printable_cells(given_header);
+    std::vector<std::vector<std::string>> rows;
+    std::transform(given_rows.begin(), given_rows.end(), std::back_inserter(rows), printable_cells);
     std::vector<std::size_t> widths;
     const auto measure = [&](const std::vector<std::string>& row) {
         widths.resize(std::max(widths.size(), row.size()), 0);

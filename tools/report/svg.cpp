@@ -1,6 +1,7 @@
 #include "tools/report/svg.hpp"
 
 #include "sim/base/math.hpp"
+#include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +18,8 @@ namespace {
 constexpr const char* kPalette[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7",
                                     "#56b4e9", "#d55e00", "#8a7a00", "#777777"};
 
-std::string escaped(const std::string& text) {
+std::string escaped(const std::string& given) {
+    const std::string text = printable(given);  // XML has no control characters
     std::string out;
     for (const char c : text) {
         out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);

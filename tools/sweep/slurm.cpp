@@ -89,9 +89,11 @@ std::vector<std::string> run_on_slurm(const SlurmOptions& options) {
     const Answer submitted = shell("sbatch --parsable " + quoted(script));
     const std::string job = submitted.text.substr(0, submitted.text.find_first_of(";\n"));
     if (submitted.code != 0 || job.empty() || job.find_first_not_of("0123456789") != std::string::npos) {
-        throw ConfigError(submitted.code == 127 ? "there is no sbatch on this machine: --slurm needs Slurm's commands; "
-                                                  "--shard I/N runs parts under any other scheduler"
-                                                : "sbatch refused the job: " + submitted.text);
+        throw ConfigError(submitted.code == 127
+                              ? "there is no sbatch on this machine: --slurm needs Slurm's commands; "
+                                "--shard I/N runs parts under any other scheduler"
+                              : "sbatch refused the job: " +
+                                    submitted.text.substr(0, submitted.text.find_last_not_of("\n") + 1));
     }
     options.say(fmt::format("submitted job {} with {} tasks; logs in {}", job, options.tasks, folder));
     // squeue forgets a job a while after its end; until then its tasks have a state. A controller that does not answer
