@@ -1,6 +1,7 @@
 #include "models/calibration/text_file.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
 
 #include <fmt/format.h>
 #include <lzma.h>
@@ -45,6 +46,7 @@ std::string decompress_xz(std::string_view data, const std::string& name, std::s
 }
 
 std::string read_text_file(const std::string& path, std::size_t most) {
+    require_input_file(path);
     std::error_code failed;
     const std::uintmax_t size = std::filesystem::file_size(path, failed);
     std::ifstream stream(path, std::ios::binary);

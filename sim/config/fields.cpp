@@ -236,10 +236,11 @@ class Reader final : public Fields {
     /// Reports the keys that nobody asked for.
     void finish() {
         const std::vector<std::string> names(known_.begin(), known_.end());
+        constexpr std::size_t kGuessed = 50;  // guessing takes time, and more errors than that are not shown
         for (const YamlNode::Entry& entry : node_.entries) {
             if (!known_.contains(entry.key)) {
-                errors_.push_back(
-                    entry.key_mark.error(fmt::format("unknown key '{}'{}", entry.key, did_you_mean(entry.key, names))));
+                errors_.push_back(entry.key_mark.error(fmt::format(
+                    "unknown key '{}'{}", entry.key, errors_.size() < kGuessed ? did_you_mean(entry.key, names) : "")));
             }
         }
     }

@@ -1,11 +1,14 @@
 #include "sim/config/yaml_tree.hpp"
 
+#include "sim/base/input_file.hpp"
+
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <unordered_map>
 
 namespace orrery {
 
@@ -82,6 +85,7 @@ class TreeBuilder final : public YAML::EventHandler {
         bool has_key = false;
         std::string key;
         Mark key_mark;
+        std::unordered_map<std::string, int> lines;  ///< of the keys so far
     };
 
     [[nodiscard]] Mark mark_at(const YAML::Mark& mark) const { return Mark{file_, mark.line + 1, mark.column + 1}; }
@@ -132,7 +136,7 @@ class TreeBuilder final : public YAML::EventHandler {
         }
         YamlNode node = make(mark);
         node.kind = kind;
-        stack_.push_back(Open{std::move(node), anchor, false, {}, {}});
+        stack_.push_back(Open{std::move(node), anchor, false, {}, {}, {}});
     }
 
     void close() {
@@ -162,9 +166,10 @@ class TreeBuilder final : public YAML::EventHandler {
             parent.key = node.scalar;
         } else {
             parent.has_key = false;
-            if (const YamlNode* first = parent.node.find(parent.key)) {
+            const auto [first, fresh] = parent.lines.try_emplace(parent.key, node.mark.line);
+            if (!fresh) {
                 errors.push_back(parent.key_mark.error("duplicate key '" + parent.key + "' (first at line " +
-                                                       std::to_string(first->mark.line) + ")"));
+                                                       std::to_string(first->second) + ")"));
                 return;
             }
             parent.node.entries.push_back(YamlNode::Entry{parent.key, parent.key_mark, std::move(node)});
@@ -265,16 +270,16 @@ YamlNode parse_yaml(const std::string& text, const std::string& name) {
 }
 
 YamlNode load_yaml(const std::string& path) {
+    require_input_file(path);
     std::ifstream stream(path, std::ios::binary);
-    std::ostringstream text;
-    const bool empty = stream && stream.peek() == std::ifstream::traits_type::eof() && !stream.bad();
-    if (stream && !empty) {
-        text << stream.rdbuf();
+    // One byte more than may be: parse_yaml then says that it is too large, however large it is.
+    std::string text(kMaxBytes + 1, '\0');
+    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(stream.gcount()));
+    if (stream.bad()) {
+        throw ConfigError({Diagnostic{path, 0, 0, "cannot be read"}});
     }
-    if (!empty && (!stream || !text)) {
-        throw ConfigError({Diagnostic{path, 0, 0, "cannot be read: no such file, or no permission"}});
-    }
-    return parse_yaml(text.str(), path);
+    return parse_yaml(text, path);
 }
 
 // An entry of a list by its `name`, or by its number from 0 on; nullptr when there is none.

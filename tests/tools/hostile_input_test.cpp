@@ -3,6 +3,7 @@
 #include "sim/base/text.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/run_cost.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -142,6 +143,73 @@ TEST_CASE("two hundred thousand unknown keys are told in a moment, the first fif
     CHECK(lines_of(out.text) == 51);
     CHECK_MESSAGE(out.text.find("many.yaml: error: and 199950 more errors") != std::string::npos,
                   out.text.substr(out.text.size() - std::min<std::size_t>(out.text.size(), 200)));
+}
+
+TEST_CASE("what is no file of text is refused before it is read") {
+    const Folder folder;
+    const std::string big = folder.file("big.yaml");
+    const std::string pipe = folder.file("pipe");
+    REQUIRE(shell_command("truncate -s 8G " + big).code == 0);
+    REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+    const std::string text = kSmallTraining;
+    const std::string good = folder.file("good.yaml", text);
+    const auto with = [&](const std::string& name, const std::string& rest) { return folder.file(name, rest); };
+    const std::string serving = "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-2-7b\n";
+    const std::string network = "orrery: 1\nkind: network\ncluster: {hosts: 4, fabric: {link: 1 Gbps}}\n";
+    const std::string replay = "orrery: 1\nkind: replay\ncluster: {nodes: 1, node: dgx-a100-80g}\n";
+    check_refused("run " + big, "big.yaml: error: larger than 16 MiB");
+    check_refused("sweep " + big + " --db x", "larger than 16 MiB");
+    check_refused("check " + big, "larger than 16 MiB");
+    check_refused("run " + with("f.yaml", network + "traffic: {flows: big.yaml}\n"), "a line is longer than 1 MiB");
+    check_refused("run " + with("t.yaml", serving + "requests: {trace: big.yaml}\n"), "a line is longer than 1 MiB");
+    check_refused("run " + with("r.yaml", replay + "compute: {model: replay, trace: big.yaml}\n"), "larger than 4 GiB");
+    check_refused("calibrate " + big, "is larger than");
+    check_refused("import goal " + big + " -o " + folder.file("o"), "larger than 4 GiB");
+    for (const std::string& arguments :
+         {"run " + pipe, "plan " + pipe, "sweep " + pipe + " --db x", "check " + pipe, "calibrate " + pipe,
+          "import goal " + pipe + " -o " + folder.file("o"), "topology " + pipe,
+          "import nsys " + pipe + " -o " + folder.file("o"), "table " + pipe,
+          "merge " + folder.file("all") + " " + pipe, "plot pareto " + pipe,
+          "run " + with("f.yaml", network + "traffic: {flows: pipe}\n"),
+          "run " + with("t.yaml", serving + "requests: {trace: pipe}\n"),
+          "run " + with("r.yaml", replay + "compute: {model: replay, trace: pipe}\n")}) {
+        const Outcome out = shell_command("timeout 20 " + orrery_program() + " " + arguments);
+        CHECK_MESSAGE(out.code == 2, arguments << "\n" << out.text);
+        CHECK_MESSAGE(out.text.find("a pipe or a device and not a file") != std::string::npos, arguments << out.text);
+    }
+    CHECK(shell_command("timeout 60 " + orrery_program() + " run - --quiet < " + good).code == 0);
+}
+
+TEST_CASE("more memory than --memory-limit ends with 3, and a long run says so before it starts") {
+    const Folder folder;
+    const std::string traffic = folder.file("traffic.yaml",
+                                            "orrery: 1\nkind: network\ncluster: {hosts: 3000, fabric: {link: 1 Gbps}}\n"
+                                            "traffic: {pattern: all-to-all, size: 1 MB}\n");
+    const std::string small_limit = "run " + traffic + " --memory-limit '64 MiB'";
+    check_refused(small_limit, "about 9e+06 messages, which take some 36 s and 4.191 GiB of memory, more than", 3);
+    check_refused(small_limit, "infeasible: this needs more than 64 MiB of memory", 3);
+    check_refused("run " + traffic + " --memory-limit 3", "--memory-limit is a size", 2);
+    const std::string good = folder.file("good.yaml", kSmallTraining);
+    CHECK(orrery_command("run " + good + " --memory-limit '2 GiB'").code == 0);
+    CHECK(orrery_command("run " + good + " --memory-limit none").code == 0);
+    check_refused("run " + good + " --set plan.global_batch=400000000", "100000000 micro-batches", 3);
+
+    const std::string small = kSmallTraining;
+    const RunCost little = expected_cost(scenario(small));
+    CHECK(little.seconds < 1);
+    CHECK(little.bytes < 10e6);
+    const RunCost much = expected_cost(
+        scenario("orrery: 1\nkind: collective\ncluster: {nodes: 128, node: dgx-h100}\ncollective: {size: 16 GiB}\n"
+                 "network: {fidelity: packet}\n"));
+    // Each of 1,024 ranks sends twice the size in packets of 4 KiB; an eighth leaves its node, over four links.
+    CHECK(much.what == "4.3e+09 packet-hops");
+    CHECK(much.seconds > 60);
+    const Outcome said =
+        shell_command("timeout -s INT 3 " + orrery_program() + " run " +
+                      folder.file("long.yaml",
+                                  "orrery: 1\nkind: collective\ncluster: {nodes: 128, node: dgx-h100}\n"
+                                  "collective: {size: 64 GiB}\nnetwork: {fidelity: packet}\n"));
+    CHECK_MESSAGE(said.text.find("packet-hops, which take some") != std::string::npos, said.text);
 }
 
 TEST_CASE("text of files reaches the terminal spelt out and cut") {

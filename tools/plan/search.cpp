@@ -195,6 +195,8 @@ class PlanWorker {
                     {"breakdown", out.summary.breakdown}};
         } catch (const InfeasibleError& error) {
             return {{"infeasible", error.what()}};
+        } catch (const std::bad_alloc&) {
+            return {{"infeasible", "needs more memory than a process of this search may take"}};
         }
     }
 

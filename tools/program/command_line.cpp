@@ -289,6 +289,7 @@ const std::vector<OptionSpec>& common_options() {
     static const std::vector<OptionSpec> kOptions = {
         {"quiet", "", "print nothing but errors and what was asked for"},
         {"color", "WHEN", "auto (default), always or never"},
+        {"memory-limit", "SIZE", "of this program, such as \"8 GiB\" or none; by default 90 % of what is free"},
         {"help,h", "", "this text, or that of a command"},
         {"version", "", "version, commit and libraries"},
     };

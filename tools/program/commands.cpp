@@ -1,8 +1,10 @@
 #include "tools/program/commands.hpp"
 #include "tools/driver/kind.hpp"
 
+#include "tools/driver/run_cost.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/program/command_line.hpp"
+#include "tools/program/memory_limit.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/program/print_summary.hpp"
 #include "tools/program/terminal.hpp"
@@ -36,6 +38,21 @@ bool can_be_drawn(const Scenario& scenario) {
     return timed && Fabric(shape_of(scenario.cluster, scenario.cluster_mark)).gpus() <= 128;
 }
 
+// Says before a long or large run what it will take.
+void say_cost(const Scenario& scenario, const CommandLine& line) {
+    constexpr double kLongSeconds = 20;
+    constexpr double kLargeBytes = 1024.0 * 1024 * 1024;
+    const RunCost cost = expected_cost(scenario);
+    const double limit = memory_limit();
+    const bool too_much = limit > 0 && cost.bytes > limit;
+    if (line.quiet() || (cost.seconds < kLongSeconds && cost.bytes < kLargeBytes && !too_much)) {
+        return;
+    }
+    const auto size = [](double bytes) { return pretty_quantity(bytes, Dimension::bytes); };
+    fmt::print(stderr, "about {}, which take some {} and {} of memory{}\n", cost.what, duration_text(cost.seconds),
+               size(cost.bytes), too_much ? ", more than the --memory-limit of " + size(limit) : "");
+}
+
 int command_run(const CommandLine& line, const DataDirectory& data) {
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
     check_outputs(line, files_of(scenario));
@@ -47,6 +64,7 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
     if (options.requests && !row_of(scenario.kind).requests) {
         throw ConfigError("--requests lists what a serving scenario served; this is another kind");
     }
+    say_cost(scenario, line);
     Progress progress(line.quiet());
     options.progress = [&](double fraction) { progress.update(fraction); };
     const RunOutput out = run(scenario, models, options);
@@ -368,6 +386,7 @@ int run_command(const CommandLine& line) {
         }
         check_options(line, command);
         check_outputs(line);
+        (void)set_memory_limit(line.text("memory-limit"));
         return command_functions().at(command.name)(line, find_data_directory(line.program));
     }
     throw unknown_command(line.command);

@@ -3,6 +3,7 @@
 #include "sim/base/text.hpp"
 #include "tools/program/command_line.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/program/memory_limit.hpp"
 
 #include <fmt/format.h>
 #include <boost/program_options.hpp>
@@ -101,7 +102,9 @@ int main(int argc, char** argv) {
         const char* kind = error.exit_code() == 2 ? "" : error.exit_code() == 3 ? "infeasible: " : "internal error: ";
         return fail(error.exit_code(), kind + std::string(error.what()));
     } catch (const std::bad_alloc&) {
-        return fail(3, "infeasible: not enough memory on this machine for a simulation of this size");
+        return fail(3, orrery::out_of_memory_text());
+    } catch (const std::length_error&) {  // more than any memory has
+        return fail(3, orrery::out_of_memory_text());
     } catch (const std::exception& error) {
         return std::ferror(stdout) != 0 ? fail(2, kLost) : fail(4, fmt::format("internal error: {}", error.what()));
     }

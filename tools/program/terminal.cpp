@@ -99,6 +99,12 @@ std::string Terminal::bar(double share) const {
     return out;
 }
 
+std::string duration_text(double seconds) {
+    return seconds < 100    ? fmt::format("{:.0f} s", seconds)
+           : seconds < 6000 ? fmt::format("{:.0f} min", seconds / 60)
+                            : fmt::format("{:.2g} h", seconds / 3600);
+}
+
 Progress::Progress(bool quiet)
     : enabled_(!quiet && isatty(STDERR_FILENO) != 0), started_(std::chrono::steady_clock::now()), last_(started_) {}
 

@@ -23,6 +23,9 @@ class Terminal {
     bool quiet_;
 };
 
+/// "40 s", "12 min" or "3.1 h".
+[[nodiscard]] std::string duration_text(double seconds);
+
 /// Progress on standard error, only on a terminal and only for work over a second, with an estimate of what is left.
 class Progress {
   public:

@@ -1,6 +1,7 @@
 #include "tools/sweep/result_store.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
 
 #include <fmt/format.h>
 #include <sqlite3.h>
@@ -97,6 +98,9 @@ class ResultStore::Database {
         }
         if ((mode == Mode::append || mode == Mode::read) && !exists) {
             fail("no such database");
+        }
+        if (exists) {
+            require_input_file(path);  // SQLite would wait for a pipe
         }
         const int flags = mode == Mode::read ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
         const int code = sqlite3_open_v2(path.c_str(), &handle_, flags, nullptr);

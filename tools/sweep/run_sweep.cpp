@@ -87,6 +87,8 @@ class PointWorker {
             return {{"status", "invalid"}, {"message", error.what()}};
         } catch (const InternalError& error) {
             return {{"status", "failed"}, {"message", error.what()}};
+        } catch (const std::bad_alloc&) {
+            return {{"status", "failed"}, {"message", "needs more memory than a process of this sweep may take"}};
         }
     }
 

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,7 +73,12 @@ bool receive_text(int file, std::string& text) {
 }
 
 // Serves requests until the parent closes the pipe.
-[[noreturn]] void serve(int requests, int answers, const Work& work) {
+[[noreturn]] void serve(int requests, int answers, const Work& work, std::size_t workers) {
+    // A limit of this process's memory is one of all of them together.
+    if (rlimit limit{}; getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        limit.rlim_cur /= workers;
+        (void)setrlimit(RLIMIT_DATA, &limit);
+    }
     // When memory runs out the kernel shall take a worker and not the process that holds the results.
     if (std::FILE* file = std::fopen("/proc/self/oom_score_adj", "w")) {
         std::fputs("1000", file);
@@ -172,7 +178,7 @@ class Pool {
             }
             close(requests[1]);
             close(answers[0]);
-            serve(requests[0], answers[1], work_);
+            serve(requests[0], answers[1], work_, workers_.size());
         }
         close(requests[0]);
         close(answers[1]);

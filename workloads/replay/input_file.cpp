@@ -1,6 +1,7 @@
 #include "workloads/replay/input_file.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
 
 #include <fmt/format.h>
 #include <zlib.h>
@@ -71,11 +72,8 @@ std::string inflate_gzip(const std::string& bytes, const std::string& name) {
 
 std::string read_input(const std::string& path) {
     std::error_code failed;
-    const bool folder = std::filesystem::is_directory(path, failed);
+    require_input_file(path);
     std::ifstream in(path, std::ios::binary);
-    if (folder || !in) {
-        throw ConfigError({Diagnostic{path, 0, 0, folder ? "this is a folder, not a file" : "cannot be read"}});
-    }
     const std::uintmax_t size = std::filesystem::file_size(path, failed);
     if (!failed && size > kMostBytes) {
         throw ConfigError({Diagnostic{path, 0, 0, "is larger than 4 GiB"}});

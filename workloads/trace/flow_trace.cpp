@@ -1,5 +1,7 @@
 #include "workloads/trace/flow_trace.hpp"
 
+#include "sim/base/input_file.hpp"
+
 #include <fmt/format.h>
 
 #include <fstream>
@@ -11,18 +13,18 @@ namespace orrery {
 
 namespace {
 
-constexpr std::size_t kMostErrors = 50;
+constexpr std::size_t kMostErrors = 49;
+constexpr std::size_t kLongestLine = 1 << 20;
 
 // The lines of a file with the errors found in them.
 class Lines {
   public:
-    explicit Lines(const std::string& path) : path_(path), stream_(path) {
-        if (!stream_) {
-            throw ConfigError({Diagnostic{path, 0, 0, "cannot be read"}});
-        }
+    explicit Lines(const std::string& path) : path_(path) {
+        require_input_file(path);
+        stream_.open(path);
     }
     bool next(std::string& line) {
-        while (std::getline(stream_, line)) {
+        while (read(line)) {
             ++number_;
             if (!line.empty() && line.back() == '\r') {
                 line.pop_back();
@@ -36,6 +38,7 @@ class Lines {
     void fail(const std::string& text, int column = 1) {
         errors_.push_back(Diagnostic{path_, number_, column, text});
         if (errors_.size() >= kMostErrors) {
+            errors_.push_back(Diagnostic{path_, 0, 0, "and perhaps more: the file is read no further"});
             throw ConfigError(errors_);
         }
     }
@@ -46,8 +49,24 @@ class Lines {
     }
 
   private:
+    // A line of at most kLongestLine: what is no text may have one that fills the memory.
+    bool read(std::string& line) {
+        buffer_.resize(kLongestLine + 1);
+        stream_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+        const auto taken = static_cast<std::size_t>(stream_.gcount());
+        if (stream_.fail() && taken == 0) {
+            return false;
+        }
+        if (stream_.fail()) {
+            throw ConfigError({Diagnostic{path_, number_ + 1, 1, "a line is longer than 1 MiB"}});
+        }
+        line.assign(buffer_.data(), stream_.eof() ? taken : taken - 1);
+        return true;
+    }
+
     std::string path_;
     std::ifstream stream_;
+    std::vector<char> buffer_;
     int number_ = 0;
     std::vector<Diagnostic> errors_;
 };

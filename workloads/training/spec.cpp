@@ -76,6 +76,9 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.reserved_memory);
 }
 
+// Of an iteration: lists of more would fill the memory before the tasks made of them are counted.
+constexpr double kMostPasses = 1e8;
+
 void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, const Mark& mark) {
     if (model.heads % model.kv_heads != 0) {
         throw ConfigError(
@@ -101,6 +104,15 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
     require(plan.global_batch % (plan.micro_batch * plan.data) == 0,
             fmt::format("micro_batch {} x data {} must divide global_batch {}", plan.micro_batch, plan.data,
                         plan.global_batch));
+    const double passes = 2.0 * static_cast<double>(plan.micro_batches()) * static_cast<double>(plan.pipeline) *
+                          static_cast<double>(plan.schedule == ScheduleKind::interleaved ? plan.chunks : 1);
+    if (passes > kMostPasses) {
+        throw InfeasibleError(
+            fmt::format("{} micro-batches through {} stages are {:.3g} passes, and at most {:.3g} are simulated: raise "
+                        "micro_batch or "
+                        "data, or lower global_batch",
+                        plan.micro_batches(), plan.pipeline, passes, kMostPasses));
+    }
     require(model.sequence % plan.context == 0,
             fmt::format("context {} must divide the sequence {}", plan.context, model.sequence));
     const std::int64_t chunks = plan.schedule->chunked ? plan.chunks : 1;

@@ -1,6 +1,7 @@
 // SQLite exports of Nsight Systems: kernels, copies, runtime calls, synchronisation and event records of one device.
 
 #include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
 #include "workloads/replay/activities.hpp"
 #include "workloads/replay/importers/importer.hpp"
 
@@ -30,6 +31,7 @@ constexpr std::span<const char* const> kDeviceTables(kRead, 3);
 class Database {
   public:
     explicit Database(const std::string& path) : path_(path) {
+        require_input_file(path);  // SQLite would wait for a pipe
         sqlite3* handle = nullptr;
         const int status = sqlite3_open_v2(path.c_str(), &handle, SQLITE_OPEN_READONLY, nullptr);
         handle_.reset(handle);

@@ -1,6 +1,7 @@
 // Requests from trace files.
 
 #include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
 #include "workloads/serving/requests/formats/trace_format.hpp"
 #include "workloads/serving/requests/request_sources.hpp"
 
@@ -28,7 +29,7 @@ void trim(std::string& line) {
 class TraceReader final : public RequestSource {
   public:
     TraceReader(const RequestsSpec& spec, const std::string& file, std::uint64_t seed)
-        : spec_(spec), file_(file), in_(file), adapters_(spec.adapters, spec.adapter_skew, seed, "serving") {
+        : spec_(spec), file_(checked(file)), in_(file), adapters_(spec.adapters, spec.adapter_skew, seed, "serving") {
         std::error_code failed;
         size_ = static_cast<double>(std::filesystem::file_size(file_, failed));
         if (!in_ || failed) {
@@ -62,6 +63,11 @@ class TraceReader final : public RequestSource {
     }
 
   private:
+    static const std::string& checked(const std::string& file) {
+        require_input_file(file);
+        return file;
+    }
+
     [[noreturn]] void fail(const std::string& problem) const {
         throw ConfigError({Diagnostic{file_, number_, 1, problem}});
     }

@@ -1,0 +1,128 @@
+#include "tools/driver/run_cost.hpp"
+
+#include "workloads/collective/algorithms/algorithm.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+namespace orrery {
+
+namespace {
+
+// Time and memory of one of what is counted; tests/bench measures them.
+struct Price {
+    double seconds;
+    double bytes;
+};
+constexpr Price kPacketHop = {2e-7, 0};
+constexpr Price kMessage = {4e-6, 500};      // of a fluid or analytic run, with what it waits for
+constexpr Price kFoldedMessage = {2e-8, 0};  // of a ring that is not stored
+constexpr Price kTask = {4e-7, 70};          // of a training iteration or a replay
+constexpr Price kRequest = {8e-6, 40};
+constexpr double kHops = 4;           // links of a path through a fabric of two tiers
+constexpr double kTasksPerPass = 8;   // of a pipeline stage: compute, its transfers and what they wait for
+constexpr double kBytesPerRow = 60;   // of a trace of operations
+constexpr double kBytesPerLine = 30;  // of a trace of requests or flows
+
+RunCost cost_of(double count, Price price, const char* what) {
+    return {count * price.seconds, count * price.bytes, fmt::format("{:.2g} {}", count, what)};
+}
+
+double size_of(const std::string& path) {
+    std::error_code failed;
+    const auto size = std::filesystem::file_size(path, failed);
+    return failed ? 0 : static_cast<double>(size);
+}
+
+double endpoints(const ClusterSpec& cluster) {
+    return static_cast<double>(cluster.nodes > 0 ? cluster.nodes * cluster.node.gpus : cluster.hosts);
+}
+
+// `crossing`: the share of bytes that leave their node.
+RunCost cost_of_messages(const Scenario& s, double messages, double bytes, bool folds, double crossing = 1) {
+    if (s.network.fidelity == Fidelity::packet) {
+        const double packets = crossing * std::max(messages, bytes / s.network.packets.mtu);
+        RunCost out = cost_of(kHops * packets, kPacketHop, "packet-hops");
+        out.bytes = messages * kMessage.bytes;
+        return out;
+    }
+    return cost_of(messages, folds ? kFoldedMessage : kMessage, "messages");
+}
+
+RunCost cost_of_traffic(const Scenario& s) {
+    const TrafficSpec& traffic = s.traffic;
+    const double hosts = endpoints(s.cluster);
+    if (!traffic.flows.empty()) {
+        return cost_of_messages(s, size_of(s.file(traffic.flows)) / kBytesPerLine, 0, false);
+    }
+    const double messages = traffic.pattern == TrafficPattern::all_to_all ? hosts * hosts : hosts;
+    return cost_of_messages(s, messages, messages * traffic.size, false);
+}
+
+RunCost cost_of_collective(const Scenario& s) {
+    const CollectiveSpec& spec = s.collective;
+    const double ranks = spec.ranks > 0 ? static_cast<double>(spec.ranks) : endpoints(s.cluster);
+    const double messages = spec.algorithm->messages(spec, ranks, static_cast<double>(s.cluster.node.gpus));
+    const double volume = spec.op == CollectiveOp::all_reduce ? 2 : 1;  // of the payload, by each rank
+    const bool ring = spec.algorithm == &algorithm("ring");
+    const double per_node = s.cluster.nodes > 0 ? static_cast<double>(s.cluster.node.gpus) : 1;
+    // In a ring only the last rank of a node sends to another.
+    const double crossing = ring ? 1 / per_node : std::max(0.0, 1 - per_node / std::max(1.0, ranks));
+    return cost_of_messages(s, messages, volume * ranks * spec.bytes, ring && s.network.fold && spec.slow_rank < 0,
+                            crossing);
+}
+
+RunCost cost_of_training(const Scenario& s) {
+    const PlanSpec& plan = s.plan;
+    const double chunks = static_cast<double>(plan.schedule == ScheduleKind::interleaved ? plan.chunks : 1);
+    const bool by_layer = plan.zero >= 2 && plan.pipeline == 1;
+    const double parts = by_layer ? static_cast<double>(s.model.layers) : chunks;
+    const bool folds = s.network.fold && !s.network.by_packet();
+    const double ranks = static_cast<double>(folds ? plan.pipeline : plan.ranks());
+    return cost_of(2 * static_cast<double>(plan.micro_batches()) * parts * ranks * kTasksPerPass, kTask, "operations");
+}
+
+RunCost cost_of_replay(const Scenario& s) {
+    const double ranks = std::max(1.0, static_cast<double>(s.replay.ranks));
+    return cost_of(size_of(s.file(s.replay.trace)) / kBytesPerRow * ranks, kTask, "operations");
+}
+
+RunCost cost_of_serving(const Scenario& s) {
+    constexpr double kGenerated = 1000;
+    const RequestsSpec& requests = s.requests;
+    const double all = requests.trace.empty() ? kGenerated : size_of(s.file(requests.trace)) / kBytesPerLine;
+    return cost_of(requests.count > 0 ? static_cast<double>(requests.count) : all * requests.sample, kRequest,
+                   "requests");
+}
+
+}  // namespace
+
+RunCost expected_cost(const Scenario& s) {
+    switch (s.kind) {
+        case ScenarioKind::training:
+            return cost_of_training(s);
+        case ScenarioKind::collective:
+            return cost_of_collective(s);
+        case ScenarioKind::network:
+            return cost_of_traffic(s);
+        case ScenarioKind::replay:
+            return cost_of_replay(s);
+        case ScenarioKind::serving:
+            return cost_of_serving(s);
+        case ScenarioKind::cluster:
+            break;
+    }
+    RunCost all;
+    for (const JobSpec& job : s.jobs) {
+        const RunCost own = expected_cost(job.scenario);
+        all.seconds += own.seconds;
+        all.bytes += own.bytes;
+        all.what += (all.what.empty() ? "" : ", ") + own.what;
+    }
+    return all;
+}
+
+}  // namespace orrery
