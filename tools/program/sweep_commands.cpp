@@ -174,7 +174,8 @@ int command_sweep(const CommandLine& line, const DataDirectory& data) {
                    options.database);
     }
     if (counts.invalid > 0 && counts.invalid == counts.points) {
-        throw ConfigError("no point is valid; the first one:\n" + counts.first_invalid);
+        fmt::print(stderr, "{}\n", counts.first_invalid);
+        throw ConfigError("no point is valid; what is wrong with the first one stands above");
     }
     if (counts.failed + counts.timed_out > 0) {
         fmt::print(stderr, "{} points failed or timed out; --resume tries them again\n",

@@ -214,19 +214,24 @@ ResultStore::~ResultStore() = default;
 void ResultStore::set_manifest(const Manifest& manifest) {
     begin();
     const std::map<std::string, std::string> there = this->manifest();
-    std::string differences;
+    std::vector<Diagnostic> differences;
     Database::Statement insert(*database_, "INSERT OR IGNORE INTO manifest VALUES(?, ?)");
     for (const auto& [key, value] : manifest.entries()) {
         const auto found = there.find(key);
         if (found != there.end() && found->second != value) {
-            differences += fmt::format("\n  {}: there '{}', now '{}'", key, shortened(found->second), shortened(value));
+            differences.push_back(
+                {database_->path(), 0, 0,
+                 fmt::format("{}: there '{}', now '{}'", key, shortened(found->second), shortened(value))});
         }
         insert.bind(key).bind(value).step();
         insert.reset();
     }
     if (!differences.empty()) {
         database_->run("ROLLBACK");
-        database_->fail("holds results of something else, which are never mixed:" + differences);
+        differences.insert(differences.begin(),
+                           {database_->path(), 0, 0,
+                            "holds results of something else, which are never mixed: give another --db, or remove it"});
+        throw ConfigError(differences);
     }
     commit();
 }
@@ -283,6 +288,10 @@ void ResultStore::add_result(const std::string& hash, const PointResult& result)
 void ResultStore::finish_shard(unsigned shard, unsigned shards) {
     Database::Statement insert(*database_, "INSERT OR IGNORE INTO shards VALUES(?, ?)");
     insert.bind(static_cast<std::int64_t>(shard)).bind(static_cast<std::int64_t>(shards)).step();
+}
+
+bool ResultStore::has_results() const {
+    return database_->integer("SELECT EXISTS(SELECT 1 FROM results WHERE status IN ('done', 'infeasible'))") != 0;
 }
 
 std::uint64_t ResultStore::shard_count() const {

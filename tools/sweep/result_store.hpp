@@ -74,6 +74,8 @@ class ResultStore {
     /// Keeps what is there when that is final.
     void add_result(const std::string& hash, const PointResult& result);
     void finish_shard(unsigned shard, unsigned shards);
+    /// Whether a point was computed: one that is done, or found infeasible.
+    [[nodiscard]] bool has_results() const;
     /// Shards that have been run to their end.
     [[nodiscard]] std::uint64_t shard_count() const;
     /// Whether that is every one of them.

@@ -135,8 +135,6 @@ class SweepRun {
         return counts_;
     }
 
-    [[nodiscard]] bool stored() const { return stored_; }
-
   private:
     std::optional<WorkRequest> next() {
         const std::uint64_t size = sweep_.size();
@@ -231,7 +229,6 @@ class SweepRun {
             return;
         }
         flushed_ = now;
-        stored_ = true;
         store_.begin();
         for (const StoredPoint& point : new_points_) {
             store_.add_point(point);
@@ -290,7 +287,6 @@ class SweepRun {
     const SweepOptions& options_;
     ResultStore store_;
     SweepCounts counts_;
-    bool stored_ = false;  ///< something was written in this run
     std::uint64_t at_ = 0;
     std::set<std::uint64_t> finished_;
     std::map<std::uint64_t, std::string> running_;  ///< hash of the points that are being simulated
@@ -302,22 +298,53 @@ class SweepRun {
 
 }  // namespace
 
+namespace {
+
+void remove_database(const std::string& path) {
+    for (const char* end : {"", "-wal", "-shm"}) {
+        std::error_code ignored;
+        std::filesystem::remove(path + end, ignored);
+    }
+}
+
+// Whether a file is a database of a sweep that computed nothing: such a one is only in the way of the next try.
+bool holds_nothing(const std::string& path) {
+    if (std::filesystem::exists(path + "-wal")) {
+        return false;  // another process has it open: what it computes is still to come
+    }
+    try {
+        return !ResultStore(path, ResultStore::Mode::read).has_results();
+    } catch (const ConfigError&) {
+        return false;  // something else, which is not ours to judge
+    }
+}
+
+}  // namespace
+
 SweepCounts run_sweep(const SweepSpec& sweep, const DataDirectory& data, const SweepOptions& options) {
     check_points(sweep);
+    check_values(sweep, data);
+    if (!options.resume && std::filesystem::is_regular_file(options.database) && holds_nothing(options.database)) {
+        remove_database(options.database);
+    }
     std::optional<SweepRun> run;
+    const auto leave_nothing_empty = [&] {
+        const bool made_here = run && !options.resume;
+        run.reset();
+        if (made_here && holds_nothing(options.database)) {
+            remove_database(options.database);
+        }
+    };
     try {
         run.emplace(sweep, data, options);
-        return run->run();
-    } catch (...) {
-        // A new database without a result would only be in the way of the next try.
-        const bool empty = run && !options.resume && !run->stored();
-        run.reset();
-        for (const char* end : {"", "-wal", "-shm"}) {
-            std::error_code ignored;
-            if (empty) {
-                std::filesystem::remove(options.database + end, ignored);
-            }
+        const SweepCounts counts = run->run();
+        // A shard without points is one that is done: merging counts it.
+        if (options.shards == 1 && counts.invalid == counts.points) {
+            leave_nothing_empty();
         }
+        return counts;
+    } catch (...) {
+        leave_nothing_empty();
         throw;
     }
 }

@@ -340,4 +340,54 @@ Scenario scenario_of(const SweepSpec& sweep, const SweepPoint& point, const Data
     }
 }
 
+namespace {
+
+// What is wrong with a value of the sweep in one of its points; empty when the point is fine in this.
+std::vector<Diagnostic> problems_of_value(const SweepSpec& sweep, const SweepPoint& point, const std::string& key,
+                                          const std::string& value, const DataDirectory& data) {
+    std::vector<Diagnostic> out;
+    try {
+        (void)scenario_of(sweep, point, data);
+    } catch (const ConfigError& error) {
+        const std::string own = fmt::format("{}={}: ", key, value);
+        std::copy_if(error.diagnostics().begin(), error.diagnostics().end(), std::back_inserter(out),
+                     [&](const Diagnostic& one) { return one.text.rfind(own, 0) == 0; });
+    }
+    return out;
+}
+
+}  // namespace
+
+void check_values(const SweepSpec& sweep, const DataDirectory& data) {
+    constexpr std::uint64_t kTries = 200;  // points of a value that are looked at before it counts as wrong in all
+    std::vector<Diagnostic> errors;
+    std::uint64_t behind = sweep.size();
+    for (const SweepAxis& axis : sweep.axes) {
+        behind /= axis.rows.size();
+        const std::uint64_t others = sweep.size() / axis.rows.size();
+        for (std::size_t row = 0; row < std::min<std::size_t>(axis.rows.size(), kTries); ++row) {
+            for (std::size_t k = 0; k < axis.keys.size(); ++k) {
+                std::vector<Diagnostic> found;
+                const std::uint64_t step = others / kTries + 1;
+                for (std::uint64_t other = 0; other < others; other += step) {
+                    // The other axes, before and behind this one, as digits around its own.
+                    const std::uint64_t id = (other / behind * axis.rows.size() + row) * behind + other % behind;
+                    const std::optional<SweepPoint> point = sweep.point(id);
+                    if (!point) {
+                        continue;
+                    }
+                    found = problems_of_value(sweep, *point, axis.keys[k], axis.rows[row][k], data);
+                    if (found.empty()) {
+                        break;
+                    }
+                }
+                errors.insert(errors.end(), found.begin(), found.end());
+            }
+        }
+    }
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+}
+
 }  // namespace orrery

@@ -61,6 +61,9 @@ struct SweepSpec {
 /// expression cannot be evaluated for one of them, or when the conditions of a sweep leave none.
 void check_points(const SweepSpec& sweep);
 
+/// Throws ConfigError for values of axes that no point of theirs can have: an unknown key, a value that is none.
+void check_values(const SweepSpec& sweep, const DataDirectory& data);
+
 /// The scenario of a point. Throws ConfigError when a value does not fit its key, at the place where the key is set.
 [[nodiscard]] Scenario scenario_of(const SweepSpec& sweep, const SweepPoint& point, const DataDirectory& data);
 
