@@ -8,6 +8,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -30,6 +32,7 @@ software: megatron-lm-2021
 TEST_CASE("plan: the search finds what simulating the whole space finds, and drops only what cannot be") {
     const Scenario base = scenario(kPlanned);
     PlanOptions all;
+    all.headroom = 0;
     all.simulate = 100'000;
     all.workers = 2;
     const PlanSearch whole = search_plans(base, data(), all);
@@ -103,6 +106,37 @@ TEST_CASE("plan: schedules come from their table: those marked for it, and the s
     CHECK(describe_plan(ranked.plan).find("breadth-first, 3 chunks") != std::string::npos);
     const std::vector<std::string> assignments = assignments_of(ranked);
     CHECK(std::find(assignments.begin(), assignments.end(), "plan.schedule=breadth-first") != assignments.end());
+}
+
+TEST_CASE("plan: every plan is another one, and leaves the headroom that was asked for") {
+    const Scenario base = scenario(kPlanned);
+    PlanOptions options;
+    options.simulate = 1;
+    options.workers = 2;
+    const PlanSearch usual = search_plans(base, data(), options);
+    std::set<std::string> seen;
+    for (const RankedPlan& plan : usual.ranked) {
+        // Under fused attention selective recomputation recomputes nothing.
+        CHECK(plan.plan.recompute != Recompute::selective);
+        CHECK(seen.insert(fmt::format("{}", fmt::join(assignments_of(plan), " "))).second);
+        CHECK(plan.memory_gib <= 0.95 * 80);
+    }
+    options.headroom = 0.5;
+    const PlanSearch half = search_plans(base, data(), options);
+    CHECK(half.do_not_fit > usual.do_not_fit);
+    CHECK(std::all_of(half.ranked.begin(), half.ranked.end(), [](const auto& plan) { return plan.memory_gib <= 40; }));
+    CHECK(half.do_not_divide == usual.do_not_divide);
+    Scenario unfused = base;
+    unfused.plan.attention = AttentionKernel::unfused;
+    options.headroom = 0;
+    const PlanSearch more = search_plans(unfused, data(), options);
+    CHECK(std::any_of(more.ranked.begin(), more.ranked.end(),
+                      [](const auto& plan) { return plan.plan.recompute == Recompute::selective; }));
+    const Folder folder;
+    const std::string file = folder.file("scenario.yaml", kPlanned);
+    CHECK(orrery_command("plan " + file + " --headroom 2").text.find("--headroom is the share") != std::string::npos);
+    CHECK(orrery_command("plan " + file + " --headroom '99.9 %'").text.find("0.1 % of the memory") !=
+          std::string::npos);
 }
 
 TEST_CASE("plan: the program prints best, reasons and front, the same on one or two processes") {

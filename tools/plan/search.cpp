@@ -98,6 +98,10 @@ class Space {
 
     void add_recomputation(PlanSpec plan) {
         for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+            // Fused attention recomputes its scores by itself: selective recomputation would be the same plan again.
+            if (recompute == Recompute::selective && plan.attention != AttentionKernel::unfused) {
+                continue;
+            }
             plan.recompute = recompute;
             for (const bool sequence_parallel : {false, true}) {
                 if (sequence_parallel && plan.tensor == 1) {
@@ -128,8 +132,9 @@ Scenario scenario_with(const Scenario& base, const Candidate& candidate) {
 // What workers do: judge a batch of candidates, or simulate one.
 class PlanWorker {
   public:
-    PlanWorker(const Scenario& base, const std::vector<Candidate>& candidates, const DataDirectory& data)
-        : base_(base), candidates_(candidates), models_(data) {}
+    PlanWorker(const Scenario& base, const std::vector<Candidate>& candidates, const DataDirectory& data,
+               double headroom)
+        : base_(base), candidates_(candidates), models_(data), headroom_(headroom) {}
 
     std::string answer(const std::string& request) {
         const Json asked = Json::parse(request);
@@ -158,7 +163,7 @@ class PlanWorker {
                 const Fabric& fabric = fabric_for(candidates_[i].nodes);
                 const TrainingInput input = training_input(scenario, models_, fabric, Placement(fabric));
                 const double memory = memory_of_plan(scenario);
-                if (memory > scenario.cluster.node.gpu.memory.value) {
+                if (memory > (1 - headroom_) * scenario.cluster.node.gpu.memory.value) {
                     ++do_not_fit;
                     continue;
                 }
@@ -203,6 +208,7 @@ class PlanWorker {
     const Scenario& base_;
     const std::vector<Candidate>& candidates_;
     ModelCache models_;
+    double headroom_;
     std::map<std::int64_t, std::unique_ptr<Fabric>> fabrics_;
 };
 
@@ -255,13 +261,13 @@ class PlanSearcher {
             Space(base_, nodes, candidates_).list();
         }
         out_.listed = candidates_.size();
-        PlanWorker worker(base_, candidates_, data_);
+        PlanWorker worker(base_, candidates_, data_, options_.headroom);
         const Work work = [&](const std::string& request) { return worker.answer(request); };
         judge_all(work);
         if (out_.ranked.empty()) {
             throw InfeasibleError(
-                fmt::format("none of {} plans is feasible: {} do not divide, {} do not fit into memory", out_.listed,
-                            out_.do_not_divide, out_.do_not_fit));
+                fmt::format("none of {} plans is feasible: {} do not divide, {} do not fit into {:.4g} % of the memory",
+                            out_.listed, out_.do_not_divide, out_.do_not_fit, 100 * (1 - options_.headroom)));
         }
         simulate_best(work);
         finish();

@@ -17,6 +17,7 @@ namespace orrery {
 struct PlanOptions {
     std::size_t simulate = 50;  ///< best plans by estimate that are simulated
     unsigned workers = 1;
+    double headroom = 0.05;  ///< share of a GPU's memory that a plan leaves free
     std::vector<std::int64_t> nodes;  ///< cluster sizes to search; empty: the scenario's
     std::function<void(double)> progress;
 };
@@ -37,7 +38,7 @@ struct RankedPlan {
 struct PlanSearch {
     std::uint64_t listed = 0;  ///< combinations
     std::uint64_t do_not_divide = 0;
-    std::uint64_t do_not_fit = 0;    ///< into memory
+    std::uint64_t do_not_fit = 0;    ///< into memory less the headroom
     std::vector<RankedPlan> ranked;  ///< feasible ones: simulated by time, then the others by estimate
     double worst_error = 0;          ///< largest relative difference of estimate and simulation among the simulated
 };

@@ -129,6 +129,7 @@ const std::vector<CommandSpec>& command_table() {
           kJobs,
           {"simulate", "N", "plans to simulate in full, best estimates first; 50 by default (serving: 20)"},
           {"top", "N", "rows to show; 10 by default"},
+          {"headroom", "SHARE", "training: of a GPU's memory that a plan leaves free; 5 % by default"},
           {"nodes", "LIST", "sizes of cluster to search, such as 64,128"},
           {"price", "NUMBER", "of a GPU hour: adds the cost of 10^9 tokens"},
           {"attainment", "SHARE", "serving: of requests that meet all limits; 0.9 by default"},

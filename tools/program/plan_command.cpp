@@ -80,6 +80,15 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
         }
         options.nodes.push_back(static_cast<std::int64_t>(nodes));
     }
+    std::string problem;
+    if (line.has("headroom") &&
+        (!parse_quantity(line.text("headroom"), Dimension::fraction, options.headroom, problem) ||
+         options.headroom < 0 || options.headroom >= 1)) {
+        throw ConfigError(
+            fmt::format("--headroom is the share of memory to leave free, from 0 to below 1, such as 5 %; "
+                        "not '{}'",
+                        line.text("headroom")));
+    }
     double price = 0;
     if (line.has("price") && (!parse_number(line.text("price"), price) || price <= 0)) {
         throw ConfigError("--price is a positive number: the price of a GPU hour");
@@ -99,10 +108,11 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
         std::count_if(search.ranked.begin(), search.ranked.end(), [](const RankedPlan& p) { return p.simulated; }));
     const RankedPlan& best = search.ranked.front();
     fmt::print(
-        "{} plans: {} do not divide, {} do not fit into memory, {} are feasible; the {} best by estimate and on its "
-        "front are "
-        "simulated\n",
-        search.listed, search.do_not_divide, search.do_not_fit, search.ranked.size(), simulated);
+        "{} plans: {} do not divide, {} do not fit into memory with {:.4g} % of it left free (--headroom), {} are "
+        "feasible; "
+        "the {} best by estimate and on its front are simulated\n",
+        search.listed, search.do_not_divide, search.do_not_fit, 100 * options.headroom, search.ranked.size(),
+        simulated);
     const bool with_nodes = options.nodes.size() > 1;
     std::vector<std::string> header = {"rank", "iteration", "", "memory"};
     if (with_nodes || price > 0) {
