@@ -232,3 +232,44 @@ TEST_CASE("papers: each scenario is within its band, or its expected.yaml says t
     }
     CHECK(count >= 17);
 }
+
+TEST_CASE("out of memory: the levers that make it fit are named, and they do") {
+    const std::string head =
+        "orrery: 1\nkind: training\ncluster: {nodes: 2, node: dgx-a100-80g}\nsoftware: megatron-lm-2021\n";
+    const auto hint = [&](const std::string& rest) {
+        try {
+            (void)run(test::scenario(head + rest), models(), {});
+        } catch (const InfeasibleError& error) {
+            return std::string(error.what());
+        }
+        return std::string("it fits");
+    };
+    const std::string model = "model: {layers: 40, hidden: 5120, heads: 40, vocabulary: 51200, sequence: 4096}\n";
+    const std::string plan = "plan: {tensor: 4, data: 4, micro_batch: 8, global_batch: 64";
+    const std::string said = hint(model + plan + "}\n");
+    CHECK_MESSAGE(said.find("each of these alone makes it fit: ") != std::string::npos, said);
+    // Every lever that is named is tried: what is said is so.
+    std::size_t named = 0;
+    for (std::size_t at = said.find("plan."); at != std::string::npos; at = said.find(", plan.", at + 1)) {
+        at += said[at] == ',' ? 2 : 0;
+        const std::string item = said.substr(at, said.find(" (", at) - at);  // "plan.context=2 with plan.data=2"
+        std::string changed = model + plan + "}\n";
+        YamlNode tree = parse_yaml(head + changed, "test.yaml");
+        for (std::size_t from = 0; from < item.size();) {
+            const std::size_t end = std::min(item.find(" with ", from), item.size());
+            apply_override(tree, item.substr(from, end - from));
+            from = end == item.size() ? end : end + 6;
+        }
+        CHECK_NOTHROW_MESSAGE((void)run(read_scenario(tree, "test", test::data()), models(), {}), item);
+        ++named;
+    }
+    CHECK_MESSAGE(named >= 3, said);
+    // No lever alone is enough, two are.
+    const std::string two = hint(model + "plan: {tensor: 1, data: 16, micro_batch: 4, global_batch: 64}\n");
+    CHECK_MESSAGE(
+        (two.find("with one of plan.") != std::string::npos || two.find("each of these alone") != std::string::npos),
+        two);
+    const std::string none =
+        hint("model: {layers: 400, hidden: 20480, heads: 160, vocabulary: 51200, sequence: 4096}\n" + plan + "}\n");
+    CHECK_MESSAGE(none.find("it needs more of them") != std::string::npos, none);
+}

@@ -53,8 +53,4 @@ struct TrainingGraph {
 
 [[nodiscard]] TrainingGraph lower(const TrainingInput& input);
 
-/// Peak memory of each stage.
-[[nodiscard]] std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& plan,
-                                                     const SoftwareSpec& software);
-
 }  // namespace orrery

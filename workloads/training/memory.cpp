@@ -57,24 +57,4 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     return use;
 }
 
-void require_fits(const MemoryUse& use, double capacity, std::uint32_t stage, const PlanSpec& plan) {
-    if (use.total() <= capacity) {
-        return;
-    }
-    const auto show = [](double bytes) { return pretty_quantity(bytes, Dimension::bytes); };
-    std::string advice = "raise tensor or pipeline";
-    if (use.activations > use.total() / 3) {
-        advice = plan.recompute == Recompute::full ? "lower micro_batch or raise tensor"
-                                                   : "use recompute: full, or lower micro_batch";
-    } else if (use.optimizer > use.total() / 3 && plan.zero == 0 && plan.data > 1) {
-        advice = "use zero: 1";
-    }
-    throw InfeasibleError(
-        fmt::format("out of memory: stage {} needs {} a GPU, the device has {} (weights {}, gradients {}, optimizer "
-                    "{}, activations {}, "
-                    "buffers {}); {}",
-                    stage, show(use.total()), show(capacity), show(use.weights), show(use.gradients),
-                    show(use.optimizer), show(use.activations), show(use.buffers), advice));
-}
-
 }  // namespace orrery

@@ -23,7 +23,14 @@ struct MemoryUse {
 [[nodiscard]] MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
                                   double layers, bool first_stage, bool last_stage, std::uint32_t in_flight);
 
-/// Throws InfeasibleError that names what does not fit and what would.
-void require_fits(const MemoryUse& use, double capacity, std::uint32_t stage, const PlanSpec& plan);
+/// Every stage's, from the first.
+[[nodiscard]] std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& plan,
+                                                     const SoftwareSpec& software);
+
+/// Throws InfeasibleError that names the first stage that does not fit into `capacity` bytes, and the changes of the plan
+/// (sequence parallelism, ZeRO, recomputation, micro-batch, context, tensor and pipeline degrees on the same GPUs) that were
+/// tried and make it fit: single ones first, else together.
+void require_fits(const std::vector<MemoryUse>& stages, double capacity, const ModelSpec& model, const PlanSpec& plan,
+                  const SoftwareSpec& software);
 
 }  // namespace orrery

@@ -120,9 +120,7 @@ TrainingRun::TrainingRun(const TrainingInput& input, double memory_capacity, Sim
     : input_(input),
       memory_([&] {
           std::vector<MemoryUse> memory = memory_by_stage(input.model, input.plan, input.software);
-          for (std::uint32_t stage = 0; stage < memory.size(); ++stage) {
-              require_fits(memory[stage], memory_capacity, stage, input.plan);
-          }
+          require_fits(memory, memory_capacity, input.model, input.plan, input.software);
           return memory;
       }()),
       lowered_(lower(input)),
