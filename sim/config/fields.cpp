@@ -419,6 +419,10 @@ class SchemaWriter final : public Fields {
     void number(const Field& field, double& value) override { limits(add(field, "number", value), field); }
     void boolean(const Field& field, bool& value) override { add(field, "boolean", value); }
     void text(const Field& field, std::string& value) override { add(field, "string", value); }
+    void table(const Field& field, const TableKind& kind, std::string& value) override {
+        // Whoever knows the data directory puts the names of its files here.
+        add(field, "string", value)["x-names-from"] = {kind.directory, kind.extension};
+    }
     void quantity(const Field& field, Dimension dimension, double& value) override {
         Json& entry = add(field, "string", format_quantity(value, dimension));
         describe_unit(entry, field, dimension);
@@ -440,11 +444,11 @@ class SchemaWriter final : public Fields {
         describe(inner);
         Json object = inner.object();
         if (preset) {
-            object["properties"]["preset"] = {{"type", "string"},
-                                              {"description", fmt::format("start from this {} preset", preset->what)}};
+            const Json name = {{"type", "string"}, {"x-names-from", {preset->directory, ".yaml"}}};
+            object["properties"]["preset"] = name;
+            object["properties"]["preset"]["description"] = fmt::format("start from this {} preset", preset->what);
             object.erase("required");
-            properties[field.key] = {{"description", field.doc},
-                                     {"anyOf", Json::array({Json{{"type", "string"}}, object})}};
+            properties[field.key] = {{"description", field.doc}, {"anyOf", Json::array({name, object})}};
         } else {
             object["description"] = field.doc;
             properties[field.key] = std::move(object);

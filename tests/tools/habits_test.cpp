@@ -108,7 +108,7 @@ TEST_CASE("schemas for editors are those of this version, and scenarios that nam
     const std::string root = ORRERY_SOURCE_DIR;
     const bool update = std::getenv("ORRERY_UPDATE_EXPECTED") != nullptr;
     std::vector<std::string> kinds = scenario_kind_names();
-    kinds.emplace_back("sweep");
+    kinds.insert(kinds.end(), {"sweep", "baseline"});
     for (const std::string& kind : kinds) {
         const std::string path = root + "/schemas/" + kind + ".json";
         const std::string schema = orrery_command("schema " + kind).text;

@@ -229,6 +229,44 @@ std::string baseline_text(const Baseline& baseline) {
     return out;
 }
 
+std::string baseline_schema() {
+    using Json = nlohmann::ordered_json;
+    const Json metric = {{"type", "object"},
+                         {"properties",
+                          {{"value", {{"type", "number"}, {"description", "what is expected"}}},
+                           {"tolerance",
+                            {{"type", Json::array({"string", "number"})},
+                             {"description", "relative; a move beyond it to the worse side fails (units: %)"},
+                             {"default", "1 %"}}},
+                           {"better",
+                            {{"enum", Json::array({"lower", "higher", "neither"})},
+                             {"description", "which side is no regression; as the metric is when absent"}}}}},
+                         {"required", Json::array({"value"})},
+                         {"additionalProperties", false}};
+    Json properties;
+    properties["orrery-baseline"] = {{"const", 1}, {"description", "version of this layout"}};
+    properties["scenario"] = {{"type", "string"}, {"description", "path of the scenario, relative to this file"}};
+    properties["set"] = {{"type", "array"},
+                         {"items", {{"type", "string"}, {"pattern", "^[^=]+=.+"}}},
+                         {"description", "values of the scenario to change, as with --set"}};
+    properties["reason"] = {{"type", "string"}, {"description", "why the expected values are what they are"}};
+    properties["metrics"] = {{"type", "object"},
+                             {"minProperties", 1},
+                             {"additionalProperties", metric},
+                             {"description", "metrics of the run by name"}};
+    properties["inputs"] = {
+        {"type", "object"},
+        {"additionalProperties", {{"type", Json::array({"string", "number", "boolean", "array", "null"})}}},
+        {"description", "what the values were recorded with; written by 'orrery check --update'"}};
+    return Json{{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                {"title", "Orrery baseline"},
+                {"type", "object"},
+                {"properties", properties},
+                {"required", Json::array({"orrery-baseline", "scenario", "metrics"})},
+                {"additionalProperties", false}}
+        .dump(2);
+}
+
 BaselineOutcome check_baseline(const Baseline& baseline, ModelCache& models) {
     BaselineOutcome outcome;
     outcome.baseline = baseline;

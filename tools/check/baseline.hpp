@@ -37,6 +37,8 @@ struct Baseline {
 /// Throws ConfigError with every error of the file.
 [[nodiscard]] Baseline load_baseline(const std::string& path);
 [[nodiscard]] std::string baseline_text(const Baseline& baseline);
+/// JSON Schema of a baseline's file.
+[[nodiscard]] std::string baseline_schema();
 
 enum class Verdict { same, moved, improved, regressed, missing, unmeasured };
 

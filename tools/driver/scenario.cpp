@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -294,10 +295,38 @@ std::string resolved_json(Scenario scenario) {
     return write_fields([&](Fields& fields) { describe(fields, scenario); });
 }
 
-std::string scenario_schema(ScenarioKind kind) {
+namespace {
+
+constexpr const char* kNamesFrom = "x-names-from";  // as SchemaWriter writes it
+constexpr const char* kSchemaDialect = "https://json-schema.org/draft/2020-12/schema";
+
+// A schema as fields write it names directories of presets; what is in them becomes an enumeration.
+void list_names(nlohmann::ordered_json& schema, const DataDirectory& data) {
+    if (schema.is_object() && schema.contains(kNamesFrom)) {
+        const auto& from = schema[kNamesFrom];
+        schema["enum"] = data.names(
+            TableKind{from[0].get_ref<const std::string&>().c_str(), from[1].get_ref<const std::string&>().c_str()});
+        schema.erase(kNamesFrom);
+    }
+    for (auto& inner : schema) {
+        if (inner.is_structured()) {
+            list_names(inner, data);
+        }
+    }
+}
+
+}  // namespace
+
+std::string scenario_schema(ScenarioKind kind, const DataDirectory& data) {
     Scenario scenario;
     scenario.kind = kind;
-    return schema_of([&](Fields& fields) { describe(fields, scenario); });
+    auto schema = nlohmann::ordered_json::parse(schema_of([&](Fields& fields) { describe(fields, scenario); }));
+    const std::string& name = scenario_kind_names()[static_cast<std::size_t>(kind)];
+    schema["properties"]["kind"]["enum"] = {name};
+    list_names(schema, data);
+    nlohmann::ordered_json out = {{"$schema", kSchemaDialect}, {"title", "Orrery scenario of kind " + name}};
+    out.update(schema);
+    return out.dump(2);
 }
 
 const CostModel& ModelCache::device(const DeviceSpec& device, ComputeKind kind, const std::string& kernels) {

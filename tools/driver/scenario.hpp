@@ -85,8 +85,8 @@ void describe(Fields& fields, Scenario& scenario);
                                      const DataDirectory& data);
 /// The resolved scenario as JSON: reads back to the same scenario.
 [[nodiscard]] std::string resolved_json(Scenario scenario);
-/// JSON Schema of a scenario of one kind.
-[[nodiscard]] std::string scenario_schema(ScenarioKind kind);
+/// JSON Schema of a scenario of one kind, with the names of the presets and tables in `data`.
+[[nodiscard]] std::string scenario_schema(ScenarioKind kind, const DataDirectory& data);
 
 /// Sees a serving run from inside, for explanations.
 struct ServingObserver {

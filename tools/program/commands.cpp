@@ -1,6 +1,7 @@
 #include "tools/program/commands.hpp"
 #include "tools/driver/kind.hpp"
 
+#include "tools/check/baseline.hpp"
 #include "tools/driver/run_cost.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/program/command_line.hpp"
@@ -211,18 +212,23 @@ int command_list(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-int command_schema(const CommandLine& line, const DataDirectory&) {
+int command_schema(const CommandLine& line, const DataDirectory& data) {
     const std::string wanted = line.arguments.empty() ? "training" : line.arguments[0];
     if (wanted == "sweep") {
         fmt::print("{}\n", sweep_schema());
         return 0;
     }
+    if (wanted == "baseline") {
+        fmt::print("{}\n", baseline_schema());
+        return 0;
+    }
     const auto& names = scenario_kind_names();
     const auto found = std::find(names.begin(), names.end(), wanted);
     if (found == names.end()) {
-        throw ConfigError(fmt::format("unknown kind '{}'; it is one of {}, sweep", wanted, fmt::join(names, ", ")));
+        throw ConfigError(
+            fmt::format("unknown kind '{}'; it is one of {}, sweep, baseline", wanted, fmt::join(names, ", ")));
     }
-    fmt::print("{}\n", scenario_schema(static_cast<ScenarioKind>(found - names.begin())));
+    fmt::print("{}\n", scenario_schema(static_cast<ScenarioKind>(found - names.begin()), data));
     return 0;
 }
 

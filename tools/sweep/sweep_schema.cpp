@@ -40,7 +40,9 @@ std::string sweep_schema() {
                            {"anyOf", Json::array({Json{{"type", "integer"}}, list})}};
     properties["keep"] = described(texts, "metrics to keep; all when absent");
     properties["timeout"] = {{"type", "string"}, {"description", "wall time a point may take; 600 s when absent"}};
-    return Json{{"type", "object"},
+    return Json{{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                {"title", "Orrery sweep"},
+                {"type", "object"},
                 {"properties", properties},
                 {"required", Json::array({"orrery", "kind", "base"})},
                 {"additionalProperties", false}}

@@ -30,7 +30,7 @@ void describe(Fields& fields, TrafficSpec& spec) {
     fields.enumeration({"pattern", "who sends to whom"}, {"permutation", "shift", "incast", "all-to-all", "ring"},
                        spec.pattern);
     fields.text({"flows", "instead of a pattern: a file of flows (CSV src,dst,bytes,start,after; or .cm)"}, spec.flows);
-    fields.quantity({"size", "bytes of a flow", spec.flows.empty(), 1, 1e18}, Dimension::bytes, spec.size);
+    fields.quantity({"size", "bytes of a flow", spec.flows.empty() && !fields.names_all(), 1, 1e18}, Dimension::bytes, spec.size);
     fields.quantity({"spread", "sizes are uniform within size x (1 +- spread)", false, 0, 0.99}, Dimension::fraction,
                     spec.spread);
     fields.integer({"shift", "destination is source + shift", false, 1, 4'000'000}, spec.shift);

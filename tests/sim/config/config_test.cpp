@@ -220,10 +220,25 @@ TEST_CASE("every preset of every kind loads, with a source on every constant") {
 }
 
 TEST_CASE("the JSON Schema is valid JSON and knows every key") {
-    const auto schema = nlohmann::json::parse(scenario_schema(ScenarioKind::training));
+    const auto schema = nlohmann::json::parse(scenario_schema(ScenarioKind::training, test::data()));
     CHECK(schema["properties"]["plan"]["properties"].contains("tensor"));
     CHECK(schema["properties"]["plan"]["properties"]["recompute"]["enum"].size() == 4);
     CHECK(schema["additionalProperties"] == false);
+    CHECK(schema["$schema"].get<std::string>().find("json-schema.org") != std::string::npos);
+    // Presets are named where a plain word may stand, and where a map starts from one.
+    const auto names = test::data().names(kModelPresets);
+    const auto& model = schema["properties"]["model"]["anyOf"];
+    CHECK(model[0]["enum"].get<std::vector<std::string>>() == names);
+    CHECK(model[1]["properties"]["preset"]["enum"].get<std::vector<std::string>>() == names);
+    CHECK(schema.dump().find("x-names-from") == std::string::npos);
+    CHECK(schema["properties"]["kind"]["enum"] == nlohmann::json::array({"training"}));
+}
+
+TEST_CASE("the JSON Schema requires no more than reading does") {
+    const auto schema = nlohmann::json::parse(scenario_schema(ScenarioKind::network, test::data()));
+    const auto& traffic = schema["properties"]["traffic"];
+    CHECK(traffic["properties"].contains("size"));
+    CHECK(!traffic.contains("required"));  // a file of flows says its sizes
 }
 
 TEST_CASE("a scenario resolves to the same text wherever its file lies") {
