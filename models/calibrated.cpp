@@ -33,21 +33,65 @@ KernelFormat fallback(KernelFormat format) {
     return format == KernelFormat::fp8_block ? KernelFormat::fp8 : KernelFormat::bf16;
 }
 
-}  // namespace
+struct KernelFolder {
+    std::string path;
+    bool attention;  ///< its fits of attention are taken
+    bool products;   ///< and those of everything else
+};
 
-Calibrated::Calibrated(const DeviceSpec& device, const std::string& directory, double duty, const std::string& kernels)
-    : device_(device), roofline_(device), duty_(duty) {
+// In the order in which they are read: what a later one has goes before.
+std::vector<KernelFolder> kernel_folders(const DeviceSpec& device, const std::string& directory,
+                                         const std::string& kernels) {
     const bool elsewhere = !device.attention_kernels.empty() && device.attention_kernels != device.kernels;
+    std::vector<KernelFolder> out;
     if (!device.sibling_kernels.empty()) {
-        load_folder(directory + "/" + device.sibling_kernels, !elsewhere, true);
+        out.push_back({directory + "/" + device.sibling_kernels, !elsewhere, true});
     }
-    load_folder(directory + "/" + device.kernels, !elsewhere, true);
+    out.push_back({directory + "/" + device.kernels, !elsewhere, true});
     if (elsewhere) {
-        load_folder(directory + "/" + device.attention_kernels, true, false);
+        out.push_back({directory + "/" + device.attention_kernels, true, false});
     }
     const std::string own = directory + "/" + device.kernels + "/" + kernels;
     if (!kernels.empty() && std::filesystem::is_directory(own)) {
-        load_folder(own, !elsewhere, true);
+        out.push_back({own, !elsewhere, true});
+    }
+    return out;
+}
+
+// The fits in a folder, sorted. Throws ConfigError when it cannot be read.
+std::vector<std::string> fits_in(const std::string& folder) {
+    std::vector<std::string> files;
+    std::error_code failed;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
+        if (entry.path().extension() == ".fit") {
+            files.push_back(entry.path().string());
+        }
+    }
+    if (failed) {
+        throw ConfigError({Diagnostic{folder, 0, 0, "cannot be read: no fitted kernels of this name"}});
+    }
+    std::sort(files.begin(), files.end());
+    return files;
+}
+
+}  // namespace
+
+std::vector<std::string> kernel_files(const DeviceSpec& device, const std::string& directory,
+                                      const std::string& kernels) {
+    std::vector<std::string> out;
+    if (!device.kernels.empty()) {
+        for (const KernelFolder& folder : kernel_folders(device, directory, kernels)) {
+            const std::vector<std::string> files = fits_in(folder.path);
+            out.insert(out.end(), files.begin(), files.end());
+        }
+    }
+    return out;
+}
+
+Calibrated::Calibrated(const DeviceSpec& device, const std::string& directory, double duty, const std::string& kernels)
+    : device_(device), roofline_(device), duty_(duty) {
+    for (const KernelFolder& folder : kernel_folders(device, directory, kernels)) {
+        load_folder(folder.path, folder.attention, folder.products);
     }
     for (std::size_t kind = 0; kind < kKernelKinds; ++kind) {
         auto& formats = entries_[kind];
@@ -74,18 +118,7 @@ Calibrated::Calibrated(const DeviceSpec& device, const std::string& directory, d
 }
 
 void Calibrated::load_folder(const std::string& folder, bool attention, bool products) {
-    std::vector<std::string> files;
-    std::error_code failed;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
-        if (entry.path().extension() == ".fit") {
-            files.push_back(entry.path().string());
-        }
-    }
-    if (failed) {
-        throw ConfigError({Diagnostic{folder, 0, 0, "cannot be read: no fitted kernels of this name"}});
-    }
-    std::sort(files.begin(), files.end());
-    for (const std::string& path : files) {
+    for (const std::string& path : fits_in(folder)) {
         auto fit = std::make_shared<const KernelFit>(load_fit(path));
         if (is_attention(fit->kind) ? attention : products) {
             entries_[static_cast<std::size_t>(fit->kind)][static_cast<std::size_t>(fit->format)].fit = std::move(fit);

@@ -63,6 +63,10 @@ class Calibrated final : public CostModel {
     std::array<std::array<Entry, kKernelFormats>, kKernelKinds> entries_;
 };
 
+/// The files that the model of a device is made from, which are none for a device without kernels. Throws ConfigError.
+[[nodiscard]] std::vector<std::string> kernel_files(const DeviceSpec& device, const std::string& directory,
+                                                    const std::string& kernels);
+
 /// The model a device gets for `compute: {model: calibrated}`: its fits, or the roofline where there are none.
 [[nodiscard]] std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const std::string& directory,
                                                                const std::string& kernels = "");

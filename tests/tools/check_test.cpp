@@ -129,3 +129,44 @@ TEST_CASE("check: tolerance and direction decide what is a regression") {
     CHECK(infeasible.code == 1);
     CHECK(infeasible.text.find("does not divide") != std::string::npos);
 }
+
+TEST_CASE("check: only tables that the scenario reads are its inputs") {
+    const auto tables = [](const std::string& text) {
+        std::vector<std::string> out;
+        for (const auto& [path, value] : inputs_of(test::scenario(text), data())) {
+            if (path.rfind("table ", 0) == 0) {
+                out.push_back(path.substr(6));
+            }
+        }
+        return out;
+    };
+    const std::string training = kSmallTraining;
+    const std::vector<std::string> read = tables(training);
+    const auto all_in = [&](const std::vector<std::string>& folders) {
+        return std::all_of(read.begin(), read.end(), [&](const std::string& path) {
+            return std::any_of(folders.begin(), folders.end(),
+                               [&](const std::string& folder) { return path.rfind("models/data/" + folder, 0) == 0; });
+        });
+    };
+    CHECK(read.size() > 2);
+    CHECK(all_in({"kernels/a100-sxm-80g/", "collectives/nvlink3.fit", "collectives/across_nodes.yaml"}));
+    CHECK(tables(training + "compute: {model: roofline}\n").size() == 2);
+    CHECK(tables(training + "compute: {model: roofline}\nnetwork: {collectives: ideal}\n").empty());
+    CHECK(tables("orrery: 1\nkind: network\ncluster: {hosts: 4, fabric: {link: 1 Gbps}}\ntraffic: {size: 1 MB}\n")
+              .empty());
+
+    // A baseline of an older version lists tables that nothing reads: they changed nothing.
+    const Folder folder;
+    const Installation installation(folder);
+    (void)folder.file("base.yaml", training);
+    const std::string baseline = folder.file("b.yaml");
+    REQUIRE(installation
+                .run(fmt::format("check {} --update --scenario {} --reason first", baseline, folder.file("base.yaml")))
+                .code == 0);
+    std::ofstream(baseline, std::ios::app) << "  table models/data/collectives/nvlink5.fit: \"0000000000000000\"\n";
+    const Outcome same = installation.run("check " + baseline);
+    CHECK(same.code == 0);
+    CHECK_MESSAGE(same.text.find("nvlink5") == std::string::npos, same.text);
+    installation.replace("models/data/collectives/nvlink5.fit", "bandwidth_GBps 900", "bandwidth_GBps 901");
+    CHECK(installation.run("check " + baseline).text.find("nvlink5") == std::string::npos);
+}

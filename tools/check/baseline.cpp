@@ -135,7 +135,9 @@ bool fails(const MetricOutcome& outcome) {
 // Which changed inputs explain the move of a metric: each is put back alone and the scenario run again.
 void find_causes(BaselineOutcome& outcome, const Scenario& scenario, ModelCache& models) {
     for (const ChangedInput& change : changes_between(outcome.baseline.inputs, inputs_of(scenario, models.data()))) {
-        outcome.causes.push_back({change, std::nullopt});
+        if (!is_read_no_more(change, models.data())) {
+            outcome.causes.push_back({change, std::nullopt});
+        }
     }
     const auto worst =
         std::max_element(outcome.metrics.begin(), outcome.metrics.end(),

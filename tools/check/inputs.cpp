@@ -1,7 +1,9 @@
 #include "tools/check/inputs.hpp"
 
+#include "models/calibrated.hpp"
 #include "sim/base/random.hpp"
 #include "sim/config/units.hpp"
+#include "tools/driver/kind.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -9,6 +11,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 namespace orrery {
@@ -48,21 +51,42 @@ std::string hash_of_file(const std::filesystem::path& path) {
 
 }  // namespace
 
+// Files of tables that a run of the scenario reads.
+static std::set<std::string> tables_of(const Scenario& scenario, const DataDirectory& data) {
+    std::set<std::string> out;
+    for (const JobSpec& job : scenario.jobs) {
+        out.merge(tables_of(job.scenario, data));
+    }
+    const KindRow& kind = row_of(scenario.kind);
+    if (!scenario.jobs.empty()) {
+        return out;
+    }
+    if (kind.kernels && scenario.compute == ComputeKind::calibrated) {
+        std::vector<const DeviceSpec*> devices = {&scenario.cluster.node.gpu};
+        for (const PhaseSpec* phase : {&scenario.engine.mixed, &scenario.engine.prefill, &scenario.engine.decode}) {
+            if (phase->other_device) {
+                devices.push_back(&phase->device);
+            }
+        }
+        for (const DeviceSpec* device : devices) {
+            for (std::string& file :
+                 kernel_files(*device, data.path("models/data/kernels"), scenario.engine.software.kernels)) {
+                out.insert(std::move(file));
+            }
+        }
+    }
+    if (kind.network.library && scenario.network.collectives != LibraryKind::ideal) {
+        out.insert(data.path("models/data/collectives/across_nodes.yaml"));
+        out.insert(data.path("models/data/collectives/" + scenario.cluster.node.collectives + ".fit"));
+    }
+    return out;
+}
+
 std::map<std::string, std::string> inputs_of(const Scenario& scenario, const DataDirectory& data) {
     std::map<std::string, std::string> out;
     flatten(Json::parse(resolved_json(scenario)), "", out);
-    // Tables that the device names (a folder or file of that name), and those of collectives, which all scenarios share.
-    const DeviceSpec& gpu = scenario.cluster.node.gpu;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(data.path("models/data"))) {
-        const std::filesystem::path relative = std::filesystem::relative(entry.path(), data.root());
-        const auto names = [&](const std::string& name) {
-            return !name.empty() && std::any_of(relative.begin(), relative.end(),
-                                                [&](const std::filesystem::path& part) { return part.stem() == name; });
-        };
-        if (entry.is_regular_file() && relative.parent_path().filename() != "devices" &&
-            (names("collectives") || names(gpu.kernels) || names(gpu.attention_kernels))) {
-            out[kTable + relative.string()] = hash_of_file(entry.path());
-        }
+    for (const std::string& path : tables_of(scenario, data)) {
+        out[kTable + std::filesystem::relative(path, data.root()).string()] = hash_of_file(path);
     }
     return out;
 }
@@ -82,6 +106,11 @@ std::vector<ChangedInput> changes_between(const std::map<std::string, std::strin
         }
     }
     return out;
+}
+
+bool is_read_no_more(const ChangedInput& change, const DataDirectory& data) {
+    return change.path.rfind(kTable, 0) == 0 && change.after.empty() &&
+           std::filesystem::exists(data.path(change.path.substr(std::string(kTable).size())));
 }
 
 std::optional<Scenario> with_reverted(const Scenario& scenario, const ChangedInput& change, const DataDirectory& data) {

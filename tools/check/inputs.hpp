@@ -20,6 +20,9 @@ struct ChangedInput {
 [[nodiscard]] std::vector<ChangedInput> changes_between(const std::map<std::string, std::string>& before,
                                                         const std::map<std::string, std::string>& after);
 
+/// Whether a change is only that a table is not read any more, which is still there: it changes nothing.
+[[nodiscard]] bool is_read_no_more(const ChangedInput& change, const DataDirectory& data);
+
 /// The scenario with one changed input put back to `before`; nothing when that is not possible (a table, a value that
 /// was absent).
 [[nodiscard]] std::optional<Scenario> with_reverted(const Scenario& scenario, const ChangedInput& change,
