@@ -4,6 +4,7 @@
 // A kind owns its sections of the YAML, what must hold between them, and how it becomes work of a simulation and that again a
 // summary. Nobody else asks which kind a scenario is to build or run it.
 
+#include "tools/driver/run_cost.hpp"
 #include "tools/driver/scenario.hpp"
 
 namespace orrery {
@@ -40,6 +41,7 @@ struct KindRow {
     bool requests;         ///< serves requests, which can be listed one by one
     TimelineDrawing drawing;
     NetworkUse network;
+    RunCost (*cost)(const Scenario& scenario);  ///< what a run will take of this machine
     void (*describe)(Fields& fields, Scenario& scenario);
     /// What single fields cannot see, and what is read beside the scenario's own file.
     void (*check)(const YamlNode& root, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors);

@@ -1,5 +1,7 @@
 #include "tools/driver/run_cost.hpp"
 
+#include "tools/driver/kind.hpp"
+
 #include "workloads/collective/algorithms/algorithm.hpp"
 
 #include <fmt/format.h>
@@ -52,6 +54,8 @@ RunCost cost_of_messages(const Scenario& s, double messages, double bytes, bool 
     return cost_of(messages, folds ? kFoldedMessage : kMessage, "messages");
 }
 
+}  // namespace
+
 RunCost cost_of_traffic(const Scenario& s) {
     const TrafficSpec& traffic = s.traffic;
     const double hosts = endpoints(s.cluster);
@@ -77,7 +81,7 @@ RunCost cost_of_collective(const Scenario& s) {
 
 RunCost cost_of_training(const Scenario& s) {
     const PlanSpec& plan = s.plan;
-    const double chunks = static_cast<double>(plan.schedule == ScheduleKind::interleaved ? plan.chunks : 1);
+    const double chunks = static_cast<double>(plan.chunks);
     const bool by_layer = plan.zero >= 2 && plan.pipeline == 1;
     const double parts = by_layer ? static_cast<double>(s.model.layers) : chunks;
     const bool folds = s.network.fold && !s.network.by_packet();
@@ -98,23 +102,7 @@ RunCost cost_of_serving(const Scenario& s) {
                    "requests");
 }
 
-}  // namespace
-
-RunCost expected_cost(const Scenario& s) {
-    switch (s.kind) {
-        case ScenarioKind::training:
-            return cost_of_training(s);
-        case ScenarioKind::collective:
-            return cost_of_collective(s);
-        case ScenarioKind::network:
-            return cost_of_traffic(s);
-        case ScenarioKind::replay:
-            return cost_of_replay(s);
-        case ScenarioKind::serving:
-            return cost_of_serving(s);
-        case ScenarioKind::cluster:
-            break;
-    }
+RunCost cost_of_jobs(const Scenario& s) {
     RunCost all;
     for (const JobSpec& job : s.jobs) {
         const RunCost own = expected_cost(job.scenario);
@@ -123,6 +111,10 @@ RunCost expected_cost(const Scenario& s) {
         all.what += (all.what.empty() ? "" : ", ") + own.what;
     }
     return all;
+}
+
+RunCost expected_cost(const Scenario& scenario) {
+    return row_of(scenario.kind).cost(scenario);
 }
 
 }  // namespace orrery

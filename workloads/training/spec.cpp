@@ -105,7 +105,7 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
             fmt::format("micro_batch {} x data {} must divide global_batch {}", plan.micro_batch, plan.data,
                         plan.global_batch));
     const double passes = 2.0 * static_cast<double>(plan.micro_batches()) * static_cast<double>(plan.pipeline) *
-                          static_cast<double>(plan.schedule == ScheduleKind::interleaved ? plan.chunks : 1);
+                          static_cast<double>(plan.chunks);
     if (passes > kMostPasses) {
         throw InfeasibleError(
             fmt::format("{} micro-batches through {} stages are {:.3g} passes, and at most {:.3g} are simulated: raise "

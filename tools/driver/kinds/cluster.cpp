@@ -289,6 +289,7 @@ const KindRow kClusterKind = {
     .requests = false,
     .drawing = TimelineDrawing::few_streams,
     .network = {.library = true, .folds = true},
+    .cost = cost_of_jobs,
     .describe = describe_cluster,
     .check = check_cluster,
     .prepare = [](const RunContext& context) -> std::unique_ptr<ScenarioRun> {

@@ -199,6 +199,7 @@ const KindRow kCollectiveKind = {
     .requests = false,
     .drawing = TimelineDrawing::few_streams,
     .network = {.folds = true},
+    .cost = cost_of_collective,
     .describe =
         [](Fields& fields, Scenario& s) {
             bool present = false;
@@ -218,6 +219,7 @@ const KindRow kNetworkKind = {
     .requests = false,
     .drawing = TimelineDrawing::few_streams,
     .network = {},
+    .cost = cost_of_traffic,
     .describe =
         [](Fields& fields, Scenario& s) {
             bool present = false;

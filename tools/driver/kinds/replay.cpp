@@ -75,6 +75,7 @@ const KindRow kReplayKind = {
     .requests = false,
     .drawing = TimelineDrawing::streams,
     .network = {.library = true},
+    .cost = cost_of_replay,
     .describe = describe_replay,
     .check = [](const YamlNode&, const DataDirectory&, Scenario&, std::vector<Diagnostic>&) {},
     .prepare = [](const RunContext& context) -> std::unique_ptr<ScenarioRun> {

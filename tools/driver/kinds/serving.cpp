@@ -493,6 +493,7 @@ const KindRow kServingKind = {
     .requests = true,
     .drawing = TimelineDrawing::none,
     .network = {.library = true},
+    .cost = cost_of_serving,
     .describe = describe_serving,
     .check = check_serving,
     .prepare = [](const RunContext& context) -> std::unique_ptr<ScenarioRun> {

@@ -122,6 +122,7 @@ const KindRow kTrainingKind = {
     .requests = false,
     .drawing = TimelineDrawing::ranks,
     .network = {.library = true, .folds = true},
+    .cost = cost_of_training,
     .describe = describe_training,
     .check = check_training,
     .prepare = [](const RunContext& context) -> std::unique_ptr<ScenarioRun> {
