@@ -225,7 +225,7 @@ TEST_CASE("import: spans of vLLM and SGLang become requests, each once, with the
           "0.000000000,100,20,0,0.25,1.875\n"
           "1.400000000,300,40,1,,1.5\n"
           "3.900000000,7,8,2,,1\n");
-    CHECK(imported.extension == "csv");
+    CHECK(importer("otlp").default_output("logs/spans.json") == "spans.csv");
     CHECK(imported.notes.read() == ImportNotes::Counts{{"requests", 3}});
     CHECK(imported.notes.left_out() == ImportNotes::Counts{{"requests that ended with an error", 1},
                                                            {"requests that gave no token", 1},

@@ -8,8 +8,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-
 namespace orrery {
 
 int command_import(const CommandLine& line, const DataDirectory&) {
@@ -19,8 +17,7 @@ int command_import(const CommandLine& line, const DataDirectory&) {
         options[name] = values.empty() ? std::string() : values.back();
     }
     const Imported imported = import_file(line.arguments[0], ImportInput(file, std::move(options)));
-    const std::string out = line.has("output") ? line.text("output")
-                                               : std::filesystem::path(file).stem().string() + "." + imported.extension;
+    const std::string out = line.has("output") ? line.text("output") : importer(line.arguments[0]).default_output(file);
     write_file(out, imported.text);
     if (line.quiet()) {
         return 0;

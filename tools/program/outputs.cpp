@@ -1,5 +1,7 @@
 #include "tools/program/outputs.hpp"
 
+#include "workloads/replay/importers/importer.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -63,7 +65,7 @@ void collect(const CommandLine& line, std::vector<NamedFile>& inputs, std::vecto
         }
     }
     if (line.command == "import" && !line.has("output")) {
-        outputs.push_back({"the trace that is made", fs::path(line.arguments[1]).stem().string() + ".replay"});
+        outputs.push_back({"the trace that is made", importer(line.arguments[0]).default_output(line.arguments[1])});
     }
 }
 

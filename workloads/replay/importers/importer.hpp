@@ -69,7 +69,6 @@ class ImportInput {
 
 struct Imported {
     std::string text;                             ///< the file to write
-    std::string extension;                        ///< of its name, where the user gives none
     std::string use;                              ///< what a scenario says to take it
     std::vector<std::vector<std::string>> facts;  ///< key and value, for people
     ImportNotes notes;
@@ -90,6 +89,10 @@ struct Importer {
     const char* description;
     std::vector<ImportOption> options;
     Imported (*read)(const ImportInput& input);
+    const char* extension = "replay";  ///< of the name of what is written, where the user gives none
+
+    /// In the present folder.
+    [[nodiscard]] std::string default_output(const std::string& input) const;
 };
 [[nodiscard]] const std::vector<const Importer*>& importer_table();
 /// Throws ConfigError with the nearest name for a format that is not there.

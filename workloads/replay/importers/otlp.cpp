@@ -299,7 +299,6 @@ class Reader {
         }
         Imported imported;
         imported.text = fmt::to_string(out);
-        imported.extension = "csv";
         imported.use = "'kind: serving' and 'requests: {trace: FILE}'";
         for (const auto& [model, count] : models_) {
             imported.facts.push_back({"model", fmt::format("{} ({} spans)", model, count)});
@@ -323,6 +322,7 @@ class Reader {
 extern const Importer kOtlpImporter = {"otlp",
                                        "OpenTelemetry spans (OTLP JSON) of vLLM, SGLang and others, as requests",
                                        {{"model", "NAME", "requests to this model alone"}},
-                                       [](const ImportInput& input) { return Reader(input).run(); }};
+                                       [](const ImportInput& input) { return Reader(input).run(); },
+                                       "csv"};
 
 }  // namespace orrery

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 
 namespace orrery {
 
@@ -89,10 +90,13 @@ std::uint32_t ImportInput::whole_option(const std::string& name) const {
     return static_cast<std::uint32_t>(value);
 }
 
+std::string Importer::default_output(const std::string& input) const {
+    return std::filesystem::path(input).stem().string() + "." + extension;
+}
+
 Imported imported_program(const ReplayTrace& trace, ImportNotes notes) {
     Imported out;
     out.text = format_replay(trace);
-    out.extension = "replay";
     out.use = "'kind: replay' and 'compute: {model: replay, trace: FILE}'";
     std::array<std::size_t, 6> counts{};
     for (const ReplayOp& op : trace.ops) {
