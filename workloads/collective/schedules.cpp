@@ -27,14 +27,22 @@ void describe(Fields& fields, CollectiveSpec& spec) {
 }
 
 void describe(Fields& fields, TrafficSpec& spec) {
+    fields.text({"flows", "instead of a pattern: a file of flows (CSV src,dst,bytes,start,after; or .cm)"}, spec.flows);
+    const bool all = fields.names_all();
+    if (!spec.flows.empty() && !all) {
+        return;
+    }
     fields.enumeration({"pattern", "who sends to whom"}, {"permutation", "shift", "incast", "all-to-all", "ring"},
                        spec.pattern);
-    fields.text({"flows", "instead of a pattern: a file of flows (CSV src,dst,bytes,start,after; or .cm)"}, spec.flows);
-    fields.quantity({"size", "bytes of a flow", spec.flows.empty() && !fields.names_all(), 1, 1e18}, Dimension::bytes, spec.size);
+    fields.quantity({"size", "bytes of a flow", !all, 1, 1e18}, Dimension::bytes, spec.size);
     fields.quantity({"spread", "sizes are uniform within size x (1 +- spread)", false, 0, 0.99}, Dimension::fraction,
                     spec.spread);
-    fields.integer({"shift", "destination is source + shift", false, 1, 4'000'000}, spec.shift);
-    fields.integer({"senders", "of an incast; 0: all but the receiver", false, 0, 4'000'000}, spec.senders);
+    if (spec.pattern == TrafficPattern::shift || all) {
+        fields.integer({"shift", "destination is source + shift", false, 1, 4'000'000}, spec.shift);
+    }
+    if (spec.pattern == TrafficPattern::incast || all) {
+        fields.integer({"senders", "of an incast; 0: all but the receiver", false, 0, 4'000'000}, spec.senders);
+    }
 }
 
 void require_schedule_size(double messages) {
