@@ -21,6 +21,13 @@ struct ComparisonTable {
     std::vector<std::vector<std::string>> rows;
 };
 
+/// A number that a suite is judged by; validation/thresholds.yaml has its limit.
+struct Score {
+    std::string name;
+    double value = 0;
+    std::string unit;  ///< "%", or empty
+};
+
 /// What a suite has compared, for reports.
 struct Comparison {
     std::string suite;
@@ -30,6 +37,7 @@ struct Comparison {
     std::vector<std::string> facets;  ///< by what points differ: the first is their group
     std::vector<ScatterPoint> points;
     std::vector<ComparisonTable> tables;
+    std::vector<Score> scores = {};
 };
 
 /// A self-contained picture with the diagonal, a band of 10 % on each side and a legend of groups.

@@ -9,7 +9,7 @@ namespace orrery {
 
 /// Scores training runs (validation/training/*.yaml) and prints errors by source, hardware and scale, the ranking of
 /// plans, and how far the unscored runs are inside the range of what their sources leave open. With `fit`, first fits
-/// the three constants of each software generation on the declared half (even positions of each source).
+/// the two constants of each software generation on the declared half (even positions of each source).
 /// `svg`: file for a picture of predicted against measured; empty: none. Returns the scored points, as the others do.
 Comparison validate_training(ModelCache& models, const Terminal& terminal, bool points, bool fit,
                              const std::string& svg);

@@ -191,7 +191,13 @@ double mean_of_sources(const std::vector<Point>& points, const std::function<boo
     return groups.empty() ? 0 : sum / static_cast<double>(groups.size());
 }
 
-void print_ranking(const Terminal& terminal, const std::vector<Point>& points) {
+/// Means over the families of plans.
+struct Ranking {
+    double tau = 0;
+    double regret = 0;  ///< %, of the plan predicted best
+};
+
+Ranking print_ranking(const Terminal& terminal, const std::vector<Point>& points) {
     std::map<std::string, std::vector<const Point*>> families;
     for (const Point& point : points) {
         if (is_scored(point) && point.low > 0) {
@@ -199,6 +205,7 @@ void print_ranking(const Terminal& terminal, const std::vector<Point>& points) {
         }
     }
     std::vector<std::vector<std::string>> rows;
+    Ranking mean;
     for (const auto& [name, members] : families) {
         if (members.size() < 5) {
             continue;
@@ -212,17 +219,28 @@ void print_ranking(const Terminal& terminal, const std::vector<Point>& points) {
         const auto chosen =
             static_cast<std::size_t>(std::min_element(predicted.begin(), predicted.end()) - predicted.begin());
         const double best = *std::min_element(measured.begin(), measured.end());
-        rows.push_back({name, std::to_string(members.size()), fmt::format("{:.2f}", kendall_tau(predicted, measured)),
-                        fmt::format("{:.1f} %", 100 * (measured[chosen] / best - 1))});
+        const double tau = kendall_tau(predicted, measured);
+        const double regret = 100 * (measured[chosen] / best - 1);
+        mean.tau += tau;
+        mean.regret += regret;
+        rows.push_back(
+            {name, std::to_string(members.size()), fmt::format("{:.2f}", tau), fmt::format("{:.1f} %", regret)});
+    }
+    if (!rows.empty()) {
+        mean.tau /= static_cast<double>(rows.size());
+        mean.regret /= static_cast<double>(rows.size());
     }
     terminal.heading("ranking of plans (families of five plans or more)");
     terminal.table({"family", "plans", "Kendall tau", "regret of the predicted best"}, rows);
+    return mean;
 }
+
+using Constants = std::array<double, 2>;  // kernel_slowdown, s of step_overhead
 
 // Mean |log(predicted / measured)| on the half declared for fitting. A source weighs as the square root of its points:
 // a source with one point must not decide, nor must one with a hundred decide alone.
 double objective(std::vector<Point>& points, ModelCache& models, const std::string& software,
-                 const std::array<double, 3>& constants) {
+                 const Constants& constants) {
     std::map<std::string, std::pair<double, double>> sums;
     for (Point& point : points) {
         if (!is_scored(point) || !point.fitted_half || point.variants[0].software.name != software) {
@@ -230,8 +248,7 @@ double objective(std::vector<Point>& points, ModelCache& models, const std::stri
         }
         SoftwareSpec& spec = point.variants[0].software;
         spec.kernel_slowdown.value = constants[0];
-        spec.layer_overhead.value = constants[1];
-        spec.step_overhead.value = constants[2];
+        spec.step_overhead.value = constants[1];
         predict(point, models);
         if (point.low > 0) {
             auto& [sum, count] = sums[point.source];
@@ -251,23 +268,23 @@ double objective(std::vector<Point>& points, ModelCache& models, const std::stri
 
 // Coordinate descent with shrinking steps: robust against the kinks of an absolute error.
 void fit_software(std::vector<Point>& points, ModelCache& models, const Terminal& terminal) {
-    std::map<std::string, std::array<double, 3>> fitted;
+    std::map<std::string, Constants> fitted;
     for (const Point& point : points) {
         if (is_scored(point)) {
             const SoftwareSpec& spec = point.variants[0].software;
-            fitted[spec.name] = {spec.kernel_slowdown.value, spec.layer_overhead.value, spec.step_overhead.value};
+            fitted[spec.name] = {spec.kernel_slowdown.value, spec.step_overhead.value};
         }
     }
     terminal.heading("constants fitted on the declared half");
     std::vector<std::vector<std::string>> rows;
     for (auto& [name, constants] : fitted) {
-        std::array<double, 3> step = {0.1, 100e-6, 0.1};
+        Constants step = {0.1, 0.02};
         double best = objective(points, models, name, constants);
         for (int round = 0; round < 24; ++round) {
             bool better = false;
-            for (std::size_t i = 0; i < 3; ++i) {
+            for (std::size_t i = 0; i < step.size(); ++i) {
                 for (const double sign : {1.0, -1.0}) {
-                    std::array<double, 3> trial = constants;
+                    Constants trial = constants;
                     trial[i] = std::max(i == 0 ? 1.0 : 0.0, trial[i] + sign * step[i]);
                     const double value = objective(points, models, name, trial);
                     if (value < best - 1e-6) {
@@ -288,17 +305,15 @@ void fit_software(std::vector<Point>& points, ModelCache& models, const Terminal
             }
         }
         rows.push_back({name, fmt::format("{:.3f}", constants[0]), pretty_quantity(constants[1], Dimension::time),
-                        pretty_quantity(constants[2], Dimension::time), fmt::format("{:.1f} %", 100 * best)});
+                        fmt::format("{:.1f} %", 100 * best)});
     }
-    terminal.table({"software", "kernel_slowdown", "layer_overhead", "step_overhead", "mean |log error| of its half"},
-                   rows);
+    terminal.table({"software", "kernel_slowdown", "step_overhead", "mean |log error| of its half"}, rows);
     for (Point& point : points) {
         for (Scenario& variant : point.variants) {
             const auto found = fitted.find(variant.software.name);
             if (found != fitted.end()) {
                 variant.software.kernel_slowdown.value = found->second[0];
-                variant.software.layer_overhead.value = found->second[1];
-                variant.software.step_overhead.value = found->second[2];
+                variant.software.step_overhead.value = found->second[1];
             }
         }
     }
@@ -359,7 +374,7 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, bool 
                            : gpus <= 512 ? "3: 65 to 512 GPUs"
                                          : "4: more");
     });
-    print_ranking(terminal, points);
+    const Ranking ranking = print_ranking(terminal, points);
 
     std::vector<double> all;
     std::size_t inside = 0;
@@ -406,6 +421,18 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, bool 
          {"runs that the memory model would refuse", std::to_string(refused)},
          {"runs with something left open", fmt::format("{}, measured inside the predicted range: {}", open, inside)},
          {"  MAPE to the range of those outside", fmt::format("{:.1f} %", statistics_of(outside).mape)}});
+    const auto everything = [](const Point&) { return true; };
+    const auto rest = [](const Point& p) { return !p.fitted_half; };
+    out.scores = {{"points", static_cast<double>(s.count), ""},
+                  {"error_over_points", s.mape, "%"},
+                  {"error_mean_of_sources", mean_of_sources(points, everything), "%"},
+                  {"error_held_back", mean_of_sources(points, rest), "%"},
+                  {"median_bias", std::abs(s.median_bias), "%"},
+                  {"coverage_held_back",
+                   held_back > 0 ? 100.0 * static_cast<double>(covered) / static_cast<double>(held_back) : 0, "%"},
+                  {"open_inside", static_cast<double>(inside), ""},
+                  {"kendall_tau", ranking.tau, ""},
+                  {"regret", ranking.regret, "%"}};
     return out;
 }
 

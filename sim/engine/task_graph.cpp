@@ -46,6 +46,19 @@ TaskId TaskGraph::add_activity(Task task, std::uint32_t demand_set, double amoun
     return add(task);
 }
 
+void TaskGraph::add_companions(const std::vector<std::pair<TaskId, TaskId>>& pairs) {
+    constexpr std::uint32_t kNone = 0xFFFFFFFFU;
+    std::vector<std::uint32_t> companion(tasks_.size(), kNone);
+    for (const auto& [task, other] : pairs) {
+        companion[task.value()] = other.value();
+    }
+    for (std::size_t i = 0, count = edges_.size(); i < count; ++i) {
+        if (const std::uint32_t other = companion[edges_[i].before]; other != kNone) {
+            edges_.push_back(Edge{other, edges_[i].after});
+        }
+    }
+}
+
 void TaskGraph::add_edge(TaskId before, TaskId after) {
     ORRERY_ASSERT(before.value() < tasks_.size() && after.value() < tasks_.size() && before != after);
     edges_.push_back(Edge{before.value(), after.value()});

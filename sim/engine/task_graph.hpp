@@ -61,6 +61,8 @@ class TaskGraph {
     TaskId add_activity(Task task, std::uint32_t demand_set, double amount);
     /// `after` starts when `before` has finished.
     void add_edge(TaskId before, TaskId after);
+    /// What starts after the first of a pair starts after the second too.
+    void add_companions(const std::vector<std::pair<TaskId, TaskId>>& pairs);
 
     [[nodiscard]] std::size_t size() const { return tasks_.size(); }
     [[nodiscard]] const Task& task(TaskId id) const { return tasks_[id.value()]; }

@@ -62,7 +62,7 @@ TEST_CASE("explain: what a run is made of is what bounds it") {
     // Arithmetic alone: a roofline, ideal links, no overheads.
     const std::vector<std::string> ideal = {"compute.model=roofline",
                                             "network.collectives=ideal",
-                                            "software.layer_overhead=0 s",
+                                            "software.launch=0 s",
                                             "software.step_overhead=0 s",
                                             "cluster.node.intra_bandwidth=100 TB/s",
                                             "cluster.node.nic_bandwidth=100 TB/s",

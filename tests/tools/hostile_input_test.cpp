@@ -67,7 +67,7 @@ TEST_CASE("what means nothing is refused and not passed over") {
     const std::string text = kSmallTraining;
     const std::string body =
         "  kernel_slowdown: {value: 1.9, how: assumed, source: test}\n"
-        "  layer_overhead: {value: 9 ms, how: assumed, source: test}\n"
+        "  launch: {value: 9 ms, how: assumed, source: test}\n"
         "  step_overhead: {value: 1 s, how: assumed, source: test}\n"
         "  reserved_memory: {value: 1 GiB, how: assumed, source: test}\n";
     const std::string before = text.substr(0, text.find("software:")) + "software:\n";
@@ -76,7 +76,7 @@ TEST_CASE("what means nothing is refused and not passed over") {
     };
     CHECK(seconds(before + body) == seconds(before + "  name: mine\n" + body));
     CHECK(seconds(before + body) > 1);
-    CHECK(refusal(before + "  layer_overhead: 9 ms\n").find("'kernel_slowdown' is missing") != std::string::npos);
+    CHECK(refusal(before + "  launch: 9 ms\n").find("'kernel_slowdown' is missing") != std::string::npos);
 }
 
 TEST_CASE("a merge takes no empty file for a database") {

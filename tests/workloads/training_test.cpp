@@ -1,6 +1,7 @@
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
@@ -75,7 +76,7 @@ kind: training
 cluster: {nodes: 1, node: dgx-a100-80g}
 model: {layers: 16, hidden: 4096, heads: 32, vocabulary: 8, sequence: 2048, tied_embeddings: false}
 plan: {pipeline: 8, micro_batch: 1, global_batch: 16, overlap: {pipeline: true}}
-software: {preset: megatron-core-2024, layer_overhead: 0 us, step_overhead: 0 s}
+software: {preset: megatron-core-2024, launch: 0 us, step_overhead: 0 s}
 network: {collectives: ideal}
 )");
         s.plan.schedule = schedule;
@@ -101,7 +102,7 @@ cluster: {nodes: 2, node: dgx-a100-80g}
 model: {layers: 16, hidden: 4096, heads: 32, vocabulary: 8, sequence: 2048, tied_embeddings: false}
 plan: {pipeline: 8, data: 2, micro_batch: 1, global_batch: 24, schedule: breadth-first, chunks: 2,
        overlap: {pipeline: true, data: true}}
-software: {preset: megatron-core-2024, layer_overhead: 0 us, step_overhead: 0 s}
+software: {preset: megatron-core-2024, launch: 0 us, step_overhead: 0 s}
 network: {collectives: ideal}
 )");
     s.cluster.node.intra_bandwidth.value = 1e14;
@@ -278,12 +279,52 @@ TEST_CASE(
 
 TEST_CASE("an iteration takes at least its work at peak rate, and more under full recomputation") {
     YamlNode tree = parse_yaml(kTwoStages, "test.yaml");
-    const TrainingResult full = train(read_scenario(tree, "test", test::data()));
+    const auto passes_alone = [&] {
+        Scenario s = read_scenario(tree, "test", test::data());
+        s.software.step_overhead.value = 0;
+        return train(s);
+    };
+    const TrainingResult full = passes_alone();
     apply_override(tree, "plan.recompute=none");
-    const TrainingResult none = train(read_scenario(tree, "test", test::data()));
+    const TrainingResult none = passes_alone();
     CHECK(none.iteration_s > none.model_flops / 64 / 312e12);
     CHECK(full.iteration_s > 1.15 * none.iteration_s);
     CHECK(full.memory_bytes < none.memory_bytes);
+}
+
+TEST_CASE("long kernels hide the host that launches them, short ones wait for it") {
+    const auto iteration = [](double launch, const char* plan, const char* sync) {
+        Scenario s = test::scenario(fmt::format(R"(orrery: 1
+kind: training
+cluster: {{nodes: 1, node: dgx-h100}}
+model: {{layers: 8, hidden: 4096, heads: 32, vocabulary: 32000, sequence: 2048}}
+plan: {{{}, global_batch: 16}}
+software: {{preset: megatron-core-2024, step_overhead: 10 ms, pipeline_sync: {}}}
+)",
+                                                plan, sync));
+        s.software.launch.value = launch;
+        return train(s);
+    };
+    const char* kDataParallel = "data: 8, micro_batch: 1";
+    const TrainingResult free = iteration(0, kDataParallel, "false");
+    CHECK(iteration(1e-6, kDataParallel, "false").iteration_s == free.iteration_s);
+    // A host that takes a millisecond per kernel is all that counts, but for the gradients and the optimizer behind it.
+    const TrainingResult slow = iteration(1e-3, kDataParallel, "false");
+    const TrainingResult slower = iteration(2e-3, kDataParallel, "false");
+    const double per_millisecond = slower.iteration_s - slow.iteration_s;
+    CHECK(slow.iteration_s > per_millisecond);
+    CHECK(slow.iteration_s < per_millisecond + 0.010 + free.iteration_s);
+    // What the device waits for its host is booked as overhead, and every second is booked.
+    double booked = slow.bubble_s;
+    for (const double seconds : slow.booked) {
+        booked += seconds;
+    }
+    CHECK(booked == doctest::Approx(slow.iteration_s));
+    CHECK(slow.booked[static_cast<std::size_t>(Category::overhead)] > 0.5 * slow.iteration_s);
+    // In a pipeline whose host waits for its device no pass is prepared while another one runs.
+    const char* kPipeline = "pipeline: 2, data: 4, micro_batch: 1";
+    CHECK(iteration(1e-6, kPipeline, "true").iteration_s == iteration(0, kPipeline, "true").iteration_s);
+    CHECK(iteration(1e-3, kPipeline, "true").iteration_s >= iteration(1e-3, kPipeline, "false").iteration_s);
 }
 
 TEST_CASE("overlap never makes an iteration slower; more bandwidth neither") {

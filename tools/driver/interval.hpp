@@ -22,7 +22,7 @@
 namespace orrery {
 
 /// Part of the spread that software leaves: `orrery validate training` prints what the declared half of the runs gives for it.
-inline constexpr double kSoftwareSpread = 0.084;
+inline constexpr double kSoftwareSpread = 0.096;
 /// Half-width of the 90 % interval of a normal distribution, in standard deviations.
 inline constexpr double kNinety = 1.6448536269514722;
 

@@ -114,7 +114,7 @@ class CriticalPath {
         }
         const std::string name = graph_.graph.name_of(id);
         if (task.activity == Task::kNoActivity) {
-            sums[{name, "GPU"}] += seconds;
+            sums[{name, task.category == Category::overhead ? "host" : "GPU"}] += seconds;
             return;
         }
         const double latency = std::min(seconds, task.duration.seconds());

@@ -77,7 +77,7 @@ constexpr WhatIf kWhatIfs[] = {
      }},
     {"lower host overhead",
      [](Scenario& s, double more) {
-         s.software.layer_overhead.value /= more;
+         s.software.launch.value /= more;
          s.software.step_overhead.value /= more;
          HostSpec& host = s.engine.software;
          for (double* seconds : {&host.step.value, &host.sequence.value, &host.request.value, &host.frontend.value,

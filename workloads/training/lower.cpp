@@ -38,6 +38,7 @@ void Lowering::require_size() const {
 
 TrainingGraph Lowering::build() {
     add_tasks();
+    add_hosts();
     out_.graph.freeze();
     out_.stages = stages_;
     out_.ranks_per_stage = per_stage();
@@ -161,6 +162,36 @@ std::vector<Lowering::Group> Lowering::groups(std::uint32_t stage, std::uint32_t
         }
     }
     return out;
+}
+
+// The host of each rank launches pass after pass, ahead of its device where it is faster; what a pass releases waits for both.
+void Lowering::add_hosts() {
+    if (stages_ > 1 && in_.software.pipeline_sync) {
+        return;  // it starts each pass with the device: part of the pass's price
+    }
+    // A host that is faster than its device at every pass never makes it wait.
+    const bool waits = std::any_of(out_.prices.begin(), out_.prices.end(),
+                                   [&](const Price& price) { return host_seconds(price) > price.total(); });
+    if (!waits) {
+        return;
+    }
+    std::vector<std::pair<TaskId, TaskId>> pairs;
+    const std::uint16_t name = out_.graph.name("launch kernels");
+    for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
+        for (const TaskId pass : out_.compute[rank]) {
+            const Price& price = out_.prices[out_.price_of[pass.value()]];
+            Task task;
+            // Before the first pass the host is what takes the time.
+            task.duration =
+                SimTime::from_seconds(host_seconds(price) + (pass == out_.compute[rank].front() ? price.total() : 0));
+            task.rank = out_.ranks[rank];
+            task.name = name;
+            task.stream = kHostStream;
+            task.category = Category::overhead;
+            pairs.emplace_back(pass, in_order(rank, kHostStream, out_.graph.add(task)));
+        }
+    }
+    out_.graph.add_companions(pairs);
 }
 
 double Lowering::parameters(std::uint32_t layers, bool first, bool last) const {

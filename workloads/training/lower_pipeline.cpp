@@ -71,6 +71,9 @@ class PipelineLowering final : public Lowering {
                 if (virtual_stages_ > 1 && !(backward ? last : first)) {
                     price[Category::pipeline_communication] += gather;
                 }
+                if (stages_ > 1 && in_.software.pipeline_sync) {
+                    price[Category::overhead] += std::max(0.0, host_seconds(price) - price.total());
+                }
                 out_.hardware_flops += price.flops * micro_batches_ / stages_;
                 prices_[backward ? 1 : 0].push_back(add_price(price));
             }

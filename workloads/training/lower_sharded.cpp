@@ -23,6 +23,7 @@ class ShardedLowering final : public Lowering {
             for (std::uint32_t unit = 0; unit < units_; ++unit) {
                 Price price = unit_price(unit, backward);
                 price[Category::overhead] += host_time(unit, backward);
+                price[Category::data_communication] += copy_time(unit, backward);
                 out_.hardware_flops += price.flops * micro_batches_;
                 prices_[backward ? 1 : 0].push_back(add_price(price));
             }
@@ -69,6 +70,19 @@ class ShardedLowering final : public Lowering {
         const double gathered =
             in_.plan.zero >= 3 ? gather_rounds(backward) * of_layer(in_.software.gathers_per_layer) : 0;
         return pieces() * (gathered + (backward ? of_layer(in_.software.reductions_per_layer) : 0));
+    }
+
+    // Weights of 16 bits out of the buffer that they were gathered into, gradients of 16 bits into the one that is reduced.
+    [[nodiscard]] double copy_time(std::uint32_t unit, bool backward) const {
+        double bytes = 0;
+        if (in_.software.unpacks_gathers && in_.plan.zero >= 3) {
+            bytes += 4 * gather_rounds(backward);
+        }
+        if (in_.software.packs_gradients && backward) {
+            bytes += 2 + bytes_of(in_.plan.gradient_precision);
+        }
+        const double moved = bytes * unit_parameters(unit);
+        return moved > 0 ? in_.software.kernel_slowdown.value * cost_.memory_traffic(moved) : 0;
     }
 
     // Tensors too small to be sharded in the passes (norms, biases) are gathered once a step, in pieces as well.

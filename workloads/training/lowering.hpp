@@ -11,7 +11,8 @@ inline constexpr std::uint8_t kComputeStream = 0;
 inline constexpr std::uint8_t kSendStream = 1;
 inline constexpr std::uint8_t kGatherStream = 2;
 inline constexpr std::uint8_t kReduceStream = 3;
-inline constexpr std::uint8_t kStreamCount = 4;
+inline constexpr std::uint8_t kHostStream = 4;
+inline constexpr std::uint8_t kStreamCount = 5;
 
 /// Rank r of the job sits on GPU r: tensor-parallel ranks are neighbours, then context, data and pipeline (Megatron's
 /// order). `block_` replicas are simulated; lower.hpp says when they can stand for all.
@@ -61,6 +62,8 @@ class Lowering {
 
     /// Weights of `layers` layers on a rank, with the embedding tables that the ends of the model hold.
     [[nodiscard]] double parameters(std::uint32_t layers, bool first, bool last) const;
+    /// Seconds in which the host launches what a pass runs.
+    [[nodiscard]] double host_seconds(const Price& price) const { return price.launches * in_.software.launch.value; }
     [[nodiscard]] Price chunk_price(std::uint32_t layers, bool first, bool last, bool backward) const;
 
     /// Starts every rank's compute stream with the overhead of a step.
@@ -82,6 +85,8 @@ class Lowering {
         return (stage * data_ + replica) * per_replica() + member;
     }
     TaskId in_order(std::uint32_t rank, std::uint8_t stream, TaskId id);
+
+    void add_hosts();
 
     std::vector<bool> kept_nodes_;
     std::vector<TaskId> last_;  ///< by simulated rank and stream

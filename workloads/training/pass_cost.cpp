@@ -4,30 +4,6 @@
 
 namespace orrery {
 
-double Price::total() const {
-    double sum = 0;
-    for (const double s : seconds) {
-        sum += s;
-    }
-    return sum;
-}
-
-Price& Price::operator+=(const Price& other) {
-    for (std::size_t i = 0; i < seconds.size(); ++i) {
-        seconds[i] += other.seconds[i];
-    }
-    flops += other.flops;
-    return *this;
-}
-
-Price operator*(Price price, double k) {
-    for (double& s : price.seconds) {
-        s *= k;
-    }
-    price.flops *= k;
-    return price;
-}
-
 PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
                    const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths)
     : model_(model),
@@ -45,33 +21,22 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
     for (std::int64_t i = 0; i < plan.context; ++i) {
         context_group_.emplace_back(static_cast<std::uint32_t>(i * plan.tensor));
     }
-    layer_forward_ = price_layer(Direction::forward, false);
-    layer_backward_ = price_layer(Direction::backward, false);
-    if (plan.recompute != Recompute::none) {
-        // Fused attention recomputes its scores by itself: selective recomputation has nothing left to do.
-        const bool selective = plan.recompute == Recompute::selective;
-        if (!selective || plan.attention == AttentionKernel::unfused) {
-            const double share = plan.recompute == Recompute::half ? 0.5 : 1;
-            const Price again = price_layer(Direction::forward, selective) * share;
-            layer_backward_.flops += again.flops;
-            layer_backward_[Category::tensor_communication] += again[Category::tensor_communication];
-            layer_backward_[Category::context_communication] += again[Category::context_communication];
-            layer_backward_[Category::recompute] += again[Category::forward] + again[Category::overhead];
-        }
+    forward_ = layer(Direction::forward);
+    PassProgram backward = layer(Direction::backward);
+    // Fused attention recomputes its scores by itself: selective recomputation has nothing left to do.
+    const bool selective = plan.recompute == Recompute::selective;
+    if (plan.recompute != Recompute::none && (!selective || plan.attention == AttentionKernel::unfused)) {
+        PassProgram again = selective ? attention_core(Direction::forward) : layer(Direction::forward);
+        again.book_kernels(Category::recompute);
+        backward_.append(again, plan.recompute == Recompute::half ? 0.5 : 1);
     }
-    const double h = static_cast<double>(model.hidden);
-    // Lookup: gathers rows, writes activations (and the sum over the tensor-parallel group).
-    embedding_forward_[Category::forward] = streaming(tokens_ * h * 2 * 3, 2);
-    embedding_forward_[Category::tensor_communication] = tensor_collective(
-        plan.sequence_parallel ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce, tokens_ * h * 2);
-    // Scatter-add into the weight gradient.
-    embedding_backward_[Category::backward] = streaming(tokens_ * h * (2 + 2 * 4), 2);
-    if (plan.sequence_parallel) {
-        embedding_backward_[Category::tensor_communication] =
-            tensor_collective(CollectiveOp::all_gather, tokens_ * h * 2);
-    }
-    head_forward_ = price_head(Direction::forward);
-    head_backward_ = price_head(Direction::backward);
+    backward_.append(backward);
+    layer_forward_ = forward_.price();
+    layer_backward_ = backward_.price();
+    embedding_forward_ = embedding(Direction::forward).price();
+    embedding_backward_ = embedding(Direction::backward).price();
+    head_forward_ = head(Direction::forward).price();
+    head_backward_ = head(Direction::backward).price();
 }
 
 double PassCost::streaming(double bytes, double kernels) const {
@@ -86,59 +51,95 @@ double PassCost::tensor_collective(CollectiveOp op, double bytes) const {
         .value();
 }
 
-// Communication left over after hiding it behind `cover` seconds of kernels. Chunked overlap (a collective cut into as
-// many pieces as ranks and interleaved with the GEMM that makes or uses it) always exposes one piece.
-double PassCost::exposed(double communication, double cover, bool hidden, bool chunked) const {
-    if (hidden) {
-        return std::max(0.0, communication - cover);
-    }
-    if (chunked) {
-        return std::max(communication / t_, communication - cover * (1 - 1 / t_));
-    }
-    return communication;
-}
+/// Writes the program of one direction of a pass, in the order in which the host launches it.
+class PassCost::Writer {
+  public:
+    using Id = PassProgram::Id;
 
-double PassCost::product(double m, double n, double k, bool low_precision, Price& price) const {
+    explicit Writer(Category kernels) : kernels_(kernels) {}
+
+    Id kernel(const char* name, double seconds, double launches = 1, Id after = PassProgram::kNone) {
+        return program_.add({name, kernels_, PassStream::compute, seconds, launches, {after, PassProgram::kNone}});
+    }
+    /// Waits for the last kernel, beside what is before it on its communicator.
+    Id collective(const char* name, PassStream stream, double seconds) {
+        return collective(name, stream, seconds, program_.last(PassStream::compute));
+    }
+    Id collective(const char* name, PassStream stream, double seconds, Id after) {
+        const Category category =
+            stream == PassStream::tensor ? Category::tensor_communication : Category::context_communication;
+        return program_.add({name, category, stream, seconds, seconds > 0 ? 1.0 : 0.0, {after, PassProgram::kNone}});
+    }
+    /// Kernels that come after this wait for it.
+    void wait(Id id) {
+        if (id != PassProgram::kNone) {
+            program_.add({"", kernels_, PassStream::compute, 0, 0, {id, PassProgram::kNone}});
+        }
+    }
+    /// A product behind a collective or before it: in as many pieces as ranks when they are chunked, each piece of one with
+    /// the same piece of the other.
+    void gathered(const char* gather, double communication, const char* product, double seconds, int pieces) {
+        const Id before = program_.last(PassStream::compute);
+        for (int i = 0; i < pieces; ++i) {
+            const Id piece = collective(gather, PassStream::tensor, communication / pieces, before);
+            kernel(product, seconds / pieces, 1, piece);
+        }
+    }
+    void scattered(const char* scatter, double communication, const char* product, double seconds, int pieces) {
+        Id piece = PassProgram::kNone;
+        for (int i = 0; i < pieces; ++i) {
+            kernel(product, seconds / pieces);
+            piece = collective(scatter, PassStream::tensor, communication / pieces);
+        }
+        wait(piece);
+    }
+    PassProgram& program() { return program_; }
+
+  private:
+    Category kernels_;
+    PassProgram program_;
+};
+
+Gemm PassCost::product(double m, double n, double k, bool low_precision) const {
     Gemm gemm{m, n, k, 1, low_precision ? plan_.precision : Precision::bf16, 0};
     if (plan_.precision == Precision::fp16) {
         gemm.precision = Precision::fp16;
     }
-    price.flops += gemm.flops();
-    double seconds = device_.seconds(gemm).value();
-    if (gemm.precision == Precision::fp8) {
-        seconds += streaming(m * k * 4);  // cast of the activations, kept transposed for the backward pass too
-    }
-    return seconds;
+    return gemm;
 }
 
-double PassCost::product_backward(double m, double n, double k, bool low_precision, Price& price) const {
-    Gemm data{m, k, n, 1, low_precision ? plan_.precision : Precision::bf16, 0};
-    Gemm weight{n, k, m, 1, data.precision, 0};
-    if (plan_.precision == Precision::fp16) {
-        data.precision = weight.precision = Precision::fp16;
-    }
-    price.flops += data.flops() + weight.flops();
+// With the cast of the activations, kept transposed for the backward pass too.
+double PassCost::forward_seconds(const Gemm& gemm) const {
+    const double cast = gemm.precision == Precision::fp8 ? streaming(gemm.m * gemm.k * 4) : 0;
+    return device_.seconds(gemm).value() + cast;
+}
+
+// The gradient of the product's input.
+double PassCost::data_gradient_seconds(const Gemm& gemm) const {
+    const double cast = gemm.precision == Precision::fp8 ? streaming(gemm.m * gemm.n * 4) : 0;
+    return device_.seconds(Gemm{gemm.m, gemm.k, gemm.n, 1, gemm.precision, 0}).value() + cast;
+}
+
+// Gradients add up in fp32 over the micro-batches: in the epilogue (reads and writes 4 bytes instead of writing 2), or in a
+// kernel of its own.
+double PassCost::weight_gradient_seconds(const Gemm& gemm) const {
+    Gemm weight{gemm.n, gemm.k, gemm.m, 1, gemm.precision, 0};
+    // ZeRO-2 and 3 reduce them after each micro-batch and add up what they keep of them.
+    const bool reduced = plan_.zero >= 2 && plan_.pipeline == 1;
+    const bool accumulates = !reduced && (plan_.micro_batches() > 1 || plan_.gradient_precision == Precision::fp32);
     double seconds = 0;
-    // Gradients add up in fp32 over the micro-batches: in the epilogue (reads and writes 4 bytes instead of writing 2),
-    // or in a kernel of its own.
-    const bool accumulates = plan_.micro_batches() > 1 || plan_.gradient_precision == Precision::fp32;
     if (accumulates && software_.fused_gradient_accumulation) {
-        weight.extra_bytes = n * k * 6;
+        weight.extra_bytes = gemm.n * gemm.k * 6;
     } else if (accumulates) {
-        seconds += streaming(n * k * 10);
+        seconds += streaming(gemm.n * gemm.k * 10);
     }
-    seconds += device_.seconds(data).value() + device_.seconds(weight).value();
-    if (data.precision == Precision::fp8) {
-        seconds += streaming(m * n * 4);
-    }
-    return seconds;
+    return seconds + device_.seconds(weight).value();
 }
 
 // Scores, softmax, weighted sum. Unfused: three passes over the s x s matrix; fused: one kernel.
-Price PassCost::price_attention(Direction direction) const {
-    Price price;
+PassProgram PassCost::attention_core(Direction direction) const {
     const bool backward = direction == Direction::backward;
-    const Category kind = backward ? Category::backward : Category::forward;
+    Writer out(backward ? Category::backward : Category::forward);
     const double s = static_cast<double>(model_.sequence);
     const double heads = static_cast<double>(plan_.micro_batch) * static_cast<double>(model_.heads) / t_;
     const auto d = static_cast<double>(model_.head_dim);
@@ -148,149 +149,288 @@ Price PassCost::price_attention(Direction direction) const {
         const Gemm values{queries, d, s, heads, Precision::fp16, 0};
         const double elements = heads * queries * s;
         const double dropout = model_.dropout ? 1 : 0;
-        if (backward) {
-            // Each product has two gradients of its own size.
-            price[kind] += 2 * device_.seconds(scores).value() + 2 * device_.seconds(values).value();
-            price[kind] += streaming(elements * (6 + 5 * dropout), 1 + dropout);
-        } else {
-            price[kind] += device_.seconds(scores).value() + device_.seconds(values).value();
-            price[kind] += streaming(elements * (4 + 5 * dropout), 1 + dropout);
+        const double times = backward ? 2 : 1;  // each product has two gradients of its own size
+        out.kernel("scores", times * device_.seconds(scores).value(), times);
+        out.kernel("softmax", streaming(elements * ((backward ? 6 : 4) + 5 * dropout), 1 + dropout), 1 + dropout);
+        out.kernel("weighted sum", times * device_.seconds(values).value(), times);
+        out.program().add_flops(times * (scores.flops() + values.flops()));
+    } else if (plan_.context == 1) {
+        const Attention attention = flash(heads, s, backward);
+        out.kernel("attention", device_.seconds(attention).value());
+        out.program().add_flops(attention.flops());
+    } else {
+        // Ring attention with balanced (zigzag) halves: in each of c steps a rank attends to half of one rank's keys on
+        // average, while the next keys and values are on their way.
+        const auto c = static_cast<double>(plan_.context);
+        out.program().add_flops(flash(heads, s, backward).flops() / c);
+        Attention piece = flash(heads, s / c, backward);
+        piece.causal = false;
+        piece.window = 0;
+        const double kernel = device_.seconds(piece).value() / 2;
+        const double bytes = (backward ? 2 : 1) * 2 * tokens_ * model_.kv_width() / t_ * 2;
+        const double step = seconds_alone(fabric_, make_transfer(fabric_, collectives_, CollectiveOp::send_recv,
+                                                                 context_group_, Bytes(bytes), paths_))
+                                .value();
+        PassProgram::Id sent = PassProgram::kNone;
+        for (std::int64_t i = 0; i < plan_.context; ++i) {
+            const PassProgram::Id before = out.program().last(PassStream::compute);
+            const PassProgram::Id arrived = sent;
+            if (i + 1 < plan_.context) {
+                // The next keys leave once those of this piece have come and the piece before is done.
+                sent = out.collective("keys and values", PassStream::context, step, before);
+            }
+            out.kernel("attention", kernel, 1, arrived);
         }
-        price.flops += (backward ? 2 : 1) * (scores.flops() + values.flops());
-        return price;
     }
-    Attention attention{
-        heads, s, s, d, true, static_cast<double>(model_.window), backward, plan_.attention == AttentionKernel::flash2};
-    price.flops += attention.flops() / static_cast<double>(plan_.context);
-    if (plan_.context == 1) {
-        price[kind] += device_.seconds(attention).value();
-        return price;
-    }
-    // Ring attention with balanced (zigzag) halves: in each of c steps a rank attends to half of one rank's keys on
-    // average, while the next keys and values are on their way.
-    const auto c = static_cast<double>(plan_.context);
-    Attention piece{heads, s / c, s / c, d, false, 0, backward, attention.flash2};
-    const double kernel = device_.seconds(piece).value() * c / 2;
-    const double bytes = (backward ? 2 : 1) * 2 * tokens_ * model_.kv_width() / t_ * 2;
-    const double step = seconds_alone(fabric_, make_transfer(fabric_, collectives_, CollectiveOp::send_recv,
-                                                             context_group_, Bytes(bytes), paths_))
-                            .value();
-    price[kind] += kernel;
-    price[Category::context_communication] += std::max(0.0, (c - 1) * (step - kernel / c));
-    return price;
+    out.program().slow_kernels(software_.kernel_slowdown.value);
+    return out.program();
 }
 
-Price PassCost::price_layer(Direction direction, bool attention_only) const {
-    const bool backward = direction == Direction::backward;
-    const Category kind = backward ? Category::backward : Category::forward;
-    Price price = price_attention(direction);
-    if (attention_only) {
-        return price * software_.kernel_slowdown.value;
-    }
+Attention PassCost::flash(double heads, double length, bool backward) const {
+    return {heads,    length,
+            length,   static_cast<double>(model_.head_dim),
+            true,     static_cast<double>(model_.window),
+            backward, plan_.attention == AttentionKernel::flash2};
+}
+
+// Bytes of 16-bit activations that the streaming kernels of a layer move. Norms read twice; a residual addition reads two and
+// writes one (with a one-byte mask under dropout); the backward pass of each also reads what its forward pass read.
+PassCost::LayerTraffic PassCost::traffic(bool backward) const {
     const double h = static_cast<double>(model_.hidden);
     const double ffn = static_cast<double>(model_.ffn) / t_;
     const double q = model_.q_width() / t_;
     const double qkv = (model_.q_width() + 2 * model_.kv_width()) / t_;
-    const double up = ffn * (model_.gated ? 2 : 1);
     const double sharded = plan_.sequence_parallel ? t_ : 1;
     const double dropout = model_.dropout ? 1 : 0;
-    const auto gemm = [&](double m, double n, double k) {
-        return backward ? product_backward(m, n, k, true, price) : product(m, n, k, true, price);
-    };
-    const double attention_in = gemm(tokens_, qkv, h);
-    const double attention_out = gemm(tokens_, h, q);
-    const double ffn_in = gemm(tokens_, up, h);
-    const double ffn_out = gemm(tokens_, h, ffn);
-    price[kind] += attention_in + attention_out + ffn_in + ffn_out;
-
-    // Streaming kernels, in bytes of 16-bit activations. Norms read twice; a residual addition reads two and writes one
-    // (with a one-byte mask under dropout); the backward pass of each also reads what its forward pass read.
-    const double norms = model_.parallel_block ? 1 : 2;
     // Eager RMS norm: cast to fp32, square, mean, scale, cast back, weight: 36 bytes a value instead of 6.
     const bool eager = plan_.fusion == Fusion::eager;
-    const double norm_bytes = norms * tokens_ * h / sharded * (backward ? (eager ? 48 : 8) : (eager ? 36 : 6));
-    const double residual_bytes = norms * tokens_ * h / sharded * (backward ? 4 + 3 * dropout : 6 + 3 * dropout);
+    LayerTraffic out;
+    out.norm = tokens_ * h / sharded * (backward ? (eager ? 48 : 8) : (eager ? 36 : 6));
+    out.residual = tokens_ * h / sharded * (backward ? 4 + 3 * dropout : 6 + 3 * dropout);
     const double gate = model_.gated ? (backward ? 5 : 3) + (eager ? 2 : 0) : (backward ? 3 : 2);
-    const double activation_bytes = tokens_ * gate * ffn * 2;
+    out.activation = tokens_ * gate * ffn * 2;
     // Eager rotary embedding multiplies complex numbers in fp32: four casts and a product.
-    const double rotary_bytes = model_.rotary ? tokens_ * (q + model_.kv_width() / t_) * (eager ? 28 : 4) : 0;
-    price[kind] += streaming(norm_bytes, norms * (eager ? 6 : 1)) + streaming(residual_bytes, norms) +
-                   streaming(activation_bytes, eager ? 2 : 1);
-    if (rotary_bytes > 0) {
-        price[kind] += streaming(rotary_bytes, 2);
-    }
+    out.rotary = model_.rotary ? tokens_ * (q + model_.kv_width() / t_) * (eager ? 28 : 4) : 0;
     // Splitting and transposing q, k, v and the context for the heads' layout.
-    price[kind] += plan_.attention == AttentionKernel::unfused ? streaming(tokens_ * (qkv + q) * 2 * 2, 2) : 0;
-    price[kind] *= software_.kernel_slowdown.value;
-    price[Category::overhead] += software_.layer_overhead.value;
-
-    if (tensor_group_.size() > 1) {
-        const double bytes = tokens_ * h * 2;
-        const bool chunked = plan_.overlap_tensor == TensorOverlap::full;
-        const bool behind_weights = backward && plan_.overlap_tensor != TensorOverlap::none;
-        double left = 0;
-        // Per block: one collective into its first product and one out of its last (two blocks, or one when parallel).
-        const double blocks[2][2] = {{attention_in, attention_out}, {ffn_in, ffn_out}};
-        for (int block = 0; block < (model_.parallel_block ? 1 : 2); ++block) {
-            const double in = model_.parallel_block ? attention_in + ffn_in : blocks[block][0];
-            const double out = model_.parallel_block ? attention_out + ffn_out : blocks[block][1];
-            if (plan_.sequence_parallel) {
-                // Operands that are cast before they travel, as torchao's Float8ColwiseParallel and Float8RowwiseParallel
-                // do for products with one scale a tensor; sums stay in 16 bits.
-                const double gather =
-                    tensor_collective(CollectiveOp::all_gather, bytes / 2 * bytes_of(plan_.gather_precision));
-                const double scatter = tensor_collective(CollectiveOp::reduce_scatter, bytes);
-                if (!backward) {
-                    left += exposed(gather, in, false, chunked) + exposed(scatter, out, false, chunked);
-                } else {
-                    // The gradient is gathered before the last product's gradients; the input is gathered again behind
-                    // the data gradient; the data gradient is scattered behind the weight gradient.
-                    left += exposed(gather, out / 2, false, chunked);
-                    left += exposed(gather, in / 2, behind_weights, false);
-                    left += exposed(scatter, in / 2, behind_weights, false);
-                }
-            } else {
-                const double reduce = tensor_collective(CollectiveOp::all_reduce, bytes);
-                left +=
-                    backward ? exposed(reduce, in / 2, behind_weights, false) : exposed(reduce, out, false, chunked);
-            }
-        }
-        price[Category::tensor_communication] += left;
-    }
-    return price;
+    out.transposes = plan_.attention == AttentionKernel::unfused ? tokens_ * (qkv + q) * 2 * 2 : 0;
+    return out;
 }
 
-Price PassCost::price_head(Direction direction) const {
+PassProgram PassCost::layer(Direction direction) const {
     const bool backward = direction == Direction::backward;
-    const Category kind = backward ? Category::backward : Category::forward;
+    Writer out(backward ? Category::backward : Category::forward);
     const double h = static_cast<double>(model_.hidden);
-    const double vocabulary = static_cast<double>(model_.vocabulary) / t_;
-    Price price;
-    price[kind] += backward ? product_backward(tokens_, vocabulary, h, false, price)
-                            : product(tokens_, vocabulary, h, false, price);
-    // Loss in fp32: cast, maximum, exponentials and sum forward; gradient backward.
-    price[kind] += streaming(tokens_ * vocabulary * (backward ? 10 : 18), backward ? 2 : 4);
-    price[kind] += streaming(tokens_ * h * 2 * (backward ? 4 : 3));
-    price[kind] *= software_.kernel_slowdown.value;
-    if (tensor_group_.size() > 1) {
-        const double bytes = tokens_ * h * 2;
-        if (plan_.sequence_parallel) {
-            price[Category::tensor_communication] +=
-                tensor_collective(backward ? CollectiveOp::reduce_scatter : CollectiveOp::all_gather, bytes);
-        } else if (backward) {
-            price[Category::tensor_communication] += tensor_collective(CollectiveOp::all_reduce, bytes);
+    const double ffn = static_cast<double>(model_.ffn) / t_;
+    const Gemm products[2][2] = {{product(tokens_, (model_.q_width() + 2 * model_.kv_width()) / t_, h),
+                                  product(tokens_, h, model_.q_width() / t_)},
+                                 {product(tokens_, ffn * (model_.gated ? 2 : 1), h), product(tokens_, h, ffn)}};
+    const LayerTraffic bytes = traffic(backward);
+    const bool eager = plan_.fusion == Fusion::eager;
+    const double norm_kernels = eager ? 6 : 1;
+    const double slowdown = software_.kernel_slowdown.value;
+    const auto stream = [&](const char* name, double moved, double kernels) {
+        if (moved > 0) {
+            out.kernel(name, slowdown * streaming(moved, kernels), kernels);
         }
-        if (!backward) {  // maximum, sum and target logit of each token, fp32
-            price[Category::tensor_communication] += 3 * tensor_collective(CollectiveOp::all_reduce, tokens_ * 4);
+    };
+    const auto core = [&](int block) {
+        if (block == 0) {
+            stream("rotary embedding", bytes.rotary, 2);
+            stream("transposes", bytes.transposes, 2);
+            out.program().append(attention_core(direction));
+        } else {
+            stream("activation function", bytes.activation, eager ? 2 : 1);
+        }
+    };
+    // Per block: one collective into its first product and one out of its last. A parallel block has one of each for both.
+    const int blocks = model_.parallel_block ? 1 : 2;
+    const int joined = model_.parallel_block ? 2 : 1;
+    for (int i = 0; i < blocks; ++i) {
+        const int block = backward ? blocks - 1 - i : i;
+        const std::span<const Gemm[2]> both(products + block, static_cast<std::size_t>(joined));
+        if (backward) {
+            stream("residual", bytes.residual, 1);
+            write_output_gradients(out, both);
+            for (int b = block + joined; b-- > block;) {
+                core(b);
+            }
+            write_input_gradients(out, both);
+            stream("norm", bytes.norm, norm_kernels);
+        } else {
+            stream("norm", bytes.norm, norm_kernels);
+            write_input_products(out, both);
+            for (int b = block; b < block + joined; ++b) {
+                core(b);
+            }
+            write_output_products(out, both);
+            stream("residual", bytes.residual, 1);
         }
     }
-    return price;
+    PassProgram& program = out.program();
+    for (const auto& block : products) {
+        for (const Gemm& gemm : block) {
+            program.add_flops((backward ? 2 : 1) * gemm.flops());
+        }
+    }
+    return program;
+}
+
+double PassCost::gather_seconds() const {
+    // Operands that are cast before they travel, as torchao's Float8ColwiseParallel and Float8RowwiseParallel do for products
+    // with one scale a tensor; sums stay in 16 bits.
+    return plan_.sequence_parallel
+               ? tensor_collective(CollectiveOp::all_gather,
+                                   tokens_ * static_cast<double>(model_.hidden) * bytes_of(plan_.gather_precision))
+               : 0;
+}
+
+double PassCost::sum_seconds() const {
+    return tensor_collective(plan_.sequence_parallel ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce,
+                             tokens_ * static_cast<double>(model_.hidden) * 2);
+}
+
+int PassCost::pieces() const {
+    return plan_.overlap_tensor == TensorOverlap::full ? static_cast<int>(plan_.tensor) : 1;
+}
+
+// A product over some of its rows; short ones use less of the device.
+Gemm PassCost::part_of(const Gemm& gemm, int parts) {
+    Gemm out = gemm;
+    out.m = std::max(1.0, gemm.m / parts);
+    return out;
+}
+
+void PassCost::write_input_products(Writer& out, std::span<const Gemm[2]> blocks) const {
+    const bool gathers = tensor_group_.size() > 1 && plan_.sequence_parallel;
+    const int parts = gathers ? pieces() : 1;
+    double seconds = 0;
+    for (const auto& block : blocks) {
+        seconds += software_.kernel_slowdown.value * parts * forward_seconds(part_of(block[0], parts));
+    }
+    if (gathers) {
+        out.gathered("gather input", gather_seconds(), "product, in", seconds, parts);
+    } else {
+        out.kernel("product, in", seconds);
+    }
+}
+
+void PassCost::write_output_products(Writer& out, std::span<const Gemm[2]> blocks) const {
+    const int parts = tensor_group_.size() > 1 ? pieces() : 1;
+    double seconds = 0;
+    for (const auto& block : blocks) {
+        seconds += software_.kernel_slowdown.value * parts * forward_seconds(part_of(block[1], parts));
+    }
+    if (tensor_group_.size() > 1) {
+        out.scattered("sum output", sum_seconds(), "product, out", seconds, parts);
+    } else {
+        out.kernel("product, out", seconds);
+    }
+}
+
+// The gradient is gathered before the last product's gradients.
+void PassCost::write_output_gradients(Writer& out, std::span<const Gemm[2]> blocks) const {
+    const bool gathers = tensor_group_.size() > 1 && plan_.sequence_parallel;
+    const int parts = gathers ? pieces() : 1;
+    double data = 0;
+    double weight = 0;
+    for (const auto& block : blocks) {
+        data += software_.kernel_slowdown.value * parts * data_gradient_seconds(part_of(block[1], parts));
+        weight += software_.kernel_slowdown.value * weight_gradient_seconds(block[1]);
+    }
+    if (gathers) {
+        out.gathered("gather gradient", gather_seconds(), "data gradient, out", data, parts);
+    } else {
+        out.kernel("data gradient, out", data);
+    }
+    out.kernel("weight gradient, out", weight);
+}
+
+// The input is gathered again behind the data gradient, which is summed behind the weight gradient.
+void PassCost::write_input_gradients(Writer& out, std::span<const Gemm[2]> blocks) const {
+    double data = 0;
+    double weight = 0;
+    for (const auto& block : blocks) {
+        data += software_.kernel_slowdown.value * data_gradient_seconds(block[0]);
+        weight += software_.kernel_slowdown.value * weight_gradient_seconds(block[0]);
+    }
+    PassProgram::Id gathered = PassProgram::kNone;
+    if (tensor_group_.size() > 1 && plan_.sequence_parallel) {
+        gathered = out.collective("gather input", PassStream::tensor, gather_seconds());
+    }
+    const bool hides = plan_.overlap_tensor != TensorOverlap::none;
+    if (!hides) {
+        out.wait(gathered);
+    }
+    out.kernel("data gradient, in", data);
+    const PassProgram::Id summed = tensor_group_.size() > 1
+                                       ? out.collective("sum gradient", PassStream::tensor, sum_seconds())
+                                       : PassProgram::kNone;
+    if (!hides) {
+        out.wait(summed);
+    }
+    out.kernel("weight gradient, in", weight, 1, gathered);
+    if (hides) {
+        out.wait(summed);
+    }
+}
+
+PassProgram PassCost::embedding(Direction direction) const {
+    const bool backward = direction == Direction::backward;
+    Writer out(backward ? Category::backward : Category::forward);
+    const double h = static_cast<double>(model_.hidden);
+    if (backward) {
+        if (plan_.sequence_parallel) {
+            out.wait(out.collective("gather gradient", PassStream::tensor,
+                                    tensor_collective(CollectiveOp::all_gather, tokens_ * h * 2)));
+        }
+        out.kernel("add to the table's gradient", streaming(tokens_ * h * (2 + 2 * 4), 2), 2);
+    } else {
+        // Gathers rows, writes activations (and the sum over the tensor-parallel group).
+        out.kernel("embedding", streaming(tokens_ * h * 2 * 3, 2), 2);
+        out.wait(out.collective("sum output", PassStream::tensor, sum_seconds()));
+    }
+    return out.program();
+}
+
+PassProgram PassCost::head(Direction direction) const {
+    const bool backward = direction == Direction::backward;
+    Writer out(backward ? Category::backward : Category::forward);
+    const double slowdown = software_.kernel_slowdown.value;
+    const double h = static_cast<double>(model_.hidden);
+    const double vocabulary = static_cast<double>(model_.vocabulary) / t_;
+    const double bytes = tokens_ * h * 2;
+    const Gemm gemm = product(tokens_, vocabulary, h, false);
+    const auto communicate = [&](const char* name, CollectiveOp op, double size, double times = 1) {
+        if (tensor_group_.size() > 1) {
+            out.wait(out.collective(name, PassStream::tensor, times * tensor_collective(op, size)));
+        }
+    };
+    out.program().add_flops((backward ? 2 : 1) * gemm.flops());
+    if (!backward) {
+        out.kernel("norm", slowdown * streaming(bytes * 3));
+        if (plan_.sequence_parallel) {
+            communicate("gather input", CollectiveOp::all_gather, bytes);
+        }
+        out.kernel("logits", slowdown * forward_seconds(gemm));
+        out.kernel("loss", slowdown * streaming(tokens_ * vocabulary * 18, 4),
+                   4);  // in fp32: cast, maximum, sum, exponentials
+        communicate("maximum, sum and target of each token", CollectiveOp::all_reduce, tokens_ * 4, 3);
+    } else {
+        out.kernel("loss", slowdown * streaming(tokens_ * vocabulary * 10, 2), 2);
+        out.kernel("data gradient of logits", slowdown * data_gradient_seconds(gemm));
+        communicate("sum gradient", plan_.sequence_parallel ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce,
+                    bytes);
+        out.kernel("weight gradient of logits", slowdown * weight_gradient_seconds(gemm));
+        out.kernel("norm", slowdown * streaming(bytes * 4));
+    }
+    return out.program();
 }
 
 Price PassCost::optimizer(double parameters) const {
     Price price;
     // Adam: reads gradient, weight, both moments (fp32), writes weight, both moments and the 16-bit copy; before it one
     // pass each to unscale or check, to take the norm of and to zero the gradients.
+    price.launches = 8;
     price[Category::optimizer] = streaming(parameters * (16 + 12 + 2 + 12), 8) * software_.kernel_slowdown.value;
     return price;
 }

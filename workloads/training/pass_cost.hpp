@@ -3,8 +3,8 @@
 //
 // Claims: a layer is the list of its matrix products, attention kernels and streaming kernels, each priced by the
 // device's cost model; tensor- and context-parallel collectives are priced on the fabric, alone, because every rank
-// of a group is in the same place of the same program. What is hidden behind kernels is taken off, as the plan's
-// overlap switches say.
+// of a group is in the same place of the same program. Both are operations of a program (pass_program.hpp) on streams of
+// their own, in the order and with the waits that the plan's overlap switches say.
 // Scope: dense transformers, MHA and GQA, plain or gated feed-forward, unfused or flash attention, fp16/bf16/fp8.
 // Limits: no contention between a hidden collective and the kernels that hide it; fp8 keeps attention, norms and
 // the LM head in 16 bits and pays for the casts of both operands of each product, as with one scale a tensor; scales a row
@@ -16,31 +16,22 @@
 // training`.
 
 #include "sim/device/cost_model.hpp"
-#include "sim/engine/task_graph.hpp"
 #include "sim/network/collective.hpp"
+#include "workloads/training/pass_program.hpp"
 #include "workloads/training/spec.hpp"
 
-#include <array>
+#include <span>
 
 namespace orrery {
-
-/// Seconds by category.
-struct Price {
-    std::array<double, kCategoryCount> seconds{};
-    double flops = 0;  ///< of matrix products and attention, recomputation included
-
-    double& operator[](Category category) { return seconds[static_cast<std::size_t>(category)]; }
-    [[nodiscard]] double operator[](Category category) const { return seconds[static_cast<std::size_t>(category)]; }
-    [[nodiscard]] double total() const;
-    Price& operator+=(const Price& other);
-    friend Price operator*(Price price, double k);
-};
 
 class PassCost {
   public:
     PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
              const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths);
 
+    /// What a layer runs, in order; the backward program begins with what is recomputed.
+    [[nodiscard]] const PassProgram& forward_program() const { return forward_; }
+    [[nodiscard]] const PassProgram& backward_program() const { return backward_; }
     [[nodiscard]] const Price& layer_forward() const { return layer_forward_; }
     /// Includes what is recomputed before it.
     [[nodiscard]] const Price& layer_backward() const { return layer_backward_; }
@@ -60,14 +51,33 @@ class PassCost {
 
   private:
     enum class Direction { forward, backward };
-    [[nodiscard]] Price price_layer(Direction direction, bool attention_only) const;
-    [[nodiscard]] Price price_attention(Direction direction) const;
-    [[nodiscard]] Price price_head(Direction direction) const;
-    [[nodiscard]] double product(double m, double n, double k, bool low_precision, Price& price) const;
-    [[nodiscard]] double product_backward(double m, double n, double k, bool low_precision, Price& price) const;
+    class Writer;
+    /// Bytes that each streaming kernel of a layer moves; norm and residual: of one block.
+    struct LayerTraffic {
+        double norm, residual, activation, rotary, transposes;
+    };
+    [[nodiscard]] PassProgram layer(Direction direction) const;
+    [[nodiscard]] PassProgram attention_core(Direction direction) const;
+    [[nodiscard]] PassProgram embedding(Direction direction) const;
+    [[nodiscard]] PassProgram head(Direction direction) const;
+    // Of one block, or of all blocks that run side by side: a pair of products each, in and out.
+    void write_input_products(Writer& out, std::span<const Gemm[2]> blocks) const;
+    void write_output_products(Writer& out, std::span<const Gemm[2]> blocks) const;
+    void write_output_gradients(Writer& out, std::span<const Gemm[2]> blocks) const;
+    void write_input_gradients(Writer& out, std::span<const Gemm[2]> blocks) const;
+
+    [[nodiscard]] static Gemm part_of(const Gemm& gemm, int parts);
+    [[nodiscard]] Gemm product(double m, double n, double k, bool low_precision = true) const;
+    [[nodiscard]] double forward_seconds(const Gemm& gemm) const;
+    [[nodiscard]] double data_gradient_seconds(const Gemm& gemm) const;
+    [[nodiscard]] double weight_gradient_seconds(const Gemm& gemm) const;
+    [[nodiscard]] Attention flash(double heads, double length, bool backward) const;
+    [[nodiscard]] LayerTraffic traffic(bool backward) const;
     [[nodiscard]] double streaming(double bytes, double kernels = 1) const;
     [[nodiscard]] double tensor_collective(CollectiveOp op, double bytes) const;
-    [[nodiscard]] double exposed(double communication, double cover, bool hidden, bool chunked) const;
+    [[nodiscard]] double gather_seconds() const;  ///< of a block's input, under sequence parallelism
+    [[nodiscard]] double sum_seconds() const;     ///< of a block's output
+    [[nodiscard]] int pieces() const;             ///< that a product and its collective are cut into
 
     const ModelSpec& model_;
     const PlanSpec& plan_;
@@ -80,6 +90,7 @@ class PassCost {
     double t_;       ///< tensor-parallel degree
     std::vector<GpuId> tensor_group_;
     std::vector<GpuId> context_group_;
+    PassProgram forward_, backward_;  ///< of a layer
     Price layer_forward_, layer_backward_, embedding_forward_, embedding_backward_, head_forward_, head_backward_;
 };
 

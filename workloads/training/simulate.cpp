@@ -22,7 +22,7 @@ void book_gap(const TrainingGraph& lowered, const Executor& executor, TaskId id,
     Category kind = Category::other;
     if (cause.valid()) {
         kind = lowered.graph.task(cause).category;
-        if (is_communication(kind)) {
+        if (is_communication(kind) || kind == Category::overhead) {
             active = std::max(from, executor.start_of(cause));
         }
     }
@@ -35,7 +35,7 @@ void book_gap(const TrainingGraph& lowered, const Executor& executor, TaskId id,
         }
     }
     result.bubble_s += (active - from).seconds();
-    if (is_communication(kind)) {
+    if (is_communication(kind) || kind == Category::overhead) {
         result.booked[static_cast<std::size_t>(kind)] += (to - active).seconds();
     } else {
         result.bubble_s += (to - active).seconds();
@@ -78,7 +78,7 @@ void book(const TrainingGraph& lowered, const Executor& executor, SimTime end, T
 
 Timeline draw(const TrainingGraph& lowered, const Executor& executor, std::uint32_t limit) {
     Timeline timeline;
-    timeline.threads = {{0, "compute"}, {1, "send"}, {2, "gather"}, {3, "reduce"}};
+    timeline.threads = {{0, "compute"}, {1, "send"}, {2, "gather"}, {3, "reduce"}, {4, "host"}};
     const std::uint32_t per_stage = lowered.ranks_per_stage;
     // As many ranks of each stage as fit, so that every stage is seen.
     const std::uint32_t shown = std::max(1U, std::min(per_stage, limit / std::max(1U, lowered.stages)));

@@ -55,8 +55,11 @@ void describe(Fields& fields, SoftwareSpec& software) {
     fields.text({"name", "name of the generation"}, software.name);
     fields.sourced({"kernel_slowdown", "kernel time in a training step over that in a microbenchmark", true, 0.5, 3},
                    Dimension::fraction, software.kernel_slowdown);
-    fields.sourced({"layer_overhead", "time per layer and pass beyond its kernels", true, 0, 1e-2}, Dimension::time,
-                   software.layer_overhead);
+    fields.sourced(
+        {"launch", "time of the host per kernel or collective of a pass, which long kernels hide", true, 0, 1e-2},
+        Dimension::time, software.launch);
+    fields.boolean({"pipeline_sync", "the host waits for the device where a stage has sent or received"},
+                   software.pipeline_sync);
     fields.sourced({"step_overhead", "time per iteration beyond its passes", true, 0, 60}, Dimension::time,
                    software.step_overhead);
     fields.boolean({"fused_gradient_accumulation", "weight gradients are added in the GEMM's epilogue"},
@@ -67,6 +70,10 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.gathers_per_layer);
     fields.integer({"reductions_per_layer", "collectives that ZeRO-3 reduces a layer's gradients with", false, 1, 1000},
                    software.reductions_per_layer);
+    fields.boolean({"unpacks_gathers", "ZeRO-3 copies gathered weights out of the buffer of the collective"},
+                   software.unpacks_gathers);
+    fields.boolean({"packs_gradients", "ZeRO-2 and 3 copy gradients into the buffer of the collective"},
+                   software.packs_gradients);
     fields.boolean({"regathers", "full recomputation gathers weights that its backward pass gathers again"},
                    software.regathers);
     fields.sourced(

@@ -48,17 +48,20 @@ struct PlanSpec {
     }
 };
 
-/// What a generation of training software adds to its kernels. The three fitted values are the only constants in Orrery
-/// that were fitted on training runs; see validation/training/README.md for the points they were fitted on.
+/// What a generation of training software adds to its kernels. kernel_slowdown and step_overhead are the only constants in
+/// Orrery that were fitted on training runs; see validation/training/README.md for the points they were fitted on.
 struct SoftwareSpec {
     std::string name;
     Sourced<double> kernel_slowdown;          ///< kernels in a training step over the same kernels in a microbenchmark
-    Sourced<double> layer_overhead;           ///< s per layer and pass: small kernels and gaps that are not modelled
+    Sourced<double> launch;                   ///< s of the host per kernel or collective of a pass
+    bool pipeline_sync = false;               ///< the host waits for the device where a stage has sent or received
     Sourced<double> step_overhead;            ///< s per iteration: data loading, gradient clipping, logging
     bool fused_gradient_accumulation = true;  ///< weight gradients are added in the GEMM's epilogue
     bool scatter_gather_pipeline = true;      ///< each tensor-parallel rank sends its share between stages
     std::int64_t gathers_per_layer = 1;       ///< collectives that ZeRO-3 gathers a layer's weights with
     std::int64_t reductions_per_layer = 1;    ///< collectives that ZeRO-3 reduces a layer's gradients with
+    bool unpacks_gathers = false;             ///< ZeRO-3 copies gathered weights out of the buffer of the collective
+    bool packs_gradients = false;             ///< ZeRO-2/3 copies gradients into the buffer of the collective
     bool regathers = false;  ///< full recomputation gathers weights that its backward pass gathers again
     /// s of the host for each rank's piece of a collective over a list of tensors, one a rank; 0: over flat buffers.
     Sourced<double> piece_time;

@@ -1,0 +1,141 @@
+#include "workloads/training/pass_program.hpp"
+
+#include "sim/base/random.hpp"
+#include "tests/support/support.hpp"
+#include "workloads/training/lower.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+namespace orrery {
+
+namespace {
+
+constexpr PassProgram::Id kNone = PassProgram::kNone;
+
+PassProgram::Id kernel(PassProgram& program, double seconds, PassProgram::Id after = kNone,
+                       Category category = Category::forward) {
+    return program.add({"kernel", category, PassStream::compute, seconds, 1, {after, kNone}});
+}
+
+PassProgram::Id collective(PassProgram& program, double seconds, PassProgram::Id after = kNone) {
+    return program.add({"sum", Category::tensor_communication, PassStream::tensor, seconds, 1, {after, kNone}});
+}
+
+double duration(const PassProgram& program) {
+    double end = 0;
+    for (const PlayedOperation& operation : program.play()) {
+        end = std::max(end, operation.end);
+    }
+    return end;
+}
+
+}  // namespace
+
+TEST_CASE("pass programs: what is hidden behind a kernel leaves max(0, communication - cover)") {
+    for (const double communication : {0.5, 2.0, 5.0}) {
+        const double cover = 2;
+        PassProgram program;
+        const PassProgram::Id data = kernel(program, 3);
+        const PassProgram::Id sum = collective(program, communication, data);
+        kernel(program, cover);
+        kernel(program, 1, sum);
+        const Price price = program.price();
+        CHECK(price[Category::tensor_communication] == doctest::Approx(std::max(0.0, communication - cover)));
+        CHECK(price[Category::forward] == 6);
+        CHECK(price.launches == 4);
+    }
+}
+
+TEST_CASE("pass programs: chunks of a collective and of its product always expose one chunk") {
+    for (const double communication : {1.0, 4.0, 9.0}) {
+        const int pieces = 4;
+        const double product = 4;
+        PassProgram program;
+        for (int i = 0; i < pieces; ++i) {
+            kernel(program, product / pieces, collective(program, communication / pieces));
+        }
+        CHECK(duration(program) ==
+              doctest::Approx(std::max(communication / pieces + product, communication + product / pieces)));
+        CHECK(program.price().total() == doctest::Approx(duration(program)));
+    }
+}
+
+TEST_CASE("pass programs: the sum of the price is the duration, for any program") {
+    RandomStream random(7, "programs");
+    for (int round = 0; round < 1000; ++round) {
+        PassProgram program;
+        const int count = 1 + static_cast<int>(random.uniform() * 30);
+        for (int i = 0; i < count; ++i) {
+            const auto any = [&] {
+                return i > 0 && random.uniform() < 0.4 ? static_cast<PassProgram::Id>(random.uniform() * i) : kNone;
+            };
+            const auto stream = static_cast<PassStream>(static_cast<int>(random.uniform() * 3));
+            const auto category = static_cast<Category>(static_cast<int>(random.uniform() * 8));
+            program.add({"any", category, stream, random.uniform(), 1, {any(), any()}});
+        }
+        const Price price = program.price();
+        CHECK(price.total() == doctest::Approx(duration(program)));
+        for (const double seconds : price.seconds) {
+            CHECK(seconds >= 0);
+        }
+        // Programs one after the other take the sum of their times.
+        PassProgram twice;
+        twice.append(program);
+        twice.append(program, 0.5);
+        CHECK(duration(twice) == doctest::Approx(1.5 * duration(program)));
+        CHECK(twice.price().launches == doctest::Approx(1.5 * count));
+    }
+}
+
+TEST_CASE("a layer's passes are its kernels and what of their communication nothing hides") {
+    const auto layer = [](const char* overlap, bool backward) {
+        const Scenario s = test::scenario(fmt::format(R"(orrery: 1
+kind: training
+cluster: {{nodes: 1, node: dgx-h100}}
+model: llama-3-8b
+plan: {{tensor: 8, sequence_parallel: true, global_batch: 4, overlap: {{tensor: {}}}}}
+)",
+                                                      overlap));
+        ModelCache models(test::data());
+        const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
+        const TrainingInput in = training_input(s, models, fabric, Placement(fabric));
+        const PassCost cost(in.model, in.plan, in.software, in.device, in.fabric, in.collectives, in.paths);
+        return backward ? cost.backward_program() : cost.forward_program();
+    };
+    const auto busy = [](const PassProgram& program, PassStream stream) {
+        double sum = 0;
+        for (const PassOperation& operation : program.operations()) {
+            sum += operation.stream == stream ? operation.seconds : 0;
+        }
+        return sum;
+    };
+    for (const bool backward : {false, true}) {
+        const PassProgram none = layer("none", backward);
+        CHECK(none.price()[Category::tensor_communication] == doctest::Approx(busy(none, PassStream::tensor)));
+        CHECK(none.price().total() ==
+              doctest::Approx(busy(none, PassStream::compute) + busy(none, PassStream::tensor)));
+    }
+    CHECK(layer("backward", false).price().total() == layer("none", false).price().total());
+    // The input is gathered behind the data gradient and the gradient summed behind that of the weights, in each block.
+    const PassProgram hidden = layer("backward", true);
+    double left = 0;
+    double data = 0;
+    double gather = 0;
+    double sum = 0;
+    for (const PassOperation& operation : hidden.operations()) {
+        const std::string name = operation.name;
+        gather = name == "gather input" ? operation.seconds : gather;
+        data = name == "data gradient, in" ? operation.seconds : data;
+        sum = name == "sum gradient" ? operation.seconds : sum;
+        left += name == "gather gradient" ? operation.seconds : 0;
+        if (name == "weight gradient, in") {
+            left += std::max(0.0, gather - data) + std::max(0.0, sum - operation.seconds);
+        }
+    }
+    CHECK(hidden.price()[Category::tensor_communication] == doctest::Approx(left));
+    CHECK(layer("full", true).price().total() <= hidden.price().total());
+    CHECK(layer("full", false).price().total() < layer("none", false).price().total());
+}
+
+}  // namespace orrery

@@ -1,0 +1,80 @@
+#pragma once
+// A pass as a program: kernels and collectives on in-order streams of a rank, and what each waits for.
+//
+// Claims: an operation starts when the one before it on its stream and all that it waits for have ended; a pass ends when all
+// its streams have. The compute stream's gaps belong to what ended them.
+// Scope: what one rank does for one layer or table, while all ranks of its groups do the same. Played once per distinct pass:
+// its duration and composition become the stage's task.
+// Limits: kernels and collectives that run side by side do not slow each other.
+// Validated by tests/workloads/pass_program_test.cpp: closed forms of hidden, chunked and ring communication.
+
+#include "sim/engine/task_graph.hpp"
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace orrery {
+
+/// Seconds by category.
+struct Price {
+    std::array<double, kCategoryCount> seconds{};
+    double flops = 0;     ///< of matrix products and attention, recomputation included
+    double launches = 0;  ///< kernels and collectives that the host launches
+
+    double& operator[](Category category) { return seconds[static_cast<std::size_t>(category)]; }
+    [[nodiscard]] double operator[](Category category) const { return seconds[static_cast<std::size_t>(category)]; }
+    [[nodiscard]] double total() const;
+    Price& operator+=(const Price& other);
+    friend Price operator*(Price price, double k);
+};
+
+/// Streams of a rank in a pass: kernels, and one per communicator.
+enum class PassStream : std::uint8_t { compute, tensor, context };
+inline constexpr std::size_t kPassStreams = 3;
+[[nodiscard]] const char* pass_stream_name(PassStream stream);
+
+struct PassOperation {
+    const char* name;
+    Category category;
+    PassStream stream;
+    double seconds;                             ///< alone on its stream
+    double launches;                            ///< by the host; 0: part of the one before it
+    std::array<std::int32_t, 2> after{-1, -1};  ///< earlier operations it waits for; -1: none
+};
+
+/// When an operation ran, in seconds from the start of its pass.
+struct PlayedOperation {
+    double start = 0;
+    double end = 0;
+};
+
+class PassProgram {
+  public:
+    using Id = std::int32_t;
+    static constexpr Id kNone = -1;
+
+    /// Appends an operation. Those it waits for are earlier ones, or kNone.
+    Id add(const PassOperation& operation);
+    /// The last operation of a stream; kNone before the first.
+    [[nodiscard]] Id last(PassStream stream) const { return last_[static_cast<std::size_t>(stream)]; }
+    void add_flops(double flops) { flops_ += flops; }
+    /// All operations of another program once those of this one have ended, `share` of their time and launches each.
+    void append(const PassProgram& other, double share = 1);
+    /// Books all kernels under this category.
+    void book_kernels(Category category);
+    /// Kernels, not communication, take `factor` as long.
+    void slow_kernels(double factor);
+
+    [[nodiscard]] const std::vector<PassOperation>& operations() const { return operations_; }
+    [[nodiscard]] std::vector<PlayedOperation> play() const;
+    /// Composition of the pass as the compute stream sees it: its sum is the duration.
+    [[nodiscard]] Price price() const;
+
+  private:
+    std::vector<PassOperation> operations_;
+    std::array<Id, kPassStreams> last_{kNone, kNone, kNone};
+    double flops_ = 0;
+};
+
+}  // namespace orrery
