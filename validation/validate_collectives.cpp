@@ -186,15 +186,27 @@ Comparison validate_collectives(ModelCache& models, const Terminal& terminal, bo
     }
     terminal.heading("collectives by system");
     std::vector<std::vector<std::string>> table;
+    double systems = 0;
+    double large_systems = 0;
+    double sum = 0;
+    double large_sum = 0;
     for (const auto& [name, errors] : groups) {
         const ErrorStatistics s = statistics_of(errors);
         const ErrorStatistics big = statistics_of(large[name]);
+        ++systems;
+        sum += s.mape;
+        large_systems += big.count > 0 ? 1 : 0;
+        large_sum += big.mape;
         table.push_back({name, std::to_string(s.count), fmt::format("{:.1f} %", s.mape),
                          fmt::format("{:+.1f} %", s.median_bias), fmt::format("{:.1f} %", s.worst),
                          big.count > 0 ? fmt::format("{:.1f} %", big.mape) : "-"});
     }
     terminal.table({"system", "points", "MAPE", "median bias", "worst", "MAPE from 64 MiB"}, table);
     print_fits(models, terminal, out);
+    out.scores = {{"points", static_cast<double>(out.points.size()), ""},
+                  {"systems", systems, ""},
+                  {"error_mean_of_systems", sum / std::max(1.0, systems), "%"},
+                  {"error_from_64_mib", large_sum / std::max(1.0, large_systems), "%"}};
     if (!data.empty()) {
         compare_collections(models, terminal, data);
     }

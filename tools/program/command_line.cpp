@@ -248,6 +248,7 @@ const std::vector<CommandSpec>& command_table() {
           {"fit", "", "fit the software constants on the declared half"},
           {"engine", "NAME", "serving: this engine software alone"},
           writes("svg", "FILE", "predicted against measured as a picture"),
+          {"limits", "FILE", "scores that must be kept; validation/thresholds.yaml by default"},
           kReport},
          {"orrery validate training --points", "orrery validate compute"}},
         {"calibrate",

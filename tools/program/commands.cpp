@@ -12,6 +12,7 @@
 #include "tools/report/report.hpp"
 #include "tools/sweep/sweep_spec.hpp"
 #include "topologies/graph.hpp"
+#include "validation/gate.hpp"
 #include "validation/validate.hpp"
 #include "workloads/replay/importers/importer.hpp"
 #include "workloads/serving/requests/formats/trace_format.hpp"
@@ -266,7 +267,12 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     if (line.has("report")) {
         write_file(line.text("report"), validation_report(compared));
     }
-    return 0;
+    // Refits, other data and one engine alone are not what the limits are of.
+    if (line.has("fit") || line.has("data") || line.has("engine")) {
+        return 0;
+    }
+    const std::string limits = line.has("limits") ? line.text("limits") : limits_file(data);
+    return within_limits(compared, limits, terminal) ? 0 : 1;
 }
 
 int command_completion(const CommandLine& line, const DataDirectory&) {

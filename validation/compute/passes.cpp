@@ -111,6 +111,9 @@ void validate_ceilings(const DataDirectory& data, const Terminal& terminal, Comp
     }
     out.tables.push_back(
         {"Measured ceilings", {"device", "ceiling", "measured", "predicted", "error"}, std::move(rows)});
+    const ErrorStatistics all = statistics_of(errors);
+    out.scores.push_back({"ceilings", static_cast<double>(all.count), ""});
+    out.scores.push_back({"ceilings_error", all.mape, "%"});
     terminal.heading("measured ceilings");
     terminal.table(out.tables.back().columns, out.tables.back().rows);
     const auto within = std::count_if(errors.begin(), errors.end(), [](double e) { return std::abs(e) <= 0.1; });

@@ -189,6 +189,14 @@ Comparison validate_compute(const DataDirectory& data, const Terminal& terminal,
     out.tables.push_back(held_back_table(fits));
     validate_ceilings(data, terminal, out);
     validate_passes(data, terminal, points, out);
+    std::vector<double> errors;
+    for (const ScatterPoint& point : out.points) {
+        errors.push_back(point.predicted / point.measured - 1);
+    }
+    const ErrorStatistics passes = statistics_of(errors);
+    out.scores.push_back({"passes", static_cast<double>(passes.count), ""});
+    out.scores.push_back({"passes_error", passes.mape, "%"});
+    out.scores.push_back({"passes_bias", std::abs(passes.median_bias), "%"});
     return out;
 }
 

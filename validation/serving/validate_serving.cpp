@@ -184,6 +184,37 @@ Comparison comparison_of(const std::vector<ServingPoint>& points) {
     return out;
 }
 
+std::vector<Score> scores_of(const std::vector<ServingPoint>& points) {
+    Errors every;
+    Errors held_back;
+    double count = 0;
+    for (const ServingPoint& point : points) {
+        if (point.problem.empty()) {
+            ++count;
+            every.add(point);
+            if (!point.fitted_half) {
+                held_back.add(point);
+            }
+        }
+    }
+    const auto error = [](const std::vector<double>& errors) {
+        std::vector<double> sizes;
+        for (const double one : errors) {
+            sizes.push_back(std::abs(one));
+        }
+        return 100 * median(sizes);
+    };
+    return {{"points", count, ""},
+            {"tpot", error(every.tpot), "%"},
+            {"ttft", error(every.ttft), "%"},
+            {"end_to_end", error(every.e2e), "%"},
+            {"tpot_held_back", error(held_back.tpot), "%"},
+            {"ttft_held_back", error(held_back.ttft), "%"},
+            {"end_to_end_held_back", error(held_back.e2e), "%"},
+            {"tpot_bias", std::abs(100 * median(every.tpot)), "%"},
+            {"ttft_bias", std::abs(100 * median(every.ttft)), "%"}};
+}
+
 }  // namespace
 
 Comparison validate_serving(const DataDirectory& data, const Terminal& terminal, bool points, bool fit,
@@ -246,7 +277,9 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
     }
     print_excluded(terminal, data, all);
     validate_layers(data, terminal);
-    return comparison_of(all);
+    Comparison out = comparison_of(all);
+    out.scores = scores_of(all);
+    return out;
 }
 
 }  // namespace orrery

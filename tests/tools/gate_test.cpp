@@ -1,0 +1,64 @@
+#include "validation/gate.hpp"
+
+#include "tests/support/command.hpp"
+#include "tests/support/support.hpp"
+#include "validation/validate.hpp"
+
+#include <doctest/doctest.h>
+
+namespace orrery {
+
+namespace {
+
+bool kept(const std::string& limits, std::vector<Score> scores) {
+    const test::Folder folder;
+    Comparison suite;
+    suite.suite = "training";
+    suite.scores = std::move(scores);
+    return within_limits({suite}, folder.file("limits.yaml", limits), Terminal("never", true));
+}
+
+std::string refusal(const std::string& limits) {
+    try {
+        (void)kept(limits, {{"points", 10, ""}, {"error_over_points", 5, "%"}});
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("the gate: a score on the wrong side of its limit fails, and what names nothing is refused") {
+    const std::string limits = "training: {points: \">= 10\", error_over_points: \"<= 5.5 %\"}\n";
+    CHECK(kept(limits, {{"points", 10, ""}, {"error_over_points", 5.4, "%"}}));
+    CHECK(!kept(limits, {{"points", 9, ""}, {"error_over_points", 5.4, "%"}}));
+    CHECK(!kept(limits, {{"points", 10, ""}, {"error_over_points", 5.6, "%"}}));
+    CHECK(refusal("trainig: {}\n").find("did you mean 'training'") != std::string::npos);
+    CHECK(refusal("training: {point: \">= 10\"}\n").find("did you mean 'points'") != std::string::npos);
+    CHECK(refusal("training: {points: 10}\n").find("a limit is") != std::string::npos);
+    CHECK(refusal("training: {points: \">= 10\", error_over_points: \"<= 5\"}\n").find("is in %") != std::string::npos);
+    CHECK(refusal("training: {points: \">= 10\"}\n").find("'error_over_points' has no limit") != std::string::npos);
+    CHECK(refusal("serving: {}\n").find("'training' has no limits") != std::string::npos);
+}
+
+TEST_CASE("accuracy: the suite training keeps the limits of validation/thresholds.yaml") {
+    ModelCache models(test::data());
+    const Terminal terminal("never", true);
+    CHECK(within_limits({validate_training(models, terminal, false, false, "")}, limits_file(test::data()), terminal));
+}
+
+TEST_CASE("accuracy: the suite serving keeps the limits of validation/thresholds.yaml") {
+    const Terminal terminal("never", true);
+    CHECK(within_limits({validate_serving(test::data(), terminal, false, false, "")}, limits_file(test::data()),
+                        terminal));
+}
+
+TEST_CASE("accuracy: the suites collectives and compute keep the limits of validation/thresholds.yaml") {
+    ModelCache models(test::data());
+    const Terminal terminal("never", true);
+    CHECK(within_limits({validate_collectives(models, terminal, false)}, limits_file(test::data()), terminal));
+    CHECK(within_limits({validate_compute(test::data(), terminal, "", false)}, limits_file(test::data()), terminal));
+}
+
+}  // namespace orrery
