@@ -62,6 +62,25 @@ install_for_tests() {
         say "not all of ${missing[*]} could be installed; their tests will be skipped"
 }
 
+# Reads what ninja says and shows how far it is, once it has taken longer than a small change does: in place on a terminal,
+# and elsewhere every half minute.
+show_progress() {
+    local line start=$SECONDS last=$SECONDS shown=0 every=30
+    [ -t 2 ] && every=1
+    while IFS= read -r line; do
+        [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+        local done=${BASH_REMATCH[1]} total=${BASH_REMATCH[2]} passed=$((SECONDS - start))
+        if [ "$passed" -lt 3 ] || [ $((SECONDS - last)) -lt "$every" ]; then
+            continue
+        fi
+        last=$SECONDS shown=1
+        local left=$((passed * (total - done) / done))
+        local text="orrery: $done of $total built, $((left / 60)) min $((left % 60)) s left"
+        if [ -t 2 ]; then printf '\r%-60s' "$text" >&2; else printf '%s\n' "$text" >&2; fi
+    done
+    if [ "$shown" -eq 1 ] && [ -t 2 ]; then printf '\r%-60s\r' '' >&2; fi
+}
+
 # build PRESET TARGET...: configures once and builds incrementally on all cores.
 build() {
     local preset=$1
@@ -70,6 +89,7 @@ build() {
     local folder="$root/build/$preset" log="$root/build/$preset.log"
     mkdir -p "$folder"
     (
+        set -o pipefail
         flock 9
         if [ ! -f "$folder/build.ninja" ]; then
             say "configuring ($preset)"
@@ -78,9 +98,9 @@ build() {
                 say "configuring failed; the log is build/$preset.log"
                 exit 2
             fi
-            say "building ($preset); the first time takes some minutes"
+            say "building ($preset): about $((7 / $(nproc) + 1)) minutes the first time on $(nproc) cores"
         fi
-        if ! cmake --build "$folder" --target "$@" >"$log" 2>&1; then
+        if ! cmake --build "$folder" --target "$@" 2>&1 | tee "$log" | show_progress; then
             grep -E 'error|FAILED' -A 5 "$log" | head -n 60 >&2
             say "building failed; the log is build/$preset.log"
             exit 2
