@@ -1,5 +1,7 @@
 #include "sim/config/fields.hpp"
 
+#include "sim/config/synonyms.hpp"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -235,17 +237,46 @@ class Reader final : public Fields {
 
     /// Reports the keys that nobody asked for.
     void finish() {
-        const std::vector<std::string> names(known_.begin(), known_.end());
         constexpr std::size_t kGuessed = 50;  // guessing takes time, and more errors than that are not shown
         for (const YamlNode::Entry& entry : node_.entries) {
             if (!known_.contains(entry.key)) {
-                errors_.push_back(entry.key_mark.error(fmt::format(
-                    "unknown key '{}'{}", entry.key, errors_.size() < kGuessed ? did_you_mean(entry.key, names) : "")));
+                errors_.push_back(entry.key_mark.error(
+                    fmt::format("unknown key '{}'{}", entry.key, errors_.size() < kGuessed ? guess(entry.key) : "")));
             }
         }
     }
 
   private:
+    // What an unknown key may have been meant for: a key of this level or below by another tool's word for it, one of this
+    // level by its spelling, one elsewhere, or any of this level.
+    [[nodiscard]] std::string guess(const std::string& word) const {
+        const std::vector<const char*> meant = keys_meant(word);
+        for (const std::string key : meant) {
+            for (std::size_t start = 0; start <= prefix_.size(); ++start) {
+                const bool begins = start == 0 || prefix_[start - 1] == '.';
+                const std::string level = prefix_.substr(start);
+                if (begins && key.rfind(level, 0) == 0 &&
+                    known_.contains(key.substr(level.size(), key.find('.', level.size()) - level.size()))) {
+                    return fmt::format(" (did you mean '{}'?)", key.substr(level.size()));
+                }
+            }
+        }
+        const std::vector<std::string> names(known_.begin(), known_.end());
+        if (std::string near = did_you_mean(word, names); !near.empty()) {
+            return near;
+        }
+        if (!meant.empty()) {
+            return fmt::format(" (its place is {})", fmt::join(meant, " or "));
+        }
+        constexpr std::size_t kListed = 40;
+        const std::vector<std::string> listed(
+            names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kListed, names.size())));
+        return listed.empty()
+                   ? ""
+                   : fmt::format("; the keys here are {}{}", fmt::join(listed, ", "),
+                                 names.size() > kListed ? fmt::format(" and {} more", names.size() - kListed) : "");
+    }
+
     static std::string did_you_mean(const std::string& word, const std::vector<std::string>& names) {
         const std::string nearest = nearest_name(word, names);
         return nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest);
