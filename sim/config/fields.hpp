@@ -70,6 +70,11 @@ class Fields {
                       const std::function<void(Fields&, std::size_t)>& describe) = 0;
     /// Fields of this level that are written only when `given`: a reader sets it when it finds one of them.
     virtual void group(bool& given, const std::function<void(Fields&)>& describe) = 0;
+    /// Fields of this level that belong to one policy of several, of which a visitor that `names_all` sees every one.
+    virtual void alternative(const char* /*name*/, const char* /*description*/,
+                             const std::function<void(Fields&)>& describe) {
+        describe(*this);
+    }
 
     void section(const Field& field, const std::function<void(Fields&)>& describe) {
         bool present = false;

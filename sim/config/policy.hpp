@@ -120,7 +120,8 @@ class PolicyChoice {
             return;
         }
         for (const PolicyRow<Base>* row : *table_) {
-            row->defaults()->describe(fields);
+            const auto parameters = row->defaults();
+            fields.alternative(row->name, row->description, [&](Fields& inner) { parameters->describe(inner); });
         }
     }
     /// Names both: a plain word, or a map with `kind` and parameters.

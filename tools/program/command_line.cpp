@@ -281,7 +281,17 @@ const std::vector<CommandSpec>& command_table() {
          {},
          {"orrery completion bash > ~/.local/share/bash-completion/completions/orrery"}},
         {"manual", "", 0, 0, "the manual page, for man -l", {}, {"orrery manual | man -l -"}},
-        {"help", "[COMMAND]", 0, 1, "what a command does, with examples", {}, {}},
+        {"help",
+         "[TOPIC [KEY]]",
+         0,
+         2,
+         "what a command does (TOPIC: its name), what a scenario may say (TOPIC: its kind), or the whole reference of "
+         "the "
+         "scenario language (TOPIC: reference)",
+         {},
+         {"orrery help plan", "orrery help training", "orrery help training plan.tensor"},
+         {},
+         "fields"},
         {"version", "", 0, 0, "version, commit and libraries", {}, {}},
     };
     return kCommands;
@@ -306,6 +316,11 @@ ConfigError unknown_command(const std::string& name) {
     const std::string nearest = nearest_name(name, names);
     return ConfigError(fmt::format("unknown command '{}'{}; see 'orrery --help'", name,
                                    nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)));
+}
+
+bool is_command(const std::string& name) {
+    return std::any_of(command_table().begin(), command_table().end(),
+                       [&](const CommandSpec& command) { return name == command.name; });
 }
 
 std::string help_text(const std::string& command) {
@@ -333,7 +348,9 @@ std::string help_text(const std::string& command) {
         out += fmt::format("  {:<26} {}\n", fmt::format("{} {}", spec.name, spec.arguments), spec.help);
     }
     out += "\ncommon options:\n" + option_lines(common_options());
-    out += "\n'orrery help COMMAND' shows its options. Examples:\n";
+    out +=
+        "\n'orrery help COMMAND' shows its options, 'orrery help training plan.tensor' what a scenario may say. "
+        "Examples:\n";
     for (const char* name : {"run", "explain", "sweep"}) {
         for (const CommandSpec& spec : command_table()) {
             if (std::string(name) == spec.name && !spec.examples.empty()) {

@@ -14,7 +14,8 @@ struct OptionSpec {
     const char* argument;  ///< what it takes, for people; empty: a switch
     std::string help;
     bool repeats = false;
-    bool writes = false;  ///< names a file or folder that the command makes
+    bool writes = false;     ///< names a file or folder that the command makes
+    const char* names = "";  ///< topic of `orrery list` that its values are of, for completions
 };
 
 /// What an argument may be.
@@ -32,14 +33,19 @@ struct CommandSpec {
     std::vector<OptionSpec> options;
     std::vector<const char*> examples;
     std::vector<ChoiceSpec> choices = {};  ///< of the first argument, where it is one of a table
+    const char* second = "";               ///< topic of `orrery list` that the second argument is of, for completions
 };
 
 [[nodiscard]] const std::vector<CommandSpec>& command_table();
+/// The charts of `orrery plot`: three of a scenario, then those of a database.
+[[nodiscard]] const std::vector<ChoiceSpec>& plot_kinds();
 /// Options that every command takes.
 [[nodiscard]] const std::vector<OptionSpec>& common_options();
 
 /// The error for a name that is no command, with the nearest one that is.
 [[nodiscard]] ConfigError unknown_command(const std::string& name);
+/// Whether a command has this name.
+[[nodiscard]] bool is_command(const std::string& name);
 /// Help of one command, or of all (empty). Throws ConfigError for a name that is no command.
 [[nodiscard]] std::string help_text(const std::string& command);
 /// A completion script for bash or zsh.

@@ -40,6 +40,7 @@ int run_command(const CommandLine& line);
 [[nodiscard]] std::string program_version();
 
 // Commands with files of their own; each returns the exit code.
+int command_help(const CommandLine& line, const DataDirectory& data);
 int command_import(const CommandLine& line, const DataDirectory& data);
 int command_capacity(const CommandLine& line, const DataDirectory& data);
 int command_check(const CommandLine& line, const DataDirectory& data);

@@ -65,14 +65,9 @@ int dispatch(int argc, char** argv) {
     if (line.has("version")) {
         line.command = "version";
     }
-    const bool asked = line.has("help") || line.command == "help";
-    if (asked || line.command.empty()) {
-        // "orrery help run" and "orrery run --help" ask for the same.
-        const bool topic_follows = line.command == "help" && !line.has("help");
-        fmt::print("{}", orrery::help_text(!topic_follows           ? line.command
-                                           : line.arguments.empty() ? ""
-                                                                    : line.arguments[0]));
-        return asked ? 0 : 2;
+    if (line.has("help") || line.command.empty()) {
+        fmt::print("{}", orrery::help_text(line.command));
+        return line.has("help") ? 0 : 2;
     }
     return orrery::run_command(line);
 }

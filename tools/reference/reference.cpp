@@ -1,0 +1,343 @@
+#include "tools/reference/reference.hpp"
+
+#include "sim/config/synonyms.hpp"
+#include "tools/sweep/sweep_spec.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+namespace orrery {
+
+namespace {
+
+constexpr const char* kSweep = "sweep";
+
+// The path of the section that a key stands in; empty for the top.
+std::string section_of(const std::string& path) {
+    const auto dot = path.rfind('.');
+    return dot == std::string::npos ? "" : path.substr(0, dot);
+}
+
+std::string last_of(const std::string& path) {
+    return path.substr(path.rfind('.') + 1);
+}
+
+using Examples = std::map<std::string, std::string>;
+
+void collect(const YamlNode& node, const std::string& path, Examples& out) {
+    if (node.kind == YamlNode::Kind::scalar) {
+        out.emplace(path, node.quoted ? "\"" + node.scalar + "\"" : node.scalar);
+    }
+    for (const YamlNode::Entry& entry : node.entries) {
+        collect(entry.value, path.empty() ? entry.key : path + "." + entry.key, out);
+    }
+    for (const YamlNode& item : node.items) {
+        if (item.kind == YamlNode::Kind::map) {
+            collect(item, path + "[]", out);
+        }
+    }
+}
+
+// What the shipped scenarios of a kind write for each key, in the order of their names.
+Examples shipped_examples(const std::string& kind, const DataDirectory& data) {
+    std::vector<std::filesystem::path> files;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(data.path("scenarios"), ignored)) {
+        if (entry.path().extension() == ".yaml" && entry.path().filename() != "expected.yaml") {
+            files.push_back(entry.path());
+        }
+    }
+    std::sort(files.begin(), files.end());
+    Examples out;
+    for (const std::filesystem::path& file : files) {
+        const YamlNode root = load_yaml(file.string());
+        const YamlNode* found = root.find("kind");
+        if (found != nullptr && found->scalar == kind) {
+            collect(root, "", out);
+        }
+    }
+    return out;
+}
+
+// Sweeps are described by their schema alone.
+std::vector<KeyReference> sweep_reference() {
+    const auto schema = nlohmann::ordered_json::parse(sweep_schema());
+    std::vector<KeyReference> rows;
+    for (const auto& [key, property] : schema["properties"].items()) {
+        KeyReference row;
+        row.path = key;
+        row.doc = property.value("description", "what the file is");
+        const auto type = property.find("type");
+        row.type = type == property.end() ? "" : type->is_string() ? type->get<std::string>() : "";
+        row.type = row.type == "object"   ? "keys"
+                   : row.type == "array"  ? "list"
+                   : row.type == "string" ? "text"
+                                          : "value";
+        row.example = property.contains("const") ? nlohmann::ordered_json(property["const"]).dump() : "";
+        row.example.erase(std::remove(row.example.begin(), row.example.end(), '"'), row.example.end());
+        const auto& required = schema["required"];
+        row.required = std::find(required.begin(), required.end(), key) != required.end();
+        rows.push_back(std::move(row));
+    }
+    return rows;
+}
+
+std::string value_text(const KeyReference& row, const DataDirectory* data) {
+    std::vector<std::string> parts = {row.type};
+    if (!row.choices.empty()) {
+        std::vector<std::string> names;
+        for (const auto& choice : row.choices) {
+            names.push_back(data == nullptr ? "`" + choice.first + "`" : choice.first);
+        }
+        parts[0] += fmt::format(" {}", fmt::join(names, ", "));
+    }
+    if (!row.presets.empty() && data == nullptr) {
+        parts[0] += fmt::format(" in `{}`", row.presets);
+    }
+    if (!row.range.empty()) {
+        parts.push_back(row.range);
+    }
+    if (row.or_keys) {
+        parts.emplace_back(row.presets.empty() ? "or keys with it as kind" : "or keys");
+    }
+    return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+// Presets are YAML, tables are fits, and sets of tables are folders.
+std::vector<std::string> preset_names(const KeyReference& row, const DataDirectory& data) {
+    for (const char* extension : {".yaml", ".fit", ""}) {
+        std::vector<std::string> names = data.names(TableKind{row.presets.c_str(), extension});
+        if (!names.empty()) {
+            return names;
+        }
+    }
+    return {};
+}
+
+std::string wrapped(const std::string& head, const std::vector<std::string>& words) {
+    constexpr std::size_t kWidth = 100;
+    std::string out = head;
+    std::size_t column = head.size();
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        if (column + words[i].size() + 2 > kWidth) {
+            out += "\n" + std::string(head.size(), ' ');
+            column = head.size();
+        }
+        out += words[i] + (i + 1 < words.size() ? ", " : "");
+        column += words[i].size() + 2;
+    }
+    return out + "\n";
+}
+
+std::string described(const std::string& kind, const KeyReference& row, const DataDirectory& data) {
+    std::string out =
+        fmt::format("{} (kind: {}){}\n  {}\n\n", row.path, kind, row.required ? ", required" : "", row.doc);
+    out += fmt::format("  value    {}\n", value_text(row, &data));
+    if (!row.units.empty()) {
+        out += wrapped("  units    ", row.units);
+    }
+    if (!row.presets.empty()) {
+        out += wrapped("  presets  ", preset_names(row, data));
+    }
+    if (!row.otherwise.empty()) {
+        out += fmt::format("  default  {}\n", row.otherwise);
+    }
+    if (!row.policy.empty()) {
+        out += fmt::format("  only     with kind: {}\n", row.policy);
+    }
+    if (!row.example.empty()) {
+        out += fmt::format("  example  {}: {}\n", last_of(row.path), row.example);
+    }
+    for (const auto& [name, help] : row.choices) {
+        if (!help.empty()) {
+            out += fmt::format("\n  {:<18} {}", name, help);
+        }
+    }
+    return out.ends_with('\n') ? out : out + "\n";
+}
+
+std::string key_lines(const std::vector<KeyReference>& rows, const std::string& section) {
+    std::string out;
+    for (const KeyReference& row : rows) {
+        if (section_of(row.path) == section) {
+            out += fmt::format("  {:<22} {}{}{}\n", last_of(row.path) + (row.section ? ":" : ""), row.doc,
+                               row.required ? " (required)" : "",
+                               row.policy.empty() ? "" : fmt::format(" (kind: {})", row.policy));
+        }
+    }
+    return out;
+}
+
+ConfigError no_such_key(const std::string& kind, const std::string& key, const std::vector<KeyReference>& rows) {
+    std::vector<std::string> paths;
+    for (const KeyReference& row : rows) {
+        paths.push_back(row.path);
+    }
+    std::string hint;
+    for (const std::string meant : keys_meant(key)) {
+        if (hint.empty() && std::find(paths.begin(), paths.end(), meant) != paths.end()) {
+            hint = fmt::format("; it is '{}' here", meant);
+        }
+    }
+    std::vector<std::string> same;
+    for (const std::string& path : paths) {
+        if (last_of(path) == key && same.size() < 8) {
+            same.push_back(path);
+        }
+    }
+    if (hint.empty() && !same.empty()) {
+        hint = fmt::format("; there is {}", fmt::join(same, ", "));
+    }
+    if (const std::string near = hint.empty() ? nearest_name(key, paths) : ""; !near.empty()) {
+        hint = fmt::format(" (did you mean '{}'?)", near);
+    }
+    return ConfigError(fmt::format("kind {} has no key '{}'{}", kind, key,
+                                   hint.empty() ? fmt::format("; 'orrery help {}' lists them", kind) : hint));
+}
+
+}  // namespace
+
+std::vector<std::string> reference_kinds() {
+    std::vector<std::string> kinds = scenario_kind_names();
+    kinds.emplace_back(kSweep);
+    return kinds;
+}
+
+std::vector<KeyReference> reference_of_kind(const std::string& kind, const DataDirectory& data) {
+    std::vector<KeyReference> rows;
+    if (kind == kSweep) {
+        rows = sweep_reference();
+    } else {
+        const auto& names = scenario_kind_names();
+        const auto found = std::find(names.begin(), names.end(), kind);
+        ORRERY_ASSERT(found != names.end());
+        Scenario scenario;
+        scenario.kind = static_cast<ScenarioKind>(found - names.begin());
+        rows = reference_of([&](Fields& fields) { describe(fields, scenario); });
+        // A job has the keys of its own kind, which have a reference of their own.
+        std::erase_if(rows, [](const KeyReference& row) { return row.path.rfind("jobs[].scenario.", 0) == 0; });
+    }
+    const Examples examples = shipped_examples(kind, data);
+    for (KeyReference& row : rows) {
+        const auto own = examples.find(row.path);
+        const auto inner = examples.find(row.path + ".kind");
+        if (own != examples.end()) {
+            row.example = own->second;
+        } else if (row.section && inner != examples.end()) {
+            row.example = fmt::format("{{kind: {}}}", inner->second);
+        } else if (!row.presets.empty() && row.example.empty()) {
+            const std::vector<std::string> names = preset_names(row, data);
+            row.example = names.empty() ? "" : names.front();
+        }
+    }
+    return rows;
+}
+
+std::string help_of_key(const std::string& kind, const std::string& key, const DataDirectory& data) {
+    const std::vector<KeyReference> rows = reference_of_kind(kind, data);
+    if (key.empty()) {
+        return fmt::format(
+            "kind: {}\n\n{}\n'orrery help {} KEY' tells more of one, such as {}; scenarios/REFERENCE.md has all.\n",
+            kind, key_lines(rows, ""), kind, rows[rows.size() / 2].path);
+    }
+    const auto found = std::find_if(rows.begin(), rows.end(), [&](const KeyReference& row) { return row.path == key; });
+    if (found == rows.end()) {
+        throw no_such_key(kind, key, rows);
+    }
+    const std::string keys = key_lines(rows, key) + key_lines(rows, key + "[]");
+    return described(kind, *found, data) + (keys.empty() ? "" : "\nkeys:\n" + keys);
+}
+
+namespace {
+
+std::string cell(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+        out += c == '|' ? "\\|" : std::string(1, c);
+    }
+    return out;
+}
+
+std::string markdown_row(const KeyReference& row) {
+    const std::string more = row.policy.empty() ? "" : fmt::format(" (with `kind: {}`)", row.policy);
+    const std::string value = value_text(row, nullptr);
+    return fmt::format("| `{}`{} | {}{} | {} | {} | {} |\n", last_of(row.path), row.required ? " *" : "", cell(row.doc),
+                       more, cell(value), row.otherwise.empty() ? "" : "`" + cell(row.otherwise) + "`",
+                       row.example.empty() ? "" : "`" + cell(row.example) + "`");
+}
+
+std::string policies(const KeyReference& row) {
+    std::string out;
+    for (const auto& [name, help] : row.choices) {
+        if (!help.empty()) {
+            out += fmt::format("- `{}`: {}\n", name, help);
+        }
+    }
+    return out.empty() ? out : fmt::format("\n`{}` is one of\n\n{}", last_of(row.path), out);
+}
+
+// The table of one section: its direct keys.
+std::string markdown_section(const std::vector<KeyReference>& rows, const std::string& section) {
+    std::string table;
+    std::string lists;
+    for (const KeyReference& row : rows) {
+        if (section_of(row.path) == section) {
+            table += markdown_row(row);
+            lists += policies(row);
+        }
+    }
+    return table.empty() ? ""
+                         : "| key | meaning | value | default | example |\n|---|---|---|---|---|\n" + table + lists;
+}
+
+std::string units_table() {
+    std::string out = "| value | units |\n|---|---|\n";
+    for (const auto& [name, dimension] :
+         {std::pair{"time", Dimension::time}, std::pair{"size", Dimension::bytes}, std::pair{"rate", Dimension::rate},
+          std::pair{"FLOP rate", Dimension::flops}, std::pair{"frequency", Dimension::frequency},
+          std::pair{"power", Dimension::power}, std::pair{"share", Dimension::fraction}}) {
+        out += fmt::format("| {} | {} |\n", name, fmt::join(unit_names(dimension), ", "));
+    }
+    return out;
+}
+
+}  // namespace
+
+std::string reference_markdown(const DataDirectory& data) {
+    std::string out =
+        "# Reference of the scenario language\n\n"
+        "Written by `orrery help reference` from the descriptions that also read scenarios; `orrery help KIND KEY` "
+        "shows one key.\n"
+        "A key with * is required. Examples are from the scenarios beside this file, where one has the key.\n"
+        "A section with a preset is written as its name (`model: llama-3-8b`), as keys, or as `preset:` and the keys "
+        "to change.\n\n"
+        "Quantities have units, and bits are not bytes:\n\n" +
+        units_table();
+    std::map<std::string, std::string> written;  // tables that there are already, and where
+    for (const std::string& kind : reference_kinds()) {
+        const std::vector<KeyReference> rows = reference_of_kind(kind, data);
+        out += fmt::format("\n## kind: {}\n\n{}", kind, markdown_section(rows, ""));
+        for (const KeyReference& section : rows) {
+            if (!section.section) {
+                continue;
+            }
+            const std::string path = section.type == "list of maps" ? section.path + "[]" : section.path;
+            const std::string table = markdown_section(rows, path);
+            if (table.empty()) {
+                continue;
+            }
+            const auto [first, is_new] = written.emplace(table, fmt::format("`{}` of kind {}", path, kind));
+            out += fmt::format("\n### {}: `{}`\n\n{}", kind, path,
+                               is_new ? fmt::format("{}.\n\n{}", section.doc, table)
+                                      : "The keys are those of " + first->second + ".\n");
+        }
+    }
+    return out;
+}
+
+}  // namespace orrery
