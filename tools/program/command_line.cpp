@@ -1,5 +1,7 @@
 #include "tools/program/command_line.hpp"
 
+#include "tools/init/starter.hpp"
+#include "tools/reference/reference.hpp"
 #include "workloads/replay/importers/importer.hpp"
 
 #include <fmt/format.h>
@@ -59,6 +61,14 @@ std::vector<ChoiceSpec> import_formats() {
     std::vector<ChoiceSpec> out;
     for (const Importer* row : importer_table()) {
         out.push_back({row->name, row->description});
+    }
+    return out;
+}
+
+std::vector<ChoiceSpec> starter_kinds() {
+    std::vector<ChoiceSpec> out;
+    for (const StarterRow& row : starter_table()) {
+        out.push_back({row.kind, row.asks});
     }
     return out;
 }
@@ -237,6 +247,22 @@ const std::vector<CommandSpec>& command_table() {
          {"orrery import pytorch-profiler step.json -o step.replay", "orrery import nsys report.sqlite",
           "orrery import chakra traces/gpt.0.et"},
          import_formats()},
+        {"init",
+         "KIND",
+         1,
+         1,
+         "a commented scenario that runs, from a few facts",
+         {{"gpus", "N", "GPUs of the cluster (network: hosts)"},
+          {"device", "NAME", "what they are: a device or a node (orrery list devices, orrery list nodes)", false, false,
+           "devices"},
+          {"model", "NAME", "training, serving: the model (orrery list models)", false, false, "models"},
+          {"base", "FILE", "sweep: the scenario to vary"},
+          {"trace", "FILE", "replay: what 'orrery import' wrote"},
+          writes("output,o", "FILE", "where to write it (\"-\": standard output, the default)")},
+         {"orrery init training --gpus 512 --device h100-sxm --model llama-3-70b -o train.yaml",
+          "orrery init serving --gpus 1 --device h100-sxm --model llama-3-8b -o serve.yaml",
+          "orrery init sweep --base train.yaml -o sweep.yaml"},
+         starter_kinds()},
         {"topology", "FILE", 1, 1, "the cluster of a scenario: links, capacities, paths", {kSet}, {}},
         {"validate",
          "[SUITE]",

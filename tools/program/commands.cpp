@@ -301,7 +301,8 @@ using CommandFunction = int (*)(const CommandLine&, const DataDirectory&);
 const std::map<std::string, CommandFunction>& command_functions() {
     static const std::map<std::string, CommandFunction> kFunctions = {
         {"calibrate", command_calibrate}, {"capacity", command_capacity}, {"check", command_check},
-        {"import", command_import},       {"help", command_help},
+        {"import", command_import},       {"init", command_init},
+              {"help", command_help},
               {"plot", command_plot},         {"diff", command_diff},
         {"plan", command_plan},           {"run", command_run},           {"explain", command_explain},
         {"sweep", command_sweep},         {"table", command_table_of},    {"merge", command_merge},

@@ -1,0 +1,346 @@
+#include "tools/init/starter.hpp"
+
+#include "tools/driver/scenario.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+namespace orrery {
+
+namespace {
+
+constexpr double kUsedMemory = 0.92;  ///< share of a device that a first plan fills: room for what is not modelled
+
+std::string preset_named(const PresetKind& kind, const std::string& name, const DataDirectory& data) {
+    const std::vector<std::string> names = data.names(kind);
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+        return name;
+    }
+    const std::string nearest = nearest_name(name, names);
+    throw ConfigError(fmt::format("unknown {} preset '{}'{}; 'orrery list {}s' shows them all", kind.what, name,
+                                  nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest), kind.what));
+}
+
+// The node that a device is sold in: one that is named after a whole system first.
+std::string node_of(const std::string& device, const DataDirectory& data) {
+    std::vector<std::string> nodes = data.names(kNodePresets);
+    if (std::find(nodes.begin(), nodes.end(), device) != nodes.end()) {
+        return device;
+    }
+    // "h100" is the one on a baseboard, with the larger memory where there are two.
+    std::string wanted = device;
+    const std::vector<std::string> known = data.names(kDevicePresets);
+    for (const char* end : {"-sxm-80g", "-sxm"}) {
+        if (std::find(known.begin(), known.end(), wanted) == known.end() &&
+            std::find(known.begin(), known.end(), device + end) != known.end()) {
+            wanted = device + end;
+        }
+    }
+    wanted = preset_named(kDevicePresets, wanted, data);
+    std::stable_partition(nodes.begin(), nodes.end(),
+                          [](const std::string& name) { return name.rfind("dgx", 0) == 0; });
+    std::vector<std::string> devices;
+    for (const std::string& name : nodes) {
+        const YamlNode file = load_yaml(data.path(kNodePresets, name));
+        const YamlNode* gpu = file.find("gpu");
+        if (gpu != nullptr && gpu->scalar == wanted) {
+            return name;
+        }
+        if (gpu != nullptr && !gpu->scalar.empty()) {
+            devices.push_back(gpu->scalar);
+        }
+    }
+    throw ConfigError(
+        fmt::format("no node preset has the device '{}'; there are nodes with {}. Take one of them (orrery list nodes) "
+                    "and change its 'gpu': node: {{preset: dgx-h100, gpu: {}}}",
+                    wanted, fmt::join(devices, ", "), wanted));
+}
+
+struct Machines {
+    NodeSpec node;
+    std::string preset;
+    std::int64_t nodes = 1;
+    std::string text;  ///< the section, with its last newline
+};
+
+Machines machines(const StarterFacts& facts, const char* device, std::int64_t gpus, const DataDirectory& data) {
+    Machines out;
+    out.preset = node_of(facts.device.empty() ? device : facts.device, data);
+    const std::int64_t wanted = facts.gpus > 0 ? facts.gpus : gpus;
+    std::vector<Diagnostic> errors;
+    read_fields(load_yaml(data.path(kNodePresets, out.preset)), data, errors,
+                [&](Fields& fields) { describe(fields, out.node); });
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+    std::string node = out.preset;
+    if (wanted < out.node.gpus) {
+        node = fmt::format("{{preset: {}, gpus: {}}}", out.preset, wanted);
+        out.node.gpus = wanted;
+    }
+    if (wanted % out.node.gpus != 0) {
+        throw ConfigError(
+            fmt::format("--gpus {} is no multiple of the {} GPUs of a node ({})", wanted, out.node.gpus, out.preset));
+    }
+    out.nodes = wanted / out.node.gpus;
+    out.text = fmt::format("cluster:\n  nodes: {:<24} # of {} GPU{}\n  node: {:<25} # orrery list nodes\n", out.nodes,
+                           out.node.gpus, out.node.gpus == 1 ? "" : "s", node);
+    if (out.nodes > 1) {
+        const bool by_rail = out.node.nics > 1;
+        out.text += fmt::format(
+            "  fabric: {{kind: leaf-spine, nodes_per_leaf: {}{}}}   # full bisection; oversubscription: 2 halves the "
+            "uplinks\n",
+            std::min<std::int64_t>(16, out.nodes), by_rail ? fmt::format(", rails: {}", out.node.nics) : "");
+    }
+    return out;
+}
+
+ModelSpec model_named(const std::string& name, const DataDirectory& data) {
+    ModelSpec model;
+    std::vector<Diagnostic> errors;
+    read_fields(load_yaml(data.path(kModelPresets, name)), data, errors,
+                [&](Fields& fields) { describe(fields, model); });
+    complete(model);
+    return model;
+}
+
+std::string head(const std::string& question, const StarterFacts& facts, const std::string& kind) {
+    return fmt::format("# {}\n# Written by: {}\n# 'orrery help {} KEY' explains a key.\norrery: 1\nkind: {}\n",
+                       question, facts.command, kind, kind);
+}
+
+// The first plan that fits, by how much it splits the model, inside nodes first.
+std::optional<PlanSpec> first_plan(const ModelSpec& model, const SoftwareSpec& software, const Machines& on) {
+    const std::int64_t gpus = on.nodes * on.node.gpus;
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+        for (std::int64_t split = 1; split <= gpus; split *= 2) {
+            PlanSpec plan;
+            plan.tensor = std::min(split, on.node.gpus);
+            plan.pipeline = split / plan.tensor;
+            if (gpus % split != 0 || model.heads % plan.tensor != 0 || model.kv_heads % plan.tensor != 0 ||
+                plan.pipeline > model.layers) {
+                continue;
+            }
+            plan.data = gpus / split;
+            // Enough micro-batches to keep the bubble of the pipeline small.
+            plan.global_batch = plan.data * std::max<std::int64_t>(8, 8 * plan.pipeline);
+            plan.recompute = recompute;
+            plan.sequence_parallel = plan.tensor > 1;
+            plan.zero = plan.data > 1 ? 1 : 0;
+            double most = 0;
+            for (const MemoryUse& stage : memory_by_stage(model, plan, software)) {
+                most = std::max(most, stage.total());
+            }
+            if (most <= kUsedMemory * on.node.gpu.memory.value) {
+                return plan;
+            }
+        }
+    }
+    return std::nullopt;
+}
+
+std::string training(const StarterFacts& facts, const DataDirectory& data) {
+    const Machines on = machines(facts, "h100-sxm", 64, data);
+    const std::string name = preset_named(kModelPresets, facts.model.empty() ? "llama-3-8b" : facts.model, data);
+    const ModelSpec model = model_named(name, data);
+    SoftwareSpec software;
+    std::vector<Diagnostic> errors;
+    read_fields(load_yaml(data.path(kSoftwarePresets, "megatron-core-2024")), data, errors,
+                [&](Fields& fields) { describe(fields, software); });
+    const std::optional<PlanSpec> plan = first_plan(model, software, on);
+    if (!plan) {
+        throw InfeasibleError(
+            fmt::format("{} does not fit on {} GPUs of {} under any plan tried: take more of them (--gpus)", name,
+                        on.nodes * on.node.gpus, on.preset));
+    }
+    check(model, *plan, static_cast<std::uint32_t>(on.nodes * on.node.gpus), {});
+    return head(fmt::format("How long is one iteration of {} on {} GPUs ({})?", name, on.nodes * on.node.gpus,
+                            on.preset),
+                facts, "training") +
+           "# The plan is a first one that fits; 'orrery plan FILE' searches for the best.\n" + on.text +
+           fmt::format("model: {:<26}# orrery list models, or: orrery import hf-config config.json\n", name) +
+           fmt::format(
+               "plan:\n"
+               "  tensor: {:<23}# GPUs that share each layer; best inside a node\n"
+               "  pipeline: {:<21}# stages of layers\n"
+               "  data: {:<25}# replicas; tensor x pipeline x data = GPUs\n"
+               "  micro_batch: {:<18}# sequences of a pass\n"
+               "  global_batch: {:<17}# sequences of a step, of {} tokens each\n"
+               "  recompute: {:<20}# none | selective | half | full: less memory for more time\n"
+               "  sequence_parallel: {:<12}# norms and dropout sharded over the tensor-parallel group\n"
+               "  zero: {:<25}# 0 to 3: what data-parallel replicas share\n"
+               "  precision: bf16\n"
+               "  overlap: {{data: true, parameters: true}}\n",
+               plan->tensor, plan->pipeline, plan->data, plan->micro_batch, plan->global_batch, model.sequence,
+               plan->recompute == Recompute::none ? "none" : "full", plan->sequence_parallel, plan->zero) +
+           "network: {fidelity: fluid}       # analytic | fluid | packet\n";
+}
+
+std::string serving(const StarterFacts& facts, const DataDirectory& data) {
+    const Machines on = machines(facts, "h100-sxm", 1, data);
+    const std::string name = preset_named(kModelPresets, facts.model.empty() ? "llama-3-8b" : facts.model, data);
+    const ModelSpec model = model_named(name, data);
+    const std::int64_t gpus = on.nodes * on.node.gpus;
+    std::int64_t tensor = 1;
+    // Weights in 16 bits take at most seven tenths, so that the cache has room.
+    while (tensor < on.node.gpus &&
+           2 * model.parameters() > 0.7 * static_cast<double>(tensor) * on.node.gpu.memory.value) {
+        tensor *= 2;
+    }
+    if (2 * model.parameters() > 0.85 * static_cast<double>(tensor) * on.node.gpu.memory.value ||
+        model.heads % tensor != 0) {
+        throw InfeasibleError(
+            fmt::format("{} in 16 bits needs {:.0f} GiB and does not fit into {} GPUs of a node ({}): take another "
+                        "device or more of its GPUs",
+                        name, 2 * model.parameters() / (1024.0 * 1024 * 1024), tensor, on.preset));
+    }
+    const std::int64_t replicas = std::max<std::int64_t>(1, gpus / tensor);
+    return head(fmt::format("What do clients of {} see on {} GPU{} ({})?", name, gpus, gpus == 1 ? "" : "s", on.preset),
+                facts, "serving") +
+           "# 'orrery capacity FILE' finds the highest rate within the limits below.\n" + on.text +
+           fmt::format("model: {:<26}# orrery list models\n", name) +
+           fmt::format(
+               "engine:\n"
+               "  replicas: {:<21}# of `tensor` GPUs each\n"
+               "  tensor: {}\n"
+               "  scheduler: {{kind: chunked-prefill, token_budget: 2048, max_sequences: 256}}   # orrery help serving "
+               "engine.scheduler.kind\n"
+               "  kv: {{memory: 90 %}}         # of the device, for weights and cache\n"
+               "  software: vllm-0.11        # what the host costs; orrery list engines\n",
+               replicas, tensor) +
+           fmt::format(
+               "requests:\n"
+               "  rate: {:<25}# per second; or trace: FILE.csv\n"
+               "  prompt: {{kind: lognormal, mean: 1024, spread: 0.8}}\n"
+               "  output: {{kind: lognormal, mean: 256, spread: 0.8}}\n",
+               2 * replicas) +
+           "slo: {ttft: 1 s, tpot: 50 ms}    # what counts as in time\n";
+}
+
+std::string collective(const StarterFacts& facts, const DataDirectory& data) {
+    const Machines on = machines(facts, "h100-sxm", 64, data);
+    return head(fmt::format("How long does an all-reduce over {} GPUs ({}) take, message by message?",
+                            on.nodes * on.node.gpus, on.preset),
+                facts, "collective") +
+           on.text +
+           "collective:\n"
+           "  op: all-reduce                 # all-gather, reduce-scatter, all-to-all, ...\n"
+           "  algorithm: ring                # tree, double-binary-tree, hierarchical, in-switch, ...\n"
+           "  size: 64 MiB                   # the larger buffer of a rank\n"
+           "network: {fidelity: fluid}       # packet: every packet, with transport, paths and queues\n";
+}
+
+std::string network(const StarterFacts& facts, const DataDirectory&) {
+    const std::int64_t hosts = facts.gpus > 0 ? facts.gpus : 64;
+    return head(fmt::format("How long does a permutation of 2 MiB flows take over {} hosts, packet by packet?", hosts),
+                facts, "network") +
+           fmt::format(
+               "cluster:\n"
+               "  hosts: {:<24}# bare hosts with one NIC each\n"
+               "  fabric: {{kind: leaf-spine, hosts_per_leaf: 16, spines: 16, link: 400 Gbps, latency: 500 ns}}\n"
+               "traffic: {{pattern: permutation, size: 2 MiB}}   # incast, all-to-all, shift, ring, or flows: "
+               "FILE.csv\n"
+               "network:\n"
+               "  fidelity: packet               # fluid: a hundred times as fast, without queues\n"
+               "  transport: {{kind: multipath}}   # roce, dctcp, swift, ...: orrery help network "
+               "network.transport.kind\n"
+               "  paths: {{kind: oblivious}}       # ecmp, spray, flowlet, ...: orrery help network network.paths\n",
+               hosts);
+}
+
+std::string replay(const StarterFacts& facts, const DataDirectory& data) {
+    const Machines on = machines(facts, "a100-sxm-80g", 8, data);
+    const std::string trace = facts.trace.empty() ? data.path("scenarios/replay/two-layer-step.replay") : facts.trace;
+    return head("How long does a recorded program take here?", facts, "replay") + on.text +
+           fmt::format(
+               "compute:\n"
+               "  model: replay\n"
+               "  trace: {}   # from 'orrery import FORMAT FILE'\n"
+               "replay:\n"
+               "  communication: simulated       # recorded: as long as they took\n"
+               "  kernel_speed: 1                # 1.5: kernels half as fast again\n",
+               trace);
+}
+
+std::string cluster(const StarterFacts& facts, const DataDirectory& data) {
+    const Machines on = machines(facts, "h100-sxm", 16, data);
+    if (on.nodes < 2) {
+        throw ConfigError("two jobs need two nodes or more: give more --gpus");
+    }
+    const std::int64_t half = on.nodes / 2;
+    return head("How much do two jobs on one fabric slow each other?", facts, "cluster") + on.text +
+           fmt::format(
+               "network: {{fidelity: fluid}}\n"
+               "jobs:\n"
+               "  - name: train\n"
+               "    nodes: {:<22}# a count, or numbers and ranges such as 0-3,8\n"
+               "    scenario:\n"
+               "      kind: training\n"
+               "      model: llama-3-8b\n"
+               "      plan: {{tensor: {}, data: {}, global_batch: {}, zero: 1, recompute: full}}\n"
+               "  - name: serve\n"
+               "    nodes: {}\n"
+               "    scenario:\n"
+               "      kind: serving\n"
+               "      model: llama-3-8b\n"
+               "      engine: {{replicas: {}, tensor: {}}}\n"
+               "      requests: {{rate: 4, count: 100, prompt: {{mean: 1000}}, output: {{mean: 100}}}}\n",
+               half, on.node.gpus, half, 8 * half, on.nodes - half, on.nodes - half, on.node.gpus);
+}
+
+std::string sweep(const StarterFacts& facts, const DataDirectory& data) {
+    const std::string base = facts.base.empty() ? data.path("scenarios/training/gpt3-175b-1024xA100.yaml") : facts.base;
+    const YamlNode root = load_yaml(base);
+    const YamlNode* cluster = root.find("cluster");
+    const YamlNode* kind = root.find("kind");
+    const bool nodes = cluster != nullptr && cluster->find("node") != nullptr;
+    std::string axes = "  network.fidelity: [analytic, fluid]\n";
+    if (nodes) {
+        axes = "  cluster.node: [dgx-a100-80g, dgx-h100, dgx-b200]   # any keys; every combination is a point\n";
+    }
+    if (kind != nullptr && kind->scalar == "serving") {
+        axes += "  requests.rate: {from: 1, to: 4, step: 1}\n";
+    }
+    return fmt::format(
+        "# How does {} change along these axes?\n# Written by: {}\n"
+        "#   orrery sweep FILE --db results.sqlite && orrery table results.sqlite\norrery: 1\nkind: sweep\n"
+        "base: {}   # relative to this file\naxes:\n{}",
+        std::filesystem::path(base).filename().string(), facts.command, base, axes);
+}
+
+}  // namespace
+
+const std::vector<StarterRow>& starter_table() {
+    static const std::vector<StarterRow> kTable = {
+        {"training", "how long an iteration takes under a plan", {"gpus", "device", "model"}, training},
+        {"collective", "how long a collective takes, message by message", {"gpus", "device"}, collective},
+        {"network", "how long flows over a fabric take", {"gpus"}, network},
+        {"replay", "how long a recorded program takes here", {"gpus", "device", "trace"}, replay},
+        {"serving", "what clients of a served model see", {"gpus", "device", "model"}, serving},
+        {"cluster", "how jobs on one fabric slow each other", {"gpus", "device"}, cluster},
+        {"sweep", "how a scenario changes along axes", {"base"}, sweep}};
+    return kTable;
+}
+
+std::string write_starter(const std::string& kind, const StarterFacts& facts, const DataDirectory& data) {
+    std::vector<std::string> kinds;
+    for (const StarterRow& row : starter_table()) {
+        kinds.emplace_back(row.kind);
+        if (kind == row.kind) {
+            std::string text = row.write(facts, data);
+            if (kind != "sweep") {
+                (void)read_scenario(parse_yaml(text, kind + ".yaml"), kind, data);
+            }
+            return text;
+        }
+    }
+    const std::string nearest = nearest_name(kind, kinds);
+    throw ConfigError(fmt::format("unknown kind '{}'{}; it is one of {}", kind,
+                                  nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest),
+                                  fmt::join(kinds, ", ")));
+}
+
+}  // namespace orrery
