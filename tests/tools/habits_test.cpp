@@ -63,6 +63,25 @@ TEST_CASE("completion completes commands and options; the manual page is one") {
     CHECK(completed("orrery swe", 1) == "sweep\n");
     CHECK(completed("orrery sweep --sh", 2) == "--shard\n");
     CHECK(completed("orrery help pl", 2) == "plan plot\n");
+    CHECK(completed("orrery plot h", 2) == "heat\n");
+    CHECK(completed("orrery list eng", 2) == "engines\n");
+    CHECK(completed("orrery init ser", 2) == "serving\n");
+    CHECK(completed("orrery help coll", 2) == "collective\n");
+    // Presets and keys are those of the program that is there.
+    const std::string path =
+        "export PATH=" + std::filesystem::path(orrery_program()).parent_path().string() + ":$PATH; ";
+    const auto asked = [&](const std::string& words, int at) {
+        return shell_command(
+                   fmt::format("{}bash -c 'source {}; COMP_WORDS=({}); COMP_CWORD={}; _orrery; echo ${{COMPREPLY[@]}}'",
+                               path, script, words, at))
+            .text;
+    };
+    CHECK(asked("orrery init training --model llama-3", 4) == "llama-3-405b llama-3-70b llama-3-8b\n");
+    CHECK(asked("orrery help training plan.ten", 3) == "plan.tensor\n");
+    CHECK(asked("orrery run x.yaml --set plan.ten", 4) == "plan.tensor\n");
+    for (const char* listed : {"vllm-0.11", "interleaved", "least-requests", "timely", "oblivious"}) {
+        CHECK_MESSAGE(orrery_command("list").text.find(listed) != std::string::npos, listed);
+    }
     // Formats come from the table of importers, files after them.
     for (const Importer* row : importer_table()) {
         CHECK(completed(fmt::format("orrery import {}", row->name), 2).find(row->name) == 0);

@@ -7,12 +7,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace orrery {
 
 namespace {
 
-const OptionSpec kSet = {"set", "key.path=value", "change a value of the scenario", true};
+const OptionSpec kSet = {"set", "key.path=value", "change a value of the scenario", true, false, "fields"};
 const OptionSpec kSeed = {"seed", "N", "seed of all random streams"};
 constexpr OptionSpec writes(const char* name, const char* argument, const char* help) {
     return {name, argument, help, false, true};
@@ -76,7 +77,7 @@ std::vector<ChoiceSpec> starter_kinds() {
 std::string choice_lines(const CommandSpec& spec) {
     std::string out;
     for (const ChoiceSpec& choice : spec.choices) {
-        out += fmt::format("  {:<28} {}\n", choice.name, choice.help);
+        out += *choice.help == '\0' ? "" : fmt::format("  {:<28} {}\n", choice.name, choice.help);
     }
     const std::string arguments = spec.arguments;
     return out.empty() ? out : fmt::format("{}:\n{}\n", arguments.substr(0, arguments.find(' ')), out);
@@ -93,7 +94,38 @@ std::string roff(const std::string& text) {
 
 constexpr const char* kExitCodes = "exit codes: 0 fine, 1 a check failed, 2 bad input, 3 infeasible, 4 internal error";
 
+// Of a command line's completions alone: `orrery list` and `orrery help` say what each is.
+std::vector<ChoiceSpec> list_topics() {
+    std::vector<ChoiceSpec> out;
+    for (const char* topic : {"models", "nodes", "devices", "softwares", "engines", "schedules", "schedulers",
+                              "routers", "algorithms", "transports", "paths", "scenarios", "formats", "fields"}) {
+        out.push_back({topic, ""});
+    }
+    return out;
+}
+
+std::vector<ChoiceSpec> schema_kinds() {
+    std::vector<ChoiceSpec> out;
+    for (const std::string& kind : scenario_kind_names()) {  // they last as long as the program
+        out.push_back({kind.c_str(), ""});
+    }
+    out.push_back({"sweep", ""});
+    out.push_back({"baseline", ""});
+    return out;
+}
+
 }  // namespace
+
+const std::vector<ChoiceSpec>& plot_kinds() {
+    static const std::vector<ChoiceSpec> kKinds = {
+        {"breakdown", "of a scenario: where its time goes"},
+        {"timeline", "of a scenario: what runs when"},
+        {"fabric", "of a scenario: its switches and links"},
+        {"curves", "of a database: a metric along a column; bars where that is words"},
+        {"heat", "of a database: a metric over two columns"},
+        {"pareto", "of a database: two metrics, and the best of both"}};
+    return kKinds;
+}
 
 const std::vector<CommandSpec>& command_table() {
     static const std::vector<CommandSpec> kCommands = {
@@ -222,7 +254,8 @@ const std::vector<CommandSpec>& command_table() {
           {"lower", "COLUMNS", "pareto: of these less is better, where they are no metrics", true},
           {"higher", "COLUMNS", "pareto: of these more is better", true}},
          {"orrery plot timeline scenarios/training/gpt3-175b-1024xA100.yaml --output timeline.svg",
-          "orrery plot heat results.sqlite --x plan.tensor --y plan.pipeline --value mfu --output heat.svg"}},
+          "orrery plot heat results.sqlite --x plan.tensor --y plan.pipeline --value mfu --output heat.svg"},
+         plot_kinds()},
         {"check",
          "BASELINE...",
          1,
@@ -272,7 +305,7 @@ const std::vector<CommandSpec>& command_table() {
          {{"points", "", "print every point"},
           {"data", "DIR", "compute: fit the public profiles in DIR anew; collectives: compare other collections"},
           {"fit", "", "fit the software constants on the declared half"},
-          {"engine", "NAME", "serving: this engine software alone"},
+          {"engine", "NAME", "serving: this engine software alone", false, false, "engines"},
           writes("svg", "FILE", "predicted against measured as a picture"),
           {"limits", "FILE", "scores that must be kept; validation/thresholds.yaml by default"},
           kReport},
@@ -289,16 +322,18 @@ const std::vector<CommandSpec>& command_table() {
          "[KIND]",
          0,
          1,
-         "presets and tables: models, nodes, devices, softwares, scenarios, formats, fields",
+         "what there is by name: presets, policies, scenarios, formats, fields; with --quiet the names alone",
          {},
-         {"orrery list models"}},
+         {"orrery list models", "orrery list engines --quiet"},
+         list_topics()},
         {"schema",
          "[KIND]",
          0,
          1,
          "JSON Schema of scenarios, for editors",
          {},
-         {"orrery schema training > training.schema.json"}},
+         {"orrery schema training > training.schema.json"},
+         schema_kinds()},
         {"completion",
          "SHELL",
          1,
@@ -391,7 +426,9 @@ std::string completion_script(const std::string& shell) {
     std::string names;
     std::string cases;
     std::string choices;
+    std::string seconds;
     std::string common;
+    std::map<std::string, std::string> values;  // of options that are called the same everywhere
     for (const OptionSpec& option : common_options()) {
         common += " --" + long_name(option);
     }
@@ -400,6 +437,9 @@ std::string completion_script(const std::string& shell) {
         std::string options;
         for (const OptionSpec& option : spec.options) {
             options += " --" + long_name(option);
+            if (*option.names != '\0') {
+                values[long_name(option)] = option.names;
+            }
         }
         cases += fmt::format("        {}) options=\"{}{}\" ;;\n", spec.name,
                              options.empty() ? "" : options.substr(1) + " ", common.substr(1));
@@ -410,12 +450,28 @@ std::string completion_script(const std::string& shell) {
         if (!words.empty()) {
             choices += fmt::format("            {}) choices=\"{}\" ;;\n", spec.name, words);
         }
+        if (*spec.second != '\0') {
+            seconds += fmt::format("            {}) choices=$(orrery list {} --quiet 2>/dev/null) ;;\n", spec.name,
+                                   spec.second);
+        }
+    }
+    std::string topics = names + " reference";
+    for (const std::string& kind : reference_kinds()) {
+        topics += is_command(kind) ? "" : " " + kind;
+    }
+    choices += fmt::format("            help) choices=\"{}\" ;;\n", topics);
+    std::string of_options;
+    for (const auto& [option, topic] : values) {
+        of_options += fmt::format(
+            "        --{}) COMPREPLY=($(compgen -W \"$(orrery list {} --quiet 2>/dev/null)\" -- \"$word\")); return "
+            ";;\n",
+            option, topic);
     }
     // zsh runs bash's completions through bashcompinit, so one script serves both.
     const std::string head = shell == "zsh" ? "#compdef orrery\nautoload -U +X bashcompinit && bashcompinit\n" : "";
     return head + fmt::format(R"(# Completion of orrery for {}: written by 'orrery completion {}'.
 _orrery() {{
-    local word="${{COMP_WORDS[COMP_CWORD]}}" command="${{COMP_WORDS[1]}}" options="" choices=""
+    local word="${{COMP_WORDS[COMP_CWORD]}}" command="${{COMP_WORDS[1]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" options="" choices=""
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
         COMPREPLY=($(compgen -W "{}" -- "$word"))
@@ -423,25 +479,27 @@ _orrery() {{
     fi
     case "$command" in
 {}    esac
+    case "$before" in
+{}    esac
     if [ "$COMP_CWORD" -eq 2 ]; then
+        case "$command" in
+{}        esac
+    elif [ "$COMP_CWORD" -eq 3 ]; then
         case "$command" in
 {}        esac
     fi
     case "$word" in
         -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
-        *) case "$command" in
-               help) COMPREPLY=($(compgen -W "{}" -- "$word")) ;;
-               *) if [ -n "$choices" ]; then
-                      COMPREPLY=($(compgen -W "$choices" -- "$word"))
-                  else
-                      COMPREPLY=($(compgen -f -- "$word"))
-                  fi ;;
-           esac ;;
+        *) if [ -n "$choices" ]; then
+               COMPREPLY=($(compgen -W "$choices" -- "$word"))
+           else
+               COMPREPLY=($(compgen -f -- "$word"))
+           fi ;;
     esac
 }}
 complete -o filenames -F _orrery orrery
 )",
-                              shell, shell, names, cases, choices, names);
+                              shell, shell, names, cases, of_options, choices, seconds);
 }
 
 std::string manual_page(const std::string& version) {
@@ -460,7 +518,9 @@ std::string manual_page(const std::string& version) {
     for (const CommandSpec& spec : command_table()) {
         out += fmt::format(".TP\n.B {} {}\n{}\n", spec.name, roff(spec.arguments), roff(spec.help));
         for (const ChoiceSpec& choice : spec.choices) {
-            out += fmt::format(".RS\n.TP\n.I {}\n{}\n.RE\n", roff(choice.name), roff(choice.help));
+            out += *choice.help == '\0'
+                       ? ""
+                       : fmt::format(".RS\n.TP\n.I {}\n{}\n.RE\n", roff(choice.name), roff(choice.help));
         }
         list(spec.options);
     }

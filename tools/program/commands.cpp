@@ -14,8 +14,6 @@
 #include "topologies/graph.hpp"
 #include "validation/gate.hpp"
 #include "validation/validate.hpp"
-#include "workloads/replay/importers/importer.hpp"
-#include "workloads/serving/requests/formats/trace_format.hpp"
 
 #include <fmt/format.h>
 #include <sqlite3.h>
@@ -138,81 +136,6 @@ int command_topology(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-int command_list(const CommandLine& line, const DataDirectory& data) {
-    const Terminal terminal(line.color(), line.quiet());
-    const std::vector<PresetKind> kinds = {kModelPresets, kNodePresets, kDevicePresets, kSoftwarePresets,
-                                           kEnginePresets};
-    const std::string wanted = line.arguments.empty() ? "" : line.arguments[0];
-    std::vector<std::string> known = {"scenarios", "formats", "fields"};
-    bool found = false;
-    for (const PresetKind& kind : kinds) {
-        known.push_back(std::string(kind.what) + "s");
-        if (!wanted.empty() && wanted != known.back()) {
-            continue;
-        }
-        found = true;
-        terminal.heading(known.back());
-        std::vector<std::vector<std::string>> rows;
-        for (const std::string& name : data.names(kind)) {
-            const YamlNode file = load_yaml(data.path(kind, name));
-            const YamlNode* title = file.find("name");
-            rows.push_back({name, title != nullptr && title->scalar != name ? title->scalar : ""});
-        }
-        terminal.table({}, rows);
-    }
-    if (wanted.empty() || wanted == "scenarios") {
-        found = true;
-        terminal.heading("scenarios");
-        std::vector<std::string> paths;
-        std::error_code ignored;
-        for (const auto& entry : std::filesystem::recursive_directory_iterator(data.path("scenarios"), ignored)) {
-            if (entry.path().extension() == ".yaml" && entry.path().filename() != "expected.yaml") {
-                paths.push_back("scenarios/" +
-                                std::filesystem::relative(entry.path(), data.path("scenarios")).string());
-            }
-        }
-        std::sort(paths.begin(), paths.end());
-        for (const std::string& path : paths) {
-            fmt::print("  {}\n", path);
-        }
-    }
-    if (wanted.empty() || wanted == "formats") {
-        found = true;
-        terminal.heading("formats (orrery import)");
-        std::vector<std::vector<std::string>> rows;
-        for (const Importer* row : importer_table()) {
-            rows.push_back({row->name, row->description});
-        }
-        terminal.table({}, rows);
-        terminal.heading("formats (requests.trace)");
-        rows.clear();
-        for (const TraceFormat* row : trace_format_table()) {
-            rows.push_back({row->name, row->description, row->looks});
-        }
-        terminal.table({}, rows);
-    }
-    if (wanted == "fields") {
-        found = true;
-        for (std::size_t kind = 0; kind < scenario_kind_names().size(); ++kind) {
-            Scenario scenario;
-            scenario.kind = static_cast<ScenarioKind>(kind);
-            scenario.network.packet_details = scenario.network.path_details = true;
-            terminal.heading("kind: " + scenario_kind_names()[kind]);
-            std::vector<std::vector<std::string>> rows;
-            for (const Explained& field : explain_fields([&](Fields& fields) { describe(fields, scenario); })) {
-                rows.push_back({field.path, field.value, field.doc});
-            }
-            terminal.table({"key", "default", "meaning"}, rows);
-        }
-    }
-    if (!found) {
-        const std::string nearest = nearest_name(wanted, known);
-        throw ConfigError(fmt::format("unknown kind '{}'{}", wanted,
-                                      nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)));
-    }
-    return 0;
-}
-
 int command_schema(const CommandLine& line, const DataDirectory& data) {
     const std::string wanted = line.arguments.empty() ? "training" : line.arguments[0];
     if (wanted == "sweep") {
@@ -300,14 +223,16 @@ using CommandFunction = int (*)(const CommandLine&, const DataDirectory&);
 
 const std::map<std::string, CommandFunction>& command_functions() {
     static const std::map<std::string, CommandFunction> kFunctions = {
-        {"calibrate", command_calibrate}, {"capacity", command_capacity}, {"check", command_check},
-        {"import", command_import},       {"init", command_init},
-              {"help", command_help},
-              {"plot", command_plot},         {"diff", command_diff},
-        {"plan", command_plan},           {"run", command_run},           {"explain", command_explain},
-        {"sweep", command_sweep},         {"table", command_table_of},    {"merge", command_merge},
-        {"topology", command_topology},   {"validate", command_validate}, {"list", command_list},
-        {"schema", command_schema},       {"version", command_version},   {"completion", command_completion},
+        {"calibrate", command_calibrate}, {"capacity", command_capacity},
+        {"check", command_check},         {"help", command_help},
+        {"init", command_init},           {"import", command_import},
+        {"plot", command_plot},           {"diff", command_diff},
+        {"plan", command_plan},           {"run", command_run},
+        {"explain", command_explain},     {"sweep", command_sweep},
+        {"table", command_table_of},      {"merge", command_merge},
+        {"topology", command_topology},   {"validate", command_validate},
+        {"list", command_list},           {"schema", command_schema},
+        {"version", command_version},     {"completion", command_completion},
         {"manual", command_manual}};
     return kFunctions;
 }

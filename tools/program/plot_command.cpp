@@ -2,6 +2,7 @@
 
 #include "sim/record/metric_table.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/program/command_line.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/report/report.hpp"
@@ -72,6 +73,29 @@ Better better_side(const CommandLine& line, const std::string& column) {
     return better;
 }
 
+bool is_number(const Cell& cell) {
+    return std::holds_alternative<double>(cell) || std::holds_alternative<double>(value_of_text(cell_text(cell)));
+}
+
+// An axis of words: bars, a group for each row of the pivot.
+std::string plot_groups(const ResultTable& pivoted, const std::string& by, const std::string& y) {
+    std::vector<std::string> series;
+    for (std::size_t c = 1; c < pivoted.columns.size(); ++c) {
+        series.push_back(pivoted.columns[c].substr(by.size() + 1));
+    }
+    std::vector<std::string> groups;
+    std::vector<std::vector<std::optional<double>>> values;
+    for (const auto& row : pivoted.rows) {
+        groups.push_back(cell_text(row[0]));
+        auto& own = values.emplace_back();
+        for (std::size_t c = 1; c < row.size(); ++c) {
+            own.push_back(std::holds_alternative<double>(row[c]) ? std::optional<double>(std::get<double>(row[c]))
+                                                                 : std::nullopt);
+        }
+    }
+    return groups_svg(titled(y), groups, series, values, ChartStyle());
+}
+
 // The pivot gives one row for each x and one column for each value of `by`.
 std::string plot_curves(const ResultTable& table, const CommandLine& line) {
     TableOptions options;
@@ -80,6 +104,9 @@ std::string plot_curves(const ResultTable& table, const CommandLine& line) {
     const std::string by = line.has("by") ? line.text("by") : "status";
     options.pivot = {x, by, y};
     const ResultTable pivoted = select(table, options);
+    if (std::any_of(pivoted.rows.begin(), pivoted.rows.end(), [](const auto& row) { return !is_number(row[0]); })) {
+        return plot_groups(pivoted, by, y);
+    }
     std::vector<CurveSeries> series;
     for (std::size_t c = 1; c < pivoted.columns.size(); ++c) {
         CurveSeries s{pivoted.columns[c], {}, true};
@@ -152,14 +179,17 @@ std::string plot_pareto(const ResultTable& table, const CommandLine& line) {
 }  // namespace
 
 int command_plot(const CommandLine& line, const DataDirectory& data) {
-    static const std::vector<std::string> kKinds = {"breakdown", "timeline", "fabric", "curves", "heat", "pareto"};
     const std::string& kind = line.arguments[0];
-    const auto found = std::find(kKinds.begin(), kKinds.end(), kind);
-    if (found == kKinds.end()) {
-        throw ConfigError(fmt::format("unknown chart '{}'; it is one of {}", kind, fmt::join(kKinds, ", ")));
+    std::vector<std::string> kinds;
+    for (const ChoiceSpec& choice : plot_kinds()) {
+        kinds.emplace_back(choice.name);
+    }
+    const auto found = std::find(kinds.begin(), kinds.end(), kind);
+    if (found == kinds.end()) {
+        throw ConfigError(fmt::format("unknown chart '{}'; it is one of {}", kind, fmt::join(kinds, ", ")));
     }
     std::string svg;
-    if (found - kKinds.begin() < 3) {
+    if (found - kinds.begin() < 3) {
         svg = plot_scenario(kind, line, data);
     } else {
         TableOptions options;

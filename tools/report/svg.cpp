@@ -160,6 +160,49 @@ std::string bars_svg(const std::string& title, const std::vector<std::pair<std::
     return canvas.finish();
 }
 
+std::string groups_svg(const std::string& title, const std::vector<std::string>& groups,
+                       const std::vector<std::string>& series,
+                       const std::vector<std::vector<std::optional<double>>>& values, const ChartStyle& style) {
+    constexpr double kBar = 18;
+    constexpr double kGap = 12;
+    constexpr double kWide = 380;
+    constexpr double kLetter = 6.6;  // of the sans-serif at 12 px, on average
+    std::size_t longest = 0;
+    for (const std::string& group : groups) {
+        longest = std::max(longest, group.size());
+    }
+    const double left = std::clamp(16 + kLetter * static_cast<double>(longest), 60.0, 260.0);
+    const bool named = series.size() > 1;
+    const double group_height = kBar * static_cast<double>(series.size()) + kGap;
+    const double top = (style.titled ? 34 : 8) + (named ? 22 : 0);
+    Canvas canvas(left + kWide + 90, top + group_height * static_cast<double>(groups.size()) + 8, title, style);
+    double most = 0;
+    for (const auto& row : values) {
+        for (const auto& value : row) {
+            most = std::max(most, value.value_or(0));
+        }
+    }
+    double at = left;
+    for (std::size_t s = 0; named && s < series.size(); ++s) {
+        canvas.box(at, top - 18, 10, 10, colour_of(s));
+        canvas.text(at + 14, top - 9, series[s], "start");
+        at += 30 + kLetter * static_cast<double>(series[s].size());
+    }
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+        const double y = top + group_height * static_cast<double>(g);
+        canvas.text(left - 8, y + (group_height - kGap) / 2 + 4, groups[g], "end");
+        for (std::size_t s = 0; s < series.size(); ++s) {
+            if (const std::optional<double> value = values[g][s]) {
+                const double width = most > 0 ? kWide * std::max(0.0, *value) / most : 0;
+                const double bar = y + kBar * static_cast<double>(s);
+                canvas.box(left, bar + 2, width, kBar - 4, colour_of(s));
+                canvas.text(left + width + 6, bar + 13, fmt::format("{:.4g}", *value), "start");
+            }
+        }
+    }
+    return canvas.finish();
+}
+
 namespace {
 
 using RowKey = std::pair<std::uint32_t, std::uint32_t>;  // process and stream; of whole processes stream 0

@@ -34,6 +34,11 @@ enum class TimelineRows { processes, streams };
 /// Lines or points over two linear axes.
 [[nodiscard]] std::string curves_svg(const std::string& title, const std::string& x, const std::string& y,
                                      const std::vector<CurveSeries>& series, const ChartStyle& style);
+/// Horizontal bars from 0, of each group one a series; nothing: no value, no bar. For axes that are words.
+[[nodiscard]] std::string groups_svg(const std::string& title, const std::vector<std::string>& groups,
+                                     const std::vector<std::string>& series,
+                                     const std::vector<std::vector<std::optional<double>>>& values,
+                                     const ChartStyle& style);
 /// Cells [row][column]; nothing: no value. Dark is low.
 [[nodiscard]] std::string heat_svg(const std::string& title, const std::string& x, const std::string& y,
                                    const std::vector<std::string>& columns, const std::vector<std::string>& rows,

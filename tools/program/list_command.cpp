@@ -1,0 +1,145 @@
+// orrery list: presets, tables and files by name.
+
+#include "tools/program/command_line.hpp"
+#include "tools/program/commands.hpp"
+#include "tools/program/terminal.hpp"
+#include "tools/reference/reference.hpp"
+#include "workloads/collective/algorithms/algorithm.hpp"
+#include "workloads/replay/importers/importer.hpp"
+#include "workloads/serving/cluster/routers/router.hpp"
+#include "workloads/serving/requests/formats/trace_format.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+namespace orrery {
+
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+struct Topic {
+    std::string name;
+    std::string heading;
+    std::vector<std::string> header;
+    std::function<Rows(const DataDirectory&)> rows;  ///< the name first
+    bool overview = true;                            ///< shown where no topic is asked for
+};
+
+Topic presets(const PresetKind& kind) {
+    const std::string name = std::string(kind.what) + "s";
+    return {name, name, {}, [kind](const DataDirectory& data) {
+                Rows rows;
+                for (const std::string& preset : data.names(kind)) {
+                    const YamlNode file = load_yaml(data.path(kind, preset));
+                    const YamlNode* title = file.find("name");
+                    rows.push_back({preset, title != nullptr && title->scalar != preset ? title->scalar : ""});
+                }
+                return rows;
+            }};
+}
+
+// A table of policies; `key` is where a scenario names one.
+template <class Table>
+Topic policies(const char* name, const char* key, const Table& table) {
+    return {name, fmt::format("{} ({})", name, key), {}, [&table](const DataDirectory&) {
+                Rows rows;
+                for (const auto* row : table) {
+                    rows.push_back({row->name, row->description});
+                }
+                return rows;
+            }};
+}
+
+// In a checkout they are named from its root, as the documents do; an installed program has them elsewhere.
+Rows scenarios(const DataDirectory& data) {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    const bool here = fs::equivalent("scenarios", data.path("scenarios"), ignored);
+    Rows rows;
+    for (const auto& entry : fs::recursive_directory_iterator(data.path("scenarios"), ignored)) {
+        if (entry.path().extension() == ".yaml" && entry.path().filename() != "expected.yaml") {
+            rows.push_back({here ? "scenarios/" + fs::relative(entry.path(), data.path("scenarios")).string()
+                                 : entry.path().string()});
+        }
+    }
+    std::sort(rows.begin(), rows.end());
+    return rows;
+}
+
+Rows formats(const DataDirectory&) {
+    Rows rows;
+    for (const Importer* row : importer_table()) {
+        rows.push_back({row->name, row->description, "orrery import"});
+    }
+    for (const TraceFormat* row : trace_format_table()) {
+        rows.push_back({row->name, row->description, std::string("requests.trace: ") + row->looks});
+    }
+    return rows;
+}
+
+Rows fields(const DataDirectory& data) {
+    Rows rows;
+    for (const std::string& kind : reference_kinds()) {
+        for (const KeyReference& row : reference_of_kind(kind, data)) {
+            rows.push_back({row.path, kind, row.otherwise, row.doc});
+        }
+    }
+    return rows;
+}
+
+std::vector<Topic> topics() {
+    return {presets(kModelPresets),
+            presets(kNodePresets),
+            presets(kDevicePresets),
+            presets(kSoftwarePresets),
+            presets(kEnginePresets),
+            policies("schedules", "plan.schedule", schedule_table()),
+            policies("schedulers", "engine.scheduler.kind", scheduler_table()),
+            policies("routers", "engine.router", router_table()),
+            policies("algorithms", "collective.algorithm", algorithm_table()),
+            policies("transports", "network.transport.kind", packet::transport_table()),
+            policies("paths", "network.paths", packet::path_table()),
+            {"scenarios", "scenarios", {}, scenarios},
+            {"formats", "formats", {}, formats},
+            {"fields", "fields (orrery help KIND KEY)", {"key", "kind", "default", "meaning"}, fields, false}};
+}
+
+}  // namespace
+
+int command_list(const CommandLine& line, const DataDirectory& data) {
+    const Terminal terminal(line.color(), line.quiet());
+    const std::string wanted = line.arguments.empty() ? "" : line.arguments[0];
+    std::vector<std::string> known;
+    bool found = false;
+    for (const Topic& topic : topics()) {
+        known.push_back(topic.name);
+        if (wanted.empty() ? !topic.overview : wanted != topic.name) {
+            continue;
+        }
+        found = true;
+        const Rows rows = topic.rows(data);
+        if (line.quiet()) {  // names alone, for completions
+            std::set<std::string> names;
+            for (const auto& row : rows) {
+                names.insert(row[0]);
+            }
+            fmt::print("{}\n", fmt::join(names, "\n"));
+            continue;
+        }
+        terminal.heading(topic.heading);
+        terminal.table(topic.header, rows);
+    }
+    if (!found) {
+        const std::string nearest = nearest_name(wanted, known);
+        throw ConfigError(fmt::format("unknown kind '{}'{}; it is one of {}", wanted,
+                                      nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest),
+                                      fmt::join(known, ", ")));
+    }
+    return 0;
+}
+
+}  // namespace orrery
