@@ -25,7 +25,9 @@ int command_import(const CommandLine& line, const DataDirectory&) {
     std::vector<std::vector<std::string>> rows = imported.facts;
     const auto add = [&](const char* how, const ImportNotes::Counts& counts) {
         for (const auto& [what, count] : counts) {
-            rows.push_back({how, fmt::format("{} {}", count, what)});
+            // What is assumed once is a sentence and no count.
+            const bool sentence = count == 1 && std::string_view(how) == "assumed";
+            rows.push_back({how, sentence ? what : fmt::format("{} {}", count, what)});
         }
     };
     add("read", imported.notes.read());

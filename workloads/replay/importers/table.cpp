@@ -19,10 +19,14 @@ extern const Importer kChakraImporter;
 extern const Importer kGoalImporter;
 extern const Importer kAicbImporter;
 extern const Importer kOtlpImporter;
+extern const Importer kMegatronImporter;
+extern const Importer kVllmImporter;
+extern const Importer kHuggingFaceImporter;
 
 const std::vector<const Importer*>& importer_table() {
     static const std::vector<const Importer*> kTable = {
-        &kPyTorchImporter, &kNsysImporter, &kChakraImporter, &kGoalImporter, &kAicbImporter, &kOtlpImporter,
+        &kPyTorchImporter, &kNsysImporter,     &kChakraImporter, &kGoalImporter,        &kAicbImporter,
+        &kOtlpImporter,    &kMegatronImporter, &kVllmImporter,   &kHuggingFaceImporter,
     };
     return kTable;
 }

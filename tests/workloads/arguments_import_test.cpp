@@ -1,0 +1,162 @@
+// Command lines and configurations of other tools as scenarios.
+
+#include "tests/support/support.hpp"
+#include "tools/driver/scenario.hpp"
+#include "workloads/replay/importers/importer.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+Scenario imported(const std::string& format, const std::string& text, std::map<std::string, std::string> options = {}) {
+    const Imported out = import_file(format, ImportInput::of_bytes("input", text, std::move(options)));
+    return read_scenario(parse_yaml(out.text, "imported.yaml"), "imported", data());
+}
+
+// A Megatron-LM script as they are written: arrays, variables, comments, lines that go on.
+constexpr const char* kScript = R"(#!/bin/bash
+# GPT-3 175B on 16 nodes
+GPUS_PER_NODE=8
+NUM_NODES=16
+TP=8; DISTRIBUTED_ARGS=(
+    --nproc_per_node $GPUS_PER_NODE
+    --nnodes ${NUM_NODES:-1} # two sites
+)
+torchrun "${DISTRIBUTED_ARGS[@]}" pretrain_gpt.py \
+    --tensor-model-parallel-size 8 \
+    --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 6 \
+    --num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 \
+    --micro-batch-size=1 --global-batch-size 512 --recompute-granularity selective \
+    --sequence-parallel --use-distributed-optimizer --bf16 --overlap-grad-reduce --lr 6.0e-5 --vocab-file "$DATA/vocab.json"
+)";
+
+}  // namespace
+
+TEST_CASE("a Megatron-LM script becomes its model, plan and cluster") {
+    const Scenario s = imported("megatron-args", kScript);
+    CHECK(s.cluster.nodes == 16);
+    CHECK(s.model.layers == 96);
+    CHECK(s.model.hidden == 12288);
+    CHECK(s.model.heads == 96);
+    CHECK(s.plan.tensor == 8);
+    CHECK(s.plan.pipeline == 4);
+    CHECK(s.plan.data == 128 / 32);
+    CHECK(s.plan.chunks == 96 / 4 / 6);
+    CHECK(s.plan.global_batch == 512);
+    CHECK(s.plan.recompute == Recompute::selective);
+    CHECK(s.plan.sequence_parallel);
+    CHECK(s.plan.zero == 1);
+    CHECK(s.plan.overlap_data);
+    const Imported out = import_file("megatron-args", ImportInput::of_bytes("input", kScript));
+    CHECK(out.notes.left_out().contains("--lr"));
+    CHECK(out.notes.left_out().contains("--vocab-file"));
+    CHECK(imported("megatron-args", kScript, {{"node", "dgx-a100-80g"}}).cluster.node.name.find("A100") !=
+          std::string::npos);
+}
+
+TEST_CASE("a vLLM command line becomes its engine") {
+    const Scenario s = imported("vllm-args",
+                                "vllm serve meta-llama/Meta-Llama-3-70B-Instruct --tensor-parallel-size 4 "
+                                "--gpu-memory-utilization 0.85 --max-num-seqs 128 --max-num-batched-tokens=4096 "
+                                "--max-model-len 8192 --kv-cache-dtype fp8 --quantization fp8 --enable-prefix-caching "
+                                "--data-parallel-size 2 --trust-remote-code --port 8000");
+    CHECK(s.model.name == "llama-3-70b");
+    CHECK(s.cluster.nodes == 1);
+    CHECK(s.engine.mixed.tensor == 4);
+    CHECK(s.engine.mixed.replicas == 2);
+    CHECK(s.engine.memory_fraction == doctest::Approx(0.85));
+    CHECK(s.engine.mixed.scheduler.max_sequences == 128);
+    CHECK(s.engine.mixed.scheduler.token_budget == 4096);
+    CHECK(s.engine.max_context == 8192);
+    CHECK(s.engine.weights == Precision::fp8);
+    CHECK(s.engine.cache == Precision::fp8);
+    CHECK(s.engine.prefix_cache);
+    const Scenario small = imported("vllm-args", "vllm serve llama-3-8b -tp 2 --request-rate 4 --random-input-len 512");
+    CHECK(small.engine.mixed.tensor == 2);
+    CHECK(small.cluster.node.gpus == 2);
+    CHECK(small.requests.rate == 4);
+    CHECK(small.requests.prompt.mean == 512);
+}
+
+TEST_CASE("a Hugging Face config.json becomes the model that the preset is") {
+    struct Case {
+        const char* preset;
+        const char* json;
+    };
+    for (
+        const Case& c : {
+            Case{"llama-3-70b",
+                 R"({"model_type": "llama", "num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64,
+                                     "num_key_value_heads": 8, "intermediate_size": 28672, "vocab_size": 128256,
+                                     "max_position_embeddings": 8192, "tie_word_embeddings": false, "rope_theta": 5e5})"},
+            Case{"mixtral-8x7b",
+                 R"({"model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
+                                      "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000,
+                                      "max_position_embeddings": 32768, "tie_word_embeddings": false, "sliding_window": null,
+                                      "num_local_experts": 8, "num_experts_per_tok": 2})"},
+            Case{
+                "deepseek-v3",
+                R"({"model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128,
+                                     "num_key_value_heads": 128, "intermediate_size": 18432, "vocab_size": 129280,
+                                     "max_position_embeddings": 163840, "tie_word_embeddings": false, "n_routed_experts": 256,
+                                     "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "n_shared_experts": 1,
+                                     "first_k_dense_replace": 3, "kv_lora_rank": 512, "q_lora_rank": 1536,
+                                     "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128})"},
+            Case{"qwen3-32b",
+                 R"({"model_type": "qwen3", "num_hidden_layers": 64, "hidden_size": 5120, "num_attention_heads": 64,
+                                   "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 25600, "vocab_size": 151936,
+                                   "max_position_embeddings": 40960, "tie_word_embeddings": false, "sliding_window": null,
+                                   "use_sliding_window": false})"},
+        }) {
+        const Imported out = import_file("hf-config", ImportInput::of_bytes("config.json", c.json));
+        ModelSpec model;
+        std::vector<Diagnostic> errors;
+        const YamlNode root = parse_yaml(out.text, "model.yaml");
+        read_fields(*root.find("model"), data(), errors, [&](Fields& fields) { describe(fields, model); });
+        REQUIRE_MESSAGE(errors.empty(), c.preset);
+        complete(model);
+        ModelSpec preset;
+        read_fields(load_yaml(data().path(kModelPresets, c.preset)), data(), errors,
+                    [&](Fields& fields) { describe(fields, preset); });
+        complete(preset);
+        CHECK_MESSAGE(model.parameters() == preset.parameters(), c.preset);
+        CHECK_MESSAGE(model.kv_heads == preset.kv_heads, c.preset);
+        CHECK_MESSAGE(model.head_dim == preset.head_dim, c.preset);
+        CHECK_MESSAGE(model.experts.topk == preset.experts.topk, c.preset);
+        CHECK_MESSAGE(model.latent.kv_rank == preset.latent.kv_rank, c.preset);
+        CHECK_MESSAGE(model.query_key_norm == preset.query_key_norm, c.preset);
+        CHECK_MESSAGE(model.rotary == preset.rotary, c.preset);
+        CHECK_MESSAGE(model.window == preset.window, c.preset);
+    }
+}
+
+TEST_CASE("arguments and configurations that say too little or nothing are refused by name") {
+    const std::vector<std::tuple<const char*, const char*, const char*>> cases = {
+        {"megatron-args", "", "holds no flag"},
+        {"megatron-args", "--hidden-size 12", "--num-layers is missing"},
+        {"megatron-args", "--num-layers many", "--num-layers must be a whole number"},
+        {"megatron-args",
+         "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --nnodes 1 "
+         "--tensor-model-parallel-size 3",
+         "does not divide 8 GPUs"},
+        {"megatron-args", "--num-experts 8 --num-layers 2", "mixtures of experts"},
+        {"vllm-args", "--tensor-parallel-size 2", "names no model"},
+        {"vllm-args", "vllm serve x --tensor-parallel-size 0", "must be a whole number"},
+        {"hf-config", "[]", "is no JSON object"},
+        {"hf-config", "{\"hidden_size\": 1", "is no JSON object"},
+        {"hf-config", "{\"hidden_size\": 64}", "'num_hidden_layers' is missing"},
+        {"hf-config", "{\"num_hidden_layers\": \"x\"}", "must be a whole number"},
+    };
+    for (const auto& [format, text, expected] : cases) {
+        std::string said;
+        try {
+            (void)import_file(format, ImportInput::of_bytes("input", text));
+        } catch (const ConfigError& error) {
+            said = error.what();
+        }
+        CHECK_MESSAGE(said.find(expected) != std::string::npos, format << ": " << text << "\n" << said);
+    }
+}

@@ -1,0 +1,201 @@
+#include "workloads/replay/importers/command_text.hpp"
+
+#include "sim/base/error.hpp"
+#include "sim/base/text.hpp"
+#include "sim/config/units.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery {
+
+namespace {
+
+// Words of a shell script, quotes and comments resolved; what stands alone in parentheses of an array is a word as well.
+std::vector<std::string> shell_words(const std::string& text) {
+    std::vector<std::string> out;
+    std::string word;
+    bool in_word = false;
+    char quote = 0;
+    const auto finish = [&] {
+        if (in_word) {
+            out.push_back(word);
+        }
+        word.clear();
+        in_word = false;
+    };
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const char c = text[i];
+        if (quote != 0) {
+            if (c == quote) {
+                quote = 0;
+            } else {
+                word += c;
+            }
+        } else if (c == '"' || c == '\'') {
+            quote = c;
+            in_word = true;
+        } else if (c == '\\' && i + 1 < text.size()) {
+            ++i;
+            if (text[i] != '\n') {
+                word += text[i];
+                in_word = true;
+            }
+        } else if (c == '#' && !in_word) {
+            i = std::min(text.find('\n', i), text.size()) - 1;
+        } else if (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == ')' || (c == '(' && !in_word)) {
+            finish();
+        } else if (c == '(') {  // NAME=( begins an array: its words are what counts
+            word.clear();
+            in_word = false;
+        } else {
+            word += c;
+            in_word = true;
+        }
+    }
+    finish();
+    return out;
+}
+
+std::string plain(std::string flag) {
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    return flag;
+}
+
+using Variables = std::map<std::string, std::string>;
+
+std::string substituted(const std::string& word, const Variables& variables) {
+    std::string out;
+    for (std::size_t i = 0; i < word.size();) {
+        if (word[i] != '$') {
+            out += word[i++];
+            continue;
+        }
+        const bool braces = i + 1 < word.size() && word[i + 1] == '{';
+        std::size_t end = i + (braces ? 2 : 1);
+        const std::size_t start = end;
+        while (end < word.size() && (std::isalnum(static_cast<unsigned char>(word[end])) != 0 || word[end] == '_')) {
+            ++end;
+        }
+        const std::string name = word.substr(start, end - start);
+        std::string rest;
+        if (braces) {
+            const std::size_t close = std::min(word.find('}', end), word.size());
+            rest = word.substr(end, close - end);
+            end = std::min(close + 1, word.size());
+        }
+        const auto found = variables.find(name);
+        // ${NAME:-value}
+        const bool otherwise = rest.rfind(":-", 0) == 0;
+        out += found != variables.end() ? found->second : otherwise ? rest.substr(2) : "";
+        i = std::max(end, i + 1);
+    }
+    return out;
+}
+
+bool is_assignment(const std::string& word) {
+    const std::size_t equals = word.find('=');
+    return equals != std::string::npos && equals > 0 && word[0] != '-' &&
+           std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
+                       [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; });
+}
+
+// "--flag" and "-tp", but not "-1".
+bool is_flag(const std::string& word) {
+    return word.size() > 1 && word[0] == '-' &&
+           std::isalpha(static_cast<unsigned char>(word[word[1] == '-' && word.size() > 2 ? 2 : 1])) != 0;
+}
+
+}  // namespace
+
+CommandText::CommandText(const std::string& text, std::string name) : name_(std::move(name)) {
+    Variables variables;
+    std::string flag;
+    for (const std::string& raw : shell_words(text)) {
+        const std::string word = substituted(raw, variables);
+        if (is_assignment(raw)) {
+            variables[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
+            continue;
+        }
+        if (!is_flag(word)) {
+            if (flag.empty()) {
+                words_.push_back(word);
+            } else if (!word.empty()) {
+                flags_[flag] = word;
+                flag.clear();
+            }
+            continue;
+        }
+        const std::size_t dashes = word[1] == '-' ? 2 : 1;
+        const std::size_t equals = std::min(word.find('='), word.size());
+        flag = plain(word.substr(dashes, equals - dashes));
+        flags_[flag] = "";
+        if (equals < word.size()) {
+            flags_[flag] = word.substr(equals + 1);
+            flag.clear();
+        }
+    }
+    if (flags_.empty()) {
+        throw ConfigError({Diagnostic{name_, 0, 0, "holds no flag such as --tensor-parallel-size 8"}});
+    }
+}
+
+bool CommandText::has(const std::string& flag) {
+    const auto found = flags_.find(plain(flag));
+    if (found == flags_.end()) {
+        return false;
+    }
+    used_.insert(found->first);
+    return true;
+}
+
+std::string CommandText::text(const std::vector<std::string>& flags) {
+    for (const std::string& flag : flags) {
+        if (has(flag)) {
+            return flags_.at(plain(flag));
+        }
+    }
+    return "";
+}
+
+std::optional<std::int64_t> CommandText::whole(const std::vector<std::string>& flags) {
+    for (const std::string& flag : flags) {
+        if (!has(flag)) {
+            continue;
+        }
+        const std::string value = flags_.at(plain(flag));
+        double number = 0;
+        if (!parse_number(value, number) || number != std::floor(number) || number < 1 || number > 1e12) {
+            throw ConfigError({Diagnostic{
+                name_, 0, 0,
+                fmt::format("--{} must be a whole number from 1 on, not '{}'", flag, printable(value, 100))}});
+        }
+        return static_cast<std::int64_t>(number);
+    }
+    return std::nullopt;
+}
+
+void CommandText::count(ImportNotes& notes) const {
+    notes.read("flags", used_.size());
+    constexpr std::size_t kNamed = 40;
+    std::size_t named = 0;
+    for (const auto& [flag, value] : flags_) {
+        if (!used_.contains(flag)) {
+            notes.left_out(named++ < kNamed ? "--" + printable(flag, 60) : std::string("further flags"));
+        }
+    }
+}
+
+std::string yaml_section(const std::string& section, const YamlLines& lines) {
+    std::string out = section + ":\n";
+    for (const auto& [key, value] : lines) {
+        if (!value.empty()) {
+            out += fmt::format("  {}: {}\n", key, value);
+        }
+    }
+    return out;
+}
+
+}  // namespace orrery

@@ -1,0 +1,44 @@
+#pragma once
+// A command line with its flags, as it stands in a shell script: shared by importers of other tools' arguments.
+//
+// Understands comments, quotes, backslashes at line ends, arrays in parentheses, `NAME=value` with `$NAME` and `${NAME}`, and
+// both `--flag value` and `--flag=value`. Not a shell: conditions, loops and substitution of commands are not evaluated.
+
+#include "workloads/replay/importers/importer.hpp"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+class CommandText {
+  public:
+    /// Throws ConfigError when there is no flag in the text. `name` is the file, for messages.
+    CommandText(const std::string& text, std::string name);
+
+    [[nodiscard]] bool has(const std::string& flag);
+    /// The value of the first of these flags that is given; empty when none is. Flags are without dashes, `-` and `_` alike.
+    [[nodiscard]] std::string text(const std::vector<std::string>& flags);
+    /// The same as a whole number from 1 to 10^12. Throws ConfigError for anything else.
+    [[nodiscard]] std::optional<std::int64_t> whole(const std::vector<std::string>& flags);
+    /// Words that are neither flags nor values of flags, such as the program and its model.
+    [[nodiscard]] const std::vector<std::string>& words() const { return words_; }
+    /// Counts what was asked for as read, and every other flag by its name as left out.
+    void count(ImportNotes& notes) const;
+    [[nodiscard]] const std::string& name() const { return name_; }
+
+  private:
+    std::string name_;
+    std::map<std::string, std::string> flags_;
+    std::vector<std::string> words_;
+    std::set<std::string> used_;
+};
+
+/// "  key: value" lines of YAML in the order given; empty values are left out.
+using YamlLines = std::vector<std::pair<std::string, std::string>>;
+[[nodiscard]] std::string yaml_section(const std::string& section, const YamlLines& lines);
+
+}  // namespace orrery

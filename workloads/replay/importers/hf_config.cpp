@@ -1,0 +1,178 @@
+// Hugging Face's config.json (transformers, PretrainedConfig and the configurations of its models) as a model.
+//
+// Claims: the dimensions that decide times and memory. Not claimed: activations beyond whether the feed-forward is gated, which
+// follows from the type of the model; how evenly experts are chosen.
+
+#include "sim/base/error.hpp"
+#include "sim/base/text.hpp"
+#include "workloads/replay/importers/command_text.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace orrery {
+
+namespace {
+
+using Json = nlohmann::json;
+
+class Config {
+  public:
+    Config(const Json& json, const std::string& file) : json_(json), file_(file) {}
+
+    // The first of these keys that is there and not null, as a whole number; 0 where none is.
+    std::int64_t whole(const std::vector<const char*>& keys) {
+        for (const char* key : keys) {
+            const auto found = json_.find(key);
+            if (found == json_.end() || found->is_null()) {
+                continue;
+            }
+            if (!found->is_number_integer() || *found < 0 || *found > 1'000'000'000'000) {
+                throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("'{}' must be a whole number", key)}});
+            }
+            ++read_;
+            return found->get<std::int64_t>();
+        }
+        return 0;
+    }
+    std::int64_t needed(const std::vector<const char*>& keys) {
+        const std::int64_t value = whole(keys);
+        if (value == 0) {
+            throw ConfigError({Diagnostic{
+                file_, 0, 0, fmt::format("'{}' is missing: a config.json of a language model has it", keys[0])}});
+        }
+        return value;
+    }
+    bool flag(const char* key, bool otherwise) const {
+        const auto found = json_.find(key);
+        return found != json_.end() && found->is_boolean() ? found->get<bool>() : otherwise;
+    }
+    std::string text(const char* key) const {
+        const auto found = json_.find(key);
+        return found != json_.end() && found->is_string() ? found->get<std::string>() : "";
+    }
+    [[nodiscard]] bool has(const char* key) const { return json_.contains(key) && !json_.at(key).is_null(); }
+    [[nodiscard]] std::size_t read() const { return read_; }
+    [[nodiscard]] std::size_t keys() const { return json_.size(); }
+
+  private:
+    const Json& json_;
+    const std::string& file_;
+    std::size_t read_ = 0;
+};
+
+bool one_of(const std::string& word, const std::vector<const char*>& words) {
+    return std::any_of(words.begin(), words.end(), [&](const char* one) { return word == one; });
+}
+
+std::string number(std::int64_t value) {
+    return value == 0 ? "" : std::to_string(value);
+}
+
+// Names are text of a file: only what a plain YAML word may hold is kept.
+std::string word_of(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+        if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '.' || c == '_') {
+            out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+        } else if (c == '/') {
+            out.clear();
+        }
+    }
+    return out.substr(0, 80);
+}
+
+std::string experts_of(Config& config) {
+    const std::int64_t count = config.whole({"num_local_experts", "n_routed_experts", "num_experts"});
+    if (count == 0) {
+        return "";
+    }
+    const std::int64_t width = config.whole({"moe_intermediate_size", "intermediate_size"});
+    std::int64_t shared = config.whole({"shared_expert_intermediate_size"});
+    if (shared == 0) {
+        shared = config.whole({"n_shared_experts"}) * width;
+    }
+    return fmt::format(
+        "{{count: {}, topk: {}, ffn: {}{}{}}}", count, config.needed({"num_experts_per_tok", "moe_topk"}), width,
+        shared > 0 ? fmt::format(", shared: {}", shared) : "",
+        config.has("first_k_dense_replace") ? fmt::format(", dense_layers: {}", config.whole({"first_k_dense_replace"}))
+                                            : "");
+}
+
+std::string latent_of(Config& config) {
+    const std::int64_t rank = config.whole({"kv_lora_rank"});
+    return rank == 0 ? ""
+                     : fmt::format("{{kv_rank: {}, q_rank: {}, rotary: {}, value_dim: {}}}", rank,
+                                   config.whole({"q_lora_rank"}), config.needed({"qk_rope_head_dim"}),
+                                   config.needed({"v_head_dim"}));
+}
+
+Imported read_config(const ImportInput& input) {
+    const Json root = Json::parse(input.bytes(), nullptr, false);
+    if (!root.is_object()) {
+        throw ConfigError({Diagnostic{input.path(), 0, 0, "is no JSON object, as a config.json is"}});
+    }
+    // Models that see and hear too keep their language part inside.
+    const bool inside = root.contains("text_config") && root["text_config"].is_object();
+    Config config(inside ? root["text_config"] : root, input.path());
+    Imported out;
+    const std::string type = config.text("model_type");
+    const bool plain = one_of(type, {"gpt2", "gpt_neo", "gpt_neox", "gptj", "gpt_bigcode", "bloom", "opt", "falcon",
+                                     "mpt", "phi", "starcoder2"});
+    const bool positions = one_of(type, {"gpt2", "gpt_neo", "bloom", "opt", "mpt", "gpt_bigcode"});
+    if (type.empty()) {
+        out.notes.assumed("a gated feed-forward and rotary positions: the file names no model_type");
+    }
+    std::string name =
+        input.option("name").empty() ? word_of(config.text("_name_or_path")) : word_of(input.option("name"));
+    name = name.empty() ? word_of(type) : name;
+    const std::string latent = latent_of(config);
+    std::int64_t window = config.whole({"sliding_window"});
+    window = config.flag("use_sliding_window", true) ? window : 0;
+    std::string full_every;
+    if (window > 0 && config.has("sliding_window_pattern")) {
+        full_every = number(config.whole({"sliding_window_pattern"}));
+    } else if (window > 0 && type == "gpt_oss") {
+        full_every = "2";
+    }
+    const std::string experts = experts_of(config);
+    const YamlLines lines = {
+        {"name", name.empty() ? "imported" : name},
+        {"layers", number(config.needed({"num_hidden_layers", "n_layer", "num_layers", "n_layers"}))},
+        {"hidden", number(config.needed({"hidden_size", "n_embd", "d_model"}))},
+        {"heads", number(config.needed({"num_attention_heads", "n_head", "n_heads"}))},
+        {"kv_heads", latent.empty() ? number(config.whole({"num_key_value_heads", "num_kv_heads"})) : ""},
+        {"head_dim", number(config.whole({"qk_nope_head_dim", "head_dim"}))},
+        {"ffn", number(config.whole({"intermediate_size", "n_inner", "ffn_dim"}))},
+        {"gated", plain ? "" : "true"},
+        {"vocabulary", number(config.needed({"vocab_size"}))},
+        {"sequence", number(config.whole({"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"}))},
+        {"tied_embeddings", config.flag("tie_word_embeddings", true) ? "true" : "false"},
+        {"rotary", positions ? "" : "true"},
+        {"parallel_block", config.flag("parallel_attn", type == "gptj") ? "true" : ""},
+        {"window", number(window)},
+        {"full_every", full_every},
+        {"query_key_norm", one_of(type, {"qwen3", "qwen3_moe"}) ? "heads" : ""},
+        {"experts", experts},
+        {"latent", latent}};
+    out.text =
+        "# The model of a Hugging Face config.json, by 'orrery import hf-config'.\n" + yaml_section("model", lines);
+    out.use = "these lines in place of its 'model:'";
+    out.notes.read("keys", config.read());
+    out.notes.left_out("keys that change neither time nor memory here",
+                       config.keys() - std::min(config.keys(), config.read()));
+    out.facts.push_back({"model", name});
+    return out;
+}
+
+}  // namespace
+
+extern const Importer kHuggingFaceImporter = {"hf-config",
+                                              "a Hugging Face config.json, as the model of a scenario",
+                                              {{"name", "NAME", "of the model, where the file does not say it"}},
+                                              read_config,
+                                              "yaml"};
+
+}  // namespace orrery
