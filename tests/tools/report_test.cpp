@@ -44,6 +44,28 @@ std::map<std::string, double> shown(const std::string& dom, const std::string& a
     return out;
 }
 
+// The page in frames as wide as a phone, a tablet and a screen: nothing reaches beyond, but what scrolls by itself.
+void check_fits(const Folder& folder, const std::string& page) {
+    const std::string frames = folder.file("frames.html", fmt::format(R"(<!doctype html><body><script>
+const found = {{}};
+for (const width of [360, 768, 1440]) {{
+    const frame = document.createElement("iframe");
+    frame.width = width; frame.height = 2000; frame.src = "{}";
+    frame.onload = () => setTimeout(() => {{
+        found[width] = frame.contentDocument.documentElement.scrollWidth <= width;
+        if (Object.keys(found).length === 3) document.body.dataset.fits = Object.values(found).join(" ");
+    }}, 500);
+    document.body.append(frame);
+}}
+</script>)",
+                                                                      "file://" + page));
+    const Outcome out = shell_command(
+        fmt::format("timeout 60 chromium --headless --no-sandbox --disable-gpu --allow-file-access-from-files "
+                    "--virtual-time-budget=30000 --user-data-dir={} --dump-dom file://{} 2>/dev/null",
+                    folder.file("browser"), frames));
+    CHECK_MESSAGE(out.text.find("data-fits=\"true true true\"") != std::string::npos, out.text.substr(0, 300));
+}
+
 void check_self_contained(const std::string& html) {
     CHECK(html.find("<script src") == std::string::npos);
     CHECK(html.find("<link rel=\"stylesheet\"") == std::string::npos);
@@ -142,8 +164,10 @@ TEST_CASE("reports of every kind of run say what limits it, with the numbers of 
         {"network/packet-incast-64.yaml", {"queues and congestion control", "pairs of runs with equal seeds"}},
         {"collective/ring-4096.yaml", {"steps of the slowest pair of neighbours"}},
         {"replay/two-layer-step.yaml", {"gemm_backward", "stream 7"}},
+        {"training/gpt3-175b-1024xA100.yaml", {"Memory by kind", "activations"}},
         {"serving/llama-2-70b-conversations.yaml --set requests.count=300",
-         {"queue before the first iteration", "How latencies are distributed", "limit 2 s", "decodes alone"}}};
+         {"queue before the first iteration", "How latencies are distributed", "limit 2 s", "decodes alone",
+          "Queue and batch", "requests per second"}}};
     for (const auto& [arguments, texts] : wanted) {
         const std::string page = folder.file("run.html");
         const Outcome out = orrery_command(
@@ -159,6 +183,7 @@ TEST_CASE("reports of every kind of run say what limits it, with the numbers of 
         if (dom.empty()) {
             continue;
         }
+        check_fits(folder, page);
         const auto summary = nlohmann::json::parse(read(folder.file("run.json")));
         const auto tiles = shown(dom, "metric");
         for (const auto& [name, metric] : summary["metrics"].items()) {

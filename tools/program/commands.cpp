@@ -31,6 +31,10 @@ namespace {
 // Messages and requests one by one: a report leaves the timeline out where it would be a wall of lines.
 bool can_be_drawn(const Scenario& scenario) {
     const TimelineDrawing drawing = row_of(scenario.kind).drawing;
+    constexpr std::int64_t kMostRequests = 100'000;  // whose parts are kept for charts over time
+    if (row_of(scenario.kind).requests) {
+        return scenario.requests.count <= kMostRequests;
+    }
     if (drawing != TimelineDrawing::few_streams) {
         return drawing != TimelineDrawing::none;
     }

@@ -2,6 +2,7 @@
 
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
+#include "tools/report/page.hpp"
 
 #include <fmt/format.h>
 
@@ -80,8 +81,8 @@ void print_summary(const Terminal& terminal, const Summary& summary) {
         terminal.heading("where the time goes (mean over ranks)");
         rows.clear();
         for (const auto& [name, seconds] : summary.breakdown) {
-            rows.push_back({name, pretty_quantity(seconds, Dimension::time),
-                            fmt::format("{:5.1f} %", 100 * seconds / total), terminal.bar(seconds / total)});
+            rows.push_back({name, report::seconds_text(seconds), fmt::format("{:5.1f} %", 100 * seconds / total),
+                            terminal.bar(seconds / total)});
         }
         terminal.table({}, rows);
     }

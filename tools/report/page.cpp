@@ -60,7 +60,8 @@ double rounded(double value) {
 }
 
 std::string seconds_text(double seconds) {
-    return pretty_quantity(seconds, Dimension::time);
+    // Less than half a picosecond is the rounding of a sum: nothing simulated is as short.
+    return pretty_quantity(std::abs(seconds) < 0.5e-12 ? 0 : seconds, Dimension::time);
 }
 
 std::string value_text(double value, const std::string& unit) {
@@ -79,7 +80,9 @@ std::string value_text(double value, const std::string& unit) {
     const std::string number = std::abs(value) >= 1e5 || (std::abs(value) >= 1e4 && value == std::floor(value))
                                    ? grouped(value)
                                    : fmt::format("{:.5g}", value);
-    return fmt::format("{}{}", number, unit == "1" ? "" : unit == "1/s" ? " /s" : " " + unit);
+    // Counts say in their names what they count.
+    const bool counted = unit == "requests" || unit == "iterations" || unit == "preemptions" || unit == "packets";
+    return fmt::format("{}{}", number, unit == "1" || counted ? "" : unit == "1/s" ? " /s" : " " + unit);
 }
 
 }  // namespace orrery::report

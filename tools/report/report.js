@@ -21,6 +21,9 @@ function make(tag, options, ...children) {
     return node;
 }
 
+// Names break after their underscores and dots, where they must.
+const breakable = (name) => typeof name === "string" ? name.replace(/([_./])(?=\w)/g, "$1\u200b") : name;
+
 const short = (value) => typeof value !== "number" ? (value ?? "") : Number.isInteger(value) && Math.abs(value) < 1e9 ? String(value) : String(Number(value.toPrecision(6)));
 
 function chart(host, config) {
@@ -48,7 +51,7 @@ const draw = {
     tiles(block, host) {
         const grid = make("div", { class: "tiles" });
         block.items.forEach((item, i) => grid.append(make("div", { class: "tile" + (i === 0 ? " lead" : ""), data: { metric: item.name, value: item.value } },
-            make("span", { class: "soft", text: item.label || item.name }), make("b", { text: item.text }),
+            make("span", { class: "soft", text: breakable(item.label || item.name) }), make("b", { text: item.text }),
             item.low == null ? null : make("span", { class: "soft", text: `90 %: ${item.low} to ${item.high}` }))));
         host.append(grid);
     },
@@ -56,13 +59,13 @@ const draw = {
         const most = Math.max(...block.items.map((item) => Math.abs(item.value)), 1e-300);
         for (const item of block.items) {
             const fill = make("i", { style: `width:${100 * Math.abs(item.value) / most}%;background:${item.colour || colours[0]}` });
-            host.append(make("div", { class: "bar", data: { part: item.name, value: item.value } }, make("span", { text: item.name }), make("span", { class: "track" }, fill), make("span", { text: item.text })));
+            host.append(make("div", { class: "bar", data: { part: item.name, value: item.value } }, make("span", { text: breakable(item.name) }), make("span", { class: "track" }, fill), make("span", { text: item.text })));
         }
     },
     // Means and percentiles: a row for each quantity.
     quantiles(block, host) {
         host.append(make("div", { class: "wide" }, make("table", { class: "quantiles" }, make("thead", {}, make("tr", {}, make("th"), ...block.columns.map((name) => make("th", { class: "n", text: name })))),
-            make("tbody", {}, ...block.rows.map((row) => make("tr", {}, make("th", { text: row.name }), ...row.cells.map((cell) => make("td", cell ? { class: "n", text: cell.text, data: { metric: cell.name, value: cell.value } } : { class: "n", text: "-" }))))))));
+            make("tbody", {}, ...block.rows.map((row) => make("tr", {}, make("th", { text: breakable(row.name) }), ...row.cells.map((cell) => make("td", cell ? { class: "n", text: cell.text, data: { metric: cell.name, value: cell.value } } : { class: "n", text: "-" }))))))));
     },
     // Blocks side by side where there is room.
     grid(block, host) {
@@ -80,7 +83,7 @@ const draw = {
                 names.set(part.name, part.colour);
                 track.append(make("i", { style: `width:${100 * part.value / whole}%;background:${part.colour}`, title: `${part.name}: ${part.text}` }));
             }
-            host.append(make("div", { class: "bar" }, make("span", { text: row.name }), make("span", { class: "track" }, track), make("span", { text: row.text })));
+            host.append(make("div", { class: "bar" }, make("span", { text: breakable(row.name) }), make("span", { class: "track" }, track), make("span", { text: row.text })));
         }
         const legend = make("div", { class: "legend" });
         for (const [name, colour] of names) legend.append(make("span", {}, make("i", { style: `background:${colour}` }), name));
@@ -219,10 +222,11 @@ const draw = {
             const grid = ss.map((sv) => xs.map((xv) => best(metric, (row) => row[at(x)] === xv && row[at(s)] === sv)));
             current?.destroy();
             box.replaceChildren();
+            const words = xs.some((v) => typeof v === "string");  // an axis of words has no in-between: bars
             current = chart(box, {
-                type: "line",
+                type: words ? "bar" : "line",
                 data: { labels: xs.map(String), datasets: ss.slice(0, 16).map((sv, i) => ({ label: `${s} ${sv}`, data: grid[i], borderColor: colours[i % 8], backgroundColor: colours[i % 8], spanGaps: true })) },
-                options: { scales: { x: axis(x), y: axis(`best ${metric}`) } }
+                options: { scales: { x: axis(x), y: axis(`best ${metric}`, { beginAtZero: words }) } }
             });
             const values = grid.flat().filter((v) => v != null), low = Math.min(...values), high = Math.max(...values);
             const cell = (v) => {

@@ -1,5 +1,6 @@
 #include "tools/driver/kind.hpp"
 #include "tools/report/explanation_blocks.hpp"
+#include "tools/report/over_time.hpp"
 #include "tools/report/report.hpp"
 
 #include <fmt/format.h>
@@ -131,6 +132,36 @@ Json utilisation(const Timeline& timeline) {
             {"series", series}};
 }
 
+// What fills a GPU, by kind: a row for each stage, at most sixteen.
+Json memory_stacks(const std::vector<MemoryUse>& stages) {
+    constexpr std::size_t kStages = 16;
+    Json rows = Json::array();
+    for (std::size_t i = 0; i < std::min(stages.size(), kStages); ++i) {
+        const MemoryUse& use = stages[i];
+        Json parts = Json::array();
+        std::size_t colour = 0;
+        for (const auto& [name, bytes] : {std::pair{"weights", use.weights},
+                                          {"gradients", use.gradients},
+                                          {"optimizer", use.optimizer},
+                                          {"activations", use.activations},
+                                          {"buffers", use.buffers}}) {
+            parts.push_back({{"name", name},
+                             {"value", rounded(bytes)},
+                             {"text", value_text(bytes, "B")},
+                             {"colour", colour_of(colour++)}});
+        }
+        rows.push_back({{"name", stages.size() > 1 ? fmt::format("stage {}", i) : "every GPU"},
+                        {"parts", parts},
+                        {"text", value_text(use.total(), "B")}});
+    }
+    return {
+        {"kind", "stacks"},
+        {"title", "Memory by kind"},
+        {"note", stages.size() > kStages ? fmt::format("Of a GPU; the first {} of {} stages.", kStages, stages.size())
+                                         : std::string("Of a GPU at its fullest.")},
+        {"rows", rows}};
+}
+
 Json resolved_table(Scenario scenario) {
     Json rows = Json::array();
     for (const Explained& value : explain_fields([&](Fields& fields) { describe(fields, scenario); })) {
@@ -196,7 +227,14 @@ std::string run_report(const Scenario& scenario, const RunOutput& out, const Exp
     for (Json& block : Json::parse(explanation_blocks(why))) {
         blocks.push_back(std::move(block));
     }
-    if (!out.timeline.spans.empty()) {
+    if (out.training) {
+        blocks.push_back(memory_stacks(out.training->memory));
+    }
+    if (const std::string over_time = row_of(scenario.kind).requests ? over_time_block(out.timeline) : "";
+        !over_time.empty()) {
+        blocks.push_back(Json::parse(over_time));
+    }
+    if (!out.timeline.spans.empty() && row_of(scenario.kind).drawing != TimelineDrawing::none) {
         const bool ranks = row_of(scenario.kind).drawing == TimelineDrawing::ranks;
         blocks.push_back(
             {{"kind", "svg"},
