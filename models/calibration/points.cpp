@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 namespace orrery {
 
@@ -44,15 +45,66 @@ std::optional<Format> format_of(const std::string& dtype) {
     return format;
 }
 
-Operation streaming(const TraceRow& row, StreamingKind kind, double bytes_a_value) {
-    return Streaming{row.dim("tokens") * row.dim("hidden") * bytes_a_value, 1, kind};
+/// A kernel bound by memory: which measured one prices it, and the bytes of a value of its shape that it must move, in 16 bits
+/// (the optimizer in 32: parameters, gradients and both moments).
+struct StreamingRow {
+    const char* op;
+    StreamingKind kind;
+    double forward, backward;  ///< B a value; 0: there is no such pass
+};
+constexpr StreamingRow kStreaming[] = {{"rms_norm", StreamingKind::norm, 4, 6},
+                                       {"layer_norm", StreamingKind::norm, 4, 6},
+                                       {"add_norm", StreamingKind::norm, 8, 0},
+                                       {"gelu", StreamingKind::activation, 4, 6},
+                                       {"silu_mul", StreamingKind::activation, 6, 10},
+                                       {"add", StreamingKind::add, 6, 0},
+                                       {"dropout_add", StreamingKind::any, 7, 0},
+                                       {"rotary", StreamingKind::rotary, 4, 4},
+                                       {"softmax", StreamingKind::softmax, 4, 6},
+                                       {"embedding", StreamingKind::embedding, 4, 0},
+                                       {"quantize", StreamingKind::quantize, 3, 0},
+                                       {"cross_entropy", StreamingKind::loss, 2, 4},
+                                       {"sampling", StreamingKind::sampling, 2, 0},
+                                       {"adamw", StreamingKind::optimizer, 28, 0},
+                                       {"grad_norm", StreamingKind::optimizer, 12, 0},
+                                       {"fill", StreamingKind::any, 1, 0},
+                                       {"read", StreamingKind::any, 1, 0},
+                                       {"triad", StreamingKind::any, 3, 0}};
+
+std::optional<Operation> streaming_of(const TraceRow& row) {
+    for (const StreamingRow& one : kStreaming) {
+        const double bytes = row.phase == TracePhase::forward ? one.forward : one.backward;
+        if (row.op == one.op && bytes > 0) {
+            const double values =
+                row.dim("params", row.dim("bytes", row.dim("tokens") * row.dim("hidden", row.dim("vocabulary"))));
+            return Streaming{values * bytes, 1, one.kind};
+        }
+    }
+    return std::nullopt;
+}
+
+// Copies and launches, which have no number format.
+std::optional<Operation> moved_by(const TraceRow& row) {
+    if (row.op == "copy" || row.op == "h2d" || row.op == "d2h") {
+        return Copy{row.dim("bytes"), row.op == "copy"  ? CopyDirection::on_device
+                                      : row.op == "h2d" ? CopyDirection::host_to_device
+                                                        : CopyDirection::device_to_host};
+    }
+    if (row.op == "launch" && row.mode != "sync") {
+        return Launch{1, row.mode.empty() || row.mode == "graph"};
+    }
+    return std::nullopt;
 }
 
 }  // namespace
 
 std::optional<Operation> operation_of(const TraceRow& row) {
+    if (const auto moved = moved_by(row)) {
+        return moved;
+    }
     const std::optional<Format> format = format_of(row.dtype);
-    if (!format || row.phase != TracePhase::forward || !row.beside.empty()) {
+    const bool backward = row.phase == TracePhase::backward;
+    if (!format || (backward && (row.op == "gemm" || row.op == "grouped_gemm" || row.op.rfind("m", 0) == 0))) {
         return std::nullopt;
     }
     const Precision cache =
@@ -60,6 +112,13 @@ std::optional<Operation> operation_of(const TraceRow& row) {
     if (row.op == "gemm") {
         return Gemm{row.dim("m"),        row.dim("n"),    row.dim("k"),   row.dim("batch", 1), format->precision, 0,
                     format->weight_only, format->weights, format->scaling};
+    }
+    if (row.op == "grouped_gemm") {
+        return GroupedGemm{row.dim("tokens"), row.dim("experts"),  row.dim("topk"), row.dim("n"),   row.dim("k"),
+                           format->precision, format->weight_only, format->weights, format->scaling};
+    }
+    if (row.op == "moe_route") {
+        return ExpertRouting{row.dim("tokens"), row.dim("experts"), row.dim("topk"), row.dim("hidden")};
     }
     if (row.op == "moe") {
         const double parallel = row.dim("expert_parallel", 1);
@@ -88,6 +147,7 @@ std::optional<Operation> operation_of(const TraceRow& row) {
         attention.head_dim = row.dim("head_dim");
         attention.causal = row.dim("causal", 1) > 0;
         attention.window = row.dim("window");
+        attention.backward = backward;
         attention.group = std::max(1.0, row.dim("heads") / row.dim("kv_heads"));
         attention.cache = cache;
         attention.block = row.dim("block");
@@ -104,58 +164,131 @@ std::optional<Operation> operation_of(const TraceRow& row) {
         attention.cache = cache;
         return attention;
     }
-    // Bytes a value in 16 bits: what each kernel reads and writes once.
-    const std::pair<const char*, std::pair<StreamingKind, double>> kStreaming[] = {
-        {"rms_norm", {StreamingKind::norm, 4}},       {"layer_norm", {StreamingKind::norm, 4}},
-        {"add_norm", {StreamingKind::norm, 8}},       {"gelu", {StreamingKind::activation, 4}},
-        {"silu_mul", {StreamingKind::activation, 6}}, {"add", {StreamingKind::add, 6}},
-        {"rotary", {StreamingKind::rotary, 4}},       {"embedding", {StreamingKind::embedding, 4}}};
-    for (const auto& [op, kind] : kStreaming) {
-        if (row.op == op) {
-            return streaming(row, kind.first, kind.second);
+    return streaming_of(row);
+}
+
+namespace {
+
+// Whether operands that were in the cache when the kernel began could have made it faster.
+bool warmth_matters(const KernelPoint& point, const DeviceSpec& device) {
+    constexpr double kCaches = 4;  // a stream through that much leaves little of a warm cache to the next execution
+    constexpr double kHidden = 2;  // times as long as the reading: that is hidden either way
+    const KernelRates rates = kernel_rates(device, point.precision);
+    const bool streams = rates.cache > 0 && point.bytes >= kCaches * rates.cache;
+    return !streams && point.flops / rates.flops < kHidden * point.bytes / rates.bandwidth;
+}
+
+using Shape = std::vector<std::pair<std::string, double>>;
+
+// The library that each row's set is of: its own, or one for all where libraries share out the sizes of a product.
+class Libraries {
+  public:
+    explicit Libraries(const std::vector<const TraceRow*>& rows) {
+        std::map<std::string, std::map<Shape, std::string>> first;
+        std::map<std::string, std::map<std::string, std::size_t>> counts;
+        for (const TraceRow* row : rows) {
+            const std::string group = group_of(*row);
+            // Skewed rows are compared with even ones of the same library.
+            counts[group][row->library] += row->dim("skew") > 0 ? 0 : 1;
+            const auto found = first[group].emplace(row->shape, row->library).first;
+            rivals_[group] = rivals_[group] || row->op != "gemm" || found->second != row->library;
+        }
+        for (const auto& [group, of] : counts) {
+            main_[group] = std::max_element(of.begin(), of.end(), [](const auto& a, const auto& b) {
+                               return a.second < b.second;
+                           })->first;
         }
     }
-    return std::nullopt;
+    /// Empty for the most frequent one.
+    [[nodiscard]] std::string kernel_set(const TraceRow& row) const {
+        const std::string group = group_of(row);
+        return !rivals_.at(group) || row.library == main_.at(group) ? std::string() : kernel_set_name(row.library);
+    }
+
+  private:
+    static std::string group_of(const TraceRow& row) { return row.op + " " + row.dtype + " " + row.kv_dtype; }
+    std::map<std::string, std::string> main_;
+    std::map<std::string, bool> rivals_;  ///< libraries timed the same sizes, so that they are alternatives
+};
+
+}  // namespace
+
+std::string kernel_set_name(const std::string& library) {
+    std::string out;
+    for (std::size_t at = 0; at < library.size(); ++at) {
+        const bool version =
+            library[at] == '-' && at + 1 < library.size() && library[at + 1] >= '0' && library[at + 1] <= '9';
+        if (version) {
+            at = std::min(library.find('/', at), library.size());
+        }
+        if (at < library.size()) {
+            const char c = library[at];
+            const bool plain =
+                (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+            out += plain ? c : '-';
+        }
+    }
+    return out;
+}
+
+std::string why_not_fitted(const TraceRow& row, const DeviceSpec& device) {
+    constexpr double kSustained = 1;  // s, as the format has it
+    if (row.split == "holdout") {
+        return "held back, for 'validate compute --trace'";
+    }
+    if (row.split == "repeat") {
+        return "repeats an earlier row, to show drift";
+    }
+    if (row.phase != TracePhase::forward) {
+        return "no fit is of a backward pass: it is priced from the forward kernel";
+    }
+    if (!row.beside.empty()) {
+        return "something else ran beside it";
+    }
+    const std::optional<Operation> operation = operation_of(row);
+    const std::optional<KernelPoint> point = operation ? kernel_point(*operation) : std::nullopt;
+    if (!point) {
+        return "no fit is of such operations";
+    }
+    if (row.dim("window") > 0) {
+        return "windows move along the axis of full attention";
+    }
+    if (row.mode == "eager" || row.mode == "sync") {
+        return "its time has the host's launches in it";
+    }
+    if (row.held_s >= kSustained) {
+        return "held until the power limit acts, and fits are of bursts";
+    }
+    if (row.cache == "warm" && warmth_matters(*point, device)) {
+        return "its operands were in the cache, and fits are of operands in memory";
+    }
+    return {};
 }
 
 std::vector<PointSet> point_sets(const Trace& trace, const DeviceSpec& device, const std::string& name) {
     constexpr std::size_t kMostNamed = 100;
-    using Key = std::pair<std::size_t, std::size_t>;
+    using Key = std::tuple<std::size_t, std::size_t, std::string>;
     std::map<Key, PointSet> sets;
     std::map<Key, std::map<std::pair<std::array<double, 4>, double>, std::vector<MeasuredPoint>>> merged;
-    // A fit is of one library's kernels. Products are left to their library's own choice by shape.
-    std::map<std::string, std::map<std::string, std::size_t>> libraries;
-    const auto group_of = [](const TraceRow& row) { return row.op + " " + row.dtype + " " + row.kv_dtype; };
+    std::vector<const TraceRow*> rows;
     for (const TraceRow& row : trace.rows) {
-        // Skewed rows are compared with even ones of the same library.
-        libraries[group_of(row)][row.library] += row.dim("skew") > 0 ? 0 : 1;
+        if (why_not_fitted(row, device).empty()) {
+            rows.push_back(&row);
+        }
     }
-    std::map<std::string, std::string> most;
-    for (const auto& [group, counts] : libraries) {
-        most[group] = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
-                          return a.second < b.second;
-                      })->first;
-    }
-    for (const TraceRow& row : trace.rows) {
-        if (row.op != "gemm" && row.library != most[group_of(row)]) {
-            continue;
-        }
-        const std::optional<Operation> operation = operation_of(row);
-        const std::optional<KernelPoint> point = operation ? kernel_point(*operation) : std::nullopt;
-        if (!point || row.split == "holdout" || row.split == "repeat") {
-            continue;
-        }
-        if (row.dim("window") > 0) {
-            continue;  // windows move along the axis of full attention: their own rows would blur it
-        }
+    const Libraries libraries(rows);
+    for (const TraceRow* fitted : rows) {
+        const TraceRow& row = *fitted;
+        const std::optional<KernelPoint> point = kernel_point(*operation_of(row));
         const KernelRates rates = kernel_rates(device, point->precision);
         MeasuredPoint measured{*point, row.median_ns * 1e-9, row.line, row.power_w};
         if (row.kernels == 2 && point->kind == KernelKind::gemm) {
             const double quantise = 3 * point->rows * point->depth / (rates.bandwidth * device.memory_efficiency.value);
             measured.seconds = std::max(measured.seconds - quantise, 0.25 * measured.seconds);
         }
-        const Key key = {static_cast<std::size_t>(point->kind), static_cast<std::size_t>(point->format)};
-        PointSet& set = sets.try_emplace(key, PointSet{point->kind, point->format, {}, {}, 0, {}}).first->second;
+        const std::string own = libraries.kernel_set(row);
+        const Key key = {static_cast<std::size_t>(point->kind), static_cast<std::size_t>(point->format), own};
+        PointSet& set = sets.try_emplace(key, PointSet{point->kind, point->format, {}, {}, 0, {}, own}).first->second;
         const std::string problem = beats_peak(measured, rates);
         if (!problem.empty()) {
             ++set.refused_rows;

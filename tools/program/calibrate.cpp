@@ -1,7 +1,9 @@
 // `orrery calibrate`: from traces of microbenchmarks to fitted kernels and collectives.
 
 #include "models/calibration/collectives.hpp"
+#include "models/calibration/device_figures.hpp"
 #include "models/calibration/trace.hpp"
+#include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "sim/record/summary.hpp"
 #include "tools/program/commands.hpp"
@@ -12,6 +14,7 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 
 namespace orrery {
 
@@ -33,6 +36,93 @@ void make_folder(const std::string& folder) {
 void write_fit(const KernelFit& fit, const std::string& folder) {
     make_folder(folder);
     write_file(folder + "/" + fit_name(fit) + ".fit", format_fit(fit));
+}
+
+// Whether two lists of libraries, as the head of a fit has them, name one library in any version.
+bool share_library(const std::string& a, const std::string& b) {
+    std::set<std::string> names;
+    for (const std::string_view one : split(a, ';')) {
+        names.insert(kernel_set_name(std::string(one.substr(std::min(one.size(), one.find_first_not_of(' '))))));
+    }
+    for (const std::string_view one : split(b, ';')) {
+        if (names.contains(
+                kernel_set_name(std::string(one.substr(std::min(one.size(), one.find_first_not_of(' '))))))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Where a fit goes: kernels of another library than those that the folder holds become a set of their own in it.
+std::string folder_for(const KernelFit& fit, const PointSet& set, const std::string& folder) {
+    if (!set.kernel_set.empty()) {
+        return folder + "/" + set.kernel_set;
+    }
+    const std::string there = folder + "/" + fit_name(fit) + ".fit";
+    const auto library = [](const KernelFit& one) {
+        const auto found = one.meta.find("library");
+        return found == one.meta.end() ? std::string() : found->second;
+    };
+    if (!std::filesystem::exists(there)) {
+        return folder;
+    }
+    const std::string before = library(load_fit(there));
+    if (share_library(before, library(fit))) {
+        return folder;
+    }
+    const std::string name = kernel_set_name(library(fit).substr(0, library(fit).find(';')));
+    if (name.empty()) {
+        throw ConfigError(
+            {Diagnostic{there, 0, 0,
+                        fmt::format("is of {}; the trace names no library for its rows of this kind, so that "
+                                    "they have no set of their own to go to",
+                                    before)}});
+    }
+    fmt::print(stderr, "kept: {} is of {}; the fit of {} goes to the set '{}'\n", there, before, library(fit), name);
+    return folder + "/" + name;
+}
+
+void list_use(const Terminal& terminal, const TraceUse& use) {
+    terminal.heading(fmt::format("{} rows: {} fitted, {} of collectives, {} held back", use.rows(), use.fitted,
+                                 use.collectives, use.held_back));
+    std::vector<std::vector<std::string>> rows;
+    for (const DeviceFigure& figure : use.figures) {
+        rows.push_back({figure.key, pretty_quantity(figure.value, figure.dimension),
+                        figure.before > 0 ? pretty_quantity(figure.before, figure.dimension) : "-", figure.from,
+                        figure.rows > 0 ? std::to_string(figure.rows) : "-"});
+    }
+    if (!rows.empty()) {
+        terminal.heading("figures of the device file");
+        terminal.table({"figure", "measured", "in the file", "from", "rows"}, rows);
+    }
+    rows.clear();
+    for (const UnusedRows& one : use.unused) {
+        rows.push_back({one.what, std::to_string(one.rows), one.shows, one.why});
+    }
+    if (!rows.empty()) {
+        terminal.heading("read and not used");
+        terminal.table({"what", "rows", "measured", "why"}, rows);
+    }
+}
+
+// Takes rows out of a trace whose operation, number format, library, kernel or point's name holds one of the texts.
+void leave_out(Trace& trace, const std::vector<std::string>& named) {
+    for (const std::string& text : named) {
+        const auto before = trace.rows.size();
+        std::erase_if(trace.rows, [&](const TraceRow& row) {
+            for (const std::string* part : {&row.op, &row.dtype, &row.library, &row.kernel, &row.point}) {
+                if (part->find(text) != std::string::npos) {
+                    return true;
+                }
+            }
+            return false;
+        });
+        if (trace.rows.size() == before) {
+            throw ConfigError(
+                fmt::format("--without '{}': no row's operation, dtype, library, kernel or point has it", text));
+        }
+        fmt::print(stderr, "left out: {} rows with '{}'\n", before - trace.rows.size(), text);
+    }
 }
 
 std::vector<std::string> row_of(const std::string& device, const KernelFit& fit) {
@@ -109,6 +199,56 @@ void write_collectives(const CollectiveFit& fit, const std::string& folder, cons
     write_file(folder + "/" + name + ".fit", format_collective_fit(fit));
 }
 
+void calibrate_trace(const CommandLine& line, const DataDirectory& data, const Terminal& terminal,
+                     std::vector<std::vector<std::string>>& rows, std::vector<std::vector<std::string>>& curves) {
+    const std::string& name = line.arguments[0];
+    const std::string output = line.text("output");
+    Trace trace = read_trace(name);
+    leave_out(trace, line.values("without"));
+    const DeviceSpec device = read_device(trace.device(), data);
+    std::map<std::string, std::string> meta;
+    for (const char* key : {"device", "source", "date", "licence", "driver", "cuda"}) {
+        const auto found = trace.meta.find(key);
+        if (found != trace.meta.end()) {
+            meta[key] = found->second;
+        }
+    }
+    const TraceUse use = use_of(trace, device);
+    if (!line.quiet()) {
+        list_use(terminal, use);
+    }
+    for (const PointSet& set : point_sets(trace, device, name)) {
+        name_refused(set);
+        if (set.points.size() < kFewest) {
+            fmt::print(stderr, "left out: {} in {}{} has {} rows, fewer than {}\n",
+                       kernel_kind_names()[static_cast<std::size_t>(set.kind)],
+                       kernel_format_names()[static_cast<std::size_t>(set.format)],
+                       set.kernel_set.empty() ? "" : " of " + set.kernel_set, set.points.size(), kFewest);
+            continue;
+        }
+        const KernelFit fit = calibrate_set(set, device, meta);
+        rows.push_back(row_of(trace.device() + (set.kernel_set.empty() ? "" : "/" + set.kernel_set), fit));
+        if (!output.empty()) {
+            write_fit(fit, folder_for(fit, set, output));
+        }
+    }
+    if (!use.figures.empty() && !output.empty()) {
+        make_folder(output);
+        const std::string source = fmt::format("{}, {}", trace.meta.at("source"), trace.meta.at("date"));
+        write_file(output + "/device.yaml", format_device(with_figures(device, use.figures, source)));
+    }
+    CollectiveFit fit;
+    fit.curves = collective_curves(trace);
+    if (!fit.curves.empty()) {
+        fit.sources = {fmt::format("{}, {}", trace.meta.at("source"), trace.meta.at("date"))};
+        fit.bandwidth = link_bandwidth(trace, name);
+        list_curves(trace.device(), fit.curves, curves);
+        if (!output.empty()) {
+            write_collectives(fit, output, "collectives");
+        }
+    }
+}
+
 }  // namespace
 
 int command_calibrate(const CommandLine& line, const DataDirectory& data) {
@@ -117,6 +257,9 @@ int command_calibrate(const CommandLine& line, const DataDirectory& data) {
     std::vector<std::vector<std::string>> rows;
     std::vector<std::vector<std::string>> curves;
     if (line.arguments.empty()) {
+        if (line.has("without")) {
+            throw ConfigError("--without belongs to a trace: the public profiles' list says what is left out of them");
+        }
         if (line.text("data").empty()) {
             throw ConfigError("'orrery calibrate' takes a trace, or --data with the directory of the public profiles");
         }
@@ -134,39 +277,7 @@ int command_calibrate(const CommandLine& line, const DataDirectory& data) {
             }
         }
     } else {
-        const Trace trace = read_trace(line.arguments[0]);
-        const DeviceSpec device = read_device(trace.device(), data);
-        std::map<std::string, std::string> meta;
-        for (const char* key : {"device", "source", "date", "licence", "driver", "cuda"}) {
-            const auto found = trace.meta.find(key);
-            if (found != trace.meta.end()) {
-                meta[key] = found->second;
-            }
-        }
-        for (const PointSet& set : point_sets(trace, device, line.arguments[0])) {
-            name_refused(set);
-            if (set.points.size() < kFewest) {
-                fmt::print(stderr, "left out: {} in {} has {} rows, fewer than {}\n",
-                           kernel_kind_names()[static_cast<std::size_t>(set.kind)],
-                           kernel_format_names()[static_cast<std::size_t>(set.format)], set.points.size(), kFewest);
-                continue;
-            }
-            const KernelFit fit = calibrate_set(set, device, meta);
-            rows.push_back(row_of(trace.device(), fit));
-            if (!output.empty()) {
-                write_fit(fit, output);
-            }
-        }
-        CollectiveFit fit;
-        fit.curves = collective_curves(trace);
-        if (!fit.curves.empty()) {
-            fit.sources = {fmt::format("{}, {}", trace.meta.at("source"), trace.meta.at("date"))};
-            fit.bandwidth = link_bandwidth(trace, line.arguments[0]);
-            list_curves(trace.device(), fit.curves, curves);
-            if (!output.empty()) {
-                write_collectives(fit, output, "collectives");
-            }
-        }
+        calibrate_trace(line, data, terminal, rows, curves);
     }
     if (!rows.empty()) {
         terminal.heading("held-back error in per cent, mean / 95 %, of kernels of 20 us and more (short: below)");

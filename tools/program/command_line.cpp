@@ -316,6 +316,7 @@ const std::vector<CommandSpec>& command_table() {
          1,
          "fit kernels and collectives on a trace of microbenchmarks, or on the public profiles of a directory",
          {{"data", "DIR", "the public profiles (README.md, Raw data)"},
+          {"without", "TEXT", "leave out rows whose operation, dtype, library, kernel or point holds it", true},
           writes("output,o", "DIR", "where to write the fits")},
          {"orrery calibrate trace.csv -o models/data/kernels/my-device"}},
         {"list",

@@ -74,6 +74,9 @@ std::vector<Collection> load_collections(const std::string& directory, const Dat
         // Sets of one file name its lines; those of several files share a fit.
         const Trace trace = read_profile(profile, directory);
         for (PointSet& set : point_sets(trace, out[at].spec, directory + "/" + profile.path)) {
+            if (!set.kernel_set.empty()) {
+                continue;  // a minority kernel
+            }
             const auto same = std::find_if(out[at].sets.begin(), out[at].sets.end(), [&](const PointSet& other) {
                 return other.kind == set.kind && other.format == set.format;
             });
