@@ -5,7 +5,8 @@
 // term counted in whole tiles and whole waves over the compute units (tiles of 64 x 64 to 128 x 256, split along k in
 // 1 or 4, the fastest taken), or with the sum of the two terms instead of the larger (phases that do not overlap). r is
 // multilinear in log2 of the sizes on a rectilinear grid, plus, for products, a linear term in how much each of four tile
-// shapes pads and how much its last wave idles, and for experts in whether 16 divides their width. Beyond the grid it does
+// shapes pads and how much its last wave idles, for experts in whether 16 divides their width, and for decode attention in
+// whether the keys and values were still in the device's own cache and in how its units share them. Beyond the grid it does
 // as cross-validation chose, see `Beyond`. The first size (rows of a product or of an expert) may be rounded up to
 // multiples of 64 or more, and below that to powers of two, as libraries choose their kernels; rows of experts whose tokens
 // choose independently are spread as an exponential law's. Choices of experts on other devices weigh a fitted share of what
@@ -13,7 +14,8 @@
 // of the same family.
 // No time is below FLOPs over the best rate among the rows, nor below what exceeds the cache / BW.
 // Scope: one library of kernels, running alone, times as measured in short bursts.
-// Source: the form won the trials on public kernel tables (5 % on held-back H200 GEMMs).
+// Sources: FlashAttention 2 splits keys of few sequences among the units (Dao-AILab/flash-attention, num_splits_heuristic), but not
+// with one query head a key head. The form won the trials on public kernel tables (5 % on held-back H200 GEMMs).
 // Validated by `orrery validate compute` (held-back shapes) and tests/models/kernel_fit_test.cpp.
 
 #include "models/kernel_point.hpp"
@@ -108,9 +110,10 @@ class KernelFit {
     std::vector<std::vector<double>> log_axes_;
 };
 
-/// The terms in tiles and waves for a point.
-[[nodiscard]] std::array<double, kTileTerms> tile_terms(const KernelPoint& point, const KernelRates& rates,
-                                                        double compute_efficiency, double memory_efficiency);
+/// The linear terms of a point: of products in tiles and waves, of experts in their width, of decode attention in whether its cache
+/// stays in the device's and in how its units share the keys.
+[[nodiscard]] std::array<double, kTileTerms> tile_terms(const KernelFit& fit, const KernelPoint& point,
+                                                        const KernelRates& rates);
 
 /// Text of a fit, and back. Throws ConfigError with every problem found, each with its line.
 [[nodiscard]] std::string format_fit(const KernelFit& fit);

@@ -181,7 +181,7 @@ void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, con
     for (const std::vector<double>& axis : fit.axes) {
         nodes *= axis.size();
     }
-    const bool tiled = fit.kind == KernelKind::gemm || is_experts(fit.kind);
+    const bool tiled = fit.kind == KernelKind::gemm || is_experts(fit.kind) || fit.kind == KernelKind::decode;
     const bool shaped = !fit.values.empty();
     const std::size_t unknowns = nodes + (tiled ? kTileTerms : 0);
     std::vector<Triplet> triplets;
@@ -214,7 +214,7 @@ void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, con
             }
         }
         if (tiled) {
-            const auto terms = tile_terms(point, rates, fit.compute_efficiency, fit.memory_efficiency);
+            const auto terms = tile_terms(fit, point, rates);
             for (std::size_t t = 0; t < terms.size(); ++t) {
                 triplets.emplace_back(row, static_cast<int>(nodes + t), terms[t]);
             }

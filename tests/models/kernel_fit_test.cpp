@@ -112,7 +112,8 @@ TEST_CASE("a trace becomes points: held-back rows, neighbours and impossible row
         points += set.points.size();
         refused += set.refused_rows;
     }
-    CHECK(points == 2);  // of six rows one is a gradient, one held back, one was held for seconds, one ran beside a copy
+    CHECK(points ==
+          2);  // of six rows one is a gradient, one held back, one was held for seconds, one ran beside a copy
     CHECK(refused == 0);
     Trace fast = trace;
     fast.rows[0].median_ns = 100;
@@ -383,4 +384,24 @@ TEST_CASE("each reader of public profiles maps a sample onto the trace format an
         CHECK(error.diagnostics()[0].line == 2);
         CHECK(error.diagnostics()[1].line == 3);
     }
+}
+
+TEST_CASE(
+    "decode attention that a sweep reads again from the device's cache steps at its capacity, and the fit follows") {
+    const KernelRates rates{400e12, 800e9, 96e6, 128};
+    std::vector<MeasuredPoint> in, back;
+    for (double batch = 1; batch <= 256; batch *= 2) {
+        for (double keys = 256; keys <= 65536; keys *= 2) {
+            for (const double group : {2.0, 4.0, 8.0}) {
+                Attention attention{batch * 8 * group, 1, keys, 128};
+                attention.group = group;
+                const KernelPoint point = *kernel_point(attention);
+                const double rate = rates.bandwidth * 0.8 * (point.bytes < rates.cache ? 2.5 : 1);
+                ((in.size() + back.size()) % 3 == 0 ? in : back).push_back({point, 4e-6 + point.bytes / rate});
+            }
+        }
+    }
+    const KernelFit fit = fit_kernel(in, rates, {});
+    CHECK(fit.tile_weights[0] < -0.5);  // log of the rate in the cache over the other, the ridge's pull apart: -0.9
+    CHECK(errors_on(fit, back, rates).mape < 0.03);
 }
