@@ -29,7 +29,7 @@ struct PublicProfile {
     const char* ungated = "";
     /// Mixtures of experts to leave out, as "hidden x ffn x experts".
     const char* misrouted = "";
-    /// Its experts are also a set of kernels of its own, for engines that name it; "": none.
+    /// A set of kernels of its own that its fits are in, for engines that name it; "": the device's.
     const char* kernel_set = "";
 };
 
