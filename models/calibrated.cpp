@@ -33,6 +33,8 @@ KernelFormat fallback(KernelFormat format) {
     return format == KernelFormat::fp8_block ? KernelFormat::fp8 : KernelFormat::bf16;
 }
 
+const std::string kKernels = "models/data/kernels/";
+
 struct KernelFolder {
     std::string path;
     bool attention;  ///< its fits of attention are taken
@@ -40,18 +42,18 @@ struct KernelFolder {
 };
 
 // In the order in which they are read: what a later one has goes before.
-std::vector<KernelFolder> kernel_folders(const DeviceSpec& device, const std::string& directory,
+std::vector<KernelFolder> kernel_folders(const DeviceSpec& device, const DataDirectory& data,
                                          const std::string& kernels) {
     const bool elsewhere = !device.attention_kernels.empty() && device.attention_kernels != device.kernels;
     std::vector<KernelFolder> out;
     if (!device.sibling_kernels.empty()) {
-        out.push_back({directory + "/" + device.sibling_kernels, !elsewhere, true});
+        out.push_back({data.path(kKernels + device.sibling_kernels), !elsewhere, true});
     }
-    out.push_back({directory + "/" + device.kernels, !elsewhere, true});
+    out.push_back({data.path(kKernels + device.kernels), !elsewhere, true});
     if (elsewhere) {
-        out.push_back({directory + "/" + device.attention_kernels, true, false});
+        out.push_back({data.path(kKernels + device.attention_kernels), true, false});
     }
-    const std::string own = directory + "/" + device.kernels + "/" + kernels;
+    const std::string own = data.path(kKernels + device.kernels + "/" + kernels);
     if (!kernels.empty() && std::filesystem::is_directory(own)) {
         out.push_back({own, !elsewhere, true});
     }
@@ -76,11 +78,10 @@ std::vector<std::string> fits_in(const std::string& folder) {
 
 }  // namespace
 
-std::vector<std::string> kernel_files(const DeviceSpec& device, const std::string& directory,
-                                      const std::string& kernels) {
+std::vector<std::string> kernel_files(const DeviceSpec& device, const DataDirectory& data, const std::string& kernels) {
     std::vector<std::string> out;
     if (!device.kernels.empty()) {
-        for (const KernelFolder& folder : kernel_folders(device, directory, kernels)) {
+        for (const KernelFolder& folder : kernel_folders(device, data, kernels)) {
             const std::vector<std::string> files = fits_in(folder.path);
             out.insert(out.end(), files.begin(), files.end());
         }
@@ -88,9 +89,9 @@ std::vector<std::string> kernel_files(const DeviceSpec& device, const std::strin
     return out;
 }
 
-Calibrated::Calibrated(const DeviceSpec& device, const std::string& directory, double duty, const std::string& kernels)
+Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, double duty, const std::string& kernels)
     : device_(device), roofline_(device), duty_(duty) {
-    for (const KernelFolder& folder : kernel_folders(device, directory, kernels)) {
+    for (const KernelFolder& folder : kernel_folders(device, data, kernels)) {
         load_folder(folder.path, folder.attention, folder.products);
     }
     for (std::size_t kind = 0; kind < kKernelKinds; ++kind) {
@@ -233,12 +234,12 @@ Cost Calibrated::cost(const Operation& operation) const {
     return cost;
 }
 
-std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const std::string& directory,
+std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const DataDirectory& data,
                                                  const std::string& kernels) {
     if (device.kernels.empty()) {
         return std::make_unique<Roofline>(device);
     }
-    return std::make_unique<Calibrated>(device, directory, kTransformer, kernels);
+    return std::make_unique<Calibrated>(device, data, kTransformer, kernels);
 }
 
 }  // namespace orrery

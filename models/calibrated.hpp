@@ -40,9 +40,9 @@ inline constexpr double kTransformer = 0.7;
 
 class Calibrated final : public CostModel {
   public:
-    /// `directory` holds models/data/kernels; where the device has a set of the name `kernels` in it, its fits replace the
+    /// Fits are in models/data/kernels of `data`; where the device has a set of the name `kernels` in it, its fits replace the
     /// device's own. Throws ConfigError for malformed fits.
-    Calibrated(const DeviceSpec& device, const std::string& directory, double duty = kTransformer,
+    Calibrated(const DeviceSpec& device, const DataDirectory& data, double duty = kTransformer,
                const std::string& kernels = "");
     [[nodiscard]] Cost cost(const Operation& operation) const override;
     /// The fit that prices a kind and format, or nullptr.
@@ -64,11 +64,11 @@ class Calibrated final : public CostModel {
 };
 
 /// The files that the model of a device is made from, which are none for a device without kernels. Throws ConfigError.
-[[nodiscard]] std::vector<std::string> kernel_files(const DeviceSpec& device, const std::string& directory,
+[[nodiscard]] std::vector<std::string> kernel_files(const DeviceSpec& device, const DataDirectory& data,
                                                     const std::string& kernels);
 
 /// The model a device gets for `compute: {model: calibrated}`: its fits, or the roofline where there are none.
-[[nodiscard]] std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const std::string& directory,
+[[nodiscard]] std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const DataDirectory& data,
                                                                const std::string& kernels = "");
 
 }  // namespace orrery

@@ -75,15 +75,9 @@ std::unique_ptr<CollectiveModel> make_collectives(const std::string& interconnec
         throw ConfigError(errors);
     }
     const std::string folder = data.path("models/data/collectives");
-    const std::string file = folder + "/" + interconnect + ".fit";
+    const std::string file = data.path("models/data/collectives/" + interconnect + ".fit");
     if (!std::filesystem::exists(file)) {
-        std::vector<std::string> known;
-        for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-            if (entry.path().extension() == ".fit") {
-                known.push_back(entry.path().stem().string());
-            }
-        }
-        std::sort(known.begin(), known.end());
+        const std::vector<std::string> known = data.names(TableKind{"models/data/collectives", ".fit"});
         const std::string near = nearest_name(interconnect, known);
         throw ConfigError({Diagnostic{
             folder, 0, 0,

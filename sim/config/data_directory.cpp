@@ -1,5 +1,7 @@
 #include "sim/config/data_directory.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,13 +26,18 @@ std::vector<std::string> DataDirectory::names(const TableKind& kind) const {
             }
         }
     };
-    const std::filesystem::path directory = path(kind.directory);
-    if (directory.filename() == "*") {
-        for (const auto& entry : std::filesystem::directory_iterator(directory.parent_path(), ignored)) {
-            add_all(entry.path());
+    for (const std::string& root : {root_, own_}) {
+        if (root.empty()) {
+            continue;
         }
-    } else {
-        add_all(directory);
+        const std::filesystem::path directory = root + "/" + kind.directory;
+        if (directory.filename() == "*") {
+            for (const auto& entry : std::filesystem::directory_iterator(directory.parent_path(), ignored)) {
+                add_all(entry.path());
+            }
+        } else {
+            add_all(directory);
+        }
     }
     std::sort(names.begin(), names.end());
     names.erase(std::unique(names.begin(), names.end()), names.end());
@@ -38,7 +45,26 @@ std::vector<std::string> DataDirectory::names(const TableKind& kind) const {
 }
 
 std::string DataDirectory::path(const PresetKind& kind, const std::string& name) const {
-    return fmt::format("{}/{}/{}.yaml", root_, kind.directory, name);
+    return path(fmt::format("{}/{}.yaml", kind.directory, name));
+}
+
+std::string DataDirectory::path(const std::string& relative) const {
+    std::error_code ignored;
+    const bool is_own = !own_.empty() && std::filesystem::exists(own_ + "/" + relative, ignored);
+    return (is_own ? own_ : root_) + "/" + relative;
+}
+
+DataDirectory DataDirectory::with_own(const std::string& own) const {
+    std::error_code ignored;
+    for (const char* folder : {"models/data", "topologies/data", "workloads/data"}) {
+        if (std::filesystem::is_directory(own + "/" + folder, ignored)) {
+            return DataDirectory(root_, own);
+        }
+    }
+    throw ConfigError(
+        {Diagnostic{own, 0, 0,
+                    "holds none of models/data, topologies/data and workloads/data: --data names a folder with the "
+                    "layout of this program's own data, such as models/data/devices/my-gpu.yaml"}});
 }
 
 }  // namespace orrery

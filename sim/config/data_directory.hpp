@@ -19,19 +19,24 @@ struct TableKind {
     const char* extension;  ///< of the files, such as ".fit"; empty: they are folders
 };
 
-/// Finds presets and data files. Holds the directory that has models/, topologies/, workloads/.
+/// Finds presets and data files. Holds the directory that has models/, topologies/, workloads/, and may hold one of the user's
+/// own with the same layout: a file, or a folder of kernels, that is in it goes before that of the same name.
 class DataDirectory {
   public:
-    explicit DataDirectory(std::string root) : root_(std::move(root)) {}
+    explicit DataDirectory(std::string root, std::string own = {}) : root_(std::move(root)), own_(std::move(own)) {}
     [[nodiscard]] const std::string& root() const { return root_; }
+    /// Empty where there is none.
+    [[nodiscard]] const std::string& own() const { return own_; }
+    /// The same with a directory of the user's own. Throws ConfigError where it has none of the folders of data.
+    [[nodiscard]] DataDirectory with_own(const std::string& own) const;
     /// Names of the presets of a kind, sorted.
     [[nodiscard]] std::vector<std::string> names(const PresetKind& kind) const;
     [[nodiscard]] std::vector<std::string> names(const TableKind& kind) const;
     [[nodiscard]] std::string path(const PresetKind& kind, const std::string& name) const;
-    [[nodiscard]] std::string path(const std::string& relative) const { return root_ + "/" + relative; }
+    [[nodiscard]] std::string path(const std::string& relative) const;
 
   private:
-    std::string root_;
+    std::string root_, own_;
 };
 
 }  // namespace orrery

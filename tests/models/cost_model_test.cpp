@@ -21,9 +21,8 @@ DeviceSpec device(const std::string& name) {
 
 TEST_CASE("a calibrated GEMM comes out as measured in a burst, and slower under the power limit") {
     const DeviceSpec a100 = device("a100-sxm-80g");
-    const std::string kernels = test::data().path("models/data/kernels");
-    const Calibrated burst(a100, kernels, kBurst);
-    const Calibrated sustained(a100, kernels, kHeld);
+    const Calibrated burst(a100, test::data(), kBurst);
+    const Calibrated sustained(a100, test::data(), kHeld);
     // Measured: 293.7 TFLOP/s at 8192^3 (ai-dynamo/aiconfigurator@095f58a); 256.5 sustained at 16384^3 (Azure).
     const Gemm gemm{8192, 8192, 8192};
     CHECK(gemm.flops() / burst.seconds(gemm).value() * 1e-12 == doctest::Approx(293.7).epsilon(0.04));

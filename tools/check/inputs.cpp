@@ -70,7 +70,7 @@ static std::set<std::string> tables_of(const Scenario& scenario, const DataDirec
         }
         for (const DeviceSpec* device : devices) {
             for (std::string& file :
-                 kernel_files(*device, data.path("models/data/kernels"), scenario.engine.software.kernels)) {
+                 kernel_files(*device, data, scenario.engine.software.kernels)) {
                 out.insert(std::move(file));
             }
         }

@@ -338,7 +338,7 @@ const CostModel& ModelCache::device(const DeviceSpec& device, ComputeKind kind, 
         if (kind == ComputeKind::roofline) {
             slot = std::make_unique<Roofline>(device);
         } else {
-            slot = make_calibrated_model(device, data_.path("models/data/kernels"), kernels);
+            slot = make_calibrated_model(device, data_, kernels);
         }
         if (wrap_) {
             slot = wrap_(std::move(slot), device);

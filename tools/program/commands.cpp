@@ -167,10 +167,11 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         throw ConfigError(
             fmt::format("unknown suite '{}'; it is one of compute, training, collectives, serving", suite));
     }
-    const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {{"data", {"compute", "collectives"}},
-                                                                                {"fit", {"training", "serving"}},
-                                                                                {"engine", {"serving"}},
-                                                                                {"svg", {"training"}}};
+    const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {
+        {"data", {"compute", "collectives"}},
+        {"fit", {"training", "serving"}},
+        {"engine", {"serving"}},
+        {"svg", {"training"}}};
     for (const auto& [option, suites] : uses) {
         if (line.has(option) && suite != "all" && std::find(suites.begin(), suites.end(), suite) == suites.end()) {
             throw ConfigError(fmt::format("--{} belongs to the suite{} {}, not to {}", option,
@@ -266,6 +267,13 @@ void check_options(const CommandLine& line, const CommandSpec& command) {
     }
 }
 
+// Whether --data names presets of the user's own, and not public profiles to fit.
+bool names_own_data(const CommandLine& line) {
+    const bool profiles = (line.command == "calibrate" && line.arguments.empty()) ||
+                          line.command == "validate";
+    return line.has("data") && !profiles;
+}
+
 }  // namespace
 
 std::string CommandLine::text(const std::string& name) const {
@@ -330,7 +338,9 @@ int run_command(const CommandLine& line) {
         check_options(line, command);
         check_outputs(line);
         (void)set_memory_limit(line.text("memory-limit"));
-        return command_functions().at(command.name)(line, find_data_directory(line.program));
+        const DataDirectory data = find_data_directory(line.program);
+        return command_functions().at(command.name)(line,
+                                                    names_own_data(line) ? data.with_own(line.text("data")) : data);
     }
     throw unknown_command(line.command);
 }

@@ -114,7 +114,7 @@ int sweep_on_slurm(const CommandLine& line) {
     for (const std::string& assignment : line.overrides()) {
         slurm.sweep_options.push_back("--set=" + assignment);
     }
-    for (const char* name : {"jobs", "timeout"}) {
+    for (const char* name : {"jobs", "timeout", "data"}) {
         if (line.has(name)) {
             slurm.sweep_options.push_back(fmt::format("--{}={}", name, line.text(name)));
         }

@@ -350,21 +350,27 @@ SweepCounts run_sweep(const SweepSpec& sweep, const DataDirectory& data, const S
 }
 
 std::string hash_of_data(const DataDirectory& data) {
-    std::vector<std::filesystem::path> files;
-    for (const char* folder : {"models/data", "topologies/data", "workloads/data"}) {
-        for (const auto& entry : std::filesystem::recursive_directory_iterator(data.path(folder))) {
-            if (entry.is_regular_file()) {
-                files.push_back(entry.path());
+    std::vector<std::pair<std::filesystem::path, std::string>> files;  // each with the directory it is in
+    for (const std::string& root : {data.root(), data.own()}) {
+        for (const char* folder : {"models/data", "topologies/data", "workloads/data"}) {
+            const std::filesystem::path path = std::filesystem::path(root) / folder;
+            if (root.empty() || !std::filesystem::is_directory(path)) {
+                continue;
+            }
+            for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+                if (entry.is_regular_file()) {
+                    files.emplace_back(entry.path(), root);
+                }
             }
         }
     }
     std::sort(files.begin(), files.end());
     std::uint64_t hash = 0;
-    for (const std::filesystem::path& file : files) {
+    for (const auto& [file, root] : files) {
         std::ifstream stream(file, std::ios::binary);
         std::ostringstream text;
         text << stream.rdbuf();
-        hash = mix64(hash ^ hash64(std::filesystem::relative(file, data.root()).string() + "\n" + text.str()));
+        hash = mix64(hash ^ hash64(std::filesystem::relative(file, root).string() + "\n" + text.str()));
     }
     return fmt::format("{:016x}", hash);
 }

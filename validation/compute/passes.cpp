@@ -95,12 +95,11 @@ void validate_ceilings(const DataDirectory& data, const Terminal& terminal, Comp
     std::vector<double> errors;
     for (const auto& row : read_facts_table(data.path("validation/compute/ceilings.csv"))) {
         const DeviceSpec device = read_device(row.text("device"), data);
-        const std::string kernels = data.path("models/data/kernels");
         std::unique_ptr<CostModel> model;
         if (device.kernels.empty()) {
             model = std::make_unique<Roofline>(device);
         } else {
-            model = std::make_unique<Calibrated>(device, kernels, row.text("how") == "held" ? kHeld : kBurst);
+            model = std::make_unique<Calibrated>(device, data, row.text("how") == "held" ? kHeld : kBurst);
         }
         const Precision precision = row.text("precision") == "fp8" ? Precision::fp8 : Precision::bf16;
         const double measured = row.number("value");
@@ -146,7 +145,7 @@ void validate_passes(const DataDirectory& data, const Terminal& terminal, bool p
             group.emplace_back(i);
         }
         const DeviceSpec& gpu = scenario.cluster.node.gpu;
-        const Calibrated device(gpu, data.path("models/data/kernels"));
+        const Calibrated device(gpu, data);
         const auto pass = [&](double queries, double keys) {
             const double tokens = batch * queries;
             const double reduce =

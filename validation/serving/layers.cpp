@@ -35,7 +35,7 @@ void validate_layers(const DataDirectory& data, const Terminal& terminal) {
     for (const FactsRow& row : read_facts_table(data.path("validation/serving/layers.csv"))) {
         std::unique_ptr<CostModel>& device = devices[row.text("device")];
         if (!device) {
-            device = make_calibrated_model(read_device(row.text("device"), data), data.path("models/data/kernels"));
+            device = make_calibrated_model(read_device(row.text("device"), data), data);
         }
         const ModelSpec model = read_model(row.text("model"), data);
         FabricShape shape;
