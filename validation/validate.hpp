@@ -24,6 +24,10 @@ Comparison validate_collectives(ModelCache& models, const Terminal& terminal, bo
 Comparison validate_compute(const DataDirectory& data, const Terminal& terminal, const std::string& directory,
                             bool points);
 
+/// Prices the rows of a trace of microbenchmarks, those held back first, by kind: bursts as bursts, rows held for seconds under the
+/// power limit, layers and steps as sums of their kernels. `points`: every row too. Throws ConfigError for a trace with none to price.
+void validate_trace(const DataDirectory& data, const Terminal& terminal, const std::string& file, bool points);
+
 /// Scores serving runs (validation/serving) and prints errors of TTFT, TPOT and end-to-end time by engine, device and model, and
 /// what is left out. With `fit`, first fits the constants of engine software on the declared half. `only`: this engine alone.
 Comparison validate_serving(const DataDirectory& data, const Terminal& terminal, bool points, bool fit,

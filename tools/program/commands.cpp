@@ -167,16 +167,28 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         throw ConfigError(
             fmt::format("unknown suite '{}'; it is one of compute, training, collectives, serving", suite));
     }
-    const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {
-        {"data", {"compute", "collectives"}},
-        {"fit", {"training", "serving"}},
-        {"engine", {"serving"}},
-        {"svg", {"training"}}};
+    const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {{"data", {"compute", "collectives"}},
+                                                                                {"fit", {"training", "serving"}},
+                                                                                {"engine", {"serving"}},
+                                                                                {"svg", {"training"}},
+                                                                                {"trace", {"compute"}}};
     for (const auto& [option, suites] : uses) {
         if (line.has(option) && suite != "all" && std::find(suites.begin(), suites.end(), suite) == suites.end()) {
             throw ConfigError(fmt::format("--{} belongs to the suite{} {}, not to {}", option,
                                           suites.size() > 1 ? "s" : "", fmt::join(suites, " and "), suite));
         }
+    }
+    if (line.has("trace")) {
+        if (suite == "all") {
+            throw ConfigError("--trace belongs to the suite compute: 'orrery validate compute --trace FILE'");
+        }
+        for (const char* other : {"fit", "engine", "svg", "report"}) {
+            if (line.has(other)) {
+                throw ConfigError(fmt::format("--{} and --trace: a trace is priced, and nothing else", other));
+            }
+        }
+        validate_trace(data, terminal, line.text("trace"), line.has("points"));
+        return 0;
     }
     ModelCache models(data);
     std::vector<Comparison> compared;
@@ -238,7 +250,7 @@ const std::map<std::string, CommandFunction>& command_functions() {
         {"topology", command_topology},   {"validate", command_validate},
         {"list", command_list},           {"schema", command_schema},
         {"version", command_version},     {"completion", command_completion},
-        {"manual", command_manual}};
+        {"manual", command_manual},       {"price", command_price}};
     return kFunctions;
 }
 
@@ -269,8 +281,8 @@ void check_options(const CommandLine& line, const CommandSpec& command) {
 
 // Whether --data names presets of the user's own, and not public profiles to fit.
 bool names_own_data(const CommandLine& line) {
-    const bool profiles = (line.command == "calibrate" && line.arguments.empty()) ||
-                          line.command == "validate";
+    const bool profiles =
+        (line.command == "calibrate" && line.arguments.empty()) || (line.command == "validate" && !line.has("trace"));
     return line.has("data") && !profiles;
 }
 

@@ -53,6 +53,7 @@ int command_plot(const CommandLine& line, const DataDirectory& data);
 int command_sweep(const CommandLine& line, const DataDirectory& data);
 int command_table_of(const CommandLine& line, const DataDirectory& data);
 int command_merge(const CommandLine& line, const DataDirectory& data);
+int command_price(const CommandLine& line, const DataDirectory& data);
 int command_calibrate(const CommandLine& line, const DataDirectory& data);
 
 }  // namespace orrery

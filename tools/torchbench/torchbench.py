@@ -307,7 +307,7 @@ def layer_points(bench):
                     return (lambda: layer(x, angles).backward(gradient)) if backward else forward
 
                 bench.point("layer", dict(batch=batch, queries=queries, **shape, gated=1), run, mode=mode,
-                            note="forward and backward" if backward else "")
+                            phase="backward" if backward else "", note="forward and backward" if backward else "")
 
 
 def serving_points(bench):
@@ -390,7 +390,7 @@ def moe_points(bench):
         return lambda: layer(x).backward(gradient)
 
     bench.point("moe", dict(tokens=tokens, experts=experts, topk=topk, hidden=hidden, ffn=ffn, gated=1), run,
-                note="forward and backward with one product an expert")
+                phase="backward", note="forward and backward with one product an expert")
 
 
 GROUPS = dict(attention=attention_points, layer=layer_points, serving=serving_points, training=training_points, moe=moe_points)

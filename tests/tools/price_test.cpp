@@ -1,0 +1,182 @@
+// `orrery price`, `validate compute --trace` and devices of the user's own.
+
+#include "models/calibrated.hpp"
+#include "models/roofline.hpp"
+#include "tests/support/command.hpp"
+#include "tests/support/support.hpp"
+#include "validation/compute/collections.hpp"
+#include "validation/compute/row_prices.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+nlohmann::json prices(const std::string& arguments) {
+    const Outcome out = orrery_command("price " + arguments + " --json -");
+    REQUIRE_MESSAGE(out.code == 0, out.text);
+    return nlohmann::json::parse(out.text);
+}
+
+void check_refused(const std::string& arguments, const std::string& why) {
+    const Outcome out = orrery_command(arguments);
+    CHECK_MESSAGE(out.code == 2, arguments << "\n" << out.text);
+    CHECK_MESSAGE(out.text.find(why) != std::string::npos, arguments << "\n" << out.text);
+}
+
+TraceRow row(const std::string& op, const std::string& shape, const std::string& phase = "") {
+    const std::string text = fmt::format(
+        "# orrery-trace: 1\n# device: h200-sxm\n# source: t\n# date: unknown\n"
+        "op,phase,dtype,shape,median_ns\n{},{},bf16,{},1\n",
+        op, phase, shape);
+    return parse_trace(text, "row").rows.at(0);
+}
+
+double flops(const TraceRow& of) {
+    double sum = 0;
+    for (const auto& [operation, times] : operations_in(of)) {
+        sum += times * flops_of(operation);
+    }
+    return sum;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "price: a kernel costs what simulations pay for it, and says what binds it and whose measurement it follows") {
+    const DeviceSpec device = read_device("h100-sxm", data());
+    const auto one = prices("gemm m=4096 n=14336 k=4096 --device h100-sxm").at(0);
+    const Cost cost = models().device(device, ComputeKind::calibrated).cost(Gemm{4096, 14336, 4096});
+    CHECK(one["seconds"].get<double>() == doctest::Approx(cost.seconds.value()).epsilon(1e-9));
+    CHECK(one["low"].get<double>() < one["seconds"].get<double>());
+    CHECK(one["binds"] == "arithmetic");
+    CHECK(one["source"].get<std::string>().find("aiconfigurator@095f58a") != std::string::npos);
+    CHECK(prices("gemm m=1 n=14336 k=4096 --device h100-sxm").at(0)["binds"] == "memory");
+    CHECK(prices("gemm m=1 n=14336 k=4096 --node dgx-h100").at(0)["seconds"] ==
+          prices("gemm m=1 n=14336 k=4096 --device h100-sxm").at(0)["seconds"]);
+    CHECK(prices("gemm m=64 n=64 k=64 --device a10").at(0)["source"].get<std::string>().find(", on a40") !=
+          std::string::npos);
+    const auto unmeasured = prices("gemm m=64 n=64 k=64 --device mi250x-gcd").at(0);
+    CHECK(unmeasured["source"] == "roofline: no kernels of this device were measured");
+    CHECK(unmeasured["binds"] == "start-up");
+}
+
+TEST_CASE("price: a collective over ideal links is its closed form, and a library's takes longer") {
+    const std::string asked = "all_reduce bytes=1073741824 ranks=8 --node dgx-h100";
+    const double ideal = prices(asked + " --library ideal").at(0)["seconds"];
+    CHECK(ideal == doctest::Approx(2 * 7.0 / 8 * 1073741824 / 450e9).epsilon(0.01));
+    const auto nccl = prices(asked).at(0);
+    CHECK(nccl["seconds"].get<double>() > 0.5 * ideal);
+    CHECK(nccl["binds"] == "links of the node");
+    CHECK(prices("all-reduce bytes=1024 ranks=8 --node dgx-h100").at(0)["binds"] == "start-up");
+    CHECK(prices("all_gather bytes=1073741824 ranks=32 --node dgx-h100").at(0)["binds"] == "links between nodes");
+}
+
+TEST_CASE("price: a table has its prices row by row, and its errors at their lines") {
+    const Folder folder;
+    const std::string good = folder.file("good.csv",
+                                         "op,dtype,device,node,shape\n"
+                                         "gemm,fp8,h200-sxm,,m=64 n=8192 k=8192\n"
+                                         "all_reduce,,,dgx-h200,bytes=65536 ranks=4\n");
+    const std::string out = folder.file("out.csv");
+    CHECK(prices("--table " + good + " --kv-dtype fp8 -o " + out).size() == 2);
+    CHECK(read(out).find("all_reduce,bf16,bytes=65536 ranks=4,,dgx-h200,") != std::string::npos);
+    const std::string bad = folder.file("bad.csv",
+                                        "op,device,shape\ngem,h200-sxm,m=1\ngemm,h200-sxm,m=1 n=1\n"
+                                        "gemm,h201,m=1 n=1 k=1\n");
+    const Outcome outcome = orrery_command("price --table " + bad);
+    CHECK(outcome.code == 2);
+    for (const char* error : {"bad.csv:2:1: error: unknown operation 'gem'; did you mean 'gemm'?",
+                              "bad.csv:3:1: error: gemm needs a positive 'k'", "unknown device 'h201'"}) {
+        CHECK_MESSAGE(outcome.text.find(error) != std::string::npos, outcome.text);
+    }
+    check_refused("price --table " + folder.file("c.csv", "op,devise,shape\n"), "has no row");
+    check_refused("price --table " + folder.file("d.csv", "op,devise,shape\ngemm,x,m=1\n"), "did you mean 'device'?");
+    check_refused("price", "takes an operation");
+    check_refused("price gemm m=1 n=1 k=1", "name it with --device");
+    check_refused("price gemm m=1 n=1 k=1 --device h200-sxm --kernels none-such", "no device has a set of kernels");
+    check_refused("price all_reduce bytes=1 ranks=2 --device h200-sxm", "neither device nor kernels");
+    check_refused("price all_reduce bytes=1 ranks=12 --node dgx-h200 --library ncl", "no library of collectives");
+    check_refused("price all_reduce bytes=1 ranks=9 --node dgx-h200", "as many on each node");
+    check_refused("price gemm m=1 n=1 k=1 --device h200-sxm --library nccl", "is no collective");
+    check_refused("price both_ways bytes=1 --device h200-sxm", "no model has an operation for both_ways");
+}
+
+TEST_CASE("a layer and a step of torchbench are the sums of their kernels") {
+    const std::string shape = "batch=4 queries=2048 hidden=4096 ffn=14336 heads=32 kv_heads=8 head_dim=128 gated=1";
+    const double tokens = 4 * 2048;
+    const double weights = 4096.0 * (4096 + 2 * 1024) + 4096.0 * 4096 + 3 * 4096.0 * 14336;
+    const double attention = Attention{4 * 32, 2048, 2048, 128}.flops();
+    CHECK(flops(row("layer", shape)) == doctest::Approx(2 * tokens * weights + attention));
+    CHECK(flops(row("layer", shape, "backward")) == doctest::Approx(6 * tokens * weights + 3.5 * attention));
+    const std::string step =
+        "batch=4 queries=2048 hidden=4096 ffn=14336 heads=32 kv_heads=8 head_dim=128 layers=2 "
+        "vocabulary=50304 gated=1";
+    CHECK(flops(row("step", step)) == doctest::Approx(2 * (2 * tokens * weights + attention) + 2 * 4 * 4096.0 * 50304));
+    CHECK(flops(row("step", step + " training=1")) ==
+          doctest::Approx(2 * (6 * tokens * weights + 3.5 * attention) + 6 * tokens * 4096 * 50304));
+    const std::string mixed =
+        "batch=1 queries=512 hidden=4096 ffn=14336 heads=32 kv_heads=8 head_dim=128 layers=1 "
+        "vocabulary=50304 gated=1 decode_batch=64 decode_keys=2048";
+    CHECK(flops(row("step", mixed)) ==
+          doctest::Approx(2 * (512 + 64) * weights + Attention{32, 512, 512, 128}.flops() +
+                          Attention{64 * 32, 1, 2048, 128}.flops() + 2 * 65 * 4096.0 * 50304));
+    const auto price = RowPricer(read_device("h200-sxm", data()), data(), "", kBurst).price(row("layer", shape));
+    REQUIRE(price.has_value());
+    CHECK(price->binds == "arithmetic");
+    CHECK(price->of_peak < 1);
+}
+
+TEST_CASE("validate compute --trace prices held-back rows first and names what no model has") {
+    const Folder folder;
+    const RowPricer burst(read_device("h200-sxm", data()), data(), "", kBurst);
+    std::string text =
+        "# orrery-trace: 1\n# device: h200-sxm\n# source: t\n# date: unknown\nop,dtype,shape,split,median_ns\n";
+    for (const double m : {512, 1024, 2048, 4096}) {
+        const std::string shape = fmt::format("m={} n=8192 k=8192", m);
+        const double seconds = burst.price(row("gemm", shape))->seconds;
+        text += fmt::format("gemm,bf16,{},holdout,{}\ngemm,bf16,{},,{}\n", shape, seconds * 1e9 * 1.25, shape,
+                            seconds * 1e9);
+    }
+    text += "both_ways,,bytes=1048576,,20000\n";
+    const Outcome out = orrery_command("validate compute --trace " + folder.file("t.csv", text));
+    CHECK_MESSAGE(out.code == 0, out.text);
+    const auto held_back = out.text.find("yes");
+    REQUIRE_MESSAGE(held_back != std::string::npos, out.text);
+    CHECK_MESSAGE(out.text.find("20.0 %", held_back) < out.text.find("no ", held_back), out.text);  // 1 / 1.25 - 1
+    CHECK_MESSAGE(out.text.find("both_ways: no model has such an operation") != std::string::npos, out.text);
+    check_refused("validate --trace " + folder.file("t.csv"), "belongs to the suite compute");
+    check_refused("validate compute --fit --trace " + folder.file("t.csv"), "belongs to the suite");
+}
+
+TEST_CASE("a device of the user's own, with its kernels, needs no change of the program's data") {
+    const Folder folder;
+    const std::string mine = folder.file("mine");
+    std::filesystem::create_directories(mine + "/models/data/devices");
+    std::filesystem::create_directories(mine + "/models/data/kernels/my-gpu");
+    std::string device = read(std::string(ORRERY_SOURCE_DIR) + "/models/data/devices/h200-sxm.yaml");
+    device.replace(device.find("kernels: h200-sxm"), 17, "kernels: my-gpu ");
+    device.replace(device.find("sibling_kernels: h100-sxm"), 25, "");
+    std::ofstream(mine + "/models/data/devices/my-gpu.yaml") << device;
+    std::string fit = read(std::string(ORRERY_SOURCE_DIR) + "/models/data/kernels/h200-sxm/gemm-bf16.fit");
+    fit.replace(fit.find("device: h200-sxm"), 16, "device: my-gpu");
+    std::ofstream(mine + "/models/data/kernels/my-gpu/gemm-bf16.fit") << fit;
+    const std::string gemm = "gemm m=512 n=8192 k=8192";
+    const auto price = prices(gemm + " --device my-gpu --data " + mine).at(0);
+    CHECK(price["seconds"] == prices(gemm + " --device h200-sxm").at(0)["seconds"]);
+    const std::string scenario =
+        folder.file("s.yaml",
+                    "orrery: 1\nkind: training\n"
+                    "cluster: {nodes: 1, node: {preset: dgx-h200, gpu: my-gpu}}\n"
+                    "model: {layers: 4, hidden: 1024, heads: 16, vocabulary: 1000}\n"
+                    "plan: {tensor: 2, data: 4, global_batch: 8}\nsoftware: megatron-lm-2021\n");
+    const Outcome run = orrery_command("run " + scenario + " --data " + mine);
+    CHECK_MESSAGE(run.code == 0, run.text);
+    CHECK(orrery_command("list devices --data " + mine).text.find("my-gpu") != std::string::npos);
+    check_refused("run " + scenario, "unknown device preset 'my-gpu'");
+    check_refused("run " + scenario + " --data " + folder.file("none"), "holds none of models/data");
+}
