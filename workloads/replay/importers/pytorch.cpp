@@ -327,8 +327,9 @@ Imported import_pytorch(const ImportInput& input) {
     }
     reader.resolve_waits();
     reader.resolve_collectives();
-    const ReplayTrace trace = from_activities(std::move(reader.calls), std::move(reader.activities), reader.waits,
-                                              reader.ranks, "pytorch-profiler", name, reader.notes);
+    ReplayTrace trace = from_activities(std::move(reader.calls), std::move(reader.activities), reader.waits,
+                                        reader.ranks, "pytorch-profiler", name, reader.notes);
+    scale_program(trace, input, reader.notes);
     return imported_program(trace, std::move(reader.notes));
 }
 
@@ -336,7 +337,7 @@ Imported import_pytorch(const ImportInput& input) {
 
 extern const Importer kPyTorchImporter = {"pytorch-profiler",
                                           "Chrome trace of PyTorch's profiler (Kineto), one process with one device",
-                                          {kAssumeBytes, kRanksOption},
+                                          {kAssumeBytes, kRanksOption, kScaleOption},
                                           import_pytorch};
 
 }  // namespace orrery
