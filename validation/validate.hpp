@@ -33,4 +33,8 @@ void validate_trace(const DataDirectory& data, const Terminal& terminal, const s
 Comparison validate_serving(const DataDirectory& data, const Terminal& terminal, bool points, bool fit,
                             const std::string& only);
 
+/// Runs a serving scenario whose request trace logged latencies (columns ttft_s and e2e_s, as `orrery import otlp` writes them) and
+/// compares them request by request and at their quantiles. Throws ConfigError where the run is not of the whole trace in its order.
+Comparison validate_logged(ModelCache& models, const Terminal& terminal, const std::string& file);
+
 }  // namespace orrery

@@ -313,6 +313,7 @@ const std::vector<CommandSpec>& command_table() {
           {"data", "DIR",
            "compute: fit the public profiles in DIR anew; collectives: compare other collections; with --trace: "
            "presets and kernels of your own"},
+          {"log", "FILE", "serving: a scenario against the latencies that its request trace logged"},
           {"trace", "FILE", "compute: price the rows of a trace of microbenchmarks, first of all those held back"},
           {"fit", "", "fit the software constants on the declared half"},
           {"engine", "NAME", "serving: this engine software alone", false, false, "engines"},

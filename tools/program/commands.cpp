@@ -167,16 +167,21 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         throw ConfigError(
             fmt::format("unknown suite '{}'; it is one of compute, training, collectives, serving", suite));
     }
-    const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {{"data", {"compute", "collectives"}},
-                                                                                {"fit", {"training", "serving"}},
-                                                                                {"engine", {"serving"}},
-                                                                                {"svg", {"training"}},
-                                                                                {"trace", {"compute"}}};
+    const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {
+        {"data", {"compute", "collectives", "serving"}},
+        {"fit", {"training", "serving"}},
+        {"engine", {"serving"}},
+        {"svg", {"training"}},
+        {"trace", {"compute"}},
+        {"log", {"serving"}}};
     for (const auto& [option, suites] : uses) {
         if (line.has(option) && suite != "all" && std::find(suites.begin(), suites.end(), suite) == suites.end()) {
             throw ConfigError(fmt::format("--{} belongs to the suite{} {}, not to {}", option,
                                           suites.size() > 1 ? "s" : "", fmt::join(suites, " and "), suite));
         }
+    }
+    if (suite == "serving" && line.has("data") && !line.has("log")) {
+        throw ConfigError("--data belongs to the suite serving with --log alone");
     }
     if (line.has("trace")) {
         if (suite == "all") {
@@ -192,6 +197,17 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     }
     ModelCache models(data);
     std::vector<Comparison> compared;
+    if (line.has("log")) {
+        if (suite == "all" || line.has("fit") || line.has("engine") || line.has("points")) {
+            throw ConfigError(
+                "--log belongs to 'orrery validate serving --log FILE', which takes --data and --report besides");
+        }
+        compared.push_back(validate_logged(models, terminal, line.text("log")));
+        if (line.has("report")) {
+            write_file(line.text("report"), validation_report(compared));
+        }
+        return 0;
+    }
     if (suite == "all" || suite == "compute") {
         compared.push_back(validate_compute(data, terminal, line.text("data"), line.has("points")));
     }
@@ -281,8 +297,8 @@ void check_options(const CommandLine& line, const CommandSpec& command) {
 
 // Whether --data names presets of the user's own, and not public profiles to fit.
 bool names_own_data(const CommandLine& line) {
-    const bool profiles =
-        (line.command == "calibrate" && line.arguments.empty()) || (line.command == "validate" && !line.has("trace"));
+    const bool profiles = (line.command == "calibrate" && line.arguments.empty()) ||
+                          (line.command == "validate" && !line.has("trace") && !line.has("log"));
     return line.has("data") && !profiles;
 }
 
