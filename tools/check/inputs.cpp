@@ -69,8 +69,7 @@ static std::set<std::string> tables_of(const Scenario& scenario, const DataDirec
             }
         }
         for (const DeviceSpec* device : devices) {
-            for (std::string& file :
-                 kernel_files(*device, data, scenario.engine.software.kernels)) {
+            for (std::string& file : kernel_files(*device, data, scenario.engine.software.kernels)) {
                 out.insert(std::move(file));
             }
         }
