@@ -6,6 +6,7 @@
 #include "workloads/serving/engine/adapter_loads.hpp"
 #include "workloads/serving/metrics/metrics.hpp"
 #include "workloads/serving/metrics/request_timeline.hpp"
+#include "workloads/serving/metrics/steady_state.hpp"
 #include "workloads/serving/requests/client_timeouts.hpp"
 #include "workloads/serving/requests/frontend.hpp"
 #include "workloads/serving/transfer/fetch.hpp"
@@ -23,7 +24,13 @@ class ServiceRun::Service final : public TaskSource,
                                   public AdapterListener {
   public:
     Service(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks)
-        : spec_(spec), hooks_(hooks), frontend_(spec, requests, hooks, *this) {
+        : spec_(spec),
+          hooks_(hooks),
+          frontend_(spec, requests, hooks, *this),
+          steady_(spec.steady.wanted
+                      ? std::make_optional<SteadyState>(spec, requests.clients() > 0, hooks.progress, result_)
+                      : std::nullopt),
+          metrics_(spec, hooks, steady_ ? &*steady_ : nullptr, result_) {
         bool hands_over = false;
         for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
             (fleet_[i].pool.role == Role::decode ? decoders_ : entries_).add(i);
@@ -74,6 +81,10 @@ class ServiceRun::Service final : public TaskSource,
     }
 
     void request_arrives(const Request& request, std::uint64_t id) override {
+        if (steady_) {
+            steady_->arrived(request.arrival, dispatcher_->now());
+            stop_if_enough();
+        }
         const std::uint32_t first = entries_.choose(request.session, request.content, request.prompt);
         const std::uint32_t chosen = mixing_.for_prompt(first, request);
         result_.mixed_prompts += chosen != first ? 1 : 0;
@@ -95,7 +106,7 @@ class ServiceRun::Service final : public TaskSource,
             if (hooks_.ended) {
                 hooks_.ended(sequence_of(request, id), Ending::refused, dispatcher_->now());
             }
-            leave_unserved(request.arrival, request.turn);
+            leave_unserved(id, request.arrival, request.turn);
         }
     }
 
@@ -103,10 +114,11 @@ class ServiceRun::Service final : public TaskSource,
         const Sequence& sequence = fleet_[replica].state.sequence(id);
         const SimTime arrival = sequence.arrival;
         const std::uint32_t turn = sequence.turn;
+        const std::uint64_t request = sequence.id;
         end(replica, sequence, Ending::timed_out);
         give_up(replica, id);
         ++result_.timed_out;
-        leave_unserved(arrival, turn);
+        leave_unserved(request, arrival, turn);
     }
 
     void batch_starts(std::uint32_t replica, const Batch& batch) override {
@@ -213,6 +225,9 @@ class ServiceRun::Service final : public TaskSource,
         result_.window_s = std::max(0.0, to - spec_.measure_from);
         std::stable_sort(result_.requests.begin(), result_.requests.end(),
                          [](const RequestOutcome& a, const RequestOutcome& b) { return a.arrival < b.arrival; });
+        if (steady_) {
+            steady_->finish();
+        }
     }
 
     ServiceResult result() { return std::move(result_); }
@@ -234,9 +249,23 @@ class ServiceRun::Service final : public TaskSource,
         }
     }
 
-    void leave_unserved(SimTime arrival, std::uint32_t turn) {
+    void leave_unserved(std::uint64_t id, SimTime arrival, std::uint32_t turn) {
         metrics_.unserved(arrival);
-        frontend_.settle(turn, false);
+        settle(id, turn, false);
+    }
+
+    void settle(std::uint64_t id, std::uint32_t turn, bool served) {
+        if (steady_) {
+            steady_->settled(id);
+            stop_if_enough();
+        }
+        frontend_.settle(turn, served);
+    }
+
+    void stop_if_enough() {
+        if (steady_->over()) {
+            frontend_.close();
+        }
     }
 
     // A request on a replica is accounted for: the timeline and whoever looks on are told.
@@ -265,7 +294,7 @@ class ServiceRun::Service final : public TaskSource,
         end(replica, sequence, Ending::finished);
         timeouts_.end(sequence.id);
         metrics_.answered(sequence, dispatcher_->now());
-        frontend_.settle(sequence.turn, true);
+        settle(sequence.id, sequence.turn, true);
     }
 
     void follow(std::uint32_t replica, std::uint32_t sequence) {
@@ -336,7 +365,7 @@ class ServiceRun::Service final : public TaskSource,
             ++result_.failed;
             timeouts_.end(sequence.id);
             end(chosen, sequence, Ending::failed);
-            leave_unserved(sequence.arrival, sequence.turn);
+            leave_unserved(sequence.id, sequence.arrival, sequence.turn);
             return;
         }
         ++sequence.retries;
@@ -371,7 +400,8 @@ class ServiceRun::Service final : public TaskSource,
     AdapterLoads adapters_{fleet_, *this, spec_.timeline, result_};
     Frontend frontend_;
     ClientTimeouts timeouts_{spec_.timeout, *this};
-    ServingMetrics metrics_{spec_, hooks_, result_};
+    std::optional<SteadyState> steady_;
+    ServingMetrics metrics_;
     RequestTimeline request_timeline_{fleet_, result_};
     Lifecycle lifecycle_{spec_, *this};
     Autoscaler autoscaler_{spec_, fleet_, *this, result_};

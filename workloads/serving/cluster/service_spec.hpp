@@ -71,6 +71,17 @@ struct MixingSpec {
     double cache = 0;  ///< in use on the decode replica that a sequence would go to, of all blocks; 0: never
 };
 
+/// When a run whose requests would come for ever has said enough. Widths are of 90 % intervals, half of them over the value.
+struct SteadySpec {
+    bool wanted = false;
+    double tokens = 0.025;         ///< of the output tokens per second,
+    double e2e = 0.05;             ///< of the mean time of a request,
+    double ttft = 0.1;             ///< and of the mean time to its first token
+    double attainment = 0;         ///< share of requests in time to tell from, instead of these widths; 0: none
+    std::uint64_t batch = 50;      ///< requests in each of the first batches: the run has 64 of them at least,
+    std::uint64_t most = 200'000;  ///< and about so many requests at most
+};
+
 struct ServiceSpec {
     std::vector<PoolSpec> pools;
     RouterChoice router{router_table(), "round-robin"};
@@ -97,6 +108,8 @@ struct ServiceSpec {
     std::uint32_t retries = 3;  ///< times that a request starts anew when its replica fails
     double measure_from = 0;    ///< s: latencies are those of requests that come from then on,
     double measure_to = 0;      ///< and before then; rates count what happens in between; 0: to the end
+    double load_to = 0;         ///< s: no request comes from then on; 0: until the source ends
+    SteadySpec steady;  ///< wanted: the source does not end, the run is measured from its warm-up to what is enough
     std::uint64_t seed = 1;
     bool timeline = false;
 };

@@ -22,6 +22,9 @@ void ServingMetrics::answered(const Sequence& sequence, SimTime now) {
     outcome.in_time = !sequence.late && (spec_.ttft_limit <= 0 || ttft <= spec_.ttft_limit) &&
                       (spec_.tpot_limit <= 0 || tpot <= spec_.tpot_limit);
     result_.requests.push_back(outcome);
+    if (steady_ != nullptr) {
+        steady_->answered(outcome);
+    }
     if (hooks_.served) {
         hooks_.served(sequence, &outcome);
     }

@@ -1,17 +1,19 @@
 #pragma once
 // What is counted of requests in the measured window: tokens as they are given, latencies when they are answered.
 //
-// Latencies are those of requests that come within the window; rates count what happens within it.
+// Latencies are those of requests that come within the window; rates count what happens within it. Where the steady state is
+// looked for, the window is known only at the end (steady_state.hpp).
 
 #include "workloads/serving/cluster/fleet.hpp"
+#include "workloads/serving/metrics/steady_state.hpp"
 
 namespace orrery {
 
 class ServingMetrics {
   public:
-    /// All arguments outlive this.
-    ServingMetrics(const ServiceSpec& spec, const ServiceHooks& hooks, ServiceResult& result)
-        : spec_(spec), hooks_(hooks), result_(result) {}
+    /// All arguments outlive this. `steady`: null where it is not looked for.
+    ServingMetrics(const ServiceSpec& spec, const ServiceHooks& hooks, SteadyState* steady, ServiceResult& result)
+        : spec_(spec), hooks_(hooks), steady_(steady), result_(result) {}
 
     /// A sequence gives its next token.
     void token(Sequence& sequence, SimTime now) {
@@ -33,7 +35,12 @@ class ServingMetrics {
     /// It has given all of them.
     void answered(const Sequence& sequence, SimTime now);
     /// A request that came at `arrival` will not be answered.
-    void unserved(SimTime arrival) { result_.unserved += measured(arrival) ? 1 : 0; }
+    void unserved(SimTime arrival) {
+        result_.unserved += measured(arrival) ? 1 : 0;
+        if (steady_ != nullptr) {
+            steady_->unserved(arrival);
+        }
+    }
 
   private:
     [[nodiscard]] bool measured(SimTime at) const {
@@ -43,6 +50,7 @@ class ServingMetrics {
 
     const ServiceSpec& spec_;
     const ServiceHooks& hooks_;
+    SteadyState* steady_;
     ServiceResult& result_;
 };
 

@@ -30,6 +30,16 @@ void LogHistogram::add(double seconds, std::uint64_t count) {
     max_ = std::max(max_, seconds);
 }
 
+void LogHistogram::add(const LogHistogram& other) {
+    bins_.resize(std::max(bins_.size(), other.bins_.size()));
+    for (std::size_t bin = 0; bin < other.bins_.size(); ++bin) {
+        bins_[bin] += other.bins_[bin];
+    }
+    total_ += other.total_;
+    sum_ += other.sum_;
+    max_ = std::max(max_, other.max_);
+}
+
 double LogHistogram::quantile(double q) const {
     const auto wanted = static_cast<std::uint64_t>(q * static_cast<double>(total_));
     std::uint64_t seen = 0;
@@ -41,6 +51,18 @@ double LogHistogram::quantile(double q) const {
         }
     }
     return max_;
+}
+
+void WindowCounts::add(const WindowCounts& other) {
+    unserved += other.unserved;
+    finished += other.finished;
+    output_tokens += other.output_tokens;
+    tbt.add(other.tbt);
+    pools.resize(std::max(pools.size(), other.pools.size()));
+    for (std::size_t i = 0; i < other.pools.size(); ++i) {
+        pools[i].kernel_s += other.pools[i].kernel_s;
+        pools[i].flops += other.pools[i].flops;
+    }
 }
 
 }  // namespace orrery

@@ -4,6 +4,7 @@
 #include "sim/base/time.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace orrery {
@@ -12,6 +13,7 @@ namespace orrery {
 class LogHistogram {
   public:
     void add(double seconds, std::uint64_t count = 1);
+    void add(const LogHistogram& other);
     [[nodiscard]] double quantile(double q) const;
     [[nodiscard]] double mean() const { return total_ > 0 ? sum_ / static_cast<double>(total_) : 0; }
     [[nodiscard]] double max() const { return max_; }
@@ -77,16 +79,38 @@ struct PoolWork {
 inline constexpr std::size_t kMostIterationRecords = 200'000;
 inline constexpr std::size_t kMostLifeRecords = 200'000;
 
-struct ServiceResult {
+/// What is counted in the measured window as it happens.
+struct WindowCounts {
+    std::uint64_t unserved = 0;       ///< of the measured requests: refused, given up or failed
+    std::uint64_t finished = 0;       ///< requests answered
+    std::uint64_t output_tokens = 0;  ///< given
+    LogHistogram tbt;
+    std::vector<PoolWork> pools;  ///< in the order of the specification
+
+    void add(const WindowCounts& other);
+};
+
+/// A run without an end of its own that was watched until its steady state was known (metrics/steady_state.hpp).
+struct SteadyRun {
+    double warm_up_s = 0;          ///< left out at its start
+    std::uint64_t warm_up = 0;     ///< requests that came in it
+    std::uint64_t measured = 0;    ///< requests that came in the measured window
+    bool precise = false;          ///< the intervals are as narrow as was asked for
+    bool overloaded = false;       ///< the queue grows without bound
+    double offered_rps = 0;        ///< at which requests came in the measured window
+    double sustainable_rps = 0;    ///< at which they were accounted for there
+    std::vector<double> seconds;   ///< of equal groups of the requests measured, one after another:
+    std::vector<double> finished;  ///< requests answered in each,
+    std::vector<double> tokens;    ///< and tokens given
+};
+
+struct ServiceResult : WindowCounts {
     std::vector<RequestOutcome> requests;  ///< finished ones, in order of arrival
     std::uint64_t refused = 0;             ///< could never have run: longer than the context or the cache
     std::uint64_t timed_out = 0;           ///< the client gave up
     std::uint64_t failed = 0;              ///< lost with their replica once too often
     std::uint64_t retried = 0;             ///< times that a request started anew on another replica
     std::uint64_t failures = 0;            ///< of replicas
-    std::uint64_t unserved = 0;            ///< of the measured requests: refused, given up or failed
-    std::uint64_t finished = 0;            ///< in the measured window
-    std::uint64_t output_tokens = 0;       ///< given in the measured window
     std::uint64_t decode_steps = 0;        ///< of single sequences, where drafts are verified
     std::uint64_t accepted = 0;            ///< draft tokens
     std::uint64_t preemptions = 0;
@@ -101,12 +125,10 @@ struct ServiceResult {
     double busy_s = 0;         ///< summed over replicas, the mean of a replica's stages
     double in_flight_s = 0;    ///< summed over replicas: time with at least one batch under way
     std::uint64_t most_blocks = 0;
-    std::uint64_t prompt_tokens = 0;  ///< of all admitted prompts, where prefixes are cached
-    std::uint64_t prefix_tokens = 0;  ///< of them found in the cache
-    double fetched_host_bytes = 0;    ///< of them brought from host memory
-    double fetched_nvme_bytes = 0;    ///< and from NVMe
-    LogHistogram tbt;
-    std::vector<PoolWork> pools;            ///< in the order of the specification
+    std::uint64_t prompt_tokens = 0;        ///< of all admitted prompts, where prefixes are cached
+    std::uint64_t prefix_tokens = 0;        ///< of them found in the cache
+    double fetched_host_bytes = 0;          ///< of them brought from host memory
+    double fetched_nvme_bytes = 0;          ///< and from NVMe
     std::uint64_t adapter_requests = 0;     ///< that named one
     std::uint64_t adapter_hits = 0;         ///< whose adapter was on their replica's devices
     std::uint64_t adapter_loads = 0;        ///< adapters brought from host memory
@@ -117,6 +139,7 @@ struct ServiceResult {
     std::vector<LifeRecord> lives;          ///< the first ones
     std::vector<AdapterRecord> adapters;    ///< the first ones
     bool cut = false;                       ///< there were more
+    std::optional<SteadyRun> steady;        ///< of a run that was watched for its steady state
 };
 
 }  // namespace orrery

@@ -21,9 +21,9 @@ void Frontend::await_next() {
     const SimTime way = SimTime::from_seconds(spec_.request_overhead);
     const SimTime work = SimTime::from_seconds(spec_.frontend);
     const std::uint64_t clients = requests_.clients();
-    while (clients == 0 ? coming_.empty() : arrived_ + coming_.size() - settled_ < clients) {
+    while (!all_sent_ && (clients == 0 ? coming_.empty() : arrived_ + coming_.size() - settled_ < clients)) {
         Request request;
-        if (!requests_.next(request)) {
+        if (!requests_.next(request) || past_load(clients > 0 ? dispatcher_->now() : request.arrival)) {
             all_sent_ = true;
             return;
         }
@@ -34,6 +34,10 @@ void Frontend::await_next() {
         dispatcher_->delay(std::max(SimTime(), frontend_free_ + way - dispatcher_->now()), 0, Token{}.pack());
         coming_.push_back(std::move(request));
     }
+}
+
+bool Frontend::past_load(SimTime at) const {
+    return spec_.load_to > 0 && at.seconds() >= spec_.load_to;
 }
 
 void Frontend::on_arrival() {
@@ -52,15 +56,17 @@ void Frontend::on_follow_up(std::uint32_t slot) {
 void Frontend::pass_on(const Request& request) {
     const std::uint64_t id = arrived_++;
     listener_.request_arrives(request, id);
-    if (hooks_.progress && arrived_ % kProgressEvery == 0) {
-        hooks_.progress(requests_.progress());
+    if (hooks_.progress && !spec_.steady.wanted && arrived_ % kProgressEvery == 0) {
+        const double now = dispatcher_->now().seconds();
+        hooks_.progress(spec_.load_to > 0 ? now / spec_.load_to : requests_.progress());
     }
 }
 
 void Frontend::settle(std::uint32_t turn, bool served) {
     ++settled_;
     last_ = dispatcher_->now();
-    if (Request next; turn > 0 && requests_.follow_up(turn, last_, served, next)) {
+    if (Request next;
+        turn > 0 && requests_.follow_up(turn, last_, served && !closed_, next) && !past_load(next.arrival)) {
         expect(std::move(next));
     }
     if (requests_.clients() > 0) {

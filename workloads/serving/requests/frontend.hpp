@@ -32,6 +32,8 @@ class Frontend {
     void on_follow_up(std::uint32_t slot);
     /// A request is accounted for, once: its client may send another.
     void settle(std::uint32_t turn, bool served);
+    /// No more requests are wanted: what is on its way still comes.
+    void close() { closed_ = all_sent_ = true; }
     /// Nothing is left, and nothing will come.
     [[nodiscard]] bool all_settled() const {
         return all_sent_ && coming_.empty() && returning_.size() == free_returning_.size() && settled_ == arrived_;
@@ -41,6 +43,7 @@ class Frontend {
 
   private:
     void await_next();
+    [[nodiscard]] bool past_load(SimTime at) const;
     void expect(Request request);
     void pass_on(const Request& request);
 
@@ -54,6 +57,7 @@ class Frontend {
     std::vector<std::uint32_t> free_returning_;
     SimTime frontend_free_;
     bool all_sent_ = false;
+    bool closed_ = false;
     std::uint64_t arrived_ = 0;
     std::uint64_t settled_ = 0;
     SimTime last_;
