@@ -56,6 +56,8 @@ const std::vector<MetricRow>& metric_table() {
         {"failures", Better::neither},
         {"requests", Better::neither},
         {"offered_rps", Better::neither},
+        {"overloaded", Better::lower},
+        {"sustainable_rps", Better::higher},
         {"iterations", Better::neither},
         {"cache_peak_fraction", Better::neither},
         {"busy_fraction", Better::neither},

@@ -153,7 +153,7 @@ TEST_CASE("serving: a trace that outlasts simulated time is refused before it ru
     CHECK(refusal_of(stamps).find(":1:1: error: the trace lasts 213.0 days") != std::string::npos);
     // Generated requests say so too.
     CHECK(refusal("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-2-7b\nrequests: {rate: "
-                  "1e-4}\n")
+                  "1e-4, count: 1000}\n")
               .find("1000 requests at 0.0001 a second take 115.7 days") != std::string::npos);
 }
 

@@ -95,7 +95,7 @@ RunCost cost_of_replay(const Scenario& s) {
 }
 
 RunCost cost_of_serving(const Scenario& s) {
-    constexpr double kGenerated = 1000;
+    constexpr double kGenerated = 20'000;  // until the steady state is known: a few thousand to 200,000
     const RequestsSpec& requests = s.requests;
     const double all = requests.trace.empty() ? kGenerated : size_of(s.file(requests.trace)) / kBytesPerLine;
     return cost_of(requests.count > 0 ? static_cast<double>(requests.count) : all * requests.sample, kRequest,

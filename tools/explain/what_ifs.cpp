@@ -170,8 +170,15 @@ std::vector<PhaseBound> bounds_of(const Outcome& base, const std::vector<Elastic
 
 }  // namespace
 
-void try_what_ifs(const Scenario& scenario, ModelCache& models, const Summary& base, Explanation& out) {
-    const Outcome before = outcome_of(base);
+void try_what_ifs(const Scenario& asked, ModelCache& models, const Summary& base, Explanation& out) {
+    Scenario scenario = asked;
+    Outcome before = outcome_of(base);
+    // A run that ends by itself ends elsewhere at other rates: equal loads are compared.
+    if (scenario.kind == ScenarioKind::serving &&
+        load_end(scenario.engine, scenario.requests, scenario.measure) == LoadEnd::steady) {
+        scenario.requests.count = static_cast<std::int64_t>(base.find("requests")->value);
+        before = run_again(scenario, models);
+    }
     const bool upset = scenario.network.fidelity == Fidelity::packet;
     std::vector<Outcome> bases = {before};
     const auto [trials, student] = trials_of(base);

@@ -6,11 +6,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace orrery {
 
 std::string one_line(const Metric& metric) {
     if (!metric.measured()) {
         return "not measured";
+    }
+    if (metric.name == "overloaded") {
+        return metric.value > 0 ? "yes" : "no";
     }
     if (metric.unit == "1" && metric.value <= 1 && metric.value >= 0 && metric.name != "messages") {
         return fmt::format("{:.2f} %", metric.value * 100);
@@ -28,6 +33,16 @@ namespace {
 
 constexpr const char* kQuantiles[] = {"mean", "p50", "p90", "p99", "max"};
 
+// With what chance makes of it, where that is known: the wider side of its interval.
+std::string with_half_width(const Metric& metric) {
+    const std::string text = one_line(metric);
+    if (!metric.low || !metric.high || !metric.measured() || !(metric.value > 0)) {
+        return text;
+    }
+    const double half = std::max(metric.value - *metric.low, *metric.high - metric.value);
+    return fmt::format("{} \u00b1{:.2g} %", text, 100 * half / metric.value);
+}
+
 // Metrics such as ttft_s.p99 as a row for each quantity, so that a reader compares down and across.
 void print_quantiles(const Terminal& terminal, const Summary& summary) {
     std::vector<std::vector<std::string>> rows;
@@ -39,7 +54,7 @@ void print_quantiles(const Terminal& terminal, const Summary& summary) {
         rows.push_back({first.name.substr(0, dot)});
         for (const char* quantile : kQuantiles) {
             const Metric* metric = summary.find(first.name.substr(0, dot + 1) + quantile);
-            rows.back().push_back(metric != nullptr ? one_line(*metric) : "-");
+            rows.back().push_back(metric != nullptr ? with_half_width(*metric) : "-");
         }
     }
     if (!rows.empty()) {

@@ -241,6 +241,15 @@ void check_same_devices(const EngineSpec& engine, std::vector<std::string>& prob
 
 }  // namespace
 
+LoadEnd load_end(const EngineSpec& engine, const RequestsSpec& requests, const MeasureSpec& measure) {
+    const bool once = requests.mix.empty() && requests.arrivals == ArrivalKind::at_once;
+    if (requests.count > 0 || !requests.trace.empty() || once || engine.failure.down_s > 0) {
+        return LoadEnd::count;
+    }
+    const bool swings = requests.swing > 0 && requests.arrivals != ArrivalKind::closed;
+    return measure.to > 0 || swings ? LoadEnd::time : LoadEnd::steady;
+}
+
 std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpec& requests, const ModelSpec& model) {
     std::vector<std::string> problems;
     if (engine.same_devices) {

@@ -86,6 +86,12 @@ struct SloSpec {
     double tbt = 0;
 };
 
+/// What ends the load: a number of requests (a trace has one), a time, or that enough is known of the steady state.
+enum class LoadEnd { count, time, steady };
+/// Without a count, requests come until the steady state is known, unless the part that is measured has an end, or the rate swings (one
+/// period of it). What happens at one time has no steady state: requests that come at once, the failure of a given replica.
+[[nodiscard]] LoadEnd load_end(const EngineSpec& engine, const RequestsSpec& requests, const MeasureSpec& measure);
+
 void describe(Fields& fields, EngineSpec& engine);
 void describe(Fields& fields, SloSpec& slo);
 void describe(Fields& fields, MeasureSpec& measure);

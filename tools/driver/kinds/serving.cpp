@@ -4,6 +4,7 @@
 
 #include "models/scaled_device.hpp"
 #include "sim/device/device.hpp"
+#include "tools/driver/serving_intervals.hpp"
 
 #include <fmt/format.h>
 
@@ -99,7 +100,10 @@ std::optional<Bounded> energy_of_pools(const std::vector<PoolDevices>& pools, co
 class ServingScenario final : public ScenarioRun {
   public:
     explicit ServingScenario(const RunContext& context)
-        : scenario_(context.scenario), engine_(context.scenario.engine), options_(context.options) {
+        : scenario_(context.scenario),
+          engine_(context.scenario.engine),
+          options_(context.options),
+          end_(load_end(engine_, scenario_.requests, scenario_.measure)) {
         std::vector<std::pair<Role, const PhaseSpec*>> phases = {{Role::mixed, &engine_.mixed}};
         if (engine_.split) {
             phases = {{Role::prefill, &engine_.prefill}, {Role::decode, &engine_.decode}};
@@ -109,7 +113,11 @@ class ServingScenario final : public ScenarioRun {
         }
         describe_service(context);
         const std::string trace = scenario_.requests.trace.empty() ? "" : scenario_.file(scenario_.requests.trace);
-        requests_ = make_requests(scenario_.requests, trace, static_cast<std::uint64_t>(scenario_.seed));
+        RequestsSpec requests = scenario_.requests;
+        if (end_ != LoadEnd::count) {
+            requests.count = kEndlessRequests;
+        }
+        requests_ = make_requests(requests, trace, static_cast<std::uint64_t>(scenario_.seed));
         hooks_ = options_.serving != nullptr ? options_.serving->hooks : ServiceHooks();
         hooks_.progress = options_.progress;
         if (options_.requests) {
@@ -129,6 +137,9 @@ class ServingScenario final : public ScenarioRun {
         add_costs(result, out.summary);
         add_pools(result, out.summary);
         add_options(result, out.summary);
+        if (result.steady) {
+            add_steady_state(result, out.summary);
+        }
         add_notes(result, out.summary);
         out.timeline = options_.timeline ? draw(result) : Timeline();
     }
@@ -258,6 +269,12 @@ class ServingScenario final : public ScenarioRun {
         service_.retries = static_cast<std::uint32_t>(engine_.retries);
         service_.measure_from = scenario_.measure.from;
         service_.measure_to = scenario_.measure.to;
+        if (end_ == LoadEnd::time) {
+            service_.load_to = scenario_.measure.to > 0 ? scenario_.measure.to : scenario_.requests.period;
+            service_.measure_to = service_.load_to;
+        }
+        service_.steady = options_.steady;
+        service_.steady.wanted = end_ == LoadEnd::steady;
         service_.seed = static_cast<std::uint64_t>(scenario_.seed);
         service_.request_overhead = engine_.software.request.value;
         service_.frontend = engine_.software.frontend.value;
@@ -434,6 +451,7 @@ class ServingScenario final : public ScenarioRun {
     const Scenario& scenario_;
     const EngineSpec& engine_;
     const RunOptions& options_;
+    LoadEnd end_;
     ServiceSpec service_;
     ServiceHooks hooks_;
     std::vector<std::unique_ptr<CostModel>> capped_;  ///< devices at another clock

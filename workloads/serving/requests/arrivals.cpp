@@ -68,8 +68,7 @@ void describe(Fields& fields, ClientSpec& client) {
 }  // namespace
 
 void describe(Fields& fields, RequestsSpec& spec) {
-    fields.text({"trace", "file of requests, in a format of `orrery list formats`; none: generated"},
-                spec.trace);
+    fields.text({"trace", "file of requests, in a format of `orrery list formats`; none: generated"}, spec.trace);
     fields.enumeration({"arrivals", "how generated requests come; closed: also those of a trace"},
                        {"poisson", "gamma", "fixed", "at-once", "closed"}, spec.arrivals);
     bool closed = spec.clients > 0;
@@ -81,7 +80,9 @@ void describe(Fields& fields, RequestsSpec& spec) {
     fields.number({"rate", "generated requests per second", false, 1e-6, 1e7}, spec.rate);
     fields.number({"burstiness", "gamma: coefficient of variation of the gaps; 1 is Poisson", false, 0.01, 100},
                   spec.burstiness);
-    fields.integer({"count", "requests; 0: all of a trace, 1,000 generated ones", false, 0, 1'000'000'000}, spec.count);
+    fields.integer({"count", "requests; 0: all of a trace, generated ones until the steady state is known", false, 0,
+                    1'000'000'000},
+                   spec.count);
     fields.section({"prompt", "lengths of generated prompts"}, [&](Fields& inner) { describe(inner, spec.prompt); });
     fields.section({"output", "lengths of generated outputs"}, [&](Fields& inner) { describe(inner, spec.output); });
     bool filtered = spec.longest > 0;
@@ -173,7 +174,7 @@ std::vector<std::string> problems_of(const RequestsSpec& spec) {
                         spec.longest, least));
     }
     const bool timed = spec.arrivals != ArrivalKind::closed && spec.arrivals != ArrivalKind::at_once;
-    const std::int64_t count = spec.count > 0 ? spec.count : kGenerated;
+    const std::int64_t count = spec.count > 0 ? spec.count : kLeastWatched;
     const double seconds = static_cast<double>(count) / spec.rate;
     if (spec.trace.empty() && (timed || !spec.mix.empty()) && seconds > kLatestArrival) {
         problems.push_back(

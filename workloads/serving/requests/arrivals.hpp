@@ -34,6 +34,9 @@ struct LengthSpec {
     std::int64_t most = 1 << 20;
 };
 
+/// A `count` of generated requests that no run comes to the end of.
+inline constexpr std::int64_t kEndlessRequests = std::int64_t{1} << 60;
+
 /// One client of a mix.
 struct ClientSpec {
     double share = 1;       ///< of the rate, over the sum of all shares
@@ -49,7 +52,8 @@ struct RequestsSpec {
     double rate = 1;           ///< requests per second
     std::int64_t clients = 0;  ///< of a closed loop
     double burstiness = 1;     ///< gamma: coefficient of variation of the gaps
-    std::int64_t count = 0;    ///< at most so many; 0: all of a trace, 1,000 generated ones
+    std::int64_t count =
+        0;  ///< at most so many; 0: all of a trace, 1,000 generated ones (LoadEnd: or what a run asks for)
     LengthSpec prompt;
     LengthSpec output{LengthKind::fixed, 128, 1, 1 << 20};
     std::int64_t longest = 0;  ///< tokens of prompt and output: generated requests beyond are drawn anew; 0: none is

@@ -10,8 +10,9 @@
 
 namespace orrery {
 
-inline constexpr double kMostTokens = 1 << 24;    ///< of a prompt or an output
-inline constexpr std::int64_t kGenerated = 1000;  ///< requests, where a scenario does not say how many
+inline constexpr double kMostTokens = 1 << 24;       ///< of a prompt or an output
+inline constexpr std::int64_t kGenerated = 1000;     ///< requests, where nobody says how many
+inline constexpr std::int64_t kLeastWatched = 6400;  ///< that a run watched for its steady state may need at least
 /// s from the first request on: 64-bit picoseconds end after 9.22e6, and the last ones are to be answered before that.
 inline constexpr double kLatestArrival = 9e6;
 

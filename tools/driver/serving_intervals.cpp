@@ -1,0 +1,119 @@
+#include "tools/driver/serving_intervals.hpp"
+
+#include "sim/config/units.hpp"
+#include "sim/record/batch_means.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace orrery {
+
+namespace {
+
+constexpr std::size_t kGroups = 16;
+constexpr double kConfidence = 0.9;
+
+void bound(Summary& summary, const std::string& name, double low, double high) {
+    for (Metric& metric : summary.metrics) {
+        if (metric.name == name && metric.measured()) {
+            metric.low = low;
+            metric.high = high;
+        }
+    }
+}
+
+// Counts of equal parts of the values, one after another.
+BatchEstimate mean_of(const std::vector<double>& values) {
+    return ratio_of_batches(grouped(values, kGroups),
+                            std::vector<double>(kGroups, static_cast<double>(values.size() / kGroups)), kConfidence);
+}
+
+void bound_latency(Summary& summary, const std::string& name, const std::vector<double>& values) {
+    if (values.size() < kGroups) {
+        return;
+    }
+    const BatchEstimate mean = mean_of(values);
+    bound(summary, name + ".mean", mean.value - mean.half_width, mean.value + mean.half_width);
+    std::vector<double> ordered = values;
+    std::sort(ordered.begin(), ordered.end());
+    const auto at = [&](double q) {
+        const auto n = static_cast<double>(ordered.size());
+        return ordered[static_cast<std::size_t>(std::clamp(q * n, 0.0, n - 1))];
+    };
+    for (const auto& [suffix, q] : {std::pair{".p50", 0.5}, {".p90", 0.9}, {".p99", 0.99}}) {
+        std::vector<double> below;
+        below.reserve(values.size());
+        for (const double value : values) {
+            below.push_back(value <= at(q) ? 1 : 0);
+        }
+        const double half = mean_of(below).half_width;
+        bound(summary, name + suffix, at(q - half), at(q + half));
+    }
+}
+
+void bound_rates(const ServiceResult& result, Summary& summary) {
+    const SteadyRun& steady = *result.steady;
+    if (steady.seconds.empty() || !(result.window_s > 0)) {
+        return;
+    }
+    const BatchEstimate requests = ratio_of_batches(steady.finished, steady.seconds, kConfidence);
+    const BatchEstimate tokens = ratio_of_batches(steady.tokens, steady.seconds, kConfidence);
+    for (const auto& [name, rate] : {std::pair{"requests_per_s", requests}, {"output_tokens_per_s", tokens}}) {
+        if (const Metric* metric = summary.find(name)) {
+            bound(summary, name, metric->value - rate.half_width, metric->value + rate.half_width);
+        }
+    }
+    const double part = tokens.relative();
+    if (const Metric* cost = summary.find("cost_per_million_tokens_usd"); cost != nullptr && part < 1) {
+        bound(summary, cost->name, cost->value / (1 + part), cost->value / (1 - part));
+    }
+}
+
+}  // namespace
+
+void add_steady_state(const ServiceResult& result, Summary& summary) {
+    const SteadyRun& steady = *result.steady;
+    const auto time = [](double seconds) { return pretty_quantity(seconds, Dimension::time); };
+    summary.add("overloaded", steady.overloaded ? 1 : 0, "1");
+    if (steady.overloaded) {
+        summary.add("sustainable_rps", steady.sustainable_rps, "1/s");
+        summary.notes.push_back(fmt::format(
+            "warning: overloaded: {:.4g} requests come per second and {:.4g} are served, so the queue grows without "
+            "bound. "
+            "Latencies are those of the first {} and would grow with every longer run; rates are of what is served",
+            steady.offered_rps, steady.sustainable_rps, time(steady.warm_up_s + result.window_s)));
+    } else {
+        const std::vector<std::pair<const char*, float RequestOutcome::*>> latencies = {
+            {"ttft_s", &RequestOutcome::ttft}, {"tpot_s", &RequestOutcome::tpot}, {"e2e_s", &RequestOutcome::e2e}};
+        for (const auto& [name, member] : latencies) {
+            std::vector<double> values;
+            for (const RequestOutcome& request : result.requests) {
+                // Outputs of one token have no time per token.
+                if (member != &RequestOutcome::tpot || request.tpot > 0) {
+                    values.push_back(static_cast<double>(request.*member));
+                }
+            }
+            bound_latency(summary, name, values);
+        }
+        if (const Metric* attainment = summary.find("slo_attainment");
+            attainment != nullptr && result.unserved == 0 && result.requests.size() >= kGroups) {
+            std::vector<double> in_time;
+            for (const RequestOutcome& request : result.requests) {
+                in_time.push_back(request.in_time ? 1 : 0);
+            }
+            const double half = mean_of(in_time).half_width;
+            bound(summary, "slo_attainment", std::max(0.0, attainment->value - half),
+                  std::min(1.0, attainment->value + half));
+        }
+        bound_rates(result, summary);
+        summary.notes.push_back(fmt::format(
+            "steady state: {} requests in {} are measured, after a warm-up of {} requests in {}; low and high are "
+            "90 % bounds of chance alone{}",
+            steady.measured, time(result.window_s), steady.warm_up, time(steady.warm_up_s),
+            steady.precise ? "" : ", wider than they should be: a longer run needs a 'count'"));
+    }
+}
+
+}  // namespace orrery
