@@ -1,9 +1,10 @@
 #include "tools/plan/capacity.hpp"
 
+#include "sim/record/batch_means.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace orrery {
@@ -14,14 +15,6 @@ constexpr double kLeastRate = 1e-3;  // requests/s: an idle system
 constexpr double kSlowRate = 0.01;   // below, a thousand requests say it all, and time does not end before the load
 constexpr double kMostRate = 1e9;
 constexpr int kMostSeeds = 30;
-
-// Student's t at 97.5 % for 1 to 29 degrees of freedom.
-double student(std::size_t freedom) {
-    static const std::array<double, 29> kTable = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-                                                  2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-                                                  2.080,  2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045};
-    return kTable[std::min(freedom, kTable.size()) - 1];
-}
 
 double value_of(const Summary& summary, const std::string& name) {
     const Metric* metric = summary.find(name);
@@ -42,7 +35,12 @@ class Search {
         }
     }
 
-    double find(std::vector<CapacityTrial>* trials) {
+    struct Bracket {
+        double good = 0;  ///< requests/s that are borne
+        double bad = 0;   ///< and that are not
+    };
+
+    Bracket find(std::vector<CapacityTrial>* trials) {
         const auto try_rate = [&](double rate) {
             const CapacityTrial trial = measure(rate);
             if (trials != nullptr) {
@@ -67,7 +65,7 @@ class Search {
             const double middle = std::sqrt(good * bad);
             (try_rate(middle) ? good : bad) = middle;
         }
-        return good;
+        return {good, bad};
     }
 
     void seed(std::int64_t seed) { scenario_.seed = seed; }
@@ -76,7 +74,11 @@ class Search {
   private:
     Summary simulate(const Scenario& scenario) {
         ++runs_;
-        return run(scenario, models_, {}).summary;
+        RunOptions options;
+        options.steady.batch = options_.batch;
+        options.steady.most = 512 * options_.batch;
+        options.steady.attainment = options_.percentile > 0 ? options_.percentile / 100 : options_.attainment;
+        return run(scenario, models_, options).summary;
     }
 
     CapacityTrial measure(double rate) {
@@ -113,10 +115,15 @@ class Search {
                 trial.limit += fmt::format("{}{}", trial.limit.empty() ? "" : ", ", name);
             }
         }
+        if (value_of(summary, "overloaded") > 0) {
+            trial.limit += trial.limit.empty() ? "overload" : ", overload";
+        }
         if (value_of(summary, "requests_refused") > 0 && options_.percentile > 0) {
             trial.limit += trial.limit.empty() ? "refused requests" : ", refused requests";
         }
-        trial.within = options_.percentile > 0 ? trial.limit.empty() : trial.attainment >= options_.attainment;
+        trial.within = options_.percentile > 0
+                           ? trial.limit.empty()
+                           : trial.attainment >= options_.attainment && !(value_of(summary, "overloaded") > 0);
         last_limit_ = options_.percentile > 0
                           ? trial.limit
                           : fmt::format("{:.1f} % of the requests meet all limits, {:.1f} % were asked for",
@@ -171,7 +178,9 @@ Capacity find_capacity(const Scenario& scenario, ModelCache& models, const Capac
     Search search(scenario, models, options);
     for (int i = 0; i < options.seeds; ++i) {
         search.seed(scenario.seed + i);
-        out.by_seed.push_back(search.find(i == 0 ? &out.trials : nullptr));
+        const Search::Bracket found = search.find(i == 0 ? &out.trials : nullptr);
+        out.by_seed.push_back(found.good);
+        out.high += found.bad / options.seeds;
         if (options.progress) {
             options.progress(static_cast<double>(i + 1) / options.seeds);
         }
@@ -187,9 +196,9 @@ Capacity find_capacity(const Scenario& scenario, ModelCache& models, const Capac
     for (const double rate : out.by_seed) {
         squares += (rate - out.rate) * (rate - out.rate);
     }
-    const double half = n > 1 ? student(out.by_seed.size() - 1) * std::sqrt(squares / (n - 1) / n) : 0;
+    const double half = n > 1 ? student_t(0.95, out.by_seed.size() - 1) * std::sqrt(squares / (n - 1) / n) : 0;
     out.low = std::max(0.0, out.rate - half);
-    out.high = out.rate + half;
+    out.high += half;
     return out;
 }
 

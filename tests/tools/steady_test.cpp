@@ -1,0 +1,133 @@
+// Serving runs that nobody gave a length: their answer is that of a much longer run.
+
+#include "tests/support/command.hpp"
+#include "tests/support/support.hpp"
+#include "tools/plan/capacity.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+std::string small(const std::string& requests, const std::string& engine = "{}", const std::string& rest = "") {
+    return fmt::format(
+        "orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\nmodel: llama-3-8b\n"
+        "engine: {}\nrequests: {}\n{}",
+        engine, requests, rest);
+}
+
+double value(const Summary& summary, const std::string& name) {
+    const Metric* metric = summary.find(name);
+    REQUIRE_MESSAGE(metric != nullptr, name);
+    return metric->value;
+}
+
+}  // namespace
+
+TEST_CASE("steady state: a run of no given length answers as one twenty times longer does, within 5 %") {
+    const std::string lognormal = "{kind: lognormal, mean: 256, spread: 0.6, most: 2048}";
+    const std::vector<std::pair<const char*, std::string>> cases = {
+        {"one GPU at half of what it bears", small("{rate: 15}")},
+        {"one GPU near what it bears", small("{rate: 30}")},
+        {"bursts and uneven lengths",
+         small(
+             fmt::format("{{arrivals: gamma, burstiness: 2, rate: 10, prompt: {}, output: {{mean: 64}}}}", lognormal))},
+        {"two replicas and conversations",
+         small("{rate: 4, turns: 3, think: 2 s, prompt: {mean: 200}, output: {mean: 64}}",
+               "{replicas: 2, router: session, kv: {prefix: {host: 10 GiB}}}")},
+        {"a closed loop", small("{arrivals: closed, clients: 24, prompt: {kind: uniform, mean: 300, spread: 0.5}, "
+                                "output: {kind: uniform, mean: 60, spread: 0.5}}")}};
+    for (const auto& [name, text] : cases) {
+        const Scenario s = scenario(text);
+        const Summary own = run(s, models(), {}).summary;
+        RunOptions longer;
+        longer.steady.batch *= 20;
+        longer.steady.most *= 20;
+        const Summary far = run(s, models(), longer).summary;
+        CHECK_MESSAGE(value(far, "requests") >= 32'000, name);
+        for (const char* metric : {"output_tokens_per_s", "requests_per_s", "cost_per_million_tokens_usd"}) {
+            const double ratio = value(own, metric) / value(far, metric);
+            CHECK_MESSAGE(std::fabs(ratio - 1) < 0.05, fmt::format("{}: {} is {:.4f} times", name, metric, ratio));
+            MESSAGE(fmt::format("{}: {} {:.4f} of {:.6g}; {} requests", name, metric, ratio, value(far, metric),
+                                value(own, "requests")));
+        }
+        CHECK(value(own, "overloaded") == 0);
+        const Metric* rate = own.find("output_tokens_per_s");
+        REQUIRE(rate->low);
+        CHECK(*rate->low < rate->value);
+        CHECK(*rate->high > rate->value);
+        CHECK(*rate->high / rate->value < 1.026);
+    }
+}
+
+TEST_CASE("steady state: an overload is said with the rate that is sustained, and a given count stays as it was") {
+    const Summary over = run(scenario(small("{rate: 500}")), models(), {}).summary;
+    CHECK(value(over, "overloaded") == 1);
+    const double sustained = value(over, "sustainable_rps");
+    CHECK(sustained < 200);
+    CHECK(value(over, "requests_per_s") == doctest::Approx(sustained).epsilon(0.02));
+    REQUIRE(!over.notes.empty());
+    CHECK(over.notes.back().rfind("warning: overloaded", 0) == 0);
+    // Just below it the queue stays.
+    CHECK(value(run(scenario(small(fmt::format("{{rate: {:.6g}}}", 0.9 * sustained))), models(), {}).summary,
+                "overloaded") == 0);
+    const Summary counted = run(scenario(small("{rate: 500, count: 300}")), models(), {}).summary;
+    CHECK(value(counted, "requests") == 300);
+    CHECK(counted.find("overloaded") == nullptr);
+    CHECK(!counted.find("output_tokens_per_s")->low);
+}
+
+TEST_CASE("steady state: what ends the load, where no count is given") {
+    const auto end_of = [](const std::string& requests, const std::string& engine = "{}",
+                           const std::string& rest = "") {
+        const Scenario s = scenario(small(requests, engine, rest));
+        return load_end(s.engine, s.requests, s.measure);
+    };
+    CHECK(end_of("{rate: 1}") == LoadEnd::steady);
+    CHECK(end_of("{arrivals: closed, clients: 2}") == LoadEnd::steady);
+    CHECK(end_of("{rate: 1, count: 5}") == LoadEnd::count);
+    CHECK(end_of("{arrivals: at-once}") == LoadEnd::count);
+    CHECK(end_of("{rate: 1}", "{failures: {replica: 0, at: 5 s, down: 1 s}}") == LoadEnd::count);
+    CHECK(end_of("{rate: 1, swing: 0.5}") == LoadEnd::time);
+    CHECK(end_of("{rate: 1}", "{}", "measure: {from: 10 s, to: 40 s}\n") == LoadEnd::time);
+    // The window is filled to its end, and a swing is one whole period.
+    const Summary window =
+        run(scenario(small("{rate: 5}", "{}", "measure: {from: 100 s, to: 1100 s}\n")), models(), {}).summary;
+    CHECK(value(window, "requests") == doctest::Approx(5000).epsilon(0.05));
+    const Summary day = run(scenario(small("{rate: 5, swing: 0.8, period: 600 s}")), models(), {}).summary;
+    CHECK(value(day, "requests") == doctest::Approx(3000).epsilon(0.05));
+    // A warm-up that is given is left out at least.
+    const Summary late = run(scenario(small("{rate: 15}", "{}", "measure: {from: 60 s}\n")), models(), {}).summary;
+    CHECK(value(late, "output_tokens_per_s") == doctest::Approx(15 * 128).epsilon(0.05));
+}
+
+TEST_CASE("steady state: the capacity of a load without a count covers that of runs ten times longer") {
+    // One request at a time that comes at random: an M/D/1 queue with a limit on waiting.
+    const std::string text =
+        "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-2-70b\n"
+        "engine: {tensor: 8, scheduler: {kind: static, max_sequences: 1}}\n"
+        "requests: {rate: 8, prompt: {mean: 1024}, output: {mean: 1}}\nslo: {ttft: 500 ms}\n";
+    Scenario s = scenario(text);
+    CapacityOptions options;
+    options.seeds = 5;
+    options.batch = 30;
+    CapacityOptions longer = options;
+    longer.batch *= 10;
+    s.seed = 1000;
+    const double truth = find_capacity(s, models(), longer).rate;
+    int covered = 0;
+    const int cases = 12 * scale();
+    for (int i = 0; i < cases; ++i) {
+        s.seed = 10 * i;
+        const Capacity found = find_capacity(s, models(), options);
+        covered += found.low <= truth && truth <= found.high ? 1 : 0;
+        CHECK(found.rate == doctest::Approx(truth).epsilon(0.05));
+    }
+    MESSAGE(fmt::format("{} of {} intervals hold {:.5g} requests/s", covered, cases, truth));
+    CHECK(covered >= 0.9 * cases);
+}
