@@ -2,6 +2,7 @@
 
 #include "tools/check/baseline.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/program/error_codes.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/program/terminal.hpp"
 #include "tools/report/report.hpp"
@@ -37,6 +38,17 @@ int update(const CommandLine& line, ModelCache& models) {
         }
     }
     return 0;
+}
+
+std::string why_failed(const BaselineOutcome& outcome) {
+    std::string out = outcome.error;
+    for (const MetricOutcome& m : outcome.metrics) {
+        if (m.verdict == Verdict::regressed || !m.known()) {
+            out += fmt::format("{}{}: expected {:.6g}, now {} ({})", out.empty() ? "" : "; ", m.expected.name,
+                               m.expected.value, m.now_text(), verdict_name(m.verdict));
+        }
+    }
+    return out;
 }
 
 void print(const std::vector<BaselineOutcome>& outcomes, const Terminal& terminal) {
@@ -107,6 +119,14 @@ int command_check(const CommandLine& line, const DataDirectory& data) {
     if (!line.quiet()) {
         print(outcomes, terminal);
         fmt::print("\n{} of {} baselines hold\n", outcomes.size() - static_cast<std::size_t>(failed), outcomes.size());
+    }
+    if (output_format(line.text("output-format")) == OutputFormat::github) {
+        for (const BaselineOutcome& outcome : outcomes) {
+            if (!outcome.passed()) {
+                fmt::print(stderr, "{}\n",
+                           github_annotation({outcome.baseline.path, 0, 0, why_failed(outcome)}, "regression"));
+            }
+        }
     }
     return failed > 0 ? 1 : 0;
 }

@@ -1,6 +1,7 @@
 #include "tools/program/command_line.hpp"
 
 #include "tools/init/starter.hpp"
+#include "tools/program/error_codes.hpp"
 #include "tools/reference/reference.hpp"
 #include "workloads/replay/importers/importer.hpp"
 
@@ -379,11 +380,11 @@ const std::vector<CommandSpec>& command_table() {
          "[TOPIC [KEY]]",
          0,
          2,
-         "what a command does (TOPIC: its name), what a scenario may say (TOPIC: its kind), or the whole reference of "
-         "the "
-         "scenario language (TOPIC: reference)",
+         "what a command does (TOPIC: its name), what a scenario may say (its kind), what an error means (its code), "
+         "or the "
+         "whole reference of the scenario language (reference)",
          {},
-         {"orrery help plan", "orrery help training", "orrery help training plan.tensor"},
+         {"orrery help plan", "orrery help training", "orrery help training plan.tensor", "orrery help E204"},
          {},
          "fields"},
         {"version", "", 0, 0, "version, commit and libraries", {}, {}},
@@ -395,6 +396,7 @@ const std::vector<OptionSpec>& common_options() {
     static const std::vector<OptionSpec> kOptions = {
         {"quiet", "", "print nothing but errors and what was asked for"},
         {"color", "WHEN", "auto (default), always or never"},
+        {"output-format", "FORMAT", "of errors and failed checks: text (default) or github (annotations)"},
         {"memory-limit", "SIZE", "of this program, such as \"8 GiB\" or none; by default 90 % of what is free"},
         {"help,h", "", "this text, or that of a command"},
         {"version", "", "version, commit and libraries"},
@@ -432,6 +434,9 @@ std::string help_text(const std::string& command) {
             }
         }
         return out + "\n" + kExitCodes + "\n";
+    }
+    if (const std::string text = error_help(command); !text.empty()) {
+        return text;
     }
     if (!command.empty()) {
         throw unknown_command(command);

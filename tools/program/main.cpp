@@ -3,6 +3,7 @@
 #include "sim/base/text.hpp"
 #include "tools/program/command_line.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/program/error_codes.hpp"
 #include "tools/program/memory_limit.hpp"
 
 #include <fmt/format.h>
@@ -62,6 +63,7 @@ int dispatch(int argc, char** argv) {
             line.options[name] = value.as<std::vector<std::string>>();
         }
     }
+    (void)orrery::output_format(line.text("output-format"));
     if (line.has("version")) {
         line.command = "version";
     }
@@ -76,10 +78,26 @@ int dispatch(int argc, char** argv) {
 int fail(int code, const std::string& text) {
     std::string out;
     for (const std::string_view line : orrery::split(text, '\n')) {
-        out += orrery::printable(line) + "\n";
+        out += line.empty() ? "" : orrery::printable(line) + "\n";
     }
     (void)std::fputs(out.c_str(), stderr);
     return code;
+}
+
+// How errors are to be printed, also those of a command line that cannot be read.
+orrery::OutputFormat wanted_format(int argc, char** argv) {
+    const std::string option = "--output-format";
+    for (int i = 1; i < argc; ++i) {
+        const std::string word = argv[i];
+        if (word == option + "=github" || (word == "github" && argv[i - 1] == option)) {
+            return orrery::OutputFormat::github;
+        }
+    }
+    return orrery::OutputFormat::text;
+}
+
+int fail(const orrery::Error& error, int argc, char** argv) {
+    return fail(error.exit_code(), orrery::error_text(error, wanted_format(argc, argv)));
 }
 
 constexpr const char* kLost = "standard output: error: cannot be written";
@@ -92,10 +110,9 @@ int main(int argc, char** argv) {
         // What a full disk or a closed device did not take would be lost without a word.
         return std::fflush(stdout) != 0 || std::ferror(stdout) != 0 ? fail(2, kLost) : code;
     } catch (const po::error& error) {
-        return fail(2, fmt::format("error: {}; see 'orrery --help'", error.what()));
+        return fail(orrery::ConfigError(fmt::format("{}; see 'orrery --help'", error.what())), argc, argv);
     } catch (const orrery::Error& error) {
-        const char* kind = error.exit_code() == 2 ? "" : error.exit_code() == 3 ? "infeasible: " : "internal error: ";
-        return fail(error.exit_code(), kind + std::string(error.what()));
+        return fail(error, argc, argv);
     } catch (const std::bad_alloc&) {
         return fail(3, orrery::out_of_memory_text());
     } catch (const std::length_error&) {  // more than any memory has

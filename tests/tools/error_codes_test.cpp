@@ -1,0 +1,72 @@
+// Codes of errors and annotations.
+
+#include "tools/program/error_codes.hpp"
+#include "tests/support/command.hpp"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+const char* const kRing =
+    "orrery: 1\nkind: collective\ncluster: {nodes: 1, node: dgx-h100}\ncollective: {size: 1 MiB}\n";
+
+}  // namespace
+
+TEST_CASE("error codes: each is explained, and every family has its own") {
+    std::set<std::string> codes;
+    for (const ErrorCode& row : error_table()) {
+        CHECK(codes.insert(row.code).second);
+        const Outcome help = orrery_command(std::string("help ") + row.code);
+        CHECK(help.code == 0);
+        CHECK_MESSAGE(help.text.find(row.title) != std::string::npos, help.text);
+    }
+    CHECK(orrery_command("help e204").text.rfind("E204: wrong unit", 0) == 0);
+    CHECK(orrery_command("help E999").code == 2);
+    const Folder folder;
+    const std::string head = "orrery: 1\nkind: collective\ncluster: {nodes: 1, node: dgx-h100}\n";
+    const std::vector<std::pair<const char*, std::string>> cases = {
+        {"E201", head + "collective: {size: 1 MiB, sise: 2}\n"},
+        {"E202", "orrery: 1\nkind: collective\ncollective: {size: 1 MiB}\n"},
+        {"E203", head + "collective: {size: 1 MiB, size: 2 MiB}\n"},
+        {"E204", head + "collective: {size: 5}\n"},
+        {"E204", head + "collective: {size: 5 parsecs}\n"},
+        {"E205", head + "collective: [1]\n"},
+        {"E205", head + "collective: {size: 1 MiB, ranks: many}\n"},
+        {"E206", head + "collective: {size: 1 MiB, ranks: -4}\n"},
+        {"E207", head + "collective: {size: 1 MiB, op: all-redube}\n"},
+        {"E207", "orrery: 1\nkind: collective\ncluster: {nodes: 1, node: dgx-h1000}\ncollective: {size: 1 MiB}\n"},
+        {"E212", head + "collective: {size: \"1 MiB}\n"},
+        {"E303", head + "collective: {size: 1 MiB, ranks: 64}\n"}};
+    for (const auto& [code, text] : cases) {
+        const Outcome out = orrery_command("run " + folder.file("s.yaml", text));
+        CHECK_MESSAGE(out.text.find(std::string(" [") + code + "]\n") != std::string::npos, code, ": ", out.text);
+    }
+    CHECK(orrery_command("run " + folder.file("none.yaml")).text.find("[E210]") != std::string::npos);
+    CHECK(orrery_command("run --json").text.find("[E214]") != std::string::npos);
+    CHECK(orrery_command("runn").text.find("[E214]") != std::string::npos);
+    const std::string lines = folder.file("requests.csv", "arrival_s,prompt,output\n1,x,1\n");
+    const std::string traced =
+        folder.file("traced.yaml",
+                    "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n"
+                    "requests: {trace: requests.csv}\n");
+    CHECK(orrery_command("run " + traced).text.find("[E213]") != std::string::npos);
+}
+
+TEST_CASE("output format github: an annotation for each error, with its file and line") {
+    const Folder folder;
+    const std::string file = folder.file("s.yaml", std::string(kRing) + "seeed: 1\nfoo%bar: 2\n");
+    const Outcome out = orrery_command("run " + file + " --output-format github");
+    CHECK(out.code == 2);
+    CHECK_MESSAGE(
+        out.text.rfind("::error file=" + file + ",line=5,col=1,title=E201 unknown key::unknown key 'seeed'", 0) == 0,
+        out.text);
+    CHECK_MESSAGE(out.text.find("unknown key 'foo%25bar'") != std::string::npos, out.text);
+    const Outcome wrong = orrery_command("run " + file + " --output-format githup");
+    CHECK(wrong.code == 2);
+    CHECK_MESSAGE(wrong.text.find("did you mean 'github'") != std::string::npos, wrong.text);
+}
