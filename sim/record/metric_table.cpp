@@ -57,6 +57,7 @@ const std::vector<MetricRow>& metric_table() {
         {"requests", Better::neither},
         {"offered_rps", Better::neither},
         {"overloaded", Better::lower},
+        {"expectations_failed", Better::lower},
         {"sustainable_rps", Better::higher},
         {"iterations", Better::neither},
         {"cache_peak_fraction", Better::neither},

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -27,6 +28,11 @@ const Metric* Summary::find(const std::string& name) const {
         }
     }
     return nullptr;
+}
+
+std::size_t Summary::failed() const {
+    return static_cast<std::size_t>(
+        std::count_if(expectations.begin(), expectations.end(), [](const auto& one) { return !one.met; }));
 }
 
 std::string to_json(const Summary& summary, bool with_host) {
@@ -54,6 +60,14 @@ std::string to_json(const Summary& summary, bool with_host) {
     out["breakdown"] = Json::object();
     for (const auto& [name, seconds] : summary.breakdown) {
         out["breakdown"][name] = rounded(seconds);
+    }
+    for (const ExpectationOutcome& one : summary.expectations) {
+        const Metric& metric = one.metric;
+        out["expectations"].push_back({{"metric", metric.name},
+                                       {"expected", one.expected},
+                                       {"value", metric.measured() ? Json(rounded(metric.value)) : Json()},
+                                       {"unit", metric.unit},
+                                       {"met", one.met}});
     }
     out["notes"] = summary.notes;
     if (with_host) {

@@ -26,6 +26,13 @@ struct Metric {
     friend bool operator==(const Metric&, const Metric&) = default;
 };
 
+/// A metric that the scenario has an expectation of, and whether it was met.
+struct ExpectationOutcome {
+    Metric metric;
+    std::string expected;  ///< such as "< 2 s"
+    bool met = false;      ///< never by what was not measured
+};
+
 struct Summary {
     std::string scenario;  ///< name of the scenario file, without its folder
     std::string kind;
@@ -34,7 +41,8 @@ struct Summary {
     std::vector<Metric> metrics;
     /// Parts of the headline time in seconds; they add up to it.
     std::vector<std::pair<std::string, double>> breakdown;
-    std::vector<std::string> notes;  ///< one that starts with "warning: " is of metrics unfit to act on
+    std::vector<std::string> notes;                ///< one that starts with "warning: " is of metrics unfit to act on
+    std::vector<ExpectationOutcome> expectations;  ///< in the order of the scenario
     std::uint64_t events = 0;
     // Of the machine that ran it, never compared:
     double wall_time_s = 0;
@@ -42,6 +50,8 @@ struct Summary {
 
     /// The value of a metric, or nullptr.
     [[nodiscard]] const Metric* find(const std::string& name) const;
+    /// Expectations that were not met.
+    [[nodiscard]] std::size_t failed() const;
     void add(const std::string& name, double value, const std::string& unit) {
         metrics.push_back(Metric{name, value, unit, std::nullopt, std::nullopt});
     }

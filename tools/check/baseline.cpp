@@ -289,6 +289,12 @@ BaselineOutcome check_baseline(const Baseline& baseline, ModelCache& models) {
             }
             outcome.metrics.push_back(m);
         }
+        for (const ExpectationOutcome& one : out.summary.expectations) {
+            if (!one.met) {
+                outcome.error += fmt::format("{}{} is {:.6g}, expected {}", outcome.error.empty() ? "" : "; ",
+                                             one.metric.name, one.metric.value, one.expected);
+            }
+        }
     } catch (const InfeasibleError& error) {
         outcome.error = error.what();
     }

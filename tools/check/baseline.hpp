@@ -62,7 +62,7 @@ struct Cause {
 
 struct BaselineOutcome {
     Baseline baseline;
-    std::string error;  ///< the scenario did not run: why
+    std::string error;  ///< the scenario did not run, or did not what it expects of itself: why
     std::vector<MetricOutcome> metrics;
     std::vector<Cause> causes;
     double seconds = 0;

@@ -24,6 +24,8 @@ namespace orrery {
 
 namespace {
 
+// Bounds of metrics by name: no fields, as their names are those of metrics.
+constexpr const char* kExpect = "expect";
 constexpr const char* kSchemaVersionDoc = "version of the scenario language; this is 1";
 
 // FNV over the resolved text, as sixteen hexadecimal digits.
@@ -187,14 +189,19 @@ void keep_marks(const YamlNode& root, Scenario& scenario) {
 }  // namespace
 
 void refuse_shared_sections(YamlNode& job, std::vector<Diagnostic>& errors) {
+    if (const YamlNode* found = job.find(kExpect)) {
+        errors.push_back(
+            found->mark.error("a job has no 'expect' of its own: expect NAME.metric of the whole scenario"));
+    }
     for (const char* key : {"cluster", "network"}) {
         if (const YamlNode* found = job.find(key)) {
             errors.push_back(found->mark.error(
                 fmt::format("a job has no '{}' of its own: it runs on that of the whole scenario", key)));
         }
     }
-    std::erase_if(job.entries,
-                  [](const YamlNode::Entry& entry) { return entry.key == "cluster" || entry.key == "network"; });
+    std::erase_if(job.entries, [](const YamlNode::Entry& entry) {
+        return entry.key == "cluster" || entry.key == "network" || entry.key == kExpect;
+    });
 }
 
 void read_job(const YamlNode& node, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors) {
@@ -241,14 +248,16 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
     }
     find_kind(root, scenario);
     keep_marks(root, scenario);
-    YamlNode tidied;
+    YamlNode tidied = root;
+    if (const YamlNode* expect = root.find(kExpect)) {
+        scenario.expect = read_expectations(*expect, errors);
+        std::erase_if(tidied.entries, [](const YamlNode::Entry& entry) { return entry.key == kExpect; });
+    }
     if (row_of(scenario.kind).tidy != nullptr) {
-        tidied = root;
         row_of(scenario.kind).tidy(tidied, errors);
     }
     read_fields(
-        row_of(scenario.kind).tidy != nullptr ? tidied : root, data, errors,
-        [&](Fields& fields) { describe(fields, scenario); }, &scenario.origins);
+        tidied, data, errors, [&](Fields& fields) { describe(fields, scenario); }, &scenario.origins);
     for (const std::string& problem : problems_of(scenario.network)) {
         errors.push_back(scenario.network_mark.error(problem));
     }
@@ -291,8 +300,22 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
     return scenario;
 }
 
-std::string resolved_json(Scenario scenario) {
+// What a run depends on, as JSON.
+static std::string fields_json(Scenario scenario) {
     return write_fields([&](Fields& fields) { describe(fields, scenario); });
+}
+
+std::string resolved_json(Scenario scenario) {
+    std::string out = fields_json(scenario);
+    if (!scenario.expect.empty()) {
+        nlohmann::ordered_json expect;
+        for (const Expectation& one : scenario.expect) {
+            expect[one.metric] = one.text;
+        }
+        const auto end = out.find_last_of('}');
+        out.insert(end, fmt::format(", \"{}\": {}", kExpect, expect.dump()));
+    }
+    return out;
 }
 
 namespace {
@@ -324,6 +347,11 @@ std::string scenario_schema(ScenarioKind kind, const DataDirectory& data) {
     const std::string& name = scenario_kind_names()[static_cast<std::size_t>(kind)];
     schema["properties"]["kind"]["enum"] = {name};
     list_names(schema, data);
+    schema["properties"][kExpect] = {
+        {"type", "object"},
+        {"description",
+         "bounds of metrics of the run, such as ttft_s.p99: \"< 2 s\"; exit code 1 when one is not kept"},
+        {"additionalProperties", {{"type", nlohmann::ordered_json::array({"string", "object"})}}}};
     nlohmann::ordered_json out = {{"$schema", kSchemaDialect}, {"title", "Orrery scenario of kind " + name}};
     out.update(schema);
     return out.dump(2);
@@ -400,7 +428,7 @@ RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& op
     RunOutput out;
     out.summary.scenario = scenario.name;
     out.summary.kind = scenario_kind_names()[static_cast<std::size_t>(scenario.kind)];
-    out.summary.hash = hash_text(resolved_json(scenario));
+    out.summary.hash = hash_text(fields_json(scenario));
     out.summary.seed = static_cast<std::uint64_t>(scenario.seed);
     const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
     const KindRow& row = row_of(scenario.kind);
@@ -424,6 +452,7 @@ RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& op
                 fmt::format("completions grouped within {}", pretty_quantity(scenario.network.batch, Dimension::time)));
         }
     }
+    out.summary.expectations = judge(scenario.expect, out.summary);
     const auto elapsed = std::chrono::steady_clock::now() - started;
     out.summary.wall_time_s = std::chrono::duration<double>(elapsed).count();
     rusage usage{};

@@ -4,6 +4,7 @@
 // The one library that the program, the tests and the validation link. It knows every kind of scenario and nothing of
 // command lines.
 
+#include "sim/record/expectation.hpp"
 #include "sim/run/network_spec.hpp"
 #include "tools/driver/request_table.hpp"
 #include "topologies/cluster_spec.hpp"
@@ -53,7 +54,8 @@ struct Scenario {
     MeasureSpec measure;
     ComputeKind compute = ComputeKind::calibrated;
     NetworkSpec network;
-    std::vector<JobSpec> jobs;  ///< of kind cluster
+    std::vector<JobSpec> jobs;        ///< of kind cluster
+    std::vector<Expectation> expect;  ///< of metrics of the run; no part of the scenario's hash
 
     /// A file named in the scenario, looked for beside it.
     [[nodiscard]] std::string file(const std::string& path) const;

@@ -5,6 +5,7 @@
 #include "tools/driver/run_cost.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/program/command_line.hpp"
+#include "tools/program/error_codes.hpp"
 #include "tools/program/memory_limit.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/program/print_summary.hpp"
@@ -57,6 +58,18 @@ void say_cost(const Scenario& scenario, const CommandLine& line) {
                size(cost.bytes), too_much ? ", more than the --memory-limit of " + size(limit) : "");
 }
 
+// Failed expectations as annotations where they are asked for; the exit code.
+int report_failed(const Scenario& scenario, const Summary& summary, OutputFormat format) {
+    for (std::size_t i = 0; i < summary.expectations.size(); ++i) {
+        const ExpectationOutcome& one = summary.expectations[i];
+        if (!one.met && format == OutputFormat::github) {
+            fmt::print(stderr, "{}\n",
+                       github_annotation(scenario.expect[i].mark.error(expectation_text(one)), "expectation"));
+        }
+    }
+    return summary.failed() > 0 ? 1 : 0;
+}
+
 int command_run(const CommandLine& line, const DataDirectory& data) {
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
     check_outputs(line, files_of(scenario));
@@ -102,9 +115,10 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
         write_file(line.text("json"), to_json(out.summary, line.has("host")));
     }
     if (!line.quiet() && line.text("json") != "-") {
+        print_expectations(out.summary);
         print_summary(terminal, out.summary);
     }
-    return 0;
+    return report_failed(scenario, out.summary, output_format(line.text("output-format")));
 }
 
 int command_topology(const CommandLine& line, const DataDirectory& data) {

@@ -70,6 +70,17 @@ bool is_quantile(const Metric& metric, const Summary& summary) {
 
 }  // namespace
 
+std::string expectation_text(const ExpectationOutcome& outcome) {
+    return fmt::format("{} is {}, expected {}", outcome.metric.name, one_line(outcome.metric), outcome.expected);
+}
+
+void print_expectations(const Summary& summary) {
+    for (const ExpectationOutcome& one : summary.expectations) {
+        fmt::print("{} {} {} ({})\n", one.met ? "\u2713" : "\u2717", printable(one.metric.name),
+                   printable(one.expected), one_line(one.metric));
+    }
+}
+
 void print_summary(const Terminal& terminal, const Summary& summary) {
     terminal.heading(fmt::format("{} ({})", summary.scenario, summary.kind));
     print_quantiles(terminal, summary);

@@ -217,6 +217,14 @@ std::vector<FabricLayer> fabric_layers(const Scenario& scenario, const std::map<
 
 std::string run_report(const Scenario& scenario, const RunOutput& out, const Explanation& why) {
     Json blocks = Json::array();
+    Json expected = Json::array();
+    for (const ExpectationOutcome& one : out.summary.expectations) {
+        expected.push_back(fmt::format("{} {} {} ({})", one.met ? "\u2713" : "\u2717", one.metric.name, one.expected,
+                                       value_text(one.metric.value, one.metric.unit)));
+    }
+    if (!expected.empty()) {
+        blocks.push_back({{"kind", "text"}, {"title", "Expectations"}, {"lines", expected}});
+    }
     if (Json quantiles = metric_quantiles(out.summary); !quantiles["rows"].empty()) {
         blocks.push_back(std::move(quantiles));
     }

@@ -80,6 +80,10 @@ class PointWorker {
             for (const auto& [name, seconds] : out.summary.breakdown) {
                 metrics.push_back(metric_json(Metric{"breakdown." + name, seconds, "s", std::nullopt, std::nullopt}));
             }
+            if (!out.summary.expectations.empty()) {
+                metrics.push_back(metric_json(Metric{"expectations_failed", static_cast<double>(out.summary.failed()),
+                                                     "1", std::nullopt, std::nullopt}));
+            }
             return {{"status", "done"}, {"metrics", metrics}};
         } catch (const InfeasibleError& error) {
             return {{"status", "infeasible"}, {"message", error.what()}};

@@ -1,0 +1,104 @@
+// Expectations in scenarios: bounds of metrics, from reading to exit code.
+
+#include "tests/support/command.hpp"
+#include "tests/support/support.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+const char* const kRing =
+    "orrery: 1\nkind: collective\ncluster: {nodes: 1, node: dgx-h100}\ncollective: {size: 1 MiB}\n";
+
+std::string errors_of(const std::string& text) {
+    try {
+        (void)run(scenario(text), models(), {});
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("expect: each bound is held against its metric, and shares and times have their units") {
+    const Summary out =
+        run(scenario(std::string(kRing) + "expect: {collective_time_s: \"< 1 s\", algbw_gbps: \"> 1e9\", "
+                                          "max_link_utilisation: \"<= 100 %\", events: \">= 1\"}\n"),
+            models(), {})
+            .summary;
+    REQUIRE(out.expectations.size() == 4);
+    CHECK(out.expectations[0].met);
+    CHECK(!out.expectations[1].met);
+    CHECK(out.expectations[2].met);
+    CHECK(out.expectations[3].met);
+    CHECK(out.failed() == 1);
+    const auto json = nlohmann::json::parse(to_json(out, false));
+    CHECK(json["expectations"][1]["met"] == false);
+    CHECK(json["expectations"][0]["expected"] == "< 1 s");
+    // They are no part of what the run depends on, and a resolved scenario keeps them.
+    const Summary bare = run(scenario(kRing), models(), {}).summary;
+    CHECK(bare.hash == out.hash);
+    CHECK(!nlohmann::json::parse(to_json(bare, false)).contains("expectations"));
+    const Scenario again =
+        scenario(resolved_json(scenario(std::string(kRing) + "expect: {collective_time_s: \"< 1 s\"}\n")));
+    REQUIRE(again.expect.size() == 1);
+    CHECK(again.expect[0].bound == 1);
+}
+
+TEST_CASE("expect: what is no metric or no bound says where and what is nearest") {
+    CHECK(errors_of(std::string(kRing) + "expect: {colective_time_s: \"< 1 s\"}\n").find(":5:") != std::string::npos);
+    CHECK(errors_of(std::string(kRing) + "expect: {colective_time_s: \"< 1 s\"}\n")
+              .find("did you mean 'collective_time_s'") != std::string::npos);
+    CHECK(errors_of(std::string(kRing) + "expect: {collective_time_s: 1 s}\n").find("write a bound") !=
+          std::string::npos);
+    CHECK(errors_of(std::string(kRing) + "expect: {collective_time_s: \"< 1\"}\n").find("has no unit") !=
+          std::string::npos);
+    CHECK(errors_of(std::string(kRing) + "expect: {algbw_gbps: \"> 40 %\"}\n").find("no share") != std::string::npos);
+    CHECK(errors_of(std::string(kRing) + "expect: {mfu: \"> 0.4\"}\n").find("this run has none of that name") !=
+          std::string::npos);
+    CHECK(errors_of(std::string(kRing) + "expect: 5\n").find("map of metrics") != std::string::npos);
+    const std::string serving =
+        "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\nrequests: {count: 5}\n";
+    CHECK(errors_of(serving + "expect: {ttft_s: \"< 2 s\"}\n").find("did you mean 'ttft_s.mean'") != std::string::npos);
+    CHECK(errors_of(serving + "expect: {ttft_s: {p99: \"< 2 s\"}}\n").empty());
+}
+
+TEST_CASE("expect: the program shows ticks and crosses first and ends with exit code 1") {
+    const Folder folder;
+    const std::string good = folder.file("good.yaml", std::string(kRing) + "expect: {collective_time_s: \"< 1 s\"}\n");
+    const Outcome fine = orrery_command("run " + good);
+    CHECK(fine.code == 0);
+    CHECK_MESSAGE(fine.text.rfind("\u2713 collective_time_s < 1 s", 0) == 0, fine.text);
+    const std::string bad = folder.file("bad.yaml", std::string(kRing) + "expect: {collective_time_s: \"< 1 us\"}\n");
+    const Outcome failed = orrery_command("run " + bad);
+    CHECK(failed.code == 1);
+    CHECK_MESSAGE(failed.text.rfind("\u2717 collective_time_s < 1 us", 0) == 0, failed.text);
+    CHECK(orrery_command("run " + bad + " --quiet").code == 1);
+    const Outcome noted = orrery_command("run " + bad + " --quiet --output-format github");
+    CHECK_MESSAGE(noted.text.rfind("::error file=" + bad + ",line=5,col=", 0) == 0, noted.text);
+    const std::string unknown = folder.file("unknown.yaml", std::string(kRing) + "expect: {time: \"< 1 s\"}\n");
+    CHECK(orrery_command("run " + unknown).text.find("[E208]") != std::string::npos);
+    const std::string boundless = folder.file("boundless.yaml", std::string(kRing) + "expect: {events: many}\n");
+    CHECK(orrery_command("run " + boundless).text.find("[E209]") != std::string::npos);
+    // In a check it fails the baseline.
+    const std::string baseline = folder.file("baseline.yaml");
+    CHECK(orrery_command("check " + baseline + " --update --scenario " + bad + " --reason first").code == 0);
+    const Outcome checked = orrery_command("check " + baseline + " --output-format github");
+    CHECK(checked.code == 1);
+    CHECK_MESSAGE(checked.text.find("expected < 1 us") != std::string::npos, checked.text);
+    CHECK_MESSAGE(checked.text.find("::error file=") != std::string::npos, checked.text);
+    // In a sweep it is a column.
+    const std::string sweep =
+        folder.file("sweep.yaml", "orrery: 1\nkind: sweep\nbase: bad.yaml\naxes: {collective.size: [1 KiB, 1 GiB]}\n");
+    const std::string database = folder.file("r.sqlite");
+    CHECK(orrery_command("sweep " + sweep + " -j 1 --db " + database + " --quiet").code == 0);
+    const Outcome table =
+        orrery_command("table " + database + " --columns collective.size,expectations_failed --format csv");
+    CHECK_MESSAGE(table.text.find("expectations_failed") != std::string::npos, table.text);
+    CHECK_MESSAGE(table.text.find(",1") != std::string::npos, table.text);
+}
