@@ -46,6 +46,7 @@ int command_list(const CommandLine& line, const DataDirectory& data);
 int command_import(const CommandLine& line, const DataDirectory& data);
 int command_capacity(const CommandLine& line, const DataDirectory& data);
 int command_check(const CommandLine& line, const DataDirectory& data);
+int command_compare(const CommandLine& line, const DataDirectory& data);
 int command_diff(const CommandLine& line, const DataDirectory& data);
 int command_explain(const CommandLine& line, const DataDirectory& data);
 int command_plan(const CommandLine& line, const DataDirectory& data);

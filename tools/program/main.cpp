@@ -40,12 +40,24 @@ po::options_description all_options() {
     return options;
 }
 
+// "--export csv FILE" names a format and a file: it is the option --export-csv.
+std::vector<std::string> words_of(int argc, char** argv) {
+    std::vector<std::string> words(argv + 1, argv + argc);
+    for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+        if (words[i] == "--export") {
+            words[i] += "-" + words[i + 1];
+            words.erase(words.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+        }
+    }
+    return words;
+}
+
 int dispatch(int argc, char** argv) {
     const po::options_description options = all_options();
     po::positional_options_description positional;
     positional.add("command", 1).add("arguments", -1);
     po::variables_map values;
-    po::store(po::command_line_parser(argc, argv).options(options).positional(positional).run(), values);
+    po::store(po::command_line_parser(words_of(argc, argv)).options(options).positional(positional).run(), values);
     po::notify(values);
 
     orrery::CommandLine line;

@@ -1,0 +1,47 @@
+// orrery compare: runs and summaries side by side.
+
+#include "tests/support/command.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+const char* const kRing =
+    "orrery: 1\nkind: collective\ncluster: {nodes: 1, node: dgx-h100}\ncollective: {size: 1 MiB}\n";
+
+}  // namespace
+
+TEST_CASE("compare: scenarios and summaries side by side, with what is relative to the first") {
+    const Folder folder;
+    const std::string one = folder.file("one.yaml", kRing);
+    std::string larger = kRing;
+    larger.replace(larger.find("1 MiB"), 5, "4 MiB");
+    const std::string two = folder.file("two.yaml", larger);
+    const std::string summary = folder.file("one.json");
+    CHECK(orrery_command("run " + one + " --quiet --json " + summary).code == 0);
+    const Outcome shown = orrery_command("compare " + summary + " " + two + " " + one);
+    CHECK_MESSAGE(shown.code == 0, shown.text);
+    CHECK_MESSAGE(shown.text.find("relative") != std::string::npos, shown.text);
+    const Outcome json = orrery_command("compare " + summary + " " + two + " " + one + " --export json -");
+    const auto parsed = nlohmann::json::parse(json.text);
+    const auto& times = parsed["metrics"]["collective_time_s"];
+    const double ratio = times[1]["value"].get<double>() / times[0]["value"].get<double>() - 1;
+    CHECK(times[1]["relative"].get<double>() == doctest::Approx(ratio).epsilon(1e-9));
+    CHECK(ratio > 0.5);
+    CHECK(times[2]["relative"] == 0);
+    const std::string table = folder.file("t.md");
+    CHECK(orrery_command("compare " + one + " " + two + " --export markdown " + table + " --metrics algbw_gbps").code ==
+          0);
+    CHECK(read(table).rfind("| metric | one | two | relative |\n|---|---:|---:|---:|\n| algbw_gbps", 0) == 0);
+    CHECK(orrery_command("compare " + one + " " + two + " --export csv -").text.rfind("metric,unit,", 0) == 0);
+    CHECK(
+        orrery_command("compare " + one + " " + two + " --metrics algbw_gbp").text.find("did you mean 'algbw_gbps'") !=
+        std::string::npos);
+    CHECK(orrery_command("compare " + one + " " + folder.file("none.json")).code == 2);
+    CHECK(orrery_command("compare " + one + " " + folder.file("odd.json", "{}")).code == 2);
+    CHECK(orrery_command("compare " + one + " " + two + " --export csv " + one).code == 2);  // an input
+}

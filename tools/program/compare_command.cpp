@@ -1,0 +1,297 @@
+// orrery compare: runs, or summaries of them, side by side.
+
+#include "sim/record/metric_table.hpp"
+#include "tools/driver/scenario.hpp"
+#include "tools/program/commands.hpp"
+#include "tools/program/outputs.hpp"
+#include "tools/program/print_summary.hpp"
+#include "tools/program/terminal.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace orrery {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Compared {
+    std::string name;
+    std::vector<Metric> metrics;
+};
+
+/// One metric of all of them. Null: that one does not have it.
+struct Row {
+    std::string name;
+    std::vector<const Metric*> values;
+
+    // Over the first one; NaN where that says nothing.
+    [[nodiscard]] double relative(std::size_t i) const {
+        const Metric* first = values.front();
+        const Metric* own = values[i];
+        const bool both = first != nullptr && own != nullptr && first->measured() && own->measured();
+        return !both                        ? kNotMeasured
+               : own->value == first->value ? 0
+               : first->value == 0          ? kNotMeasured
+                                            : (own->value - first->value) / std::fabs(first->value);
+    }
+    [[nodiscard]] bool same() const {
+        for (std::size_t i = 1; i < values.size(); ++i) {
+            if (relative(i) != 0) {
+                return false;
+            }
+        }
+        return true;
+    }
+};
+
+bool is_leaf(const Json& node) {
+    return node.is_object() && node.contains("value") && node.contains("unit");
+}
+
+Metric metric_of(const std::string& name, const Json& node) {
+    const auto number = [&](const char* key) {
+        const auto found = node.find(key);
+        return found != node.end() && found->is_number() ? std::optional<double>(found->get<double>()) : std::nullopt;
+    };
+    return {name, number("value").value_or(kNotMeasured), node.value("unit", ""), number("low"), number("high")};
+}
+
+std::vector<Metric> read_summary(const std::string& path) {
+    std::ifstream stream(path, std::ios::binary);
+    const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+    const Json tree = Json::parse(text, nullptr, false);
+    const bool summary = tree.is_object() && tree.contains("metrics") && tree["metrics"].is_object() &&
+                         tree.contains("schema") && tree["schema"] == "orrery-summary-1";
+    if (!stream.good() && text.empty()) {
+        throw ConfigError({Diagnostic{path, 0, 0, "cannot be read"}});
+    }
+    if (!summary) {
+        throw ConfigError({Diagnostic{path, 0, 0, "this is no summary as 'orrery run --json' writes it"}});
+    }
+    std::vector<Metric> out;
+    for (const auto& [name, node] : tree["metrics"].items()) {
+        if (is_leaf(node)) {
+            out.push_back(metric_of(name, node));
+            continue;
+        }
+        if (!node.is_object()) {
+            continue;
+        }
+        for (const auto& [part, inner] : node.items()) {
+            if (is_leaf(inner)) {
+                out.push_back(metric_of(name + "." + part, inner));
+            }
+        }
+    }
+    return out;
+}
+
+Compared load(const std::string& path, const CommandLine& line, const DataDirectory& data, ModelCache& models) {
+    if (std::filesystem::path(path).extension() == ".json") {
+        return {path, read_summary(path)};
+    }
+    const Scenario scenario = load_scenario(path, line.overrides(), data);
+    check_outputs(line, files_of(scenario));
+    Summary summary = run(scenario, models, {}).summary;
+    summary.add("events", static_cast<double>(summary.events), "1");
+    return {path, std::move(summary.metrics)};
+}
+
+std::vector<Row> rows_of(const std::vector<Compared>& all, const std::vector<std::string>& wanted) {
+    std::vector<Row> rows;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        for (const Metric& metric : all[i].metrics) {
+            const bool chosen =
+                wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](const std::string& name) {
+                    return metric.name == name || metric.name.rfind(name + ".", 0) == 0;
+                });
+            if (!chosen) {
+                continue;
+            }
+            auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.name == metric.name; });
+            if (row == rows.end()) {
+                row = rows.insert(rows.end(), Row{metric.name, std::vector<const Metric*>(all.size(), nullptr)});
+            }
+            row->values[i] = &metric;
+        }
+    }
+    return rows;
+}
+
+void require_known(const std::vector<Compared>& all, const std::vector<std::string>& wanted) {
+    std::vector<std::string> names;
+    for (const Compared& one : all) {
+        for (const Metric& metric : one.metrics) {
+            names.push_back(metric.name);
+            names.push_back(metric.name.substr(0, metric.name.find('.')));
+        }
+    }
+    for (const std::string& name : wanted) {
+        if (std::find(names.begin(), names.end(), name) == names.end()) {
+            const std::string nearest = nearest_name(name, names);
+            throw ConfigError(fmt::format("unknown metric '{}'{}", name,
+                                          nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)));
+        }
+    }
+}
+
+std::string change_text(double relative) {
+    return std::isnan(relative) ? "-" : relative == 0 ? "=" : fmt::format("{:+.2f} %", 100 * relative);
+}
+
+std::vector<std::string> header_of(const std::vector<Compared>& all) {
+    std::vector<std::string> out = {"metric"};
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const std::filesystem::path path(all[i].name);
+        const bool alone = std::count_if(all.begin(), all.end(), [&](const Compared& other) {
+                               return std::filesystem::path(other.name).stem() == path.stem();
+                           }) == 1;
+        out.push_back(alone ? path.stem().string() : all[i].name);
+        if (i > 0) {
+            out.emplace_back("relative");
+        }
+    }
+    return out;
+}
+
+std::vector<std::string> cells_of(const Row& row) {
+    std::vector<std::string> out = {with_arrow(row.name)};
+    for (std::size_t i = 0; i < row.values.size(); ++i) {
+        out.push_back(row.values[i] != nullptr ? one_line(*row.values[i]) : "-");
+        if (i > 0) {
+            out.push_back(change_text(row.relative(i)));
+        }
+    }
+    return out;
+}
+
+std::string markdown(const std::vector<Compared>& all, const std::vector<Row>& rows) {
+    const auto line = [](const std::vector<std::string>& cells) {
+        std::string out = "|";
+        for (std::string cell : cells) {
+            for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2) {
+                cell.insert(at, "\\");
+            }
+            out += " " + cell + " |";
+        }
+        return out + "\n";
+    };
+    const std::vector<std::string> header = header_of(all);
+    std::string out = line(header) + "|---|";
+    for (std::size_t i = 1; i < header.size(); ++i) {
+        out += "---:|";
+    }
+    out += "\n";
+    for (const Row& row : rows) {
+        out += line(cells_of(row));
+    }
+    return out;
+}
+
+std::string number_text(double value) {
+    return std::isnan(value) ? "" : fmt::format("{:.12g}", value);
+}
+
+std::string csv(const std::vector<Compared>& all, const std::vector<Row>& rows) {
+    const auto quoted = [](const std::string& text) {
+        std::string out;
+        for (const char c : text) {
+            out += c == '"' ? std::string("\"\"") : std::string(1, c);
+        }
+        return text.find_first_of(",\"\n") == std::string::npos ? text : "\"" + out + "\"";
+    };
+    std::string out = "metric,unit";
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        out += "," + quoted(all[i].name) + (i > 0 ? "," + quoted(all[i].name + " relative") : "");
+    }
+    out += "\n";
+    for (const Row& row : rows) {
+        const auto any =
+            std::find_if(row.values.begin(), row.values.end(), [](const Metric* m) { return m != nullptr; });
+        out += quoted(row.name) + "," + quoted((*any)->unit);
+        for (std::size_t i = 0; i < row.values.size(); ++i) {
+            out += "," + (row.values[i] != nullptr ? number_text(row.values[i]->value) : "");
+            out += i > 0 ? "," + number_text(row.relative(i)) : "";
+        }
+        out += "\n";
+    }
+    return out;
+}
+
+std::string json(const std::vector<Compared>& all, const std::vector<Row>& rows) {
+    Json out = {{"schema", "orrery-comparison-1"}, {"runs", Json::array()}, {"metrics", Json::object()}};
+    for (const Compared& one : all) {
+        out["runs"].push_back(one.name);
+    }
+    const auto number = [](double value) { return std::isnan(value) ? Json() : Json(std::stod(number_text(value))); };
+    for (const Row& row : rows) {
+        Json values = Json::array();
+        for (std::size_t i = 0; i < row.values.size(); ++i) {
+            const Metric* metric = row.values[i];
+            values.push_back(
+                {{"value", metric != nullptr ? number(metric->value) : Json()}, {"relative", number(row.relative(i))}});
+            if (metric != nullptr && metric->low && metric->high) {
+                values.back()["low"] = number(*metric->low);
+                values.back()["high"] = number(*metric->high);
+            }
+        }
+        out["metrics"][row.name] = std::move(values);
+    }
+    return out.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+int command_compare(const CommandLine& line, const DataDirectory& data) {
+    const Terminal terminal(line.color(), line.quiet());
+    ModelCache models(data);
+    std::vector<Compared> all;
+    Progress progress(line.quiet());
+    for (const std::string& path : line.arguments) {
+        all.push_back(load(path, line, data, models));
+        progress.update(static_cast<double>(all.size()) / static_cast<double>(line.arguments.size()));
+    }
+    progress.finish();
+    const std::vector<std::string> wanted = line.list("metrics");
+    require_known(all, wanted);
+    const std::vector<Row> rows = rows_of(all, wanted);
+    const auto shared = [](const Row& row) {
+        return std::count_if(row.values.begin(), row.values.end(), [](const Metric* m) { return m != nullptr; }) > 1;
+    };
+    if (std::none_of(rows.begin(), rows.end(), [&](const Row& row) { return row.name != "events" && shared(row); })) {
+        throw ConfigError("these runs are of different kinds and have no metric in common");
+    }
+    using Writer = std::string (*)(const std::vector<Compared>&, const std::vector<Row>&);
+    bool to_output = false;
+    for (const auto& [option, writer] :
+         {std::pair<const char*, Writer>{"export-markdown", markdown}, {"export-csv", csv}, {"export-json", json}}) {
+        if (line.has(option)) {
+            write_file(line.text(option), writer(all, rows));
+            to_output = to_output || line.text(option) == "-";
+        }
+    }
+    if (line.quiet() || to_output) {
+        return 0;
+    }
+    std::vector<std::vector<std::string>> cells;
+    for (const Row& row : rows) {
+        if (line.has("all") || !row.same()) {
+            cells.push_back(cells_of(row));
+        }
+    }
+    terminal.table(header_of(all), cells);
+    if (cells.size() < rows.size()) {
+        fmt::print("{} metrics are the same everywhere (--all shows them)\n", rows.size() - cells.size());
+    }
+    return 0;
+}
+
+}  // namespace orrery
