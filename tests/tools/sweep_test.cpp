@@ -205,7 +205,7 @@ TEST_CASE("a malformed sweep exits with 2 and lists every error with its place")
          "'seeds' must be a whole number between 1 and 1000000"},
         // Read no further than the limit: a billion billion points take no memory.
         {kHead + "axes: {a: {from: 1, to: 1000000}, b: {from: 1, to: 1000000}, c: {from: 1, to: 1000000}}\n",
-         "the axes span 1e+12 points, the limit is 10000000: 1000000 (a) x 1000000 (b)\n"},
+         "the axes span 1e+12 points, the limit is 10000000: 1000000 (a) x 1000000 (b) [E206]\n"},
     };
     for (const auto& row : cases) {
         const Outcome out = refused(row.first);

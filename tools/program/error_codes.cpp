@@ -56,8 +56,8 @@ const std::vector<ErrorCode>& error_table() {
          "A value is of the right type and unit, but beyond what the key allows. The message gives the limits; 'orrery "
          "schema KIND' has "
          "all of them.",
-         {"' must be between", "' must be at least", "' must be at most", "is too large", "is too small to be meant",
-          "must not fall from", " must be a whole number between"}},
+         {"' must be between", "' must be at least", "' must be at most", "is too large", ", the limit is ",
+          "is too small to be meant", "must not fall from", " must be a whole number between"}},
         {"E207",
          "unknown name",
          "A value must be one of a set of names, and is not: a preset, a policy, a format, a kind. The message gives "
