@@ -280,7 +280,8 @@ const std::map<std::string, CommandFunction>& command_functions() {
         {"topology", command_topology},   {"validate", command_validate},
         {"list", command_list},           {"schema", command_schema},
         {"version", command_version},     {"completion", command_completion},
-        {"manual", command_manual},       {"price", command_price}, {"compare", command_compare}};
+        {"manual", command_manual},       {"price", command_price},
+        {"compare", command_compare}};
     return kFunctions;
 }
 
