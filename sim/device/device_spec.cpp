@@ -1,6 +1,32 @@
 #include "sim/device/device_spec.hpp"
 
+#include "sim/base/math.hpp"
+
+#include <cmath>
+
 namespace orrery {
+
+namespace {
+
+// Sinha et al., "Not All GPUs Are Created Equal", SC22: 8 % average variation between the GPUs of a cluster, as the span of a
+// box plot's whiskers, which is 5.4 standard deviations of a normal distribution.
+constexpr double kSpeedSpread = 0.08 / 5.4;
+
+// Expected largest of n draws of a standard normal distribution: Blom's plotting position through the rational approximation
+// 26.2.23 of Abramowitz and Stegun (absolute error below 0.00045 of the quantile).
+double largest_of(double n) {
+    if (n <= 1) {
+        return 0;
+    }
+    const double t = std::sqrt(-2 * log_pinned(0.625 / (n + 0.25)));
+    return t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
+}
+
+}  // namespace
+
+double DeviceSpec::slowest_of(double devices) const {
+    return 1 + (speed_spread.value > 0 ? speed_spread.value : kSpeedSpread) * largest_of(devices);
+}
 
 const std::vector<std::string>& precision_names() {
     static const std::vector<std::string> kNames = {"fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4", "int4"};
@@ -91,6 +117,12 @@ void describe(Fields& fields, DeviceSpec& device) {
     fields.sourced({"flash2", "rate of FlashAttention-2 over that of the measured attention kernels", false, 0, 2},
                    Dimension::fraction, device.flash2);
     fields.integer({"compute_units", "SMs or CUs", true, 1, 100000}, device.compute_units);
+    fields.sourced(
+        {"speed_spread",
+         "standard deviation of the matrix rate among devices of one kind, of which a job's slowest one counts "
+         "(0: 1.5 %)",
+         false, 0, 0.2},
+        Dimension::fraction, device.speed_spread);
     constexpr TableKind kKernels{"models/data/kernels", ""};
     fields.table({"kernels", "fitted kernels (a folder of models/data/kernels)"}, kKernels, device.kernels);
     fields.table({"sibling_kernels", "the same of a sibling, for kernels that the device's own folder lacks"}, kKernels,

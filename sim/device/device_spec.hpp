@@ -40,10 +40,14 @@ struct DeviceSpec {
     Sourced<double> price;           ///< USD per hour, rented
     Sourced<double> flash2;          ///< rate of FlashAttention-2 over that of the measured attention kernels; 0: 1
     std::int64_t compute_units = 0;  ///< SMs or CUs
-    std::string kernels;             ///< folder of fitted kernels in models/data/kernels; empty: roofline only
-    std::string sibling_kernels;     ///< the same of a sibling, for kinds that `kernels` lacks
-    std::string attention_kernels;   ///< the same for attention, where it differs
+    /// Standard deviation of the matrix rate among devices of one kind; 0 where not given: kSpeedSpread.
+    Sourced<double> speed_spread;
+    std::string kernels;            ///< folder of fitted kernels in models/data/kernels; empty: roofline only
+    std::string sibling_kernels;    ///< the same of a sibling, for kinds that `kernels` lacks
+    std::string attention_kernels;  ///< the same for attention, where it differs
 
+    /// How much longer than the median device's the matrix kernels of the slowest of this many devices take: at least 1.
+    [[nodiscard]] double slowest_of(double devices) const;
     /// Dense matrix FLOP/s for a precision; 0 when the device has no unit for it.
     [[nodiscard]] double matrix_flops(Precision precision) const;
 };

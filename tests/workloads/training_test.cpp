@@ -210,6 +210,122 @@ software: megatron-deepspeed-2022
     CHECK(slow - fast == doctest::Approx(3e-6 * 32 * pieces).epsilon(1e-6));
 }
 
+TEST_CASE("gradients leave bucket by bucket under every schedule: what is exposed is the last bucket") {
+    const auto seconds = [](const std::string& plan, double bucket) {
+        Scenario s = test::scenario(fmt::format(R"(orrery: 1
+kind: training
+cluster: {{nodes: 16, node: dgx-a100-80g, fabric: {{nodes_per_leaf: 16, rails: 8}}}}
+model: {{layers: 16, hidden: 4096, heads: 32, vocabulary: 32000, sequence: 2048, tied_embeddings: false}}
+plan: {{tensor: 8, data: 16, global_batch: 64, micro_batch: 4, {}}}
+software: megatron-core-2024
+network: {{collectives: ideal}}
+)",
+                                                plan));
+        s.software.gradient_bucket.value = bucket;
+        s.software.gradient_bucket_per_rank.value = 0;
+        s.software.communication_units.value = 0;
+        return train(s).iteration_s;
+    };
+    const double late = seconds("overlap: {data: false}", 1);
+    const double whole = seconds("overlap: {data: true}", 1e12);
+    CHECK(whole == doctest::Approx(late).epsilon(1e-9));  // one bucket is final with the last layer
+    const double layers = seconds("overlap: {data: true}", 1);
+    // The ring moves 2 x 15/16 of 2 bytes a weight over a NIC of 25 GB/s; but for the last bucket it hides.
+    const double layer = 12.0 * 4096 * 4096 / 8;
+    const double table = 32000.0 * 4096 / 8;
+    const double ring = 2 * 15.0 / 16 * 2 / 25e9;
+    CHECK(late - layers == doctest::Approx(ring * (15 * layer + table)).epsilon(0.01));
+    // The weights of ZeRO-1 come bucket by bucket as well.
+    CHECK(seconds("zero: 1, overlap: {data: true, parameters: true}", 1) <
+          seconds("zero: 1, overlap: {data: true, parameters: true}", 1e12));
+    CHECK(seconds("zero: 1, overlap: {data: true, parameters: true}", 1) <
+          1.02 * seconds("zero: 2, overlap: {data: true}", 1));
+}
+
+TEST_CASE("collectives beside a pass take units from its kernels") {
+    const auto seconds = [](double units) {
+        Scenario s = test::scenario(R"(orrery: 1
+kind: training
+cluster: {nodes: 1, node: dgx-h100}
+model: {layers: 16, hidden: 4096, heads: 32, vocabulary: 32000, sequence: 2048}
+plan: {data: 8, zero: 3, global_batch: 16, overlap: {data: true}}
+software: pytorch-fsdp
+)");
+        s.software.communication_units.value = units;
+        return train(s).iteration_s;
+    };
+    CHECK(seconds(10) > 1.001 * seconds(0));
+    CHECK(seconds(20) - seconds(10) == doctest::Approx(seconds(10) - seconds(0)).epsilon(0.05));
+}
+
+TEST_CASE("casts to 8 bits cost what their scales need") {
+    const auto forward = [](const char* scaling, bool fused) {
+        Scenario s = test::scenario(fmt::format(R"(orrery: 1
+kind: training
+cluster: {{nodes: 1, node: dgx-h100}}
+model: {{layers: 4, hidden: 4096, heads: 32, vocabulary: 32000, sequence: 4096}}
+plan: {{data: 8, global_batch: 8, precision: fp8, fp8_scaling: {}}}
+software: megatron-core-2024
+)",
+                                                scaling));
+        s.software.fused_casts = fused;
+        s.software.launch.value = 0;
+        return train(s).booked[static_cast<std::size_t>(Category::forward)];
+    };
+    const double delayed = forward("delayed", true);
+    const double unfused = forward("delayed", false);
+    const double current = forward("current", true);
+    CHECK(delayed < unfused);
+    CHECK(unfused < current);
+    // Unfused: the inputs of the first, third and fourth product (1, 1 and 4 times 4096 wide) move 4 bytes a value more; a scale of
+    // this step reads all four inputs again.
+    ModelCache models(test::data());
+    const Scenario s = test::scenario(
+        "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\nmodel: gpt3-175b\nplan: {data: 8, "
+        "global_batch: 8}\n");
+    const CostModel& device = models.device(s.cluster.node.gpu, s.compute);
+    const double slowdown = test::scenario(
+                                "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\nmodel: "
+                                "gpt3-175b\nplan: {data: 8, global_batch: 8}\nsoftware: megatron-core-2024\n")
+                                .software.kernel_slowdown.value;
+    const auto cast = [&](double width, double bytes) {
+        return slowdown * device.seconds(Streaming{4096.0 * width * bytes, 1}).value();
+    };
+    CHECK(unfused - delayed == doctest::Approx(4 * (2 * cast(4096, 4) + cast(16384, 4))).epsilon(1e-6));
+    CHECK(forward("row", true) > delayed);
+}
+
+TEST_CASE("matrix kernels run at the speed of the slowest device of a job") {
+    DeviceSpec device;
+    CHECK(device.slowest_of(1) == 1);
+    device.speed_spread.value = 0.01;
+    // Expected largest of n standard normal draws (Harter, Biometrika 48, 1961): 2: 0.5642, 10: 1.5388, 100: 2.5076, 400: 2.9682.
+    CHECK(device.slowest_of(2) == doctest::Approx(1.005642).epsilon(2e-4));
+    CHECK(device.slowest_of(10) == doctest::Approx(1.015388).epsilon(2e-4));
+    CHECK(device.slowest_of(100) == doctest::Approx(1.025076).epsilon(2e-4));
+    CHECK(device.slowest_of(400) == doctest::Approx(1.029682).epsilon(2e-4));
+}
+
+TEST_CASE("operands in 8 bits are kept in 8 bits, and keys of fewer heads take less") {
+    const auto activations = [](const char* plan, const char* heads, const char* software) {
+        const Scenario s = test::scenario(fmt::format(R"(orrery: 1
+kind: training
+cluster: {{nodes: 1, node: dgx-h100}}
+model: {{layers: 4, hidden: 4096, heads: 32, {}vocabulary: 32000, sequence: 4096}}
+plan: {{data: 8, global_batch: 8{}}}
+software: {}
+)",
+                                                      heads, plan, software));
+        return memory_of(s.model, s.plan, s.software, 4, false, false, 1).activations;
+    };
+    const double sbh = 4 * 4096.0 * 4096.0;
+    const double wide = activations("", "", "megatron-core-2024");
+    CHECK(wide == doctest::Approx(sbh * (8 + 24)));
+    CHECK(wide - activations(", precision: fp8", "", "megatron-core-2024") == doctest::Approx(sbh * (2 + 1 + 4)));
+    CHECK(wide == activations(", precision: fp8", "", "pytorch-fsdp2"));  // torchao keeps what it cast, in 16 bits
+    CHECK(wide - activations("", "kv_heads: 8, ", "megatron-core-2024") == doctest::Approx(sbh * 4 * 0.75));
+}
+
 TEST_CASE("what tensor-parallel ranks gather travels in the format of the products, what they add up does not") {
     const std::string text = R"(orrery: 1
 kind: training
@@ -220,8 +336,9 @@ plan: {tensor: 8, global_batch: 3, recompute: none, sequence_parallel: true, pre
     const auto communication = [](const std::string& given) {
         return train(test::scenario(given)).booked[static_cast<std::size_t>(Category::tensor_communication)];
     };
-    const double wide = communication(text + rest);
-    CHECK(communication(text + ", gather_precision: bf16" + rest) == wide);
+    const double wide = communication(text + ", gather_precision: bf16" + rest);
+    // Software that casts in the kernel before gathers what it has cast.
+    CHECK(communication(text + rest) == communication(text + ", gather_precision: fp8" + rest));
     // A layer gathers twice forward and four times backward; half of the bytes stay at home, of which a rank has one eighth.
     const double bytes = 3 * 4 * 6 * (1024 * 2048 * 2) / 2.0 * 7 / 8;
     const double rate = test::scenario(text + rest).cluster.node.intra_bandwidth.value;

@@ -401,6 +401,7 @@ TrainingInput training_input(const Scenario& scenario, ModelCache& models, const
                          scenario.plan,
                          scenario.software,
                          models.device(gpu, scenario.compute),
+                         gpu,
                          fabric,
                          models.collectives(scenario.cluster.node.collectives, scenario.network.collectives),
                          placement,

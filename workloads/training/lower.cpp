@@ -10,7 +10,8 @@ namespace orrery {
 
 Lowering::Lowering(const TrainingInput& input)
     : in_(input),
-      cost_(input.model, input.plan, input.software, input.device, input.fabric, input.collectives, input.paths),
+      cost_(input.model, input.plan, input.software, input.device, input.gpu, input.fabric, input.collectives,
+            input.paths),
       tensor_(static_cast<std::uint32_t>(input.plan.tensor)),
       context_(static_cast<std::uint32_t>(input.plan.context)),
       data_(static_cast<std::uint32_t>(input.plan.data)),
@@ -120,6 +121,16 @@ TaskId Lowering::transfer(std::uint32_t rank, std::uint8_t stream, std::uint16_t
 GroupTransfer Lowering::plan_transfer(CollectiveOp op, const Group& group, double bytes) const {
     return make_transfer(in_.fabric, in_.collectives, op, group.gpus, Bytes(bytes), in_.paths,
                          block_ == data_ ? nullptr : &kept_nodes_);
+}
+
+double Lowering::seconds_of(CollectiveOp op, const Group& group, double bytes) const {
+    return seconds_alone(in_.fabric, plan_transfer(op, group, bytes)).value();
+}
+
+// While both run the kernels lose a share of their speed; a pass shorter than the collectives loses it all along.
+double Lowering::lost_to(double busy, const Price& pass) const {
+    const double share = cost_.communication_share();
+    return share * std::min(busy, pass.total() / (1 - share));
 }
 
 TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16_t name, const GroupTransfer& planned,

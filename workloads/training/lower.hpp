@@ -25,6 +25,7 @@ struct TrainingInput {
     const PlanSpec& plan;
     const SoftwareSpec& software;
     const CostModel& device;
+    const DeviceSpec& gpu;
     const Fabric& fabric;
     const CollectiveModel& collectives;
     Placement placement;

@@ -1,5 +1,6 @@
 #include "workloads/training/lowering.hpp"
 
+#include <cmath>
 #include <map>
 
 namespace orrery {
@@ -13,8 +14,7 @@ class PipelineLowering final : public Lowering {
         : Lowering(input),
           virtual_stages_(stages_ * chunks_),
           layers_(split_layers(input.model.layers, virtual_stages_)),
-          reduced_(rank_count()),
-          last_backward_(rank_count(), std::vector<TaskId>(chunks_)) {
+          reduced_(rank_count()) {
         for (std::uint32_t stage = 0; stage < stages_; ++stage) {
             schedules_.push_back(input.plan.schedule->passes(input.plan.shape(), stage));
             groups_.push_back(groups(stage, width(), false));
@@ -45,6 +45,12 @@ class PipelineLowering final : public Lowering {
         }
     }
 
+    /// Layers of a chunk whose weights and gradients travel together.
+    struct Bucket {
+        std::uint32_t price;  ///< of their part of the pass
+        double weights;       ///< of a rank
+    };
+
     [[nodiscard]] std::size_t slot(std::uint32_t member, std::uint32_t v, std::uint32_t micro_batch) const {
         return (static_cast<std::size_t>(member) * virtual_stages_ + v) * micro_batches_ + micro_batch;
     }
@@ -62,35 +68,88 @@ class PipelineLowering final : public Lowering {
 
     // A chunk's layers, the tables at the ends of the model, and completing a scattered input.
     void price_passes() {
-        const double gather = cost_.boundary_gather();
         for (const bool backward : {false, true}) {
             for (std::uint32_t v = 0; v < virtual_stages_; ++v) {
-                const bool first = v == 0;
-                const bool last = v + 1 == virtual_stages_;
-                Price price = chunk_price(layers_[v], first, last, backward);
-                if (virtual_stages_ > 1 && !(backward ? last : first)) {
-                    price[Category::pipeline_communication] += gather;
-                }
-                if (stages_ > 1 && in_.software.pipeline_sync) {
-                    price[Category::overhead] += std::max(0.0, host_seconds(price) - price.total());
-                }
+                const Price price = pass_price(v, layers_[v], true, true, backward);
                 out_.hardware_flops += price.flops * micro_batches_ / stages_;
                 prices_[backward ? 1 : 0].push_back(add_price(price));
+                buckets_[backward ? 1 : 0].push_back(buckets_of(v, backward));
             }
         }
     }
 
-    // Weights of the step before are gathered behind the first forward passes, chunk by chunk.
+    // Some of the layers of a chunk, in the order of their pass: with what comes before the first and after the last.
+    [[nodiscard]] Price pass_price(std::uint32_t v, std::uint32_t layers, bool begins, bool ends, bool backward) {
+        const bool first = v == 0 && (backward ? ends : begins);
+        const bool last = v + 1 == virtual_stages_ && (backward ? begins : ends);
+        Price price = chunk_price(layers, first, last, backward);
+        if (begins && virtual_stages_ > 1 && !(backward ? last : first)) {
+            price[Category::pipeline_communication] += cost_.boundary_gather();
+        }
+        if (stages_ > 1 && in_.software.pipeline_sync) {
+            price[Category::overhead] += std::max(0.0, host_seconds(price) - price.total());
+        }
+        return price;
+    }
+
+    // A pass in the pieces whose weights travel together: gradients leave as soon as those of a bucket are final, and the
+    // first forward pass waits for the weights of its next layers alone.
+    [[nodiscard]] std::vector<Bucket> buckets_of(std::uint32_t v, bool backward) {
+        const bool first = v == 0;
+        const bool last = v + 1 == virtual_stages_;
+        const double weights = parameters(layers_[v], first, last);
+        const double least = std::ceil(weights / in_.software.bucket_weights(static_cast<double>(width())));
+        const bool hidden = backward ? in_.plan.overlap_data : in_.plan.overlap_parameters && in_.plan.zero >= 1;
+        const auto most = static_cast<double>(std::max(1U, layers_[v]));
+        const auto count = static_cast<std::uint32_t>(hidden && width() > 1 ? std::clamp(least, 1.0, most) : 1.0);
+        std::vector<Bucket> out;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            const std::uint32_t layers = layers_[v] * (i + 1) / count - layers_[v] * i / count;
+            const bool begins = i == 0;
+            const bool ends = i + 1 == count;
+            const double held = count == 1 ? weights
+                                           : parameters(layers, first && (backward ? ends : begins),
+                                                        last && (backward ? begins : ends));
+            std::uint32_t price = prices_[backward ? 1 : 0][v];
+            if (count > 1) {
+                Price part = pass_price(v, layers, begins, ends, backward);
+                // Beside a piece of the backward pass the gradients of the one before travel, beside one of the forward pass
+                // the weights of the next.
+                if (backward ? !begins : !ends) {
+                    part[backward ? Category::backward : Category::forward] +=
+                        lost_to(bucket_seconds(v % stages_, held, backward), part);
+                }
+                price = add_price(part);
+            }
+            out.push_back({price, held});
+        }
+        return out;
+    }
+
+    [[nodiscard]] double bucket_seconds(std::uint32_t stage, double weights, bool backward) const {
+        if (groups_[stage].empty()) {
+            return 0;
+        }
+        const CollectiveOp op = !backward            ? CollectiveOp::all_gather
+                                : in_.plan.zero >= 1 ? CollectiveOp::reduce_scatter
+                                                     : CollectiveOp::all_reduce;
+        const double bytes = backward ? bytes_of(in_.plan.gradient_precision) : 2;
+        return seconds_of(op, groups_[stage][0], bytes * weights);
+    }
+
+    // Weights of the step before are gathered behind the first forward passes, bucket by bucket.
     void gather_early() {
         const std::uint16_t name = out_.graph.name("gather weights");
-        gathered_.assign(rank_count(), std::vector<TaskId>(chunks_));
+        gathered_.assign(rank_count(), std::vector<std::vector<TaskId>>(chunks_));
         for (std::uint32_t stage = 0; stage < stages_; ++stage) {
             for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
-                for (const Group& group : groups_[stage]) {
-                    const TaskId id = collective(group, kGatherStream, name, CollectiveOp::all_gather,
-                                                 2 * chunk_parameters(stage, chunk), {});
-                    for (const std::uint32_t member : group.members) {
-                        gathered_[member][chunk] = id;
+                for (const Bucket& bucket : buckets_[0][chunk * stages_ + stage]) {
+                    for (const Group& group : groups_[stage]) {
+                        const TaskId id =
+                            collective(group, kGatherStream, name, CollectiveOp::all_gather, 2 * bucket.weights, {});
+                        for (const std::uint32_t member : group.members) {
+                            gathered_[member][chunk].push_back(id);
+                        }
                     }
                 }
             }
@@ -113,24 +172,51 @@ class PipelineLowering final : public Lowering {
 
     void add_passes() {
         const std::uint16_t names[2] = {out_.graph.name("forward"), out_.graph.name("backward")};
-        for (std::vector<TaskId>& tasks : pass_tasks_) {
+        for (std::vector<TaskId>& tasks : pass_starts_) {
             tasks.resize(static_cast<std::size_t>(per_stage()) * virtual_stages_ * micro_batches_);
         }
+        starts_.resize(rank_count());
+        ends_.resize(rank_count());
+        final_.assign(rank_count(), std::vector<std::vector<TaskId>>(chunks_));
         for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
             const std::uint32_t stage = rank / per_stage();
-            std::vector<bool> waited(chunks_, gathered_.empty());
-            for (const Pass& pass : schedules_[stage]) {
-                const std::uint32_t v = pass.chunk * stages_ + stage;
-                const int way = pass.backward ? 1 : 0;
-                const TaskId id =
-                    compute(rank, names[way], pass.backward ? Category::backward : Category::forward, prices_[way][v]);
-                pass_tasks_[way][slot(rank % per_stage(), v, pass.micro_batch)] = id;
-                if (pass.backward) {
-                    last_backward_[rank][pass.chunk] = id;
-                } else if (!waited[pass.chunk] && gathered_[rank][pass.chunk].valid()) {
-                    out_.graph.add_edge(gathered_[rank][pass.chunk], id);
-                    waited[pass.chunk] = true;
-                }
+            // Whole passes but for the first forward pass of a chunk and its last backward pass.
+            std::vector<std::size_t> first(chunks_, schedules_[stage].size());
+            std::vector<std::size_t> last(chunks_, 0);
+            for (std::size_t i = schedules_[stage].size(); i-- > 0;) {
+                const Pass& pass = schedules_[stage][i];
+                std::size_t& place = pass.backward ? last[pass.chunk] : first[pass.chunk];
+                place = pass.backward ? std::max(place, i) : i;
+            }
+            for (std::size_t i = 0; i < schedules_[stage].size(); ++i) {
+                const Pass& pass = schedules_[stage][i];
+                const bool in_buckets = i == (pass.backward ? last : first)[pass.chunk];
+                add_pass(rank, pass, names[pass.backward ? 1 : 0], in_buckets);
+            }
+        }
+    }
+
+    void add_pass(std::uint32_t rank, const Pass& pass, std::uint16_t name, bool in_buckets) {
+        const int way = pass.backward ? 1 : 0;
+        const std::uint32_t v = pass.chunk * stages_ + rank / per_stage();
+        const Category category = pass.backward ? Category::backward : Category::forward;
+        std::vector<TaskId> pieces;
+        if (in_buckets) {
+            for (const Bucket& bucket : buckets_[way][v]) {
+                pieces.push_back(compute(rank, name, category, bucket.price));
+            }
+        } else {
+            pieces.push_back(compute(rank, name, category, prices_[way][v]));
+        }
+        pass_starts_[way][slot(rank % per_stage(), v, pass.micro_batch)] = pieces.front();
+        starts_[rank].push_back(pieces.front());
+        ends_[rank].push_back(pieces.back());
+        if (in_buckets && pass.backward) {
+            final_[rank][pass.chunk] = std::move(pieces);
+        } else if (in_buckets && !gathered_.empty()) {
+            const std::vector<TaskId>& gathered = gathered_[rank][pass.chunk];
+            for (std::size_t i = 0; i < gathered.size(); ++i) {
+                out_.graph.add_edge(gathered[i], pieces[i]);
             }
         }
     }
@@ -141,7 +227,6 @@ class PipelineLowering final : public Lowering {
         for (std::uint32_t rank = 0; stages_ > 1 && rank < rank_count(); ++rank) {
             const std::uint32_t stage = rank / per_stage();
             const std::uint32_t member = rank % per_stage();
-            const std::vector<TaskId>& own = out_.compute[rank];  // own[0] is the start of the step
             for (std::size_t i = 0; i < schedules_[stage].size(); ++i) {
                 const Pass& pass = schedules_[stage][i];
                 const std::uint32_t v = pass.chunk * stages_ + stage;
@@ -151,10 +236,10 @@ class PipelineLowering final : public Lowering {
                 const std::uint32_t next = pass.backward ? v - 1 : v + 1;
                 const int way = pass.backward ? 1 : 0;
                 const TaskId id = send(rank, next % stages_ * per_stage() + member, names[way]);
-                out_.graph.add_edge(own[i + 1], id);
-                out_.graph.add_edge(id, pass_tasks_[way][slot(member, next, pass.micro_batch)]);
-                if (!in_.plan.overlap_pipeline && i + 2 < own.size()) {
-                    out_.graph.add_edge(id, own[i + 2]);  // the sender waits for its send
+                out_.graph.add_edge(ends_[rank][i], id);
+                out_.graph.add_edge(id, pass_starts_[way][slot(member, next, pass.micro_batch)]);
+                if (!in_.plan.overlap_pipeline && i + 1 < starts_[rank].size()) {
+                    out_.graph.add_edge(id, starts_[rank][i + 1]);  // the sender waits for its send
                 }
             }
         }
@@ -173,16 +258,16 @@ class PipelineLowering final : public Lowering {
                         planned.latency_before(in_.routes_flows).value(), set, planned.bytes.value());
     }
 
-    // By chunk behind the remaining passes, or all at the end.
+    // By bucket behind what remains of the passes, or all at the end.
     void reduce_gradients() {
         const std::uint16_t name = out_.graph.name("reduce gradients");
         const CollectiveOp op = in_.plan.zero >= 1 ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce;
         const double bytes = bytes_of(in_.plan.gradient_precision);
-        const auto reduce = [&](const Group& group, std::uint32_t chunk, double weights) {
+        const auto reduce = [&](const Group& group, std::uint32_t chunk, std::size_t bucket, double weights) {
             std::vector<TaskId> after;
             after.reserve(group.members.size());
             for (const std::uint32_t member : group.members) {
-                after.push_back(last_backward_[member][chunk]);
+                after.push_back(final_[member][chunk][bucket]);
             }
             const TaskId id = collective(group, kReduceStream, name, op, bytes * weights, after);
             for (const std::uint32_t member : group.members) {
@@ -192,11 +277,14 @@ class PipelineLowering final : public Lowering {
         for (std::uint32_t stage = 0; stage < stages_; ++stage) {
             for (const Group& group : groups_[stage]) {
                 if (!in_.plan.overlap_data) {
-                    reduce(group, 0, stage_parameters(stage));  // chunk 0 is the last whose gradients are final
+                    reduce(group, 0, 0, stage_parameters(stage));  // chunk 0 is the last whose gradients are final
                     continue;
                 }
                 for (std::uint32_t chunk = chunks_; chunk-- > 0;) {
-                    reduce(group, chunk, chunk_parameters(stage, chunk));
+                    const std::vector<Bucket>& buckets = buckets_[1][chunk * stages_ + stage];
+                    for (std::size_t i = 0; i < buckets.size(); ++i) {
+                        reduce(group, chunk, i, buckets[i].weights);
+                    }
                 }
             }
         }
@@ -221,14 +309,16 @@ class PipelineLowering final : public Lowering {
     }
 
     std::uint32_t virtual_stages_;
-    std::vector<std::uint32_t> layers_;         ///< by virtual stage
-    std::vector<std::vector<Pass>> schedules_;  ///< by stage
-    std::vector<std::vector<Group>> groups_;    ///< by stage: who holds the same weights
-    std::vector<std::uint32_t> prices_[2];      ///< forward, backward: by virtual stage
-    std::vector<TaskId> pass_tasks_[2];         ///< forward, backward: by slot()
-    TaskLists gathered_;                        ///< by rank and chunk; empty without early gathers
+    std::vector<std::uint32_t> layers_;            ///< by virtual stage
+    std::vector<std::vector<Pass>> schedules_;     ///< by stage
+    std::vector<std::vector<Group>> groups_;       ///< by stage: who holds the same weights
+    std::vector<std::uint32_t> prices_[2];         ///< forward, backward: by virtual stage
+    std::vector<std::vector<Bucket>> buckets_[2];  ///< forward, backward: by virtual stage, in the order of the pass
+    std::vector<TaskId> pass_starts_[2];           ///< forward, backward: by slot()
+    TaskLists starts_, ends_;                      ///< by rank, of each pass of its schedule
+    std::vector<TaskLists> gathered_;              ///< by rank, chunk and bucket; empty without early gathers
+    std::vector<TaskLists> final_;                 ///< by rank and chunk: the pieces of the last backward pass
     TaskLists reduced_;
-    TaskLists last_backward_;  ///< by rank and chunk
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint32_t, GroupTransfer>> sends_;
 };
 

@@ -22,6 +22,10 @@ class ShardedLowering final : public Lowering {
         for (const bool backward : {false, true}) {
             for (std::uint32_t unit = 0; unit < units_; ++unit) {
                 Price price = unit_price(unit, backward);
+                if (in_.plan.overlap_data && unit_parameters(unit) > 0 && !shards_.empty()) {
+                    price[backward ? Category::backward : Category::forward] +=
+                        lost_to(transfer_time(unit, backward), price);
+                }
                 price[Category::overhead] += host_time(unit, backward);
                 price[Category::data_communication] += copy_time(unit, backward);
                 out_.hardware_flops += price.flops * micro_batches_;
@@ -59,6 +63,20 @@ class ShardedLowering final : public Lowering {
     }
     [[nodiscard]] double gather_rounds(bool backward) const {
         return backward && in_.software.regathers && in_.plan.recompute == Recompute::full ? 2 : 1;
+    }
+
+    // What travels while about one unit computes, alone.
+    [[nodiscard]] double transfer_time(std::uint32_t unit, bool backward) const {
+        double seconds = 0;
+        if (in_.plan.zero >= 3) {
+            seconds +=
+                seconds_of(CollectiveOp::all_gather, shards_[0], 2 * gather_rounds(backward) * unit_parameters(unit));
+        }
+        if (backward) {
+            seconds += seconds_of(CollectiveOp::reduce_scatter, shards_[0],
+                                  bytes_of(in_.plan.gradient_precision) * unit_parameters(unit));
+        }
+        return seconds;
     }
 
     // DeepSpeed waits for the device before it cuts a buffer into its list, so no kernel hides this time.

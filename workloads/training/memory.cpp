@@ -30,8 +30,12 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     const double sbh = s * static_cast<double>(plan.micro_batch) * static_cast<double>(model.hidden);
     // Equation 2 counts 34 sbh for a plain FFN of 4h with dropout: 10 outside the tensor-parallel region, 24 inside.
     const double width = static_cast<double>(model.ffn) / static_cast<double>(model.hidden);
-    const double inside = 8 + (model.gated ? 6 : 4) * width;
-    const double outside = model.dropout ? 10 : 8;
+    // Under grouped queries keys and values are narrower. Operands that are cast before a product are kept in 8 bits.
+    const double queries = model.q_width() / static_cast<double>(model.hidden);
+    const double keys = model.kv_width() / static_cast<double>(model.hidden);
+    const bool bytes_kept = plan.precision == Precision::fp8 && software.fused_casts;
+    const double inside = 4 * queries + 4 * keys + (model.gated ? 6 : 4) * width - (bytes_kept ? queries + width : 0);
+    const double outside = (model.dropout ? 10 : 8) - (bytes_kept ? 2 : 0);
     // Attention scores, their softmax and its dropout: kept only where nothing is recomputed.
     const double scores = plan.attention == AttentionKernel::unfused
                               ? 5 * static_cast<double>(model.heads) * static_cast<double>(model.sequence) /

@@ -4,8 +4,17 @@
 
 namespace orrery {
 
+namespace {
+
+double share_of(const Sourced<double>& units, const DeviceSpec& gpu) {
+    constexpr double kMost = 0.5;
+    return std::min(kMost, units.value / static_cast<double>(gpu.compute_units));
+}
+
+}  // namespace
+
 PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
-                   const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths)
+                   const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths)
     : model_(model),
       plan_(plan),
       software_(software),
@@ -14,7 +23,12 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
       collectives_(collectives),
       paths_(paths),
       tokens_(static_cast<double>(plan.micro_batch * model.sequence) / static_cast<double>(plan.context)),
-      t_(static_cast<double>(plan.tensor)) {
+      t_(static_cast<double>(plan.tensor)),
+      stream_slowdown_(software.kernel_slowdown.value),
+      matrix_slowdown_(stream_slowdown_ * gpu.slowest_of(static_cast<double>(plan.ranks()))),
+      units_(share_of(software.communication_units, gpu)),
+      tensor_units_(plan.overlap_tensor == TensorOverlap::full ? share_of(software.tensor_communication_units, gpu)
+                                                               : units_) {
     for (std::int64_t i = 0; i < plan.tensor; ++i) {
         tensor_group_.emplace_back(static_cast<std::uint32_t>(i));
     }
@@ -56,7 +70,8 @@ class PassCost::Writer {
   public:
     using Id = PassProgram::Id;
 
-    explicit Writer(Category kernels) : kernels_(kernels) {}
+    Writer(Category kernels, const PassCost& cost)
+        : kernels_(kernels), tensor_units_(cost.tensor_units_), units_(cost.units_) {}
 
     Id kernel(const char* name, double seconds, double launches = 1, Id after = PassProgram::kNone) {
         return program_.add({name, kernels_, PassStream::compute, seconds, launches, {after, PassProgram::kNone}});
@@ -68,7 +83,13 @@ class PassCost::Writer {
     Id collective(const char* name, PassStream stream, double seconds, Id after) {
         const Category category =
             stream == PassStream::tensor ? Category::tensor_communication : Category::context_communication;
-        return program_.add({name, category, stream, seconds, seconds > 0 ? 1.0 : 0.0, {after, PassProgram::kNone}});
+        return program_.add({name,
+                             category,
+                             stream,
+                             seconds,
+                             seconds > 0 ? 1.0 : 0.0,
+                             {after, PassProgram::kNone},
+                             stream == PassStream::tensor ? tensor_units_ : units_});
     }
     /// Kernels that come after this wait for it.
     void wait(Id id) {
@@ -97,6 +118,7 @@ class PassCost::Writer {
 
   private:
     Category kernels_;
+    double tensor_units_, units_;
     PassProgram program_;
 };
 
@@ -108,16 +130,42 @@ Gemm PassCost::product(double m, double n, double k, bool low_precision) const {
     return gemm;
 }
 
-// With the cast of the activations, kept transposed for the backward pass too.
-double PassCost::forward_seconds(const Gemm& gemm) const {
-    const double cast = gemm.precision == Precision::fp8 ? streaming(gemm.m * gemm.k * 4) : 0;
-    return device_.seconds(gemm).value() + cast;
+// Of `values` activations or gradients before a product: read in 16 bits, written in 8, and transposed for the products of the
+// backward pass. A scale of this step needs the largest value first: one more reading, which a compiler that writes its casts
+// itself joins to the kernel before.
+double PassCost::cast_seconds(const Gemm& gemm, double values, bool fused) const {
+    if (gemm.precision != Precision::fp8 || plan_.fp8_scaling == Fp8Scaling::row) {
+        return 0;
+    }
+    if (plan_.fp8_scaling == Fp8Scaling::delayed && fused && software_.fused_casts) {
+        return 0;
+    }
+    const bool reads_again = plan_.fp8_scaling == Fp8Scaling::current && software_.fused_casts;
+    return streaming(values * (reads_again ? 6 : 4));
+}
+
+// Scales a row serve one product: both its operands are read in 16 bits and written in 8 for it alone.
+double PassCost::row_casts(const Gemm& gemm, double values, bool weights) const {
+    const bool casts = gemm.precision == Precision::fp8 && plan_.fp8_scaling == Fp8Scaling::row;
+    return casts ? streaming((values + (weights ? gemm.n * gemm.k : 0)) * 3) : 0;
+}
+
+// In parts: products of some of the rows each, which use less of the device where they are short.
+double PassCost::forward_seconds(const Product& product, int parts) const {
+    const Gemm& gemm = product.gemm;
+    const double casts =
+        cast_seconds(gemm, gemm.m * gemm.k, product.fused_input) + row_casts(gemm, gemm.m * gemm.k, true);
+    return matrix_slowdown_ * parts * device_.seconds(part_of(gemm, parts)).value() + stream_slowdown_ * casts;
 }
 
 // The gradient of the product's input.
-double PassCost::data_gradient_seconds(const Gemm& gemm) const {
-    const double cast = gemm.precision == Precision::fp8 ? streaming(gemm.m * gemm.n * 4) : 0;
-    return device_.seconds(Gemm{gemm.m, gemm.k, gemm.n, 1, gemm.precision, 0}).value() + cast;
+double PassCost::data_gradient_seconds(const Product& product, int parts) const {
+    const Gemm& gemm = product.gemm;
+    const double casts =
+        cast_seconds(gemm, gemm.m * gemm.n, product.fused_gradient) + row_casts(gemm, gemm.m * gemm.n, true);
+    const Gemm part = part_of(gemm, parts);
+    return matrix_slowdown_ * parts * device_.seconds(Gemm{part.m, part.k, part.n, 1, part.precision, 0}).value() +
+           stream_slowdown_ * casts;
 }
 
 // Gradients add up in fp32 over the micro-batches: in the epilogue (reads and writes 4 bytes instead of writing 2), or in a
@@ -127,19 +175,19 @@ double PassCost::weight_gradient_seconds(const Gemm& gemm) const {
     // ZeRO-2 and 3 reduce them after each micro-batch and add up what they keep of them.
     const bool reduced = plan_.zero >= 2 && plan_.pipeline == 1;
     const bool accumulates = !reduced && (plan_.micro_batches() > 1 || plan_.gradient_precision == Precision::fp32);
-    double seconds = 0;
+    double moved = row_casts(gemm, gemm.m * (gemm.n + gemm.k), false);
     if (accumulates && software_.fused_gradient_accumulation) {
         weight.extra_bytes = gemm.n * gemm.k * 6;
     } else if (accumulates) {
-        seconds += streaming(gemm.n * gemm.k * 10);
+        moved += streaming(gemm.n * gemm.k * 10);
     }
-    return seconds + device_.seconds(weight).value();
+    return matrix_slowdown_ * device_.seconds(weight).value() + stream_slowdown_ * moved;
 }
 
 // Scores, softmax, weighted sum. Unfused: three passes over the s x s matrix; fused: one kernel.
 PassProgram PassCost::attention_core(Direction direction) const {
     const bool backward = direction == Direction::backward;
-    Writer out(backward ? Category::backward : Category::forward);
+    Writer out(backward ? Category::backward : Category::forward, *this);
     const double s = static_cast<double>(model_.sequence);
     const double heads = static_cast<double>(plan_.micro_batch) * static_cast<double>(model_.heads) / t_;
     const auto d = static_cast<double>(model_.head_dim);
@@ -150,13 +198,14 @@ PassProgram PassCost::attention_core(Direction direction) const {
         const double elements = heads * queries * s;
         const double dropout = model_.dropout ? 1 : 0;
         const double times = backward ? 2 : 1;  // each product has two gradients of its own size
-        out.kernel("scores", times * device_.seconds(scores).value(), times);
-        out.kernel("softmax", streaming(elements * ((backward ? 6 : 4) + 5 * dropout), 1 + dropout), 1 + dropout);
-        out.kernel("weighted sum", times * device_.seconds(values).value(), times);
+        out.kernel("scores", matrix_slowdown_ * times * device_.seconds(scores).value(), times);
+        out.kernel("softmax", stream_slowdown_ * streaming(elements * ((backward ? 6 : 4) + 5 * dropout), 1 + dropout),
+                   1 + dropout);
+        out.kernel("weighted sum", matrix_slowdown_ * times * device_.seconds(values).value(), times);
         out.program().add_flops(times * (scores.flops() + values.flops()));
     } else if (plan_.context == 1) {
         const Attention attention = flash(heads, s, backward);
-        out.kernel("attention", device_.seconds(attention).value());
+        out.kernel("attention", matrix_slowdown_ * device_.seconds(attention).value());
         out.program().add_flops(attention.flops());
     } else {
         // Ring attention with balanced (zigzag) halves: in each of c steps a rank attends to half of one rank's keys on
@@ -166,7 +215,7 @@ PassProgram PassCost::attention_core(Direction direction) const {
         Attention piece = flash(heads, s / c, backward);
         piece.causal = false;
         piece.window = 0;
-        const double kernel = device_.seconds(piece).value() / 2;
+        const double kernel = matrix_slowdown_ * device_.seconds(piece).value() / 2;
         const double bytes = (backward ? 2 : 1) * 2 * tokens_ * model_.kv_width() / t_ * 2;
         const double step = seconds_alone(fabric_, make_transfer(fabric_, collectives_, CollectiveOp::send_recv,
                                                                  context_group_, Bytes(bytes), paths_))
@@ -182,7 +231,6 @@ PassProgram PassCost::attention_core(Direction direction) const {
             out.kernel("attention", kernel, 1, arrived);
         }
     }
-    out.program().slow_kernels(software_.kernel_slowdown.value);
     return out.program();
 }
 
@@ -218,19 +266,19 @@ PassCost::LayerTraffic PassCost::traffic(bool backward) const {
 
 PassProgram PassCost::layer(Direction direction) const {
     const bool backward = direction == Direction::backward;
-    Writer out(backward ? Category::backward : Category::forward);
+    Writer out(backward ? Category::backward : Category::forward, *this);
     const double h = static_cast<double>(model_.hidden);
     const double ffn = static_cast<double>(model_.ffn) / t_;
-    const Gemm products[2][2] = {{product(tokens_, (model_.q_width() + 2 * model_.kv_width()) / t_, h),
-                                  product(tokens_, h, model_.q_width() / t_)},
-                                 {product(tokens_, ffn * (model_.gated ? 2 : 1), h), product(tokens_, h, ffn)}};
+    const Product products[2][2] = {
+        {{product(tokens_, (model_.q_width() + 2 * model_.kv_width()) / t_, h), true, false},
+         {product(tokens_, h, model_.q_width() / t_), false, false}},
+        {{product(tokens_, ffn * (model_.gated ? 2 : 1), h), true, true}, {product(tokens_, h, ffn), true, false}}};
     const LayerTraffic bytes = traffic(backward);
     const bool eager = plan_.fusion == Fusion::eager;
     const double norm_kernels = eager ? 6 : 1;
-    const double slowdown = software_.kernel_slowdown.value;
     const auto stream = [&](const char* name, double moved, double kernels) {
         if (moved > 0) {
-            out.kernel(name, slowdown * streaming(moved, kernels), kernels);
+            out.kernel(name, stream_slowdown_ * streaming(moved, kernels), kernels);
         }
     };
     const auto core = [&](int block) {
@@ -247,7 +295,7 @@ PassProgram PassCost::layer(Direction direction) const {
     const int joined = model_.parallel_block ? 2 : 1;
     for (int i = 0; i < blocks; ++i) {
         const int block = backward ? blocks - 1 - i : i;
-        const std::span<const Gemm[2]> both(products + block, static_cast<std::size_t>(joined));
+        const std::span<const Product[2]> both(products + block, static_cast<std::size_t>(joined));
         if (backward) {
             stream("residual", bytes.residual, 1);
             write_output_gradients(out, both);
@@ -268,19 +316,20 @@ PassProgram PassCost::layer(Direction direction) const {
     }
     PassProgram& program = out.program();
     for (const auto& block : products) {
-        for (const Gemm& gemm : block) {
-            program.add_flops((backward ? 2 : 1) * gemm.flops());
+        for (const Product& each : block) {
+            program.add_flops((backward ? 2 : 1) * each.gemm.flops());
         }
     }
     return program;
 }
 
 double PassCost::gather_seconds() const {
-    // Operands that are cast before they travel, as torchao's Float8ColwiseParallel and Float8RowwiseParallel do for products
-    // with one scale a tensor; sums stay in 16 bits.
+    // Operands that are cast before they travel, as Transformer Engine does, and torchao's Float8ColwiseParallel and
+    // Float8RowwiseParallel for products with one scale a tensor; sums stay in 16 bits.
+    const bool cast = !plan_.gather_given && software_.fused_casts && plan_.precision == Precision::fp8;
+    const double bytes = bytes_of(cast ? Precision::fp8 : plan_.gather_precision);
     return plan_.sequence_parallel
-               ? tensor_collective(CollectiveOp::all_gather,
-                                   tokens_ * static_cast<double>(model_.hidden) * bytes_of(plan_.gather_precision))
+               ? tensor_collective(CollectiveOp::all_gather, tokens_ * static_cast<double>(model_.hidden) * bytes)
                : 0;
 }
 
@@ -300,12 +349,12 @@ Gemm PassCost::part_of(const Gemm& gemm, int parts) {
     return out;
 }
 
-void PassCost::write_input_products(Writer& out, std::span<const Gemm[2]> blocks) const {
+void PassCost::write_input_products(Writer& out, std::span<const Product[2]> blocks) const {
     const bool gathers = tensor_group_.size() > 1 && plan_.sequence_parallel;
     const int parts = gathers ? pieces() : 1;
     double seconds = 0;
     for (const auto& block : blocks) {
-        seconds += software_.kernel_slowdown.value * parts * forward_seconds(part_of(block[0], parts));
+        seconds += forward_seconds(block[0], parts);
     }
     if (gathers) {
         out.gathered("gather input", gather_seconds(), "product, in", seconds, parts);
@@ -314,11 +363,11 @@ void PassCost::write_input_products(Writer& out, std::span<const Gemm[2]> blocks
     }
 }
 
-void PassCost::write_output_products(Writer& out, std::span<const Gemm[2]> blocks) const {
+void PassCost::write_output_products(Writer& out, std::span<const Product[2]> blocks) const {
     const int parts = tensor_group_.size() > 1 ? pieces() : 1;
     double seconds = 0;
     for (const auto& block : blocks) {
-        seconds += software_.kernel_slowdown.value * parts * forward_seconds(part_of(block[1], parts));
+        seconds += forward_seconds(block[1], parts);
     }
     if (tensor_group_.size() > 1) {
         out.scattered("sum output", sum_seconds(), "product, out", seconds, parts);
@@ -328,14 +377,14 @@ void PassCost::write_output_products(Writer& out, std::span<const Gemm[2]> block
 }
 
 // The gradient is gathered before the last product's gradients.
-void PassCost::write_output_gradients(Writer& out, std::span<const Gemm[2]> blocks) const {
+void PassCost::write_output_gradients(Writer& out, std::span<const Product[2]> blocks) const {
     const bool gathers = tensor_group_.size() > 1 && plan_.sequence_parallel;
     const int parts = gathers ? pieces() : 1;
     double data = 0;
     double weight = 0;
     for (const auto& block : blocks) {
-        data += software_.kernel_slowdown.value * parts * data_gradient_seconds(part_of(block[1], parts));
-        weight += software_.kernel_slowdown.value * weight_gradient_seconds(block[1]);
+        data += data_gradient_seconds(block[1], parts);
+        weight += weight_gradient_seconds(block[1].gemm);
     }
     if (gathers) {
         out.gathered("gather gradient", gather_seconds(), "data gradient, out", data, parts);
@@ -346,12 +395,12 @@ void PassCost::write_output_gradients(Writer& out, std::span<const Gemm[2]> bloc
 }
 
 // The input is gathered again behind the data gradient, which is summed behind the weight gradient.
-void PassCost::write_input_gradients(Writer& out, std::span<const Gemm[2]> blocks) const {
+void PassCost::write_input_gradients(Writer& out, std::span<const Product[2]> blocks) const {
     double data = 0;
     double weight = 0;
     for (const auto& block : blocks) {
-        data += software_.kernel_slowdown.value * data_gradient_seconds(block[0]);
-        weight += software_.kernel_slowdown.value * weight_gradient_seconds(block[0]);
+        data += data_gradient_seconds(block[0], 1);
+        weight += weight_gradient_seconds(block[0].gemm);
     }
     PassProgram::Id gathered = PassProgram::kNone;
     if (tensor_group_.size() > 1 && plan_.sequence_parallel) {
@@ -376,7 +425,7 @@ void PassCost::write_input_gradients(Writer& out, std::span<const Gemm[2]> block
 
 PassProgram PassCost::embedding(Direction direction) const {
     const bool backward = direction == Direction::backward;
-    Writer out(backward ? Category::backward : Category::forward);
+    Writer out(backward ? Category::backward : Category::forward, *this);
     const double h = static_cast<double>(model_.hidden);
     if (backward) {
         if (plan_.sequence_parallel) {
@@ -394,34 +443,33 @@ PassProgram PassCost::embedding(Direction direction) const {
 
 PassProgram PassCost::head(Direction direction) const {
     const bool backward = direction == Direction::backward;
-    Writer out(backward ? Category::backward : Category::forward);
-    const double slowdown = software_.kernel_slowdown.value;
+    Writer out(backward ? Category::backward : Category::forward, *this);
     const double h = static_cast<double>(model_.hidden);
     const double vocabulary = static_cast<double>(model_.vocabulary) / t_;
     const double bytes = tokens_ * h * 2;
-    const Gemm gemm = product(tokens_, vocabulary, h, false);
+    const Product logits{product(tokens_, vocabulary, h, false), false, false};
     const auto communicate = [&](const char* name, CollectiveOp op, double size, double times = 1) {
         if (tensor_group_.size() > 1) {
             out.wait(out.collective(name, PassStream::tensor, times * tensor_collective(op, size)));
         }
     };
-    out.program().add_flops((backward ? 2 : 1) * gemm.flops());
+    out.program().add_flops((backward ? 2 : 1) * logits.gemm.flops());
     if (!backward) {
-        out.kernel("norm", slowdown * streaming(bytes * 3));
+        out.kernel("norm", stream_slowdown_ * streaming(bytes * 3));
         if (plan_.sequence_parallel) {
             communicate("gather input", CollectiveOp::all_gather, bytes);
         }
-        out.kernel("logits", slowdown * forward_seconds(gemm));
-        out.kernel("loss", slowdown * streaming(tokens_ * vocabulary * 18, 4),
+        out.kernel("logits", forward_seconds(logits, 1));
+        out.kernel("loss", stream_slowdown_ * streaming(tokens_ * vocabulary * 18, 4),
                    4);  // in fp32: cast, maximum, sum, exponentials
         communicate("maximum, sum and target of each token", CollectiveOp::all_reduce, tokens_ * 4, 3);
     } else {
-        out.kernel("loss", slowdown * streaming(tokens_ * vocabulary * 10, 2), 2);
-        out.kernel("data gradient of logits", slowdown * data_gradient_seconds(gemm));
+        out.kernel("loss", stream_slowdown_ * streaming(tokens_ * vocabulary * 10, 2), 2);
+        out.kernel("data gradient of logits", data_gradient_seconds(logits, 1));
         communicate("sum gradient", plan_.sequence_parallel ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce,
                     bytes);
-        out.kernel("weight gradient of logits", slowdown * weight_gradient_seconds(gemm));
-        out.kernel("norm", slowdown * streaming(bytes * 4));
+        out.kernel("weight gradient of logits", weight_gradient_seconds(logits.gemm));
+        out.kernel("norm", stream_slowdown_ * streaming(bytes * 4));
     }
     return out.program();
 }
@@ -431,7 +479,7 @@ Price PassCost::optimizer(double parameters) const {
     // Adam: reads gradient, weight, both moments (fp32), writes weight, both moments and the 16-bit copy; before it one
     // pass each to unscale or check, to take the norm of and to zero the gradients.
     price.launches = 8;
-    price[Category::optimizer] = streaming(parameters * (16 + 12 + 2 + 12), 8) * software_.kernel_slowdown.value;
+    price[Category::optimizer] = streaming(parameters * (16 + 12 + 2 + 12), 8) * stream_slowdown_;
     return price;
 }
 

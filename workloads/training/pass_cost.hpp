@@ -6,9 +6,9 @@
 // of a group is in the same place of the same program. Both are operations of a program (pass_program.hpp) on streams of
 // their own, in the order and with the waits that the plan's overlap switches say.
 // Scope: dense transformers, MHA and GQA, plain or gated feed-forward, unfused or flash attention, fp16/bf16/fp8.
-// Limits: no contention between a hidden collective and the kernels that hide it; fp8 keeps attention, norms and
-// the LM head in 16 bits and pays for the casts of both operands of each product, as with one scale a tensor; scales a row
-// cost more (a cast for each of the three products, slower products) and are not modelled.
+// Matrix kernels run at the speed of the job's slowest device (DeviceSpec::slowest_of), since all wait for it in every step.
+// Limits: fp8 keeps attention, norms and the LM head in 16 bits; products with a scale a row are priced as those with one a
+// tensor.
 // Sources: Narayanan et al., SC21 (tensor parallelism, recomputation); Korthikanti et al., arXiv:2205.05198
 // (sequence parallelism, selective recomputation, activation memory); NVIDIA Transformer Engine documentation (fp8
 // casts).
@@ -27,7 +27,7 @@ namespace orrery {
 class PassCost {
   public:
     PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
-             const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths);
+             const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths);
 
     /// What a layer runs, in order; the backward program begins with what is recomputed.
     [[nodiscard]] const PassProgram& forward_program() const { return forward_; }
@@ -44,6 +44,8 @@ class PassCost {
     [[nodiscard]] Price optimizer(double parameters) const;
     /// Seconds that kernels which only move this many bytes take.
     [[nodiscard]] double memory_traffic(double bytes) const { return streaming(bytes); }
+    /// Share of the compute units that a collective takes from kernels beside it.
+    [[nodiscard]] double communication_share() const { return units_; }
     /// Bytes that a rank sends to the next stage for one micro-batch.
     [[nodiscard]] double boundary_bytes() const;
     /// All-gather inside the tensor-parallel group that completes a scattered boundary; 0 when there is none.
@@ -56,20 +58,28 @@ class PassCost {
     struct LayerTraffic {
         double norm, residual, activation, rotary, transposes;
     };
+    /// A product of a layer, and whether the kernels before its passes can cast what they write.
+    struct Product {
+        Gemm gemm;
+        bool fused_input;     ///< after a norm or an activation function
+        bool fused_gradient;  ///< after the backward pass of an activation function
+    };
     [[nodiscard]] PassProgram layer(Direction direction) const;
     [[nodiscard]] PassProgram attention_core(Direction direction) const;
     [[nodiscard]] PassProgram embedding(Direction direction) const;
     [[nodiscard]] PassProgram head(Direction direction) const;
     // Of one block, or of all blocks that run side by side: a pair of products each, in and out.
-    void write_input_products(Writer& out, std::span<const Gemm[2]> blocks) const;
-    void write_output_products(Writer& out, std::span<const Gemm[2]> blocks) const;
-    void write_output_gradients(Writer& out, std::span<const Gemm[2]> blocks) const;
-    void write_input_gradients(Writer& out, std::span<const Gemm[2]> blocks) const;
+    void write_input_products(Writer& out, std::span<const Product[2]> blocks) const;
+    void write_output_products(Writer& out, std::span<const Product[2]> blocks) const;
+    void write_output_gradients(Writer& out, std::span<const Product[2]> blocks) const;
+    void write_input_gradients(Writer& out, std::span<const Product[2]> blocks) const;
 
     [[nodiscard]] static Gemm part_of(const Gemm& gemm, int parts);
     [[nodiscard]] Gemm product(double m, double n, double k, bool low_precision = true) const;
-    [[nodiscard]] double forward_seconds(const Gemm& gemm) const;
-    [[nodiscard]] double data_gradient_seconds(const Gemm& gemm) const;
+    [[nodiscard]] double cast_seconds(const Gemm& gemm, double values, bool fused) const;
+    [[nodiscard]] double row_casts(const Gemm& gemm, double values, bool weights) const;
+    [[nodiscard]] double forward_seconds(const Product& product, int parts) const;
+    [[nodiscard]] double data_gradient_seconds(const Product& product, int parts) const;
     [[nodiscard]] double weight_gradient_seconds(const Gemm& gemm) const;
     [[nodiscard]] Attention flash(double heads, double length, bool backward) const;
     [[nodiscard]] LayerTraffic traffic(bool backward) const;
@@ -86,8 +96,12 @@ class PassCost {
     const Fabric& fabric_;
     const CollectiveModel& collectives_;
     PathChoice paths_;
-    double tokens_;  ///< of a micro-batch on a rank, after context parallelism
-    double t_;       ///< tensor-parallel degree
+    double tokens_;           ///< of a micro-batch on a rank, after context parallelism
+    double t_;                ///< tensor-parallel degree
+    double stream_slowdown_;  ///< of kernels that move bytes
+    double matrix_slowdown_;  ///< of products and attention
+    double units_;            ///< share of the compute units that a collective holds
+    double tensor_units_;     ///< the same of a tensor-parallel one
     std::vector<GpuId> tensor_group_;
     std::vector<GpuId> context_group_;
     PassProgram forward_, backward_;  ///< of a layer

@@ -3,6 +3,7 @@
 #include "sim/base/error.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace orrery {
 
@@ -76,25 +77,56 @@ void PassProgram::book_kernels(Category category) {
     }
 }
 
-void PassProgram::slow_kernels(double factor) {
-    for (PassOperation& operation : operations_) {
-        const bool kernel = operation.stream == PassStream::compute && operation.category != Category::overhead;
-        operation.seconds *= kernel ? factor : 1;
-    }
-}
-
+// All streams advance together to the next end of an operation; kernels run at the share of units that is left to them.
 std::vector<PlayedOperation> PassProgram::play() const {
     std::vector<PlayedOperation> out(operations_.size());
-    std::array<double, kPassStreams> free{};
+    std::array<std::vector<std::size_t>, kPassStreams> queues;
     for (std::size_t i = 0; i < operations_.size(); ++i) {
-        const PassOperation& operation = operations_[i];
-        double& stream = free[static_cast<std::size_t>(operation.stream)];
-        double start = stream;
-        for (const Id before : operation.after) {
-            start = before == kNone ? start : std::max(start, out[static_cast<std::size_t>(before)].end);
+        queues[static_cast<std::size_t>(operations_[i].stream)].push_back(i);
+    }
+    std::vector<bool> done(operations_.size(), false);
+    std::array<std::size_t, kPassStreams> next{};
+    std::array<double, kPassStreams> left{};
+    std::array<bool, kPassStreams> running{};
+    double now = 0;
+    for (std::size_t ended = 0; ended < operations_.size();) {
+        double taken = 0;
+        for (std::size_t s = 0; s < kPassStreams; ++s) {
+            if (!running[s] && next[s] < queues[s].size()) {
+                const PassOperation& head = operations_[queues[s][next[s]]];
+                if (std::all_of(head.after.begin(), head.after.end(),
+                                [&](Id id) { return id == kNone || done[static_cast<std::size_t>(id)]; })) {
+                    running[s] = true;
+                    left[s] = head.seconds;
+                    out[queues[s][next[s]]].start = now;
+                }
+            }
+            taken += running[s] ? operations_[queues[s][next[s]]].units : 0;
         }
-        stream = start + operation.seconds;
-        out[i] = {start, stream};
+        constexpr double kLeast = 0.1;  // of the units stays with the kernels
+        const auto speed = [&](std::size_t s) {
+            return s == static_cast<std::size_t>(PassStream::compute) ? std::max(kLeast, 1 - taken) : 1.0;
+        };
+        double step = std::numeric_limits<double>::infinity();
+        for (std::size_t s = 0; s < kPassStreams; ++s) {
+            step = running[s] ? std::min(step, left[s] / speed(s)) : step;
+        }
+        ORRERY_ASSERT(step < std::numeric_limits<double>::infinity());
+        now += step;
+        for (std::size_t s = 0; s < kPassStreams; ++s) {
+            if (!running[s]) {
+                continue;
+            }
+            const bool ends = left[s] / speed(s) <= step;
+            left[s] -= step * speed(s);
+            if (ends) {
+                const std::size_t id = queues[s][next[s]++];
+                out[id].end = now;
+                done[id] = true;
+                running[s] = false;
+                ++ended;
+            }
+        }
     }
     return out;
 }
@@ -125,7 +157,7 @@ Price PassProgram::price() const {
             }
         }
         price[cause] += played[i].start - at;
-        price[operation.category] += operation.seconds;
+        price[operation.category] += played[i].end - played[i].start;
         at = played[i].end;
     }
     price[last] += end - at;

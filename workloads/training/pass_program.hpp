@@ -5,7 +5,7 @@
 // its streams have. The compute stream's gaps belong to what ended them.
 // Scope: what one rank does for one layer or table, while all ranks of its groups do the same. Played once per distinct pass:
 // its duration and composition become the stage's task.
-// Limits: kernels and collectives that run side by side do not slow each other.
+// A kernel beside collectives runs at the share of compute units that they leave it; memory that both use is not shared.
 // Validated by tests/workloads/pass_program_test.cpp: closed forms of hidden, chunked and ring communication.
 
 #include "sim/engine/task_graph.hpp"
@@ -41,6 +41,7 @@ struct PassOperation {
     double seconds;                             ///< alone on its stream
     double launches;                            ///< by the host; 0: part of the one before it
     std::array<std::int32_t, 2> after{-1, -1};  ///< earlier operations it waits for; -1: none
+    double units = 0;                           ///< share of the compute units that it takes from kernels beside it
 };
 
 /// When an operation ran, in seconds from the start of its pass.
@@ -63,8 +64,6 @@ class PassProgram {
     void append(const PassProgram& other, double share = 1);
     /// Books all kernels under this category.
     void book_kernels(Category category);
-    /// Kernels, not communication, take `factor` as long.
-    void slow_kernels(double factor);
 
     [[nodiscard]] const std::vector<PassOperation>& operations() const { return operations_; }
     [[nodiscard]] std::vector<PlayedOperation> play() const;

@@ -30,6 +30,11 @@ void describe(Fields& fields, PlanSpec& plan) {
     fields.integer({"zero", "ZeRO stage (3: FSDP)", false, 0, 3}, plan.zero);
     fields.integer({"shard", "ranks that share weights under ZeRO-3; 0: all", false, 0, 1'000'000}, plan.shard);
     fields.enumeration({"precision", "of matrix products"}, training_precision_names(), plan.precision);
+    fields.group(plan.scaling_given, [&](Fields& same) {
+        same.enumeration(
+            {"fp8_scaling", "scales of fp8 operands: a tensor's of earlier steps, or of this one, or a row's"},
+            {"delayed", "current", "row"}, plan.fp8_scaling);
+    });
     fields.enumeration({"attention", "attention kernel"}, {"unfused", "flash", "flash2"}, plan.attention);
     fields.enumeration({"fusion", "elementwise kernels: fused, or one an operation"}, {"fused", "eager"}, plan.fusion);
     fields.enumeration({"gradient_precision", "of gradients on the wire"}, training_precision_names(),
@@ -62,6 +67,18 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.pipeline_sync);
     fields.sourced({"step_overhead", "time per iteration beyond its passes", true, 0, 60}, Dimension::time,
                    software.step_overhead);
+    fields.boolean({"fused_casts", "casts to fp8 by known scales are part of the norm or activation before a product"},
+                   software.fused_casts);
+    fields.sourced(
+        {"communication_units", "SMs or CUs that a collective takes from the kernels beside it", false, 0, 1000},
+        Dimension::number, software.communication_units);
+    fields.sourced(
+        {"tensor_communication_units", "the same of collectives that overlap.tensor: full cuts", false, 0, 1000},
+        Dimension::number, software.tensor_communication_units);
+    fields.sourced({"gradient_bucket", "weights whose gradients travel together (0: 40 million)", false, 0, 1e12},
+                   Dimension::number, software.gradient_bucket);
+    fields.sourced({"gradient_bucket_per_rank", "the same per data-parallel rank, where that is more", false, 0, 1e9},
+                   Dimension::number, software.gradient_bucket_per_rank);
     fields.boolean({"fused_gradient_accumulation", "weight gradients are added in the GEMM's epilogue"},
                    software.fused_gradient_accumulation);
     fields.boolean({"scatter_gather_pipeline", "each tensor-parallel rank sends its share between stages"},
@@ -79,8 +96,18 @@ void describe(Fields& fields, SoftwareSpec& software) {
     fields.sourced(
         {"piece_time", "host time for each rank's piece of a collective over a list of tensors", false, 0, 1e-3},
         Dimension::time, software.piece_time);
+    fields.sourced({"interval",
+                    "half-width of the 90 % interval of an iteration time that the software leaves (0: of all presets)",
+                    false, 0, 2},
+                   Dimension::fraction, software.interval);
     fields.sourced({"reserved_memory", "memory a GPU for context and library buffers", true, 0, 1e12}, Dimension::bytes,
                    software.reserved_memory);
+}
+
+double SoftwareSpec::bucket_weights(double ranks) const {
+    constexpr double kMegatronCore = 40e6;  // DistributedDataParallelConfig.bucket_size: max(40e6, 1e6 * ranks)
+    const double least = gradient_bucket.value > 0 ? gradient_bucket.value : kMegatronCore;
+    return std::max(least, gradient_bucket_per_rank.value * ranks);
 }
 
 // Of an iteration: lists of more would fill the memory before the tasks made of them are counted.
@@ -131,6 +158,9 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
         throw ConfigError(
             {mark.error("gather_precision needs sequence_parallel: true, and products that take what is gathered: "
                         "precision: fp8")});
+    }
+    if (plan.scaling_given && plan.precision != Precision::fp8) {
+        throw ConfigError({mark.error("fp8_scaling needs precision: fp8")});
     }
     if (plan.chunks != chunks) {
         std::vector<std::string> chunked;

@@ -16,6 +16,10 @@ enum class TensorOverlap { none, backward, full };
 /// fused: one kernel a norm, rotary embedding or gate; eager: one for each elementwise operation in them.
 enum class Fusion { fused, eager };
 
+/// Scales of fp8 operands. delayed: one a tensor, of earlier steps; current: one a tensor, of this step; row: one a row or column,
+/// so that each of a layer's three products casts its operands anew.
+enum class Fp8Scaling { delayed, current, row };
+
 struct PlanSpec {
     std::int64_t tensor = 1;
     std::int64_t pipeline = 1;
@@ -30,6 +34,8 @@ struct PlanSpec {
     std::int64_t zero = 0;   ///< ZeRO stage; 3 is FSDP
     std::int64_t shard = 0;  ///< ranks that share the weights under ZeRO-3; 0: all of the data-parallel group
     Precision precision = Precision::bf16;
+    bool scaling_given = false;  ///< `fp8_scaling` was given
+    Fp8Scaling fp8_scaling = Fp8Scaling::delayed;
     AttentionKernel attention = AttentionKernel::flash;
     Fusion fusion = Fusion::fused;
     Precision gradient_precision = Precision::bf16;  ///< of gradients on the wire
@@ -52,10 +58,19 @@ struct PlanSpec {
 /// Orrery that were fitted on training runs; see validation/training/README.md for the points they were fitted on.
 struct SoftwareSpec {
     std::string name;
-    Sourced<double> kernel_slowdown;          ///< kernels in a training step over the same kernels in a microbenchmark
-    Sourced<double> launch;                   ///< s of the host per kernel or collective of a pass
-    bool pipeline_sync = false;               ///< the host waits for the device where a stage has sent or received
-    Sourced<double> step_overhead;            ///< s per iteration: data loading, gradient clipping, logging
+    Sourced<double> kernel_slowdown;  ///< kernels in a training step over the same kernels in a microbenchmark
+    Sourced<double> launch;           ///< s of the host per kernel or collective of a pass
+    bool pipeline_sync = false;       ///< the host waits for the device where a stage has sent or received
+    Sourced<double> step_overhead;    ///< s per iteration: data loading, gradient clipping, logging
+    bool fused_casts = false;  ///< casts to fp8 are part of the norm or activation before a product, and of its gather
+    /// SMs or CUs that the kernels of a collective hold while they run beside other kernels; 0: none.
+    Sourced<double> communication_units;
+    /// The same of tensor-parallel collectives that are cut to overlap with products (overlap.tensor: full).
+    Sourced<double> tensor_communication_units;
+    /// Weights whose gradients are reduced (and whose values ZeRO-1 gathers) together, and per data-parallel rank if that is
+    /// more; 0: 40 million, as Megatron-Core.
+    Sourced<double> gradient_bucket;
+    Sourced<double> gradient_bucket_per_rank;
     bool fused_gradient_accumulation = true;  ///< weight gradients are added in the GEMM's epilogue
     bool scatter_gather_pipeline = true;      ///< each tensor-parallel rank sends its share between stages
     std::int64_t gathers_per_layer = 1;       ///< collectives that ZeRO-3 gathers a layer's weights with
@@ -65,7 +80,11 @@ struct SoftwareSpec {
     bool regathers = false;  ///< full recomputation gathers weights that its backward pass gathers again
     /// s of the host for each rank's piece of a collective over a list of tensors, one a rank; 0: over flat buffers.
     Sourced<double> piece_time;
+    Sourced<double> interval;  ///< half-width of log(measured / predicted) that nine of ten runs keep; 0: not known
     Sourced<double> reserved_memory;  ///< B per GPU: context, library buffers, fragmentation
+
+    /// Weights in a bucket of gradients for this many data-parallel ranks.
+    [[nodiscard]] double bucket_weights(double ranks) const;
 };
 
 inline constexpr PresetKind kSoftwarePresets{"software", "workloads/data/software"};
