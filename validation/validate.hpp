@@ -7,12 +7,18 @@
 
 namespace orrery {
 
-/// Scores training runs (validation/training/*.yaml) and prints errors by source, hardware and scale, the ranking of
-/// plans, and how far the unscored runs are inside the range of what their sources leave open. With `fit`, first fits
-/// the two constants of each software generation on the declared half (even positions of each source).
-/// `svg`: file for a picture of predicted against measured; empty: none. Returns the scored points, as the others do.
-Comparison validate_training(ModelCache& models, const Terminal& terminal, bool points, bool fit,
-                             const std::string& svg);
+struct TrainingValidation {
+    bool points = false;               ///< print every point
+    bool fit = false;                  ///< first fit the two constants of each software preset on the declared half
+    std::string runs;                  ///< a file of measured runs; empty: those of validation/training
+    std::string svg;                   ///< file for a picture of predicted against measured; empty: none
+    std::vector<std::string> without;  ///< mechanisms of the model that are switched off
+};
+
+/// Scores training runs (validation/training/points.hpp says how they are written) and prints errors by source, software, hardware,
+/// scale and subset, the ranking of plans, the coverage of the intervals, and how far the unscored runs are inside the range of what
+/// their sources leave open. Returns the scored points, as the others do.
+Comparison validate_training(ModelCache& models, const Terminal& terminal, const TrainingValidation& options);
 
 /// Scores the collective model on measured collectives (validation/collectives/*.csv) by system.
 /// `data`: the directory of the public profiles, to compare other collections too; empty without.

@@ -19,7 +19,7 @@ constexpr double kShapes = 8;
 
 }  // namespace
 
-double iteration_spread(const Scenario& scenario, const TrainingResult& result, const CostModel& device) {
+double parts_spread(const Scenario& scenario, const TrainingResult& result, const CostModel& device) {
     const double tokens = static_cast<double>(scenario.plan.micro_batch * scenario.model.sequence) /
                           static_cast<double>(scenario.plan.context);
     const double width = static_cast<double>(scenario.model.ffn) / static_cast<double>(scenario.plan.tensor);
@@ -49,11 +49,25 @@ double iteration_spread(const Scenario& scenario, const TrainingResult& result, 
     }
     const auto square = [](double x) { return x * x; };
     return std::sqrt(square(products / busy * kernels) + square(streaming / busy * kStreaming) +
-                     square(communication / busy * kCommunication) + square(kSoftwareSpread));
+                     square(communication / busy * kCommunication));
 }
 
-void set_interval(Metric& metric, double spread) {
-    const double factor = exp_pinned(kNinety * spread);
+double square_beyond(double spread) {
+    return kNinety * kNinety * std::max(0.0, spread * spread - kValidatedSpread * kValidatedSpread);
+}
+
+double software_width(const Scenario& scenario) {
+    const SoftwareSpec& software = scenario.software;
+    return software.interval.value > 0 ? software.interval.value : kSoftwareWidth;
+}
+
+double iteration_width(const Scenario& scenario, const TrainingResult& result, const CostModel& device) {
+    const double software = software_width(scenario);
+    return std::sqrt(software * software + square_beyond(parts_spread(scenario, result, device)));
+}
+
+void set_interval(Metric& metric, double width) {
+    const double factor = exp_pinned(width);
     metric.low = metric.value / factor;
     metric.high = metric.value * factor;
 }

@@ -186,6 +186,8 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         {"fit", {"training", "serving"}},
         {"engine", {"serving"}},
         {"svg", {"training"}},
+        {"runs", {"training"}},
+        {"without", {"training"}},
         {"trace", {"compute"}},
         {"log", {"serving"}}};
     for (const auto& [option, suites] : uses) {
@@ -232,13 +234,15 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         compared.push_back(validate_serving(data, terminal, line.has("points"), line.has("fit"), line.text("engine")));
     }
     if (suite == "all" || suite == "training") {
-        compared.push_back(validate_training(models, terminal, line.has("points"), line.has("fit"), line.text("svg")));
+        compared.push_back(validate_training(
+            models, terminal,
+            {line.has("points"), line.has("fit"), line.text("runs"), line.text("svg"), line.values("without")}));
     }
     if (line.has("report")) {
         write_file(line.text("report"), validation_report(compared));
     }
-    // Refits, other data and one engine alone are not what the limits are of.
-    if (line.has("fit") || line.has("data") || line.has("engine")) {
+    // Refits, other data, other models and one engine alone are not what the limits are of.
+    if (line.has("fit") || line.has("data") || line.has("engine") || line.has("runs") || line.has("without")) {
         return 0;
     }
     const std::string limits = line.has("limits") ? line.text("limits") : limits_file(data);

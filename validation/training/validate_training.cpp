@@ -1,153 +1,35 @@
 #include "validation/scatter.hpp"
 #include "validation/statistics.hpp"
+#include "validation/training/points.hpp"
 #include "validation/validate.hpp"
 
 #include "sim/base/math.hpp"
 #include "tools/driver/interval.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <filesystem>
+#include <functional>
 #include <map>
+#include <set>
 
 namespace orrery {
 
 namespace {
 
-struct Point {
-    std::string id;
-    std::string source;
-    std::string hardware;
-    std::string family;  ///< model and size: plans of one family compete
-    double measured = 0;
-    bool fitted_half = false;
-    std::vector<Scenario> variants;  ///< one, or what the source leaves open
-    // Results:
-    double low = 0, high = 0;
-    double interval_low = 0, interval_high = 0;  ///< 90 %, of the last variant
-    bool refused_by_memory = false;              ///< although it ran
-};
-
-[[nodiscard]] double error_of(const Point& point) {
-    return point.low / point.measured - 1;
-}
-
-std::string scalar(const YamlNode& node, const char* key) {
-    const YamlNode* value = node.find(key);
-    if (value == nullptr || value->kind != YamlNode::Kind::scalar) {
-        throw ConfigError({node.mark.error(fmt::format("'{}' is missing", key))});
-    }
-    return value->scalar;
-}
-
-// Every combination of the values a source leaves open, as scenario trees.
-std::vector<YamlNode> expand(const YamlNode& scenario, const YamlNode* unknown) {
-    std::vector<YamlNode> out = {scenario};
-    if (unknown == nullptr) {
-        return out;
-    }
-    for (const YamlNode::Entry& entry : unknown->entries) {
-        std::vector<YamlNode> next;
-        for (const YamlNode& base : out) {
-            for (const YamlNode& value : entry.value.items) {
-                YamlNode copy = base;
-                apply_override(copy, entry.key + "=" + value.scalar);
-                next.push_back(std::move(copy));
-            }
-        }
-        out = std::move(next);
-    }
-    return out;
-}
-
-std::vector<Point> load_points(const DataDirectory& data) {
-    std::vector<std::string> files;
-    for (const auto& entry : std::filesystem::directory_iterator(data.path("validation/training"))) {
-        if (entry.path().extension() == ".yaml") {
-            files.push_back(entry.path().string());
-        }
-    }
-    std::sort(files.begin(), files.end());
-    std::vector<Point> points;
-    for (const std::string& file : files) {
-        const YamlNode root = load_yaml(file);
-        const YamlNode* list = root.find("points");
-        if (list == nullptr) {
-            throw ConfigError({root.mark.error("'points' is missing")});
-        }
-        std::size_t scored = 0;
-        for (const YamlNode& node : list->items) {
-            Point point;
-            point.id = scalar(node, "id");
-            point.source = std::filesystem::path(file).stem().string();
-            std::string problem;
-            if (!parse_quantity(scalar(node, "measured"), Dimension::time, point.measured, problem)) {
-                throw ConfigError({node.mark.error(problem)});
-            }
-            const YamlNode* scenario = node.find("scenario");
-            if (scenario == nullptr) {
-                throw ConfigError({node.mark.error("'scenario' is missing")});
-            }
-            const YamlNode* unknown = node.find("unknown");
-            for (const YamlNode& variant : expand(*scenario, unknown)) {
-                point.variants.push_back(read_scenario(variant, point.id, data));
-            }
-            if (unknown == nullptr) {
-                point.fitted_half = scored++ % 2 == 0;
-            }
-            const Scenario& first = point.variants[0];
-            point.hardware = first.cluster.node.gpu.name;
-            point.family = fmt::format("{} {}x{} {} GPUs, batch {}", point.source, first.model.layers,
-                                       first.model.hidden, first.plan.ranks(), first.plan.global_batch);
-            points.push_back(std::move(point));
-        }
-    }
-    return points;
-}
-
-bool is_scored(const Point& point) {
-    return point.variants.size() == 1;
-}
-
-// Runs the variants; a range over those that the model says fit, when there are several.
-void predict(Point& point, ModelCache& models) {
-    point.low = 0;
-    RunOptions options;
-    options.check_memory = point.variants.size() > 1;
-    for (const bool insist : {options.check_memory, false}) {
-        options.check_memory = insist;
-        for (const Scenario& variant : point.variants) {
-            try {
-                const RunOutput out = run(variant, models, options);
-                const Metric& metric = *out.summary.find("iteration_time_s");
-                const double seconds = metric.value;
-                point.interval_low = metric.low.value_or(seconds);
-                point.interval_high = metric.high.value_or(seconds);
-                point.refused_by_memory = out.training->memory_bytes > variant.cluster.node.gpu.memory.value;
-                point.low = point.low == 0 ? seconds : std::min(point.low, seconds);
-                point.high = std::max(point.high, seconds);
-            } catch (const InfeasibleError&) {
-                // Not every combination of what a source leaves open fits.
-            }
-        }
-        if (point.low > 0) {
-            break;
-        }
-    }
-}
-
 std::string percent(double value) {
     return fmt::format("{:+.1f} %", value);
 }
 
-void print_groups(const Terminal& terminal, const std::string& title, const std::vector<Point>& points,
-                  const std::function<std::string(const Point&)>& key) {
+void print_groups(const Terminal& terminal, const std::string& title, const std::vector<TrainingPoint>& points,
+                  const std::function<std::string(const TrainingPoint&)>& key) {
     std::map<std::string, std::vector<double>> groups;
-    for (const Point& point : points) {
-        if (is_scored(point) && point.low > 0) {
-            groups[key(point)].push_back(error_of(point));
+    for (const TrainingPoint& point : points) {
+        if (point.scored() && point.low > 0) {
+            groups[key(point)].push_back(point.error());
         }
     }
     terminal.heading(title);
@@ -160,28 +42,76 @@ void print_groups(const Terminal& terminal, const std::string& title, const std:
     terminal.table({"group", "points", "MAPE", "median bias", "worst"}, rows);
 }
 
-// What is left of the errors of the declared half when the other parts of the predicted spreads are taken off: the part that
-// tools/driver/interval.hpp books under software.
-double software_spread(const std::vector<Point>& points) {
-    double left = 0;
-    double count = 0;
-    for (const Point& point : points) {
-        if (!is_scored(point) || !point.fitted_half) {
-            continue;
-        }
-        const double error = log_pinned(point.measured / point.low);
-        const double spread = log_pinned(point.interval_high / point.low) / kNinety;
-        left += error * error - (spread * spread - kSoftwareSpread * kSoftwareSpread);
-        ++count;
+// Nine of ten errors of points of the declared half, and of one more so that a point not seen keeps it too, without what less
+// certain kernels than usual add.
+double width_left(const std::vector<const TrainingPoint*>& points) {
+    std::vector<double> errors;
+    double parts = 0;
+    for (const TrainingPoint* point : points) {
+        errors.push_back(std::abs(log_pinned(point->measured / point->low)));
+        parts += square_beyond(point->parts_spread) / static_cast<double>(points.size());
     }
-    return count > 0 ? std::sqrt(std::max(0.0, left / count)) : 0;
+    std::sort(errors.begin(), errors.end());
+    const double rank = std::ceil(0.9 * static_cast<double>(errors.size() + 1));
+    const double width = errors[std::min(errors.size(), static_cast<std::size_t>(rank)) - 1];
+    return std::sqrt(std::max(0.0, width * width - parts));
 }
 
-double mean_of_sources(const std::vector<Point>& points, const std::function<bool(const Point&)>& wanted) {
+double mean_parts(const std::vector<TrainingPoint>& points) {
+    double sum = 0;
+    double count = 0;
+    for (const TrainingPoint& point : points) {
+        if (point.scored() && point.fitted_half && point.low > 0) {
+            sum += point.parts_spread;
+            count += 1;
+        }
+    }
+    return count > 0 ? sum / count : 0;
+}
+
+void print_intervals(const Terminal& terminal, const std::vector<TrainingPoint>& points) {
+    constexpr std::size_t kFewest = 10;
+    struct Regime {
+        std::vector<const TrainingPoint*> declared;
+        std::size_t held_back = 0;
+        std::size_t covered = 0;
+    };
+    std::map<std::string, Regime> regimes;
+    for (const TrainingPoint& point : points) {
+        if (!point.scored() || point.low <= 0) {
+            continue;
+        }
+        for (const std::string& key : {point.software().name, std::string("all presets")}) {
+            Regime& regime = regimes[key];
+            if (point.fitted_half) {
+                regime.declared.push_back(&point);
+                continue;
+            }
+            ++regime.held_back;
+            regime.covered += point.measured >= point.interval_low && point.measured <= point.interval_high ? 1 : 0;
+        }
+    }
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [name, regime] : regimes) {
+        const bool enough = regime.declared.size() >= kFewest;
+        rows.push_back({name, std::to_string(regime.declared.size()),
+                        enough ? fmt::format("{:.3f}", width_left(regime.declared)) : "too few points",
+                        name == "all presets" ? fmt::format("{:.3f}", kSoftwareWidth)
+                        : regime.declared.empty()
+                            ? ""
+                            : fmt::format("{:.3f}", software_width(regime.declared[0]->variants[0])),
+                        fmt::format("{} of {}", regime.covered, regime.held_back)});
+    }
+    terminal.heading("90 % intervals: half-width that the software leaves, from the declared half");
+    terminal.table({"software", "points", "left", "in use", "held back inside"}, rows);
+}
+
+double mean_of_sources(const std::vector<TrainingPoint>& points,
+                       const std::function<bool(const TrainingPoint&)>& wanted) {
     std::map<std::string, std::vector<double>> groups;
-    for (const Point& point : points) {
-        if (is_scored(point) && wanted(point) && point.low > 0) {
-            groups[point.source].push_back(error_of(point));
+    for (const TrainingPoint& point : points) {
+        if (point.scored() && wanted(point) && point.low > 0) {
+            groups[point.source].push_back(point.error());
         }
     }
     double sum = 0;
@@ -197,10 +127,10 @@ struct Ranking {
     double regret = 0;  ///< %, of the plan predicted best
 };
 
-Ranking print_ranking(const Terminal& terminal, const std::vector<Point>& points) {
-    std::map<std::string, std::vector<const Point*>> families;
-    for (const Point& point : points) {
-        if (is_scored(point) && point.low > 0) {
+Ranking print_ranking(const Terminal& terminal, const std::vector<TrainingPoint>& points) {
+    std::map<std::string, std::vector<const TrainingPoint*>> families;
+    for (const TrainingPoint& point : points) {
+        if (point.scored() && point.low > 0) {
             families[point.family].push_back(&point);
         }
     }
@@ -212,7 +142,7 @@ Ranking print_ranking(const Terminal& terminal, const std::vector<Point>& points
         }
         std::vector<double> predicted;
         std::vector<double> measured;
-        for (const Point* point : members) {
+        for (const TrainingPoint* point : members) {
             predicted.push_back(point->low);
             measured.push_back(point->measured);
         }
@@ -235,96 +165,133 @@ Ranking print_ranking(const Terminal& terminal, const std::vector<Point>& points
     return mean;
 }
 
-using Constants = std::array<double, 2>;  // kernel_slowdown, s of step_overhead
-
-// Mean |log(predicted / measured)| on the half declared for fitting. A source weighs as the square root of its points:
-// a source with one point must not decide, nor must one with a hundred decide alone.
-double objective(std::vector<Point>& points, ModelCache& models, const std::string& software,
-                 const Constants& constants) {
-    std::map<std::string, std::pair<double, double>> sums;
-    for (Point& point : points) {
-        if (!is_scored(point) || !point.fitted_half || point.variants[0].software.name != software) {
+void print_points(const Terminal& terminal, const std::vector<TrainingPoint>& points) {
+    std::vector<std::vector<std::string>> rows;
+    for (const TrainingPoint& point : points) {
+        if (point.low <= 0) {
+            rows.push_back({point.id, fmt::format("{:.4g} s", point.measured), "cannot run", "", "not scored"});
             continue;
         }
-        SoftwareSpec& spec = point.variants[0].software;
-        spec.kernel_slowdown.value = constants[0];
-        spec.step_overhead.value = constants[1];
-        predict(point, models);
-        if (point.low > 0) {
-            auto& [sum, count] = sums[point.source];
-            sum += std::abs(log_pinned(point.low / point.measured));
-            count += 1;
-        }
+        const std::string predicted =
+            point.scored() ? fmt::format("{:.4g}", point.low) : fmt::format("{:.4g} to {:.4g}", point.low, point.high);
+        const bool inside = point.measured >= point.low && point.measured <= point.high;
+        const double nearest = point.measured > point.high ? point.high : point.low;
+        rows.push_back({point.id, fmt::format("{:.4g} s", point.measured), predicted,
+                        point.scored() ? percent(100 * point.error())
+                        : inside       ? "inside"
+                                       : percent(100 * (nearest / point.measured - 1)),
+                        !point.scored()     ? "not scored"
+                        : point.fitted_half ? "fitted half"
+                                            : "held back"});
     }
-    double total = 0;
-    double weights = 0;
-    for (const auto& [source, sum] : sums) {
-        const double weight = std::sqrt(sum.second);
-        total += weight * sum.first / sum.second;
-        weights += weight;
-    }
-    return weights > 0 ? total / weights : 0;
+    terminal.heading("points");
+    terminal.table({"point", "measured", "predicted", "error", ""}, rows);
 }
 
-// Coordinate descent with shrinking steps: robust against the kinks of an absolute error.
-void fit_software(std::vector<Point>& points, ModelCache& models, const Terminal& terminal) {
-    std::map<std::string, Constants> fitted;
-    for (const Point& point : points) {
-        if (is_scored(point)) {
-            const SoftwareSpec& spec = point.variants[0].software;
-            fitted[spec.name] = {spec.kernel_slowdown.value, spec.step_overhead.value};
+// Mechanisms of the training model that can be switched off, for ablations.
+void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism) {
+    struct Row {
+        const char* name;
+        void (*apply)(Scenario&);
+    };
+    static constexpr double kNothing = 1e-12;  // zero stands for a default
+    static constexpr std::array<Row, 5> kMechanisms = {{
+        {"launches", [](Scenario& s) { s.software.launch.value = 0; }},
+        {"slowest-device", [](Scenario& s) { s.cluster.node.gpu.speed_spread.value = kNothing; }},
+        {"contention",
+         [](Scenario& s) {
+             s.software.communication_units.value = 0;
+             s.software.tensor_communication_units.value = 0;
+         }},
+        {"fused-casts", [](Scenario& s) { s.software.fused_casts = false; }},
+        {"buckets", [](Scenario& s) { s.software.gradient_bucket.value = 1e15; }},
+    }};
+    std::vector<std::string> names;
+    for (const Row& row : kMechanisms) {
+        names.emplace_back(row.name);
+        if (mechanism == row.name) {
+            for (TrainingPoint& point : points) {
+                std::for_each(point.variants.begin(), point.variants.end(), row.apply);
+            }
+            return;
         }
     }
-    terminal.heading("constants fitted on the declared half");
+    const std::string nearest = nearest_name(mechanism, names);
+    throw ConfigError(fmt::format("--without knows no mechanism '{}'{}; there are {}", mechanism,
+                                  nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest),
+                                  fmt::join(names, ", ")));
+}
+
+/// Errors of a set of scored points.
+struct SetScore {
+    std::vector<double> errors;
+    double sources = 0;            ///< %, mean of the sources' mean errors
+    double sources_held_back = 0;  ///< the same of the half held back
+};
+
+SetScore score_of(const std::vector<TrainingPoint>& points, const std::function<bool(const TrainingPoint&)>& wanted) {
+    SetScore out;
+    for (const TrainingPoint& point : points) {
+        if (point.scored() && point.low > 0 && wanted(point)) {
+            out.errors.push_back(point.error());
+        }
+    }
+    out.sources = mean_of_sources(points, wanted);
+    out.sources_held_back =
+        mean_of_sources(points, [&](const TrainingPoint& p) { return wanted(p) && !p.fitted_half; });
+    return out;
+}
+
+void print_subsets(const Terminal& terminal, const std::vector<TrainingPoint>& points) {
+    std::set<std::string> subsets;
+    for (const TrainingPoint& point : points) {
+        if (point.scored()) {
+            subsets.insert(point.subset);
+        }
+    }
     std::vector<std::vector<std::string>> rows;
-    for (auto& [name, constants] : fitted) {
-        Constants step = {0.1, 0.02};
-        double best = objective(points, models, name, constants);
-        for (int round = 0; round < 24; ++round) {
-            bool better = false;
-            for (std::size_t i = 0; i < step.size(); ++i) {
-                for (const double sign : {1.0, -1.0}) {
-                    Constants trial = constants;
-                    trial[i] = std::max(i == 0 ? 1.0 : 0.0, trial[i] + sign * step[i]);
-                    const double value = objective(points, models, name, trial);
-                    if (value < best - 1e-6) {
-                        best = value;
-                        constants = trial;
-                        better = true;
-                        break;
-                    }
-                }
-            }
-            if (!better) {
-                for (double& s : step) {
-                    s /= 2;
-                }
-                if (step[0] < 0.004) {
-                    break;
-                }
-            }
-        }
-        rows.push_back({name, fmt::format("{:.3f}", constants[0]), pretty_quantity(constants[1], Dimension::time),
-                        fmt::format("{:.1f} %", 100 * best)});
+    for (const std::string& name : subsets) {
+        const SetScore score = score_of(points, [&](const TrainingPoint& p) { return p.subset == name; });
+        const ErrorStatistics s = statistics_of(score.errors);
+        rows.push_back({name, std::to_string(s.count), fmt::format("{:.2f} %", s.mape),
+                        fmt::format("{:.2f} %", score.sources), fmt::format("{:.2f} %", score.sources_held_back),
+                        percent(s.median_bias)});
     }
-    terminal.table({"software", "kernel_slowdown", "step_overhead", "mean |log error| of its half"}, rows);
-    for (Point& point : points) {
-        for (Scenario& variant : point.variants) {
-            const auto found = fitted.find(variant.software.name);
-            if (found != fitted.end()) {
-                variant.software.kernel_slowdown.value = found->second[0];
-                variant.software.step_overhead.value = found->second[1];
-            }
+    terminal.heading("by subset");
+    terminal.table({"subset", "points", "MAPE over points", "mean of sources", "held back", "median bias"}, rows);
+}
+
+/// How the range of runs with something left open does, and how many scored ones the memory model would refuse.
+struct Open {
+    std::size_t count = 0;
+    std::size_t inside = 0;
+    std::vector<double> outside;
+};
+
+Open open_runs(const std::vector<TrainingPoint>& points) {
+    Open out;
+    for (const TrainingPoint& point : points) {
+        if (point.scored() || point.low <= 0) {
+            continue;
+        }
+        ++out.count;
+        if (point.measured >= point.low && point.measured <= point.high) {
+            ++out.inside;
+        } else {
+            out.outside.push_back((point.measured > point.high ? point.high : point.low) / point.measured - 1);
         }
     }
+    return out;
 }
 
 }  // namespace
 
-Comparison validate_training(ModelCache& models, const Terminal& terminal, bool print_points, bool fit,
-                             const std::string& svg) {
-    std::vector<Point> points = load_points(models.data());
-    if (fit) {
+Comparison validate_training(ModelCache& models, const Terminal& terminal, const TrainingValidation& options) {
+    std::vector<TrainingPoint> points = load_training_points(models.data(), options.runs);
+    for (const std::string& mechanism : options.without) {
+        leave_out(points, mechanism);
+    }
+    if (options.fit) {
         fit_software(points, models, terminal);
     }
     Progress progress(terminal.quiet());
@@ -334,103 +301,76 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, bool 
     }
     progress.finish();
     Comparison out{"training", "training iterations", "", "", {"source", "hardware", "model"}, {}, {}};
-    std::vector<ScatterPoint>& scatter = out.points;
-    for (const Point& point : points) {
-        if (is_scored(point) && point.low > 0) {
-            scatter.push_back(ScatterPoint{point.measured,
-                                           point.low,
-                                           point.source,
-                                           fmt::format("{}: {:+.1f} %", point.id, 100 * error_of(point)),
-                                           {point.hardware, point.family}});
+    std::size_t covered = 0;
+    std::size_t held_back = 0;
+    for (const TrainingPoint& point : points) {
+        if (!point.scored() || point.low <= 0) {
+            continue;
+        }
+        out.points.push_back(ScatterPoint{point.measured,
+                                          point.low,
+                                          point.source,
+                                          fmt::format("{}: {:+.1f} %", point.id, 100 * point.error()),
+                                          {point.hardware, point.family}});
+        if (!point.fitted_half) {
+            ++held_back;
+            covered += point.measured >= point.interval_low && point.measured <= point.interval_high ? 1 : 0;
         }
     }
-    if (!svg.empty()) {
-        write_file(svg,
-                   scatter_svg(fmt::format("{} measured training iterations; band: 10 %", scatter.size()), scatter));
+    if (!options.svg.empty()) {
+        write_file(
+            options.svg,
+            scatter_svg(fmt::format("{} measured training iterations; band: 10 %", out.points.size()), out.points));
     }
-    if (print_points) {
-        std::vector<std::vector<std::string>> rows;
-        for (const Point& point : points) {
-            const std::string predicted = is_scored(point) ? fmt::format("{:.4g}", point.low)
-                                                           : fmt::format("{:.4g} to {:.4g}", point.low, point.high);
-            const bool inside = point.measured >= point.low && point.measured <= point.high;
-            rows.push_back(
-                {point.id, fmt::format("{:.4g} s", point.measured), predicted,
-                 is_scored(point) ? percent(100 * error_of(point))
-                 : inside
-                     ? "inside"
-                     : percent(100 * ((point.measured > point.high ? point.high : point.low) / point.measured - 1)),
-                 is_scored(point) ? (point.fitted_half ? "fitted half" : "held back") : "not scored"});
-        }
-        terminal.heading("points");
-        terminal.table({"point", "measured", "predicted", "error", ""}, rows);
+    if (options.points) {
+        print_points(terminal, points);
     }
-    print_groups(terminal, "by source", points, [](const Point& p) { return p.source; });
-    print_groups(terminal, "by hardware", points, [](const Point& p) { return p.hardware; });
-    print_groups(terminal, "by scale", points, [](const Point& p) {
+    print_groups(terminal, "by source", points, [](const TrainingPoint& p) { return p.source; });
+    print_groups(terminal, "by software", points, [](const TrainingPoint& p) { return p.software().name; });
+    print_groups(terminal, "by hardware", points, [](const TrainingPoint& p) { return p.hardware; });
+    print_groups(terminal, "by scale", points, [](const TrainingPoint& p) {
         const std::int64_t gpus = p.variants[0].plan.ranks();
         return std::string(gpus <= 8     ? "1: up to 8 GPUs"
                            : gpus <= 64  ? "2: 9 to 64 GPUs"
                            : gpus <= 512 ? "3: 65 to 512 GPUs"
                                          : "4: more");
     });
+    print_subsets(terminal, points);
+    print_intervals(terminal, points);
     const Ranking ranking = print_ranking(terminal, points);
-
-    std::vector<double> all;
-    std::size_t inside = 0;
-    std::size_t open = 0;
-    std::size_t covered = 0;
-    std::size_t held_back = 0;
-    std::vector<double> outside;
-    for (const Point& point : points) {
-        if (is_scored(point) && point.low > 0) {
-            all.push_back(error_of(point));
-            held_back += point.fitted_half ? 0 : 1;
-            covered +=
-                !point.fitted_half && point.measured >= point.interval_low && point.measured <= point.interval_high ? 1
-                                                                                                                    : 0;
-        } else if (!is_scored(point)) {
-            ++open;
-            const bool in = point.measured >= point.low && point.measured <= point.high;
-            inside += in ? 1 : 0;
-            if (!in) {
-                outside.push_back((point.measured > point.high ? point.high : point.low) / point.measured - 1);
-            }
-        }
-    }
-    const auto refused =
-        std::count_if(points.begin(), points.end(), [](const Point& p) { return is_scored(p) && p.refused_by_memory; });
-    const ErrorStatistics s = statistics_of(all);
+    const Open open = open_runs(points);
+    const auto refused = std::count_if(points.begin(), points.end(),
+                                       [](const TrainingPoint& p) { return p.scored() && p.refused_by_memory; });
+    const auto lost = std::count_if(points.begin(), points.end(), [](const TrainingPoint& p) { return p.low <= 0; });
+    const SetScore all = score_of(points, [](const TrainingPoint&) { return true; });
+    const SetScore original = score_of(points, [](const TrainingPoint& p) { return p.subset == "original"; });
+    const ErrorStatistics s = statistics_of(all.errors);
     terminal.heading("summary");
-    const double software = software_spread(points);
     terminal.table(
-        {},
-        {{"scored points", std::to_string(s.count)},
-         {"mean of the sources' MAPEs",
-          fmt::format("{:.2f} %", mean_of_sources(points, [](const Point&) { return true; }))},
-         {"  on the fitted half",
-          fmt::format("{:.2f} %", mean_of_sources(points, [](const Point& p) { return p.fitted_half; }))},
-         {"  on the half held back",
-          fmt::format("{:.2f} %", mean_of_sources(points, [](const Point& p) { return !p.fitted_half; }))},
-         {"MAPE over points", fmt::format("{:.2f} %", s.mape)},
-         {"median bias", percent(s.median_bias)},
-         {"worst", fmt::format("{:.1f} %", s.worst)},
-         {"inside the 90 % interval, of the half held back", fmt::format("{} of {}", covered, held_back)},
-         {"  spread of software, from the fitted half",
-          fmt::format("{:.3f} (in use: {:.3f})", software, kSoftwareSpread)},
-         {"runs that the memory model would refuse", std::to_string(refused)},
-         {"runs with something left open", fmt::format("{}, measured inside the predicted range: {}", open, inside)},
-         {"  MAPE to the range of those outside", fmt::format("{:.1f} %", statistics_of(outside).mape)}});
-    const auto everything = [](const Point&) { return true; };
-    const auto rest = [](const Point& p) { return !p.fitted_half; };
+        {}, {{"scored points", std::to_string(s.count)},
+             {"mean of the sources' MAPEs", fmt::format("{:.2f} %", all.sources)},
+             {"  on the half held back", fmt::format("{:.2f} %", all.sources_held_back)},
+             {"MAPE over points", fmt::format("{:.2f} %", s.mape)},
+             {"median bias", percent(s.median_bias)},
+             {"worst", fmt::format("{:.1f} %", s.worst)},
+             {"inside the 90 % interval, of the half held back", fmt::format("{} of {}", covered, held_back)},
+             {"  spread of kernels and collectives in the declared half",
+              fmt::format("{:.3f} (in use: {:.3f})", mean_parts(points), kValidatedSpread)},
+             {"runs that the memory model would refuse", std::to_string(refused)},
+             {"runs that cannot be predicted", std::to_string(lost)},
+             {"runs with something left open",
+              fmt::format("{}, measured inside the predicted range: {}", open.count, open.inside)},
+             {"  MAPE to the range of those outside", fmt::format("{:.1f} %", statistics_of(open.outside).mape)}});
     out.scores = {{"points", static_cast<double>(s.count), ""},
                   {"error_over_points", s.mape, "%"},
-                  {"error_mean_of_sources", mean_of_sources(points, everything), "%"},
-                  {"error_held_back", mean_of_sources(points, rest), "%"},
+                  {"error_mean_of_sources", all.sources, "%"},
+                  {"error_held_back", all.sources_held_back, "%"},
+                  {"original_error_over_points", statistics_of(original.errors).mape, "%"},
+                  {"original_error_mean_of_sources", original.sources, "%"},
                   {"median_bias", std::abs(s.median_bias), "%"},
                   {"coverage_held_back",
                    held_back > 0 ? 100.0 * static_cast<double>(covered) / static_cast<double>(held_back) : 0, "%"},
-                  {"open_inside", static_cast<double>(inside), ""},
+                  {"open_inside", static_cast<double>(open.inside), ""},
                   {"kendall_tau", ranking.tau, ""},
                   {"regret", ranking.regret, "%"}};
     return out;

@@ -69,11 +69,11 @@ class TrainingScenario final : public ScenarioRun {
         TrainingResult result = run_.result(options_.timeline ? kDrawnRanks : 0);
         out.seconds = result.iteration_s;
         add_training_metrics(scenario_, result, out.summary);
-        const double spread = iteration_spread(scenario_, result, input_.device);
+        const double width = iteration_width(scenario_, result, input_.device);
         for (const char* name : {"iteration_time_s", "tokens_per_s", "tflops_per_gpu", "mfu", "hfu"}) {
             for (Metric& metric : out.summary.metrics) {
                 if (metric.name == name) {
-                    set_interval(metric, spread);
+                    set_interval(metric, width);
                 }
             }
         }

@@ -1,0 +1,50 @@
+#pragma once
+// Measured training runs: files of points, each a scenario beside its measured time, and what Orrery predicts for them.
+//
+// A file (validation/training/*.yaml, or one of a user's own):
+//   subset: NAME        points that are scored together beside the whole; "given" where it is left out
+//   points:
+//     - id: NAME
+//       measured: 5.92 s
+//       unknown: {plan.recompute: [none, full]}   what the source leaves open: such a point has a range and no score
+//       scenario: {...}                           of kind training
+// Scored points at even positions of their file (first, third, ...) are the declared half that constants are fitted on.
+
+#include "tools/driver/scenario.hpp"
+#include "tools/program/terminal.hpp"
+
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+struct TrainingPoint {
+    std::string id;
+    std::string source;  ///< name of its file
+    std::string subset;
+    std::string hardware;
+    std::string family;   ///< model and size: plans of one family compete
+    double measured = 0;  ///< s
+    bool fitted_half = false;
+    std::vector<Scenario> variants;  ///< one, or what the source leaves open
+    // Results of predict():
+    double low = 0, high = 0;                    ///< s; 0: no variant can run
+    double interval_low = 0, interval_high = 0;  ///< 90 %, of the last variant
+    double parts_spread = 0;                     ///< of log(time), of all but the software
+    bool refused_by_memory = false;              ///< although it ran
+
+    [[nodiscard]] bool scored() const { return variants.size() == 1; }
+    [[nodiscard]] double error() const { return low / measured - 1; }
+    [[nodiscard]] const SoftwareSpec& software() const { return variants[0].software; }
+};
+
+/// The points of all files of validation/training, or those of `file`. Throws ConfigError with all that is wrong in a file.
+[[nodiscard]] std::vector<TrainingPoint> load_training_points(const DataDirectory& data, const std::string& file = {});
+
+/// Runs the variants; a range over those that the model says fit, when there are several.
+void predict(TrainingPoint& point, ModelCache& models);
+
+/// Fits kernel_slowdown and step_overhead of each software preset on the declared half, prints them and sets them in all points.
+void fit_software(std::vector<TrainingPoint>& points, ModelCache& models, const Terminal& terminal);
+
+}  // namespace orrery
