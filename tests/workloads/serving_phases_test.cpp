@@ -109,6 +109,16 @@ TEST_CASE("serving: phases on the same devices share the rate of the memory whil
     CHECK(e2e(result, 1) == doctest::Approx(1.5));
 }
 
+TEST_CASE("serving: under whole prompts first, what arrives with its cache joins the tokens under way") {
+    TwoPhases two;
+    two.spec.pools[1].scheduler.policy.choose("vllm-v0");
+    MemoryStep cost(0);
+    // The second prompt's cache arrives while the first one's tokens 2 to 5 are computed: none of them waits for it.
+    const ServiceResult result = two.serve({request(0, 10, 5), request(1, 10, 3)}, cost);
+    CHECK(e2e(result, 0) == doctest::Approx(5).epsilon(0.01));
+    CHECK(e2e(result, 1) < 4.01);  // a token later where it just missed an iteration
+}
+
 TEST_CASE("serving: phases on the same devices share the cache, and every request is accounted for") {
     RandomStream random(5, "same devices");
     for (int round = 0; round < 100 * test::scale(); ++round) {

@@ -34,6 +34,8 @@ class PrefillFirst final : public Scheduler {
 }  // namespace
 
 void PrefillFirst::plan(EngineState& state, Batch& batch) {
+    // What comes from another replica with its cache has no prompt to compute: it takes its next token with those that run.
+    state.admit_arrived();
     // Swapped sequences come before new prompts, but not before who waits with blocks: these come back by its going on.
     const bool holds = !state.waiting.empty() && state.sequence(state.waiting.front()).blocks > 0;
     if ((!state.swapped.empty() && !holds) || !plan_prompts(state, batch)) {
