@@ -37,12 +37,17 @@ TEST_CASE("a schedule runs each pass once, forward before backward, ends with ch
                     }
                     for (std::uint32_t stage = 0; stage < stages; ++stage) {
                         const auto passes = schedule->passes(shape, stage);
-                        REQUIRE(passes.size() == 2 * m * chunks);
+                        REQUIRE(passes.size() == (schedule->splits ? 3 : 2) * m * chunks);
                         std::set<std::pair<std::uint32_t, std::uint32_t>> forward;
                         std::set<std::pair<std::uint32_t, std::uint32_t>> backward;
+                        std::set<std::pair<std::uint32_t, std::uint32_t>> weights;
                         for (const Pass& pass : passes) {
                             const std::pair key{pass.chunk, pass.micro_batch};
-                            if (pass.backward) {
+                            if (pass.weights) {
+                                REQUIRE(schedule->splits);
+                                REQUIRE(backward.contains(key));
+                                REQUIRE(weights.insert(key).second);
+                            } else if (pass.backward) {
                                 REQUIRE(forward.contains(key));
                                 REQUIRE(backward.insert(key).second);
                             } else {
@@ -71,6 +76,9 @@ TEST_CASE("layers split evenly, and where layers + 2 divides the ends hold one f
 
 TEST_CASE("the bubble of equal stages is what the row of the schedule says: (p - 1)(f + b) over the chunks") {
     for (const PipelineSchedule* schedule : schedule_table()) {
+        if (schedule->splits) {
+            continue;  // passes of three lengths: below
+        }
         Scenario s = test::scenario(R"(orrery: 1
 kind: training
 cluster: {nodes: 1, node: dgx-a100-80g}
@@ -90,6 +98,51 @@ network: {collectives: ideal}
         CHECK(schedule->bubble(s.plan.shape()) == 7.0 / static_cast<double>(s.plan.chunks));
         CHECK(r.bubble_s == doctest::Approx(schedule->bubble(s.plan.shape()) * pass_pair).epsilon(0.02));
     }
+}
+
+TEST_CASE("zero bubble: a third of the wait of 1F1B with its memory, none with nearly twice, and the same work") {
+    const PipelineSchedule& once = schedule_named("zb-h1");
+    const PipelineSchedule& twice = schedule_named("zb-h2");
+    for (const std::uint32_t stages : {2U, 4U, 8U, 32U}) {
+        const PipelineShape shape{stages, 1, 3 * stages};
+        CHECK(once.bubble(shape) == doctest::Approx((stages - 1) / 3.0));  // (p - 1)(f + b - w) of equal f, b and w
+        CHECK(twice.bubble(shape) == 0);
+        for (std::uint32_t stage = 0; stage < stages; ++stage) {
+            CHECK(once.in_flight(shape, stage) <= stages);
+            CHECK(twice.in_flight(shape, stage) <= 2 * stages - 1);
+        }
+    }
+    const auto trained = [](const std::string& plan) {
+        return train(test::scenario(fmt::format(R"(orrery: 1
+kind: training
+cluster: {{nodes: 2, node: dgx-a100-80g}}
+model: {{layers: 16, hidden: 4096, heads: 32, vocabulary: 8, sequence: 2048, tied_embeddings: false}}
+plan: {{pipeline: 8, micro_batch: 1, {}}}
+software: {{preset: megatron-core-2024, launch: 0 us, step_overhead: 0 s}}
+network: {{collectives: ideal}}
+)",
+                                                plan)));
+    };
+    const std::string rest = "data: 2, global_batch: 48, overlap: {pipeline: true}, schedule: ";
+    const TrainingResult plain = trained(rest + "1f1b");
+    const TrainingResult h1 = trained(rest + "zb-h1");
+    const TrainingResult h2 = trained(rest + "zb-h2");
+    const auto work = [](const TrainingResult& r) {
+        return r.booked[static_cast<std::size_t>(Category::forward)] +
+               r.booked[static_cast<std::size_t>(Category::backward)];
+    };
+    CHECK(work(h1) == doctest::Approx(work(plain)).epsilon(1e-9));
+    CHECK(h1.hardware_flops == doctest::Approx(plain.hardware_flops).epsilon(1e-9));
+    CHECK(h1.bubble_s < 0.6 * plain.bubble_s);
+    CHECK(h2.bubble_s < 0.5 * h1.bubble_s);
+    CHECK(h2.memory_bytes > h1.memory_bytes);
+    CHECK(h1.memory_bytes == doctest::Approx(plain.memory_bytes).epsilon(0.02));
+    // Gradients leave in buckets of the weight gradients' last pass; tensor-parallel parts add up to the whole.
+    const std::string tensor =
+        "data: 1, tensor: 2, sequence_parallel: true, global_batch: 24, overlap: {pipeline: true}, schedule: ";
+    CHECK(work(trained(tensor + "zb-h1")) == doctest::Approx(work(trained(tensor + "1f1b"))).epsilon(1e-9));
+    CHECK(trained(rest + "zb-h1").iteration_s >
+          trained("data: 2, global_batch: 48, overlap: {pipeline: true, data: true}, schedule: zb-h1").iteration_s);
 }
 
 TEST_CASE(

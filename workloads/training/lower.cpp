@@ -212,13 +212,31 @@ double Lowering::parameters(std::uint32_t layers, bool first, bool last) const {
     return (layers * model.layer_parameters() + tables * model.embedding_parameters()) / tensor_;
 }
 
-Price Lowering::chunk_price(std::uint32_t layers, bool first, bool last, bool backward) const {
-    Price price = (backward ? cost_.layer_backward() : cost_.layer_forward()) * layers;
-    if (first) {
-        price += backward ? cost_.embedding_backward() : cost_.embedding_forward();
+Price Lowering::chunk_price(std::uint32_t layers, bool first, bool last, Work work) const {
+    struct Parts {
+        const Price* layer;
+        const Price* embedding;  ///< of the first; its gradient is of weights alone
+        const Price* head;       ///< of the last
+    };
+    const auto parts = [&]() -> Parts {
+        switch (work) {
+            case Work::forward:
+                return {&cost_.layer_forward(), &cost_.embedding_forward(), &cost_.head_forward()};
+            case Work::backward:
+                return {&cost_.layer_backward(), &cost_.embedding_backward(), &cost_.head_backward()};
+            case Work::input_gradient:
+                return {&cost_.layer_input_gradient(), nullptr, &cost_.head_input_gradient()};
+            case Work::weight_gradient:
+                break;
+        }
+        return {&cost_.layer_weight_gradient(), &cost_.embedding_backward(), &cost_.head_weight_gradient()};
+    }();
+    Price price = *parts.layer * layers;
+    if (first && parts.embedding != nullptr) {
+        price += *parts.embedding;
     }
     if (last) {
-        price += backward ? cost_.head_backward() : cost_.head_forward();
+        price += *parts.head;
     }
     return price;
 }
@@ -239,13 +257,15 @@ void Lowering::finish_step(const TaskLists& reduced, const std::vector<double>& 
     barrier.category = Category::other;
     barrier.rank = out_.ranks[0];
     const TaskId norm = graph.add(barrier);
+    const PlanSpec& plan = in_.plan;
+    // Schedules that split backward passes take the step and check the norm behind it: each stage waits for its own alone.
+    const bool all_wait = !plan.schedule->splits || stages_ == 1;
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         graph.add_edge(out_.compute[rank].back(), norm);
         for (const TaskId id : reduced[rank]) {
             graph.add_edge(id, norm);
         }
     }
-    const PlanSpec& plan = in_.plan;
     const double shard = plan.zero == 0                     ? 1
                          : plan.zero == 3 && plan.shard > 0 ? static_cast<double>(plan.shard)
                                                             : width();
@@ -253,7 +273,14 @@ void Lowering::finish_step(const TaskLists& reduced, const std::vector<double>& 
     for (std::uint32_t stage = 0; stage < stages_; ++stage) {
         const std::uint32_t price = add_price(cost_.optimizer(stage_parameters[stage] / shard));
         for (std::uint32_t rank = stage * per_stage(); rank < (stage + 1) * per_stage(); ++rank) {
-            graph.add_edge(norm, compute(rank, name, Category::optimizer, price));
+            const TaskId step = compute(rank, name, Category::optimizer, price);
+            if (all_wait) {
+                graph.add_edge(norm, step);
+                continue;
+            }
+            for (const TaskId id : reduced[rank]) {
+                graph.add_edge(id, step);
+            }
         }
     }
 }

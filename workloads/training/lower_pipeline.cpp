@@ -14,6 +14,9 @@ class PipelineLowering final : public Lowering {
         : Lowering(input),
           virtual_stages_(stages_ * chunks_),
           layers_(split_layers(input.model.layers, virtual_stages_)),
+          works_(input.plan.schedule->splits
+                     ? std::vector<Work>{Work::forward, Work::input_gradient, Work::weight_gradient}
+                     : std::vector<Work>{Work::forward, Work::backward}),
           reduced_(rank_count()) {
         for (std::uint32_t stage = 0; stage < stages_; ++stage) {
             schedules_.push_back(input.plan.schedule->passes(input.plan.shape(), stage));
@@ -51,6 +54,10 @@ class PipelineLowering final : public Lowering {
         double weights;       ///< of a rank
     };
 
+    /// Index of what a pass does in works_ and prices_.
+    [[nodiscard]] static std::size_t way_of(const Pass& pass) {
+        return static_cast<std::size_t>(pass.backward) + static_cast<std::size_t>(pass.weights);
+    }
     [[nodiscard]] std::size_t slot(std::uint32_t member, std::uint32_t v, std::uint32_t micro_batch) const {
         return (static_cast<std::size_t>(member) * virtual_stages_ + v) * micro_batches_ + micro_batch;
     }
@@ -68,22 +75,26 @@ class PipelineLowering final : public Lowering {
 
     // A chunk's layers, the tables at the ends of the model, and completing a scattered input.
     void price_passes() {
-        for (const bool backward : {false, true}) {
+        for (std::size_t way = 0; way < works_.size(); ++way) {
             for (std::uint32_t v = 0; v < virtual_stages_; ++v) {
-                const Price price = pass_price(v, layers_[v], true, true, backward);
+                const Price price = pass_price(v, layers_[v], true, true, works_[way]);
                 out_.hardware_flops += price.flops * micro_batches_ / stages_;
-                prices_[backward ? 1 : 0].push_back(add_price(price));
-                buckets_[backward ? 1 : 0].push_back(buckets_of(v, backward));
+                prices_[way].push_back(add_price(price));
             }
+        }
+        for (std::uint32_t v = 0; v < virtual_stages_; ++v) {
+            buckets_[0].push_back(buckets_of(v, false));
+            buckets_[1].push_back(buckets_of(v, true));
         }
     }
 
     // Some of the layers of a chunk, in the order of their pass: with what comes before the first and after the last.
-    [[nodiscard]] Price pass_price(std::uint32_t v, std::uint32_t layers, bool begins, bool ends, bool backward) {
+    [[nodiscard]] Price pass_price(std::uint32_t v, std::uint32_t layers, bool begins, bool ends, Work work) {
+        const bool backward = work != Work::forward;
         const bool first = v == 0 && (backward ? ends : begins);
         const bool last = v + 1 == virtual_stages_ && (backward ? begins : ends);
-        Price price = chunk_price(layers, first, last, backward);
-        if (begins && virtual_stages_ > 1 && !(backward ? last : first)) {
+        Price price = chunk_price(layers, first, last, work);
+        if (begins && virtual_stages_ > 1 && work != Work::weight_gradient && !(backward ? last : first)) {
             price[Category::pipeline_communication] += cost_.boundary_gather();
         }
         if (stages_ > 1 && in_.software.pipeline_sync) {
@@ -92,7 +103,7 @@ class PipelineLowering final : public Lowering {
         return price;
     }
 
-    // A pass in the pieces whose weights travel together: gradients leave as soon as those of a bucket are final, and the
+    // The first or the last pass of a chunk in the pieces whose weights travel together: gradients leave as soon as those of a bucket are final, and the
     // first forward pass waits for the weights of its next layers alone.
     [[nodiscard]] std::vector<Bucket> buckets_of(std::uint32_t v, bool backward) {
         const bool first = v == 0;
@@ -110,9 +121,9 @@ class PipelineLowering final : public Lowering {
             const double held = count == 1 ? weights
                                            : parameters(layers, first && (backward ? ends : begins),
                                                         last && (backward ? begins : ends));
-            std::uint32_t price = prices_[backward ? 1 : 0][v];
+            std::uint32_t price = (backward ? prices_[works_.size() - 1] : prices_[0])[v];
             if (count > 1) {
-                Price part = pass_price(v, layers, begins, ends, backward);
+                Price part = pass_price(v, layers, begins, ends, backward ? works_.back() : Work::forward);
                 // Beside a piece of the backward pass the gradients of the one before travel, beside one of the forward pass
                 // the weights of the next.
                 if (backward ? !begins : !ends) {
@@ -171,7 +182,10 @@ class PipelineLowering final : public Lowering {
     }
 
     void add_passes() {
-        const std::uint16_t names[2] = {out_.graph.name("forward"), out_.graph.name("backward")};
+        const bool splits = works_.size() > 2;
+        const std::uint16_t names[3] = {out_.graph.name("forward"),
+                                        out_.graph.name(splits ? "input gradients" : "backward"),
+                                        splits ? out_.graph.name("weight gradients") : std::uint16_t{0}};
         for (std::vector<TaskId>& tasks : pass_starts_) {
             tasks.resize(static_cast<std::size_t>(per_stage()) * virtual_stages_ * micro_batches_);
         }
@@ -186,29 +200,31 @@ class PipelineLowering final : public Lowering {
             for (std::size_t i = schedules_[stage].size(); i-- > 0;) {
                 const Pass& pass = schedules_[stage][i];
                 std::size_t& place = pass.backward ? last[pass.chunk] : first[pass.chunk];
-                place = pass.backward ? std::max(place, i) : i;
+                place = pass.backward ? std::max(place, i) : i;  // of those that split, weight gradients come last
             }
             for (std::size_t i = 0; i < schedules_[stage].size(); ++i) {
                 const Pass& pass = schedules_[stage][i];
                 const bool in_buckets = i == (pass.backward ? last : first)[pass.chunk];
-                add_pass(rank, pass, names[pass.backward ? 1 : 0], in_buckets);
+                add_pass(rank, pass, names[way_of(pass)], in_buckets);
             }
         }
     }
 
     void add_pass(std::uint32_t rank, const Pass& pass, std::uint16_t name, bool in_buckets) {
-        const int way = pass.backward ? 1 : 0;
+        const std::size_t way = way_of(pass);
         const std::uint32_t v = pass.chunk * stages_ + rank / per_stage();
         const Category category = pass.backward ? Category::backward : Category::forward;
         std::vector<TaskId> pieces;
         if (in_buckets) {
-            for (const Bucket& bucket : buckets_[way][v]) {
+            for (const Bucket& bucket : buckets_[pass.backward ? 1 : 0][v]) {
                 pieces.push_back(compute(rank, name, category, bucket.price));
             }
         } else {
             pieces.push_back(compute(rank, name, category, prices_[way][v]));
         }
-        pass_starts_[way][slot(rank % per_stage(), v, pass.micro_batch)] = pieces.front();
+        if (!pass.weights) {
+            pass_starts_[way][slot(rank % per_stage(), v, pass.micro_batch)] = pieces.front();
+        }
         starts_[rank].push_back(pieces.front());
         ends_[rank].push_back(pieces.back());
         if (in_buckets && pass.backward) {
@@ -230,7 +246,7 @@ class PipelineLowering final : public Lowering {
             for (std::size_t i = 0; i < schedules_[stage].size(); ++i) {
                 const Pass& pass = schedules_[stage][i];
                 const std::uint32_t v = pass.chunk * stages_ + stage;
-                if (pass.backward ? v == 0 : v + 1 == virtual_stages_) {
+                if (pass.weights || (pass.backward ? v == 0 : v + 1 == virtual_stages_)) {
                     continue;
                 }
                 const std::uint32_t next = pass.backward ? v - 1 : v + 1;
@@ -309,15 +325,17 @@ class PipelineLowering final : public Lowering {
     }
 
     std::uint32_t virtual_stages_;
-    std::vector<std::uint32_t> layers_;            ///< by virtual stage
-    std::vector<std::vector<Pass>> schedules_;     ///< by stage
-    std::vector<std::vector<Group>> groups_;       ///< by stage: who holds the same weights
-    std::vector<std::uint32_t> prices_[2];         ///< forward, backward: by virtual stage
-    std::vector<std::vector<Bucket>> buckets_[2];  ///< forward, backward: by virtual stage, in the order of the pass
-    std::vector<TaskId> pass_starts_[2];           ///< forward, backward: by slot()
-    TaskLists starts_, ends_;                      ///< by rank, of each pass of its schedule
-    std::vector<TaskLists> gathered_;              ///< by rank, chunk and bucket; empty without early gathers
-    std::vector<TaskLists> final_;                 ///< by rank and chunk: the pieces of the last backward pass
+    std::vector<std::uint32_t> layers_;         ///< by virtual stage
+    std::vector<std::vector<Pass>> schedules_;  ///< by stage
+    std::vector<std::vector<Group>> groups_;    ///< by stage: who holds the same weights
+    std::vector<Work> works_;                   ///< of a micro-batch on a stage
+    std::vector<std::uint32_t> prices_[3];      ///< of works_: by virtual stage
+    std::vector<std::vector<Bucket>>
+        buckets_[2];                      ///< of the first forward pass and the last backward one: by virtual stage
+    std::vector<TaskId> pass_starts_[2];  ///< forward, backward: by slot()
+    TaskLists starts_, ends_;             ///< by rank, of each pass of its schedule
+    std::vector<TaskLists> gathered_;     ///< by rank, chunk and bucket; empty without early gathers
+    std::vector<TaskLists> final_;        ///< by rank and chunk: the pieces of the last backward pass
     TaskLists reduced_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint32_t, GroupTransfer>> sends_;
 };

@@ -53,7 +53,8 @@ class ShardedLowering final : public Lowering {
     }
 
     [[nodiscard]] Price unit_price(std::uint32_t unit, bool backward) const {
-        return chunk_price(is_table(unit) ? 0 : 1, unit == 0, unit + 1 == units_, backward);
+        return chunk_price(is_table(unit) ? 0 : 1, unit == 0, unit + 1 == units_,
+                           backward ? Work::backward : Work::forward);
     }
 
     // Host seconds of one collective over a list with a tensor for every rank: 0 where buffers are flat.

@@ -69,7 +69,9 @@ class Lowering {
     [[nodiscard]] double parameters(std::uint32_t layers, bool first, bool last) const;
     /// Seconds in which the host launches what a pass runs.
     [[nodiscard]] double host_seconds(const Price& price) const { return price.launches * in_.software.launch.value; }
-    [[nodiscard]] Price chunk_price(std::uint32_t layers, bool first, bool last, bool backward) const;
+    /// What a pass takes: backward whole, or the two parts that some schedules make of it.
+    enum class Work { forward, backward, input_gradient, weight_gradient };
+    [[nodiscard]] Price chunk_price(std::uint32_t layers, bool first, bool last, Work work) const;
 
     /// Starts every rank's compute stream with the overhead of a step.
     void start_step();

@@ -36,21 +36,30 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
         context_group_.emplace_back(static_cast<std::uint32_t>(i * plan.tensor));
     }
     forward_ = layer(Direction::forward);
-    PassProgram backward = layer(Direction::backward);
+    PassProgram again;  // what is recomputed
     // Fused attention recomputes its scores by itself: selective recomputation has nothing left to do.
     const bool selective = plan.recompute == Recompute::selective;
     if (plan.recompute != Recompute::none && (!selective || plan.attention == AttentionKernel::unfused)) {
-        PassProgram again = selective ? attention_core(Direction::forward) : layer(Direction::forward);
-        again.book_kernels(Category::recompute);
-        backward_.append(again, plan.recompute == Recompute::half ? 0.5 : 1);
+        PassProgram forward = selective ? attention_core(Direction::forward) : layer(Direction::forward);
+        forward.book_kernels(Category::recompute);
+        again.append(forward, plan.recompute == Recompute::half ? 0.5 : 1);
     }
-    backward_.append(backward);
+    backward_ = again;
+    backward_.append(layer(Direction::backward));
     layer_forward_ = forward_.price();
     layer_backward_ = backward_.price();
     embedding_forward_ = embedding(Direction::forward).price();
     embedding_backward_ = embedding(Direction::backward).price();
     head_forward_ = head(Direction::forward).price();
     head_backward_ = head(Direction::backward).price();
+    if (plan.schedule->splits) {
+        PassProgram input = again;
+        input.append(layer(Direction::backward, Part::input));
+        layer_input_ = input.price();
+        layer_weight_ = layer(Direction::backward, Part::weights).price();
+        head_input_ = head(Direction::backward, Part::input).price();
+        head_weight_ = head(Direction::backward, Part::weights).price();
+    }
 }
 
 double PassCost::streaming(double bytes, double kernels) const {
@@ -264,7 +273,7 @@ PassCost::LayerTraffic PassCost::traffic(bool backward) const {
     return out;
 }
 
-PassProgram PassCost::layer(Direction direction) const {
+PassProgram PassCost::layer(Direction direction, Part part) const {
     const bool backward = direction == Direction::backward;
     Writer out(backward ? Category::backward : Category::forward, *this);
     const double h = static_cast<double>(model_.hidden);
@@ -296,13 +305,16 @@ PassProgram PassCost::layer(Direction direction) const {
     for (int i = 0; i < blocks; ++i) {
         const int block = backward ? blocks - 1 - i : i;
         const std::span<const Product[2]> both(products + block, static_cast<std::size_t>(joined));
-        if (backward) {
+        if (part == Part::weights) {
+            write_output_gradients(out, both, part);
+            write_input_gradients(out, both, part);
+        } else if (backward) {
             stream("residual", bytes.residual, 1);
-            write_output_gradients(out, both);
+            write_output_gradients(out, both, part);
             for (int b = block + joined; b-- > block;) {
                 core(b);
             }
-            write_input_gradients(out, both);
+            write_input_gradients(out, both, part);
             stream("norm", bytes.norm, norm_kernels);
         } else {
             stream("norm", bytes.norm, norm_kernels);
@@ -317,7 +329,7 @@ PassProgram PassCost::layer(Direction direction) const {
     PassProgram& program = out.program();
     for (const auto& block : products) {
         for (const Product& each : block) {
-            program.add_flops((backward ? 2 : 1) * each.gemm.flops());
+            program.add_flops((backward && part == Part::whole ? 2 : 1) * each.gemm.flops());
         }
     }
     return program;
@@ -377,7 +389,7 @@ void PassCost::write_output_products(Writer& out, std::span<const Product[2]> bl
 }
 
 // The gradient is gathered before the last product's gradients.
-void PassCost::write_output_gradients(Writer& out, std::span<const Product[2]> blocks) const {
+void PassCost::write_output_gradients(Writer& out, std::span<const Product[2]> blocks, Part part) const {
     const bool gathers = tensor_group_.size() > 1 && plan_.sequence_parallel;
     const int parts = gathers ? pieces() : 1;
     double data = 0;
@@ -386,38 +398,44 @@ void PassCost::write_output_gradients(Writer& out, std::span<const Product[2]> b
         data += data_gradient_seconds(block[1], parts);
         weight += weight_gradient_seconds(block[1].gemm);
     }
-    if (gathers) {
+    if (part != Part::weights && gathers) {
         out.gathered("gather gradient", gather_seconds(), "data gradient, out", data, parts);
-    } else {
+    } else if (part != Part::weights) {
         out.kernel("data gradient, out", data);
     }
-    out.kernel("weight gradient, out", weight);
+    if (part != Part::input) {
+        out.kernel("weight gradient, out", weight);
+    }
 }
 
 // The input is gathered again behind the data gradient, which is summed behind the weight gradient.
-void PassCost::write_input_gradients(Writer& out, std::span<const Product[2]> blocks) const {
+void PassCost::write_input_gradients(Writer& out, std::span<const Product[2]> blocks, Part part) const {
     double data = 0;
     double weight = 0;
     for (const auto& block : blocks) {
         data += data_gradient_seconds(block[0], 1);
         weight += weight_gradient_seconds(block[0].gemm);
     }
+    const bool hides = part == Part::whole && plan_.overlap_tensor != TensorOverlap::none;
+    const bool grouped = tensor_group_.size() > 1;
     PassProgram::Id gathered = PassProgram::kNone;
-    if (tensor_group_.size() > 1 && plan_.sequence_parallel) {
+    if (part != Part::input && grouped && plan_.sequence_parallel) {
         gathered = out.collective("gather input", PassStream::tensor, gather_seconds());
     }
-    const bool hides = plan_.overlap_tensor != TensorOverlap::none;
-    if (!hides) {
-        out.wait(gathered);
+    PassProgram::Id summed = PassProgram::kNone;
+    if (part != Part::weights) {
+        if (!hides) {
+            out.wait(gathered);
+        }
+        out.kernel("data gradient, in", data);
+        summed = grouped ? out.collective("sum gradient", PassStream::tensor, sum_seconds()) : PassProgram::kNone;
+        if (!hides) {
+            out.wait(summed);
+        }
     }
-    out.kernel("data gradient, in", data);
-    const PassProgram::Id summed = tensor_group_.size() > 1
-                                       ? out.collective("sum gradient", PassStream::tensor, sum_seconds())
-                                       : PassProgram::kNone;
-    if (!hides) {
-        out.wait(summed);
+    if (part != Part::input) {
+        out.kernel("weight gradient, in", weight, 1, gathered);
     }
-    out.kernel("weight gradient, in", weight, 1, gathered);
     if (hides) {
         out.wait(summed);
     }
@@ -441,7 +459,7 @@ PassProgram PassCost::embedding(Direction direction) const {
     return out.program();
 }
 
-PassProgram PassCost::head(Direction direction) const {
+PassProgram PassCost::head(Direction direction, Part part) const {
     const bool backward = direction == Direction::backward;
     Writer out(backward ? Category::backward : Category::forward, *this);
     const double h = static_cast<double>(model_.hidden);
@@ -453,7 +471,7 @@ PassProgram PassCost::head(Direction direction) const {
             out.wait(out.collective(name, PassStream::tensor, times * tensor_collective(op, size)));
         }
     };
-    out.program().add_flops((backward ? 2 : 1) * logits.gemm.flops());
+    out.program().add_flops((backward && part == Part::whole ? 2 : 1) * logits.gemm.flops());
     if (!backward) {
         out.kernel("norm", stream_slowdown_ * streaming(bytes * 3));
         if (plan_.sequence_parallel) {
@@ -464,12 +482,18 @@ PassProgram PassCost::head(Direction direction) const {
                    4);  // in fp32: cast, maximum, sum, exponentials
         communicate("maximum, sum and target of each token", CollectiveOp::all_reduce, tokens_ * 4, 3);
     } else {
-        out.kernel("loss", stream_slowdown_ * streaming(tokens_ * vocabulary * 10, 2), 2);
-        out.kernel("data gradient of logits", data_gradient_seconds(logits, 1));
-        communicate("sum gradient", plan_.sequence_parallel ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce,
-                    bytes);
-        out.kernel("weight gradient of logits", weight_gradient_seconds(logits.gemm));
-        out.kernel("norm", stream_slowdown_ * streaming(bytes * 4));
+        if (part != Part::weights) {
+            out.kernel("loss", stream_slowdown_ * streaming(tokens_ * vocabulary * 10, 2), 2);
+            out.kernel("data gradient of logits", data_gradient_seconds(logits, 1));
+            communicate("sum gradient",
+                        plan_.sequence_parallel ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce, bytes);
+        }
+        if (part != Part::input) {
+            out.kernel("weight gradient of logits", weight_gradient_seconds(logits.gemm));
+        }
+        if (part != Part::weights) {
+            out.kernel("norm", stream_slowdown_ * streaming(bytes * 4));
+        }
     }
     return out.program();
 }

@@ -35,6 +35,12 @@ class PassCost {
     [[nodiscard]] const Price& layer_forward() const { return layer_forward_; }
     /// Includes what is recomputed before it.
     [[nodiscard]] const Price& layer_backward() const { return layer_backward_; }
+    /// The backward pass of a layer, a table or the head in two: the gradient of the input (and what is recomputed), and the
+    /// gradients of the weights.
+    [[nodiscard]] const Price& layer_input_gradient() const { return layer_input_; }
+    [[nodiscard]] const Price& layer_weight_gradient() const { return layer_weight_; }
+    [[nodiscard]] const Price& head_input_gradient() const { return head_input_; }
+    [[nodiscard]] const Price& head_weight_gradient() const { return head_weight_; }
     [[nodiscard]] const Price& embedding_forward() const { return embedding_forward_; }
     [[nodiscard]] const Price& embedding_backward() const { return embedding_backward_; }
     /// Final norm, logits and loss.
@@ -53,6 +59,8 @@ class PassCost {
 
   private:
     enum class Direction { forward, backward };
+    /// Of a backward pass: all, the gradient of the input, or those of the weights.
+    enum class Part { whole, input, weights };
     class Writer;
     /// Bytes that each streaming kernel of a layer moves; norm and residual: of one block.
     struct LayerTraffic {
@@ -64,15 +72,15 @@ class PassCost {
         bool fused_input;     ///< after a norm or an activation function
         bool fused_gradient;  ///< after the backward pass of an activation function
     };
-    [[nodiscard]] PassProgram layer(Direction direction) const;
+    [[nodiscard]] PassProgram layer(Direction direction, Part part = Part::whole) const;
     [[nodiscard]] PassProgram attention_core(Direction direction) const;
     [[nodiscard]] PassProgram embedding(Direction direction) const;
-    [[nodiscard]] PassProgram head(Direction direction) const;
+    [[nodiscard]] PassProgram head(Direction direction, Part part = Part::whole) const;
     // Of one block, or of all blocks that run side by side: a pair of products each, in and out.
     void write_input_products(Writer& out, std::span<const Product[2]> blocks) const;
     void write_output_products(Writer& out, std::span<const Product[2]> blocks) const;
-    void write_output_gradients(Writer& out, std::span<const Product[2]> blocks) const;
-    void write_input_gradients(Writer& out, std::span<const Product[2]> blocks) const;
+    void write_output_gradients(Writer& out, std::span<const Product[2]> blocks, Part part) const;
+    void write_input_gradients(Writer& out, std::span<const Product[2]> blocks, Part part) const;
 
     [[nodiscard]] static Gemm part_of(const Gemm& gemm, int parts);
     [[nodiscard]] Gemm product(double m, double n, double k, bool low_precision = true) const;
@@ -105,6 +113,7 @@ class PassCost {
     std::vector<GpuId> tensor_group_;
     std::vector<GpuId> context_group_;
     PassProgram forward_, backward_;  ///< of a layer
+    Price layer_input_, layer_weight_, head_input_, head_weight_;
     Price layer_forward_, layer_backward_, embedding_forward_, embedding_backward_, head_forward_, head_backward_;
 };
 

@@ -11,11 +11,13 @@
 
 namespace orrery {
 
-/// One pass of one micro-batch through one model chunk of a stage.
+/// One pass of one micro-batch through one model chunk of a stage. Where a schedule splits backward passes, one with `weights`
+/// takes the gradients of the weights and one without those of the input alone.
 struct Pass {
     bool backward;
     std::uint32_t chunk;
     std::uint32_t micro_batch;
+    bool weights = false;
     friend bool operator==(const Pass&, const Pass&) = default;
 };
 
@@ -40,6 +42,7 @@ struct PipelineSchedule {
     /// What a stage waits in an iteration where all are equal and sends take no time: in forward and backward passes of one
     /// micro-batch through a stage's whole part of the model. Over the micro-batches: the share of the ideal time.
     double (*bubble)(const PipelineShape& shape);
+    bool splits = false;  ///< backward passes, into gradients of the input and of the weights
 };
 [[nodiscard]] const std::vector<const PipelineSchedule*>& schedule_table();
 /// Precondition: the table has it.

@@ -10,13 +10,13 @@ extern const PipelineSchedule kGPipeSchedule;
 extern const PipelineSchedule kOneForwardOneBackward;
 extern const PipelineSchedule kInterleavedSchedule;
 extern const PipelineSchedule kBreadthFirstSchedule;
+extern const PipelineSchedule kZeroBubbleH1;
+extern const PipelineSchedule kZeroBubbleH2;
 
 const std::vector<const PipelineSchedule*>& schedule_table() {
     static const std::vector<const PipelineSchedule*> kTable = {
-        &kGPipeSchedule,
-        &kOneForwardOneBackward,
-        &kInterleavedSchedule,
-        &kBreadthFirstSchedule,
+        &kGPipeSchedule,        &kOneForwardOneBackward, &kInterleavedSchedule,
+        &kBreadthFirstSchedule, &kZeroBubbleH1,          &kZeroBubbleH2,
     };
     return kTable;
 }
@@ -33,10 +33,12 @@ const PipelineSchedule* default_schedule() {
 }
 
 std::uint32_t peak_in_flight(const std::vector<Pass>& passes) {
+    // Activations are kept until the gradients of the weights are there.
+    const bool splits = std::any_of(passes.begin(), passes.end(), [](const Pass& pass) { return pass.weights; });
     std::uint32_t now = 0;
     std::uint32_t peak = 0;
     for (const Pass& pass : passes) {
-        now = pass.backward ? now - 1 : now + 1;
+        now = !pass.backward ? now + 1 : pass.weights == splits ? now - 1 : now;
         peak = std::max(peak, now);
     }
     return peak;

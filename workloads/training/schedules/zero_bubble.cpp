@@ -1,0 +1,136 @@
+#include "workloads/training/schedules/schedule.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace orrery {
+
+namespace {
+
+constexpr std::uint32_t kNotYet = std::numeric_limits<std::uint32_t>::max();
+
+/// All stages in steps of equal length, for forward passes, input gradients and weight gradients alike. A stage takes what it can:
+/// a forward pass while fewer than `ahead` wait for their backward pass and fewer than `most` for their weight gradients, else an
+/// input gradient, else weight gradients.
+class UnitPipeline {
+  public:
+    UnitPipeline(const PipelineShape& shape, bool twice) : shape_(shape), twice_(twice), stages_(shape.stages) {
+        for (Stage& stage : stages_) {
+            stage.forward_end.assign(shape.micro_batches, kNotYet);
+            stage.input_end.assign(shape.micro_batches, kNotYet);
+        }
+        std::uint32_t done = 0;
+        for (std::uint32_t now = 0; done < shape.stages * shape.micro_batches; ++now) {
+            // Decided on what has ended before this step.
+            std::vector<Pass> taken;
+            std::vector<std::uint32_t> by;
+            for (std::uint32_t s = 0; s < shape.stages; ++s) {
+                if (const std::vector<Pass> next = choose(s, now); !next.empty()) {
+                    taken.push_back(next[0]);
+                    by.push_back(s);
+                }
+            }
+            for (std::size_t i = 0; i < taken.size(); ++i) {
+                done += run(stages_[by[i]], taken[i], now) ? 1 : 0;
+            }
+        }
+    }
+
+    [[nodiscard]] const std::vector<Pass>& passes(std::uint32_t stage) const { return stages_[stage].passes; }
+    /// Steps that the stage which waits longest waits between its first and last pass.
+    [[nodiscard]] std::uint32_t longest_wait() const {
+        std::uint32_t wait = 0;
+        for (const Stage& stage : stages_) {
+            wait = std::max(wait, stage.end - stage.start - 3 * shape_.micro_batches);
+        }
+        return wait;
+    }
+
+  private:
+    struct Stage {
+        std::uint32_t forward = 0, input = 0, weights = 0;  ///< passes done
+        std::vector<std::uint32_t> forward_end, input_end;  ///< by micro-batch
+        std::vector<Pass> passes;
+        std::uint32_t start = kNotYet, end = 0;
+    };
+
+    [[nodiscard]] std::vector<Pass> choose(std::uint32_t s, std::uint32_t now) const {
+        const Stage& stage = stages_[s];
+        const auto ended = [&](std::uint32_t at) { return at <= now; };
+        const std::uint32_t behind = shape_.stages - s;
+        const std::uint32_t ahead = twice_ ? 2 * behind - 1 : behind;
+        const std::uint32_t most = twice_ ? 2 * shape_.stages - 1 : shape_.stages;
+        if (stage.forward < shape_.micro_batches && stage.forward - stage.input < ahead &&
+            stage.forward - stage.weights < most && (s == 0 || ended(stages_[s - 1].forward_end[stage.forward]))) {
+            return {{false, 0, stage.forward}};
+        }
+        if (stage.input < stage.forward && ended(stage.forward_end[stage.input]) &&
+            (s + 1 == shape_.stages || ended(stages_[s + 1].input_end[stage.input]))) {
+            return {{true, 0, stage.input}};
+        }
+        if (stage.weights < stage.input) {
+            return {{true, 0, stage.weights, true}};
+        }
+        return {};
+    }
+
+    // Says whether it was the micro-batch's last pass on the stage.
+    static bool run(Stage& stage, const Pass& pass, std::uint32_t now) {
+        stage.start = std::min(stage.start, now);
+        stage.end = now + 1;
+        stage.passes.push_back(pass);
+        if (!pass.backward) {
+            stage.forward_end[stage.forward++] = now + 1;
+        } else if (!pass.weights) {
+            stage.input_end[stage.input++] = now + 1;
+        } else {
+            ++stage.weights;
+        }
+        return pass.weights;
+    }
+
+    PipelineShape shape_;
+    bool twice_;
+    std::vector<Stage> stages_;
+};
+
+std::string needs_stages(const PipelineShape& shape) {
+    return shape.stages == 1 ? "a zero-bubble schedule needs at least two pipeline stages" : "";
+}
+
+}  // namespace
+
+// The backward pass in two: the gradient of the input, which the stage before waits for, and the gradients of the weights, which
+// fill what would be waiting. No stage waits for the norm of all gradients before its optimizer (the authors' post-validation).
+// An iteration takes what its slowest stage takes, since stages begin the next one one after another.
+// zb-h1 holds the activations of as many micro-batches as 1F1B, zb-h2 of nearly twice as many. With equal passes the longest wait
+// is a third of 1F1B's and none.
+// Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, arXiv:2401.10241, sections 2 and 4.
+// Limits: the order is that of passes of equal length; the authors' automatic one (ZB-1p, ZB-2p) is found for measured lengths.
+extern const PipelineSchedule kZeroBubbleH1 = {
+    "zb-h1",
+    "weight gradients apart, filling waits, with the memory of 1f1b",
+    false,
+    true,
+    needs_stages,
+    [](const PipelineShape& shape, std::uint32_t stage) { return UnitPipeline(shape, false).passes(stage); },
+    [](const PipelineShape& shape, std::uint32_t stage) {
+        return peak_in_flight(UnitPipeline(shape, false).passes(stage));
+    },
+    [](const PipelineShape& shape) { return UnitPipeline(shape, false).longest_wait() / 3.0; },
+    true};
+
+extern const PipelineSchedule kZeroBubbleH2 = {
+    "zb-h2",
+    "weight gradients apart, no waits, with nearly twice the memory of 1f1b",
+    false,
+    false,  // memory is what plans are short of
+    needs_stages,
+    [](const PipelineShape& shape, std::uint32_t stage) { return UnitPipeline(shape, true).passes(stage); },
+    [](const PipelineShape& shape, std::uint32_t stage) {
+        return peak_in_flight(UnitPipeline(shape, true).passes(stage));
+    },
+    [](const PipelineShape& shape) { return UnitPipeline(shape, true).longest_wait() / 3.0; },
+    true};
+
+}  // namespace orrery
