@@ -1,6 +1,6 @@
 #include "models/collective_library.hpp"
 
-#include "models/calibration/text_file.hpp"
+#include "sim/base/input_file.hpp"
 
 #include <fmt/format.h>
 
@@ -84,7 +84,7 @@ std::unique_ptr<CollectiveModel> make_collectives(const std::string& interconnec
             fmt::format("no measured collectives are called '{}'; there are {}{}", interconnect, fmt::join(known, ", "),
                         near.empty() ? "" : fmt::format("; did you mean '{}'?", near))}});
     }
-    CollectiveFit fit = parse_collective_fit(read_text_file(file), file);
+    CollectiveFit fit = parse_collective_fit(read_input(file), file);
     for (const CollectiveOp op :
          {CollectiveOp::all_reduce, CollectiveOp::all_gather, CollectiveOp::reduce_scatter, CollectiveOp::all_to_all}) {
         if (!fit.has(kNccl, op)) {

@@ -2,14 +2,13 @@
 
 #include "models/kernel_fit.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/config/units.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 namespace orrery {
@@ -270,11 +269,7 @@ KernelFit parse_fit(const std::string& text, const std::string& name) {
 }
 
 KernelFit load_fit(const std::string& path) {
-    std::ifstream stream(path, std::ios::binary);
-    if (!stream) {
-        throw ConfigError({Diagnostic{path, 0, 0, "cannot be read"}});
-    }
-    return parse_fit(std::string(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()), path);
+    return parse_fit(read_input(path), path);
 }
 
 }  // namespace orrery

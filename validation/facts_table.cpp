@@ -1,7 +1,7 @@
 #include "validation/facts_table.hpp"
 
-#include "models/calibration/text_file.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 
@@ -28,7 +28,7 @@ double FactsRow::number(const std::string& column) const {
 }
 
 std::vector<FactsRow> read_facts_table(const std::string& path) {
-    std::istringstream stream(read_text_file(path));
+    std::istringstream stream(read_input(path));
     std::vector<std::string> header;
     std::vector<FactsRow> rows;
     std::string line;

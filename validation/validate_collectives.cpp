@@ -1,5 +1,5 @@
 #include "models/calibration/collectives.hpp"
-#include "models/calibration/text_file.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/config/units.hpp"
 #include "validation/compute/collections.hpp"
 #include "validation/statistics.hpp"
@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <sstream>
 
@@ -24,10 +23,7 @@ struct Row {
 
 // system;node preset;op;gpus;nodes;bytes;us - semicolons, because names of systems hold commas.
 std::vector<Row> load_rows(const std::string& path) {
-    std::ifstream stream(path);
-    if (!stream) {
-        throw ConfigError({Diagnostic{path, 0, 0, "cannot be read"}});
-    }
+    InputFile stream(path);
     std::vector<Row> rows;
     std::string line;
     for (int number = 1; std::getline(stream, line); ++number) {
@@ -64,7 +60,7 @@ void print_fits(ModelCache& models, const Terminal& terminal, Comparison& out) {
     }
     std::sort(files.begin(), files.end());
     for (const std::string& file : files) {
-        const CollectiveFit fit = parse_collective_fit(read_text_file(file), file);
+        const CollectiveFit fit = parse_collective_fit(read_input(file), file);
         struct Sums {
             std::int64_t points = 0, pieces = 0;
             double error = 0, held_back = 0;
@@ -109,7 +105,7 @@ void compare_collections(ModelCache& models, const Terminal& terminal, const std
             continue;
         }
         const std::string file = models.data().path(std::string("models/data/collectives/") + other.fabric + ".fit");
-        const CollectiveFit fit = parse_collective_fit(read_text_file(file), file);
+        const CollectiveFit fit = parse_collective_fit(read_input(file), file);
         std::vector<double> errors;
         const Trace trace = read_profile(other.profile, directory);
         for (const TraceRow& row : trace.rows) {

@@ -1,6 +1,6 @@
 #include "models/calibration/profiles.hpp"
 
-#include "models/calibration/text_file.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/config/units.hpp"
 
 #include <fmt/format.h>
@@ -559,7 +559,7 @@ Trace parse_profile(const PublicProfile& profile, const std::string& text, const
 
 Trace read_profile(const PublicProfile& profile, const std::string& directory) {
     const std::string path = directory + "/" + profile.path;
-    return parse_profile(profile, read_text_file(path), path);
+    return parse_profile(profile, read_input(path), path);
 }
 
 }  // namespace orrery

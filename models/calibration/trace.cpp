@@ -1,6 +1,6 @@
 #include "models/calibration/trace.hpp"
 
-#include "models/calibration/text_file.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 
@@ -455,7 +455,7 @@ Trace parse_trace(const std::string& text, const std::string& name) {
 }
 
 Trace read_trace(const std::string& path) {
-    return parse_trace(read_text_file(path), path);
+    return parse_trace(read_input(path), path);
 }
 
 std::string format_trace(const Trace& trace) {

@@ -5,7 +5,6 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <unordered_map>
@@ -270,15 +269,11 @@ YamlNode parse_yaml(const std::string& text, const std::string& name) {
 }
 
 YamlNode load_yaml(const std::string& path) {
-    require_input_file(path);
-    std::ifstream stream(path, std::ios::binary);
+    InputFile stream(path);
     // One byte more than may be: parse_yaml then says that it is too large, however large it is.
     std::string text(kMaxBytes + 1, '\0');
     stream.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<std::size_t>(stream.gcount()));
-    if (stream.bad()) {
-        throw ConfigError({Diagnostic{path, 0, 0, "cannot be read"}});
-    }
     return parse_yaml(text, path);
 }
 

@@ -1,7 +1,7 @@
 #include "models/calibrated.hpp"
 #include "models/calibration/points.hpp"
 #include "models/calibration/profiles.hpp"
-#include "models/calibration/text_file.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/base/math.hpp"
 #include "sim/base/random.hpp"
 #include "tests/support/support.hpp"
@@ -279,7 +279,7 @@ TEST_CASE("a sibling's shape is taken for sparse rows where it fits, and is not 
 }
 
 TEST_CASE("damaged fits give errors with their lines and never anything else") {
-    const std::string good = read_text_file(test::data().path("models/data/kernels/h200-sxm/latent_decode-bf16.fit"));
+    const std::string good = read_input(test::data().path("models/data/kernels/h200-sxm/latent_decode-bf16.fit"));
     RandomStream random(11, "fit-fuzz");
     const std::string alphabet = "0123456789.: -\nabcx\xff";
     for (int i = 0; i < 500 * test::scale(); ++i) {

@@ -1,5 +1,6 @@
 // orrery compare: runs, or summaries of them, side by side.
 
+#include "sim/base/input_file.hpp"
 #include "sim/record/metric_table.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/program/commands.hpp"
@@ -13,8 +14,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 namespace orrery {
 
@@ -65,14 +64,9 @@ Metric metric_of(const std::string& name, const Json& node) {
 }
 
 std::vector<Metric> read_summary(const std::string& path) {
-    std::ifstream stream(path, std::ios::binary);
-    const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-    const Json tree = Json::parse(text, nullptr, false);
+    const Json tree = Json::parse(read_input(path), nullptr, false);
     const bool summary = tree.is_object() && tree.contains("metrics") && tree["metrics"].is_object() &&
                          tree.contains("schema") && tree["schema"] == "orrery-summary-1";
-    if (!stream.good() && text.empty()) {
-        throw ConfigError({Diagnostic{path, 0, 0, "cannot be read"}});
-    }
     if (!summary) {
         throw ConfigError({Diagnostic{path, 0, 0, "this is no summary as 'orrery run --json' writes it"}});
     }
@@ -95,7 +89,7 @@ std::vector<Metric> read_summary(const std::string& path) {
 }
 
 Compared load(const std::string& path, const CommandLine& line, const DataDirectory& data, ModelCache& models) {
-    if (std::filesystem::path(path).extension() == ".json") {
+    if (std::filesystem::path(unpacked_name(path)).extension() == ".json") {
         return {path, read_summary(path)};
     }
     const Scenario scenario = load_scenario(path, line.overrides(), data);

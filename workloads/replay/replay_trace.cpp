@@ -1,9 +1,9 @@
 #include "workloads/replay/replay_trace.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
-#include "workloads/replay/input_file.hpp"
 
 #include <fmt/format.h>
 

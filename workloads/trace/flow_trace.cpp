@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -19,10 +18,7 @@ constexpr std::size_t kLongestLine = 1 << 20;
 // The lines of a file with the errors found in them.
 class Lines {
   public:
-    explicit Lines(const std::string& path) : path_(path) {
-        require_input_file(path);
-        stream_.open(path);
-    }
+    explicit Lines(const std::string& path) : path_(path), stream_(path) {}
     bool next(std::string& line) {
         while (read(line)) {
             ++number_;
@@ -65,7 +61,7 @@ class Lines {
     }
 
     std::string path_;
-    std::ifstream stream_;
+    InputFile stream_;
     std::vector<char> buffer_;
     int number_ = 0;
     std::vector<Diagnostic> errors_;
@@ -346,7 +342,7 @@ bool read_link(const std::string& text, LinkEvent& event) {
 }  // namespace
 
 Schedule read_flows(const std::string& path, std::uint32_t hosts) {
-    return path.ends_with(".cm") ? read_matrix(path, hosts) : read_csv(path, hosts);
+    return unpacked_name(path).ends_with(".cm") ? read_matrix(path, hosts) : read_csv(path, hosts);
 }
 
 std::vector<LinkEvent> read_link_events(const std::string& path) {

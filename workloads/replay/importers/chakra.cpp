@@ -6,8 +6,8 @@
 
 #include "workloads/replay/importers/chakra.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/config/units.hpp"
-#include "workloads/replay/input_file.hpp"
 
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
@@ -427,7 +427,7 @@ Imported import_chakra(const ImportInput& input) {
     trace.same_program = false;
     trace.meta["source"] = "chakra";
     // NAME.3.et: all ranks lie beside it. Any other name is a trace of one rank.
-    const std::string stem = std::filesystem::path(path).stem().string();
+    const std::string stem = std::filesystem::path(unpacked_name(path)).stem().string();
     const std::size_t dot = stem.rfind('.');
     const bool numbered = dot != std::string::npos && dot + 1 < stem.size() &&
                           std::all_of(stem.begin() + static_cast<std::ptrdiff_t>(dot) + 1, stem.end(),
@@ -438,7 +438,8 @@ Imported import_chakra(const ImportInput& input) {
     }
     const std::filesystem::path folder = std::filesystem::path(path).parent_path();
     const std::string base = stem.substr(0, dot);
-    const std::string extension = std::filesystem::path(path).extension().string();
+    const std::string extension =
+        std::filesystem::path(unpacked_name(path)).extension().string() + path.substr(unpacked_name(path).size());
     std::vector<std::string> files;
     for (std::uint32_t rank = 0;; ++rank) {
         const std::string file = (folder / fmt::format("{}.{}{}", base, rank, extension)).string();

@@ -1,8 +1,8 @@
 #include "workloads/replay/importers/importer.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/config/units.hpp"
-#include "workloads/replay/input_file.hpp"
 
 #include <fmt/format.h>
 
@@ -95,7 +95,7 @@ std::uint32_t ImportInput::whole_option(const std::string& name) const {
 }
 
 std::string Importer::default_output(const std::string& input) const {
-    return std::filesystem::path(input).stem().string() + "." + extension;
+    return std::filesystem::path(unpacked_name(input)).stem().string() + "." + extension;
 }
 
 Imported imported_program(const ReplayTrace& trace, ImportNotes notes) {

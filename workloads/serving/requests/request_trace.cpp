@@ -7,9 +7,8 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <fstream>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 namespace orrery {
@@ -29,17 +28,11 @@ void trim(std::string& line) {
 class TraceReader final : public RequestSource {
   public:
     TraceReader(const RequestsSpec& spec, const std::string& file, std::uint64_t seed)
-        : spec_(spec), file_(checked(file)), in_(file), adapters_(spec.adapters, spec.adapter_skew, seed, "serving") {
-        std::error_code failed;
-        size_ = static_cast<double>(std::filesystem::file_size(file_, failed));
-        if (!in_ || failed) {
-            throw ConfigError({Diagnostic{file_, 0, 0, "cannot be read"}});
-        }
-    }
+        : spec_(spec), file_(file), in_(file), adapters_(spec.adapters, spec.adapter_skew, seed, "serving") {}
 
     std::uint64_t clients() const override { return clients_of(spec_); }
 
-    double progress() const override { return size_ > 0 ? read_ / size_ : 1; }
+    double progress() const override { return in_.share_read(); }
 
     bool next(Request& request) override {
         if (spec_.count > 0 && given_ == spec_.count) {
@@ -63,11 +56,6 @@ class TraceReader final : public RequestSource {
     }
 
   private:
-    static const std::string& checked(const std::string& file) {
-        require_input_file(file);
-        return file;
-    }
-
     [[noreturn]] void fail(const std::string& problem) const {
         throw ConfigError({Diagnostic{file_, number_, 1, problem}});
     }
@@ -90,7 +78,6 @@ class TraceReader final : public RequestSource {
             return false;
         }
         ++number_;
-        read_ += static_cast<double>(taken);
         if (in_.fail()) {
             fail("a line is longer than 1 MiB");
         }
@@ -157,9 +144,8 @@ class TraceReader final : public RequestSource {
         if (clients() > 0 || spec_.count > 0) {
             return;
         }
-        constexpr double kTail = 1 << 16;  ///< B that hold the last line, or it is not looked at
-        std::ifstream end(file_);
-        end.seekg(static_cast<std::streamoff>(std::max(0.0, size_ - kTail)));
+        constexpr std::size_t kTail = 1 << 16;  ///< B that hold the last line, or it is not looked at
+        std::istringstream end(tail_of_input(file_, kTail));
         std::optional<double> last;
         for (std::string line; std::getline(end, line);) {
             trim(line);
@@ -190,7 +176,7 @@ class TraceReader final : public RequestSource {
     static constexpr double kDay = 86400;  ///< s
     RequestsSpec spec_;
     std::string file_;
-    std::ifstream in_;
+    InputFile in_;
     Popularity adapters_;
     std::string line_;
     std::vector<char> buffer_ = std::vector<char>((1 << 20) + 1);
@@ -198,8 +184,6 @@ class TraceReader final : public RequestSource {
     std::unique_ptr<TraceLines> lines_;
     TracedRequest traced_;
     std::int64_t given_ = 0;
-    double size_ = 0;  ///< B
-    double read_ = 0;
     bool first_ = true;
     double origin_ = 0;
     double last_ = 0;
