@@ -139,6 +139,35 @@ TEST_CASE("plan: every plan is another one, and leaves the headroom that was ask
           std::string::npos);
 }
 
+TEST_CASE("plan: its tables fit the width that COLUMNS gives, and --all or a pipe shows every column in full") {
+    const Folder folder;
+    const std::string command = orrery_program() + " plan " + folder.file("scenario.yaml", kPlanned) + " --simulate 5";
+    // Characters of the longest line between two that say where the tables are.
+    const auto widest = [](const std::string& text) {
+        std::size_t most = 0;
+        std::istringstream lines(text.substr(text.find("best plans, simulated")));
+        for (std::string line; std::getline(lines, line) &&
+                               line.find("best plan that was not simulated") > line.size() &&
+                               line.find("To run the best") > line.size();) {
+            if (line.find("no plan is better in time") > line.size()) {
+                most = std::max(most, line.size());
+            }
+        }
+        return most;
+    };
+    const std::string whole = shell_command(command).text;
+    CHECK(widest(whole) > 100);
+    for (const std::size_t width : {72, 80, 100}) {
+        const std::string text = shell_command(fmt::format("COLUMNS={} {}", width, command)).text;
+        CHECK_MESSAGE(widest(text) <= width, text);
+        CHECK(text.find("micro-batch") != std::string::npos);
+    }
+    const std::string narrow = shell_command("COLUMNS=72 " + command).text;
+    CHECK_MESSAGE(narrow.find("not shown: where its time goes") != std::string::npos, narrow);
+    CHECK(narrow.find("--all") != std::string::npos);
+    CHECK(shell_command("COLUMNS=72 " + command + " --all").text == whole);
+}
+
 TEST_CASE("plan: the program prints best, reasons and front, the same on one or two processes") {
     const Folder folder;
     const std::string file = folder.file("scenario.yaml", kPlanned);

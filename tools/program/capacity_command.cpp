@@ -208,9 +208,10 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
         }
     }
     terminal.heading("best plans, on the whole load");
-    terminal.table(header, rows);
+    const std::vector<ColumnFit> fit = {{}, {}, {1}, {4}, {3}, {3}, {5}, {0, true}, {2, true}};
+    terminal.fitted_table(header, rows, fit, line.has("all"));
     terminal.heading("Pareto front: no plan bears a higher rate with less time between tokens");
-    terminal.table(header, front);
+    terminal.fitted_table(header, front, fit, line.has("all"));
     std::string sets;
     for (const std::string& assignment : assignments_of(best.engine)) {
         sets += " --set " + assignment;

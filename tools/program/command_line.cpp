@@ -22,6 +22,9 @@ constexpr OptionSpec writes(const char* name, const char* argument, const char* 
 const OptionSpec kReport = writes("report", "FILE.html", "write a report: one file, no network needed to read it");
 const OptionSpec kData = {"data", "DIR",
                           "presets and kernels of your own, such as models/data/devices/my-gpu.yaml in it"};
+const OptionSpec kAll = {"all", "",
+                         "every column in full; without it they fit the terminal, or COLUMNS characters where that is "
+                         "set (a pipe or a file without it: all)"};
 const OptionSpec kJobs = {"jobs,j", "N", "processes; default: all cores"};
 
 std::string long_name(const OptionSpec& option) {
@@ -192,6 +195,7 @@ const std::vector<CommandSpec>& command_table() {
           kData,
           {"simulate", "N", "plans to simulate in full, best estimates first; 50 by default (serving: 20)"},
           {"top", "N", "rows to show; 10 by default"},
+          kAll,
           {"headroom", "SHARE", "training: of a GPU's memory that a plan leaves free; 5 % by default"},
           {"nodes", "LIST", "sizes of cluster to search, such as 64,128"},
           {"price", "NUMBER", "of a GPU hour: adds the cost of 10^9 tokens"},
@@ -248,6 +252,7 @@ const std::vector<CommandSpec>& command_table() {
           {"columns", "COLUMNS", "what to show, in this order"},
           {"sort", "COLUMNS", "\"-name\" sorts downwards"},
           {"limit", "N", "at most so many rows"},
+          kAll,
           {"format", "FORMAT", "text (default), csv or json"},
           writes("output,o", "FILE", "instead of standard output"),
           kReport},

@@ -123,8 +123,12 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     for (std::size_t i = 0; i < std::min(shown, simulated); ++i) {
         rows.push_back(row_of(search.ranked[i], i + 1, best, price, with_nodes));
     }
+    // Texts wrap, and where its time goes gives way first.
+    std::vector<ColumnFit> fit(header.size());
+    fit[fit.size() - 2].wraps = true;
+    fit.back() = {1, true};
     terminal.heading("best plans, simulated");
-    terminal.table(header, rows);
+    terminal.fitted_table(header, rows, fit, line.has("all"));
     rows.clear();
     for (std::size_t i = 0; i < simulated; ++i) {
         if (search.ranked[i].pareto) {
@@ -132,7 +136,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
         }
     }
     terminal.heading("Pareto front: no plan is better in time, memory and cost at once");
-    terminal.table(header, rows);
+    terminal.fitted_table(header, rows, fit, line.has("all"));
     if (simulated < search.ranked.size()) {
         fmt::print(
             "\nThe best plan that was not simulated is estimated at {:.4g} s; among the simulated the estimate errs by "

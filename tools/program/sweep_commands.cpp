@@ -101,6 +101,21 @@ void write_report(const CommandLine& line, const std::string& name, const std::s
                             {table.columns.begin() + status + 1, table.columns.end() - 1}));
 }
 
+// Columns that say the same in every row give way first, then those on the right; what happened to a point stays.
+std::vector<ColumnFit> fit_of(const ResultTable& table) {
+    std::vector<ColumnFit> fit(table.columns.size());
+    for (std::size_t c = 0; c < fit.size(); ++c) {
+        const bool same =
+            table.rows.size() > 1 && std::all_of(table.rows.begin(), table.rows.end(),
+                                                 [&](const auto& row) { return row[c] == table.rows.front()[c]; });
+        const bool tells = table.columns[c] == "status" || table.columns[c] == "message";
+        fit[c].importance = same ? 1'000'000 + static_cast<int>(c) : tells || c == 0 ? 1 : 2 + static_cast<int>(c);
+        fit[c].wraps = std::any_of(table.rows.begin(), table.rows.end(),
+                                   [&](const auto& row) { return std::holds_alternative<std::string>(row[c]); });
+    }
+    return fit;
+}
+
 int sweep_on_slurm(const CommandLine& line) {
     SlurmOptions slurm;
     slurm.program = std::filesystem::read_symlink("/proc/self/exe").string();
@@ -213,14 +228,13 @@ int command_table_of(const CommandLine& line, const DataDirectory&) {
             std::vector<std::string> texts;
             for (const Cell& cell : row) {
                 const double* number = std::get_if<double>(&cell);
-                const std::string text = number != nullptr ? fmt::format("{:.6g}", *number) : cell_text(cell);
-                texts.push_back(text.size() > 60 ? text.substr(0, 57) + "..." : text);
+                texts.push_back(number != nullptr ? fmt::format("{:.6g}", *number) : cell_text(cell));
             }
             rows.push_back(std::move(texts));
         }
         std::vector<std::string> header;
         std::transform(table.columns.begin(), table.columns.end(), std::back_inserter(header), with_arrow);
-        terminal.table(header, rows);
+        terminal.fitted_table(header, rows, fit_of(table), line.has("all") || line.has("columns"));
     } else {
         throw ConfigError(format == "text" ? "--output needs --format csv or json"
                                            : fmt::format("--format is text, csv or json, not '{}'", format));

@@ -2,14 +2,18 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
+#include "sim/config/units.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <iterator>
+#include <numeric>
 
 namespace orrery {
 
@@ -36,6 +40,37 @@ std::vector<std::string> printable_cells(const std::vector<std::string>& cells) 
     return out;
 }
 
+constexpr std::size_t kNarrowest = 30;  // characters of a column that wraps
+
+// The text in lines of so many characters at most, cut at spaces where there are any; at least one line.
+std::vector<std::string> wrapped(const std::string& text, std::size_t limit) {
+    std::vector<std::string> out(1);
+    std::size_t used = 0;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find(' ', at), text.size());
+        const std::string word = text.substr(at, end - at);
+        if (used > 0 && used + 1 + width(word) > limit) {
+            out.emplace_back();
+            used = 0;
+        }
+        if (used > 0 || (at > 0 && out.size() == 1 && out[0].empty())) {
+            out.back() += ' ';
+            ++used;
+        }
+        for (const char c : word) {
+            const bool starts = (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+            if (starts && used == limit) {
+                out.emplace_back();
+                used = 0;
+            }
+            out.back() += c;
+            used += starts ? 1 : 0;
+        }
+        at = end + 1;
+    }
+    return out;
+}
+
 }  // namespace
 
 Terminal::Terminal(const std::string& color, bool quiet) : color_(color == "always"), quiet_(quiet) {
@@ -43,6 +78,13 @@ Terminal::Terminal(const std::string& color, bool quiet) : color_(color == "alwa
         color_ = isatty(STDOUT_FILENO) != 0;
     } else if (color != "always" && color != "never") {
         throw ConfigError("--color is auto, always or never, not '" + color + "'");
+    }
+    double given = 0;
+    winsize size{};
+    if (const char* text = std::getenv("COLUMNS"); text != nullptr && parse_number(text, given) && given >= 20) {
+        columns_ = static_cast<std::size_t>(std::min(given, 1e6));
+    } else if (isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
+        columns_ = size.ws_col;
     }
 }
 
@@ -87,6 +129,75 @@ void Terminal::table(const std::vector<std::string>& given_header,
     }
     for (const auto& row : rows) {
         print(row, false);
+    }
+}
+
+void Terminal::fitted_table(const std::vector<std::string>& header,
+                            const std::vector<std::vector<std::string>>& given_rows, const std::vector<ColumnFit>& fit,
+                            bool all) const {
+    ORRERY_ASSERT(fit.size() == header.size());
+    if (all || columns_ == 0) {
+        table(header, given_rows);
+        return;
+    }
+    std::vector<std::vector<std::string>> rows;
+    std::transform(given_rows.begin(), given_rows.end(), std::back_inserter(rows), printable_cells);
+    std::vector<std::size_t> widths;
+    std::vector<std::size_t> kept;
+    for (std::size_t i = 0; i < header.size(); ++i) {
+        widths.push_back(width(header[i]));
+        for (const auto& row : rows) {
+            widths[i] = std::max(widths[i], i < row.size() ? width(row[i]) : 0);
+        }
+        kept.push_back(i);
+    }
+    // What a line takes with the columns that are left, each two characters apart and those that wrap at their narrowest.
+    const auto least = [&](std::size_t i) { return fit[i].wraps ? std::min(widths[i], kNarrowest) : widths[i]; };
+    const auto line = [&] {
+        return std::accumulate(kept.begin(), kept.end(), std::size_t{0},
+                               [&](std::size_t sum, std::size_t i) { return sum + least(i) + 2; });
+    };
+    std::vector<bool> left_out(header.size(), false);
+    while (line() + 1 > columns_) {
+        const auto worst = std::max_element(kept.begin(), kept.end(), [&](std::size_t a, std::size_t b) {
+            return fit[a].importance < fit[b].importance;
+        });
+        if (fit[*worst].importance == 0) {
+            break;
+        }
+        left_out[*worst] = true;
+        kept.erase(worst);
+    }
+    // What is left of the line goes to the columns that wrap, from the left.
+    std::size_t spare = columns_ - std::min(columns_, line() + 1);
+    std::vector<std::string> shown_header;
+    std::vector<std::size_t> limits;
+    for (const std::size_t i : kept) {
+        const std::size_t more = std::min(spare, widths[i] - least(i));
+        spare -= more;
+        limits.push_back(least(i) + more);
+        shown_header.push_back(wrapped(header[i], limits.back()).front());
+    }
+    std::vector<std::vector<std::string>> shown;
+    for (const auto& row : rows) {
+        const std::size_t first = shown.size();
+        for (std::size_t k = 0; k < kept.size(); ++k) {
+            const std::vector<std::string> lines = wrapped(kept[k] < row.size() ? row[kept[k]] : "", limits[k]);
+            shown.resize(std::max(shown.size(), first + lines.size()), std::vector<std::string>(kept.size()));
+            for (std::size_t l = 0; l < lines.size(); ++l) {
+                shown[first + l][k] = lines[l];
+            }
+        }
+    }
+    table(shown_header, shown);
+    std::string names;
+    for (std::size_t i = 0; i < header.size(); ++i) {
+        names += left_out[i] ? (names.empty() ? "" : ", ") + printable(header[i], kLongestText) : "";
+    }
+    if (!names.empty()) {
+        for (const std::string& text : wrapped("not shown: " + names + "; --all shows every column", columns_ - 2)) {
+            fmt::print("  {}\n", text);
+        }
     }
 }
 
