@@ -1,5 +1,6 @@
 #include "tools/check/baseline.hpp"
 
+#include "sim/base/input_file.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "sim/record/metric_table.hpp"
@@ -29,6 +30,12 @@ class BaselineReader {
         keys_of(root_, {"orrery-baseline", "scenario", "set", "reason", "metrics", "inputs"});
         if (const YamlNode* scenario = root_.find("scenario"); scenario != nullptr && !scenario->scalar.empty()) {
             baseline_.scenario = scenario->scalar;
+            try {
+                require_input_file(baseline_.scenario_path());
+            } catch (const ConfigError& error) {
+                errors_.push_back(
+                    scenario->mark.error(fmt::format("'{}' {}", scenario->scalar, error.diagnostics().front().text)));
+            }
         } else {
             errors_.push_back(
                 root_.mark.error("'scenario' is missing: the path of the scenario, relative to this file"));
@@ -45,6 +52,12 @@ class BaselineReader {
         if (const YamlNode* inputs = root_.find("inputs")) {
             for (const YamlNode::Entry& entry : inputs->entries) {
                 // Written as JSON: a quoted scalar is a text.
+                if (!entry.value.quoted && !nlohmann::json::accept(entry.value.scalar)) {
+                    errors_.push_back(entry.value.mark.error(fmt::format(
+                        "'{}' is no value as 'orrery check --update' writes it: a number, true or false, or a text in "
+                        "quotes",
+                        entry.value.scalar)));
+                }
                 baseline_.inputs[entry.key] =
                     entry.value.quoted ? nlohmann::json(entry.value.scalar).dump() : entry.value.scalar;
             }

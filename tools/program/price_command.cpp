@@ -186,6 +186,12 @@ class Pricers {
                 request,
                 fmt::format("{} is a collective: it has a node and a library, and neither device nor kernels", row.op));
         }
+        for (const char* dimension : {"ranks", "nodes"}) {
+            const double count = row.dim(dimension, 1);
+            if (count != std::floor(count) || count > (1U << 20U)) {
+                refuse(request, fmt::format("'{}' is a whole number up to {}, not {}", dimension, 1U << 20U, count));
+            }
+        }
         const auto ranks = static_cast<std::uint32_t>(row.dim("ranks"));
         const auto per_node = static_cast<std::uint32_t>(scenario(request, 1).cluster.node.gpus);
         const auto nodes =
