@@ -3,7 +3,6 @@
 #include "sim/config/synonyms.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -23,8 +22,6 @@ std::string place_of(const Mark& mark) {
                ? fmt::format("{}:{}", file.substr(file.find_last_of('/') + 1), mark.line)
                : file;
 }
-
-using Json = nlohmann::ordered_json;
 
 // Of any quantity in its base unit: a thousandth of a picosecond, and nothing else that is simulated is smaller.
 constexpr double kSmallest = 1e-15;
@@ -380,230 +377,6 @@ class Reader final : public Fields {
     std::size_t found_ = 0;  ///< keys that were asked for and there
 };
 
-class Writer final : public Fields {
-  public:
-    Json json = Json::object();
-
-    void integer(const Field& field, std::int64_t& value) override { json[field.key] = value; }
-    void number(const Field& field, double& value) override { json[field.key] = value; }
-    void boolean(const Field& field, bool& value) override { json[field.key] = value; }
-    void text(const Field& field, std::string& value) override {
-        if (!value.empty()) {
-            json[field.key] = value;
-        }
-    }
-    void quantity(const Field& field, Dimension dimension, double& value) override {
-        json[field.key] = format_quantity(value, dimension);
-    }
-    void sourced(const Field& field, Dimension dimension, Sourced<double>& value) override {
-        if (!value.how.empty()) {
-            json[field.key] = {
-                {"value", format_quantity(value.value, dimension)}, {"how", value.how}, {"source", value.source}};
-        }
-    }
-    void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) override {
-        json[field.key] = names[index];
-    }
-    void section(const Field& field, const std::optional<PresetKind>&, bool&,
-                 const std::function<void(Fields&)>& describe) override {
-        Writer inner;
-        describe(inner);
-        json[field.key] = std::move(inner.json);
-    }
-    void range(const Field& field, Dimension dimension, double& low, double& high) override {
-        json[field.key] = {format_quantity(low, dimension), format_quantity(high, dimension)};
-    }
-    void variant(const Field& field, const std::vector<std::string>& names, std::size_t& index, bool& detailed,
-                 const std::function<void(Fields&)>& describe) override {
-        if (!detailed) {
-            return choice(field, names, index);
-        }
-        Writer inner;
-        inner.json["kind"] = names[index];
-        describe(inner);
-        json[field.key] = std::move(inner.json);
-    }
-    void list(const Field& field, std::size_t& count,
-              const std::function<void(Fields&, std::size_t)>& describe) override {
-        json[field.key] = Json::array();
-        for (std::size_t i = 0; i < count; ++i) {
-            Writer inner;
-            describe(inner, i);
-            json[field.key].push_back(std::move(inner.json));
-        }
-    }
-    void group(bool& given, const std::function<void(Fields&)>& describe) override {
-        if (given) {
-            describe(*this);
-        }
-    }
-};
-
-class SchemaWriter final : public Fields {
-  public:
-    [[nodiscard]] bool names_all() const override { return true; }
-
-    Json properties = Json::object();
-    Json required = Json::array();
-
-    void integer(const Field& field, std::int64_t& value) override { limits(add(field, "integer", value), field); }
-    void number(const Field& field, double& value) override { limits(add(field, "number", value), field); }
-    void boolean(const Field& field, bool& value) override { add(field, "boolean", value); }
-    void text(const Field& field, std::string& value) override { add(field, "string", value); }
-    void table(const Field& field, const TableKind& kind, std::string& value) override {
-        // Whoever knows the data directory puts the names of its files here.
-        add(field, "string", value)["x-names-from"] = {kind.directory, kind.extension};
-    }
-    void quantity(const Field& field, Dimension dimension, double& value) override {
-        Json& entry = add(field, "string", format_quantity(value, dimension));
-        describe_unit(entry, field, dimension);
-        if (dimension == Dimension::fraction) {
-            entry["type"] = {"string", "number"};
-        }
-    }
-    void sourced(const Field& field, Dimension dimension, Sourced<double>& value) override {
-        Json& entry = add(field, "string", format_quantity(value.value, dimension));
-        describe_unit(entry, field, dimension);
-        entry["type"] = {"string", "object", "number"};
-    }
-    void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) override {
-        add(field, "string", names[index])["enum"] = names;
-    }
-    void section(const Field& field, const std::optional<PresetKind>& preset, bool&,
-                 const std::function<void(Fields&)>& describe) override {
-        SchemaWriter inner;
-        describe(inner);
-        Json object = inner.object();
-        if (preset) {
-            const Json name = {{"type", "string"}, {"x-names-from", {preset->directory, ".yaml"}}};
-            object["properties"]["preset"] = name;
-            object["properties"]["preset"]["description"] = fmt::format("start from this {} preset", preset->what);
-            object.erase("required");
-            properties[field.key] = {{"description", field.doc}, {"anyOf", Json::array({name, object})}};
-        } else {
-            object["description"] = field.doc;
-            properties[field.key] = std::move(object);
-        }
-        if (field.required) {
-            required.push_back(field.key);
-        }
-    }
-
-    void range(const Field& field, Dimension dimension, double& low, double& high) override {
-        Json& entry = add(field, "array", {format_quantity(low, dimension), format_quantity(high, dimension)});
-        describe_unit(entry, field, dimension);
-        entry["items"] = {{"type", "string"}};
-        entry["minItems"] = entry["maxItems"] = 2;
-    }
-    void variant(const Field& field, const std::vector<std::string>& names, std::size_t& index, bool&,
-                 const std::function<void(Fields&)>& describe) override {
-        SchemaWriter inner;
-        inner.choice(Field{"kind", field.doc}, names, index);
-        describe(inner);
-        properties[field.key] = {{"description", field.doc},
-                                 {"anyOf", Json::array({Json{{"enum", names}}, inner.object()})}};
-    }
-    void list(const Field& field, std::size_t&, const std::function<void(Fields&, std::size_t)>& describe) override {
-        SchemaWriter inner;
-        describe(inner, 0);
-        properties[field.key] = {{"type", "array"}, {"description", field.doc}, {"items", inner.object()}};
-    }
-    void group(bool&, const std::function<void(Fields&)>& describe) override { describe(*this); }
-
-    [[nodiscard]] Json object() const {
-        Json out = {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
-        if (!required.empty()) {
-            out["required"] = required;
-        }
-        return out;
-    }
-
-  private:
-    Json& add(const Field& field, const char* type, const Json& value) {
-        Json entry = {{"type", type}, {"description", field.doc}};
-        if (field.required) {
-            required.push_back(field.key);
-        } else {
-            entry["default"] = value;
-        }
-        return properties[field.key] = std::move(entry);
-    }
-    static void limits(Json& entry, const Field& field) {
-        if (std::isfinite(field.min)) {
-            entry["minimum"] = field.min;
-        }
-        if (std::isfinite(field.max)) {
-            entry["maximum"] = field.max;
-        }
-    }
-    static void describe_unit(Json& entry, const Field& field, Dimension dimension) {
-        entry["description"] = fmt::format("{} (units: {})", field.doc, fmt::join(unit_names(dimension), ", "));
-    }
-};
-
-class Explainer final : public Fields {
-  public:
-    std::vector<Explained> found;
-    std::string prefix;
-
-    void integer(const Field& field, std::int64_t& value) override { add(field, std::to_string(value)); }
-    void number(const Field& field, double& value) override { add(field, fmt::format("{}", value)); }
-    void boolean(const Field& field, bool& value) override { add(field, value ? "true" : "false"); }
-    void text(const Field& field, std::string& value) override {
-        if (!value.empty()) {
-            add(field, value);
-        }
-    }
-    void quantity(const Field& field, Dimension dimension, double& value) override {
-        add(field, pretty_quantity(value, dimension));
-    }
-    void sourced(const Field& field, Dimension dimension, Sourced<double>& value) override {
-        if (!value.how.empty()) {
-            found.push_back(Explained{prefix + field.key, pretty_quantity(value.value, dimension), value.how,
-                                      value.source, field.doc});
-        }
-    }
-    void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) override {
-        add(field, names[index]);
-    }
-    void section(const Field& field, const std::optional<PresetKind>&, bool&,
-                 const std::function<void(Fields&)>& describe) override {
-        const std::string outer = prefix;
-        prefix += std::string(field.key) + ".";
-        describe(*this);
-        prefix = outer;
-    }
-    void range(const Field& field, Dimension dimension, double& low, double& high) override {
-        add(field, fmt::format("{} to {}", pretty_quantity(low, dimension), pretty_quantity(high, dimension)));
-    }
-    void variant(const Field& field, const std::vector<std::string>& names, std::size_t& index, bool& detailed,
-                 const std::function<void(Fields&)>& describe) override {
-        choice(field, names, index);
-        if (detailed) {
-            section(field, std::nullopt, detailed, describe);
-        }
-    }
-    void list(const Field& field, std::size_t& count,
-              const std::function<void(Fields&, std::size_t)>& describe) override {
-        const std::string outer = prefix;
-        for (std::size_t i = 0; i < count; ++i) {
-            prefix = fmt::format("{}{}.{}.", outer, field.key, i);
-            describe(*this, i);
-        }
-        prefix = outer;
-    }
-    void group(bool& given, const std::function<void(Fields&)>& describe) override {
-        if (given) {
-            describe(*this);
-        }
-    }
-
-  private:
-    void add(const Field& field, const std::string& value) {
-        found.push_back(Explained{prefix + field.key, value, "", "", field.doc});
-    }
-};
-
 }  // namespace
 
 void read_fields(const YamlNode& node, const DataDirectory& data, std::vector<Diagnostic>& errors,
@@ -615,24 +388,6 @@ void read_fields(const YamlNode& node, const DataDirectory& data, std::vector<Di
     Reader reader(node, data, errors, false, origins, {});
     describe(reader);
     reader.finish();
-}
-
-std::string write_fields(const std::function<void(Fields&)>& describe) {
-    Writer writer;
-    describe(writer);
-    return writer.json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string schema_of(const std::function<void(Fields&)>& describe) {
-    SchemaWriter writer;
-    describe(writer);
-    return writer.object().dump(2);
-}
-
-std::vector<Explained> explain_fields(const std::function<void(Fields&)>& describe) {
-    Explainer explainer;
-    describe(explainer);
-    return std::move(explainer.found);
 }
 
 }  // namespace orrery

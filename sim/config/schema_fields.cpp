@@ -1,0 +1,126 @@
+// Fields as JSON Schema.
+
+#include "sim/config/fields.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+
+namespace orrery {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+class SchemaWriter final : public Fields {
+  public:
+    [[nodiscard]] bool names_all() const override { return true; }
+
+    Json properties = Json::object();
+    Json required = Json::array();
+
+    void integer(const Field& field, std::int64_t& value) override { limits(add(field, "integer", value), field); }
+    void number(const Field& field, double& value) override { limits(add(field, "number", value), field); }
+    void boolean(const Field& field, bool& value) override { add(field, "boolean", value); }
+    void text(const Field& field, std::string& value) override { add(field, "string", value); }
+    void table(const Field& field, const TableKind& kind, std::string& value) override {
+        // Whoever knows the data directory puts the names of its files here.
+        add(field, "string", value)["x-names-from"] = {kind.directory, kind.extension};
+    }
+    void quantity(const Field& field, Dimension dimension, double& value) override {
+        Json& entry = add(field, "string", format_quantity(value, dimension));
+        describe_unit(entry, field, dimension);
+        if (dimension == Dimension::fraction) {
+            entry["type"] = {"string", "number"};
+        }
+    }
+    void sourced(const Field& field, Dimension dimension, Sourced<double>& value) override {
+        Json& entry = add(field, "string", format_quantity(value.value, dimension));
+        describe_unit(entry, field, dimension);
+        entry["type"] = {"string", "object", "number"};
+    }
+    void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) override {
+        add(field, "string", names[index])["enum"] = names;
+    }
+    void section(const Field& field, const std::optional<PresetKind>& preset, bool&,
+                 const std::function<void(Fields&)>& describe) override {
+        SchemaWriter inner;
+        describe(inner);
+        Json object = inner.object();
+        if (preset) {
+            const Json name = {{"type", "string"}, {"x-names-from", {preset->directory, ".yaml"}}};
+            object["properties"]["preset"] = name;
+            object["properties"]["preset"]["description"] = fmt::format("start from this {} preset", preset->what);
+            object.erase("required");
+            properties[field.key] = {{"description", field.doc}, {"anyOf", Json::array({name, object})}};
+        } else {
+            object["description"] = field.doc;
+            properties[field.key] = std::move(object);
+        }
+        if (field.required) {
+            required.push_back(field.key);
+        }
+    }
+
+    void range(const Field& field, Dimension dimension, double& low, double& high) override {
+        Json& entry = add(field, "array", {format_quantity(low, dimension), format_quantity(high, dimension)});
+        describe_unit(entry, field, dimension);
+        entry["items"] = {{"type", "string"}};
+        entry["minItems"] = entry["maxItems"] = 2;
+    }
+    void variant(const Field& field, const std::vector<std::string>& names, std::size_t& index, bool&,
+                 const std::function<void(Fields&)>& describe) override {
+        SchemaWriter inner;
+        inner.choice(Field{"kind", field.doc}, names, index);
+        describe(inner);
+        properties[field.key] = {{"description", field.doc},
+                                 {"anyOf", Json::array({Json{{"enum", names}}, inner.object()})}};
+    }
+    void list(const Field& field, std::size_t&, const std::function<void(Fields&, std::size_t)>& describe) override {
+        SchemaWriter inner;
+        describe(inner, 0);
+        properties[field.key] = {{"type", "array"}, {"description", field.doc}, {"items", inner.object()}};
+    }
+    void group(bool&, const std::function<void(Fields&)>& describe) override { describe(*this); }
+
+    [[nodiscard]] Json object() const {
+        Json out = {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
+        if (!required.empty()) {
+            out["required"] = required;
+        }
+        return out;
+    }
+
+  private:
+    Json& add(const Field& field, const char* type, const Json& value) {
+        Json entry = {{"type", type}, {"description", field.doc}};
+        if (field.required) {
+            required.push_back(field.key);
+        } else {
+            entry["default"] = value;
+        }
+        return properties[field.key] = std::move(entry);
+    }
+    static void limits(Json& entry, const Field& field) {
+        if (std::isfinite(field.min)) {
+            entry["minimum"] = field.min;
+        }
+        if (std::isfinite(field.max)) {
+            entry["maximum"] = field.max;
+        }
+    }
+    static void describe_unit(Json& entry, const Field& field, Dimension dimension) {
+        entry["description"] = fmt::format("{} (units: {})", field.doc, fmt::join(unit_names(dimension), ", "));
+    }
+};
+
+}  // namespace
+
+std::string schema_of(const std::function<void(Fields&)>& describe) {
+    SchemaWriter writer;
+    describe(writer);
+    return writer.object().dump(2);
+}
+
+}  // namespace orrery
