@@ -7,7 +7,9 @@
 #include "workloads/serving/requests/formats/trace_format.hpp"
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
+#include <map>
 #include <set>
 
 using namespace orrery;
@@ -121,6 +123,21 @@ TEST_CASE("output goes to files and not to terminals: quiet is quiet, and colour
     CHECK(shell_command("LC_ALL=de_DE.UTF-8 TZ=Asia/Tokyo TERM=dumb COLUMNS=40 NO_COLOR=1 " + orrery_program() +
                         " run --json - " + file)
               .text == plain);
+}
+
+TEST_CASE("the schema of a cluster lets a job of each kind say what that kind may, and no job hold jobs") {
+    const auto schema = nlohmann::json::parse(scenario_schema(ScenarioKind::cluster, data()));
+    std::map<std::string, nlohmann::json> jobs;
+    for (const auto& job : schema["properties"]["jobs"]["items"]["properties"]["scenario"]["anyOf"]) {
+        jobs[job["properties"]["kind"]["enum"][0]] = job["properties"];
+    }
+    CHECK(jobs.size() == scenario_kind_names().size() - 1);
+    CHECK(jobs.count("cluster") == 0);
+    CHECK(jobs["training"].contains("plan"));
+    CHECK(jobs["serving"].contains("engine"));
+    CHECK(!jobs["serving"].contains("plan"));
+    CHECK(jobs["network"].contains("traffic"));
+    CHECK(!jobs["network"].contains("cluster"));  // it is the whole's
 }
 
 TEST_CASE("schemas for editors are those of this version, and scenarios that name one name one that is there") {

@@ -39,6 +39,8 @@ struct KindRow {
     bool messages;         ///< runs on SimGrid too
     bool kernels;          ///< prices kernels: the rates of a device matter
     bool requests;         ///< serves requests, which can be listed one by one
+    bool plans = false;    ///< has a parallel plan, which can be searched
+    bool jobs = false;     ///< holds scenarios of other kinds
     TimelineDrawing drawing;
     NetworkUse network;
     RunCost (*cost)(const Scenario& scenario);  ///< what a run will take of this machine

@@ -361,12 +361,32 @@ void list_names(nlohmann::ordered_json& schema, const DataDirectory& data) {
 
 }  // namespace
 
+// What a job of any kind may say.
+static nlohmann::ordered_json job_schemas() {
+    auto out = nlohmann::ordered_json::array();
+    const auto& names = scenario_kind_names();
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        Scenario job;
+        job.kind = static_cast<ScenarioKind>(i);
+        if (row_of(job.kind).jobs) {
+            continue;
+        }
+        out.push_back(nlohmann::ordered_json::parse(schema_of([&](Fields& fields) { describe_job(fields, job); })));
+        out.back()["properties"]["kind"]["enum"] = {names[i]};
+    }
+    return out;
+}
+
 std::string scenario_schema(ScenarioKind kind, const DataDirectory& data) {
     Scenario scenario;
     scenario.kind = kind;
     auto schema = nlohmann::ordered_json::parse(schema_of([&](Fields& fields) { describe(fields, scenario); }));
     const std::string& name = scenario_kind_names()[static_cast<std::size_t>(kind)];
     schema["properties"]["kind"]["enum"] = {name};
+    if (row_of(kind).jobs) {
+        auto& job = schema["properties"]["jobs"]["items"]["properties"]["scenario"];
+        job = {{"description", job["description"]}, {"anyOf", job_schemas()}};
+    }
     list_names(schema, data);
     schema["properties"][kExpect] = {
         {"type", "object"},

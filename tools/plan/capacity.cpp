@@ -1,6 +1,7 @@
 #include "tools/plan/capacity.hpp"
 
 #include "sim/record/batch_means.hpp"
+#include "tools/driver/kind.hpp"
 
 #include <fmt/format.h>
 
@@ -154,7 +155,7 @@ std::int64_t serving_gpus(const EngineSpec& engine) {
 }
 
 void check_capacity(const Scenario& scenario, const CapacityOptions& options) {
-    if (scenario.kind != ScenarioKind::serving) {
+    if (!row_of(scenario.kind).requests) {
         throw ConfigError("a capacity is searched for scenarios of kind serving");
     }
     if (scenario.slo.ttft <= 0 && scenario.slo.tpot <= 0 && scenario.slo.tbt <= 0) {

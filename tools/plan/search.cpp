@@ -1,6 +1,7 @@
 #include "tools/plan/search.hpp"
 
 #include "sim/config/units.hpp"
+#include "tools/driver/kind.hpp"
 #include "tools/plan/estimate.hpp"
 #include "tools/sweep/worker_pool.hpp"
 
@@ -432,7 +433,7 @@ class PlanSearcher {
 }  // namespace
 
 PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, const PlanOptions& options) {
-    if (scenario.kind != ScenarioKind::training) {
+    if (!row_of(scenario.kind).plans) {
         throw ConfigError("plans are searched for training scenarios; this one is of another kind");
     }
     if (scenario.cluster.nodes == 0) {

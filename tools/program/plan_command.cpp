@@ -1,5 +1,6 @@
 // orrery plan: the best parallel plans of a training scenario.
 
+#include "tools/driver/kind.hpp"
 #include "tools/plan/search.hpp"
 #include "tools/program/capacity_command.hpp"
 #include "tools/program/commands.hpp"
@@ -67,7 +68,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal(line.color(), line.quiet());
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
     check_outputs(line, files_of(scenario));
-    if (scenario.kind == ScenarioKind::serving) {
+    if (row_of(scenario.kind).requests) {
         return plan_serving(line, scenario, data);
     }
     PlanOptions options;

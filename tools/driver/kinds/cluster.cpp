@@ -269,7 +269,7 @@ void check_cluster(const YamlNode& root, const DataDirectory& data, Scenario& sc
             job.scenario.directory = file.parent_path().string();
             job.scenario = seen_from(here.string(), std::move(job.scenario));
         }
-        if (job.scenario.kind == ScenarioKind::cluster) {
+        if (row_of(job.scenario.kind).jobs) {
             errors.push_back(item.mark.error(fmt::format("job '{}' cannot be a cluster of further jobs", job.name)));
         }
     }
@@ -287,6 +287,7 @@ const KindRow kClusterKind = {
     .messages = false,
     .kernels = true,
     .requests = false,
+    .jobs = true,
     .drawing = TimelineDrawing::few_streams,
     .network = {.library = true, .folds = true},
     .cost = cost_of_jobs,

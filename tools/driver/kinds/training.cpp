@@ -120,6 +120,7 @@ const KindRow kTrainingKind = {
     .messages = false,
     .kernels = true,
     .requests = false,
+    .plans = true,
     .drawing = TimelineDrawing::ranks,
     .network = {.library = true, .folds = true},
     .cost = cost_of_training,
