@@ -2,6 +2,7 @@
 
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
+#include "tools/report/svg.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -106,6 +107,23 @@ TEST_CASE("a run's report shows the numbers of its JSON, says what limits the ru
     CHECK(dom.find("gpu-benches") != std::string::npos);  // a source
 }
 
+TEST_CASE("fabric: a node reaches one leaf of each rail of its group, and a leaf every spine") {
+    const auto lines = [](const std::vector<FabricLayer>& layers) {
+        const std::string svg = fabric_svg(layers, {});
+        std::size_t count = 0;
+        for (auto at = svg.find("<line"); at != std::string::npos; at = svg.find("<line", at + 1)) {
+            ++count;
+        }
+        return count;
+    };
+    const FabricLayer spines = {"spine switches", 2, "", 0, 1, {}};
+    // Two groups of two nodes and two rails: four leaves, two links a node.
+    CHECK(lines({{"nodes", 4, "", 0, 2, {}}, {"leaf switches", 4, "", 0, 1, {}}}) == 8);
+    CHECK(lines({{"nodes", 4, "", 0, 2, {}}, {"leaf switches", 4, "", 0, 1, {}}, spines}) == 16);
+    // One rail: a node hangs on one leaf.
+    CHECK(lines({{"hosts", 8, "", 0, 2, {}}, {"leaf switches", 2, "", 0, 1, {}}}) == 8);
+}
+
 TEST_CASE("reports of sweeps, baselines, validation and messages draw without errors") {
     const Folder folder;
     (void)folder.file("base.yaml", kSmallTraining);
@@ -139,6 +157,20 @@ TEST_CASE("reports of sweeps, baselines, validation and messages draw without er
                                        folder.file("check.html")))
                 .code == 0);
     CHECK(drawn(folder, folder.file("check.html")).find("Every baseline holds") != std::string::npos);
+    // What fell is drawn to the left of what rose.
+    const std::string moved = folder.file("moved.yaml",
+                                          "orrery-baseline: 1\nscenario: base.yaml\nmetrics:\n"
+                                          "  mfu: {value: 0.001, tolerance: 1 %}\n"
+                                          "  iteration_time_s: {value: 1000, tolerance: 1 %}\n");
+    CHECK(orrery_command(fmt::format("check {} --quiet --report {}", moved, folder.file("moved.html"))).code < 2);
+    const std::string bars = drawn(folder, folder.file("moved.html"));
+    const auto offset = [&](const std::string& part) {
+        const auto at = bars.find("margin-left:", bars.find("data-part=\"moved: " + part));
+        REQUIRE(at != std::string::npos);
+        return std::stod(bars.substr(at + 12));
+    };
+    CHECK(offset("mfu") == 50);
+    CHECK(offset("iteration_time_s") < 50);
     for (const auto& [suite, least] : {std::pair{"training", 200}, {"collectives", 200}, {"compute", 100}}) {
         REQUIRE(
             orrery_command(fmt::format("validate {} --quiet --report {}", suite, folder.file("validate.html"))).code ==

@@ -7,6 +7,8 @@
 #include "tools/driver/run_cost.hpp"
 #include "tools/driver/scenario.hpp"
 
+#include <span>
+
 namespace orrery {
 
 /// A scenario as work of a simulation, from before its run to its summary.
@@ -34,13 +36,14 @@ enum class TimelineDrawing { none, ranks, streams, few_streams };
 
 struct KindRow {
     const char* name;
-    const char* headline;  ///< metric that a run of this kind is first judged by
-    bool nodes;            ///< needs nodes with GPUs, not bare hosts
-    bool messages;         ///< runs on SimGrid too
-    bool kernels;          ///< prices kernels: the rates of a device matter
-    bool requests;         ///< serves requests, which can be listed one by one
-    bool plans = false;    ///< has a parallel plan, which can be searched
-    bool jobs = false;     ///< holds scenarios of other kinds
+    const char* headline;                ///< metric that a run of this kind is first judged by
+    std::span<const char* const> cards;  ///< metrics that a report shows at its top, in this order
+    bool nodes;                          ///< needs nodes with GPUs, not bare hosts
+    bool messages;                       ///< runs on SimGrid too
+    bool kernels;                        ///< prices kernels: the rates of a device matter
+    bool requests;                       ///< serves requests, which can be listed one by one
+    bool plans = false;                  ///< has a parallel plan, which can be searched
+    bool jobs = false;                   ///< holds scenarios of other kinds
     TimelineDrawing drawing;
     NetworkUse network;
     RunCost (*cost)(const Scenario& scenario);  ///< what a run will take of this machine

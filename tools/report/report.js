@@ -50,15 +50,18 @@ const logarithmic = (text) => axis(text, { type: "logarithmic", ticks: { maxRota
 const draw = {
     tiles(block, host) {
         const grid = make("div", { class: "tiles" });
-        block.items.forEach((item, i) => grid.append(make("div", { class: "tile" + (i === 0 ? " lead" : ""), data: { metric: item.name, value: item.value } },
+        block.items.forEach((item, i) => grid.append(make("div", { class: "tile" + ((block.lead ? item.name === block.lead : i === 0) ? " lead" : ""), data: { metric: item.name, value: item.value } },
             make("span", { class: "soft", text: breakable(item.label || item.name) }), make("b", { text: item.text }),
             item.low == null ? null : make("span", { class: "soft", text: `90 %: ${item.low} to ${item.high}` }))));
         host.append(grid);
     },
     bars(block, host) {
         const most = Math.max(...block.items.map((item) => Math.abs(item.value)), 1e-300);
+        // Where some are below zero, zero stands in the middle.
+        const middle = block.items.some((item) => item.value < 0) ? 50 : 0;
         for (const item of block.items) {
-            const fill = make("i", { style: `width:${100 * Math.abs(item.value) / most}%;background:${item.colour || colours[0]}` });
+            const width = (100 - middle) * Math.abs(item.value) / most;
+            const fill = make("i", { style: `width:${width}%;margin-left:${item.value < 0 ? middle - width : middle}%;background:${item.colour || colours[0]}` });
             host.append(make("div", { class: "bar", data: { part: item.name, value: item.value } }, make("span", { text: breakable(item.name) }), make("span", { class: "track" }, fill), make("span", { text: item.text })));
         }
     },

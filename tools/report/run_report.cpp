@@ -41,14 +41,40 @@ Json metric_item(const Metric& metric) {
     return item;
 }
 
-Json metric_tiles(const Summary& summary) {
-    Json items = Json::array();
-    for (const Metric& metric : summary.metrics) {
-        if (family_of(metric, summary).empty()) {
-            items.push_back(metric_item(metric));
+// Names of the cards of a scenario: those of its kind, and of each of its jobs.
+std::vector<std::string> cards_of(const Scenario& scenario, const std::string& prefix = "") {
+    std::vector<std::string> out;
+    for (const char* card : row_of(scenario.kind).cards) {
+        out.push_back(prefix + card);
+    }
+    for (const JobSpec& job : scenario.jobs) {
+        const std::vector<std::string> own = cards_of(job.scenario, prefix + job.name + ".");
+        out.insert(out.end(), own.begin(), own.end());
+    }
+    return out;
+}
+
+// What the kind is judged by as cards; all other metrics behind a fold.
+void add_metrics(const Scenario& scenario, const Summary& summary, Json& blocks) {
+    const std::vector<std::string> cards = cards_of(scenario);
+    Json shown = Json::array();
+    Json others = Json::array();
+    for (const std::string& card : cards) {
+        if (const Metric* metric = summary.find(card); metric != nullptr) {
+            shown.push_back(metric_item(*metric));
         }
     }
-    return {{"kind", "tiles"}, {"items", items}};
+    for (const Metric& metric : summary.metrics) {
+        if (family_of(metric, summary).empty() && std::find(cards.begin(), cards.end(), metric.name) == cards.end()) {
+            others.push_back(metric_item(metric));
+        }
+    }
+    const std::string lead = row_of(scenario.kind).headline;
+    blocks.push_back({{"kind", "tiles"}, {"lead", lead}, {"items", shown}});
+    if (!others.empty()) {
+        const Json tiles = {{"kind", "tiles"}, {"lead", lead}, {"items", others}};
+        blocks.push_back({{"kind", "details"}, {"title", "All other metrics"}, {"blocks", Json::array({tiles})}});
+    }
 }
 
 // Means and percentiles as a row for each quantity.
@@ -191,25 +217,29 @@ std::vector<FabricLayer> fabric_layers(const Scenario& scenario, const std::map<
     std::vector<FabricLayer> layers;
     if (shape.gpus_per_node > 1) {
         layers.push_back({"GPUs", static_cast<double>(fabric.gpus()), "inside the node", shape.intra_bandwidth,
+                          static_cast<double>(shape.nodes),
                           use({"GPU to node switch", "node switch to GPU", "mesh link"})});
     }
     if (shape.nodes > 1 && shape.nics_per_node > 0) {
+        const auto leaves = static_cast<double>(fabric.leaves());
         layers.push_back({shape.gpus_per_node > 1 ? "nodes" : "hosts", static_cast<double>(shape.nodes),
                           fmt::format("{} NIC{} each", shape.nics_per_node, shape.nics_per_node > 1 ? "s" : ""),
-                          shape.nic_bandwidth, use({"NIC out", "NIC in"})});
+                          shape.nic_bandwidth, leaves / shape.rails, use({"NIC out", "NIC in"})});
         const double up = shape.nic_bandwidth * shape.nodes_per_leaf * shape.nics_per_node / shape.rails /
                           shape.leaf_oversubscription;
         const bool fat_tree = shape.kind == FabricKind::fat_tree;
-        layers.push_back({"leaf switches", static_cast<double>(fabric.leaves()), "uplinks of a leaf", up,
+        // A leaf reaches every spine, in a fat tree those of its pod.
+        const double pods = fat_tree ? leaves / (shape.rails * static_cast<double>(shape.leaf_groups_per_pod)) : 1;
+        layers.push_back({"leaf switches", leaves, "uplinks of a leaf", up, std::max(1.0, pods),
                           use({"uplinks of leaf", "downlinks of leaf", "leaf to spine", "spine to leaf"})});
         if (fabric.spines() > 0) {
             layers.push_back({"spine switches", static_cast<double>(fabric.spines()), "to the cores",
-                              up / shape.spine_oversubscription,
+                              up / shape.spine_oversubscription, 1,
                               fat_tree ? use({"uplinks of pod", "downlinks of pod", "spine to core", "core to spine"})
                                        : std::nullopt});
         }
         if (fat_tree && fabric.cores() > 0) {
-            layers.push_back({"core switches", static_cast<double>(fabric.cores()), "", 0, std::nullopt});
+            layers.push_back({"core switches", static_cast<double>(fabric.cores()), "", 0, 1, std::nullopt});
         }
     }
     return layers;
@@ -228,7 +258,7 @@ std::string run_report(const Scenario& scenario, const RunOutput& out, const Exp
     if (Json quantiles = metric_quantiles(out.summary); !quantiles["rows"].empty()) {
         blocks.push_back(std::move(quantiles));
     }
-    blocks.push_back(metric_tiles(out.summary));
+    add_metrics(scenario, out.summary, blocks);
     if (!out.summary.breakdown.empty()) {
         blocks.push_back(breakdown_bars(out.summary));
     }

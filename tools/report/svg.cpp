@@ -131,7 +131,9 @@ std::string colour_of(const std::string& category) {
                                                                 {"pipeline communication", "#cc79a7"},
                                                                 {"data communication", "#d55e00"},
                                                                 {"context communication", "#009e73"}};
-    const auto found = kColours.find(category);
+    // A job's part is "NAME: part".
+    const std::size_t job = category.rfind(": ");
+    const auto found = kColours.find(job == std::string::npos ? category : category.substr(job + 2));
     return found == kColours.end() ? "#777777" : found->second;
 }
 
@@ -243,10 +245,15 @@ std::vector<std::pair<RowKey, std::string>> rows_of(const Timeline& timeline, Ti
 std::string timeline_svg(const std::string& title, const Timeline& timeline, TimelineRows kind, std::size_t rows,
                          const ChartStyle& style) {
     constexpr double kRow = 22;
-    constexpr double kLeft = 130;
-    constexpr double kWide = 1040;
+    constexpr double kLetter = 6.2;  // of the sans-serif at 11 px, on average
     const double top = style.titled ? 30 : 4;
     const std::vector<std::pair<RowKey, std::string>> shown = rows_of(timeline, kind, rows);
+    std::size_t longest = 0;
+    for (const auto& [row, label] : shown) {
+        longest = std::max(longest, label.size());
+    }
+    const double left = std::clamp(12 + kLetter * static_cast<double>(longest), 60.0, 360.0);
+    const double wide = 1170 - left;
     double end = 0;
     for (const Span& span : timeline.spans) {
         end = std::max(end, span.start_us + span.duration_us);
@@ -257,7 +264,7 @@ std::string timeline_svg(const std::string& title, const Timeline& timeline, Tim
     std::map<RowKey, double> row_of;
     for (std::size_t i = 0; i < shown.size(); ++i) {
         row_of[shown[i].first] = top + kRow * static_cast<double>(i);
-        canvas.text(kLeft - 6, row_of[shown[i].first] + 14, shown[i].second, "end", 11);
+        canvas.text(left - 6, row_of[shown[i].first] + 14, shown[i].second, "end", 11);
     }
     for (const Span& span : timeline.spans) {
         const bool whole = kind == TimelineRows::processes;
@@ -267,21 +274,20 @@ std::string timeline_svg(const std::string& title, const Timeline& timeline, Tim
         }
         // The compute stream fills its row; transfers are a thin line below it.
         const bool thin = whole && span.thread > 0;
-        paths[span.category] +=
-            fmt::format("M{:.2f} {:.0f}h{:.2f}v{}h-{:.2f}z", kLeft + kWide * span.start_us / end,
-                        row->second + (thin ? 17 : 2), std::max(0.1, kWide * span.duration_us / end), thin ? 3 : 14,
-                        std::max(0.1, kWide * span.duration_us / end));
+        paths[span.category] += fmt::format("M{:.2f} {:.0f}h{:.2f}v{}h-{:.2f}z", left + wide * span.start_us / end,
+                                            row->second + (thin ? 17 : 2), std::max(0.1, wide * span.duration_us / end),
+                                            thin ? 3 : 14, std::max(0.1, wide * span.duration_us / end));
     }
     for (const auto& [category, path] : paths) {
         canvas.raw(fmt::format("<path d=\"{}\" fill=\"{}\"/>\n", path, colour_of(category)));
     }
     const double bottom = top + kRow * static_cast<double>(shown.size());
     for (const double tick : ticks(0, end * 1e-6)) {
-        const double x = kLeft + kWide * tick / (end * 1e-6);
+        const double x = left + wide * tick / (end * 1e-6);
         canvas.line(x, top, x, bottom + 4, style.grid, 0.5);
         canvas.text(x, bottom + 16, tick == 0 ? "0" : seconds_text(tick), "middle", 11);
     }
-    double x = kLeft;
+    double x = left;
     for (const auto& [category, path] : paths) {
         canvas.box(x, bottom + 28, 10, 10, colour_of(category));
         canvas.text(x + 14, bottom + 37, category, "start", 11);
@@ -420,9 +426,12 @@ std::string fabric_svg(const std::vector<FabricLayer>& layers, const ChartStyle&
                                            ? fmt::format("#{:02x}{:02x}40", static_cast<int>(80 + 170 * used),
                                                          static_cast<int>(160 - 110 * used))
                                            : style.grid;
+            const auto group_of = [&](std::size_t box, std::size_t of) {
+                return static_cast<std::size_t>(static_cast<double>(box) * layer.groups / static_cast<double>(of));
+            };
             for (std::size_t i = 0; i < count; ++i) {
                 for (std::size_t j = 0; j < above; ++j) {
-                    if (above >= count ? j * count / above == i || above <= 4 : i * above / count == j || above <= 4) {
+                    if (group_of(i, count) == group_of(j, above)) {
                         canvas.line(x_of(i, count), y, x_of(j, above), y - kLayer + 22, stroke, 0.7 + 2.5 * used);
                     }
                 }

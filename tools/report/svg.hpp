@@ -49,8 +49,9 @@ enum class TimelineRows { processes, streams };
 struct FabricLayer {
     std::string name;  ///< "GPUs", "leaf switches"
     double count = 0;
-    std::string link;                   ///< what joins it to the layer above
-    double capacity = 0;                ///< B/s of such a link
+    std::string link;     ///< what joins it to the layer above
+    double capacity = 0;  ///< B/s of such a link
+    double groups = 1;    ///< into which it and the layer above fall: links join all of one group, and none of two
     std::optional<double> utilisation;  ///< of the busiest such link
 };
 [[nodiscard]] std::string fabric_svg(const std::vector<FabricLayer>& layers, const ChartStyle& style);

@@ -280,9 +280,12 @@ void check_cluster(const YamlNode& root, const DataDirectory& data, Scenario& sc
 
 }  // namespace
 
+static constexpr const char* kClusterCards[] = {"makespan_s"};
+
 const KindRow kClusterKind = {
     .name = "cluster",
     .headline = "makespan_s",
+    .cards = kClusterCards,
     .nodes = false,
     .messages = false,
     .kernels = true,

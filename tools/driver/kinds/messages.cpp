@@ -190,9 +190,13 @@ void run_on_simgrid(const Scenario& scenario, const RunOptions& options, const F
     out.summary.add("max_link_utilisation", 0, "1");
 }
 
+static constexpr const char* kCollectiveCards[] = {"collective_time_s",    "algbw_gbps",    "busbw_gbps",
+                                                   "max_link_utilisation", "bytes_on_wire", "retransmissions"};
+
 const KindRow kCollectiveKind = {
     .name = "collective",
     .headline = "collective_time_s",
+    .cards = kCollectiveCards,
     .nodes = false,
     .messages = true,
     .kernels = false,
@@ -210,9 +214,14 @@ const KindRow kCollectiveKind = {
     .prepare = prepare_messages,
 };
 
+static constexpr const char* kNetworkCards[] = {
+    "max_link_utilisation", "bytes_on_wire", "messages",       "drops", "trims",
+    "retransmissions",      "ecn_marks",     "max_queue_bytes"};
+
 const KindRow kNetworkKind = {
     .name = "network",
     .headline = "fct_s.max",
+    .cards = kNetworkCards,
     .nodes = false,
     .messages = true,
     .kernels = false,

@@ -66,9 +66,12 @@ void describe_replay(Fields& fields, Scenario& s) {
 
 }  // namespace
 
+static constexpr const char* kReplayCards[] = {"replay_time_s", "recorded_time_s", "operations"};
+
 const KindRow kReplayKind = {
     .name = "replay",
     .headline = "replay_time_s",
+    .cards = kReplayCards,
     .nodes = true,
     .messages = false,
     .kernels = false,

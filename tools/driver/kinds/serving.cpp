@@ -502,9 +502,14 @@ void check_serving(const YamlNode& root, const DataDirectory&, Scenario& scenari
 
 }  // namespace
 
+static constexpr const char* kServingCards[] = {"requests_per_s", "output_tokens_per_s",         "slo_attainment",
+                                                "goodput_rps",    "cost_per_million_tokens_usd", "energy_per_token_j",
+                                                "busy_fraction",  "cache_peak_fraction"};
+
 const KindRow kServingKind = {
     .name = "serving",
     .headline = "e2e_s.mean",
+    .cards = kServingCards,
     .nodes = true,
     .messages = false,
     .kernels = true,

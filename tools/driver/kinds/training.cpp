@@ -113,9 +113,14 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
 
 }  // namespace
 
+static constexpr const char* kTrainingCards[] = {"iteration_time_s", "tokens_per_s",           "mfu",
+                                                 "tflops_per_gpu",   "memory_per_gpu_gib",     "goodput_fraction",
+                                                 "bubble_fraction",  "exposed_communication_s"};
+
 const KindRow kTrainingKind = {
     .name = "training",
     .headline = "iteration_time_s",
+    .cards = kTrainingCards,
     .nodes = true,
     .messages = false,
     .kernels = true,
