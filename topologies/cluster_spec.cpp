@@ -27,22 +27,8 @@ void describe(Fields& fields, NodeSpec& node) {
 }
 
 static void describe(Fields& fields, FabricSpec& fabric) {
-    fields.enumeration({"kind", "how the switches are arranged"}, {"leaf-spine", "fat-tree"}, fabric.kind);
-    fields.integer({"nodes_per_leaf", "nodes that share a leaf switch (or a group of rail leaves)", false, 1, 65536},
-                   fabric.nodes_per_leaf);
-    fields.integer({"hosts_per_leaf", "the same for clusters given in hosts (0: as nodes_per_leaf)", false, 0, 65536},
-                   fabric.hosts_per_leaf);
-    fields.integer({"rails", "leaf switches that the NICs of one node spread over", false, 1, 1024}, fabric.rails);
-    fields.integer({"spines", "spine switches, of a pod in a fat tree (0: one a host port of a leaf)", false, 0, 4096},
-                   fabric.spines);
-    fields.integer({"leaf_groups_per_pod", "fat tree: groups of nodes in a pod", false, 1, 4096},
-                   fabric.leaf_groups_per_pod);
-    fields.integer({"cores_per_spine", "fat tree: core switches a spine reaches", false, 1, 4096},
-                   fabric.cores_per_spine);
-    fields.number({"oversubscription", "host over uplink bandwidth of a leaf", false, 1e-3, 1e3},
-                  fabric.oversubscription);
-    fields.number({"core_oversubscription", "fat tree: bandwidth into over out of a pod", false, 1e-3, 1e3},
-                  fabric.core_oversubscription);
+    fabric.topology.describe_choice(fields, {"kind", "how the switches are arranged"});
+    fabric.topology.describe_parameters(fields);
     fields.quantity({"link", "rate of a host link (0: the NIC's)", false, 0, 1e14}, Dimension::rate, fabric.link);
     fields.quantity({"latency", "latency of a link, its switch included", false, 0, 1}, Dimension::time,
                     fabric.latency);
@@ -68,9 +54,6 @@ FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark) {
     if ((cluster.nodes > 0) == (cluster.hosts > 0)) {
         errors.push_back(mark.error("a cluster has either 'nodes' (with a 'node') or 'hosts'"));
     } else if (cluster.hosts > 0) {
-        if (f.link <= 0) {
-            errors.push_back(mark.error("'fabric.link' is missing: the rate of each host's link"));
-        }
         shape.nodes = static_cast<std::uint32_t>(cluster.hosts);
         shape.gpus_per_node = 1;
         shape.nics_per_node = 1;
@@ -92,21 +75,15 @@ FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark) {
     if (static_cast<std::int64_t>(shape.nodes) * shape.gpus_per_node > 4'000'000) {
         errors.push_back(mark.error("more than 4,000,000 GPUs"));
     }
-    shape.kind = f.kind;
-    shape.nodes_per_leaf = static_cast<std::uint32_t>(f.hosts_per_leaf > 0 ? f.hosts_per_leaf : f.nodes_per_leaf);
-    shape.nodes_per_leaf = std::min(shape.nodes_per_leaf, std::max(1U, shape.nodes));
-    shape.rails = static_cast<std::uint32_t>(f.rails);
-    if (shape.nics_per_node > 0 && shape.nics_per_node % shape.rails != 0) {
-        errors.push_back(
-            mark.error("'fabric.rails' must divide the NICs of a node (" + std::to_string(shape.nics_per_node) + ")"));
-    }
-    const std::uint32_t host_ports = shape.nodes_per_leaf * std::max(1U, shape.nics_per_node / shape.rails);
-    shape.spines = f.spines > 0 ? static_cast<std::uint32_t>(f.spines) : std::max(1U, host_ports);
-    shape.leaf_groups_per_pod = static_cast<std::uint32_t>(f.leaf_groups_per_pod);
-    shape.cores_per_spine = static_cast<std::uint32_t>(f.cores_per_spine);
-    shape.leaf_oversubscription = f.oversubscription;
-    shape.spine_oversubscription = f.core_oversubscription;
     shape.link_latency = f.latency;
+    std::vector<std::string> problems;
+    f.topology.make()->complete(shape, problems);
+    for (const std::string& problem : problems) {
+        errors.push_back(mark.error(problem));
+    }
+    if (cluster.hosts > 0 && shape.nic_bandwidth <= 0) {
+        errors.push_back(mark.error("'fabric.link' is missing: the rate of each host's link"));
+    }
     if (!errors.empty()) {
         throw ConfigError(errors);
     }

@@ -23,15 +23,7 @@ struct NodeSpec {
 };
 
 struct FabricSpec {
-    FabricKind kind = FabricKind::leaf_spine;
-    std::int64_t nodes_per_leaf = 16;
-    std::int64_t hosts_per_leaf = 0;  ///< synonym of nodes_per_leaf for clusters given in hosts
-    std::int64_t rails = 1;
-    std::int64_t spines = 0;  ///< 0: as many as a leaf has ports towards its hosts
-    std::int64_t leaf_groups_per_pod = 8;
-    std::int64_t cores_per_spine = 8;
-    double oversubscription = 1;
-    double core_oversubscription = 1;
+    PolicyChoice<TopologyPlan> topology{topology_table(), "leaf-spine"};
     double link = 0;          ///< B/s; 0: the NIC's rate
     double latency = 500e-9;  ///< s per link
 };

@@ -105,7 +105,7 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
                 const bool at_to = k + ports >= links.size();
                 const bool keep = only_nodes == nullptr || (at_from && from_wanted) || (at_to && to_wanted);
                 if (keep) {
-                    weights[links[k].value()] += weight;
+                    weights[links[k].value()] += weight * route.share(k);
                 }
             }
         }
@@ -130,8 +130,9 @@ GroupTransfer make_send(const Fabric& fabric, const CollectiveModel& model, GpuI
         out.flows.push_back(RoutedFlow{from, to, 1, flow_limit(fabric.shape(), price)});
     }
     const double weight = 1 / (inside ? price.intra_efficiency : price.nic_efficiency);
-    for (const ResourceId link : route.resources()) {
-        out.demands.push_back(Demand{link, weight});
+    const std::span<const ResourceId> links = route.resources();
+    for (std::size_t i = 0; i < links.size(); ++i) {
+        out.demands.push_back(Demand{links[i], weight * route.share(i)});
     }
     return out;
 }

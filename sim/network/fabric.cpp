@@ -1,24 +1,10 @@
 #include "sim/network/fabric.hpp"
 
-#include "sim/base/random.hpp"
+#include "sim/network/topology/tree.hpp"
 
 #include <algorithm>
-#include <set>
 
 namespace orrery {
-
-namespace {
-
-std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) {
-    return (a + b - 1) / b;
-}
-
-void append(Route& route, std::uint32_t resource) {
-    ORRERY_ASSERT(route.count < Route::kMaxLinks);
-    route.links[route.count++] = ResourceId(resource);
-}
-
-}  // namespace
 
 std::uint32_t Fabric::reserve(std::size_t count, double capacity) {
     const auto first = static_cast<std::uint32_t>(capacities_.size());
@@ -52,30 +38,15 @@ Fabric::Fabric(const FabricShape& shape) : shape_(shape) {
     }
     nic_out_ = reserve(nic_count, s.nic_bandwidth);
     nic_in_ = reserve(nic_count, s.nic_bandwidth);
-    const std::uint32_t groups = ceil_div(s.nodes, s.nodes_per_leaf);
-    leaves_ = groups * s.rails;
-    const double switch_links = 2.0 * leaves_ * s.spines + 2.0 * s.spines * s.cores_per_spine * leaves_;
-    if (switch_links > 2e8) {
-        throw InfeasibleError(
-            "the fabric has more than 200 million switch links: use fewer spines or more nodes_per_leaf");
+    switch_links_ = reserve(0, 0);
+    if (s.topology) {
+        topology_ = s.topology(s);
+    } else {
+        auto tree = std::make_shared<const TreeTopology>(s);
+        tree_ = tree.get();
+        topology_ = std::move(tree);
     }
-    const double host_bandwidth = s.nodes_per_leaf * s.nics_per_node * s.nic_bandwidth / s.rails;
-    const double leaf_bandwidth = host_bandwidth / s.leaf_oversubscription;
-    pods_ = s.kind == FabricKind::fat_tree ? ceil_div(groups, s.leaf_groups_per_pod) : 1;
-    spines_ = s.spines * pods_;
-    leaf_up_ = reserve(static_cast<std::size_t>(leaves_) * s.spines, leaf_bandwidth / s.spines);
-    leaf_down_ = reserve(static_cast<std::size_t>(leaves_) * s.spines, leaf_bandwidth / s.spines);
-    leaf_up_bundle_ = reserve(leaves_, leaf_bandwidth);
-    leaf_down_bundle_ = reserve(leaves_, leaf_bandwidth);
-    if (s.kind == FabricKind::fat_tree) {
-        const double pod_bandwidth = leaf_bandwidth * s.rails * s.leaf_groups_per_pod / s.spine_oversubscription;
-        const double link = pod_bandwidth / s.spines / s.cores_per_spine;
-        cores_ = s.spines * s.cores_per_spine;
-        spine_up_ = reserve(static_cast<std::size_t>(spines_) * s.cores_per_spine, link);
-        spine_down_ = reserve(static_cast<std::size_t>(spines_) * s.cores_per_spine, link);
-        pod_up_bundle_ = reserve(pods_, pod_bandwidth);
-        pod_down_bundle_ = reserve(pods_, pod_bandwidth);
-    }
+    capacities_.insert(capacities_.end(), topology_->capacities().begin(), topology_->capacities().end());
 }
 
 std::uint32_t Fabric::nic_of(GpuId gpu) const {
@@ -85,18 +56,31 @@ std::uint32_t Fabric::nic_of(GpuId gpu) const {
     return node_of(gpu) * shape_.nics_per_node + nic;
 }
 
-std::uint32_t Fabric::leaf_of_nic(std::uint32_t nic) const {
-    const std::uint32_t node = nic / shape_.nics_per_node;
-    const std::uint32_t rail = nic % shape_.nics_per_node % shape_.rails;
-    return node / shape_.nodes_per_leaf * shape_.rails + rail;
+std::uint32_t Fabric::leaves() const {
+    return tree_ != nullptr ? tree_->leaves() : 0;
 }
 
-std::uint32_t Fabric::pod_of_leaf(std::uint32_t leaf) const {
-    return shape_.kind == FabricKind::fat_tree ? leaf / shape_.rails / shape_.leaf_groups_per_pod : 0;
+std::uint32_t Fabric::spines() const {
+    return tree_ != nullptr ? tree_->spines() : 0;
 }
 
-bool Fabric::same_pod(std::uint32_t leaf_a, std::uint32_t leaf_b) const {
-    return pod_of_leaf(leaf_a) == pod_of_leaf(leaf_b);
+std::uint32_t Fabric::cores() const {
+    return tree_ != nullptr ? tree_->cores() : 0;
+}
+
+double Fabric::core_link_rate() const {
+    return tree_ != nullptr ? tree_->core_link_rate() : 0;
+}
+
+GpuId Fabric::leaving_gpu(GpuId from, GpuId to) const {
+    const std::uint32_t nic = nic_of(to);
+    if (topology_->joined(nic_of(from), nic)) {
+        return from;
+    }
+    // The first GPU of the node whose NIC is on the same rail.
+    const std::uint32_t gpus = shape_.gpus_per_node;
+    const std::uint32_t local = (nic % shape_.nics_per_node * gpus + shape_.nics_per_node - 1) / shape_.nics_per_node;
+    return GpuId(node_of(from) * gpus + local);
 }
 
 std::uint32_t Fabric::mesh_link(GpuId from, GpuId to) const {
@@ -106,101 +90,58 @@ std::uint32_t Fabric::mesh_link(GpuId from, GpuId to) const {
     return mesh_ + from.value() * peers + (b < a ? b : b - 1);
 }
 
+void Fabric::add_inside(Route& route, GpuId from, GpuId to) const {
+    if (shape_.intra == IntraKind::mesh) {
+        route.add(mesh_link(from, to));
+    } else {
+        route.add(intra_up_ + from.value());
+        route.add(intra_down_ + to.value());
+    }
+    route.latency += shape_.intra_latency;
+}
+
 Route Fabric::route(GpuId from, GpuId to, PathChoice choice, std::uint64_t hash) const {
     ORRERY_ASSERT(from != to && from.value() < gpus() && to.value() < gpus());
     Route route;
     if (node_of(from) == node_of(to)) {
-        if (shape_.intra == IntraKind::mesh) {
-            append(route, mesh_link(from, to));
-        } else {
-            append(route, intra_up_ + from.value());
-            append(route, intra_down_ + to.value());
-        }
-        route.latency = shape_.intra_latency;
+        add_inside(route, from, to);
         return route;
     }
-    const std::uint32_t nic_a = nic_of(from);
+    const GpuId leaving = leaving_gpu(from, to);
+    if (leaving != from) {
+        add_inside(route, from, leaving);
+    }
+    const std::uint32_t nic_a = nic_of(leaving);
     const std::uint32_t nic_b = nic_of(to);
-    const std::uint32_t leaf_a = leaf_of_nic(nic_a);
-    const std::uint32_t leaf_b = leaf_of_nic(nic_b);
     if (shape_.pcie_bandwidth > 0) {
-        append(route, pcie_up_ + from.value());
+        route.add(pcie_up_ + leaving.value());
     }
-    append(route, nic_out_ + nic_a);
-    std::uint32_t hops = 2;
-    if (leaf_a != leaf_b) {
-        const bool across_pods = !same_pod(leaf_a, leaf_b);
-        hops += across_pods ? 4 : 2;
-        if (choice == PathChoice::spray) {
-            append(route, leaf_up_bundle_ + leaf_a);
-            if (across_pods) {
-                append(route, pod_up_bundle_ + pod_of_leaf(leaf_a));
-                append(route, pod_down_bundle_ + pod_of_leaf(leaf_b));
-            }
-            append(route, leaf_down_bundle_ + leaf_b);
-        } else {
-            const std::uint64_t pick = mix64(hash);
-            const auto spine = static_cast<std::uint32_t>(pick % shape_.spines);
-            append(route, leaf_up_ + leaf_a * shape_.spines + spine);
-            if (across_pods) {
-                const auto core = static_cast<std::uint32_t>((pick >> 32) % shape_.cores_per_spine);
-                const auto port = [&](std::uint32_t leaf) {
-                    return (pod_of_leaf(leaf) * shape_.spines + spine) * shape_.cores_per_spine + core;
-                };
-                append(route, spine_up_ + port(leaf_a));
-                append(route, spine_down_ + port(leaf_b));
-            }
-            append(route, leaf_down_ + leaf_b * shape_.spines + spine);
-        }
-    }
-    append(route, nic_in_ + nic_b);
+    route.add(nic_out_ + nic_a);
+    route.latency += shape_.nic_latency;
+    topology_->route(route, switch_links_, nic_a, nic_b, choice, hash);
+    route.add(nic_in_ + nic_b);
     if (shape_.pcie_bandwidth > 0) {
-        append(route, pcie_down_ + to.value());
+        route.add(pcie_down_ + to.value());
     }
-    route.latency = shape_.nic_latency + hops * shape_.link_latency;
     return route;
 }
 
 TreeLinks Fabric::tree(std::span<const GpuId> members, PathChoice choice, std::uint32_t number) const {
+    if (tree_ == nullptr) {
+        throw InfeasibleError("in-network reduction needs a leaf-spine fabric or a fat tree");
+    }
     TreeLinks out;
-    const auto add = [&](std::uint32_t resource) { out.links.emplace_back(resource); };
-    std::set<std::uint32_t> leaves;
-    std::set<std::uint32_t> pods;
+    std::vector<std::uint32_t> nics;
     for (const GpuId gpu : members) {
-        const std::uint32_t nic = nic_of(gpu);
-        leaves.insert(leaf_of_nic(nic));
-        pods.insert(pod_of_leaf(leaf_of_nic(nic)));
-        add(nic_out_ + nic);
-        add(nic_in_ + nic);
+        nics.push_back(nic_of(gpu));
+        out.links.emplace_back(nic_out_ + nics.back());
+        out.links.emplace_back(nic_in_ + nics.back());
         if (shape_.pcie_bandwidth > 0) {
-            add(pcie_up_ + gpu.value());
-            add(pcie_down_ + gpu.value());
+            out.links.emplace_back(pcie_up_ + gpu.value());
+            out.links.emplace_back(pcie_down_ + gpu.value());
         }
     }
-    const std::uint32_t spine = number % shape_.spines;
-    const std::uint32_t core = number / shape_.spines % std::max(1U, shape_.cores_per_spine);
-    for (const std::uint32_t leaf : leaves) {
-        if (leaves.size() > 1) {
-            add(leaf_up_ + leaf * shape_.spines + spine);
-            add(leaf_down_ + leaf * shape_.spines + spine);
-            if (choice == PathChoice::spray) {
-                add(leaf_up_bundle_ + leaf);
-                add(leaf_down_bundle_ + leaf);
-            }
-        }
-    }
-    for (const std::uint32_t pod : pods) {
-        if (pods.size() > 1) {
-            const std::uint32_t port = (pod * shape_.spines + spine) * shape_.cores_per_spine + core;
-            add(spine_up_ + port);
-            add(spine_down_ + port);
-            if (choice == PathChoice::spray) {
-                add(pod_up_bundle_ + pod);
-                add(pod_down_bundle_ + pod);
-            }
-        }
-    }
-    const int hops = pods.size() > 1 ? 6 : leaves.size() > 1 ? 4 : 2;
+    const std::uint32_t hops = tree_->add_tree(out.links, switch_links_, nics, choice, number);
     out.latency = shape_.nic_latency + hops * shape_.link_latency;
     return out;
 }
@@ -213,12 +154,14 @@ void Fabric::add_to(ResourceModel& sharing) const {
 }
 
 bool Fabric::full_bisection() const {
-    return shape_.leaf_oversubscription <= 1 &&
-           (shape_.kind == FabricKind::leaf_spine || shape_.spine_oversubscription <= 1);
+    return topology_->full_bisection();
 }
 
 std::string Fabric::resource_name(ResourceId resource) const {
     const std::uint32_t id = resource.value();
+    if (id >= switch_links_) {
+        return topology_->resource_name(id - switch_links_);
+    }
     struct Table {
         std::uint32_t first;
         const char* name;
@@ -226,23 +169,13 @@ std::string Fabric::resource_name(ResourceId resource) const {
     std::vector<Table> tables = {{intra_up_, "GPU to node switch, GPU "},
                                  {intra_down_, "node switch to GPU "},
                                  {nic_out_, "NIC out "},
-                                 {nic_in_, "NIC in "},
-                                 {leaf_up_, "leaf to spine, link "},
-                                 {leaf_down_, "spine to leaf, link "},
-                                 {leaf_up_bundle_, "uplinks of leaf "},
-                                 {leaf_down_bundle_, "downlinks of leaf "}};
+                                 {nic_in_, "NIC in "}};
     if (shape_.intra == IntraKind::mesh) {
         tables.push_back({mesh_, "mesh link "});
     }
     if (shape_.pcie_bandwidth > 0) {
         tables.push_back({pcie_up_, "PCIe out of GPU "});
         tables.push_back({pcie_down_, "PCIe into GPU "});
-    }
-    if (shape_.kind == FabricKind::fat_tree) {
-        tables.push_back({spine_up_, "spine to core, link "});
-        tables.push_back({spine_down_, "core to spine, link "});
-        tables.push_back({pod_up_bundle_, "uplinks of pod "});
-        tables.push_back({pod_down_bundle_, "downlinks of pod "});
     }
     const Table* best = nullptr;
     for (const Table& table : tables) {
@@ -255,30 +188,26 @@ std::string Fabric::resource_name(ResourceId resource) const {
 }
 
 std::size_t Fabric::vertex_count() const {
-    return static_cast<std::size_t>(gpus()) + shape_.nodes +
-           static_cast<std::size_t>(shape_.nodes) * shape_.nics_per_node + leaves_ + spines_ + cores_;
+    return static_cast<std::size_t>(gpus()) + shape_.nodes + shape_.nics() + topology_->switches();
 }
 
 VertexKind Fabric::vertex_kind(std::uint32_t vertex) const {
-    const std::uint32_t sizes[] = {gpus(), shape_.nodes, shape_.nodes * shape_.nics_per_node, leaves_, spines_};
-    const VertexKind kinds[] = {VertexKind::gpu, VertexKind::node_switch, VertexKind::nic, VertexKind::leaf,
-                                VertexKind::spine};
+    const std::uint32_t sizes[] = {gpus(), shape_.nodes, shape_.nics()};
+    const VertexKind kinds[] = {VertexKind::gpu, VertexKind::node_switch, VertexKind::nic};
     for (std::size_t i = 0; i < std::size(sizes); ++i) {
         if (vertex < sizes[i]) {
             return kinds[i];
         }
         vertex -= sizes[i];
     }
-    return VertexKind::core;
+    return topology_->switch_kind(vertex);
 }
 
 std::vector<Fabric::Link> Fabric::links() const {
     const FabricShape& s = shape_;
-    const std::uint32_t first_switch = gpus();
-    const std::uint32_t first_nic = first_switch + s.nodes;
-    const std::uint32_t first_leaf = first_nic + s.nodes * s.nics_per_node;
-    const std::uint32_t first_spine = first_leaf + leaves_;
-    const std::uint32_t first_core = first_spine + spines_;
+    const std::uint32_t node_switch = gpus();
+    const std::uint32_t first_nic = node_switch + s.nodes;
+    const std::uint32_t first_switch = first_nic + s.nics();
     std::vector<Link> out;
     const auto both = [&](std::uint32_t a, std::uint32_t b, std::uint32_t up, std::uint32_t down) {
         out.push_back(Link{a, b, ResourceId(up)});
@@ -293,7 +222,7 @@ std::vector<Fabric::Link> Fabric::links() const {
                 }
             }
         } else {
-            both(g, first_switch + g / s.gpus_per_node, intra_up_ + g, intra_down_ + g);
+            both(g, node_switch + g / s.gpus_per_node, intra_up_ + g, intra_down_ + g);
         }
         if (s.nics_per_node > 0) {
             // Without a PCIe limit the NIC's own ports stand for this hop too.
@@ -302,19 +231,14 @@ std::vector<Fabric::Link> Fabric::links() const {
             both(g, first_nic + nic, limited ? pcie_up_ + g : nic_out_ + nic, limited ? pcie_down_ + g : nic_in_ + nic);
         }
     }
-    for (std::uint32_t nic = 0; nic < s.nodes * s.nics_per_node; ++nic) {
-        both(first_nic + nic, first_leaf + leaf_of_nic(nic), nic_out_ + nic, nic_in_ + nic);
+    for (std::uint32_t nic = 0; nic < s.nics(); ++nic) {
+        both(first_nic + nic, first_switch + topology_->switch_of(nic), nic_out_ + nic, nic_in_ + nic);
     }
-    for (std::uint32_t leaf = 0; leaf < leaves_; ++leaf) {
-        for (std::uint32_t i = 0; i < s.spines; ++i) {
-            both(first_leaf + leaf, first_spine + pod_of_leaf(leaf) * s.spines + i, leaf_up_ + leaf * s.spines + i,
-                 leaf_down_ + leaf * s.spines + i);
-        }
-    }
-    for (std::uint32_t spine = 0; cores_ > 0 && spine < spines_; ++spine) {
-        for (std::uint32_t i = 0; i < s.cores_per_spine; ++i) {
-            both(first_spine + spine, first_core + spine % s.spines * s.cores_per_spine + i,
-                 spine_up_ + spine * s.cores_per_spine + i, spine_down_ + spine * s.cores_per_spine + i);
+    const std::vector<SwitchLink> links = topology_->links();
+    for (std::uint32_t i = 0; i < links.size(); ++i) {
+        if (links[i].from != links[i].to) {
+            out.push_back(
+                Link{first_switch + links[i].from, first_switch + links[i].to, ResourceId(switch_links_ + i)});
         }
     }
     return out;

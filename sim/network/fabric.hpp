@@ -3,30 +3,32 @@
 //
 // Claims: paths are shortest paths of the graph of links (checked against a breadth-first search in the tests),
 // found in constant time without stored routes, so 16,384 GPUs build in milliseconds and in a few MiB.
-// Scope: nodes with GPUs joined by a switch (NVSwitch), a full mesh (xGMI) or PCIe, NICs on PCIe; leaf-spine and
-// three-level fat tree between nodes, with rails. A path's hops inside the fabric are one of:
-//   spray  evenly over all parallel paths: the bundle of parallel links is one resource with their summed capacity
+// Scope: nodes with GPUs joined by a switch (NVSwitch), a full mesh (xGMI) or PCIe, NICs on PCIe; between the NICs a topology
+// (sim/network/topology). A path's hops between the NICs are one of:
+//   spray  evenly over all parallel paths: in a tree the bundle of parallel links is one resource with their summed capacity,
+//          elsewhere each link carries its share
 //   ecmp   a hash of the flow picks one path: single links are resources, and collisions happen
 // Limits: no link failures yet (capacities are constants), no adaptive choice (packet fidelity brings both).
 
-#include "sim/base/id.hpp"
 #include "sim/base/quantity.hpp"
-#include "sim/base/time.hpp"
 #include "sim/engine/resource_model.hpp"
+#include "sim/network/topology/topology.hpp"
 
-#include <array>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace orrery {
 
+class TreeTopology;
+
 enum class IntraKind { nvswitch, mesh, pcie };
 enum class FabricKind { leaf_spine, fat_tree };
-enum class PathChoice { spray, ecmp };
 
-/// Everything the fabric is computed from. Plain numbers in base units; builders in topologies/ fill it from presets.
+/// Everything the fabric is computed from. Plain numbers in base units; the `cluster` section fills it.
 struct FabricShape {
     std::uint32_t nodes = 1;
     std::uint32_t gpus_per_node = 8;
@@ -37,6 +39,9 @@ struct FabricShape {
     double pcie_bandwidth = 0;   ///< B/s per GPU and direction between GPU and NIC; 0: not limiting
     double nic_bandwidth = 0;    ///< B/s and direction
     double nic_latency = 0;      ///< s, through both NICs and the host
+    double link_latency = 0;     ///< s per link, switch included
+    /// What joins the NICs; null: the tree of the fields below.
+    std::function<std::shared_ptr<const Topology>(const FabricShape&)> topology;
     FabricKind kind = FabricKind::leaf_spine;
     std::uint32_t nodes_per_leaf = 16;
     std::uint32_t rails = 1;                ///< leaf switches that the NICs of a node spread over
@@ -45,16 +50,8 @@ struct FabricShape {
     std::uint32_t cores_per_spine = 1;      ///< fat tree: core switches that each pod's spine reaches
     double leaf_oversubscription = 1;       ///< bandwidth of a leaf's hosts over that of its uplinks
     double spine_oversubscription = 1;      ///< fat tree: of a pod's spines towards the cores
-    double link_latency = 0;                ///< s per link, switch included
-};
 
-/// A path: the resources a flow uses, in order, and its latency without load.
-struct Route {
-    static constexpr std::size_t kMaxLinks = 12;
-    std::array<ResourceId, kMaxLinks> links;
-    std::uint32_t count = 0;
-    double latency = 0;  ///< s
-    [[nodiscard]] std::span<const ResourceId> resources() const { return {links.data(), count}; }
+    [[nodiscard]] std::uint32_t nics() const { return nodes * nics_per_node; }
 };
 
 /// The links of a tree that joins GPUs of different nodes through one spine (and core switch), both directions of each.
@@ -62,9 +59,6 @@ struct TreeLinks {
     std::vector<ResourceId> links;
     double latency = 0;  ///< s, from a member to the root and back down
 };
-
-/// What a vertex of the graph of links is.
-enum class VertexKind { gpu, node_switch, nic, leaf, spine, core };
 
 class Fabric {
   public:
@@ -75,17 +69,26 @@ class Fabric {
     [[nodiscard]] std::uint32_t gpus() const { return shape_.nodes * shape_.gpus_per_node; }
     [[nodiscard]] std::uint32_t node_of(GpuId gpu) const { return gpu.value() / shape_.gpus_per_node; }
     [[nodiscard]] std::uint32_t nic_of(GpuId gpu) const;
-    [[nodiscard]] std::uint32_t leaf_of_nic(std::uint32_t nic) const;
-    [[nodiscard]] std::uint32_t pod_of_leaf(std::uint32_t leaf) const;
-    /// B/s of one link between a leaf and a spine, and (fat tree) between a spine and a core switch.
-    [[nodiscard]] double leaf_link_rate() const { return capacities_[leaf_up_]; }
-    [[nodiscard]] double core_link_rate() const { return cores_ > 0 ? capacities_[spine_up_] : 0; }
+    /// The GPU of `from`'s node over whose NIC data go to `to`: another one where the own NIC does not reach that of `to`
+    /// (rail-only). Precondition: different nodes.
+    [[nodiscard]] GpuId leaving_gpu(GpuId from, GpuId to) const;
+    /// What joins the NICs; its resources follow those of the NICs.
+    [[nodiscard]] const Topology& topology() const { return *topology_; }
+    /// The same as a tree; null when it is none.
+    [[nodiscard]] const TreeTopology* as_tree() const { return tree_; }
+    /// Switches of a tree; none elsewhere.
+    [[nodiscard]] std::uint32_t leaves() const;
+    [[nodiscard]] std::uint32_t spines() const;
+    [[nodiscard]] std::uint32_t cores() const;
+    /// B/s of one link between a spine and a core switch of a fat tree.
+    [[nodiscard]] double core_link_rate() const;
 
     /// Path from one GPU to another (different) GPU. `hash` picks among equal paths for PathChoice::ecmp.
     [[nodiscard]] Route route(GpuId from, GpuId to, PathChoice choice, std::uint64_t hash) const;
 
     /// The tree of an all-reduce inside the switches. `number` picks the root among spines and cores; with PathChoice::spray
-    /// its links count against the bundles they are part of as well. Members have NICs of their own.
+    /// its links count against the bundles they are part of as well. Members have NICs of their own. Throws InfeasibleError
+    /// where the topology is no tree.
     [[nodiscard]] TreeLinks tree(std::span<const GpuId> members, PathChoice choice, std::uint32_t number) const;
 
     /// All resources: single links first, then the bundles that `spray` uses. Index = resource id.
@@ -94,6 +97,8 @@ class Fabric {
     [[nodiscard]] std::string resource_name(ResourceId resource) const;
     /// True for links inside a node, PCIe to the NIC included.
     [[nodiscard]] bool inside_node(ResourceId resource) const { return resource.value() < nic_out_; }
+    /// Resource of the first link between switches.
+    [[nodiscard]] std::uint32_t first_switch_link() const { return switch_links_; }
     /// Adds every resource to a sharing model, which must be empty, so that ids agree.
     void add_to(ResourceModel& sharing) const;
 
@@ -115,25 +120,19 @@ class Fabric {
     [[nodiscard]] std::vector<Link> links() const;
     [[nodiscard]] std::size_t vertex_count() const;
     [[nodiscard]] VertexKind vertex_kind(std::uint32_t vertex) const;
-    [[nodiscard]] std::uint32_t leaves() const { return leaves_; }
-    [[nodiscard]] std::uint32_t spines() const { return spines_; }
-    [[nodiscard]] std::uint32_t cores() const { return cores_; }
 
   private:
     [[nodiscard]] std::uint32_t reserve(std::size_t count, double capacity);
-    [[nodiscard]] bool same_pod(std::uint32_t leaf_a, std::uint32_t leaf_b) const;
     [[nodiscard]] std::uint32_t mesh_link(GpuId from, GpuId to) const;
+    void add_inside(Route& route, GpuId from, GpuId to) const;
 
     FabricShape shape_;
     std::vector<double> capacities_;
-    std::uint32_t leaves_ = 0;
-    std::uint32_t pods_ = 1;
-    std::uint32_t spines_ = 0;
-    std::uint32_t cores_ = 0;
+    std::shared_ptr<const Topology> topology_;
+    const TreeTopology* tree_ = nullptr;
     // First resource of each table of links.
     std::uint32_t intra_up_ = 0, intra_down_ = 0, mesh_ = 0, pcie_up_ = 0, pcie_down_ = 0, nic_out_ = 0, nic_in_ = 0;
-    std::uint32_t leaf_up_ = 0, leaf_down_ = 0, spine_up_ = 0, spine_down_ = 0;
-    std::uint32_t leaf_up_bundle_ = 0, leaf_down_bundle_ = 0, pod_up_bundle_ = 0, pod_down_bundle_ = 0;
+    std::uint32_t switch_links_ = 0;
 };
 
 }  // namespace orrery

@@ -17,7 +17,7 @@ struct TwoStages {
         spec.fabric = &fabric;
         const Route route = fabric.route(GpuId(0), GpuId(1), spec.paths, 0);
         latency = route.latency;
-        spec.hidden_bytes = hop * fabric.capacity(route.links[0]);
+        spec.hidden_bytes = hop * fabric.capacity(route.resources()[0]);
     }
     Fabric fabric;
     ServiceSpec spec;

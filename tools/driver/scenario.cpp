@@ -240,6 +240,27 @@ void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& sce
     }
 }
 
+// What a topology cannot be simulated with.
+static void check_topology(const Scenario& scenario, std::vector<Diagnostic>& errors) {
+    const auto topology = scenario.cluster.fabric.topology.make();
+    const std::string name = scenario.cluster.fabric.topology.name();
+    if (topology->needs_packets() && !scenario.network.by_packet()) {
+        errors.push_back(scenario.cluster_mark.error(
+            "adaptive routing looks at the queues of switches: it needs network.fidelity: packet"));
+    }
+    if (topology->limits_connections() && !row_of(scenario.kind).messages) {
+        errors.push_back(scenario.cluster_mark.error(
+            "'window' and 'loss' of a connection are simulated in collective and network scenarios only"));
+    }
+    const packet::PathNeeds paths = scenario.network.packets.paths.policy.make()->needs();
+    if (!topology->is_tree() && (paths.leaves_choose || paths.plans)) {
+        errors.push_back(scenario.network_mark.error(fmt::format(
+            "paths '{}' choose among the spines of a tree; {} has none: take spray, ecmp, oblivious, flowlet "
+            "or recycled",
+            scenario.network.packets.paths.policy.name(), name)));
+    }
+}
+
 Scenario read_scenario(const YamlNode& root, const std::string& name, const DataDirectory& data) {
     Scenario scenario;
     scenario.name = name;
@@ -271,6 +292,7 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
         errors.push_back(
             scenario.cluster_mark.error(fmt::format("{} needs 'nodes' with GPUs, not bare hosts", row.name)));
     }
+    check_topology(scenario, errors);
     row.check(root, data, scenario, errors);
     if (!errors.empty()) {
         throw ConfigError(errors);

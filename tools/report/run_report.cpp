@@ -202,6 +202,20 @@ Json resolved_table(Scenario scenario) {
 
 }  // namespace
 
+// Where the topology is no tree: its switches, with the busiest of their links.
+static void add_switches(std::vector<FabricLayer>& layers, const Fabric& fabric,
+                         const std::map<std::string, double>& link_use) {
+    std::optional<double> most;
+    for (const auto& [kind, use] : link_use) {
+        if (kind.rfind("link ", 0) == 0) {
+            most = std::max(most.value_or(0), use);
+        }
+    }
+    const std::vector<SwitchLink> links = fabric.topology().links();
+    layers.push_back({"switches or routers", static_cast<double>(fabric.topology().switches()),
+                      links.empty() ? "" : "a link between them", links.empty() ? 0 : links.front().rate, 1, most});
+}
+
 std::vector<FabricLayer> fabric_layers(const Scenario& scenario, const std::map<std::string, double>& link_use) {
     const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
     const FabricShape& shape = fabric.shape();
@@ -224,7 +238,12 @@ std::vector<FabricLayer> fabric_layers(const Scenario& scenario, const std::map<
         const auto leaves = static_cast<double>(fabric.leaves());
         layers.push_back({shape.gpus_per_node > 1 ? "nodes" : "hosts", static_cast<double>(shape.nodes),
                           fmt::format("{} NIC{} each", shape.nics_per_node, shape.nics_per_node > 1 ? "s" : ""),
-                          shape.nic_bandwidth, leaves / shape.rails, use({"NIC out", "NIC in"})});
+                          shape.nic_bandwidth, fabric.as_tree() == nullptr ? 1 : leaves / shape.rails,
+                          use({"NIC out", "NIC in"})});
+        if (fabric.as_tree() == nullptr) {
+            add_switches(layers, fabric, link_use);
+            return layers;
+        }
         const double up = shape.nic_bandwidth * shape.nodes_per_leaf * shape.nics_per_node / shape.rails /
                           shape.leaf_oversubscription;
         const bool fat_tree = shape.kind == FabricKind::fat_tree;

@@ -14,18 +14,24 @@ constexpr std::uint64_t kProgressInterval = 1U << 18;
 
 std::vector<Demand> demands_of(const Route& route) {
     std::vector<Demand> demands;
-    for (const ResourceId link : route.resources()) {
-        demands.push_back(Demand{link, 1});
+    const std::span<const ResourceId> links = route.resources();
+    for (std::size_t i = 0; i < links.size(); ++i) {
+        demands.push_back(Demand{links[i], route.share(i)});
     }
     return demands;
 }
 
 // A message as a flow between nodes; nothing inside one.
-std::vector<RoutedFlow> flow_of(const Fabric& fabric, GpuId from, GpuId to) {
+std::vector<RoutedFlow> flow_of(const Fabric& fabric, GpuId from, GpuId to, const Route& route) {
     if (fabric.node_of(from) == fabric.node_of(to)) {
         return {};
     }
-    return {RoutedFlow{from, to}};
+    return {RoutedFlow{from, to, 1, route.rate_limit}};
+}
+
+// B/s that one connection reaches.
+double bound_of(const Route& route) {
+    return route.rate_limit > 0 ? route.rate_limit : ResourceModel::kUnbounded;
 }
 
 // Latency before the sharing of a message begins.
@@ -120,11 +126,8 @@ class ScheduleRun final : public MessageRun, public TaskSource {
         const GpuId from = gpu(message.from);
         const GpuId to = gpu(message.to);
         const Route route = fabric_.route(from, to, options_.paths, hash_of(from, to.value()));
-        for (const ResourceId link : route.resources()) {
-            demands_.push_back(Demand{link, 1});
-        }
-        const std::vector<RoutedFlow> flow = flow_of(fabric_, from, to);
-        classes_[id] = resources_.hold_flows(flow, demands_);
+        const std::vector<RoutedFlow> flow = flow_of(fabric_, from, to, route);
+        classes_[id] = resources_.hold_flows(flow, demands_of(route), bound_of(route));
         const double latency = latency_of(resources_, route, !flow.empty());
         dispatcher_.share(classes_[id], message.bytes, SimTime::from_seconds(message.delay + latency), message.from,
                           id);
@@ -207,14 +210,13 @@ class RingRun final : public MessageRun, public TaskSource {
             const GpuId from = placement_.gpu(i);
             const GpuId to = placement_.gpu((i + 1) % ranks_);
             const Route route = fabric_.route(from, to, options_.paths, hash_of(from, from.value() + 1));
-            double bound = ResourceModel::kUnbounded;
+            double bound = bound_of(route);
             if (spec_.slow_rank == static_cast<std::int64_t>(i)) {
-                bound = spec_.slow_factor * fabric_.capacity(route.links[0]);
                 for (const ResourceId link : route.resources()) {
                     bound = std::min(bound, spec_.slow_factor * fabric_.capacity(link));
                 }
             }
-            const std::vector<RoutedFlow> flow = flow_of(fabric_, from, to);
+            const std::vector<RoutedFlow> flow = flow_of(fabric_, from, to, route);
             edges_[i].flow = dispatcher_.keep_flows(flow, demands_of(route), bound);
             edges_[i].latency = SimTime::from_seconds(latency_of(resources_, route, !flow.empty()));
             crossing += flow.empty() ? 0 : 1;
@@ -337,6 +339,9 @@ MessageRunResult run_messages_on_simgrid(const Fabric& fabric, const Schedule& s
         }
         const Route route = fabric.route(GpuId(message.from), GpuId(message.to), paths,
                                          (static_cast<std::uint64_t>(message.from) << 32) | message.to);
+        if (route.spread()) {
+            throw ConfigError("SimGrid takes one path for a message: on this fabric choose network.paths: ecmp");
+        }
         SimgridJob::Message out;
         out.bytes = static_cast<std::uint64_t>(std::ceil(message.bytes));
         out.delay = message.delay + route.latency;

@@ -9,7 +9,7 @@
 // Parts, in the order in which a packet meets them: messages (message.hpp) become flows (flow.hpp), NICs send them (nic.hpp)
 // over ports with queues and links (port.hpp), switches route them (routing.hpp) or add them up (reduction.hpp), NICs receive
 // and answer (receiver.hpp); links fail (faults.hpp). What is fixed before the first packet is in setup.hpp.
-// Scope: leaf-spine and three-level fat trees; the inside of a node is not here (PacketModel leaves it to FluidModel).
+// Scope: every topology; the inside of a node is not here (PacketModel leaves it to FluidModel).
 // A queue's length counts bits that have not left; marks are set on arrival at a queue; acknowledgements share the links.
 // Limits: cut-through switching and switch latency beyond the link's are not modelled; a message is at most 2^32 packets.
 // Acknowledgements that come after a queue pair has gone on to its next message do not change what that one has taken over.

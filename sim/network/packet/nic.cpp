@@ -107,7 +107,7 @@ std::uint32_t Nics::new_flow(std::uint32_t message, std::uint64_t bytes, std::ui
     Flow& flow = flows_[id];
     flow.message = message;
     const std::uint32_t rail = part % static_cast<std::uint32_t>(setup_.spec.nic.rails);
-    flow.source = nic_on_rail(messages_[message].from, rail);
+    flow.source = nic_on_rail(setup_.fabric.leaving_gpu(messages_[message].from, messages_[message].to), rail);
     flow.destination = nic_on_rail(messages_[message].to, rail);
     flow.packets = static_cast<std::uint32_t>((bytes + setup_.mtu - 1) / setup_.mtu);
     flow.last_payload = static_cast<std::uint32_t>(bytes - std::uint64_t{flow.packets - 1} * setup_.mtu);

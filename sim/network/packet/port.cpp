@@ -1,5 +1,7 @@
 #include "sim/network/packet/port.hpp"
 
+#include "sim/base/time.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -46,12 +48,17 @@ Ports::Ports(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, std::ui
             port.core = static_cast<std::uint16_t>(i % setup.cores);
         }
     }
+    for (std::uint32_t i = 0; i < setup.switch_links.size(); ++i) {
+        Port& port = ports_[setup.base[kTreeKinds] + i];
+        port.where = setup.switch_links[i].to;
+        port.latency = SimTime::from_seconds(setup.switch_links[i].latency).ps();
+    }
     served_.resize(setup.served ? ports_.size() : 0);
     if (setup.spec.bit_error_rate > 0) {
         noisy_ = true;
         error_rates_.resize(ports_.size(), setup.spec.bit_error_rate);
     }
-    switch_used_.assign(setup.fabric.leaves() + setup.fabric.spines() + setup.fabric.cores(), 0);
+    switch_used_.assign(setup.fabric.topology().switches(), 0);
 }
 
 std::uint32_t Ports::switch_of(std::uint32_t port_id) const {
@@ -70,8 +77,9 @@ std::uint32_t Ports::switch_of(std::uint32_t port_id) const {
             return leaves + port.where;
         case PortKind::spine_down:
             return leaves + setup_.fabric.spines() + port.lane * setup_.cores + port.core;
+        default:
+            return setup_.switch_links[port_id - setup_.base[kTreeKinds]].from;
     }
-    return kNone;
 }
 
 void Ports::overflow() {
@@ -323,6 +331,19 @@ std::string Ports::name(std::uint32_t port) const {
     const Port& p = ports_[port];
     const std::string where = std::to_string(p.where);
     const std::string lane = std::to_string(p.lane);
+    if (setup_.routed != nullptr) {
+        const auto of_nic = [&](std::uint32_t nic) { return setup_.routed->switch_name(setup_.leaf_of_nic[nic]); };
+        const std::uint32_t own = port - setup_.base[p.kind == PortKind::nic_out  ? 0
+                                                     : p.kind == PortKind::nic_in ? 1
+                                                                                  : 6];
+        if (p.kind == PortKind::nic_out) {
+            return "nic " + std::to_string(own) + " to " + of_nic(own);
+        }
+        if (p.kind == PortKind::nic_in) {
+            return of_nic(own) + " to nic " + std::to_string(own);
+        }
+        return setup_.routed->resource_name(own);
+    }
     switch (p.kind) {
         case PortKind::nic_out:
             return "nic " + std::to_string(port - setup_.base[0]) + " to leaf " + where;
@@ -336,6 +357,8 @@ std::string Ports::name(std::uint32_t port) const {
             return "spine " + where + " to core " + std::to_string(p.core);
         case PortKind::spine_down:
             return "core " + std::to_string(p.core) + " to spine " + where;
+        default:
+            break;
     }
     return "";
 }

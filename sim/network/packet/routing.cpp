@@ -10,6 +10,22 @@ void Routing::learn(std::uint32_t port) {
     }
 }
 
+// Adaptive topologies choose between the short way and a detour by what waits on the first link of each, times the links of
+// the way: UGAL with local information, Kim, Dally, Scott, Abts, "Technology-Driven, Highly-Scalable Dragonfly Topology", ISCA
+// 2008, section 4.1.
+std::uint32_t Routing::first_link(std::uint32_t at, std::uint32_t to, Packet& p) const {
+    const RoutedTopology& topology = *setup_.routed;
+    if (topology.adaptive() && p.kind == PacketKind::data) {
+        const auto cost = [&](std::uint32_t entropy) {
+            const std::uint32_t port = setup_.base[kTreeKinds] + topology.next_link(at, to, entropy);
+            return ports_.waiting(port) * topology.distance(at, to, entropy);
+        };
+        const std::uint32_t direct = p.path & ~1U;
+        p.path = cost(direct) <= cost(p.path | 1U) + setup_.full ? direct : p.path | 1U;
+    }
+    return setup_.base[kTreeKinds] + topology.next_link(at, to, p.path);
+}
+
 // A core switch that joins both pods over live links, `core` or the next one; `core` if there is none.
 std::uint32_t Routing::live_core(std::uint32_t pod, std::uint32_t to_pod, std::uint32_t lane,
                                  std::uint32_t core) const {

@@ -16,7 +16,7 @@ class Routing {
     Routing(const Setup& setup, Ports& ports, PathChooser& chooser) : setup_(setup), ports_(ports), chooser_(chooser) {}
 
     /// Where the switch at the end of the link of `in` sends a packet.
-    [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t next_port(const Port& in, const Packet& p);
+    [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t next_port(const Port& in, Packet& p);
     /// Where it goes instead when the next link is dead, and from a leaf when it came down for another leaf.
     [[nodiscard]] std::uint32_t detour(const Port& in, std::uint32_t out, Packet& p) const;
     /// Switches everywhere learn whether a link is down now.
@@ -25,6 +25,8 @@ class Routing {
   private:
     [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t choose_spine(std::uint32_t leaf, std::uint32_t to_leaf,
                                                                            const Packet& p);
+    /// The first link between switches, where the topology is no tree.
+    [[nodiscard]] std::uint32_t first_link(std::uint32_t at, std::uint32_t to, Packet& p) const;
     [[nodiscard]] std::uint32_t route_around(std::uint32_t leaf, std::uint32_t to_leaf, std::uint32_t lane) const;
     [[nodiscard]] std::uint32_t live_core(std::uint32_t pod, std::uint32_t to_pod, std::uint32_t lane,
                                           std::uint32_t core) const;
@@ -46,7 +48,7 @@ std::uint32_t Routing::choose_spine(std::uint32_t leaf, std::uint32_t to_leaf, c
     return any_avoided_ ? route_around(leaf, to_leaf, lane) : lane;
 }
 
-std::uint32_t Routing::next_port(const Port& in, const Packet& p) {
+std::uint32_t Routing::next_port(const Port& in, Packet& p) {
     const Setup& s = setup_;
     const std::uint32_t to = p.destination;
     const std::uint32_t to_leaf = s.leaf_of_nic[to];
@@ -54,6 +56,9 @@ std::uint32_t Routing::next_port(const Port& in, const Packet& p) {
         case PortKind::nic_out: {
             if (in.where == to_leaf) {
                 return s.base[1] + to;
+            }
+            if (s.routed != nullptr) {
+                return first_link(in.where, to_leaf, p);
             }
             return s.base[2] + in.where * s.spines + choose_spine(in.where, to_leaf, p);
         }
@@ -75,6 +80,11 @@ std::uint32_t Routing::next_port(const Port& in, const Packet& p) {
             return s.base[3] + to_leaf * s.spines + in.lane;
         case PortKind::leaf_down:
         case PortKind::nic_in:
+            break;
+        default:
+            if (in.where != to_leaf) {
+                return s.base[kTreeKinds] + s.routed->next_link(in.where, to_leaf, p.path);
+            }
             break;
     }
     return s.base[1] + to;

@@ -2,6 +2,7 @@
 
 #include "sim/base/time.hpp"
 #include "sim/network/packet/clock.hpp"
+#include "sim/network/topology/tree.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -38,10 +39,6 @@ Setup::Setup(const Fabric& of, const PacketSpec& wanted, bool links_change, cons
         throw ConfigError("nic.rails is " + std::to_string(spec.nic.rails) + ", but a node has " +
                           std::to_string(shape.nics_per_node) + " NICs");
     }
-    spines = shape.spines;
-    tree = shape.kind == FabricKind::fat_tree;
-    cores = tree ? shape.cores_per_spine : 1;
-    paths = {fabric.leaves(), spines, cores};
     notifies = transport.notification_gap >= 0;
     notification_gap = to_ps(std::max(0.0, transport.notification_gap));
     go_back = spec.transport.recovery == Recovery::go_back_n ||
@@ -49,28 +46,72 @@ Setup::Setup(const Fabric& of, const PacketSpec& wanted, bool links_change, cons
     served = spec.queues.trim || spec.queues.pfc || spec.queues.shared > 0 || !spec.link_events.empty() || links_change;
 
     // A NIC's own latency is halved between its way out and its way in.
-    const double nic_latency = shape.link_latency + shape.nic_latency / 2;
-    add_links(PortKind::nic_out, nics, shape.nic_bandwidth, nic_latency);
-    add_links(PortKind::nic_in, nics, shape.nic_bandwidth, nic_latency);
-    const std::uint32_t leaf_links = fabric.leaves() * spines;
-    add_links(PortKind::leaf_up, leaf_links, fabric.leaf_link_rate(), shape.link_latency);
-    add_links(PortKind::leaf_down, leaf_links, fabric.leaf_link_rate(), shape.link_latency);
-    const std::uint32_t core_links = tree ? fabric.spines() * cores : 0;
-    add_links(PortKind::spine_up, core_links, fabric.core_link_rate(), shape.link_latency);
-    add_links(PortKind::spine_down, core_links, fabric.core_link_rate(), shape.link_latency);
-
+    const double nic_latency = fabric.topology().host_latency() + shape.nic_latency / 2;
+    add_links(0, nics, shape.nic_bandwidth, nic_latency);
+    add_links(1, nics, shape.nic_bandwidth, nic_latency);
     for (std::uint32_t nic = 0; nic < nics; ++nic) {
-        leaf_of_nic.push_back(fabric.leaf_of_nic(nic));
+        leaf_of_nic.push_back(fabric.topology().switch_of(nic));
     }
-    for (std::uint32_t leaf = 0; leaf < fabric.leaves(); ++leaf) {
-        pod_of_leaf.push_back(fabric.pod_of_leaf(leaf));
+    if (fabric.as_tree() != nullptr) {
+        add_tree(*fabric.as_tree());
+    } else {
+        add_switch_links();
     }
     set_limits();
     set_windows();
 }
 
-void Setup::add_links(PortKind kind, std::uint32_t count, double rate, double latency_s) {
-    const auto index = static_cast<std::size_t>(kind);
+void Setup::add_tree(const TreeTopology& of) {
+    const FabricShape& shape = fabric.shape();
+    spines = shape.spines;
+    tree = shape.kind == FabricKind::fat_tree;
+    cores = tree ? shape.cores_per_spine : 1;
+    paths = {of.leaves(), spines, cores};
+    const std::uint32_t leaf_links = of.leaves() * spines;
+    add_links(2, leaf_links, of.leaf_link_rate(), shape.link_latency);
+    add_links(3, leaf_links, of.leaf_link_rate(), shape.link_latency);
+    const std::uint32_t core_links = tree ? of.spines() * cores : 0;
+    add_links(4, core_links, of.core_link_rate(), shape.link_latency);
+    add_links(5, core_links, of.core_link_rate(), shape.link_latency);
+    for (std::uint32_t leaf = 0; leaf < of.leaves(); ++leaf) {
+        pod_of_leaf.push_back(of.pod_of_leaf(leaf));
+    }
+    for (std::size_t kind = kTreeKinds; kind < kPortKinds; ++kind) {
+        base[kind + 1] = base[kind];
+    }
+}
+
+void Setup::add_switch_links() {
+    if (path_needs.leaves_choose || path_needs.plans) {
+        throw ConfigError(
+            "network.paths: '" + spec.paths.policy.name() +
+            "' chooses among spines; this fabric has none: take spray, ecmp, oblivious, flowlet or recycled");
+    }
+    routed = static_cast<const RoutedTopology*>(&fabric.topology());
+    switch_links = routed->links();
+    paths = {routed->switches(), RoutedTopology::kEntropies, 1};
+    for (std::size_t kind = 2; kind < kTreeKinds; ++kind) {
+        base[kind + 1] = base[kind];
+    }
+    std::size_t kind = kTreeKinds;
+    for (std::size_t i = 0; i < switch_links.size(); ++kind) {
+        if (kind == kPortKinds) {
+            throw InfeasibleError("links of more than 32 different rates: too many for fidelity packet");
+        }
+        std::size_t end = i;
+        double latency = 0;
+        for (; end < switch_links.size() && switch_links[end].rate == switch_links[i].rate; ++end) {
+            latency = std::max(latency, switch_links[end].latency);
+        }
+        add_links(kind, static_cast<std::uint32_t>(end - i), switch_links[i].rate, latency);
+        i = end;
+    }
+    for (; kind < kPortKinds; ++kind) {
+        base[kind + 1] = base[kind];
+    }
+}
+
+void Setup::add_links(std::size_t index, std::uint32_t count, double rate, double latency_s) {
     base[index + 1] = base[index] + count;
     if (count == 0) {
         return;
@@ -114,14 +155,24 @@ void Setup::set_windows() {
     // The longest path there and back, store and forward, without load.
     std::int64_t round_trip = 0;
     double fastest = 0;
+    std::int64_t slowest = 0;  // of the links between switches, without their latency
     for (std::size_t kind = 0; kind < kPortKinds; ++kind) {
         const LinkKind& link = links[kind];
-        if (link.count == 0 || (kind > 1 && fabric.leaves() < 2)) {
+        if (link.count == 0 || (kind > 1 && kind < kTreeKinds && fabric.leaves() < 2)) {
             continue;
         }
-        round_trip += 2 * link.latency + link.full_time + send_time(link.ps_per_byte, header);
+        const std::int64_t sending = link.full_time + send_time(link.ps_per_byte, header);
+        if (kind < kTreeKinds) {
+            round_trip += 2 * link.latency + sending;
+        } else {
+            slowest = std::max(slowest, sending);
+        }
         longest = std::max(longest, link.latency + link.full_time);
         fastest = std::max(fastest, bytes_in(link.ps_per_byte, 2 * link.latency));
+    }
+    if (routed != nullptr) {
+        const Reach reach = routed->reach();
+        round_trip += 2 * to_ps(reach.latency) + reach.links * slowest;
     }
     // A link can still bring, after its receiver has asked for a pause: what is on it, what leaves until the request
     // arrives, and the packet then being sent.

@@ -4,6 +4,7 @@
 #include "sim/network/fabric.hpp"
 #include "sim/network/packet/packet.hpp"
 #include "sim/network/packet/spec.hpp"
+#include "sim/network/topology/routed.hpp"
 
 #include <cstdint>
 #include <string>
@@ -12,8 +13,10 @@
 namespace orrery::packet {
 
 /// What a port's link joins, in the direction of its traffic.
-enum class PortKind : std::uint8_t { nic_out, nic_in, leaf_up, leaf_down, spine_up, spine_down };
-inline constexpr std::size_t kPortKinds = 6;
+enum class PortKind : std::uint8_t { nic_out, nic_in, leaf_up, leaf_down, spine_up, spine_down, link };
+/// Elsewhere than in trees, links between switches are of kind `link` and the following, one for each rate.
+inline constexpr std::size_t kTreeKinds = 6;
+inline constexpr std::size_t kPortKinds = 38;
 
 /// Links of one kind as they are without faults.
 struct LinkKind {
@@ -57,7 +60,9 @@ struct Setup {
     std::uint32_t cores = 1;
     bool tree = false;
     std::uint32_t base[kPortKinds + 1] = {};  ///< first port of each kind; then the number of ports
-    std::vector<std::uint32_t> leaf_of_nic;
+    const RoutedTopology* routed = nullptr;  ///< null: a tree
+    std::vector<SwitchLink> switch_links;    ///< of a topology that is no tree, in the order of their ports
+    std::vector<std::uint32_t> leaf_of_nic;  ///< the switch that a NIC hangs on
     std::vector<std::uint32_t> pod_of_leaf;
     LinkKind links[kPortKinds];
     QueueLimits limits[kPortKinds];
@@ -80,7 +85,9 @@ struct Setup {
     [[nodiscard]] std::uint32_t ports() const { return base[kPortKinds]; }
 
   private:
-    void add_links(PortKind kind, std::uint32_t count, double rate, double latency_s);
+    void add_links(std::size_t kind, std::uint32_t count, double rate, double latency_s);
+    void add_tree(const TreeTopology& of);
+    void add_switch_links();
     void set_windows();
     void set_limits();
 };

@@ -112,8 +112,8 @@ TEST_CASE("packet paths: the same hash decides in fluid and packet simulations")
         const std::uint32_t to = (i + 11) % 32;
         network.send({GpuId(i), GpuId(to), 4096, 0, i});
         const Route route = fabric.route(GpuId(i), GpuId(to), PathChoice::ecmp, (std::uint64_t{i} << 32) | to);
-        if (route.count == 4) {
-            expected[route.links[1].value()] += 4160;
+        if (route.resources().size() == 4) {
+            expected[route.resources()[1].value()] += 4160;
         }
     }
     (void)test::finish(network, 32);

@@ -318,8 +318,9 @@ const Fleet::Path& Fleet::path(GpuRange from, GpuRange to) {
         const GpuId a = gpu(from.first + i * from.count / flows);
         const GpuId b = gpu(to.first + i * to.count / flows);
         const Route route = spec_.fabric->route(a, b, spec_.paths, mix64(i + (std::uint64_t{to.first} << 20U)));
-        for (const ResourceId resource : route.resources()) {
-            weights[resource.value()] += 1.0 / flows;
+        const std::span<const ResourceId> links = route.resources();
+        for (std::size_t k = 0; k < links.size(); ++k) {
+            weights[links[k].value()] += route.share(k) / flows;
         }
         const bool crosses = spec_.fabric->node_of(a) != spec_.fabric->node_of(b);
         if (crosses) {
