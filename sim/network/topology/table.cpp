@@ -6,9 +6,20 @@ namespace orrery {
 
 extern const PolicyRow<TopologyPlan> kLeafSpine;
 extern const PolicyRow<TopologyPlan> kFatTree;
+extern const PolicyRow<TopologyPlan> kSingleSwitch;
+extern const PolicyRow<TopologyPlan> kRailOnly;
+extern const PolicyRow<TopologyPlan> kFullyConnected;
+extern const PolicyRow<TopologyPlan> kTorus;
+extern const PolicyRow<TopologyPlan> kMultiLevel;
+extern const PolicyRow<TopologyPlan> kDragonfly;
+extern const PolicyRow<TopologyPlan> kGraph;
+extern const PolicyRow<TopologyPlan> kSites;
 
 const PolicyTable<TopologyPlan>& topology_table() {
-    static const PolicyTable<TopologyPlan> kTable = {&kLeafSpine, &kFatTree};
+    static const PolicyTable<TopologyPlan> kTable = {
+        &kLeafSpine, &kFatTree,    &kSingleSwitch, &kRailOnly, &kFullyConnected,
+        &kTorus,     &kMultiLevel, &kDragonfly,    &kGraph,    &kSites,
+    };
     return kTable;
 }
 

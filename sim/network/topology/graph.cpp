@@ -1,0 +1,318 @@
+// Any graph of switches, and sites joined by wide-area links. Paths are shortest: over the fewest links in a graph, of the least
+// latency between sites; a switch sends over all links that begin such a path.
+//
+// What one connection reaches between sites is its window over the round trip, and with losses MSS / RTT x sqrt(3/2) /
+// sqrt(loss): Mathis, Semke, Mahdavi, Ott, "The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm", CCR 27(3), 1997.
+
+#include "sim/base/error.hpp"
+#include "sim/network/fabric.hpp"
+#include "sim/network/topology/routed.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <queue>
+
+namespace orrery {
+
+namespace {
+
+struct GraphSwitch {
+    std::string name;
+    std::int64_t nodes = 0;
+};
+
+struct GraphLink {
+    std::string from;
+    std::string to;
+    double rate = 0;
+    double latency = 500e-9;
+    std::int64_t count = 1;
+    double window = 0;  ///< bytes of a connection
+    double loss = 0;    ///< of packets
+};
+
+struct GraphParameters {
+    std::vector<GraphSwitch> switches;
+    std::vector<GraphLink> links;
+};
+
+class GraphTopology final : public RoutedTopology {
+  public:
+    GraphTopology(const FabricShape& shape, const GraphParameters& own, bool by_latency, double connections, double mss)
+        : RoutedTopology(shape.link_latency),
+          nics_per_node_(shape.nics_per_node),
+          connections_(connections),
+          mss_(mss),
+          what_(by_latency ? "sites" : "graph") {
+        std::map<std::string, std::uint32_t> numbers;
+        for (const GraphSwitch& one : own.switches) {
+            numbers.emplace(one.name, static_cast<std::uint32_t>(names_.size()));
+            nodes_before_.push_back(nodes_before_.empty() ? 0 : nodes_before_.back() + nodes_last_);
+            nodes_last_ = static_cast<std::uint32_t>(one.nodes);
+            names_.push_back(one.name);
+        }
+        std::vector<const GraphLink*> sorted;
+        for (const GraphLink& link : own.links) {
+            sorted.push_back(&link);
+        }
+        std::stable_sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->rate < b->rate; });
+        leaving_.resize(names_.size());
+        for (const GraphLink* link : sorted) {
+            const std::uint32_t a = numbers.at(link->from);
+            const std::uint32_t b = numbers.at(link->to);
+            for (std::int64_t i = 0; i < link->count; ++i) {
+                leaving_[a].push_back(add_link({a, b, link->rate, link->latency}));
+                leaving_[b].push_back(add_link({b, a, link->rate, link->latency}));
+                windows_.insert(windows_.end(), 2, link->window);
+                losses_.insert(losses_.end(), 2, link->loss);
+            }
+        }
+        for (std::uint32_t to = 0; to < names_.size(); ++to) {
+            add_distances(to, by_latency);
+        }
+    }
+
+    [[nodiscard]] std::uint32_t switches() const override { return static_cast<std::uint32_t>(names_.size()); }
+    [[nodiscard]] std::string switch_name(std::uint32_t number) const override { return names_[number]; }
+    [[nodiscard]] std::uint32_t switch_of(std::uint32_t nic) const override {
+        const std::uint32_t node = nic / nics_per_node_;
+        return static_cast<std::uint32_t>(std::upper_bound(nodes_before_.begin(), nodes_before_.end(), node) -
+                                          nodes_before_.begin() - 1);
+    }
+    [[nodiscard]] LinkSet next_links(std::uint32_t at, std::uint32_t to, std::uint32_t) const override {
+        const double* distance = &distances_[std::size_t{to} * names_.size()];
+        LinkSet out;
+        for (const std::uint32_t link : leaving_[at]) {
+            if (distance[links_[link].to] + cost(link) <= distance[at] * (1 + 1e-12)) {
+                out.add(link);
+            }
+        }
+        return out;
+    }
+    [[nodiscard]] double connection_limit(std::uint32_t from, std::uint32_t to) const override {
+        double window = std::numeric_limits<double>::infinity();
+        double arrives = 1;
+        double round_trip = 2 * 2 * host_latency();
+        for (std::uint32_t at = from; at != to;) {
+            const std::uint32_t link = next_link(at, to, 0);
+            window = windows_[link] > 0 ? std::min(window, windows_[link]) : window;
+            arrives *= 1 - losses_[link];
+            round_trip += 2 * links_[link].latency;
+            at = links_[link].to;
+        }
+        double limit = window / round_trip;
+        if (arrives < 1) {
+            limit = std::min(limit, mss_ / round_trip * std::sqrt(1.5 / (1 - arrives)));
+        }
+        return std::isfinite(limit) ? connections_ * limit : 0;
+    }
+    [[nodiscard]] std::string summary() const override {
+        return what_ + ": " + std::to_string(names_.size()) + (what_ == "graph" ? " switches, " : ", ") +
+               std::to_string(links_.size() / 2) + " links between them";
+    }
+
+  private:
+    [[nodiscard]] double cost(std::uint32_t link) const { return by_latency_ ? links_[link].latency : 1; }
+
+    // Dijkstra's algorithm towards one switch; links go both ways, so backwards is the same.
+    void add_distances(std::uint32_t to, bool by_latency) {
+        by_latency_ = by_latency;
+        const std::size_t first = distances_.size();
+        distances_.resize(first + names_.size(), std::numeric_limits<double>::infinity());
+        double* distance = &distances_[first];
+        std::priority_queue<std::pair<double, std::uint32_t>, std::vector<std::pair<double, std::uint32_t>>,
+                            std::greater<>>
+            open;
+        distance[to] = 0;
+        open.emplace(0, to);
+        while (!open.empty()) {
+            const auto [far, at] = open.top();
+            open.pop();
+            if (far > distance[at]) {
+                continue;
+            }
+            for (const std::uint32_t link : leaving_[at]) {
+                if (const double next = far + cost(link); next < distance[links_[link].to]) {
+                    distance[links_[link].to] = next;
+                    open.emplace(next, links_[link].to);
+                }
+            }
+        }
+    }
+
+    std::uint32_t nics_per_node_;
+    double connections_;
+    double mss_;
+    std::string what_;
+    bool by_latency_ = false;
+    std::uint32_t nodes_last_ = 0;
+    std::vector<std::string> names_;
+    std::vector<std::uint32_t> nodes_before_;          ///< by switch: nodes on those before it
+    std::vector<std::vector<std::uint32_t>> leaving_;  ///< by switch: its links out
+    std::vector<double> distances_;                    ///< by destination, then switch
+    std::vector<double> windows_;                      ///< by link
+    std::vector<double> losses_;
+};
+
+// Unknown names, switches twice, switches that no path joins, nodes without a place: one line each.
+void check_graph(const GraphParameters& own, std::uint32_t nodes, const std::string& what,
+                 std::vector<std::string>& problems) {
+    constexpr std::size_t kMostSwitches = 2048;
+    std::map<std::string, std::uint32_t> numbers;
+    std::vector<std::string> names;
+    std::int64_t places = 0;
+    for (const GraphSwitch& one : own.switches) {
+        if (!numbers.emplace(one.name, static_cast<std::uint32_t>(numbers.size())).second) {
+            problems.push_back(what + " '" + one.name + "' is there twice");
+        }
+        names.push_back(one.name);
+        places += one.nodes;
+    }
+    if (own.switches.empty() || own.switches.size() > kMostSwitches) {
+        problems.push_back("a fabric has 1 to " + std::to_string(kMostSwitches) + " of '" + what + "', not " +
+                           std::to_string(own.switches.size()));
+        return;
+    }
+    if (places != nodes) {
+        problems.push_back("the entries of '" + what + "' hold " + std::to_string(places) + " nodes, not " +
+                           std::to_string(nodes));
+    }
+    std::vector<std::uint32_t> part(numbers.size());
+    for (std::uint32_t i = 0; i < part.size(); ++i) {
+        part[i] = i;
+    }
+    const auto root = [&](std::uint32_t i) {
+        while (part[i] != i) {
+            i = part[i];
+        }
+        return i;
+    };
+    for (const GraphLink& link : own.links) {
+        for (const std::string& end : {link.from, link.to}) {
+            if (!numbers.contains(end)) {
+                const std::string guess = nearest_name(end, names);
+                problems.push_back("a link names '" + end + "', which is not among '" + what + "'" +
+                                   (guess.empty() ? "" : " (did you mean '" + guess + "'?)"));
+            }
+        }
+        if (link.from == link.to) {
+            problems.push_back("a link joins '" + link.from + "' with itself");
+        }
+        if (numbers.contains(link.from) && numbers.contains(link.to)) {
+            part[root(numbers[link.from])] = root(numbers[link.to]);
+        }
+    }
+    for (const auto& [name, number] : numbers) {
+        if (root(number) != root(0)) {
+            problems.push_back("no path from '" + names[0] + "' to '" + name + "'");
+        }
+    }
+}
+
+template <class T>
+void describe_ends(Fields& fields, T& link) {
+    fields.text({"from", "name of one end", true}, link.from);
+    fields.text({"to", "name of the other end", true}, link.to);
+    fields.quantity({"link", "rate, a direction", true, 1, 1e14}, Dimension::rate, link.rate);
+}
+
+// A list of entries; a visitor that names all sees one and leaves none.
+template <class T, class F>
+void describe_list(Fields& fields, const Field& field, std::vector<T>& entries, F&& describe) {
+    std::size_t count = entries.size();
+    const bool empty = entries.empty();
+    fields.list(field, count, [&](Fields& inner, std::size_t i) {
+        entries.resize(std::max(entries.size(), i + 1));
+        describe(inner, entries[i]);
+    });
+    if (fields.names_all() && empty) {
+        entries.clear();
+    }
+}
+
+struct SwitchGraphParameters : GraphParameters {
+    void describe(Fields& fields) {
+        describe_list(fields, {"switches", "the switches; nodes hang on them in this order", true}, switches,
+                      [](Fields& inner, GraphSwitch& one) {
+                          inner.text({"name", "its name", true}, one.name);
+                          inner.integer({"nodes", "nodes that hang on it", false, 0, 1'000'000}, one.nodes);
+                      });
+        describe_list(
+            fields, {"links", "links between switches, both directions"}, links, [](Fields& inner, GraphLink& link) {
+                describe_ends(inner, link);
+                inner.quantity({"latency", "latency, the switch included", false, 0, 1}, Dimension::time, link.latency);
+                inner.integer({"count", "equal links side by side", false, 1, 65536}, link.count);
+            });
+    }
+};
+
+struct SiteParameters : GraphParameters {
+    double connections = 1;
+    double segment = 1460;
+    void describe(Fields& fields) {
+        describe_list(fields, {"sites", "the sites; nodes are in them in this order, on one switch each", true},
+                      switches, [](Fields& inner, GraphSwitch& one) {
+                          inner.text({"name", "its name", true}, one.name);
+                          inner.integer({"nodes", "nodes in it", true, 0, 1'000'000}, one.nodes);
+                      });
+        describe_list(fields, {"wan", "links between sites, both directions"}, links,
+                      [](Fields& inner, GraphLink& link) {
+                          describe_ends(inner, link);
+                          inner.quantity({"latency", "one way", true, 1e-9, 1}, Dimension::time, link.latency);
+                          inner.quantity({"window", "bytes of one connection under way (0: no limit)", false, 0, 1e15},
+                                         Dimension::bytes, link.window);
+                          inner.quantity({"loss", "packets lost", false, 0, 0.5}, Dimension::fraction, link.loss);
+                      });
+        fields.number({"connections", "connections that a message between sites is spread over", false, 1, 65536},
+                      connections);
+        fields.quantity({"segment", "bytes of a packet of a connection, for what losses cost", false, 64, 65536},
+                        Dimension::bytes, segment);
+    }
+};
+
+class GraphPlan final : public TopologyPlan {
+  public:
+    using Parameters = SwitchGraphParameters;
+    explicit GraphPlan(const Parameters& own) : own_(own) {}
+    void complete(FabricShape& shape, std::vector<std::string>& problems) const override {
+        check_graph(own_, shape.nodes, "switches", problems);
+        shape.nodes_per_leaf = 1;
+        shape.topology = [own = own_](const FabricShape& s) {
+            return std::make_shared<GraphTopology>(s, own, false, 1, 1460);
+        };
+    }
+
+  private:
+    Parameters own_;
+};
+
+class SitesPlan final : public TopologyPlan {
+  public:
+    using Parameters = SiteParameters;
+    explicit SitesPlan(const Parameters& own) : own_(own) {}
+    [[nodiscard]] bool limits_connections() const override {
+        return std::any_of(own_.links.begin(), own_.links.end(),
+                           [](const GraphLink& link) { return link.window > 0 || link.loss > 0; });
+    }
+    void complete(FabricShape& shape, std::vector<std::string>& problems) const override {
+        check_graph(own_, shape.nodes, "sites", problems);
+        shape.nodes_per_leaf = 1;
+        shape.topology = [own = own_](const FabricShape& s) {
+            return std::make_shared<GraphTopology>(s, own, true, own.connections, own.segment);
+        };
+    }
+
+  private:
+    Parameters own_;
+};
+
+}  // namespace
+
+extern const PolicyRow<TopologyPlan> kGraph =
+    policy_row<TopologyPlan, GraphPlan>("graph", "any switches and links, by shortest paths over all equal ones");
+extern const PolicyRow<TopologyPlan> kSites =
+    policy_row<TopologyPlan, SitesPlan>("sites", "sites joined by wide-area links, with what one connection reaches");
+
+}  // namespace orrery
