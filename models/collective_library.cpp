@@ -27,7 +27,11 @@ void describe(Fields& fields, AcrossNodes& across) {
 }
 
 double MeasuredCollectives::time_in_node(CollectiveOp op, double ranks, double bytes, double bandwidth) const {
-    const CollectiveOp measured = op == CollectiveOp::send_recv ? CollectiveOp::all_to_all : op;
+    // What has no curves of its own goes by the operation that moves its data alike.
+    const CollectiveOp measured = op == CollectiveOp::send_recv  ? CollectiveOp::all_to_all
+                                  : op < CollectiveOp::send_recv ? op
+                                  : op == CollectiveOp::reduce   ? CollectiveOp::reduce_scatter
+                                                                 : CollectiveOp::all_gather;
     return fit_.seconds(fit_.has(library_, measured) ? library_ : kNccl, measured, ranks, bytes, bandwidth);
 }
 

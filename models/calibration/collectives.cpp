@@ -186,7 +186,8 @@ std::vector<CollectiveCurve> collective_curves(const Trace& trace) {
         std::string name = row.op;
         std::replace(name.begin(), name.end(), '_', '-');  // traces write all_reduce
         const auto op = std::find(names.begin(), names.end(), name);
-        if (op == names.end() || row.dim("nodes", 1) > 1 || row.dim("ranks") < 2 || !(row.dim("bytes") > 0)) {
+        const bool rooted = op > names.begin() + static_cast<std::ptrdiff_t>(CollectiveOp::send_recv);
+        if (op == names.end() || rooted || row.dim("nodes", 1) > 1 || row.dim("ranks") < 2 || !(row.dim("bytes") > 0)) {
             continue;
         }
         const std::string library = name_of(row.library);

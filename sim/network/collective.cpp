@@ -9,7 +9,8 @@ namespace orrery {
 
 const std::vector<std::string>& collective_op_names() {
     static const std::vector<std::string> kNames = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all",
-                                                    "send-recv"};
+                                                    "send-recv",  "broadcast",  "reduce",         "gather",
+                                                    "scatter"};
     return kNames;
 }
 
@@ -29,8 +30,12 @@ Bytes wire_bytes(CollectiveOp op, std::uint32_t ranks, Bytes payload) {
         case CollectiveOp::all_gather:
         case CollectiveOp::reduce_scatter:
         case CollectiveOp::all_to_all:
+        case CollectiveOp::gather:
+        case CollectiveOp::scatter:
             return share * payload;
         case CollectiveOp::send_recv:
+        case CollectiveOp::broadcast:
+        case CollectiveOp::reduce:
             return payload;
     }
     return Bytes();

@@ -16,10 +16,21 @@
 
 namespace orrery {
 
-enum class CollectiveOp { all_reduce, all_gather, reduce_scatter, all_to_all, send_recv };
+enum class CollectiveOp {
+    all_reduce,
+    all_gather,
+    reduce_scatter,
+    all_to_all,
+    send_recv,
+    broadcast,
+    reduce,
+    gather,
+    scatter
+};
 [[nodiscard]] const std::vector<std::string>& collective_op_names();
 
-/// Bytes that each rank puts on the wire for a payload of `bytes` (the larger of input and output buffer of a rank).
+/// Bytes that each rank puts on the wire for a payload of `bytes` (the larger of input and output buffer of a rank); of
+/// gather and scatter, that the root gets or gives. Over the time, this is the bus bandwidth of nccl-tests.
 [[nodiscard]] Bytes wire_bytes(CollectiveOp op, std::uint32_t ranks, Bytes payload);
 
 /// How the ranks of a group lie on nodes. Regular: every node holds the same number.

@@ -126,7 +126,7 @@ network: {{fold: {}}}
 jobs:
   - name: ring
     nodes: "{}"
-    scenario: {{kind: collective, collective: {{op: all-reduce, size: 1 MiB}}}}
+    scenario: {{kind: collective, collective: {{op: all-reduce, algorithm: ring, size: 1 MiB}}}}
 )",
                                           fold, nodes)),
                      "ring.collective_time_s");

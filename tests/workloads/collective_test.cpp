@@ -46,7 +46,7 @@ TEST_CASE("halving-doubling takes 2 log2(n) latencies and 2 (n-1)/n S/B") {
         CHECK(seconds(fabric, spec(CollectiveOp::all_reduce, &algorithm("halving-doubling"), bytes), n) ==
               doctest::Approx(expected).epsilon(1e-12));
     }
-    CHECK_THROWS_AS((void)make_schedule(spec(CollectiveOp::all_reduce, &algorithm("halving-doubling"), 1e6), 6, 1),
+    CHECK_THROWS_AS((void)make_schedule(spec(CollectiveOp::all_to_all, &algorithm("halving-doubling"), 1e6), 4, 1),
                     InfeasibleError);
 }
 
@@ -206,7 +206,7 @@ TEST_CASE("a slow rank is refused where it would change nothing") {
         const Scenario scenario = test::scenario(
             "orrery: 1\nkind: collective\ncluster: {hosts: 4, fabric: {kind: leaf-spine, hosts_per_leaf: 4, link: 400 "
             "Gbps}}\n"
-            "collective: {size: 1 MiB, slow_factor: 0.5, " +
+            "collective: {algorithm: ring, size: 1 MiB, slow_factor: 0.5, " +
             collective + "}\nnetwork: {" + network + "}\n");
         return run(scenario, test::models(), {}).summary.find("collective_time_s")->value;
     };

@@ -3,6 +3,7 @@
 #include "tools/driver/kind.hpp"
 
 #include "workloads/collective/algorithms/algorithm.hpp"
+#include "workloads/collective/choose.hpp"
 
 #include <fmt/format.h>
 
@@ -67,8 +68,11 @@ RunCost cost_of_traffic(const Scenario& s) {
 }
 
 RunCost cost_of_collective(const Scenario& s) {
-    const CollectiveSpec& spec = s.collective;
-    const double ranks = spec.ranks > 0 ? static_cast<double>(spec.ranks) : endpoints(s.cluster);
+    const double ranks = s.collective.ranks > 0 ? static_cast<double>(s.collective.ranks) : endpoints(s.cluster);
+    const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
+    const CollectiveSpec spec = ranks <= fabric.gpus() ? resolved(s.collective, fabric, s.network.path_choice(),
+                                                                  static_cast<std::uint32_t>(ranks))
+                                                       : s.collective;
     const double messages = spec.algorithm->messages(spec, ranks, static_cast<double>(s.cluster.node.gpus));
     const double volume = spec.op == CollectiveOp::all_reduce ? 2 : 1;  // of the payload, by each rank
     const bool ring = spec.algorithm == &algorithm("ring");

@@ -1,4 +1,5 @@
 #include "tools/explain/paths.hpp"
+#include "workloads/collective/choose.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -255,7 +256,11 @@ void explain_collective(const Scenario& scenario, const RunOutput& base, Explana
     const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
     if (base.messages && !base.messages->completions.empty()) {
         MessagePath(scenario, fabric, *base.messages).book(out, true);
-    } else if (scenario.collective.algorithm == &algorithm("ring") && scenario.network.fidelity != Fidelity::simgrid) {
+    } else if (const CollectiveSpec spec =
+                   resolved(scenario.collective, fabric, scenario.network.path_choice(),
+                            scenario.collective.ranks > 0 ? static_cast<std::uint32_t>(scenario.collective.ranks)
+                                                          : fabric.gpus());
+               spec.algorithm == &algorithm("ring") && scenario.network.fidelity != Fidelity::simgrid) {
         book_ring(scenario, fabric, out.seconds, out);
     }
 }

@@ -228,7 +228,7 @@ std::string collective(const StarterFacts& facts, const DataDirectory& data) {
            on.text +
            "collective:\n"
            "  op: all-reduce                 # all-gather, reduce-scatter, all-to-all, ...\n"
-           "  algorithm: ring                # tree, double-binary-tree, hierarchical, in-switch, ...\n"
+           "  algorithm: auto                # ring, double-tree, hierarchical, in-switch, ...\n"
            "  size: 64 MiB                   # the larger buffer of a rank\n"
            "network: {fidelity: fluid}       # packet: every packet, with transport, paths and queues\n";
 }

@@ -5,8 +5,7 @@
 // arrived. The runner starts a message when its dependencies are met and counts every one. Equal messages of a
 // symmetric ring are one class: a ring over whole nodes looks the same from each of them, so one node (or one group
 // under a leaf) stands for all where the fabric has full bisection and sprays.
-// Scope: ring, tree, double binary tree (pipelined), recursive halving-doubling, hierarchical, in-switch
-// all-reduce (inside a node; across nodes along one tree of switches for each local rank), direct all-to-all; permutation, incast, shift, all-to-all and ring traffic.
+// Scope: the algorithms of workloads/collective/algorithms; permutation, incast, shift, all-to-all and ring traffic.
 // Limits: no protocol overhead here (that is CollectiveModel's); reductions cost no time.
 // Sources: Thakur et al., IJHPCA 2005; Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast",
 // 2009; Patarasuk and Yuan, JPDC 2009 (ring).
@@ -28,10 +27,13 @@ struct CollectiveAlgorithm;
 
 struct CollectiveSpec {
     CollectiveOp op = CollectiveOp::all_reduce;
-    const CollectiveAlgorithm* algorithm = &orrery::algorithm("ring");
+    const CollectiveAlgorithm* algorithm = &orrery::algorithm("auto");
     double bytes = 0;             ///< payload: the larger buffer of a rank
     std::int64_t ranks = 0;       ///< 0: every GPU
     std::int64_t pipeline = 32;   ///< pieces that trees cut the payload into
+    std::int64_t channels = 0;    ///< of several rings side by side; 0: one a GPU of a node
+    std::int64_t root = 0;        ///< of broadcast, reduce, gather and scatter
+    std::string shape;            ///< ranks in each dimension, "4x4x8"; empty: those of the fabric
     std::int64_t slow_rank = -1;  ///< its outgoing link runs at `slow_factor`; -1: none
     double slow_factor = 1;
 };

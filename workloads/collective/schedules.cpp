@@ -24,6 +24,13 @@ void describe(Fields& fields, CollectiveSpec& spec) {
             row->describe(fields, spec);
         }
     }
+    // Left to `auto`, an operation with a root still has one.
+    const bool rooted = spec.op == CollectiveOp::broadcast || spec.op == CollectiveOp::reduce ||
+                        spec.op == CollectiveOp::gather || spec.op == CollectiveOp::scatter;
+    const std::string name = spec.algorithm->name;
+    if (rooted && !fields.names_all() && (name == "auto" || name == "direct")) {
+        fields.integer({"root", "the rank that has or gets the data", false, 0, 4'000'000}, spec.root);
+    }
 }
 
 void describe(Fields& fields, TrafficSpec& spec) {

@@ -1,6 +1,8 @@
 // kind: collective and kind: network. Messages on a fabric, of a collective or as traffic.
 
 #include "tools/driver/kind.hpp"
+#include "workloads/collective/algorithms/algorithm.hpp"
+#include "workloads/collective/choose.hpp"
 #include "workloads/trace/flow_trace.hpp"
 
 #include <fmt/format.h>
@@ -70,8 +72,12 @@ class MessageScenario {
         if (ranks_ > gpus) {
             throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks_, gpus));
         }
-        const bool ring = spec_.algorithm == &algorithm("ring") && spec_.op != CollectiveOp::all_to_all &&
-                          spec_.op != CollectiveOp::send_recv;
+        const bool chooses = spec_.algorithm == &algorithm("auto");
+        spec_ = resolved(spec_, fabric, scenario.network.path_choice(), ranks_);
+        chosen_ = chooses ? spec_.algorithm->name : "";
+        const bool reduces = spec_.op == CollectiveOp::all_reduce || spec_.op == CollectiveOp::all_gather ||
+                             spec_.op == CollectiveOp::reduce_scatter;
+        const bool ring = spec_.algorithm == &algorithm("ring") && reduces;
         if (spec_.slow_rank >= static_cast<std::int64_t>(ranks_)) {
             throw InfeasibleError(
                 fmt::format("rank {} is slow, but the last one is {}", spec_.slow_rank, std::int64_t{ranks_} - 1));
@@ -108,7 +114,11 @@ class MessageScenario {
             summary.add("collective_time_s", result.seconds, "s");
             const double algorithm_rate = result.seconds > 0 ? spec_.bytes / result.seconds : 0;
             summary.add("algbw_gbps", algorithm_rate * 8e-9, "Gb/s");
-            summary.add("busbw_gbps", algorithm_rate * 8e-9 * wire_bytes(spec_.op, ranks_, Bytes(1)).value(), "Gb/s");
+            const double bus_rate = algorithm_rate * wire_bytes(spec_.op, ranks_, Bytes(1)).value();
+            summary.add("busbw_gbps", bus_rate * 8e-9, "Gb/s");
+            summary.notes.push_back(fmt::format("as nccl-tests prints it: algbw {:.2f} GB/s, busbw {:.2f} GB/s{}",
+                                                algorithm_rate * 1e-9, bus_rate * 1e-9,
+                                                chosen_.empty() ? "" : ", by algorithm " + chosen_));
         } else {
             add_completion_times(result, summary);
         }
@@ -150,6 +160,7 @@ class MessageScenario {
     std::uint32_t ranks_ = 0;
     std::uint64_t ring_messages_ = 0;
     bool unstored_ring_ = false;
+    std::string chosen_;  ///< by `auto`
     Schedule schedule_;
 };
 

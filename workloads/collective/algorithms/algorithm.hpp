@@ -4,6 +4,8 @@
 
 #include "workloads/collective/message_run.hpp"
 
+#include <limits>
+
 namespace orrery {
 
 // Collects messages and "b waits for a" pairs; builds the release lists at the end.
@@ -49,6 +51,29 @@ class ScheduleBuilder {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> edges_;
 };
 
+/// What an estimate of an algorithm goes by: a group of ranks that fill their nodes one after another.
+struct GroupLinks {
+    double ranks = 1;
+    double per_node = 1;
+    double inside_latency = 0;         ///< s, of a message inside a node
+    double outside_latency = 0;        ///< s, between the first nodes
+    double inside_rate = 0;            ///< B/s that a rank sends inside its node
+    double nic_rate = 0;         ///< B/s into or out of one rank from outside its node
+    double flow_rate = 0;              ///< B/s of one message between neighbouring nodes alone
+    double node_rate = 0;              ///< B/s out of a node to its neighbour over all its NICs
+    double all_rate = 0;               ///< B/s out of a node when all send to all
+    std::vector<std::uint32_t> shape;  ///< ranks in each dimension; empty: no product
+
+    [[nodiscard]] double nodes() const { return ranks / per_node; }
+    /// s of a step in which each rank sends so many bytes to the next one; of a node only the last rank sends to another.
+    [[nodiscard]] double ring_step(double bytes) const;
+    /// s of a step in which each rank sends so many bytes to the equal one of a neighbouring node.
+    [[nodiscard]] double rail_step(double bytes) const;
+    /// s of a step in which each rank sends so many bytes to a rank so far away.
+    [[nodiscard]] double step(double bytes, double distance) const;
+};
+inline constexpr double kNotServed = std::numeric_limits<double>::infinity();
+
 /// One row of the table.
 struct CollectiveAlgorithm {
     const char* name;
@@ -59,6 +84,8 @@ struct CollectiveAlgorithm {
     double (*messages)(const CollectiveSpec& spec, double ranks, double per_node);
     /// Throws InfeasibleError for operations and numbers of ranks that it does not serve. Precondition: two ranks or more.
     void (*build)(ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node);
+    /// About how long it takes, s; kNotServed where it does not serve. Null: `auto` never takes it.
+    double (*estimate)(const CollectiveSpec& spec, const GroupLinks& links) = nullptr;
 };
 [[nodiscard]] const std::vector<const CollectiveAlgorithm*>& algorithm_table();
 
@@ -73,6 +100,10 @@ std::vector<std::uint32_t> add_ring(ScheduleBuilder& builder, const std::vector<
                                     std::uint32_t steps, const std::vector<std::uint32_t>& first_waits);
 /// Throws InfeasibleError for other operations.
 void require_all_reduce(const CollectiveSpec& spec);
+/// True for all-reduce, all-gather and reduce-scatter.
+[[nodiscard]] bool reduces_or_gathers(CollectiveOp op);
+/// Throws InfeasibleError, with what the algorithm serves, when `served` is false.
+void require_served(const CollectiveSpec& spec, bool served, const char* what);
 /// 40 bytes per message with its releases: throws InfeasibleError for what would not fit into an ordinary machine's memory.
 void require_schedule_size(double messages);
 

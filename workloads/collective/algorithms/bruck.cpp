@@ -9,7 +9,9 @@ namespace orrery {
 // Source: Bruck et al., "Efficient algorithms for all-to-all communications in multiport message-passing systems", IEEE
 // TPDS 8(11), 1997, section 3.
 extern const CollectiveAlgorithm kBruckAlgorithm = {
-    "bruck", "all-to-all in a logarithm of rounds", nullptr,
+    "bruck",
+    "all-to-all in a logarithm of rounds",
+    nullptr,
     [](const CollectiveSpec&, double ranks, double) { return 32 * ranks; },
     [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {
         if (spec.op != CollectiveOp::all_to_all) {
@@ -36,6 +38,14 @@ extern const CollectiveAlgorithm kBruckAlgorithm = {
                 received[(i + distance) % ranks] = message[i];
             }
         }
+    },
+    [](const CollectiveSpec& spec, const GroupLinks& links) {
+        double seconds = 0;
+        for (double distance = 1; distance < links.ranks; distance *= 2) {
+            seconds += links.step(spec.bytes / 2, distance) +
+                       (distance < links.per_node && links.nodes() > 1 ? links.outside_latency : 0);
+        }
+        return spec.op == CollectiveOp::all_to_all ? seconds : kNotServed;
     }};
 
 }  // namespace orrery

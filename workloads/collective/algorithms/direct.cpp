@@ -1,19 +1,63 @@
 #include "workloads/collective/algorithms/algorithm.hpp"
 
+#include <algorithm>
+
 namespace orrery {
 
+namespace {
+
+bool serves(CollectiveOp op) {
+    return op != CollectiveOp::all_reduce && op != CollectiveOp::broadcast && op != CollectiveOp::reduce;
+}
+
+}  // namespace
+
 extern const CollectiveAlgorithm kDirectAlgorithm = {
-    "direct", "every rank to every other at once", nullptr,
+    "direct",
+    "every rank to every other at once",
+    nullptr,
     [](const CollectiveSpec&, double ranks, double) { return 2 * ranks * ranks; },
     [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {
-        if (spec.op == CollectiveOp::all_reduce) {
-            throw InfeasibleError("algorithm direct serves all-to-all, all-gather and reduce-scatter");
+        require_served(spec, serves(spec.op), "all-to-all, all-gather, reduce-scatter, send-recv, gather and scatter");
+        const auto root = static_cast<std::uint32_t>(spec.root);
+        if (spec.op == CollectiveOp::send_recv) {  // as nccl-tests: each rank to the next
+            for (std::uint32_t i = 0; i < ranks; ++i) {
+                builder.add(i, (i + 1) % ranks, spec.bytes);
+            }
+            return;
+        }
+        if (spec.op == CollectiveOp::gather || spec.op == CollectiveOp::scatter) {
+            for (std::uint32_t k = 1; k < ranks; ++k) {
+                const std::uint32_t other = (root + k) % ranks;
+                const bool gathers = spec.op == CollectiveOp::gather;
+                builder.add(gathers ? other : root, gathers ? root : other, spec.bytes / ranks);
+            }
+            return;
         }
         for (std::uint32_t i = 0; i < ranks; ++i) {
             for (std::uint32_t k = 1; k < ranks; ++k) {
                 builder.add(i, (i + k) % ranks, spec.bytes / ranks);
             }
         }
+    },
+    [](const CollectiveSpec& spec, const GroupLinks& links) {
+        const double part = spec.bytes / links.ranks;
+        if (!serves(spec.op)) {
+            return kNotServed;
+        }
+        if (spec.op == CollectiveOp::send_recv) {
+            return links.ring_step(spec.bytes);
+        }
+        if (spec.op == CollectiveOp::gather || spec.op == CollectiveOp::scatter) {
+            const double near = links.per_node > 1 ? links.inside_latency + part * links.ranks / links.inside_rate : 0;
+            return std::max(near, links.nodes() > 1 ? links.outside_latency +
+                                                          part * links.ranks / std::min(links.nic_rate, links.all_rate)
+                                                    : 0);
+        }
+        const double near =
+            links.per_node > 1 ? links.inside_latency + part * (links.per_node - 1) / links.inside_rate : 0;
+        const double far = part * (links.ranks - links.per_node) * links.per_node / links.all_rate;
+        return std::max(near, links.nodes() > 1 ? links.outside_latency + far : 0);
     }};
 
 }  // namespace orrery

@@ -29,7 +29,8 @@ std::vector<std::uint32_t> add_ring(ScheduleBuilder& builder, const std::vector<
 }
 
 extern const CollectiveAlgorithm kRingAlgorithm = {
-    "ring", "each rank to the next, one step after another (Patarasuk and Yuan, JPDC 2009)",
+    "ring",
+    "each rank to the next, one step after another (Patarasuk and Yuan, JPDC 2009)",
     [](Fields& fields, CollectiveSpec& spec) {
         fields.integer({"slow_rank", "a rank whose outgoing link is slow; -1: none", false, -1, 4'000'000},
                        spec.slow_rank);
@@ -37,12 +38,18 @@ extern const CollectiveAlgorithm kRingAlgorithm = {
     },
     [](const CollectiveSpec&, double ranks, double) { return 2 * ranks * ranks; },
     [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {
+        require_served(spec, reduces_or_gathers(spec.op), "all-reduce, all-gather and reduce-scatter");
         std::vector<std::uint32_t> members(ranks);
         for (std::uint32_t i = 0; i < ranks; ++i) {
             members[i] = i;
         }
         const std::uint32_t rounds = spec.op == CollectiveOp::all_reduce ? 2 : 1;
         (void)add_ring(builder, members, spec.bytes / ranks, rounds * (ranks - 1), {});
+    },
+    [](const CollectiveSpec& spec, const GroupLinks& links) {
+        const double rounds = spec.op == CollectiveOp::all_reduce ? 2 : 1;
+        return reduces_or_gathers(spec.op) ? rounds * (links.ranks - 1) * links.ring_step(spec.bytes / links.ranks)
+                                           : kNotServed;
     }};
 
 }  // namespace orrery

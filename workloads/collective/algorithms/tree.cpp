@@ -1,6 +1,7 @@
 #include "workloads/collective/algorithms/algorithm.hpp"
 
 #include <bit>
+#include <cmath>
 
 namespace orrery {
 
@@ -80,13 +81,23 @@ extern const CollectiveAlgorithm kTreeAlgorithm = {
     }};
 
 extern const CollectiveAlgorithm kDoubleTreeAlgorithm = {
-    "double-tree", "two trees with half the payload each (Sanders, Speck, Traeff, 2009)", describe_pieces, messages_of,
+    "double-tree",
+    "two trees with half the payload each (Sanders, Speck, Traeff, 2009)",
+    describe_pieces,
+    messages_of,
     [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {
         require_all_reduce(spec);
         // Shifted by one, the leaves of one tree are the inner nodes of the other.
         const auto pieces = static_cast<std::uint32_t>(spec.pipeline);
         add_tree(builder, ranks, 0, spec.bytes / 2, pieces);
         add_tree(builder, ranks, 1, spec.bytes / 2, pieces);
+    },
+    [](const CollectiveSpec& spec, const GroupLinks& links) {
+        // An inner node sends and receives each piece of its tree three times, up once and down twice.
+        const double pieces = static_cast<double>(spec.pipeline);
+        const double step = links.ring_step(1.5 * spec.bytes / pieces);
+        const double levels = std::ceil(std::log2(links.ranks));
+        return spec.op == CollectiveOp::all_reduce ? (2 * levels + pieces - 1) * step : kNotServed;
     }};
 
 }  // namespace orrery

@@ -1,0 +1,125 @@
+// Collectives: the algorithms' closed forms, what `auto` takes, and bus bandwidths as nccl-tests counts them.
+
+#include "tests/support/support.hpp"
+#include "workloads/collective/algorithms/algorithm.hpp"
+#include "workloads/collective/choose.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+using namespace orrery;
+
+namespace {
+
+Scenario collective(const std::string& cluster, const std::string& what) {
+    return test::scenario(
+        fmt::format("orrery: 1\nkind: collective\ncluster: {{{}}}\ncollective: {{{}}}\nnetwork: {{fidelity: "
+                    "fluid}}\n",
+                    cluster, what));
+}
+
+double seconds(const std::string& cluster, const std::string& what) {
+    return run(collective(cluster, what), test::models(), {}).summary.find("collective_time_s")->value;
+}
+
+double busbw(const std::string& cluster, const std::string& what) {  // GB/s
+    return run(collective(cluster, what), test::models(), {}).summary.find("busbw_gbps")->value / 8;
+}
+
+const std::string kHosts8 = "hosts: 8, fabric: {kind: single-switch, link: 1 GB/s, latency: 0 ns}";
+
+}  // namespace
+
+TEST_CASE("halving-doubling of six ranks folds two of them in: S, then 2 (3/4) S, then S") {
+    const std::string six = "hosts: 6, fabric: {kind: single-switch, link: 1 GB/s, latency: 0 ns}";
+    CHECK(seconds(six, "op: all-reduce, algorithm: halving-doubling, size: 120 MB") ==
+          doctest::Approx(0.12 * (1 + 1.5 + 1)).epsilon(1e-9));
+}
+
+TEST_CASE("binomial trees and chains take their closed forms") {
+    CHECK(seconds(kHosts8, "op: broadcast, algorithm: binomial, size: 80 MB") == doctest::Approx(0.24).epsilon(1e-9));
+    CHECK(seconds(kHosts8, "op: reduce, algorithm: binomial, size: 80 MB, root: 3") ==
+          doctest::Approx(0.24).epsilon(1e-9));
+    CHECK(seconds(kHosts8, "op: scatter, algorithm: binomial, size: 80 MB") == doctest::Approx(0.07).epsilon(1e-9));
+    CHECK(seconds(kHosts8, "op: gather, algorithm: binomial, size: 80 MB") == doctest::Approx(0.07).epsilon(1e-9));
+    CHECK(seconds(kHosts8, "op: gather, algorithm: direct, size: 80 MB") == doctest::Approx(0.07).epsilon(1e-9));
+    for (const char* op : {"broadcast", "reduce"}) {
+        CHECK(seconds(kHosts8, fmt::format("op: {}, algorithm: chain, pipeline: 10, size: 80 MB", op)) ==
+              doctest::Approx(0.08 / 10 * (10 + 6)).epsilon(1e-9));
+    }
+}
+
+TEST_CASE("an all-reduce per dimension uses all links of a torus: 2 (N-1)/N S over them") {
+    for (const auto& [shape, dimensions, nodes] : {std::tuple{"4x4", 2, 16}, {"4x4x4", 3, 64}, {"3x5", 2, 15}}) {
+        const std::string cluster = fmt::format(
+            "hosts: {}, fabric: {{kind: torus, shape: {}, link: 1000 GB/s, neighbour_link: 1 GB/s, neighbour_latency: "
+            "0 ns}}",
+            nodes, shape);
+        const double expected = 2.0 * (nodes - 1) / nodes * 0.96 / (2.0 * dimensions);
+        const double taken = seconds(cluster, "op: all-reduce, algorithm: per-dimension, size: 960 MB");
+        if (std::string(shape) == "3x5") {  // parts that begin with different sizes are not in step
+            CHECK(taken >= expected);
+            CHECK(taken < 1.2 * expected);
+        } else {
+            CHECK(taken == doctest::Approx(expected).epsilon(1e-9));
+        }
+        CHECK(seconds(cluster, "op: all-reduce, size: 960 MB") == doctest::Approx(taken).epsilon(1e-9));
+    }
+    // A ring each way along a ring of nodes: half the time of one.
+    const std::string ring =
+        "hosts: 8, fabric: {kind: torus, shape: 8, link: 1000 GB/s, neighbour_link: 1 GB/s, neighbour_latency: 0 ns}";
+    CHECK(seconds(ring, "op: all-reduce, algorithm: bidirectional-ring, size: 80 MB") ==
+          doctest::Approx(0.07).epsilon(1e-9));
+    CHECK(seconds(ring, "op: all-reduce, algorithm: ring, size: 80 MB") == doctest::Approx(0.14).epsilon(1e-9));
+}
+
+TEST_CASE("by default every operation does what it says, over all NICs of a node") {
+    const std::string nodes = "nodes: 4, node: dgx-h100, fabric: {kind: rail-only}";
+    // Each GPU has 24 of 31 other ranks behind its NIC of 50 GB/s.
+    CHECK(busbw(nodes, "op: all-to-all, size: 1 GiB") == doctest::Approx(50 * 31.0 / 24).epsilon(0.03));
+    CHECK(busbw(nodes, "op: send-recv, size: 1 GiB") == doctest::Approx(50).epsilon(0.03));
+    for (const char* op : {"all-reduce", "all-gather", "reduce-scatter"}) {
+        CAPTURE(op);
+        CHECK(busbw(nodes, fmt::format("op: {}, size: 4 GiB", op)) > 200);
+        CHECK(busbw(nodes, fmt::format("op: {}, algorithm: ring, size: 4 GiB", op)) < 51);
+    }
+    const std::string text = fmt::format(
+        "orrery: 1\nkind: collective\ncluster: {{{}}}\ncollective: {{op: all-to-all, algorithm: ring, size: 1 MB}}\n",
+        nodes);
+    CHECK_THROWS_WITH_AS((void)run(test::scenario(text), test::models(), {}),
+                         doctest::Contains("serves all-reduce, all-gather and reduce-scatter, not all-to-all"),
+                         InfeasibleError);
+}
+
+TEST_CASE("what auto takes is near the fastest of all algorithms, at small and large sizes") {
+    const std::vector<std::string> clusters = {
+        "nodes: 4, node: dgx-h100, fabric: {rails: 8}", "hosts: 16, fabric: {link: 100 Gbps}",
+        "hosts: 16, fabric: {kind: torus, shape: 4x4, neighbour_link: 50 GB/s}", "nodes: 1, node: dgx-h100"};
+    for (const std::string& cluster : clusters) {
+        for (const char* op : {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "gather"}) {
+            for (const char* size : {"8 KiB", "1 MiB", "1 GiB"}) {
+                const std::string what = fmt::format("op: {}, size: {}", op, size);
+                const double taken = seconds(cluster, what);
+                double best = taken;
+                std::string name = "auto";
+                for (const CollectiveAlgorithm* row : algorithm_table()) {
+                    if (row->estimate == nullptr) {
+                        continue;
+                    }
+                    try {
+                        const double other = seconds(cluster, fmt::format("{}, algorithm: {}", what, row->name));
+                        name = other < best ? row->name : name;
+                        best = std::min(best, other);
+                    } catch (const InfeasibleError&) {
+                    }
+                }
+                CAPTURE(cluster);
+                CAPTURE(what);
+                CAPTURE(name);
+                CHECK(taken <= 1.35 * best);
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+// Several rings side by side: one for each NIC of a node, or one in each direction.
+
+#include "workloads/collective/algorithms/algorithm.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+namespace {
+
+std::uint32_t channels_of(const CollectiveSpec& spec, double ranks, double per_node) {
+    const auto most = static_cast<std::uint32_t>(std::min(ranks, per_node));
+    return spec.channels > 0 ? static_cast<std::uint32_t>(spec.channels) : std::max(1U, most);
+}
+
+// Channel c enters a node at its GPU c and goes round it; every other node is gone round backwards, so that a ring leaves a
+// node on the rail on which it enters the next.
+std::vector<std::uint32_t> members_of(std::uint32_t channel, std::uint32_t ranks, std::uint32_t per_node) {
+    std::vector<std::uint32_t> members;
+    for (std::uint32_t first = 0; first < ranks; first += per_node) {
+        const std::uint32_t here = std::min(per_node, ranks - first);
+        const bool back = first / per_node % 2 == 1;
+        for (std::uint32_t i = 0; i < here; ++i) {
+            members.push_back(first + (channel + (back ? here - 1 - i : i)) % here);
+        }
+    }
+    return members;
+}
+
+void build(ScheduleBuilder& builder, const CollectiveSpec& spec, const std::vector<std::vector<std::uint32_t>>& rings) {
+    require_served(spec, reduces_or_gathers(spec.op), "all-reduce, all-gather and reduce-scatter");
+    const std::uint32_t rounds = spec.op == CollectiveOp::all_reduce ? 2 : 1;
+    for (const std::vector<std::uint32_t>& members : rings) {
+        const auto n = static_cast<std::uint32_t>(members.size());
+        (void)add_ring(builder, members, spec.bytes / static_cast<double>(rings.size()) / n, rounds * (n - 1), {});
+    }
+}
+
+}  // namespace
+
+extern const CollectiveAlgorithm kMultiRingAlgorithm = {
+    "multi-ring",
+    "a ring for each GPU of a node, each over a NIC of its own, as NCCL's channels",
+    [](Fields& fields, CollectiveSpec& spec) {
+        fields.integer({"channels", "rings side by side; 0: one a GPU of a node", false, 0, 1024}, spec.channels);
+    },
+    [](const CollectiveSpec& spec, double ranks, double per_node) {
+        return 2 * ranks * ranks * channels_of(spec, ranks, per_node);
+    },
+    [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node) {
+        std::vector<std::vector<std::uint32_t>> rings;
+        for (std::uint32_t c = 0; c < channels_of(spec, ranks, per_node); ++c) {
+            rings.push_back(members_of(c, ranks, per_node));
+        }
+        build(builder, spec, rings);
+    },
+    [](const CollectiveSpec& spec, const GroupLinks& links) {
+        // A schedule of this size is stored.
+        if (!reduces_or_gathers(spec.op) || links.nodes() == 1 || links.per_node == 1 ||
+            2 * links.ranks * links.ranks * links.per_node > 2e6) {
+            return kNotServed;
+        }
+        const double part = spec.bytes / links.ranks;
+        const double rounds = spec.op == CollectiveOp::all_reduce ? 2 : 1;
+        return rounds * (links.ranks - 1) *
+               std::max(links.inside_latency + part / links.inside_rate,
+                        links.outside_latency + part / links.node_rate);
+    }};
+
+extern const CollectiveAlgorithm kBidirectionalRingAlgorithm = {
+    "bidirectional-ring", "two rings, one in each direction, with half the payload each", nullptr,
+    [](const CollectiveSpec&, double ranks, double) { return 4 * ranks * ranks; },
+    [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {
+        std::vector<std::uint32_t> up(ranks);
+        for (std::uint32_t i = 0; i < ranks; ++i) {
+            up[i] = i;
+        }
+        build(builder, spec, {up, {up.rbegin(), up.rend()}});
+    }};
+
+}  // namespace orrery
