@@ -26,6 +26,8 @@ void describe(Fields& fields, NodeSpec& node) {
                  {"models/data/collectives", ".fit"}, node.collectives);
 }
 
+static const PresetKind kFabricPresets{"fabric", "topologies/data/fabrics"};
+
 static void describe(Fields& fields, FabricSpec& fabric) {
     fabric.topology.describe_choice(fields, {"kind", "how the switches are arranged"});
     fabric.topology.describe_parameters(fields);
@@ -43,7 +45,8 @@ void describe(Fields& fields, ClusterSpec& cluster) {
         same.section({"node", "what a node is: a preset or its parts"}, kNodePresets, present,
                      [&](Fields& inner) { describe(inner, cluster.node); });
     });
-    fields.section({"fabric", "the switches between the nodes"},
+    bool given = false;
+    fields.section({"fabric", "what joins the nodes: a preset or its parts"}, kFabricPresets, given,
                    [&](Fields& inner) { describe(inner, cluster.fabric); });
 }
 
