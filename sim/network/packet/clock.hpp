@@ -25,6 +25,8 @@ inline constexpr std::uint32_t kTimerShift = 28;
 
 struct Clock {
     std::int64_t now = 0;  ///< ps
+    std::int64_t before =
+        1;  ///< ps: ports have decided on what leaves before this. Ports decide before timers of an instant
     Wheel wheel{1, 1};
 
     void schedule(Timer timer, std::uint32_t index, std::int64_t at) {

@@ -100,10 +100,11 @@ std::vector<std::uint32_t> Faults::deadlocked_ports() const {
     std::vector<bool> stuck(ports_.size(), false);
     for (std::uint32_t i = 0; i < ports_.size(); ++i) {
         stuck[i] = ports_[i].paused;
-        for (std::uint32_t id = ports_[i].paused ? ports_.served(i).data.head : kNone; id != kNone;
-             id = slab_[id].next) {
-            if (slab_[id].ingress != kNone) {
-                waiting[{slab_[id].ingress, i}] += slab_[id].size;
+        const Ring& data = ports_.served(i).data;
+        for (std::uint32_t k = 0; ports_[i].paused && k < data.count; ++k) {
+            const Packet& p = slab_[ports_.rings().at(data, k).packet];
+            if (p.ingress != kNone) {
+                waiting[{p.ingress, i}] += p.size;
             }
         }
     }

@@ -9,6 +9,11 @@ namespace {
 constexpr std::uint64_t kProgressInterval = 1U << 20;
 constexpr int kIdleIntervals = 8;           // looks in a row that found no new packet delivered,
 constexpr std::int64_t kIdleTimeouts = 64;  // and so many timeouts of simulated time: nothing is just on a long way
+// How many events ahead a port, its link's queue and its first packet are fetched.
+constexpr std::size_t kPortAhead = 11;
+constexpr std::size_t kLinkAhead = 7;
+constexpr std::size_t kPacketAhead = 3;
+constexpr std::uint32_t kManyPorts = 2048;
 
 }  // namespace
 
@@ -28,12 +33,14 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     transport_->begin(setup_.congestion);
     chooser_->begin(setup_.paths);
     // Entities: links by port, NICs, served ports.
+    fetches_ = setup_.ports() >= kManyPorts;
     clock_.wheel = Wheel(2 * setup_.ports() + setup_.nics, setup_.longest + setup_.longest / 4);
 }
 
 void Network::advance(std::int64_t now_ps) {
     ORRERY_ASSERT(now_ps >= clock_.now);
     clock_.now = now_ps;
+    clock_.before = now_ps + 1;
 }
 
 void Network::send(const Request& request) {
@@ -112,6 +119,9 @@ std::size_t Network::memory() const {
 // The first packet of a port's link reaches the far end.
 void Network::arrive(std::uint32_t port) {
     const std::uint32_t id = ports_.take_arrival(port);
+    if (id == kNone) {
+        return;
+    }
     Packet& p = slab_[id];
     if ((p.flags & (kDestroyed | kReduces)) != 0) {
         if ((p.flags & kDestroyed) != 0) {
@@ -156,6 +166,24 @@ void Network::watch() {
     }
 }
 
+// Memory answers late: what the next events need is asked for while this one is handled.
+void Network::fetch_ahead() {
+    const std::uint32_t ports = setup_.ports();
+    const std::size_t known = clock_.wheel.known_ahead();
+    if (known <= kPacketAhead) {
+        return;
+    }
+    if (const std::uint32_t port = clock_.wheel.ahead(std::min(known - 1, kPortAhead)); port < ports) {
+        ports_.fetch_port(port);
+    }
+    if (const std::uint32_t port = clock_.wheel.ahead(std::min(known - 1, kLinkAhead)); port < ports) {
+        ports_.fetch_link(port);
+    }
+    if (const std::uint32_t port = clock_.wheel.ahead(kPacketAhead); port < ports) {
+        ports_.fetch_packet(port);
+    }
+}
+
 void Network::run(std::int64_t limit_ps) {
     messages_.forget_completed();
     if (!unplanned_.empty()) {
@@ -166,8 +194,11 @@ void Network::run(std::int64_t limit_ps) {
     std::int64_t limit = limit_ps;
     std::int64_t at = clock_.now;
     while (clock_.wheel.pop(limit, at, entity)) {
-        clock_.now = at;
+        clock_.now = clock_.before = at;
         ++events_;
+        if (fetches_) {
+            fetch_ahead();
+        }
         if (entity < ports) {
             arrive(entity);
         } else {
@@ -180,12 +211,14 @@ void Network::run(std::int64_t limit_ps) {
             watch();
         }
     }
+    clock_.before = clock_.now + 1;
     messages_.sort_completed();
 }
 
 void Network::dispatch(std::uint32_t entity) {
     const std::uint32_t ports = setup_.ports();
     const std::uint32_t index = entity & ((1U << kTimerShift) - 1);
+    clock_.before = clock_.now + (entity >> kTimerShift == 0 ? 0 : 1);
     switch (static_cast<Timer>(entity >> kTimerShift)) {
         case Timer::wheel:
             if (index < ports + setup_.nics) {

@@ -125,6 +125,7 @@ class Network {
     // network.cpp
     [[gnu::always_inline]] inline void arrive(std::uint32_t port);
     void dispatch(std::uint32_t entity);
+    [[gnu::always_inline]] inline void fetch_ahead();
     void plan_batch();
     void watch();
     // report.cpp
@@ -151,6 +152,7 @@ class Network {
     bool sampling_ = false;              ///< the next sample is in the heap
     std::int64_t deadlock_checked_ = 0;  ///< ps, when pauses were last searched for a circle
     std::function<void(double)> progress_;
+    bool fetches_ = false;  ///< the network is too large for the nearest caches: memory is asked ahead of events
     std::uint64_t events_ = 0;
     std::uint64_t watched_ = 0;    ///< packets delivered when last looked
     std::int64_t watched_at_ = 0;  ///< ps, when that number was new

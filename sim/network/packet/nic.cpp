@@ -308,6 +308,7 @@ void Nics::commit(std::uint32_t nic_id) {
     Nic& nic = nics_[nic_id];
     Port& port = ports_[setup_.base[0] + nic_id];
     if (setup_.served) {
+        ports_.settle(setup_.base[0] + nic_id);
         if (port.paused || port.down) {
             return;  // resuming, or the link's return, kicks
         }
@@ -372,7 +373,6 @@ bool Nics::send_packet(std::uint32_t id) {
     const std::uint32_t path = chooser_.pick(id, flow.path, clock_.now);
     const std::uint32_t packet = slab_.take();
     Packet& p = slab_[packet];
-    p.arrival = clock_.now;
     p.sent = clock_.now;
     p.flow = id;
     p.sequence = sequence;

@@ -21,11 +21,10 @@ inline constexpr std::uint8_t kDetour = 16;    ///< one way round a dead link; t
 inline constexpr std::uint8_t kDetours = 48;   ///< both bits: no more are taken
 
 /// A packet under way, or queued.
-struct Packet {
-    std::int64_t arrival;    ///< ps, at the far end of the link it is on
+struct alignas(64) Packet {
     std::int64_t sent;       ///< ps, when its data packet left the sender; acknowledgements echo it
     std::uint64_t selected;  ///< acknowledgement: bit i: packet `sequence` + i has arrived
-    std::uint32_t next;      ///< behind it on its link or in its queue; in the free list
+    std::uint32_t next;      ///< in the free list
     std::uint32_t flow;
     std::uint32_t sequence;     ///< number of the data packet
     std::uint32_t cumulative;   ///< acknowledgement: all packets before this one have arrived
@@ -36,7 +35,7 @@ struct Packet {
     PacketKind kind;
     std::uint8_t flags;
 };
-static_assert(sizeof(Packet) <= 64);
+static_assert(sizeof(Packet) == 64);
 
 /// All packets of a run. A reference is good until the next `take`.
 class Slab {
@@ -70,27 +69,6 @@ class Slab {
     std::vector<Packet> packets_;
     std::uint32_t free_ = kNone;
     std::size_t in_use_ = 0;
-};
-
-/// A first-in-first-out list of packets.
-struct PacketList {
-    std::uint32_t head = kNone;
-    std::uint32_t tail = kNone;
-
-    void push(Slab& slab, std::uint32_t id) {
-        slab[id].next = kNone;
-        if (head == kNone) {
-            head = id;
-        } else {
-            slab[tail].next = id;
-        }
-        tail = id;
-    }
-    std::uint32_t pop(const Slab& slab) {
-        const std::uint32_t id = head;
-        head = slab[id].next;
-        return id;
-    }
 };
 
 }  // namespace orrery::packet

@@ -22,12 +22,12 @@ Ports::Ports(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, std::ui
         const LinkKind& link = setup.links[kind];
         Port port;
         port.kind = static_cast<PortKind>(kind);
-        port.latency = link.latency;
-        port.full_time = link.full_time;
-        port.ps_per_byte = link.ps_per_byte;
+        port.rates = static_cast<std::uint32_t>(kind);
         port.down = link.ps_per_byte == 0;
         ports_.insert(ports_.end(), link.count, port);
+        rates_.push_back(link);
     }
+    counts_.resize(ports_.size());
     // Where each port is, for routing by arithmetic.
     for (std::uint32_t nic = 0; nic < setup.nics; ++nic) {
         ports_[setup.base[0] + nic].where = setup.leaf_of_nic[nic];
@@ -54,6 +54,8 @@ Ports::Ports(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, std::ui
         port.latency = SimTime::from_seconds(setup.switch_links[i].latency).ps();
     }
     served_.resize(setup.served ? ports_.size() : 0);
+    holds_ = setup.spec.queues.pfc || setup.spec.queues.shared > 0;
+    late_ = setup.served && !holds_;
     if (setup.spec.bit_error_rate > 0) {
         noisy_ = true;
         error_rates_.resize(ports_.size(), setup.spec.bit_error_rate);
@@ -113,158 +115,197 @@ void Ports::set_error_rate(std::uint32_t port, double bits) {
 }
 
 void Ports::set_rate(std::uint32_t port_id, double factor) {
+    settle(port_id);
     Port& port = ports_[port_id];
-    const auto nominal = static_cast<double>(setup_.links[static_cast<std::size_t>(port.kind)].ps_per_byte);
-    port.ps_per_byte = static_cast<std::uint64_t>(std::llround(nominal / factor));
-    port.full_time = send_time(port.ps_per_byte, setup_.full);
+    LinkKind link = setup_.links[static_cast<std::size_t>(port.kind)];
+    link.ps_per_byte = static_cast<std::uint64_t>(std::llround(static_cast<double>(link.ps_per_byte) / factor));
+    link.full_time = send_time(link.ps_per_byte, setup_.full);
+    if (port.rates < kPortKinds) {
+        port.rates = static_cast<std::uint32_t>(rates_.size());
+        rates_.emplace_back();
+    }
+    rates_[port.rates] = link;
 }
 
-void Ports::transmit(std::uint32_t port, std::uint32_t packet) {
+// A served port sends a packet, from `at` on.
+void Ports::transmit(std::uint32_t port, const Queued& waited, bool data, std::int64_t at) {
     Port& out = ports_[port];
-    Packet& p = slab_[packet];
-    ++out.packets[p.kind == PacketKind::data ? 0 : 1];
-    out.bytes += p.size;
-    const std::int64_t time = p.size == setup_.full ? out.full_time : send_time(out.ps_per_byte, p.size);
-    const auto sending = static_cast<double>(time);
-    out.backlog_area += sending * (static_cast<double>(clock_.now - p.arrival) + sending / 2);
-    out.busy_until = clock_.now + time;
-    launch(port, packet);
+    const std::int64_t time = time_of(rates_[out.rates], waited.size);
+    count(port, out, data, waited.size, at - waited.time, time);
+    out.busy_until = at + time;
+    launch(port, out, waited.packet, waited.size);
 }
 
 // A packet that waited has left the switch's memory: gives back what it held, and lets its link send again.
-void Ports::leave_switch(std::uint32_t port, const Packet& p) {
-    if (p.ingress == kNone) {
+void Ports::leave_switch(std::uint32_t port, std::uint32_t packet) {
+    if (!holds_ || slab_[packet].ingress == kNone) {
         return;
     }
+    const Packet& p = slab_[packet];
     switch_used_[switch_of(port)] -= p.size;
     ServedPort& in = served_[p.ingress];
     in.ingress_bytes -= p.size;
     if (in.pause_sent && static_cast<double>(in.ingress_bytes) <= setup_.spec.queues.resume_at) {
         in.pause_sent = false;
-        const Port& link = ports_[p.ingress];
+        const LinkKind& link = this->link(p.ingress);
         clock_.schedule(Timer::resume, p.ingress,
                         clock_.now + link.latency + send_time(link.ps_per_byte, setup_.header));
     }
 }
 
-// Whether a data packet may wait at a port of this switch.
-bool Ports::fits(std::uint32_t port, std::uint32_t owner, const Packet& p) const {
+// Whether a data packet may wait at a port of its switch.
+bool Ports::fits(std::uint32_t port, const Packet& p) const {
     const QueueSpec& q = setup_.spec.queues;
     double limit = q.size > 0 ? q.size : kNoLimit;
     if (q.shared > 0) {
-        const double free = q.shared - static_cast<double>(switch_used_[owner]);
+        const double free = q.shared - static_cast<double>(switch_used_[switch_of(port)]);
         limit = p.size > free ? -1 : std::min(limit, q.alpha * free);
     }
     if (q.pfc) {
         limit =
             static_cast<double>(served_[p.ingress].ingress_bytes) + p.size > q.pause_at + q.headroom ? -1 : kNoLimit;
     }
-    const Port& out = ports_[port];
-    const double waiting = static_cast<double>(served_[port].data_bytes) +
-                           bytes_of(out, std::max<std::int64_t>(0, out.busy_until - clock_.now));
+    // What is left of the packet that is being sent is at most all of it: most often no more needs to be known.
+    const auto queued = static_cast<double>(served_[port].data_bytes);
+    if (ports_[port].rates < kPortKinds && queued + setup_.full + 1 + p.size <= limit) {
+        return true;
+    }
+    const double waiting = queued + bytes_of(port, std::max<std::int64_t>(0, ports_[port].busy_until - clock_.now));
     return waiting + p.size <= limit;
 }
 
 void Ports::enqueue(std::uint32_t port, std::uint32_t packet) {
+    settle(port);
     Port& out = ports_[port];
     ServedPort& queue = served_[port];
     Packet& p = slab_[packet];
-    const QueueSpec& q = setup_.spec.queues;
     if (out.down) {
-        ++out.drops;
+        ++counts_[port].drops;
         flows_.drop(packet);
         return;
     }
-    const bool idle = out.busy_until <= clock_.now && queue.control.head == kNone;
+    const bool idle = out.busy_until <= clock_.now && queue.control.empty();
     const bool is_data = p.kind == PacketKind::data;
-    if (idle && (!is_data || (queue.data.head == kNone && !out.paused))) {
-        transmit(port, packet);
+    if (idle && (!is_data || (queue.data.empty() && !out.paused))) {
+        transmit(port, {clock_.now, packet, p.size}, is_data, clock_.now);
         return;
     }
     // Sums wait in the slots of their switch, not in its packet memory.
-    const std::uint32_t owner = p.ingress == kNone ? kNone : switch_of(port);
-    if (is_data && owner != kNone) {
-        if (fits(port, owner, p)) {
-            const std::int64_t backlog = send_time(out.ps_per_byte, static_cast<std::uint32_t>(queue.data_bytes)) +
-                                         std::max<std::int64_t>(0, out.busy_until - clock_.now);
-            out.max_backlog = std::max(out.max_backlog, backlog);
-            const QueueLimits& limits = setup_.limits[static_cast<std::size_t>(out.kind)];
-            const std::int64_t nominal = at_nominal_rate(out, backlog);
-            if (nominal >= limits.mark_low && mark(nominal, limits.mark_low, limits.mark_high)) {
-                p.flags |= kMarked;
-                ++out.marks;
-            }
-        } else if (!q.trim ||
-                   static_cast<double>(queue.control_bytes) + setup_.header > (q.size > 0 ? q.size : kNoLimit)) {
-            ++out.drops;
-            flows_.drop(packet);
-            return;
-        } else {
-            // What is left of a trimmed packet still tells the receiver; it waits with the control packets.
-            ++out.trims;
-            p.kind = PacketKind::trimmed;
-            p.size = setup_.header;
-        }
+    if (is_data && p.ingress != kNone && !admit(port, p)) {
+        ++counts_[port].drops;
+        flows_.drop(packet);
+        return;
     }
     if (p.kind != PacketKind::data) {
-        queue.control.push(slab_, packet);
+        rings_.push(queue.control, {clock_.now, packet, p.size});
         queue.control_bytes += p.size;
     } else {
-        queue.data.push(slab_, packet);
+        rings_.push(queue.data, {clock_.now, packet, p.size});
         queue.data_bytes += p.size;
-        if (owner != kNone) {
-            switch_used_[owner] += p.size;
-            ServedPort& in = served_[p.ingress];
-            in.ingress_bytes += p.size;
-            if (q.pfc && !in.pause_sent && static_cast<double>(in.ingress_bytes) > q.pause_at) {
-                in.pause_sent = true;
-                const Port& link = ports_[p.ingress];
-                clock_.schedule(Timer::pause, p.ingress,
-                                clock_.now + link.latency + send_time(link.ps_per_byte, setup_.header));
-            }
+        if (holds_ && p.ingress != kNone) {
+            hold(port, p);
         }
     }
     arm(port);
 }
 
-void Ports::arm(std::uint32_t port) {
-    const std::uint32_t entity = setup_.ports() + setup_.nics + port;
+// Takes a data packet into the memory of a switch, marks it or cuts it down to its header; false: neither has room.
+bool Ports::admit(std::uint32_t port, Packet& p) {
+    const Port& out = ports_[port];
     const ServedPort& queue = served_[port];
-    const bool waiting = queue.control.head != kNone || (queue.data.head != kNone && !ports_[port].paused);
-    if (waiting && !clock_.wheel.pending(entity)) {
-        clock_.wheel.insert(entity, std::max(clock_.now, ports_[port].busy_until));
+    const QueueSpec& q = setup_.spec.queues;
+    if (!fits(port, p)) {
+        const double room = q.size > 0 ? q.size : kNoLimit;
+        if (!q.trim || static_cast<double>(queue.control_bytes) + setup_.header > room) {
+            return false;
+        }
+        // What is left of a trimmed packet still tells the receiver; it waits with the control packets.
+        ++counts_[port].trims;
+        p.kind = PacketKind::trimmed;
+        p.size = setup_.header;
+        return true;
+    }
+    const std::int64_t backlog =
+        send_time(rates_[out.rates].ps_per_byte, static_cast<std::uint32_t>(queue.data_bytes)) +
+        std::max<std::int64_t>(0, out.busy_until - clock_.now);
+    ports_[port].max_backlog = std::max(out.max_backlog, backlog);
+    const QueueLimits& limits = setup_.limits[static_cast<std::size_t>(out.kind)];
+    const std::int64_t nominal = at_nominal_rate(out, backlog);
+    if (nominal >= limits.mark_low && mark(nominal, limits.mark_low, limits.mark_high)) {
+        p.flags |= kMarked;
+        ++counts_[port].marks;
+    }
+    return true;
+}
+
+// A packet that waits counts against the memory of its switch and the link that it came over.
+void Ports::hold(std::uint32_t port, const Packet& p) {
+    switch_used_[switch_of(port)] += p.size;
+    ServedPort& in = served_[p.ingress];
+    in.ingress_bytes += p.size;
+    const QueueSpec& q = setup_.spec.queues;
+    if (q.pfc && !in.pause_sent && static_cast<double>(in.ingress_bytes) > q.pause_at) {
+        in.pause_sent = true;
+        const LinkKind& link = this->link(p.ingress);
+        clock_.schedule(Timer::pause, p.ingress,
+                        clock_.now + link.latency + send_time(link.ps_per_byte, setup_.header));
+    }
+}
+
+// The next event of a served port: its serving, or where that is decided late the next arrival from its link. What waits
+// arrives a latency after it has left, at the earliest.
+void Ports::arm(std::uint32_t port) {
+    Port& out = ports_[port];
+    if (!late_) {
+        const std::uint32_t entity = setup_.ports() + setup_.nics + port;
+        if (waits(port) && !clock_.wheel.pending(entity)) {
+            clock_.wheel.insert(entity, std::max(clock_.now, out.busy_until));
+        }
+    } else if (!clock_.wheel.pending(port)) {
+        if (!out.link.empty()) {
+            clock_.wheel.insert(port, rings_.front(out.link).time);
+        } else if (waits(port)) {
+            clock_.wheel.insert(port, std::max(clock_.now, out.busy_until) + rates_[out.rates].latency + 1);
+        }
+    }
+}
+
+void Ports::catch_up(std::uint32_t port) {
+    while (ports_[port].busy_until < clock_.before && waits(port)) {
+        send_waiting(port, ports_[port].busy_until);
     }
 }
 
 void Ports::serve(std::uint32_t port) {
-    Port& out = ports_[port];
-    ServedPort& queue = served_[port];
-    if (out.busy_until > clock_.now) {
-        arm(port);
-        return;
-    }
-    // Ten control packets to one of data where both wait, or headers of trimmed packets could crowd out all data: Handley et
-    // al., "Re-architecting datacenter networks and stacks for low latency and high performance", SIGCOMM 2017.
-    const bool data_waits = queue.data.head != kNone && !out.paused;
-    if (queue.control.head != kNone && (!data_waits || queue.control_run < kControlRun)) {
-        ++queue.control_run;
-        const std::uint32_t id = queue.control.pop(slab_);
-        queue.control_bytes -= slab_[id].size;
-        transmit(port, id);
-    } else if (data_waits) {
-        queue.control_run = 0;
-        const std::uint32_t id = queue.data.pop(slab_);
-        const Packet& p = slab_[id];
-        queue.data_bytes -= p.size;
-        leave_switch(port, p);
-        transmit(port, id);
+    if (ports_[port].busy_until <= clock_.now && waits(port)) {
+        send_waiting(port, clock_.now);
     }
     arm(port);
 }
 
+// Precondition: the port is free at this time, and something waits that may leave.
+void Ports::send_waiting(std::uint32_t port, std::int64_t at) {
+    ServedPort& queue = served_[port];
+    // Ten control packets to one of data where both wait, or headers of trimmed packets could crowd out all data: Handley et
+    // al., "Re-architecting datacenter networks and stacks for low latency and high performance", SIGCOMM 2017.
+    const bool data_waits = !queue.data.empty() && !ports_[port].paused;
+    if (!queue.control.empty() && (!data_waits || queue.control_run < kControlRun)) {
+        ++queue.control_run;
+        const Queued next = rings_.pop(queue.control);
+        queue.control_bytes -= next.size;
+        transmit(port, next, false, at);
+    } else {
+        queue.control_run = 0;
+        const Queued next = rings_.pop(queue.data);
+        queue.data_bytes -= next.size;
+        leave_switch(port, next.packet);
+        transmit(port, next, true, at);
+    }
+}
+
 void Ports::serve_before_data(std::uint32_t port) {
     const ServedPort& queue = served_[port];
-    if (queue.data.head != kNone || (queue.control.head != kNone && queue.control_run < kControlRun)) {
+    if (!queue.data.empty() || (!queue.control.empty() && queue.control_run < kControlRun)) {
         serve(port);
     }
 }
@@ -276,51 +317,53 @@ bool Ports::set_paused(std::uint32_t port_id, bool paused) {
     }
     port.paused = paused;
     if (paused) {
-        served_[port_id].paused_since = clock_.now;
+        counts_[port_id].paused_since = clock_.now;
     } else {
-        port.paused_time += clock_.now - served_[port_id].paused_since;
+        counts_[port_id].paused_time += clock_.now - counts_[port_id].paused_since;
         arm(port_id);
     }
     return true;
 }
 
 void Ports::cut(std::uint32_t port_id) {
+    settle(port_id);
     Port& port = ports_[port_id];
-    const std::int64_t first = port.link.head != kNone ? slab_[port.link.head].arrival : clock_.now + port.latency;
-    for (std::uint32_t id = port.link.head; id != kNone; id = slab_[id].next) {
-        slab_[id].flags |= kDestroyed;
-        slab_[id].arrival = first;
-        ++port.drops;
+    PortCounts& counts = counts_[port_id];
+    const std::int64_t latency = rates_[port.rates].latency;
+    const std::int64_t first = port.link.empty() ? clock_.now + latency : rings_.front(port.link).time;
+    for (std::uint32_t i = 0; i < port.link.count; ++i) {
+        Queued& on_link = rings_.at(port.link, i);
+        slab_[on_link.packet].flags |= kDestroyed;
+        on_link.time = first;
     }
-    port.busy_until = std::max(clock_.now, first - port.latency);
+    port.busy_until = std::max(clock_.now, first - latency);
     ServedPort& queue = served_[port_id];
-    while (queue.data.head != kNone) {
-        const std::uint32_t id = queue.data.pop(slab_);
-        queue.data_bytes -= slab_[id].size;
-        leave_switch(port_id, slab_[id]);
-        ++port.drops;
-        flows_.drop(id);
+    counts.drops += port.link.count + queue.data.count + queue.control.count;
+    while (!queue.data.empty()) {
+        const Queued lost = rings_.pop(queue.data);
+        queue.data_bytes -= lost.size;
+        leave_switch(port_id, lost.packet);
+        flows_.drop(lost.packet);
     }
-    while (queue.control.head != kNone) {
-        const std::uint32_t id = queue.control.pop(slab_);
-        queue.control_bytes -= slab_[id].size;
-        ++port.drops;
-        flows_.drop(id);
+    while (!queue.control.empty()) {
+        const Queued lost = rings_.pop(queue.control);
+        queue.control_bytes -= lost.size;
+        flows_.drop(lost.packet);
     }
 }
 
 // Limits of queues are times at the kind's normal rate; a degraded link takes longer for the same bytes.
 std::int64_t Ports::at_nominal_rate(const Port& port, std::int64_t backlog) const {
     const std::uint64_t nominal = setup_.links[static_cast<std::size_t>(port.kind)].ps_per_byte;
-    if (port.ps_per_byte == nominal) {
-        return backlog;
-    }
-    return std::llround(static_cast<double>(backlog) * static_cast<double>(nominal) /
-                        static_cast<double>(port.ps_per_byte));
+    const std::uint64_t present = rates_[port.rates].ps_per_byte;
+    return present == nominal ? backlog
+                              : std::llround(static_cast<double>(backlog) * static_cast<double>(nominal) /
+                                             static_cast<double>(present));
 }
 
-double Ports::waiting(std::uint32_t port) const {
-    double bytes = bytes_of(ports_[port], std::max<std::int64_t>(0, ports_[port].busy_until - clock_.now));
+double Ports::waiting(std::uint32_t port) {
+    settle(port);
+    double bytes = bytes_of(port, std::max<std::int64_t>(0, ports_[port].busy_until - clock_.now));
     if (setup_.served) {
         bytes += static_cast<double>(served_[port].data_bytes + served_[port].control_bytes);
     }
@@ -364,8 +407,8 @@ std::string Ports::name(std::uint32_t port) const {
 }
 
 double Ports::paused_seconds(std::uint32_t port) const {
-    const Port& p = ports_[port];
-    return static_cast<double>(p.paused_time + (p.paused ? clock_.now - served_[port].paused_since : 0)) * 1e-12;
+    const PortCounts& p = counts_[port];
+    return static_cast<double>(p.paused_time + (ports_[port].paused ? clock_.now - p.paused_since : 0)) * 1e-12;
 }
 
 }  // namespace orrery::packet

@@ -2,12 +2,13 @@
 // Output ports with their queues and links: who may send when, what is dropped, trimmed, marked or paused.
 //
 // A departure is known when a packet is queued, from the time at which the port will be free, so a queue is a number.
-// Ports serve packet by packet (one more event for each that waits) only where priorities, pause, a shared buffer or link
-// events need it.
+// Where priorities, trimming, pause, a shared buffer or link events need it, ports are served packet by packet, most of them
+// without an event of their own (Ports::late_).
 
 #include "sim/base/random.hpp"
 #include "sim/network/packet/clock.hpp"
 #include "sim/network/packet/flow.hpp"
+#include "sim/network/packet/ring.hpp"
 #include "sim/network/packet/setup.hpp"
 
 #include <cstdint>
@@ -16,41 +17,47 @@
 
 namespace orrery::packet {
 
-/// An output port with its link. What every hop touches comes first.
-struct Port {
-    std::int64_t busy_until = 0;    ///< ps, when what it has accepted will have left
-    std::int64_t latency = 0;       ///< ps
-    std::int64_t full_time = 0;     ///< ps, to send a full data packet
-    std::uint64_t ps_per_byte = 0;  ///< 2^-32 ps
-    PacketList link;                ///< packets on the link, with those that wait when departures are known
-    std::uint32_t where = 0;        ///< leaf of nic_out, leaf_up, leaf_down; spine of spine_up and _down; NIC of nic_in
-    std::uint16_t lane = 0;         ///< the spine's number within its pod
-    std::uint16_t core = 0;         ///< the core switch's number within its spine
+/// An output port with its link: what every hop touches, in one cache line.
+struct alignas(64) Port {
+    std::int64_t busy_until = 0;   ///< ps, when what it has accepted will have left
+    std::int64_t max_backlog = 0;  ///< ps of service time that an arriving packet found before it
+    double backlog_area = 0;       ///< ps^2, the integral of the backlog over time
+    std::uint64_t packets = 0;     ///< of data that have left
+    Ring link;                     ///< by arrival: packets on the link, with those that wait when departures are known
+    std::uint32_t rates = 0;       ///< number of its latency and rate: its kind, or what they have become
+    std::uint32_t where = 0;       ///< leaf of nic_out, leaf_up, leaf_down; spine of spine_up and _down; NIC of nic_in
+    std::uint16_t lane = 0;        ///< the spine's number within its pod
+    std::uint16_t core = 0;        ///< the core switch's number within its spine
     PortKind kind = PortKind::nic_out;
     bool down = false;
-    bool avoided = false;               ///< routing knows that it is down
-    bool paused = false;                ///< data may not leave
-    std::uint64_t bytes = 0;            ///< of all packets
-    std::uint64_t packets[2] = {0, 0};  ///< data packets; acknowledgements and their like
-    std::int64_t max_backlog = 0;       ///< ps of service time that an arriving packet found before it
-    double backlog_area = 0;            ///< ps^2, the integral of the backlog over time
+    bool avoided = false;  ///< routing knows that it is down
+    bool paused = false;   ///< data may not leave
+};
+static_assert(sizeof(Port) == 64);
+
+/// What a port counts beyond each hop.
+struct PortCounts {
+    std::uint64_t control = 0;  ///< acknowledgements and their like that have left, each a header long
+    std::uint64_t missing = 0;  ///< bytes by which data packets were shorter than full ones
     std::uint64_t marks = 0;
     std::uint64_t drops = 0;
     std::uint64_t trims = 0;
-    std::int64_t paused_time = 0;  ///< ps
+    std::int64_t paused_time = 0;   ///< ps
+    std::int64_t paused_since = 0;  ///< ps, of the present pause
 };
 
 /// Queues of a port whose departures are decided packet by packet (priorities, pause, trimming, shared buffer, faults).
-struct ServedPort {
-    PacketList control;
-    PacketList data;
+/// The times of their entries are those of coming.
+struct alignas(64) ServedPort {
+    Ring control;
+    Ring data;
     std::int64_t control_bytes = 0;
     std::int64_t data_bytes = 0;
     std::int64_t ingress_bytes = 0;  ///< waiting in the switch at the end of this link, having come over it
     std::uint32_t control_run = 0;   ///< control packets since the last of data
-    std::int64_t paused_since = 0;   ///< ps, of the present pause
     bool pause_sent = false;         ///< by the switch at the end of this link
 };
+static_assert(sizeof(ServedPort) == 64);
 
 /// What a leaf knows of its ports to the spines.
 struct LeafPorts {
@@ -76,8 +83,15 @@ class Ports {
     [[nodiscard]] const Port& operator[](std::uint32_t id) const { return ports_[id]; }
     [[nodiscard]] const ServedPort& served(std::uint32_t id) const { return served_[id]; }
     [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ports_.size()); }
-    [[nodiscard]] LeafPorts towards_spines(std::uint32_t leaf) const {
+    [[nodiscard]] const PortCounts& counts(std::uint32_t id) const { return counts_[id]; }
+    /// Latency and rate of a port's link as they are now.
+    [[nodiscard]] const LinkKind& link(std::uint32_t id) const { return rates_[ports_[id].rates]; }
+    [[nodiscard]] const Rings& rings() const { return rings_; }
+    [[nodiscard]] LeafPorts towards_spines(std::uint32_t leaf) {
         const std::uint32_t first = setup_.base[2] + leaf * setup_.spines;
+        for (std::uint32_t lane = 0; late_ && lane < setup_.spines; ++lane) {
+            settle(first + lane);
+        }
         return {&ports_[first], setup_.served ? &served_[first] : nullptr, setup_.full, clock_.now};
     }
 
@@ -93,12 +107,30 @@ class Ports {
     [[gnu::always_inline]] inline void forward(std::uint32_t port, std::uint32_t packet);
     /// The same for ports that are served.
     void enqueue(std::uint32_t port, std::uint32_t packet);
-    /// Takes the packet that arrives now from a port's link. Precondition: one does.
+    /// Takes the packet that arrives now from a port's link; kNone when it does later. Precondition: the port's event is due.
     [[gnu::always_inline]] inline std::uint32_t take_arrival(std::uint32_t port);
     /// Serves a port that is free if something waits there that leaves before new data. Precondition: not paused.
     void serve_before_data(std::uint32_t port);
     /// A served port is free.
     void serve(std::uint32_t port);
+    /// Lets a served port send what left it before Clock::before.
+    void settle(std::uint32_t port) {
+        if (late_ && ports_[port].busy_until < clock_.before) {
+            catch_up(port);
+        }
+    }
+    /// Fetches what the arrival of a port's next packet needs, in this order and with time between them.
+    void fetch_port(std::uint32_t port) const { __builtin_prefetch(&ports_[port]); }
+    void fetch_link(std::uint32_t port) const {
+        if (!ports_[port].link.empty()) {
+            __builtin_prefetch(&rings_.front(ports_[port].link));
+        }
+    }
+    void fetch_packet(std::uint32_t port) const {
+        if (!ports_[port].link.empty()) {
+            __builtin_prefetch(&slab_[rings_.front(ports_[port].link).packet]);
+        }
+    }
     /// Whether data may leave; true when that has changed.
     bool set_paused(std::uint32_t port, bool paused);
 
@@ -118,24 +150,44 @@ class Ports {
     void cut(std::uint32_t port);
 
     /// Bytes waiting at a port.
-    [[nodiscard]] double waiting(std::uint32_t port) const;
+    [[nodiscard]] double waiting(std::uint32_t port);
     /// Bytes that a port sends in this time.
-    [[nodiscard]] static double bytes_of(const Port& port, std::int64_t ps) { return bytes_in(port.ps_per_byte, ps); }
+    [[nodiscard]] double bytes_of(std::uint32_t port, std::int64_t ps) const {
+        return bytes_in(link(port).ps_per_byte, ps);
+    }
+    /// Bytes of all packets that have left a port.
+    [[nodiscard]] std::uint64_t bytes_sent(std::uint32_t port) const {
+        const PortCounts& counts = counts_[port];
+        return ports_[port].packets * setup_.full - counts.missing + counts.control * setup_.header;
+    }
     [[nodiscard]] std::string name(std::uint32_t port) const;
     [[nodiscard]] double paused_seconds(std::uint32_t port) const;
     [[nodiscard]] std::uint64_t corrupted() const { return corrupted_; }
     [[nodiscard]] std::size_t memory() const {
-        return ports_.capacity() * sizeof(Port) + served_.capacity() * sizeof(ServedPort);
+        return ports_.capacity() * (sizeof(Port) + sizeof(PortCounts)) + served_.capacity() * sizeof(ServedPort) +
+               rings_.memory();
     }
 
   private:
     void send_now(std::uint32_t port, std::uint32_t packet);
-    [[gnu::always_inline]] inline void launch(std::uint32_t port, std::uint32_t packet);
-    void transmit(std::uint32_t port, std::uint32_t packet);
-    [[nodiscard]] [[gnu::always_inline]] inline bool fits(std::uint32_t port, std::uint32_t owner,
-                                                          const Packet& p) const;
+    [[gnu::always_inline]] inline void launch(std::uint32_t port, Port& out, std::uint32_t packet, std::uint32_t size);
+    [[gnu::always_inline]] inline void count(std::uint32_t port, Port& out, bool data, std::uint32_t size,
+                                             std::int64_t waited, std::int64_t time);
+    [[nodiscard]] std::int64_t time_of(const LinkKind& link, std::uint32_t size) const {
+        return size == setup_.full ? link.full_time : send_time(link.ps_per_byte, size);
+    }
+    void transmit(std::uint32_t port, const Queued& waited, bool data, std::int64_t at);
+    void send_waiting(std::uint32_t port, std::int64_t at);
+    void catch_up(std::uint32_t port);
+    [[nodiscard]] bool waits(std::uint32_t port) const {
+        const ServedPort& queue = served_[port];
+        return !queue.control.empty() || (!queue.data.empty() && !ports_[port].paused);
+    }
+    [[nodiscard]] bool fits(std::uint32_t port, const Packet& p) const;
+    [[nodiscard]] bool admit(std::uint32_t port, Packet& p);
+    void hold(std::uint32_t port, const Packet& p);
     void arm(std::uint32_t port);
-    void leave_switch(std::uint32_t port, const Packet& p);
+    void leave_switch(std::uint32_t port, std::uint32_t packet);
     [[nodiscard]] bool mark(std::int64_t backlog, std::int64_t low, std::int64_t high);
     [[nodiscard]] inline std::uint32_t switch_of(std::uint32_t port) const;
     [[nodiscard]] std::int64_t at_nominal_rate(const Port& port, std::int64_t backlog) const;
@@ -146,7 +198,14 @@ class Ports {
     Slab& slab_;
     Flows& flows_;
     std::vector<Port> ports_;
+    std::vector<PortCounts> counts_;
     std::vector<ServedPort> served_;
+    std::vector<LinkKind> rates_;  ///< of the kinds, then of ports whose rate has changed
+    Rings rings_;
+    /// Served ports decide when the packets they send arrive, or others come: what leaves shows at the end of a link only.
+    /// Not where the switch's memory counts, which departures free.
+    bool late_ = false;
+    bool holds_ = false;                     ///< packets that wait count against their switch or link
     std::vector<std::int64_t> switch_used_;  ///< bytes waiting in each switch, of shared buffers
     bool noisy_ = false;
     std::vector<double> error_rates_;  ///< by port, when bit errors occur
@@ -155,52 +214,70 @@ class Ports {
     std::uint64_t corrupted_ = 0;
 };
 
-// Puts a packet whose departure is known onto the link.
-void Ports::launch(std::uint32_t port, std::uint32_t packet) {
+// Puts a packet that leaves at `busy_until` onto the link.
+void Ports::launch(std::uint32_t port, Port& out, std::uint32_t packet, std::uint32_t size) {
     constexpr std::int64_t kEndOfTime = std::int64_t{1} << 62;  // ps
-    Port& out = ports_[port];
-    Packet& p = slab_[packet];
-    p.arrival = out.busy_until + out.latency;
-    if (p.arrival > kEndOfTime) {
+    const std::int64_t arrival = out.busy_until + rates_[out.rates].latency;
+    if (arrival > kEndOfTime) {
         overflow();
     }
-    if (out.link.head == kNone) {
-        clock_.wheel.insert(port, p.arrival);
+    if (out.link.empty() && !(late_ && clock_.wheel.pending(port))) {
+        clock_.wheel.insert(port, arrival);
     }
-    out.link.push(slab_, packet);
+    rings_.push(out.link, {arrival, packet, size});
+}
+
+void Ports::count(std::uint32_t port, Port& out, bool data, std::uint32_t size, std::int64_t waited,
+                  std::int64_t time) {
+    if (data) {
+        ++out.packets;
+        if (size != setup_.full) {
+            counts_[port].missing += setup_.full - size;
+        }
+    } else {
+        ++counts_[port].control;
+    }
+    const auto sending = static_cast<double>(time);
+    out.backlog_area += sending * (static_cast<double>(waited) + sending / 2);
 }
 
 void Ports::forward(std::uint32_t port, std::uint32_t packet) {
     Port& out = ports_[port];
     Packet& p = slab_[packet];
+    const LinkKind& link = rates_[out.rates];
     const std::int64_t backlog = std::max<std::int64_t>(0, out.busy_until - clock_.now);
-    const std::int64_t time = p.size == setup_.full ? out.full_time : send_time(out.ps_per_byte, p.size);
+    const std::int64_t time = time_of(link, p.size);
     const QueueLimits& limits = setup_.limits[static_cast<std::size_t>(out.kind)];
     if ((backlog + time > limits.drop && (p.flags & kReduces) == 0) || out.down) {
-        ++out.drops;
+        ++counts_[port].drops;
         flows_.drop(packet);
         return;
     }
-    if (p.kind == PacketKind::data) {
-        if (backlog >= limits.mark_low && mark(backlog, limits.mark_low, limits.mark_high)) {
-            p.flags |= kMarked;
-            ++out.marks;
-        }
+    const bool data = p.kind == PacketKind::data;
+    if (data && backlog >= limits.mark_low && mark(backlog, limits.mark_low, limits.mark_high)) {
+        p.flags |= kMarked;
+        ++counts_[port].marks;
     }
-    ++out.packets[p.kind == PacketKind::data ? 0 : 1];
-    out.bytes += p.size;
+    count(port, out, data, p.size, backlog, time);
     out.max_backlog = std::max(out.max_backlog, backlog);
-    const auto sending = static_cast<double>(time);
-    out.backlog_area += sending * (static_cast<double>(backlog) + sending / 2);
     out.busy_until = clock_.now + backlog + time;
-    launch(port, packet);
+    launch(port, out, packet, p.size);
 }
 
 std::uint32_t Ports::take_arrival(std::uint32_t port) {
     Port& in = ports_[port];
-    const std::uint32_t packet = in.link.pop(slab_);
-    if (in.link.head != kNone) {
-        clock_.wheel.insert(port, slab_[in.link.head].arrival);
+    if (late_) [[unlikely]] {
+        settle(port);
+        if (in.link.empty() || rings_.front(in.link).time > clock_.now || clock_.wheel.pending(port)) {
+            arm(port);
+            return kNone;
+        }
+    }
+    const std::uint32_t packet = rings_.pop(in.link).packet;
+    if (!in.link.empty()) [[likely]] {
+        clock_.wheel.insert(port, rings_.front(in.link).time);
+    } else if (late_) {
+        arm(port);
     }
     return packet;
 }

@@ -137,7 +137,6 @@ void Receivers::reply(PacketKind kind, const Packet& data, std::uint8_t flags, s
     Flow& flow = flows_[data.flow];
     const std::uint32_t id = slab_.take();
     Packet& p = slab_[id];
-    p.arrival = clock_.now;
     p.sent = data.sent;
     p.flow = data.flow;
     p.sequence = data.sequence;
@@ -213,7 +212,7 @@ void Receivers::grant(std::uint32_t nic_id) {
         about.path = flow.path.entropy;
         reply(PacketKind::credit, about, 0);
         // Credits leave at the pace at which the receiver's link can bring full packets.
-        nic.next = clock_.now + ports_[setup_.base[1] + nic_id].full_time;
+        nic.next = clock_.now + ports_.link(setup_.base[1] + nic_id).full_time;
         break;
     }
     if (nic.flows != kNone) {

@@ -180,7 +180,6 @@ void Reductions::emit(const Reduction& reduction, std::uint32_t port, const Pack
     const std::uint32_t id = slab_.take();
     Packet& p = slab_[id];
     p = from;
-    p.arrival = clock_.now;
     p.flow = reduction.anchor;
     p.flags = kReduces;
     ++flows_[p.flow].records;

@@ -66,22 +66,24 @@ PacketStatistics Network::statistics() const {
     out.events = events_;
     for (std::uint32_t i = 0; i < ports_.size(); ++i) {
         const Port& port = ports_[i];
-        out.packet_hops += port.packets[0];
-        out.control_hops += port.packets[1];
-        out.drops += port.drops;
-        out.trims += port.trims;
-        out.ecn_marks += port.marks;
+        const PortCounts& counts = ports_.counts(i);
+        out.packet_hops += port.packets;
+        out.control_hops += counts.control;
+        out.drops += counts.drops;
+        out.trims += counts.trims;
+        out.ecn_marks += counts.marks;
+        const auto bytes = static_cast<double>(ports_.bytes_sent(i));
         out.pause_s += ports_.paused_seconds(i);
         const bool of_switch = port.kind != PortKind::nic_out;
         if (of_switch) {
-            out.max_queue_bytes = std::max(out.max_queue_bytes, Ports::bytes_of(port, port.max_backlog));
+            out.max_queue_bytes = std::max(out.max_queue_bytes, ports_.bytes_of(i, port.max_backlog));
         }
         if (of_switch && port.kind != PortKind::nic_in) {
-            out.max_link_bytes = std::max(out.max_link_bytes, static_cast<double>(port.bytes));
+            out.max_link_bytes = std::max(out.max_link_bytes, bytes);
         }
-        if (clock_.now > 0 && port.bytes > 0) {
+        if (clock_.now > 0 && bytes > 0) {
             const auto normal = static_cast<double>(setup_.links[static_cast<std::size_t>(port.kind)].ps_per_byte);
-            const double busy = static_cast<double>(port.bytes) * normal / 4294967296.0;
+            const double busy = bytes * normal / 4294967296.0;
             out.max_link_utilisation = std::max(out.max_link_utilisation, busy / static_cast<double>(clock_.now));
         }
     }
@@ -93,17 +95,18 @@ PacketReport Network::report() const {
     out.samples = samples_;
     for (std::uint32_t i = 0; i < ports_.size(); ++i) {
         const Port& port = ports_[i];
+        const PortCounts& counts = ports_.counts(i);
         PortReport report;
         report.name = ports_.name(i);
-        report.bytes = static_cast<double>(port.bytes);
-        report.packets = port.packets[0];
-        report.marks = port.marks;
-        report.drops = port.drops;
-        report.trims = port.trims;
-        report.mean_queue_bytes = messages_.elapsed() > 0 ? Ports::bytes_of(port, 1) * port.backlog_area /
+        report.bytes = static_cast<double>(ports_.bytes_sent(i));
+        report.packets = port.packets;
+        report.marks = counts.marks;
+        report.drops = counts.drops;
+        report.trims = counts.trims;
+        report.mean_queue_bytes = messages_.elapsed() > 0 ? ports_.bytes_of(i, 1) * port.backlog_area /
                                                                 static_cast<double>(messages_.elapsed())
                                                           : 0;
-        report.max_queue_bytes = Ports::bytes_of(port, port.max_backlog);
+        report.max_queue_bytes = ports_.bytes_of(i, port.max_backlog);
         report.paused_s = ports_.paused_seconds(i);
         out.ports.push_back(std::move(report));
     }
