@@ -1,5 +1,6 @@
 // Benchmark of the packet engine: packet-hops a second of CPU time, memory, and what README quotes.
-// Usage: orrery_bench_packet [128] [1024] [incast] [ring]; without arguments all. Instructions a packet-hop:
+// Usage: orrery_bench_packet [128] [1024] [8192] [plain] [trimmed] [pfc] [incast] [ring]; without arguments all, permutations
+// of a size or kind alone where one is named. Instructions a packet-hop:
 //   valgrind --tool=callgrind --collect-atstart=no --toggle-collect='orrery::packet::Network::run*' orrery_bench_packet 128
 // and divide the total by the packet-hops printed. A packet-hop is a data packet leaving a port; the hops of
 // acknowledgements are printed apart, and their cost is included.
@@ -10,10 +11,11 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
-#include <chrono>
+#include <algorithm>
 #include <ctime>
 #include <set>
 #include <string>
+#include <vector>
 
 using namespace orrery;
 
@@ -46,6 +48,15 @@ PacketSpec sprayed() {
     return spec;
 }
 
+// Multipath over queues without limit, over short ones that trim, or over ones that pause.
+PacketSpec with_queues(const std::string& kind) {
+    PacketSpec spec = sprayed();
+    spec.queues.trim = kind == "trimmed";
+    spec.queues.size = kind == "trimmed" ? 266240 : 0;
+    spec.queues.pfc = kind == "pfc";
+    return spec;
+}
+
 void report(const std::string& name, packet::Network& network, double seconds) {
     const PacketStatistics s = network.statistics();
     fmt::print("{:<34} {:>11} hops {:>11} of acks {:>11} events {:7.3f} s CPU {:6.2f} M hops/s {:6.1f} B per packet\n",
@@ -67,9 +78,10 @@ void finish(const std::string& name, packet::Network& network) {
     report(name, network, seconds);
 }
 
-void permutation(const std::string& name, std::uint32_t hosts, std::uint32_t per_leaf, std::uint64_t bytes) {
+void permutation(const std::string& name, std::uint32_t hosts, std::uint32_t per_leaf, std::uint64_t bytes,
+                 const std::string& queues) {
     const Fabric fabric(leaf_spine(hosts, per_leaf));
-    packet::Network network(fabric, sprayed(), 1);
+    packet::Network network(fabric, with_queues(queues), 1);
     RandomStream random(1, "bench");
     std::vector<std::uint32_t> to(hosts);
     for (std::uint32_t i = 0; i < hosts; ++i) {
@@ -81,7 +93,7 @@ void permutation(const std::string& name, std::uint32_t hosts, std::uint32_t per
     for (std::uint32_t i = 0; i < hosts; ++i) {
         network.send({GpuId(i), GpuId(to[i]), bytes, 0, i});
     }
-    finish(name, network);
+    finish(name + ", " + queues, network);
 }
 
 void incast() {
@@ -128,11 +140,26 @@ void ring() {
 int main(int argc, char** argv) {
     const std::set<std::string> wanted(argv + 1, argv + argc);
     const auto want = [&](const char* name) { return wanted.empty() || wanted.contains(name); };
-    if (want("128")) {
-        permutation("permutation, 128 hosts, 16 MiB", 128, 16, 16U << 20);
-    }
-    if (want("1024")) {
-        permutation("permutation, 1,024 hosts, 2 MiB", 1024, 32, 2U << 20);
+    struct Size {
+        const char* key;
+        const char* name;
+        std::uint32_t hosts, per_leaf;
+        std::uint64_t bytes;
+    };
+    const std::vector<Size> sizes = {{"128", "128 hosts, 16 MiB", 128, 16, 16U << 20},
+                                     {"1024", "1,024 hosts, 2 MiB", 1024, 32, 2U << 20},
+                                     {"8192", "8,192 hosts, 256 KiB", 8192, 64, 256U << 10}};
+    const std::vector<std::string> kinds = {"plain", "trimmed", "pfc"};
+    const bool any_size =
+        std::none_of(sizes.begin(), sizes.end(), [&](const Size& s) { return wanted.contains(s.key); });
+    const bool any_kind = std::none_of(kinds.begin(), kinds.end(), [&](const auto& k) { return wanted.contains(k); });
+    const bool others = any_size && any_kind && !wanted.empty();
+    for (const Size& size : sizes) {
+        for (const std::string& kind : kinds) {
+            if (!others && (any_size || wanted.contains(size.key)) && (any_kind || wanted.contains(kind))) {
+                permutation(size.name, size.hosts, size.per_leaf, size.bytes, kind);
+            }
+        }
     }
     if (want("incast")) {
         incast();
