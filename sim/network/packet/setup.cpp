@@ -180,6 +180,11 @@ void Setup::set_windows() {
     queues.pause_at = queues.pause_at > 0 ? queues.pause_at : fastest + 2 * full;
     queues.resume_at = queues.resume_at > 0 ? queues.resume_at : queues.pause_at / 2;
     queues.headroom = queues.headroom > 0 ? queues.headroom : fastest + 2 * full + 2 * header;
+    if (queues.pfc && queues.resume_at > queues.pause_at) {
+        throw ConfigError("network.queues.resume_at is " + std::to_string(std::llround(queues.resume_at)) +
+                          " bytes, above pause_at of " + std::to_string(std::llround(queues.pause_at)) +
+                          " bytes: a link would be let on before it is stopped");
+    }
     congestion.packet = full;
     congestion.line_rate = fabric.shape().nic_bandwidth;
     congestion.base_rtt = static_cast<double>(round_trip);
