@@ -25,7 +25,6 @@ PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec&
 ClassId PacketModel::hold_flows(std::span<const RoutedFlow> flows, std::span<const Demand> demands, double rate_bound) {
     Class c;
     c.flows.assign(flows.begin(), flows.end());
-    c.demands.assign(demands.begin(), demands.end());
     c.rate_bound = rate_bound;
     c.users = 1;
     std::vector<Demand> inside;
@@ -34,6 +33,9 @@ ClassId PacketModel::hold_flows(std::span<const RoutedFlow> flows, std::span<con
             inside.push_back(demand);
         } else if (ideal_) {
             inside.push_back({demand.resource, demand.weight * wire_});
+        }
+        if (ideal_ || this->inside(demand.resource)) {
+            c.demands.push_back(demand);  // links that only packets use are theirs
         }
         ORRERY_ASSERT(!flows.empty() || this->inside(demand.resource));
     }
