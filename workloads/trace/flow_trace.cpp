@@ -201,8 +201,10 @@ Schedule read_csv(const std::string& path, std::uint32_t hosts) {
     return schedule_of(std::move(messages), edges);
 }
 
-// What a trigger of a connection matrix starts, and what fires it.
+// What a trigger of a connection matrix starts, and what fires it. One shot is fired by one flow, a barrier by all that name
+// it; what is not declared is taken as a barrier.
 struct Trigger {
+    bool oneshot = false;
     std::vector<std::uint32_t> causes;
     std::vector<std::uint32_t> effects;
 };
@@ -214,7 +216,7 @@ void end_of_line(Lines& lines, std::istringstream& words) {
 }
 
 // `trigger id t oneshot|barrier`: what names a trigger says the rest.
-void read_declaration(Lines& lines, std::istringstream& words) {
+void read_declaration(Lines& lines, std::istringstream& words, std::map<std::int64_t, Trigger>& triggers) {
     std::string id;
     std::string number_text;
     std::string kind;
@@ -223,7 +225,9 @@ void read_declaration(Lines& lines, std::istringstream& words) {
         lines.fail("a trigger is declared as 'trigger id n oneshot' or 'trigger id n barrier'");
         return;
     }
-    (void)number(lines, Cell{number_text, 1}, "id", 0, 9e15, true);
+    if (const auto number_of = number(lines, Cell{number_text, 1}, "id", 0, 9e15, true)) {
+        triggers[static_cast<std::int64_t>(*number_of)].oneshot = kind == "oneshot";
+    }
     end_of_line(lines, words);
 }
 
@@ -255,7 +259,7 @@ Schedule read_matrix(const std::string& path, std::uint32_t hosts) {
             continue;
         }
         if (word == "trigger") {
-            read_declaration(lines, words);
+            read_declaration(lines, words, triggers);
             continue;
         }
         const std::size_t arrow = word.find("->");
@@ -301,7 +305,13 @@ Schedule read_matrix(const std::string& path, std::uint32_t hosts) {
     }
     std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
     for (const auto& [id, trigger] : triggers) {
-        if (trigger.causes.empty()) {
+        if (trigger.oneshot && trigger.causes.size() > 1) {
+            lines.fail(
+                fmt::format("trigger {} is fired by {} flows, but a oneshot is fired once: declare a barrier, which "
+                            "waits for all of them",
+                            id, trigger.causes.size()));
+        }
+        if (trigger.causes.empty() && !trigger.effects.empty()) {
             lines.fail(fmt::format("nothing fires trigger {}, so what waits for it can never start", id));
         }
         for (const std::uint32_t cause : trigger.causes) {
