@@ -241,6 +241,11 @@ TEST_CASE("flows from CSV files and connection matrices start when they say and 
         {"bad.cm", "0->1 id 1 trigger 7 size 5\n", "nothing fires trigger 7"},
         {"bad.cm", "0->1 id 1 trigger 1 size 5 recv_done_trigger 1\n", "triggers wait for each other"},
         {"bad.cm", "0-1 size 5\n", "a line is 'src->dst"},
+        {"bad.cm",
+         "0->1 id 1 size 5 recv_done_trigger 1\n1->2 id 2 size 5 recv_done_trigger 1\n2->3 id 3 trigger 1 size 5\n"
+         "trigger id 1 oneshot\n",
+         "trigger 1 is fired by 2 flows, but a oneshot is fired once"},
+        {"bad.cm", "0->1 id 1 size 5\ntrigger id 1 multishot\n", "a trigger is declared as"},
     };
     for (const auto& [name, text, expected] : bad) {
         const File file(name, text);
@@ -252,6 +257,47 @@ TEST_CASE("flows from CSV files and connection matrices start when they say and 
         }
         CHECK_MESSAGE(said.find(expected) != std::string::npos, text << "\n" << said);
     }
+}
+
+TEST_CASE("a flow that starts later is drawn from its start on") {
+    const File csv("later.csv", "src,dst,bytes,start,after\n0,1,4096,1e-5,\n1,2,4096,2e-5,1\n");
+    Scenario scenario = test::scenario(network(fmt::format("{{flows: {}}}", csv.path()), ""));
+    scenario.network.fidelity = Fidelity::fluid;
+    RunOptions options;
+    options.timeline = true;
+    const RunOutput out = run(scenario, test::models(), options);
+    REQUIRE(out.timeline.spans.size() == 2);
+    CHECK(out.timeline.spans[0].start_us == doctest::Approx(10));
+    CHECK(out.timeline.spans[1].start_us > 30);
+    CHECK(out.timeline.spans[1].start_us + out.timeline.spans[1].duration_us == doctest::Approx(out.seconds * 1e6));
+}
+
+TEST_CASE("under SimGrid a flow's completion time counts from its start, and links have carried what they have") {
+    if (!std::filesystem::exists(std::filesystem::read_symlink("/proc/self/exe").parent_path() / "orrery-simgrid")) {
+        MESSAGE("skipped: this build has no SimGrid");
+        return;
+    }
+    const File csv("waits.csv", "src,dst,bytes,start,after\n0,1,1000000,1e-3,\n1,2,1000000,2e-3,1\n");
+    Scenario scenario = test::scenario(network(fmt::format("{{flows: {}}}", csv.path()), ""));
+    scenario.network.fidelity = Fidelity::fluid;
+    const Summary ours = summary_of(scenario);
+    scenario.network.fidelity = Fidelity::simgrid;
+    const Summary theirs = summary_of(scenario);
+    for (const char* metric : {"fct_s.mean", "fct_s.max", "max_link_utilisation"}) {
+        CAPTURE(metric);
+        CHECK(value(theirs, metric) == doctest::Approx(value(ours, metric)).epsilon(1e-6));
+    }
+    CHECK(value(theirs, "fct_s.max") < 1e-3);
+}
+
+TEST_CASE("a pause that would end before it begins is refused") {
+    const auto with = [](const std::string& queues) {
+        return test::scenario(network("{pattern: incast, size: 64 KiB}", ", queues: {pfc: true, " + queues + "}"));
+    };
+    CHECK_THROWS_WITH_AS(summary_of(with("pause_at: 20 kB, resume_at: 30 kB")), doctest::Contains("resume_at is 30000"),
+                         ConfigError);
+    CHECK_THROWS_AS(summary_of(with("resume_at: 1 GiB")), ConfigError);
+    CHECK(value(summary_of(with("pause_at: 30 kB, resume_at: 30 kB")), "packets_delivered") > 0);
 }
 
 TEST_CASE("link events come from a file, and a flow that they cut off for good is named") {

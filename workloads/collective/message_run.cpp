@@ -358,9 +358,22 @@ MessageRunResult run_messages_on_simgrid(const Fabric& fabric, const Schedule& s
     result.completions = done.completions;
     result.wall_seconds = done.wall_seconds;
     result.messages = done.completions.size();
+    result.starts.resize(job.messages.size(), 0);
+    std::vector<double> carried(job.capacities.size(), 0);
     for (std::size_t i = 0; i < job.messages.size(); ++i) {
+        const SimgridJob::Message& message = job.messages[i];
         result.seconds = std::max(result.seconds, done.completions[i]);
-        result.bytes += static_cast<double>(job.messages[i].bytes);
+        result.bytes += static_cast<double>(message.bytes);
+        for (const std::uint32_t next : message.releases) {
+            result.starts[next] = std::max(result.starts[next], done.completions[i]);
+        }
+        for (const std::uint32_t link : message.links) {
+            carried[link] += static_cast<double>(message.bytes);
+        }
+    }
+    for (std::size_t link = 0; link < carried.size() && result.seconds > 0; ++link) {
+        result.max_link_utilisation =
+            std::max(result.max_link_utilisation, carried[link] / (job.capacities[link] * result.seconds));
     }
     return result;
 }

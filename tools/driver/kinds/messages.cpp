@@ -29,22 +29,24 @@ Timeline draw_messages(const Schedule& schedule, const MessageRunResult& result)
         throw ConfigError(too_many_to_draw(schedule.messages.size()));
     }
     Timeline timeline;
+    const auto start_of = [&](std::uint32_t id) { return result.starts[id] + schedule.messages[id].delay; };
     std::map<std::uint32_t, std::vector<double>> lanes;  // by sender: when each lane is free
     std::vector<std::uint32_t> order(schedule.messages.size());
     std::iota(order.begin(), order.end(), 0U);
     std::stable_sort(order.begin(), order.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return result.starts[a] < result.starts[b]; });
+                     [&](std::uint32_t a, std::uint32_t b) { return start_of(a) < start_of(b); });
     for (const std::uint32_t id : order) {
         const Message& message = schedule.messages[id];
         std::vector<double>& busy = lanes[message.from];
         std::uint32_t lane = 0;
-        while (lane < busy.size() && busy[lane] > result.starts[id]) {
+        const double start = start_of(id);
+        while (lane < busy.size() && busy[lane] > start) {
             ++lane;
         }
         busy.resize(std::max<std::size_t>(busy.size(), lane + 1));
         busy[lane] = result.completions[id];
-        timeline.spans.push_back(Span{fmt::format("to {}", message.to), "message", message.from, lane,
-                                      result.starts[id] * 1e6, (result.completions[id] - result.starts[id]) * 1e6});
+        timeline.spans.push_back(Span{fmt::format("to {}", message.to), "message", message.from, lane, start * 1e6,
+                                      (result.completions[id] - start) * 1e6});
     }
     for (const auto& [sender, busy] : lanes) {
         timeline.processes.emplace_back(sender, fmt::format("rank {}", sender));
@@ -197,8 +199,10 @@ void check_nothing(const YamlNode&, const DataDirectory&, Scenario&, std::vector
 
 void run_on_simgrid(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out) {
     MessageScenario messages(scenario, options, fabric, fabric.gpus());
-    messages.summarise(run_messages_on_simgrid(fabric, messages.schedule(), scenario.network.path_choice()), out);
-    out.summary.add("max_link_utilisation", 0, "1");
+    MessageRunResult result = run_messages_on_simgrid(fabric, messages.schedule(), scenario.network.path_choice());
+    const double utilisation = result.max_link_utilisation;
+    messages.summarise(std::move(result), out);
+    out.summary.add("max_link_utilisation", utilisation, "1");
 }
 
 static constexpr const char* kCollectiveCards[] = {"collective_time_s",    "algbw_gbps",    "busbw_gbps",
