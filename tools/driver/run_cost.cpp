@@ -77,8 +77,10 @@ RunCost cost_of_collective(const Scenario& s) {
     const double volume = spec.op == CollectiveOp::all_reduce ? 2 : 1;  // of the payload, by each rank
     const bool ring = spec.algorithm == &algorithm("ring");
     const double per_node = s.cluster.nodes > 0 ? static_cast<double>(s.cluster.node.gpus) : 1;
-    // In a ring only the last rank of a node sends to another.
-    const double crossing = ring ? 1 / per_node : std::max(0.0, 1 - per_node / std::max(1.0, ranks));
+    // Rings, and what works inside nodes first, cross once for all ranks of a node.
+    const std::string name = spec.algorithm->name;
+    const bool by_node = ring || name == "multi-ring" || (name == "hierarchical" && spec.op != CollectiveOp::all_to_all);
+    const double crossing = by_node ? 1 / per_node : std::max(0.0, 1 - per_node / std::max(1.0, ranks));
     return cost_of_messages(s, messages, volume * ranks * spec.bytes, ring && s.network.fold && spec.slow_rank < 0,
                             crossing);
 }

@@ -51,7 +51,13 @@ Ports::Ports(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, std::ui
     for (std::uint32_t i = 0; i < setup.switch_links.size(); ++i) {
         Port& port = ports_[setup.base[kTreeKinds] + i];
         port.where = setup.switch_links[i].to;
-        port.latency = SimTime::from_seconds(setup.switch_links[i].latency).ps();
+        // A row of its own where its latency is not that of all links of its rate.
+        LinkKind link = rates_[port.rates];
+        link.latency = SimTime::from_seconds(setup.switch_links[i].latency).ps();
+        if (link.latency != rates_[port.rates].latency) {
+            port.rates = static_cast<std::uint32_t>(rates_.size());
+            rates_.push_back(link);
+        }
     }
     served_.resize(setup.served ? ports_.size() : 0);
     holds_ = setup.spec.queues.pfc || setup.spec.queues.shared > 0;
@@ -118,6 +124,7 @@ void Ports::set_rate(std::uint32_t port_id, double factor) {
     settle(port_id);
     Port& port = ports_[port_id];
     LinkKind link = setup_.links[static_cast<std::size_t>(port.kind)];
+    link.latency = rates_[port.rates].latency;
     link.ps_per_byte = static_cast<std::uint64_t>(std::llround(static_cast<double>(link.ps_per_byte) / factor));
     link.full_time = send_time(link.ps_per_byte, setup_.full);
     if (port.rates < kPortKinds) {
