@@ -110,6 +110,10 @@ TEST_CASE("zero bubble: a third of the wait of 1F1B with its memory, none with n
         for (std::uint32_t stage = 0; stage < stages; ++stage) {
             CHECK(once.in_flight(shape, stage) <= stages);
             CHECK(twice.in_flight(shape, stage) <= 2 * stages - 1);
+            // Further micro-batches hold no more.
+            const PipelineShape longer{stages, 1, 9 * stages};
+            CHECK(once.in_flight(longer, stage) == peak_in_flight(once.passes(longer, stage)));
+            CHECK(twice.in_flight(longer, stage) == peak_in_flight(twice.passes(longer, stage)));
         }
     }
     const auto trained = [](const std::string& plan) {

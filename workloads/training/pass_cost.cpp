@@ -184,13 +184,13 @@ double PassCost::weight_gradient_seconds(const Gemm& gemm) const {
     // ZeRO-2 and 3 reduce them after each micro-batch and add up what they keep of them.
     const bool reduced = plan_.zero >= 2 && plan_.pipeline == 1;
     const bool accumulates = !reduced && (plan_.micro_batches() > 1 || plan_.gradient_precision == Precision::fp32);
-    double moved = row_casts(gemm, gemm.m * (gemm.n + gemm.k), false);
+    double streamed = row_casts(gemm, gemm.m * (gemm.n + gemm.k), false);
     if (accumulates && software_.fused_gradient_accumulation) {
         weight.extra_bytes = gemm.n * gemm.k * 6;
     } else if (accumulates) {
-        moved += streaming(gemm.n * gemm.k * 10);
+        streamed += streaming(gemm.n * gemm.k * 10);
     }
-    return matrix_slowdown_ * device_.seconds(weight).value() + stream_slowdown_ * moved;
+    return matrix_slowdown_ * device_.seconds(weight).value() + stream_slowdown_ * streamed;
 }
 
 // Scores, softmax, weighted sum. Unfused: three passes over the s x s matrix; fused: one kernel.

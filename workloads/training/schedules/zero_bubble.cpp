@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 namespace orrery {
 
@@ -19,14 +20,16 @@ class UnitPipeline {
             stage.forward_end.assign(shape.micro_batches, kNotYet);
             stage.input_end.assign(shape.micro_batches, kNotYet);
         }
+        std::vector<Pass> taken;
+        std::vector<std::uint32_t> by;
         std::uint32_t done = 0;
         for (std::uint32_t now = 0; done < shape.stages * shape.micro_batches; ++now) {
             // Decided on what has ended before this step.
-            std::vector<Pass> taken;
-            std::vector<std::uint32_t> by;
+            taken.clear();
+            by.clear();
             for (std::uint32_t s = 0; s < shape.stages; ++s) {
-                if (const std::vector<Pass> next = choose(s, now); !next.empty()) {
-                    taken.push_back(next[0]);
+                if (const std::optional<Pass> next = choose(s, now)) {
+                    taken.push_back(*next);
                     by.push_back(s);
                 }
             }
@@ -54,7 +57,7 @@ class UnitPipeline {
         std::uint32_t start = kNotYet, end = 0;
     };
 
-    [[nodiscard]] std::vector<Pass> choose(std::uint32_t s, std::uint32_t now) const {
+    [[nodiscard]] std::optional<Pass> choose(std::uint32_t s, std::uint32_t now) const {
         const Stage& stage = stages_[s];
         const auto ended = [&](std::uint32_t at) { return at <= now; };
         const std::uint32_t behind = shape_.stages - s;
@@ -62,16 +65,16 @@ class UnitPipeline {
         const std::uint32_t most = twice_ ? 2 * shape_.stages - 1 : shape_.stages;
         if (stage.forward < shape_.micro_batches && stage.forward - stage.input < ahead &&
             stage.forward - stage.weights < most && (s == 0 || ended(stages_[s - 1].forward_end[stage.forward]))) {
-            return {{false, 0, stage.forward}};
+            return Pass{false, 0, stage.forward};
         }
         if (stage.input < stage.forward && ended(stage.forward_end[stage.input]) &&
             (s + 1 == shape_.stages || ended(stages_[s + 1].input_end[stage.input]))) {
-            return {{true, 0, stage.input}};
+            return Pass{true, 0, stage.input};
         }
         if (stage.weights < stage.input) {
-            return {{true, 0, stage.weights, true}};
+            return Pass{true, 0, stage.weights, true};
         }
-        return {};
+        return std::nullopt;
     }
 
     // Says whether it was the micro-batch's last pass on the stage.
@@ -94,6 +97,12 @@ class UnitPipeline {
     std::vector<Stage> stages_;
 };
 
+// From a few micro-batches per stage on, each further one repeats the steady state: neither the peak nor the waits change.
+PipelineShape enough(PipelineShape shape) {
+    shape.micro_batches = std::min(shape.micro_batches, 4 * shape.stages);
+    return shape;
+}
+
 std::string needs_stages(const PipelineShape& shape) {
     return shape.stages == 1 ? "a zero-bubble schedule needs at least two pipeline stages" : "";
 }
@@ -115,9 +124,9 @@ extern const PipelineSchedule kZeroBubbleH1 = {
     needs_stages,
     [](const PipelineShape& shape, std::uint32_t stage) { return UnitPipeline(shape, false).passes(stage); },
     [](const PipelineShape& shape, std::uint32_t stage) {
-        return peak_in_flight(UnitPipeline(shape, false).passes(stage));
+        return peak_in_flight(UnitPipeline(enough(shape), false).passes(stage));
     },
-    [](const PipelineShape& shape) { return UnitPipeline(shape, false).longest_wait() / 3.0; },
+    [](const PipelineShape& shape) { return UnitPipeline(enough(shape), false).longest_wait() / 3.0; },
     true};
 
 extern const PipelineSchedule kZeroBubbleH2 = {
@@ -128,9 +137,9 @@ extern const PipelineSchedule kZeroBubbleH2 = {
     needs_stages,
     [](const PipelineShape& shape, std::uint32_t stage) { return UnitPipeline(shape, true).passes(stage); },
     [](const PipelineShape& shape, std::uint32_t stage) {
-        return peak_in_flight(UnitPipeline(shape, true).passes(stage));
+        return peak_in_flight(UnitPipeline(enough(shape), true).passes(stage));
     },
-    [](const PipelineShape& shape) { return UnitPipeline(shape, true).longest_wait() / 3.0; },
+    [](const PipelineShape& shape) { return UnitPipeline(enough(shape), true).longest_wait() / 3.0; },
     true};
 
 }  // namespace orrery
