@@ -7,7 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -242,4 +242,4 @@ std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const
     return std::make_unique<Calibrated>(device, data, kTransformer, kernels);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

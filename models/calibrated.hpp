@@ -28,7 +28,7 @@
 #include <memory>
 #include <string>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 /// Share of the time in which matrix products run: 0 for bursts (a kernel now and then, as in a sweep), 1 for a product
 /// held without pause, in between for a mix with streaming kernels.
@@ -71,4 +71,4 @@ class Calibrated final : public CostModel {
 [[nodiscard]] std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const DataDirectory& data,
                                                                const std::string& kernels = "");
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

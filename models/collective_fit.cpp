@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -227,4 +227,4 @@ std::string format_collective_fit(const CollectiveFit& fit) {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

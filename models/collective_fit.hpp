@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 /// One algorithm of a curve: `alpha + bytes x per_byte + gamma x sqrt(bytes)` from `from` bytes on.
 struct CollectivePiece {
@@ -61,4 +61,4 @@ struct CollectiveFit {
 /// The text of a fit; reads back to the same up to the printed digits.
 [[nodiscard]] std::string format_collective_fit(const CollectiveFit& fit);
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

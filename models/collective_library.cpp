@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 constexpr const char* kNccl = "nccl";
@@ -100,4 +100,4 @@ std::unique_ptr<CollectiveModel> make_collectives(const std::string& interconnec
     return std::make_unique<MeasuredCollectives>(std::move(fit), library, across);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -17,7 +17,7 @@
 #include <memory>
 #include <string>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 /// Constants of collectives between nodes; see models/data/collectives/across_nodes.yaml for their fit.
 struct AcrossNodes {
@@ -51,4 +51,4 @@ class MeasuredCollectives final : public CollectiveModel {
 [[nodiscard]] std::unique_ptr<CollectiveModel> make_collectives(const std::string& interconnect,
                                                                 const std::string& library, const DataDirectory& data);
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -239,4 +239,4 @@ KernelFit::Estimate KernelFit::estimate(const KernelPoint& point, const KernelRa
     return {std::max(time, least), spread + wider};
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -23,7 +23,7 @@
 #include <cstdint>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 /// What a device brings to a fit.
 struct KernelRates {
@@ -120,4 +120,4 @@ class KernelFit {
 [[nodiscard]] KernelFit parse_fit(const std::string& text, const std::string& name);
 [[nodiscard]] KernelFit load_fit(const std::string& path);
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <string_view>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -272,4 +272,4 @@ KernelFit load_fit(const std::string& path) {
     return parse_fit(read_input(path), path);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

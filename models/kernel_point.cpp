@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -163,4 +163,4 @@ std::optional<KernelPoint> kernel_point(const Operation& operation) {
     return std::visit([](const auto& one) { return point_of(one); }, operation);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 /// Kernels with a fit of their own. Order matters: it indexes tables and names.
 enum class KernelKind {
@@ -55,4 +55,4 @@ struct KernelPoint {
 /// The point of an operation, or nothing when no fit can price it (backward attention, copies, batched products...).
 [[nodiscard]] std::optional<KernelPoint> kernel_point(const Operation& operation);
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 /// Base-2 logarithm of a positive, finite, normal x; error below 1e-9.
 [[nodiscard]] inline double near_log2(double x) {
@@ -38,4 +38,4 @@ namespace orrery {
     return e * std::bit_cast<double>(static_cast<std::uint64_t>(k + 1023) << 52U);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 constexpr double kPeakInsideTile = 0.92;
@@ -132,4 +132,4 @@ Cost Roofline::cost(const Operation& operation) const {
     return cost;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

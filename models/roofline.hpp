@@ -16,7 +16,7 @@
 
 #include "sim/device/cost_model.hpp"
 
-namespace orrery {
+namespace orrery::inline cost {
 
 class Roofline final : public CostModel {
   public:
@@ -47,4 +47,4 @@ class Roofline final : public CostModel {
 [[nodiscard]] double flops_of(const Operation& operation);
 [[nodiscard]] double bytes_of(const Operation& operation);
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

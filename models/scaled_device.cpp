@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -47,4 +47,4 @@ Cost ScaledDevice::cost(const Operation& operation) const {
     return cost;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -11,7 +11,7 @@
 
 #include <memory>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 class ScaledDevice final : public CostModel {
   public:
@@ -34,4 +34,4 @@ class ScaledDevice final : public CostModel {
     double arithmetic_, memory_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -9,7 +9,7 @@
 
 #include <sstream>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 const std::string& FactsRow::text(const std::string& column) const {
     const auto found = cells.find(column);
@@ -63,4 +63,4 @@ std::vector<FactsRow> read_facts_table(const std::string& path) {
     return rows;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

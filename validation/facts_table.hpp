@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 /// One row: cells by column, and where it stands.
 struct FactsRow {
@@ -21,4 +21,4 @@ struct FactsRow {
 /// Reads a table; the last column may hold commas. Throws ConfigError for unreadable files and rows of another length.
 [[nodiscard]] std::vector<FactsRow> read_facts_table(const std::string& path);
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -115,4 +115,4 @@ bool within_limits(const std::vector<Comparison>& suites, const std::string& fil
     return fine;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -78,4 +78,4 @@ std::string scatter_svg(const std::string& title, const std::vector<ScatterPoint
     return out + "</svg>\n";
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 struct ScatterPoint {
     double measured;   ///< s
@@ -43,4 +43,4 @@ struct Comparison {
 /// A self-contained picture with the diagonal, a band of 10 % on each side and a legend of groups.
 [[nodiscard]] std::string scatter_svg(const std::string& title, const std::vector<ScatterPoint>& points);
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

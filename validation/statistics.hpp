@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 /// Mean absolute, median signed and largest absolute relative error of predictions, in per cent.
 struct ErrorStatistics {
@@ -46,4 +46,4 @@ struct ErrorStatistics {
     return pairs > 0 ? sum / pairs : 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

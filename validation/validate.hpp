@@ -5,7 +5,7 @@
 #include "tools/program/terminal.hpp"
 #include "validation/scatter.hpp"
 
-namespace orrery {
+namespace orrery::inline validation {
 
 struct TrainingValidation {
     bool points = false;               ///< print every point
@@ -43,4 +43,4 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
 /// compares them request by request and at their quantiles. Throws ConfigError where the run is not of the whole trace in its order.
 Comparison validate_logged(ModelCache& models, const Terminal& terminal, const std::string& file);
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

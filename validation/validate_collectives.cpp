@@ -12,7 +12,7 @@
 #include <map>
 #include <sstream>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -209,4 +209,4 @@ Comparison validate_collectives(ModelCache& models, const Terminal& terminal, bo
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

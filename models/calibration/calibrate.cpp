@@ -10,7 +10,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -250,4 +250,4 @@ void judge_sibling(KernelFit& fit, const std::vector<MeasuredPoint>& points, con
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -10,7 +10,7 @@
 #include <limits>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -267,4 +267,4 @@ const std::vector<PublicCollectives>& public_collectives() {
     return kTables;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 /// One measured size.
 struct CollectivePoint {
@@ -38,4 +38,4 @@ struct PublicCollectives {
 };
 [[nodiscard]] const std::vector<PublicCollectives>& public_collectives();
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -344,4 +344,4 @@ std::string format_device(const DeviceSpec& device) {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

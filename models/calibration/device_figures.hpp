@@ -17,7 +17,7 @@
 
 #include "models/calibration/points.hpp"
 
-namespace orrery {
+namespace orrery::inline cost {
 
 /// A value of a device file, measured.
 struct DeviceFigure {
@@ -56,4 +56,4 @@ struct TraceUse {
 /// The text of a device file that reads back to the same device.
 [[nodiscard]] std::string format_device(const DeviceSpec& device);
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

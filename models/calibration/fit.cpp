@@ -12,7 +12,7 @@
 #include <numeric>
 #include <set>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -467,4 +467,4 @@ std::vector<char> spread_points(const std::vector<MeasuredPoint>& points, double
     return chosen;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

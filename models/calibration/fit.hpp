@@ -10,7 +10,7 @@
 
 #include <functional>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 /// A measured kernel.
 struct MeasuredPoint {
@@ -58,4 +58,4 @@ inline constexpr const char* kSiblingKey = "sparse_sibling";
 void judge_sibling(KernelFit& fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates,
                    const KernelFit& sibling, const std::string& name);
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

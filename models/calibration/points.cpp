@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -315,4 +315,4 @@ std::vector<PointSet> point_sets(const Trace& trace, const DeviceSpec& device, c
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

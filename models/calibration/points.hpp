@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 /// The operation that a row measured, or nothing when no cost model has one for it. What ran beside and how the row was timed are
 /// left to the caller; a gradient's product is the product of its sizes.
@@ -40,4 +40,4 @@ struct PointSet {
 /// value at the device's streaming rate. `name` is the file, for messages.
 [[nodiscard]] std::vector<PointSet> point_sets(const Trace& trace, const DeviceSpec& device, const std::string& name);
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -9,7 +9,7 @@
 #include <functional>
 #include <string_view>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -562,4 +562,4 @@ Trace read_profile(const PublicProfile& profile, const std::string& directory) {
     return parse_profile(profile, read_input(path), path);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 /// A file of a public repository.
 struct PublicProfile {
@@ -46,4 +46,4 @@ struct ProfileFormat {
 /// The same from text; `name` is what errors call it.
 [[nodiscard]] Trace parse_profile(const PublicProfile& profile, const std::string& text, const std::string& name);
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

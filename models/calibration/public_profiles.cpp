@@ -2,7 +2,7 @@
 
 #include "models/calibration/profiles.hpp"
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 constexpr const char* kApache = "Apache-2.0";
@@ -161,4 +161,4 @@ const std::vector<PublicProfile>& public_profiles() {
     return kProfiles;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -12,7 +12,7 @@
 #include <set>
 #include <string_view>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -514,4 +514,4 @@ std::string format_trace(const Trace& trace) {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

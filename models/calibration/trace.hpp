@@ -55,7 +55,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 /// An operation of the format: which dimensions a row must and may give.
 struct TraceOperation {
@@ -109,4 +109,4 @@ struct Trace {
 /// The text of a trace: columns that no row uses are left out; reads back to the same trace but for line numbers.
 [[nodiscard]] std::string format_trace(const Trace& trace);
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

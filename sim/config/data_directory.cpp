@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace orrery {
+namespace orrery::inline config {
 
 std::vector<std::string> DataDirectory::names(const PresetKind& kind) const {
     return names(TableKind{kind.directory, ".yaml"});
@@ -67,4 +67,4 @@ DataDirectory DataDirectory::with_own(const std::string& own) const {
                     "layout of this program's own data, such as models/data/devices/my-gpu.yaml"}});
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline config

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline config {
 
 /// Where presets of a kind live and what they are called in messages.
 struct PresetKind {
@@ -39,4 +39,4 @@ class DataDirectory {
     std::string root_, own_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline config

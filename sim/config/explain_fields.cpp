@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery {
+namespace orrery::inline config {
 
 namespace {
 
@@ -79,4 +79,4 @@ std::vector<Explained> explain_fields(const std::function<void(Fields&)>& descri
     return std::move(explainer.found);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline config

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline config {
 
 /// A value with where it comes from. `how`: spec, measured, fitted, derived, assumed or scenario.
 template <class T>
@@ -110,4 +110,4 @@ struct Explained {
 };
 [[nodiscard]] std::vector<Explained> explain_fields(const std::function<void(Fields&)>& describe);
 
-}  // namespace orrery
+}  // namespace orrery::inline config

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline config {
 
 /// Parameters of one policy, and what they make.
 template <class Base>
@@ -147,4 +147,4 @@ class PolicyChoice {
     std::unique_ptr<PolicyParameters<Base>> parameters_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline config

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <set>
 
-namespace orrery {
+namespace orrery::inline config {
 
 namespace {
 
@@ -390,4 +390,4 @@ void read_fields(const YamlNode& node, const DataDirectory& data, std::vector<Di
     reader.finish();
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline config

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline config {
 
 namespace {
 
@@ -216,4 +216,4 @@ std::vector<KeyReference> reference_of(const std::function<void(Fields&)>& descr
     return std::move(writer.rows);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline config

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline config {
 
 /// What may be written for one key.
 struct KeyReference {
@@ -30,4 +30,4 @@ struct KeyReference {
 /// All keys in the order of description, those of every choice and group too, a section before its keys.
 [[nodiscard]] std::vector<KeyReference> reference_of(const std::function<void(Fields&)>& describe);
 
-}  // namespace orrery
+}  // namespace orrery::inline config

@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline config {
 
 namespace {
 
@@ -123,4 +123,4 @@ std::string schema_of(const std::function<void(Fields&)>& describe) {
     return writer.object().dump(2);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline config

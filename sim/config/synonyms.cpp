@@ -7,7 +7,7 @@
 #include <cctype>
 #include <string>
 
-namespace orrery {
+namespace orrery::inline config {
 
 const std::vector<Synonym>& synonym_table() {
     static const std::vector<Synonym> kTable = {
@@ -167,4 +167,4 @@ std::vector<const char*> keys_meant(std::string_view word) {
     return row == table.end() ? std::vector<const char*>() : row->keys;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline config

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline config {
 
 /// The keys (as paths such as "plan.tensor") that a word of common usage, a flag of vLLM or Megatron-LM, or a key of a
 /// Hugging Face config.json means, most likely first; none where the word is unknown. Case, leading dashes, and dashes for
@@ -17,4 +17,4 @@ struct Synonym {
 };
 [[nodiscard]] const std::vector<Synonym>& synonym_table();
 
-}  // namespace orrery
+}  // namespace orrery::inline config

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline config {
 
 namespace {
 
@@ -225,4 +225,4 @@ std::string pretty_quantity(double value, Dimension dimension) {
                            : fmt::format("{:.4g} {}", value / best->factor, best->name);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline config

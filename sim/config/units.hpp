@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline config {
 
 enum class Dimension { time, bytes, rate, flops, frequency, power, fraction, number };
 
@@ -23,4 +23,4 @@ enum class Dimension { time, bytes, rate, flops, frequency, power, fraction, num
 /// For people: "400 Gb/s", "80 GiB", "1.5 us".
 [[nodiscard]] std::string pretty_quantity(double value, Dimension dimension);
 
-}  // namespace orrery
+}  // namespace orrery::inline config

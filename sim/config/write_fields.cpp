@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace orrery {
+namespace orrery::inline config {
 
 namespace {
 
@@ -77,4 +77,4 @@ std::string write_fields(const std::function<void(Fields&)>& describe) {
     return writer.json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline config

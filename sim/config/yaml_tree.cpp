@@ -9,7 +9,7 @@
 #include <sstream>
 #include <unordered_map>
 
-namespace orrery {
+namespace orrery::inline config {
 
 namespace {
 
@@ -342,4 +342,4 @@ std::string canonical_text(const YamlNode& node) {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline config

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline device {
 
 namespace {
 
@@ -153,4 +153,4 @@ Bounded energy_of(const DeviceSpec& spec, const DeviceWork& work, double clock) 
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline device

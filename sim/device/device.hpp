@@ -21,7 +21,7 @@
 
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline device {
 
 /// Demands of one activity, its amount and its bound, ready for `ResourceModel::hold` and `start`.
 struct DeviceActivity {
@@ -85,4 +85,4 @@ struct Bounded {
 /// A board draws no more than its limit.
 [[nodiscard]] Bounded energy_of(const DeviceSpec& spec, const DeviceWork& work, double clock);
 
-}  // namespace orrery
+}  // namespace orrery::inline device

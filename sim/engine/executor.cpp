@@ -1,6 +1,6 @@
 #include "sim/engine/executor.hpp"
 
-namespace orrery {
+namespace orrery::inline engine {
 
 namespace {
 // The high bit of an event's datum: the latency of an activity has passed (else: a fixed task has finished).
@@ -116,4 +116,4 @@ void Executor::finish(std::uint32_t id) {
     draining_ = false;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline engine

@@ -11,7 +11,7 @@
 #include <functional>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline engine {
 
 class Executor final : public EventHandler, public ActivityListener, public Job {
   public:
@@ -58,4 +58,4 @@ class Executor final : public EventHandler, public ActivityListener, public Job 
     std::function<void(double)> progress_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline engine

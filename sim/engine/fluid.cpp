@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline engine {
 
 namespace {
 
@@ -533,4 +533,4 @@ void FluidModel::sift_down(std::uint32_t position) {
     classes_[id].heap_position = position;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline engine

@@ -29,7 +29,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline engine {
 
 class FluidModel final : public ResourceModel, public EventHandler {
   public:
@@ -192,4 +192,4 @@ class FluidModel final : public ResourceModel, public EventHandler {
     std::uint64_t classes_filled_ = 0;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline engine

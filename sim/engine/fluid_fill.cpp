@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline engine {
 
 namespace {
 
@@ -348,4 +348,4 @@ void FluidModel::fill() {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline engine

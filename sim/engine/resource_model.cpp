@@ -1,6 +1,6 @@
 #include "sim/engine/resource_model.hpp"
 
-namespace orrery {
+namespace orrery::inline engine {
 
 double ResourceModel::cancel(const ActivityHandle& activity) {
     if (const auto entry = suspended_.find(activity); entry != suspended_.end()) {
@@ -42,4 +42,4 @@ void ResourceModel::require_conserved() const {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline engine

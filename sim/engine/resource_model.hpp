@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline engine {
 
 /// Use of one resource per unit of an activity's rate. Weights are positive.
 struct Demand {
@@ -157,4 +157,4 @@ class ResourceModel {
     std::map<ActivityHandle, double> suspended_;  ///< with what is left of each
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline engine

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline engine {
 
 const char* category_name(Category category) {
     static constexpr const char* kNames[kCategoryCount] = {"forward",
@@ -89,4 +89,4 @@ std::vector<std::uint32_t> TaskGraph::predecessor_counts() const {
     return counts;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline engine

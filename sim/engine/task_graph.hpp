@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline engine {
 
 /// What a task's time is booked under. Every interval of a stream is attributed to one of these.
 enum class Category : std::uint8_t {
@@ -100,4 +100,4 @@ class TaskGraph {
     std::vector<std::uint32_t> successors_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline engine

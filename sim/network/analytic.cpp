@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline network {
 
 ResourceId AnalyticModel::add_resource(double capacity) {
     resources_.push_back(Resource{capacity, SimTime()});
@@ -142,4 +142,4 @@ ResourceReport AnalyticModel::report(std::size_t links) const {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -14,7 +14,7 @@
 
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline network {
 
 class AnalyticModel final : public ResourceModel, public EventHandler {
   public:
@@ -68,4 +68,4 @@ class AnalyticModel final : public ResourceModel, public EventHandler {
     std::uint64_t order_ = 0;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline network {
 
 const std::vector<std::string>& collective_op_names() {
-    static const std::vector<std::string> kNames = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all",
-                                                    "send-recv",  "broadcast",  "reduce",         "gather",
-                                                    "scatter"};
+    static const std::vector<std::string> kNames = {"all-reduce", "all-gather", "reduce-scatter",
+                                                    "all-to-all", "send-recv",  "broadcast",
+                                                    "reduce",     "gather",     "scatter"};
     return kNames;
 }
 
@@ -150,4 +150,4 @@ Seconds seconds_alone(const Fabric& fabric, const GroupTransfer& transfer) {
     return transfer.latency + Seconds(transfer.bytes.value() * slowest);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -14,7 +14,7 @@
 #include <memory>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline network {
 
 enum class CollectiveOp {
     all_reduce,
@@ -95,4 +95,4 @@ struct GroupTransfer {
 /// Time that the transfer takes alone.
 [[nodiscard]] Seconds seconds_alone(const Fabric& fabric, const GroupTransfer& transfer);
 
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline network {
 
 std::uint32_t Fabric::reserve(std::size_t count, double capacity) {
     const auto first = static_cast<std::uint32_t>(capacities_.size());
@@ -244,4 +244,4 @@ std::vector<Fabric::Link> Fabric::links() const {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline network {
 
 class TreeTopology;
 
@@ -135,4 +135,4 @@ class Fabric {
     std::uint32_t switch_links_ = 0;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline network

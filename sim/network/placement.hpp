@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline network {
 
 class Placement {
   public:
@@ -38,4 +38,4 @@ class Placement {
     std::vector<std::uint32_t> nodes_;  ///< empty: all, in their own order
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline network

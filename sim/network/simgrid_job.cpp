@@ -12,7 +12,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace orrery {
+namespace orrery::inline network {
 
 std::string write_job(const SimgridJob& job) {
     std::string out = fmt::format("{} {} {} {}\n", job.tightened ? 1 : 0, job.capacities.size(), job.messages.size(),
@@ -159,4 +159,4 @@ SimgridResult run_simgrid(const SimgridJob& job) {
     return result;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline network

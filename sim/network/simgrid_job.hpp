@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline network {
 
 struct SimgridJob {
     struct Message {
@@ -47,4 +47,4 @@ struct SimgridResult {
 /// Runs the job in a child process. Throws ConfigError when this build has no SimGrid, InternalError when it fails.
 [[nodiscard]] SimgridResult run_simgrid(const SimgridJob& job);
 
-}  // namespace orrery
+}  // namespace orrery::inline network

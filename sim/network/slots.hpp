@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline network {
 
 template <class T>
 class Slots {
@@ -38,4 +38,4 @@ class Slots {
     std::vector<std::uint32_t> free_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline network

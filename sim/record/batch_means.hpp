@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline record {
 
 /// Quantile of Student's t for a two-sided interval. Precondition: confidence 0.9 or 0.95, freedom at least 1.
 [[nodiscard]] double student_t(double confidence, std::size_t freedom);
@@ -43,4 +43,4 @@ struct BatchEstimate {
 /// The same numbers in fewer groups of equally many, the first ones left out where they do not divide.
 [[nodiscard]] std::vector<double> grouped(std::span<const double> series, std::size_t groups);
 
-}  // namespace orrery
+}  // namespace orrery::inline record

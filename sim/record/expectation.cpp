@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline record {
 
 namespace {
 
@@ -167,4 +167,4 @@ std::vector<ExpectationOutcome> judge(const std::vector<Expectation>& expectatio
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline record

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline record {
 
 struct Expectation {
     enum class Sign : std::uint8_t { below, at_most, above, at_least };
@@ -31,4 +31,4 @@ struct Expectation {
 [[nodiscard]] std::vector<ExpectationOutcome> judge(const std::vector<Expectation>& expectations,
                                                     const Summary& summary);
 
-}  // namespace orrery
+}  // namespace orrery::inline record

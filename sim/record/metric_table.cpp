@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline record {
 
 const std::vector<MetricRow>& metric_table() {
     static const std::vector<MetricRow> kRows = {
@@ -110,4 +110,4 @@ std::string with_arrow(const std::string& name) {
     return name + (better == Better::neither ? "" : better == Better::lower ? " \u2193" : " \u2191");
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline record

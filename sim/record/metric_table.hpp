@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline record {
 
 enum class Better { neither, lower, higher };
 
@@ -24,4 +24,4 @@ struct MetricRow {
 /// The name with an arrow to its better side, for heads of tables; as it is where there is none.
 [[nodiscard]] std::string with_arrow(const std::string& name);
 
-}  // namespace orrery
+}  // namespace orrery::inline record

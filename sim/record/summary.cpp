@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace orrery {
+namespace orrery::inline record {
 
 namespace {
 
@@ -166,4 +166,4 @@ void write_file(const std::string& path, const std::string& text) {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline record

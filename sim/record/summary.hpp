@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline record {
 
 /// The value of a metric of which the run measured nothing, such as a latency when no request was answered.
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
@@ -110,4 +110,4 @@ struct Timeline {
 /// Throws ConfigError when the place cannot be written.
 void write_file(const std::string& path, const std::string& text);
 
-}  // namespace orrery
+}  // namespace orrery::inline record

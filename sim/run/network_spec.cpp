@@ -1,6 +1,6 @@
 #include "sim/run/network_spec.hpp"
 
-namespace orrery {
+namespace orrery::inline simulation {
 
 const std::vector<std::string>& library_names() {
     static const std::vector<std::string> kNames = {"nccl", "vllm", "sglang", "trtllm", "ideal"};
@@ -56,4 +56,4 @@ RunSettings run_settings(const NetworkSpec& network, std::vector<LinkEvent> link
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline simulation

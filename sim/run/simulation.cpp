@@ -3,7 +3,7 @@
 #include "sim/engine/fluid.hpp"
 #include "sim/network/analytic.hpp"
 
-namespace orrery {
+namespace orrery::inline simulation {
 
 namespace {
 
@@ -96,4 +96,4 @@ PacketReport Simulation::packet_report() const {
     return packets_ != nullptr ? packets_->network().report() : PacketReport();
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline simulation

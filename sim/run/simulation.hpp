@@ -15,7 +15,7 @@
 #include <memory>
 #include <optional>
 
-namespace orrery {
+namespace orrery::inline simulation {
 
 /// How the network, and all that is shared, is simulated.
 enum class Fidelity { analytic, fluid, simgrid, packet };
@@ -70,4 +70,4 @@ class Simulation {
     std::vector<SimTime> starts_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline simulation

@@ -8,7 +8,7 @@ using namespace orrery;
 
 namespace {
 
-DeviceSpec device(const std::string& name) {
+DeviceSpec device_named(const std::string& name) {
     DeviceSpec spec;
     std::vector<Diagnostic> errors;
     read_fields(load_yaml(test::data().path(kDevicePresets, name)), test::data(), errors,
@@ -20,7 +20,7 @@ DeviceSpec device(const std::string& name) {
 }  // namespace
 
 TEST_CASE("a calibrated GEMM comes out as measured in a burst, and slower under the power limit") {
-    const DeviceSpec a100 = device("a100-sxm-80g");
+    const DeviceSpec a100 = device_named("a100-sxm-80g");
     const Calibrated burst(a100, test::data(), kBurst);
     const Calibrated sustained(a100, test::data(), kHeld);
     // Measured: 293.7 TFLOP/s at 8192^3 (ai-dynamo/aiconfigurator@095f58a); 256.5 sustained at 16384^3 (Azure).
@@ -34,7 +34,7 @@ TEST_CASE("a calibrated GEMM comes out as measured in a burst, and slower under 
 
 TEST_CASE("no GEMM beats the device's peak, whatever its shape") {
     for (const std::string& name : test::data().names(kDevicePresets)) {
-        const DeviceSpec spec = device(name);
+        const DeviceSpec spec = device_named(name);
         const CostModel& model = test::models().device(spec, ComputeKind::calibrated);
         for (double m = 1; m < 40000; m *= 1.9) {
             for (double n = 64; n < 70000; n *= 2.7) {
@@ -54,7 +54,7 @@ TEST_CASE("the measured ceilings of sustained GEMMs come out within 12 per cent"
     for (const auto& row : {std::pair{"a100-sxm-80g", 256.5}, {"h100-sxm", 794.5}, {"h200-sxm", 697.0}}) {
         const std::string name = row.first;
         const double ceiling = row.second;
-        const CostModel& model = test::models().device(device(name), ComputeKind::calibrated);
+        const CostModel& model = test::models().device(device_named(name), ComputeKind::calibrated);
         double best = 0;
         for (const double m : {2048.0, 4096.0, 8192.0}) {
             for (const double n : {4096.0, 8192.0, 12288.0}) {

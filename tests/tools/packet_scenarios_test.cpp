@@ -24,7 +24,7 @@ double value(const Summary& summary, const std::string& metric) {
     return found->value;
 }
 
-std::string network(const std::string& traffic, const std::string& settings, int hosts = 32) {
+std::string network_for(const std::string& traffic, const std::string& settings, int hosts = 32) {
     return fmt::format(
         "orrery: 1\nkind: network\n"
         "cluster: {{hosts: {}, fabric: {{hosts_per_leaf: 8, spines: 8, link: 400 Gbps, latency: 500 ns}}}}\n"
@@ -77,7 +77,8 @@ TEST_CASE("papers: where two runs are compared, their ratio is within the band o
 
 TEST_CASE("the leaf-spine claim holds for random permutations and for all-to-all, not only for a shift") {
     const auto last = [&](const char* paths, const char* traffic) {
-        return value(summary_of(test::scenario(network(traffic, fmt::format(", paths: {}", paths), 64))), "fct_s.max");
+        return value(summary_of(test::scenario(network_for(traffic, fmt::format(", paths: {}", paths), 64))),
+                     "fct_s.max");
     };
     for (const char* traffic : {"{pattern: permutation, size: 4 MiB}", "{pattern: all-to-all, size: 64 KiB}"}) {
         CAPTURE(traffic);
@@ -95,9 +96,9 @@ TEST_CASE("packet converges to fluid as packets shrink, under ideal transport") 
           "{pattern: permutation, size: 16 MiB, spread: 0.3}"}) {
         CAPTURE(traffic);
         const auto seconds = [&](const char* settings) {
-            return value(summary_of(test::scenario(network(traffic, settings))), "fct_s.max");
+            return value(summary_of(test::scenario(network_for(traffic, settings))), "fct_s.max");
         };
-        Scenario fluid = test::scenario(network(traffic, ", paths: spray"));
+        Scenario fluid = test::scenario(network_for(traffic, ", paths: spray"));
         fluid.network.fidelity = Fidelity::fluid;
         const double exact = value(summary_of(fluid), "fct_s.max");
         double before = 1;
@@ -152,9 +153,9 @@ TEST_CASE("training packet by packet comes close to fluid where nothing collides
 }
 
 TEST_CASE("settings of packets are read, written and refused with their place") {
-    const Scenario s = test::scenario(network("{pattern: ring, size: 1 MiB}",
-                                              ", mtu: 2 KiB, paths: {kind: oblivious, entropies: 64}, transport: "
-                                              "{kind: dctcp}, queues: {ecn: [1 kB, 2 kB]}"));
+    const Scenario s = test::scenario(network_for("{pattern: ring, size: 1 MiB}",
+                                                  ", mtu: 2 KiB, paths: {kind: oblivious, entropies: 64}, transport: "
+                                                  "{kind: dctcp}, queues: {ecn: [1 kB, 2 kB]}"));
     CHECK(s.network.packets.mtu == 2048);
     CHECK(s.network.packets.paths.policy.name() == "oblivious");
     CHECK(resolved_json(s).find("\"entropies\":64") != std::string::npos);
@@ -184,7 +185,7 @@ TEST_CASE("settings of packets are read, written and refused with their place") 
         {", paths: {kind: ecmp, split: false}", "unknown key 'split'"},
     };
     for (const auto& [settings, expected] : refused) {
-        const std::string text = test::refusal(network(ring, settings));
+        const std::string text = test::refusal(network_for(ring, settings));
         CHECK_MESSAGE(text.find(expected) != std::string::npos, settings << "\n" << text);
         CHECK_MESSAGE(text.find("test.yaml:5:") != std::string::npos, text);
     }
@@ -196,8 +197,8 @@ TEST_CASE("settings of packets are read, written and refused with their place") 
 
 TEST_CASE("ports and queues over time are reported") {
     const Scenario s =
-        test::scenario(network("{pattern: incast, senders: 8, size: 1 MiB}",
-                               ", queue_samples: 10 us, transport: {kind: window, window: 1 GB}, paths: ecmp"));
+        test::scenario(network_for("{pattern: incast, senders: 8, size: 1 MiB}",
+                                   ", queue_samples: 10 us, transport: {kind: window, window: 1 GB}, paths: ecmp"));
     const PacketReport report = run(s, test::models(), {}).packets;
     const auto receiver = std::find_if(report.ports.begin(), report.ports.end(),
                                        [](const PortReport& p) { return p.name == "leaf 0 to nic 0"; });
@@ -221,7 +222,7 @@ TEST_CASE("flows from CSV files and connection matrices start when they say and 
                    "src,dst,bytes,start,after\n0,1,4096,0,\n1,2,4096,1e-5,1\n# a comment\n0,1,4096,2e-5,\n");
     const auto run_file = [&](const std::string& path) {
         return summary_of(
-            test::scenario(network(fmt::format("{{flows: {}}}", path), ", transport: {kind: ideal}, paths: ecmp")));
+            test::scenario(network_for(fmt::format("{{flows: {}}}", path), ", transport: {kind: ideal}, paths: ecmp")));
     };
     const double hop = (4160 * 20 + 500'000) * 1e-12;
     const Summary flows = run_file(csv.path());
@@ -261,7 +262,7 @@ TEST_CASE("flows from CSV files and connection matrices start when they say and 
 
 TEST_CASE("a flow that starts later is drawn from its start on") {
     const File csv("later.csv", "src,dst,bytes,start,after\n0,1,4096,1e-5,\n1,2,4096,2e-5,1\n");
-    Scenario scenario = test::scenario(network(fmt::format("{{flows: {}}}", csv.path()), ""));
+    Scenario scenario = test::scenario(network_for(fmt::format("{{flows: {}}}", csv.path()), ""));
     scenario.network.fidelity = Fidelity::fluid;
     RunOptions options;
     options.timeline = true;
@@ -278,7 +279,7 @@ TEST_CASE("under SimGrid a flow's completion time counts from its start, and lin
         return;
     }
     const File csv("waits.csv", "src,dst,bytes,start,after\n0,1,1000000,1e-3,\n1,2,1000000,2e-3,1\n");
-    Scenario scenario = test::scenario(network(fmt::format("{{flows: {}}}", csv.path()), ""));
+    Scenario scenario = test::scenario(network_for(fmt::format("{{flows: {}}}", csv.path()), ""));
     scenario.network.fidelity = Fidelity::fluid;
     const Summary ours = summary_of(scenario);
     scenario.network.fidelity = Fidelity::simgrid;
@@ -292,7 +293,7 @@ TEST_CASE("under SimGrid a flow's completion time counts from its start, and lin
 
 TEST_CASE("a pause that would end before it begins is refused") {
     const auto with = [](const std::string& queues) {
-        return test::scenario(network("{pattern: incast, size: 64 KiB}", ", queues: {pfc: true, " + queues + "}"));
+        return test::scenario(network_for("{pattern: incast, size: 64 KiB}", ", queues: {pfc: true, " + queues + "}"));
     };
     CHECK_THROWS_WITH_AS(summary_of(with("pause_at: 20 kB, resume_at: 30 kB")), doctest::Contains("resume_at is 30000"),
                          ConfigError);
@@ -308,8 +309,8 @@ TEST_CASE("link events come from a file, and a flow that they cut off for good i
     const File down("down.csv", cut);
     const File late("late.csv", cut + "1e-3,leaf 0 spine 0,up,1\n");
     const auto scenario = [&](const File& file) {
-        return test::scenario(network("{pattern: shift, shift: 8, size: 8 MiB}",
-                                      fmt::format(", reroute_delay: 10 us, link_events: {}", file.path())));
+        return test::scenario(network_for("{pattern: shift, shift: 8, size: 8 MiB}",
+                                          fmt::format(", reroute_delay: 10 us, link_events: {}", file.path())));
     };
     CHECK_THROWS_WITH_AS(summary_of(scenario(down)), doctest::Contains("can never finish"), InfeasibleError);
     const Summary back = summary_of(scenario(late));

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 using namespace orrery;
@@ -70,6 +71,42 @@ TEST_CASE("heavy headers stay out of public headers, and every header is include
                         CHECK_MESSAGE(include.find('/') != std::string::npos, path << " includes " << include);
                     }
                 });
+}
+
+TEST_CASE("what a folder declares lies in the folder's own namespace, so that no two types can be one symbol") {
+    const std::map<std::string, std::string> names = {{"sim/config", "config"},
+                                                      {"sim/device", "device"},
+                                                      {"sim/engine", "engine"},
+                                                      {"sim/network", "network"},
+                                                      {"sim/record", "record"},
+                                                      {"sim/run", "simulation"},
+                                                      {"workloads/collective", "collective"},
+                                                      {"workloads/model", "model"},
+                                                      {"workloads/replay", "replay"},
+                                                      {"workloads/serving", "serving"},
+                                                      {"workloads/trace", "trace"},
+                                                      {"workloads/training", "training"},
+                                                      {"models", "cost"},
+                                                      {"tools/calibration", "calibration"},
+                                                      {"tools/check", "check"},
+                                                      {"tools/driver", "driver"},
+                                                      {"tools/explain", "explanation"},
+                                                      {"tools/init", "init"},
+                                                      {"tools/plan", "planning"},
+                                                      {"tools/program", "program"},
+                                                      {"tools/reference", "reference"},
+                                                      {"tools/simgrid", "simgrid"},
+                                                      {"tools/sweep", "sweep"},
+                                                      {"validation", "validation"}};
+    for (const auto& [folder, name] : names) {
+        each_source({folder}, [&, &own = name](const std::string& path, const std::string& text) {
+            CHECK_MESSAGE(text.find("\nnamespace orrery {") == std::string::npos,
+                          path << " belongs to orrery::" << own);
+            const bool opens = text.find("\nnamespace orrery::inline " + own + " {") != std::string::npos ||
+                               text.find("\nnamespace orrery::inline " + own + "::") != std::string::npos;
+            CHECK_MESSAGE((opens || text.find("\nnamespace orrery") == std::string::npos), path);
+        });
+    }
 }
 
 TEST_CASE("no hidden state, foreign randomness or wall clock where results come from") {

@@ -18,7 +18,7 @@ PassProgram::Id kernel(PassProgram& program, double seconds, PassProgram::Id aft
     return program.add({"kernel", category, PassStream::compute, seconds, 1, {after, kNone}});
 }
 
-PassProgram::Id collective(PassProgram& program, double seconds, PassProgram::Id after = kNone) {
+PassProgram::Id add_collective(PassProgram& program, double seconds, PassProgram::Id after = kNone) {
     return program.add({"sum", Category::tensor_communication, PassStream::tensor, seconds, 1, {after, kNone}});
 }
 
@@ -37,7 +37,7 @@ TEST_CASE("pass programs: what is hidden behind a kernel leaves max(0, communica
         const double cover = 2;
         PassProgram program;
         const PassProgram::Id data = kernel(program, 3);
-        const PassProgram::Id sum = collective(program, communication, data);
+        const PassProgram::Id sum = add_collective(program, communication, data);
         kernel(program, cover);
         kernel(program, 1, sum);
         const Price price = program.price();
@@ -53,7 +53,7 @@ TEST_CASE("pass programs: chunks of a collective and of its product always expos
         const double product = 4;
         PassProgram program;
         for (int i = 0; i < pieces; ++i) {
-            kernel(program, product / pieces, collective(program, communication / pieces));
+            kernel(program, product / pieces, add_collective(program, communication / pieces));
         }
         CHECK(duration(program) ==
               doctest::Approx(std::max(communication / pieces + product, communication + product / pieces)));

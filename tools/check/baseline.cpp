@@ -12,7 +12,7 @@
 #include <cmath>
 #include <filesystem>
 
-namespace orrery {
+namespace orrery::inline check {
 
 namespace {
 
@@ -425,4 +425,4 @@ std::string markdown_summary(const std::vector<BaselineOutcome>& outcomes) {
     return out + (causes.empty() ? "" : "\nInputs that changed:\n\n" + causes);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline check

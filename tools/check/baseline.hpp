@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline check {
 
 struct ExpectedMetric {
     std::string name;
@@ -85,4 +85,4 @@ inline constexpr const char* kNoInputChanged = "no input changed: the program it
 /// One line for people.
 [[nodiscard]] std::string cause_text(const Cause& cause);
 
-}  // namespace orrery
+}  // namespace orrery::inline check

@@ -14,7 +14,7 @@
 #include <set>
 #include <sstream>
 
-namespace orrery {
+namespace orrery::inline check {
 
 namespace {
 
@@ -145,4 +145,4 @@ std::string pretty_input(const std::string& json) {
     return text;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline check

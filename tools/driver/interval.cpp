@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline driver {
 
 namespace {
 
@@ -72,4 +72,4 @@ void set_interval(Metric& metric, double width) {
     metric.high = metric.value * factor;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

@@ -21,7 +21,7 @@
 #include "sim/device/cost_model.hpp"
 #include "tools/driver/scenario.hpp"
 
-namespace orrery {
+namespace orrery::inline driver {
 
 /// Half-width of log(time) that software leaves where its preset gives none: `orrery validate training` prints what the declared
 /// half of all runs gives for it.
@@ -46,4 +46,4 @@ inline constexpr double kNinety = 1.6448536269514722;
 /// Sets `low` and `high` of a metric that is proportional to the time or to its inverse.
 void set_interval(Metric& metric, double width);
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

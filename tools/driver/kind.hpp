@@ -9,7 +9,7 @@
 
 #include <span>
 
-namespace orrery {
+namespace orrery::inline driver {
 
 /// A scenario as work of a simulation, from before its run to its summary.
 class ScenarioRun {
@@ -81,4 +81,4 @@ void read_job(const YamlNode& node, const DataDirectory& data, Scenario& scenari
 /// What reading a scenario does after its fields.
 void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors);
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <filesystem>
 
-namespace orrery {
+namespace orrery::inline driver {
 
 namespace {
 
@@ -79,7 +79,8 @@ RunCost cost_of_collective(const Scenario& s) {
     const double per_node = s.cluster.nodes > 0 ? static_cast<double>(s.cluster.node.gpus) : 1;
     // Rings, and what works inside nodes first, cross once for all ranks of a node.
     const std::string name = spec.algorithm->name;
-    const bool by_node = ring || name == "multi-ring" || (name == "hierarchical" && spec.op != CollectiveOp::all_to_all);
+    const bool by_node =
+        ring || name == "multi-ring" || (name == "hierarchical" && spec.op != CollectiveOp::all_to_all);
     const double crossing = by_node ? 1 / per_node : std::max(0.0, 1 - per_node / std::max(1.0, ranks));
     return cost_of_messages(s, messages, volume * ranks * spec.bytes, ring && s.network.fold && spec.slow_rank < 0,
                             crossing);
@@ -123,4 +124,4 @@ RunCost expected_cost(const Scenario& scenario) {
     return row_of(scenario.kind).cost(scenario);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

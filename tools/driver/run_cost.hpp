@@ -10,7 +10,7 @@
 
 #include <string>
 
-namespace orrery {
+namespace orrery::inline driver {
 
 struct RunCost {
     double seconds = 0;
@@ -28,4 +28,4 @@ struct RunCost {
 [[nodiscard]] RunCost cost_of_serving(const Scenario& scenario);
 [[nodiscard]] RunCost cost_of_jobs(const Scenario& scenario);
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

@@ -21,7 +21,7 @@
 #include <limits>
 #include <numeric>
 
-namespace orrery {
+namespace orrery::inline driver {
 
 namespace {
 
@@ -536,4 +536,4 @@ DataDirectory find_data_directory(const std::string& program) {
     return DataDirectory(ORRERY_SOURCE_DIR);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

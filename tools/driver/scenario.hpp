@@ -19,7 +19,7 @@
 #include <memory>
 #include <optional>
 
-namespace orrery {
+namespace orrery::inline driver {
 
 /// In the order of the table of kinds (tools/driver/kind.hpp).
 enum class ScenarioKind { training, collective, network, replay, serving, cluster };
@@ -165,4 +165,4 @@ void add_packet_metrics(const std::optional<PacketStatistics>& packets, Summary&
 /// The data directory of this installation: beside the program (../share/orrery), else the source tree it was built in.
 [[nodiscard]] DataDirectory find_data_directory(const std::string& program);
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

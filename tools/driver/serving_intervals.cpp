@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <functional>
 
-namespace orrery {
+namespace orrery::inline driver {
 
 namespace {
 
@@ -116,4 +116,4 @@ void add_steady_state(const ServiceResult& result, Summary& summary) {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

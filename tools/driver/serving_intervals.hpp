@@ -12,9 +12,9 @@
 #include "sim/record/summary.hpp"
 #include "workloads/serving/metrics/outcome.hpp"
 
-namespace orrery {
+namespace orrery::inline driver {
 
 /// Bounds the metrics of a run that has a steady state or none, adds `overloaded` and `sustainable_rps`, and says what was measured.
 void add_steady_state(const ServiceResult& result, Summary& summary);
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline explanation {
 
 namespace {
 
@@ -102,4 +102,4 @@ RunDifference compare_runs(const Scenario& first, const Scenario& second, ModelC
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline explanation

@@ -3,7 +3,7 @@
 
 #include "tools/check/inputs.hpp"
 
-namespace orrery {
+namespace orrery::inline explanation {
 
 struct InputEffect {
     ChangedInput input;
@@ -24,4 +24,4 @@ struct RunDifference {
 /// Runs both. Throws ConfigError when they are of different kinds.
 [[nodiscard]] RunDifference compare_runs(const Scenario& first, const Scenario& second, ModelCache& models);
 
-}  // namespace orrery
+}  // namespace orrery::inline explanation

@@ -11,7 +11,7 @@
 #include <cctype>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline explanation {
 
 namespace {
 
@@ -189,4 +189,4 @@ Explanation explain(const Scenario& given, ModelCache& models) {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline explanation

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline explanation {
 
 /// Time on the critical path by operation and resource.
 struct BlameRow {
@@ -128,4 +128,4 @@ struct Explanation {
 /// Name of the metric that is the headline of a kind: such as iteration_time_s.
 [[nodiscard]] std::string headline_metric(ScenarioKind kind);
 
-}  // namespace orrery
+}  // namespace orrery::inline explanation

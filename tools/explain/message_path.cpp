@@ -6,7 +6,7 @@
 #include <map>
 #include <span>
 
-namespace orrery {
+namespace orrery::inline explanation {
 
 namespace {
 
@@ -291,4 +291,4 @@ void explain_replay(const RunOutput& base, Explanation& out) {
                      [](const BlameRow& a, const BlameRow& b) { return a.seconds > b.seconds; });
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline explanation

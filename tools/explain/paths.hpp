@@ -3,7 +3,7 @@
 
 #include "tools/explain/explain.hpp"
 
-namespace orrery {
+namespace orrery::inline explanation {
 
 /// "NIC out 17" -> "NIC out": equal links are one resource in an explanation.
 [[nodiscard]] std::string kind_of_resource(std::string name);
@@ -24,4 +24,4 @@ void explain_replay(const RunOutput& base, Explanation& out);
 /// Where the time of requests goes and how their latencies are distributed, by running `scenario` once more; `base` is its summary.
 void explain_requests(const Scenario& scenario, const DataDirectory& data, const Summary& base, Explanation& out);
 
-}  // namespace orrery
+}  // namespace orrery::inline explanation

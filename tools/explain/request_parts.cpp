@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-namespace orrery {
+namespace orrery::inline explanation {
 
 namespace {
 
@@ -309,4 +309,4 @@ void explain_requests(const Scenario& scenario, const DataDirectory& data, const
     parts.write(out);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline explanation

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
-namespace orrery {
+namespace orrery::inline explanation {
 
 namespace {
 
@@ -191,4 +191,4 @@ void explain_training(const Scenario& scenario, ModelCache& models, const RunOut
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline explanation

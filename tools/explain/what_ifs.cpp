@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline explanation {
 
 namespace {
 
@@ -210,4 +210,4 @@ void try_what_ifs(const Scenario& asked, ModelCache& models, const Summary& base
     out.phases = bounds_of(before, out.what_ifs);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline explanation

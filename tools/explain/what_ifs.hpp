@@ -3,7 +3,7 @@
 
 #include "tools/explain/explain.hpp"
 
-namespace orrery {
+namespace orrery::inline explanation {
 
 /// Tries every what-if that a scenario has and puts them into `out`, best first, with what bounds each part of the run.
 /// `base`: summary of the scenario itself.
@@ -13,4 +13,4 @@ namespace orrery {
 /// scenario leaves to be derived from rate and latency (windows, delay targets) changes with them.
 void try_what_ifs(const Scenario& scenario, ModelCache& models, const Summary& base, Explanation& out);
 
-}  // namespace orrery
+}  // namespace orrery::inline explanation

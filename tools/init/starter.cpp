@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <optional>
 
-namespace orrery {
+namespace orrery::inline init {
 
 namespace {
 
@@ -343,4 +343,4 @@ std::string write_starter(const std::string& kind, const StarterFacts& facts, co
                                   fmt::join(kinds, ", ")));
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline init

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline planning {
 
 namespace {
 
@@ -203,4 +203,4 @@ Capacity find_capacity(const Scenario& scenario, ModelCache& models, const Capac
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline planning

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline planning {
 
 namespace {
 
@@ -10,7 +10,8 @@ class Estimate {
   public:
     explicit Estimate(const TrainingInput& input)
         : in_(input),
-          cost_(input.model, input.plan, input.software, input.device, input.gpu, input.fabric, input.collectives, input.paths),
+          cost_(input.model, input.plan, input.software, input.device, input.gpu, input.fabric, input.collectives,
+                input.paths),
           stages_(static_cast<std::uint32_t>(input.plan.pipeline)),
           chunks_(static_cast<std::uint32_t>(input.plan.chunks)),
           layers_(split_layers(input.model.layers, static_cast<std::int64_t>(stages_) * chunks_)) {}
@@ -123,4 +124,4 @@ Seconds estimate_iteration(const TrainingInput& input) {
     return Seconds(Estimate(input).seconds());
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline planning

@@ -11,9 +11,9 @@
 
 #include "workloads/training/lower.hpp"
 
-namespace orrery {
+namespace orrery::inline planning {
 
 /// Seconds of one iteration.
 [[nodiscard]] Seconds estimate_iteration(const TrainingInput& input);
 
-}  // namespace orrery
+}  // namespace orrery::inline planning

@@ -12,7 +12,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline planning {
 
 namespace {
 
@@ -479,4 +479,4 @@ std::vector<std::string> assignments_of(const RankedPlan& ranked) {
             fmt::format("plan.shard={}", plan.shard)};
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline planning

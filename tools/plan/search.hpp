@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline planning {
 
 struct PlanOptions {
     std::size_t simulate = 50;  ///< best plans by estimate that are simulated
     unsigned workers = 1;
-    double headroom = 0.05;  ///< share of a GPU's memory that a plan leaves free
+    double headroom = 0.05;           ///< share of a GPU's memory that a plan leaves free
     std::vector<std::int64_t> nodes;  ///< cluster sizes to search; empty: the scenario's
     std::function<void(double)> progress;
 };
@@ -51,4 +51,4 @@ struct PlanSearch {
 /// Assignments that turn the scenario into this plan: "plan.tensor=8"...
 [[nodiscard]] std::vector<std::string> assignments_of(const RankedPlan& plan);
 
-}  // namespace orrery
+}  // namespace orrery::inline planning

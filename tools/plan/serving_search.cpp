@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline planning {
 
 namespace {
 
@@ -296,4 +296,4 @@ std::vector<std::string> assignments_of(const EngineSpec& engine) {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline planning

@@ -7,7 +7,7 @@
 
 #include "tools/plan/capacity.hpp"
 
-namespace orrery {
+namespace orrery::inline planning {
 
 struct ServingPlanOptions {
     CapacityOptions capacity;   ///< `seeds` and `progress` are not used
@@ -46,4 +46,4 @@ struct ServingSearch {
 /// Assignments that turn the scenario into this plan.
 [[nodiscard]] std::vector<std::string> assignments_of(const EngineSpec& engine);
 
-}  // namespace orrery
+}  // namespace orrery::inline planning

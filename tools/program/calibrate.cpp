@@ -16,7 +16,7 @@
 #include <map>
 #include <set>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -291,4 +291,4 @@ int command_calibrate(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

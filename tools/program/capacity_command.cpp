@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -225,4 +225,4 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
     return 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -131,4 +131,4 @@ int command_check(const CommandLine& line, const DataDirectory& data) {
     return failed > 0 ? 1 : 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -600,4 +600,4 @@ std::string manual_page(const std::string& version) {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

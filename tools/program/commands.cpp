@@ -25,7 +25,7 @@
 #include <filesystem>
 #include <functional>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -391,4 +391,4 @@ int run_command(const CommandLine& line) {
     throw unknown_command(line.command);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline program {
 
 struct CommandLine {
     std::string program;
@@ -57,4 +57,4 @@ int command_merge(const CommandLine& line, const DataDirectory& data);
 int command_price(const CommandLine& line, const DataDirectory& data);
 int command_calibrate(const CommandLine& line, const DataDirectory& data);
 
-}  // namespace orrery
+}  // namespace orrery::inline program

@@ -15,7 +15,7 @@
 #include <cmath>
 #include <filesystem>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -288,4 +288,4 @@ int command_compare(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

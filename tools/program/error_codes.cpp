@@ -8,7 +8,7 @@
 #include <cctype>
 #include <filesystem>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -243,4 +243,4 @@ std::string error_text(const Error& error, OutputFormat format) {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

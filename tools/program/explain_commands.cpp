@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -284,4 +284,4 @@ int command_diff(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline program {
 
 int command_help(const CommandLine& line, const DataDirectory& data) {
     const std::string topic = line.arguments.empty() ? "" : line.arguments[0];
@@ -27,4 +27,4 @@ int command_help(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery {
+namespace orrery::inline program {
 
 int command_import(const CommandLine& line, const DataDirectory&) {
     const std::string& file = line.arguments[1];
@@ -40,4 +40,4 @@ int command_import(const CommandLine& line, const DataDirectory&) {
     return 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline program {
 
 int command_init(const CommandLine& line, const DataDirectory& data) {
     StarterFacts facts;
@@ -40,4 +40,4 @@ int command_init(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

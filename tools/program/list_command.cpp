@@ -15,7 +15,7 @@
 #include <filesystem>
 #include <set>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -142,4 +142,4 @@ int command_list(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

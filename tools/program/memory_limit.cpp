@@ -11,7 +11,7 @@
 #include <optional>
 #include <sstream>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -118,4 +118,4 @@ std::string out_of_memory_text() {
                      : "infeasible: not enough memory on this machine for a simulation of this size";
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

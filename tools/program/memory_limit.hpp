@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace orrery {
+namespace orrery::inline program {
 
 /// B that are free for this process now: of the machine (MemAvailable) and of its control group. 0 where that is not known.
 [[nodiscard]] double free_memory();
@@ -21,4 +21,4 @@ double set_memory_limit(const std::string& text);
 /// What to say when memory has run out.
 [[nodiscard]] std::string out_of_memory_text();
 
-}  // namespace orrery
+}  // namespace orrery::inline program

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <sstream>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -133,4 +133,4 @@ void check_outputs(const CommandLine& line, const std::vector<std::string>& more
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -153,4 +153,4 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -203,4 +203,4 @@ int command_plot(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

@@ -19,7 +19,7 @@
 #include <map>
 #include <memory>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -318,4 +318,4 @@ int command_price(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline program {
 
 std::string one_line(const Metric& metric) {
     if (!metric.measured()) {
@@ -118,4 +118,4 @@ void print_summary(const Terminal& terminal, const Summary& summary) {
     fmt::print("{} events in {:.3g} s, {:.0f} MiB\n", summary.events, summary.wall_time_s, summary.peak_rss_mib);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

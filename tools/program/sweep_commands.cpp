@@ -18,7 +18,7 @@
 #include <filesystem>
 #include <iterator>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -253,4 +253,4 @@ int command_merge(const CommandLine& line, const DataDirectory&) {
     return 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

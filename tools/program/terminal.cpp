@@ -15,7 +15,7 @@
 #include <iterator>
 #include <numeric>
 
-namespace orrery {
+namespace orrery::inline program {
 
 namespace {
 
@@ -237,4 +237,4 @@ void Progress::finish() {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline program {
 
 /// How a column of a table behaves where the terminal is too narrow for all.
 struct ColumnFit {
@@ -52,4 +52,4 @@ class Progress {
     std::chrono::steady_clock::time_point last_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline program

@@ -2,10 +2,10 @@
 
 #include <orrery_commit.hpp>
 
-namespace orrery {
+namespace orrery::inline program {
 
 std::string program_version() {
     return ORRERY_VERSION " (" ORRERY_COMMIT ")";
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline program

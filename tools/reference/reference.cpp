@@ -11,7 +11,7 @@
 #include <map>
 #include <set>
 
-namespace orrery {
+namespace orrery::inline reference {
 
 namespace {
 
@@ -340,4 +340,4 @@ std::string reference_markdown(const DataDirectory& data) {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline reference

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline reference {
 
 /// Kinds that have a reference: those of scenarios, and sweep.
 [[nodiscard]] std::vector<std::string> reference_kinds();
@@ -20,4 +20,4 @@ namespace orrery {
 /// scenarios/REFERENCE.md: every kind and key.
 [[nodiscard]] std::string reference_markdown(const DataDirectory& data);
 
-}  // namespace orrery
+}  // namespace orrery::inline reference

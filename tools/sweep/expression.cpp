@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline sweep {
 
 struct Expression::Node {
     std::string op;  ///< an operator, a function, "name" or "literal"
@@ -380,4 +380,4 @@ bool Expression::is_true(const Lookup& lookup) const {
     return evaluator.number(evaluator.value(*root_)) != 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline sweep

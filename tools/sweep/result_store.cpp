@@ -8,7 +8,7 @@
 
 #include <filesystem>
 
-namespace orrery {
+namespace orrery::inline sweep {
 
 namespace {
 
@@ -389,4 +389,4 @@ void ResultStore::merge(const ResultStore& other) {
     commit();
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline sweep

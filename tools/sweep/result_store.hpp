@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline sweep {
 
 /// Results are comparable when all of these agree.
 struct Manifest {
@@ -97,4 +97,4 @@ class ResultStore {
     std::unique_ptr<Database> database_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline sweep

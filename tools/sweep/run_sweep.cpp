@@ -13,7 +13,7 @@
 #include <set>
 #include <sstream>
 
-namespace orrery {
+namespace orrery::inline sweep {
 
 namespace {
 
@@ -379,4 +379,4 @@ std::string hash_of_data(const DataDirectory& data) {
     return fmt::format("{:016x}", hash);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline sweep

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline sweep {
 
 struct SlurmOptions {
     std::string program;   ///< this program
@@ -27,4 +27,4 @@ struct SlurmOptions {
 /// The job script: one shard a task of the array.
 [[nodiscard]] std::string slurm_script(const SlurmOptions& options);
 
-}  // namespace orrery
+}  // namespace orrery::inline sweep

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace orrery {
+namespace orrery::inline sweep {
 
 namespace {
 
@@ -345,4 +345,4 @@ void read_sweep_axes(SweepTree& tree, std::vector<SweepAxis>& axes) {
     AxisReader(tree, axes).read();
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline sweep

@@ -12,7 +12,7 @@
 #include <iterator>
 #include <set>
 
-namespace orrery {
+namespace orrery::inline sweep {
 
 namespace {
 
@@ -390,4 +390,4 @@ void check_values(const SweepSpec& sweep, const DataDirectory& data) {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline sweep

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline sweep {
 
 void SweepTree::unknown_keys(const YamlNode& node, const std::vector<std::string>& known) {
     for (const YamlNode::Entry& entry : node.entries) {
@@ -58,4 +58,4 @@ bool SweepTree::whole(const YamlNode& node, const char* what, double least, doub
     return false;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline sweep

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline sweep {
 
 struct SweepTree {
     const YamlNode& root;
@@ -25,4 +25,4 @@ struct SweepTree {
     [[nodiscard]] bool whole(const YamlNode& node, const char* what, double least, double most, double& value);
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline sweep

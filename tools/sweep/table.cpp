@@ -10,7 +10,7 @@
 #include <map>
 #include <numeric>
 
-namespace orrery {
+namespace orrery::inline sweep {
 
 namespace {
 
@@ -345,4 +345,4 @@ std::string to_json(const ResultTable& table) {
     return out + "\n]\n";
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline sweep

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline sweep {
 
 /// A cell: nothing, a number or a text.
 using Cell = std::variant<std::monostate, double, std::string>;
@@ -42,4 +42,4 @@ struct TableOptions {
 /// An array of objects.
 [[nodiscard]] std::string to_json(const ResultTable& table);
 
-}  // namespace orrery
+}  // namespace orrery::inline sweep

@@ -20,7 +20,7 @@
 #include <cstring>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline sweep {
 
 namespace {
 
@@ -288,4 +288,4 @@ unsigned available_cores() {
     return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline sweep

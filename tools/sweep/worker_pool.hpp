@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace orrery {
+namespace orrery::inline sweep {
 
 struct WorkReply {
     enum class End { answered, crashed, timed_out };
@@ -36,4 +36,4 @@ void run_in_workers(unsigned workers, double timeout_s, const Work& work, const 
 /// Cores this process may use, at least 1.
 [[nodiscard]] unsigned available_cores();
 
-}  // namespace orrery
+}  // namespace orrery::inline sweep

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 DeviceSpec read_device(const std::string& name, const DataDirectory& data) {
     const std::vector<std::string> names = data.names(kDevicePresets);
@@ -134,4 +134,4 @@ std::vector<DeviceFit> fit_collections(const std::vector<Collection>& collection
     return fits;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

@@ -5,7 +5,7 @@
 #include "models/calibration/profiles.hpp"
 #include "sim/config/fields.hpp"
 
-namespace orrery {
+namespace orrery::inline validation {
 
 struct Collection {
     std::string device, source, licence, kernel_set;
@@ -37,4 +37,4 @@ struct DeviceFit {
 /// split anew with the fit of the sibling that the device's preset names.
 [[nodiscard]] std::vector<DeviceFit> fit_collections(const std::vector<Collection>& collections);
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

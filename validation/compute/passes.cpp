@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -192,4 +192,4 @@ void validate_passes(const DataDirectory& data, const Terminal& terminal, bool p
     terminal.table({"group", "points", "MAPE", "median bias", "worst"}, rows);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

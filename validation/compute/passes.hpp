@@ -5,7 +5,7 @@
 #include "tools/program/terminal.hpp"
 #include "validation/scatter.hpp"
 
-namespace orrery {
+namespace orrery::inline validation {
 
 /// Measured ceilings (validation/compute/ceilings.csv) against what the models reach at best.
 void validate_ceilings(const DataDirectory& data, const Terminal& terminal, Comparison& out);
@@ -13,4 +13,4 @@ void validate_ceilings(const DataDirectory& data, const Terminal& terminal, Comp
 /// Nothing is fitted on these totals; what the host adds between kernels is not in the prediction.
 void validate_passes(const DataDirectory& data, const Terminal& terminal, bool points, Comparison& out);
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

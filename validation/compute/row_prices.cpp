@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -220,4 +220,4 @@ std::optional<RowPrice> RowPricer::price(const TraceRow& row) const {
     return sum;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 /// An operation, and how many times it runs.
 using Repeated = std::pair<Operation, double>;
@@ -51,4 +51,4 @@ class RowPricer {
     std::optional<Calibrated> calibrated_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -106,4 +106,4 @@ void validate_trace(const DataDirectory& data, const Terminal& terminal, const s
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

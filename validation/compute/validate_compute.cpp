@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -200,4 +200,4 @@ Comparison validate_compute(const DataDirectory& data, const Terminal& terminal,
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

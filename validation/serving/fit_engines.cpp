@@ -8,7 +8,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -250,4 +250,4 @@ void fit_engines(std::vector<ServingPoint>& points, const DataDirectory& data, c
                    rows);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

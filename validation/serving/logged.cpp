@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -153,4 +153,4 @@ Comparison validate_logged(ModelCache& models, const Terminal& terminal, const s
     return comparison;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <thread>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -194,4 +194,4 @@ void predict_all(const std::vector<ServingPoint*>& points, const DataDirectory& 
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 struct ServingPoint {
     std::string id;      ///< file and line
@@ -45,4 +45,4 @@ void validate_layers(const DataDirectory& data, const Terminal& terminal);
 void fit_engines(std::vector<ServingPoint>& points, const DataDirectory& data, const Terminal& terminal,
                  const std::string& only);
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

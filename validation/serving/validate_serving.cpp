@@ -8,7 +8,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -282,4 +282,4 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -100,4 +100,4 @@ void fit_software(std::vector<TrainingPoint>& points, ModelCache& models, const 
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

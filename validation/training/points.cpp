@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <set>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -156,4 +156,4 @@ void predict(TrainingPoint& point, ModelCache& models) {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

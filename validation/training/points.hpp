@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 struct TrainingPoint {
     std::string id;
@@ -47,4 +47,4 @@ void predict(TrainingPoint& point, ModelCache& models);
 /// Fits kernel_slowdown and step_overhead of each software preset on the declared half, prints them and sets them in all points.
 void fit_software(std::vector<TrainingPoint>& points, ModelCache& models, const Terminal& terminal);
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

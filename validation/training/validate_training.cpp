@@ -16,7 +16,7 @@
 #include <map>
 #include <set>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -376,4 +376,4 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

@@ -8,9 +8,9 @@
 
 #include "workloads/collective/message_run.hpp"
 
-namespace orrery {
+namespace orrery::inline collective {
 
 [[nodiscard]] CollectiveSpec resolved(const CollectiveSpec& spec, const Fabric& fabric, PathChoice paths,
                                       std::uint32_t ranks);
 
-}  // namespace orrery
+}  // namespace orrery::inline collective

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <memory>
 
-namespace orrery {
+namespace orrery::inline collective {
 
 namespace {
 
@@ -387,4 +387,4 @@ MessageRunResult run_ring(const Fabric& fabric, const CollectiveSpec& spec, std:
     return finish(simulation, *add_ring(simulation, Placement(fabric), spec, ranks, options));
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline collective

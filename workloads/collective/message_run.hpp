@@ -19,7 +19,7 @@
 #include <functional>
 #include <optional>
 
-namespace orrery {
+namespace orrery::inline collective {
 
 struct CollectiveAlgorithm;
 /// The algorithm of this name. Precondition: the table has it.
@@ -124,4 +124,4 @@ class MessageRun {
 [[nodiscard]] MessageRunResult run_ring(const Fabric& fabric, const CollectiveSpec& spec, std::uint32_t ranks,
                                         const MessageRunOptions& options);
 
-}  // namespace orrery
+}  // namespace orrery::inline collective

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace orrery {
+namespace orrery::inline model {
 
 /// Feed-forward layers in which a router sends each token to a few of many experts.
 struct ExpertsSpec {
@@ -77,4 +77,4 @@ void describe(Fields& fields, ModelSpec& model);
 /// Fills in what follows from other fields (head_dim, ffn, kv_heads).
 void complete(ModelSpec& model);
 
-}  // namespace orrery
+}  // namespace orrery::inline model

@@ -9,7 +9,7 @@
 #include <cctype>
 #include <unordered_map>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 namespace {
 
@@ -325,4 +325,4 @@ std::optional<CollectiveOp> collective_of_kernel(const std::string& name) {
     return std::nullopt;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -14,7 +14,7 @@
 
 #include <optional>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 class ImportNotes;
 
@@ -58,4 +58,4 @@ struct StreamWait {
 /// The collective that a communication library's kernel carries out, by its name; none for other kernels.
 [[nodiscard]] std::optional<CollectiveOp> collective_of_kernel(const std::string& name);
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

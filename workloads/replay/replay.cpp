@@ -8,7 +8,7 @@
 #include <deque>
 #include <set>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 namespace {
 
@@ -597,4 +597,4 @@ ReplayResult ReplayRun::result(bool timeline) const {
     return result;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -17,7 +17,7 @@
 
 #include <functional>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 enum class ReplayCommunication { recorded, simulated };
 
@@ -74,4 +74,4 @@ class ReplayRun {
     Executor* executor_ = nullptr;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

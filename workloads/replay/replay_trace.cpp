@@ -11,7 +11,7 @@
 #include <array>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 namespace {
 
@@ -351,4 +351,4 @@ std::string format_replay(const ReplayTrace& trace) {
     return fmt::to_string(out);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -31,7 +31,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 enum class ReplayKind : std::uint8_t { kernel, host, copy, collective, send, recv };
 [[nodiscard]] const std::vector<std::string>& replay_kind_names();
@@ -94,4 +94,4 @@ struct ReplayTrace {
 /// Text that reads back to the same trace.
 [[nodiscard]] std::string format_replay(const ReplayTrace& trace);
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -355,4 +355,4 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
     return limits;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

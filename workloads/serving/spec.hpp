@@ -7,7 +7,7 @@
 #include "workloads/serving/cost/step_cost.hpp"
 #include "workloads/serving/requests/arrivals.hpp"
 
-namespace orrery {
+namespace orrery::inline serving {
 
 /// Replicas of one role.
 struct PhaseSpec {
@@ -107,4 +107,4 @@ void check(const PhaseSpec& phase, const ModelSpec& model);
 [[nodiscard]] EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model,
                                      const DeviceSpec& device);
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -8,7 +8,7 @@
 #include <optional>
 #include <sstream>
 
-namespace orrery {
+namespace orrery::inline trace {
 
 namespace {
 
@@ -399,4 +399,4 @@ std::vector<LinkEvent> read_link_events(const std::string& path) {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline trace

@@ -15,10 +15,10 @@
 
 #include "workloads/collective/message_run.hpp"
 
-namespace orrery {
+namespace orrery::inline trace {
 
 /// Throws ConfigError with every bad line of the file.
 [[nodiscard]] Schedule read_flows(const std::string& path, std::uint32_t hosts);
 [[nodiscard]] std::vector<LinkEvent> read_link_events(const std::string& path);
 
-}  // namespace orrery
+}  // namespace orrery::inline trace

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline training {
 
 Lowering::Lowering(const TrainingInput& input)
     : in_(input),
@@ -319,4 +319,4 @@ std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& p
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline training

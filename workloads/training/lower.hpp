@@ -17,7 +17,7 @@
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"
 
-namespace orrery {
+namespace orrery::inline training {
 
 /// Everything that decides an iteration's time. References must outlive the lowering.
 struct TrainingInput {
@@ -54,4 +54,4 @@ struct TrainingGraph {
 
 [[nodiscard]] TrainingGraph lower(const TrainingInput& input);
 
-}  // namespace orrery
+}  // namespace orrery::inline training

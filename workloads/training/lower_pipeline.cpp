@@ -3,7 +3,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline training {
 
 namespace {
 
@@ -346,4 +346,4 @@ TrainingGraph lower_pipeline(const TrainingInput& input) {
     return PipelineLowering(input).build();
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline training

@@ -2,7 +2,7 @@
 
 #include <map>
 
-namespace orrery {
+namespace orrery::inline training {
 
 namespace {
 
@@ -226,4 +226,4 @@ TrainingGraph lower_sharded(const TrainingInput& input) {
     return ShardedLowering(input).build();
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline training

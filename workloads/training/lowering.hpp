@@ -4,7 +4,7 @@
 
 #include "workloads/training/lower.hpp"
 
-namespace orrery {
+namespace orrery::inline training {
 
 /// Streams of a rank.
 inline constexpr std::uint8_t kComputeStream = 0;
@@ -104,4 +104,4 @@ class Lowering {
 /// ZeRO-2/3 without a pipeline: the granularity is a layer.
 [[nodiscard]] TrainingGraph lower_sharded(const TrainingInput& input);
 
-}  // namespace orrery
+}  // namespace orrery::inline training

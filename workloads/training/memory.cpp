@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline training {
 
 MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, double layers,
                     bool first_stage, bool last_stage, std::uint32_t in_flight) {
@@ -61,4 +61,4 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     return use;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline training

@@ -7,7 +7,7 @@
 
 #include "workloads/training/spec.hpp"
 
-namespace orrery {
+namespace orrery::inline training {
 
 /// Bytes of one rank.
 struct MemoryUse {
@@ -33,4 +33,4 @@ struct MemoryUse {
 void require_fits(const std::vector<MemoryUse>& stages, double capacity, const ModelSpec& model, const PlanSpec& plan,
                   const SoftwareSpec& software);
 
-}  // namespace orrery
+}  // namespace orrery::inline training

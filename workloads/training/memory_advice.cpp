@@ -11,7 +11,7 @@
 #include <functional>
 #include <optional>
 
-namespace orrery {
+namespace orrery::inline training {
 
 namespace {
 
@@ -163,4 +163,4 @@ void require_fits(const std::vector<MemoryUse>& stages, double capacity, const M
                     Advice(capacity, model, plan, software).text()));
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline training

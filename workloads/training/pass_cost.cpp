@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline training {
 
 namespace {
 
@@ -520,4 +520,4 @@ double PassCost::boundary_gather() const {
     return tensor_collective(CollectiveOp::all_gather, tokens_ * static_cast<double>(model_.hidden) * 2);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline training

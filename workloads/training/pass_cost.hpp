@@ -22,7 +22,7 @@
 
 #include <span>
 
-namespace orrery {
+namespace orrery::inline training {
 
 class PassCost {
   public:
@@ -117,4 +117,4 @@ class PassCost {
     Price layer_forward_, layer_backward_, embedding_forward_, embedding_backward_, head_forward_, head_backward_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline training

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace orrery {
+namespace orrery::inline training {
 
 double Price::total() const {
     double sum = 0;
@@ -164,4 +164,4 @@ Price PassProgram::price() const {
     return price;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline training

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline training {
 
 /// Seconds by category.
 struct Price {
@@ -76,4 +76,4 @@ class PassProgram {
     double flops_ = 0;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline training

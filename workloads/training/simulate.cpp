@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline training {
 
 namespace {
 
@@ -166,4 +166,4 @@ TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
     return result;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline training

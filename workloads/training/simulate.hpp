@@ -5,7 +5,7 @@
 #include "sim/run/simulation.hpp"
 #include "workloads/training/lower.hpp"
 
-namespace orrery {
+namespace orrery::inline training {
 
 struct TrainingResult {
     double iteration_s = 0;
@@ -44,4 +44,4 @@ class TrainingRun {
     Executor& executor_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline training

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline training {
 
 void describe(Fields& fields, PlanSpec& plan) {
     fields.integer({"tensor", "tensor-parallel degree", false, 1, 1024}, plan.tensor);
@@ -181,4 +181,4 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
             fmt::format("shard {} must divide data x context {}", shard, plan.data * plan.context));
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline training

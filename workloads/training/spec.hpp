@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace orrery {
+namespace orrery::inline training {
 
 /// selective: the attention core; half: half of each layer's products (every second one); full: whole layers.
 enum class Recompute { none, selective, half, full };
@@ -96,4 +96,4 @@ void describe(Fields& fields, SoftwareSpec& software);
 /// InfeasibleError for a plan that does not divide.
 void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, const Mark& mark);
 
-}  // namespace orrery
+}  // namespace orrery::inline training

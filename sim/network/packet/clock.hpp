@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 /// What kind of event an entity of the heap stands for; entities of the wheel come first.
 enum class Timer : std::uint32_t {
@@ -34,4 +34,4 @@ struct Clock {
     }
 };
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

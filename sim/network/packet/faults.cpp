@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 void Faults::add(const LinkEvent& event) {
     const auto refuse = [&](const std::string& named, const std::string& fabric) {
@@ -165,4 +165,4 @@ void Faults::check_deadlock() const {
                          names + ")");
 }
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline network {
 
 /// A change of one link, both directions.
 struct LinkEvent {
@@ -51,4 +51,4 @@ class Faults {
 };
 
 }  // namespace packet
-}  // namespace orrery
+}  // namespace orrery::inline network

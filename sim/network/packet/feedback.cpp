@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 namespace {
 constexpr std::int64_t kLongest = 10'000'000'000'000'000;  // ps: no timeout is longer than 10,000 s
@@ -252,4 +252,4 @@ void Nics::on_credit(std::uint32_t id) {
     list(id);
 }
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

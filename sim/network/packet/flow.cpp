@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 namespace {
 constexpr std::uint32_t kMostFlows = 1U << 24;  // 8 GiB of records
@@ -99,4 +99,4 @@ std::uint32_t Flows::first_lost(const Flow& flow) const {
     return 0;
 }
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

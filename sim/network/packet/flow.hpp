@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 /// A message, or one of its subflows, between two NICs. Sender and receiver state in one place.
 struct Flow {
@@ -146,4 +146,4 @@ class Flows {
     std::vector<std::vector<std::uint32_t>> free_bitmaps_;  ///< by the logarithm of their capacity
 };
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 std::uint32_t Messages::add(const Request& request) {
     Message message;
@@ -55,4 +55,4 @@ void Messages::fail_first(const std::string& why) const {
     fail(static_cast<std::uint32_t>(message - messages_.begin()), why);
 }
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 /// A message to send from one NIC's GPU to another's.
 struct Request {
@@ -74,4 +74,4 @@ class Messages {
     std::int64_t finished_at_ = 0;  ///< ps, when the last message so far completed
 };
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

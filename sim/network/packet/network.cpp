@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 namespace {
 
@@ -266,4 +266,4 @@ void Network::dispatch(std::uint32_t entity) {
     }
 }
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline network {
 
 /// Counts of a packet run. Hops: packets that have left a port, of NICs and switches.
 struct PacketStatistics {
@@ -160,4 +160,4 @@ class Network {
 };
 
 }  // namespace packet
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 namespace {
 constexpr double kLineRate = 1 - 1e-9;  // of it: no need to pace
@@ -409,4 +409,4 @@ bool Nics::send_packet(std::uint32_t id) {
     return more;
 }
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

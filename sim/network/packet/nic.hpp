@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 class Nics {
   public:
@@ -116,4 +116,4 @@ class Nics {
     std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination
 };
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

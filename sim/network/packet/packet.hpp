@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 inline constexpr std::uint32_t kNone = 0xFFFFFFFFU;
 
@@ -71,4 +71,4 @@ class Slab {
     std::size_t in_use_ = 0;
 };
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

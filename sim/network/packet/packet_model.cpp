@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline network {
 
 PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec& spec,
                          const std::vector<LinkEvent>& link_events, std::uint64_t seed, bool links_change)
@@ -229,4 +229,4 @@ void PacketModel::set_progress(double total, const std::function<void(double)>& 
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -16,7 +16,7 @@
 #include "sim/network/packet/network.hpp"
 #include "sim/network/slots.hpp"
 
-namespace orrery {
+namespace orrery::inline network {
 
 class PacketModel final : public ResourceModel, public EventHandler, public ActivityListener {
   public:
@@ -94,4 +94,4 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     std::uint64_t solves_ = 0;             ///< of the fluid part that rates_ is from
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 namespace {
 constexpr std::uint32_t kControlRun = 10;
@@ -418,4 +418,4 @@ double Ports::paused_seconds(std::uint32_t port) const {
     return static_cast<double>(p.paused_time + (ports_[port].paused ? clock_.now - p.paused_since : 0)) * 1e-12;
 }
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 /// An output port with its link: what every hop touches, in one cache line.
 struct alignas(64) Port {
@@ -282,4 +282,4 @@ std::uint32_t Ports::take_arrival(std::uint32_t port) {
     return packet;
 }
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 void Receivers::deliver(std::uint32_t id) {
     // A copy: answering may grow the slab.
@@ -221,4 +221,4 @@ void Receivers::grant(std::uint32_t nic_id) {
     }
 }
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

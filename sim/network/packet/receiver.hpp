@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 class Receivers {
   public:
@@ -51,4 +51,4 @@ class Receivers {
     std::vector<Granting> granting_;  ///< by NIC
 };
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

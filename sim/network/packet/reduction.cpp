@@ -5,7 +5,7 @@
 #include <bit>
 #include <map>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 void Reductions::begin(const ReductionRequest& request) {
     ORRERY_ASSERT(request.bytes > 0 && request.members.size() > 1);
@@ -221,4 +221,4 @@ void Reductions::take_sum(const Reduction& reduction, std::uint32_t member, cons
     }
 }
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 /// The sum of the packets of one number.
 struct SumSlot {
@@ -101,4 +101,4 @@ class Reductions {
     Slots<Reduction> reductions_;
 };
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

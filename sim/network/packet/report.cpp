@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline network {
 
 std::string ports_csv(const PacketReport& report) {
     std::string out = "port,bytes,packets,mean_queue_bytes,max_queue_bytes,marks,drops,trims,paused_s\n";
@@ -114,4 +114,4 @@ PacketReport Network::report() const {
 }
 
 }  // namespace packet
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 /// A packet in a queue. The time means what the queue's owner says.
 struct Queued {
@@ -85,4 +85,4 @@ class Rings {
     std::vector<std::vector<std::uint32_t>> free_;  ///< places, by the logarithm of their capacity
 };
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

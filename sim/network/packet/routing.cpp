@@ -1,6 +1,6 @@
 #include "sim/network/packet/routing.hpp"
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 void Routing::learn(std::uint32_t port) {
     ports_[port].avoided = ports_[port].down;
@@ -98,4 +98,4 @@ std::uint32_t Routing::detour(const Port& in, std::uint32_t out, Packet& p) cons
     return out;
 }
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

@@ -8,7 +8,7 @@
 #include <bit>
 #include <cmath>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 namespace {
 
@@ -213,4 +213,4 @@ void Setup::set_windows() {
     capacity = std::max(256U, std::bit_ceil(4 * static_cast<std::uint32_t>(packets) + 64));
 }
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 /// What a port's link joins, in the direction of its traffic.
 enum class PortKind : std::uint8_t { nic_out, nic_in, leaf_up, leaf_down, spine_up, spine_down, link };
@@ -60,9 +60,9 @@ struct Setup {
     std::uint32_t cores = 1;
     bool tree = false;
     std::uint32_t base[kPortKinds + 1] = {};  ///< first port of each kind; then the number of ports
-    const RoutedTopology* routed = nullptr;  ///< null: a tree
-    std::vector<SwitchLink> switch_links;    ///< of a topology that is no tree, in the order of their ports
-    std::vector<std::uint32_t> leaf_of_nic;  ///< the switch that a NIC hangs on
+    const RoutedTopology* routed = nullptr;   ///< null: a tree
+    std::vector<SwitchLink> switch_links;     ///< of a topology that is no tree, in the order of their ports
+    std::vector<std::uint32_t> leaf_of_nic;   ///< the switch that a NIC hangs on
     std::vector<std::uint32_t> pod_of_leaf;
     LinkKind links[kPortKinds];
     QueueLimits limits[kPortKinds];
@@ -92,4 +92,4 @@ struct Setup {
     void set_limits();
 };
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

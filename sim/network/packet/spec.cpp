@@ -1,6 +1,6 @@
 #include "sim/network/packet/spec.hpp"
 
-namespace orrery {
+namespace orrery::inline network {
 
 void describe(Fields& fields, PathSpec& spec) {
     spec.policy.describe_parameters(fields);
@@ -121,4 +121,4 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline network

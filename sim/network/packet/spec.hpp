@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline network {
 
 enum class Recovery { automatic, go_back_n, selective };
 
@@ -78,4 +78,4 @@ void describe(Fields& fields, PathSpec& spec);
 /// What single fields cannot see. Empty: fine. One line an error.
 [[nodiscard]] std::vector<std::string> problems_of(const PacketSpec& spec);
 
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -18,7 +18,7 @@
 #include <limits>
 #include <vector>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 class Wheel {
   public:
@@ -255,4 +255,4 @@ class Wheel {
     std::int64_t far_first_ = kNever;  ///< time of its first event
 };
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 /// The parallel paths of a fabric: one per spine, and per core switch of each.
 struct PathSet {
@@ -91,4 +91,4 @@ class PathChooser {
 /// All path choices, the default among them.
 [[nodiscard]] const PolicyTable<PathChooser>& path_table();
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

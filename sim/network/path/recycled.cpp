@@ -1,6 +1,6 @@
 #include "sim/network/path/oblivious.hpp"
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 namespace {
 
@@ -54,4 +54,4 @@ class RecycledEntropies final : public Oblivious {
 extern const PolicyRow<PathChooser> kRecycled =
     policy_row<PathChooser, RecycledEntropies>("recycled", "paths that came back unmarked again, else oblivious");
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

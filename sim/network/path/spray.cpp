@@ -1,6 +1,6 @@
 #include "sim/network/path/path.hpp"
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 namespace {
 
@@ -27,4 +27,4 @@ class Spray final : public PathChooser {
 
 extern const PolicyRow<PathChooser> kSpray = policy_row<PathChooser, Spray>("spray", "evenly over all parallel paths");
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

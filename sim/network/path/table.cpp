@@ -2,7 +2,7 @@
 
 #include "sim/network/path/path.hpp"
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 extern const PolicyRow<PathChooser> kSpray;
 extern const PolicyRow<PathChooser> kEcmp;
@@ -20,4 +20,4 @@ const PolicyTable<PathChooser>& path_table() {
     return kTable;
 }
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

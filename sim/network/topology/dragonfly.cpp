@@ -7,7 +7,7 @@
 #include "sim/network/fabric.hpp"
 #include "sim/network/topology/routed.hpp"
 
-namespace orrery {
+namespace orrery::inline network {
 
 namespace {
 
@@ -178,4 +178,4 @@ class DragonflyPlan final : public TopologyPlan {
 extern const PolicyRow<TopologyPlan> kDragonfly = policy_row<TopologyPlan, DragonflyPlan>(
     "dragonfly", "groups of fully connected routers, every two groups joined by links of their own");
 
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -14,7 +14,7 @@
 #include <map>
 #include <queue>
 
-namespace orrery {
+namespace orrery::inline network {
 
 namespace {
 
@@ -315,4 +315,4 @@ extern const PolicyRow<TopologyPlan> kGraph =
 extern const PolicyRow<TopologyPlan> kSites =
     policy_row<TopologyPlan, SitesPlan>("sites", "sites joined by wide-area links, with what one connection reaches");
 
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace orrery {
+namespace orrery::inline network {
 
 namespace {
 
@@ -242,4 +242,4 @@ void complete_product(FabricShape& shape, std::vector<ProductDimension> dimensio
     };
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -7,7 +7,7 @@
 #include "sim/network/fabric.hpp"
 #include "sim/network/topology/routed.hpp"
 
-namespace orrery {
+namespace orrery::inline network {
 
 namespace {
 
@@ -83,4 +83,4 @@ extern const PolicyRow<TopologyPlan> kSingleSwitch =
 extern const PolicyRow<TopologyPlan> kRailOnly = policy_row<TopologyPlan, RailOnlyPlan>(
     "rail-only", "a switch for each rail, none between them: other rails are reached over the inside of the node");
 
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline network {
 
 std::uint32_t RoutedTopology::add_link(const SwitchLink& link) {
     links_.push_back(link);
@@ -120,4 +120,4 @@ Reach RoutedTopology::reach() const {
     return {2 * one.links, 2 * one.latency};
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline network

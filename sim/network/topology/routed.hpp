@@ -4,7 +4,7 @@
 
 #include "sim/network/topology/topology.hpp"
 
-namespace orrery {
+namespace orrery::inline network {
 
 /// How far apart switches are at most.
 struct Reach {
@@ -84,4 +84,4 @@ class RoutedTopology : public Topology {
     double host_latency_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline network

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline network {
 
 struct FabricShape;
 
@@ -121,4 +121,4 @@ class TopologyPlan {
 /// All topologies, the default first.
 [[nodiscard]] const PolicyTable<TopologyPlan>& topology_table();
 
-}  // namespace orrery
+}  // namespace orrery::inline network

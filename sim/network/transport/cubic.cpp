@@ -1,7 +1,7 @@
 #include "sim/base/math.hpp"
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 namespace {
 
@@ -91,4 +91,4 @@ class Cubic final : public Transport {
 extern const PolicyRow<Transport> kCubic =
     policy_row<Transport, Cubic>("cubic", "TCP whose window follows a cubic of time");
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 namespace {
 
@@ -122,4 +122,4 @@ class Dcqcn final : public Transport {
 extern const PolicyRow<Transport> kRoce =
     policy_row<Transport, Dcqcn>("roce", "RDMA over Ethernet: go-back-N, rates by DCQCN");
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 namespace {
 
@@ -22,4 +22,4 @@ class Ideal final : public Transport {
 extern const PolicyRow<Transport> kIdeal =
     policy_row<Transport, Ideal>("ideal", "each flow at its max-min fair rate, nothing is acknowledged");
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

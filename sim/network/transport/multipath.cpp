@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 namespace {
 
@@ -82,4 +82,4 @@ class Multipath final : public Transport {
 extern const PolicyRow<Transport> kMultipath =
     policy_row<Transport, Multipath>("multipath", "one window over many paths, by delay and marks");
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

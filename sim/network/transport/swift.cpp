@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 namespace {
 
@@ -76,4 +76,4 @@ class Swift final : public Transport {
 extern const PolicyRow<Transport> kSwift =
     policy_row<Transport, Swift>("swift", "windows follow delay, additive below a target");
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

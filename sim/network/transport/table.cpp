@@ -2,7 +2,7 @@
 
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 extern const PolicyRow<Transport> kIdeal;
 extern const PolicyRow<Transport> kWindow;
@@ -21,4 +21,4 @@ const PolicyTable<Transport>& transport_table() {
     return kTable;
 }
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

@@ -17,7 +17,7 @@
 #include <new>
 #include <type_traits>
 
-namespace orrery::packet {
+namespace orrery::inline network::packet {
 
 inline constexpr double kNoLimit = 1e300;
 inline constexpr std::int64_t kNoTimer = std::numeric_limits<std::int64_t>::max();
@@ -101,4 +101,4 @@ class Transport {
 /// All transports, the default among them.
 [[nodiscard]] const PolicyTable<Transport>& transport_table();
 
-}  // namespace orrery::packet
+}  // namespace orrery::inline network::packet

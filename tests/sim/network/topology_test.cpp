@@ -16,13 +16,13 @@ using namespace orrery;
 
 namespace {
 
-Scenario network(const std::string& cluster, const std::string& traffic, const std::string& settings) {
+Scenario network_for(const std::string& cluster, const std::string& traffic, const std::string& settings) {
     return test::scenario(fmt::format("orrery: 1\nkind: network\ncluster: {{{}}}\ntraffic: {}\nnetwork: {}\n", cluster,
                                       traffic, settings));
 }
 
 Fabric fabric_of(const std::string& cluster) {
-    const Scenario s = network(cluster, "{pattern: ring, size: 1 MB}", "{fidelity: packet}");
+    const Scenario s = network_for(cluster, "{pattern: ring, size: 1 MB}", "{fidelity: packet}");
     return Fabric(shape_of(s.cluster, s.cluster_mark));
 }
 
@@ -90,12 +90,11 @@ TEST_CASE("a flow alone takes its closed form at analytic, fluid and packet fide
     for (const std::string& cluster : clusters()) {
         CAPTURE(cluster);
         const std::string shift = "{pattern: shift, shift: 1, size: 10 MB}";
-        const double fluid = slowest(network(cluster, shift, "{fidelity: fluid, paths: ecmp}"));
+        const double fluid = slowest(network_for(cluster, shift, "{fidelity: fluid, paths: ecmp}"));
         CHECK(fluid > 0);
-        CHECK(slowest(network(cluster, shift, "{fidelity: analytic, paths: ecmp}")) >= fluid * (1 - 1e-9));
+        CHECK(slowest(network_for(cluster, shift, "{fidelity: analytic, paths: ecmp}")) >= fluid * (1 - 1e-9));
         const double packets = slowest(
-            network(cluster, shift,
-                    "{fidelity: packet, paths: ecmp, header: 1 B, transport: {kind: ideal}}"));
+            network_for(cluster, shift, "{fidelity: packet, paths: ecmp, header: 1 B, transport: {kind: ideal}}"));
         CHECK(packets == doctest::Approx(fluid).epsilon(0.05));
     }
 }
@@ -105,14 +104,14 @@ TEST_CASE("all-to-all on a torus of even rings takes what its busiest dimension 
     // nodes^2 pairs' bytes. With k dimensions of n, a node sends S to each of N = n^k nodes.
     for (const auto& [shape, n, nodes] : {std::tuple{"4x4", 4.0, 16.0}, {"4x4x4", 4.0, 64.0}, {"6x6", 6.0, 36.0}}) {
         const Scenario s =
-            network(fmt::format("hosts: {}, fabric: {{kind: torus, shape: {}, link: 1000 GB/s, neighbour_link: 10 "
-                                "GB/s, neighbour_latency: 0 ns, latency: 0 ns}}",
-                                static_cast<int>(nodes), shape),
-                    "{pattern: all-to-all, size: 1 MB}", "{fidelity: fluid}");
+            network_for(fmt::format("hosts: {}, fabric: {{kind: torus, shape: {}, link: 1000 GB/s, neighbour_link: 10 "
+                                    "GB/s, neighbour_latency: 0 ns, latency: 0 ns}}",
+                                    static_cast<int>(nodes), shape),
+                        "{pattern: all-to-all, size: 1 MB}", "{fidelity: fluid}");
         CHECK(slowest(s) == doctest::Approx(nodes * n / 8 * 1e6 / 10e9).epsilon(1e-9));
     }
     // A mesh has its bisection: n/2 x n/2 of a line's pairs cross its middle link, each way.
-    const Scenario mesh = network(
+    const Scenario mesh = network_for(
         "hosts: 16, fabric: {kind: torus, shape: 4x4, wrap: false, link: 1000 GB/s, neighbour_link: 10 GB/s, "
         "neighbour_latency: "
         "0 ns, latency: 0 ns}",
@@ -123,7 +122,7 @@ TEST_CASE("all-to-all on a torus of even rings takes what its busiest dimension 
 TEST_CASE("a dragonfly's groups exchange what their links carry: minimal over one, Valiant over all others") {
     // Five groups of two routers with two global links and two hosts each: one link between every two groups.
     const auto shifted = [](const char* routing, const char* fidelity) {
-        return slowest(network(
+        return slowest(network_for(
             fmt::format(
                 "hosts: 20, fabric: {{kind: dragonfly, groups: 5, routers_per_group: 2, nics_per_router: 2, "
                 "global_links: 2, link: 100 GB/s, local_link: 100 GB/s, global_link: 10 GB/s, local_latency: 0 ns, "
@@ -142,7 +141,7 @@ TEST_CASE("a dragonfly's groups exchange what their links carry: minimal over on
     CHECK(shifted("adaptive", by_packet) < 0.8 * packets);
 
     // All-to-all: each of the 20 links between groups carries the bytes of 4 x 4 pairs.
-    const Scenario all = network(
+    const Scenario all = network_for(
         "hosts: 20, fabric: {kind: dragonfly, groups: 5, routers_per_group: 2, nics_per_router: 2, global_links: 2, "
         "link: 1000 "
         "GB/s, local_link: 1000 GB/s, global_link: 10 GB/s, local_latency: 0 ns, global_latency: 0 ns, latency: 0 ns}",
@@ -174,7 +173,7 @@ TEST_CASE("minimal paths of a dragonfly cross one link between groups and at mos
 
 TEST_CASE("rail-only: the own rail over its switch, another over the inside of the node, at every fidelity") {
     const std::string cluster = "nodes: 2, node: dgx-h100, fabric: {kind: rail-only, latency: 0 ns}";
-    const Scenario s = network(cluster, "{pattern: ring, size: 1 MB}", "{fidelity: fluid}");
+    const Scenario s = network_for(cluster, "{pattern: ring, size: 1 MB}", "{fidelity: fluid}");
     const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
     const Route same = fabric.route(GpuId(3), GpuId(11), PathChoice::spray, 0);
     const Route other = fabric.route(GpuId(3), GpuId(12), PathChoice::spray, 0);
@@ -183,21 +182,21 @@ TEST_CASE("rail-only: the own rail over its switch, another over the inside of t
     CHECK(fabric.resource_name(other.resources()[3]) == "NIC out 4");
     // Shifted by nine, every GPU sends to another rail: NICs still carry one flow each.
     const std::string shift = "{pattern: shift, shift: 9, size: 64 MB}";
-    const double fluid = slowest(network(cluster, shift, "{fidelity: fluid}"));
+    const double fluid = slowest(network_for(cluster, shift, "{fidelity: fluid}"));
     CHECK(fluid == doctest::Approx(64e6 / 50e9).epsilon(0.05));
-    const double packets = slowest(
-        network(cluster, shift, "{fidelity: packet, header: 1 B, transport: {kind: ideal}}"));
+    const double packets =
+        slowest(network_for(cluster, shift, "{fidelity: packet, header: 1 B, transport: {kind: ideal}}"));
     CHECK(packets == doctest::Approx(fluid).epsilon(0.02));
 }
 
 TEST_CASE("sites: one connection reaches its window over the round trip, several reach more, up to the link") {
     const auto seconds = [](const std::string& extra, const std::string& more) {
         return slowest(
-            network("hosts: 2, fabric: {kind: sites, link: 100 Gbps, latency: 0 ns, sites: [{name: a, nodes: 1}, "
-                    "{name: b, nodes: 1}], "
-                    "wan: [{from: a, to: b, link: 10 Gbps, latency: 25 ms" +
-                        extra + "}]" + more + "}",
-                    "{pattern: incast, size: 100 MB}", "{fidelity: fluid}"));
+            network_for("hosts: 2, fabric: {kind: sites, link: 100 Gbps, latency: 0 ns, sites: [{name: a, nodes: 1}, "
+                        "{name: b, nodes: 1}], "
+                        "wan: [{from: a, to: b, link: 10 Gbps, latency: 25 ms" +
+                            extra + "}]" + more + "}",
+                        "{pattern: incast, size: 100 MB}", "{fidelity: fluid}"));
     };
     CHECK(seconds("", "") == doctest::Approx(0.025 + 100e6 / 1.25e9).epsilon(1e-9));
     CHECK(seconds(", window: 1 MB", "") == doctest::Approx(0.025 + 100e6 / (1e6 / 0.05)).epsilon(1e-9));
@@ -221,7 +220,7 @@ TEST_CASE("16,384 devices of every topology build in under a second") {
                                 "GB/s}, {kind: switch, size: 2048, "
                                 "link: 10 GB/s}]}"}) {
         CAPTURE(cluster);
-        const Scenario s = network(cluster, "{pattern: ring, size: 1 MB}", "{fidelity: fluid}");
+        const Scenario s = network_for(cluster, "{pattern: ring, size: 1 MB}", "{fidelity: fluid}");
         const auto started = std::chrono::steady_clock::now();
         const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
         CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count() < 1);

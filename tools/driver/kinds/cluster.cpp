@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <set>
 
-namespace orrery {
+namespace orrery::inline driver {
 
 namespace {
 
@@ -310,4 +310,4 @@ const KindRow kClusterKind = {
         },
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

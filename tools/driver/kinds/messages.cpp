@@ -11,7 +11,7 @@
 #include <map>
 #include <numeric>
 
-namespace orrery {
+namespace orrery::inline driver {
 
 namespace {
 
@@ -254,4 +254,4 @@ const KindRow kNetworkKind = {
     .prepare = prepare_messages,
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

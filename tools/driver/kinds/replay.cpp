@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline driver {
 
 namespace {
 
@@ -86,4 +86,4 @@ const KindRow kReplayKind = {
     },
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline driver {
 
 namespace {
 
@@ -524,4 +524,4 @@ const KindRow kServingKind = {
     },
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

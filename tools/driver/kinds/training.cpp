@@ -9,7 +9,7 @@
 
 #include <limits>
 
-namespace orrery {
+namespace orrery::inline driver {
 
 namespace {
 
@@ -136,4 +136,4 @@ const KindRow kTrainingKind = {
     },
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

@@ -6,7 +6,7 @@
 
 #include <limits>
 
-namespace orrery {
+namespace orrery::inline collective {
 
 // Collects messages and "b waits for a" pairs; builds the release lists at the end.
 class ScheduleBuilder {
@@ -58,7 +58,7 @@ struct GroupLinks {
     double inside_latency = 0;         ///< s, of a message inside a node
     double outside_latency = 0;        ///< s, between the first nodes
     double inside_rate = 0;            ///< B/s that a rank sends inside its node
-    double nic_rate = 0;         ///< B/s into or out of one rank from outside its node
+    double nic_rate = 0;               ///< B/s into or out of one rank from outside its node
     double flow_rate = 0;              ///< B/s of one message between neighbouring nodes alone
     double node_rate = 0;              ///< B/s out of a node to its neighbour over all its NICs
     double all_rate = 0;               ///< B/s out of a node when all send to all
@@ -107,4 +107,4 @@ void require_served(const CollectiveSpec& spec, bool served, const char* what);
 /// 40 bytes per message with its releases: throws InfeasibleError for what would not fit into an ordinary machine's memory.
 void require_schedule_size(double messages);
 
-}  // namespace orrery
+}  // namespace orrery::inline collective

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline collective {
 
 namespace {
 
@@ -135,4 +135,4 @@ extern const CollectiveAlgorithm kAutoAlgorithm = {
         own.algorithm->build(builder, own, ranks, per_node);
     }};
 
-}  // namespace orrery
+}  // namespace orrery::inline collective

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline collective {
 
 namespace {
 
@@ -60,4 +60,4 @@ extern const CollectiveAlgorithm kDirectAlgorithm = {
         return std::max(near, links.nodes() > 1 ? links.outside_latency + far : 0);
     }};
 
-}  // namespace orrery
+}  // namespace orrery::inline collective

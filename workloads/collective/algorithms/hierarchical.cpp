@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline collective {
 
 namespace {
 
@@ -168,4 +168,4 @@ extern const CollectiveAlgorithm kInSwitchAlgorithm = {
         }
     }};
 
-}  // namespace orrery
+}  // namespace orrery::inline collective

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline collective {
 
 namespace {
 
@@ -78,4 +78,4 @@ extern const CollectiveAlgorithm kBidirectionalRingAlgorithm = {
         build(builder, spec, {up, {up.rbegin(), up.rend()}});
     }};
 
-}  // namespace orrery
+}  // namespace orrery::inline collective

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline collective {
 
 namespace {
 
@@ -126,4 +126,4 @@ extern const CollectiveAlgorithm kPerDimensionAlgorithm = {
         return seconds;
     }};
 
-}  // namespace orrery
+}  // namespace orrery::inline collective

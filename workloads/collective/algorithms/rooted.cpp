@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline collective {
 
 namespace {
 
@@ -137,4 +137,4 @@ extern const CollectiveAlgorithm kChainAlgorithm = {
                    : kNotServed;
     }};
 
-}  // namespace orrery
+}  // namespace orrery::inline collective

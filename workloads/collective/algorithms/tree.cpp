@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline collective {
 
 namespace {
 
@@ -100,4 +100,4 @@ extern const CollectiveAlgorithm kDoubleTreeAlgorithm = {
         return spec.op == CollectiveOp::all_reduce ? (2 * levels + pieces - 1) * step : kNotServed;
     }};
 
-}  // namespace orrery
+}  // namespace orrery::inline collective

@@ -21,7 +21,7 @@
 #include <filesystem>
 #include <unordered_map>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 namespace {
 
@@ -481,4 +481,4 @@ extern const Importer kChakraImporter = {
     {{"allow-missing", "", "nodes may wait for nodes that are not in the file; they count as done"}, kAssumeBytes},
     import_chakra};
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 namespace {
 
@@ -198,4 +198,4 @@ std::string yaml_section(const std::string& section, const YamlLines& lines) {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 class CommandText {
   public:
@@ -41,4 +41,4 @@ class CommandText {
 using YamlLines = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] std::string yaml_section(const std::string& section, const YamlLines& lines);
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 namespace {
 
@@ -238,4 +238,4 @@ Imported import_goal(const ImportInput& input) {
 
 extern const Importer kGoalImporter = {"goal", "GOAL text of LogGOPSim", {}, import_goal};
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 namespace {
 
@@ -175,4 +175,4 @@ extern const Importer kHuggingFaceImporter = {"hf-config",
                                               read_config,
                                               "yaml"};
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -10,7 +10,7 @@
 
 #include <optional>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 /// Counts by their words, such as "kernels" or "events of category cpu_op".
 class ImportNotes {
@@ -106,4 +106,4 @@ struct Importer {
 /// Reads `input` as `format`. Throws ConfigError for an option that belongs to other formats, too.
 [[nodiscard]] Imported import_file(const std::string& format, const ImportInput& input);
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 namespace {
 
@@ -161,4 +161,4 @@ extern const Importer kMegatronImporter = {"megatron-args",
                                            read_arguments,
                                            "yaml"};
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -14,7 +14,7 @@
 #include <span>
 #include <unordered_map>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 namespace {
 
@@ -301,4 +301,4 @@ Imported import_nsys(const ImportInput& input) {
 
 extern const Importer kNsysImporter = {"nsys", "SQLite export of Nsight Systems", {}, import_nsys};
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -21,7 +21,7 @@
 #include <sstream>
 #include <unordered_map>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 namespace {
 
@@ -325,4 +325,4 @@ extern const Importer kOtlpImporter = {"otlp",
                                        [](const ImportInput& input) { return Reader(input).run(); },
                                        "csv"};
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 namespace {
 
@@ -340,4 +340,4 @@ extern const Importer kPyTorchImporter = {"pytorch-profiler",
                                           {kAssumeBytes, kRanksOption, kScaleOption},
                                           import_pytorch};
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

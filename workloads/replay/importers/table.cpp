@@ -11,7 +11,7 @@
 #include <cmath>
 #include <filesystem>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 extern const Importer kPyTorchImporter;
 extern const Importer kNsysImporter;
@@ -122,4 +122,4 @@ Imported imported_program(const ReplayTrace& trace, ImportNotes notes) {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline replay {
 
 namespace {
 
@@ -148,4 +148,4 @@ extern const Importer kVllmImporter = {"vllm-args",
                                        read_arguments,
                                        "yaml"};
 
-}  // namespace orrery
+}  // namespace orrery::inline replay

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 Autoscaler::Autoscaler(const ServiceSpec& spec, Fleet& fleet, LifecycleListener& listener, ServiceResult& result)
     : fleet_(fleet), listener_(listener), result_(result), since_(fleet.size()) {
@@ -136,4 +136,4 @@ double Autoscaler::gpu_seconds(SimTime end) const {
     return seconds;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

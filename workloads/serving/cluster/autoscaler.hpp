@@ -11,7 +11,7 @@
 
 #include "workloads/serving/cluster/lifecycle.hpp"
 
-namespace orrery {
+namespace orrery::inline serving {
 
 class Autoscaler {
   public:
@@ -43,4 +43,4 @@ class Autoscaler {
     double gpu_s_ = 0;              ///< of replicas that have been stopped
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

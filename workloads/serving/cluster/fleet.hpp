@@ -19,7 +19,7 @@
 #include <map>
 #include <memory>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 /// What a task of the service is, packed into the token that the dispatcher gives back.
 enum class ServiceTask : std::uint8_t {
@@ -171,4 +171,4 @@ class Fleet {
     std::map<std::pair<GpuRange, GpuRange>, Path> paths_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

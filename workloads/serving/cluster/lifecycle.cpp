@@ -1,6 +1,6 @@
 #include "workloads/serving/cluster/lifecycle.hpp"
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -56,4 +56,4 @@ void Lifecycle::on_task(const Token& token) {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

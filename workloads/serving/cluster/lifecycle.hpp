@@ -8,7 +8,7 @@
 #include "sim/base/random.hpp"
 #include "workloads/serving/cluster/fleet.hpp"
 
-namespace orrery {
+namespace orrery::inline serving {
 
 class LifecycleListener {
   public:
@@ -41,4 +41,4 @@ class Lifecycle {
     std::vector<Unit> units_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 void Routes::add(std::uint32_t replica) {
     all_.push_back(replica);
@@ -21,4 +21,4 @@ void Routes::update() {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -13,7 +13,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 class ServiceRun::Service final : public TaskSource,
                                   public FrontendListener,
@@ -432,4 +432,4 @@ ServiceResult serve(const ServiceSpec& spec, RequestSource& requests, const Serv
     return result;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -8,10 +8,13 @@
 #include <optional>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline device {
+struct DeviceSpec;
+}
+
+namespace orrery::inline serving {
 
 class StepCost;
-struct DeviceSpec;
 
 enum class Role { mixed, prefill, decode };
 enum class Transfer { whole, layers };
@@ -114,4 +117,4 @@ struct ServiceSpec {
     bool timeline = false;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

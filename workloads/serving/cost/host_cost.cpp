@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 void describe(Fields& fields, HostSpec& host) {
     fields.text({"name", "name of the engine version"}, host.name);
@@ -69,4 +69,4 @@ double iteration_seconds(const HostSpec& host, double kernels, const IterationSh
     return host.overlap ? std::max(device, work) : device + work;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -16,7 +16,7 @@
 
 #include <string>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 struct HostSpec {
     std::string name;
@@ -53,4 +53,4 @@ struct IterationShape {
 /// Time of an iteration in s whose kernels alone take `kernels` s.
 [[nodiscard]] double iteration_seconds(const HostSpec& host, double kernels, const IterationShape& shape);
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

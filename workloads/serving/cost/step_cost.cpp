@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -411,4 +411,4 @@ StepWork ModelStep::work(const Batch& batch) {
     return work;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

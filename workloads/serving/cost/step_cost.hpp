@@ -32,7 +32,7 @@
 #include <memory>
 #include <unordered_map>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 /// What an iteration takes, and what it does on each device of its stage.
 struct StepWork {
@@ -178,4 +178,4 @@ class ModelStep final : public StepCost {
                                            std::int64_t tensor, std::int64_t groups = 1, std::int64_t stage = 0,
                                            std::int64_t stages = 1);
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

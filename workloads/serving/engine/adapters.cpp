@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 double adapter_bytes_per_rank(const ModelSpec& model, const AdapterSpec& adapters, std::int64_t tensor,
                               std::int64_t layers) {
@@ -57,4 +57,4 @@ void AdapterSlots::unpin(std::uint32_t adapter) {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

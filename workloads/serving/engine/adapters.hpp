@@ -15,7 +15,7 @@
 #include <map>
 #include <unordered_map>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 /// Products that adapters stand beside: those of attention, or all dense ones.
 enum class AdapterTargets { attention, all };
@@ -59,4 +59,4 @@ class AdapterSlots {
     std::uint64_t releases_ = 0;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -2,7 +2,7 @@
 
 #include "sim/base/error.hpp"
 
-namespace orrery {
+namespace orrery::inline serving {
 
 std::uint32_t PrefixCache::find(std::uint64_t key) const {
     const auto found = by_key_.find(key);
@@ -92,4 +92,4 @@ void PrefixCache::unlink(std::uint32_t block) {
     --list.count;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -15,7 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 enum class Tier : std::uint8_t { device, host, nvme };
 
@@ -69,4 +69,4 @@ class PrefixCache {
     std::unordered_map<std::uint64_t, std::uint32_t> by_key_;  ///< only looked up, never walked
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

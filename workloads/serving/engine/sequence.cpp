@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 EngineState::EngineState(const EngineLimits& limits) : limits_(limits) {
     if (limits.prefix_cache) {
@@ -457,4 +457,4 @@ void EngineState::finish(std::uint32_t index) {
     free_.push_back(index);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

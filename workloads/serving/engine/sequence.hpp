@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 /// leaving: its cache goes to another replica; arriving: it comes from there or from a lower tier.
 enum class Stage : std::uint8_t { arriving, waiting, running, swapped, leaving, finished };
@@ -268,4 +268,4 @@ class EngineState {
     std::size_t in_flight_ = 0;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

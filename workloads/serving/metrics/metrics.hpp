@@ -7,7 +7,7 @@
 #include "workloads/serving/cluster/fleet.hpp"
 #include "workloads/serving/metrics/steady_state.hpp"
 
-namespace orrery {
+namespace orrery::inline serving {
 
 class ServingMetrics {
   public:
@@ -54,4 +54,4 @@ class ServingMetrics {
     ServiceResult& result_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -65,4 +65,4 @@ void WindowCounts::add(const WindowCounts& other) {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

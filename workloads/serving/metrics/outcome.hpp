@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 /// Counts of values in bins of 1 % from 1 us to 10^6 s: quantiles of long runs in constant memory, within 1 %.
 class LogHistogram {
@@ -142,4 +142,4 @@ struct ServiceResult : WindowCounts {
     std::optional<SteadyRun> steady;        ///< of a run that was watched for its steady state
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -9,7 +9,7 @@
 
 #include <unordered_map>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 class RequestTimeline {
   public:
@@ -41,4 +41,4 @@ class RequestTimeline {
     std::unordered_map<std::uint64_t, Life> lives_;  ///< by request; only looked up
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

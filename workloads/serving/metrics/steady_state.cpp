@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -277,4 +277,4 @@ void SteadyState::finish() {
     result_.steady = std::move(out);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -19,7 +19,7 @@
 
 #include <functional>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 class SteadyState {
   public:
@@ -79,4 +79,4 @@ class SteadyState {
     std::vector<SimTime> unserved_;  ///< when they were sent
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

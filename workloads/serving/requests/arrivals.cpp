@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -195,4 +195,4 @@ std::unique_ptr<RequestSource> make_requests(const RequestsSpec& spec, const std
     return source;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 /// closed: so many clients that each send their next request when the last one is answered.
 enum class ArrivalKind { poisson, gamma, fixed, at_once, closed };
@@ -85,4 +85,4 @@ void describe(Fields& fields, RequestsSpec& spec);
 [[nodiscard]] std::unique_ptr<RequestSource> make_requests(const RequestsSpec& spec, const std::string& file,
                                                            std::uint64_t seed);
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -86,4 +86,4 @@ void Frontend::expect(Request request) {
     returning_[slot] = std::move(request);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -12,7 +12,7 @@
 
 #include <deque>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 class FrontendListener {
   public:
@@ -63,4 +63,4 @@ class Frontend {
     SimTime last_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -9,7 +9,7 @@
 #include <set>
 #include <unordered_map>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -297,4 +297,4 @@ std::unique_ptr<RequestSource> make_generator(const RequestsSpec& spec, std::uin
     return std::make_unique<Generator>(spec, seed);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string_view>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -196,4 +196,4 @@ std::unique_ptr<RequestSource> make_trace_reader(const RequestsSpec& spec, const
     return std::make_unique<TraceReader>(spec, file, seed);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

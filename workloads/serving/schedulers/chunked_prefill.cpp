@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 void ChunkedPrefill::plan(EngineState& state, Batch& batch) {
     std::uint32_t budget = state.limits().token_budget;
@@ -37,4 +37,4 @@ void ChunkedPrefill::plan(EngineState& state, Batch& batch) {
 extern const PolicyRow<Scheduler> kChunkedPrefill =
     policy_row<Scheduler, ChunkedPrefill>("chunked-prefill", "decodes, then prompts cut to the token budget (vLLM 1)");
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

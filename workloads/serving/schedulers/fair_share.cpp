@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -62,4 +62,4 @@ void FairShare::after(EngineState& state, const Batch& batch) {
 extern const PolicyRow<Scheduler> kFairShare =
     policy_row<Scheduler, FairShare>("fair", "the session that was served least goes first");
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -124,6 +124,7 @@ void FastServe::after(EngineState& state, const Batch& batch) {
     }
 }
 
-extern const PolicyRow<Scheduler> kFastServe = policy_row<Scheduler, FastServe>("fastserve", "levels of priority with quanta");
+extern const PolicyRow<Scheduler> kFastServe =
+    policy_row<Scheduler, FastServe>("fastserve", "levels of priority with quanta");
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -80,4 +80,4 @@ void InFlight::plan(EngineState& state, Batch& batch) {
 extern const PolicyRow<Scheduler> kInFlight =
     policy_row<Scheduler, InFlight>("in-flight", "whole prompts, room for the longest output (TensorRT-LLM)");
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

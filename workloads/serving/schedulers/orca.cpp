@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -40,4 +40,4 @@ void Orca::plan(EngineState& state, Batch& batch) {
 extern const PolicyRow<Scheduler> kOrca =
     policy_row<Scheduler, Orca>("orca", "every iteration first come, first served, with room for the longest output");
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 class Scheduler {
   public:
@@ -34,4 +34,4 @@ struct SchedulerSpec {
 };
 void describe(Fields& fields, SchedulerSpec& spec);
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -1,6 +1,6 @@
 #include "workloads/serving/schedulers/policies.hpp"
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -52,4 +52,4 @@ void StaticBatches::plan(EngineState& state, Batch& batch) {
 extern const PolicyRow<Scheduler> kStaticBatches = policy_row<Scheduler, StaticBatches>(
     "static", "batches formed once, run until their longest sequence ends (FasterTransformer)");
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

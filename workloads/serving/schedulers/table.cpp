@@ -2,7 +2,7 @@
 
 #include "workloads/serving/schedulers/scheduler.hpp"
 
-namespace orrery {
+namespace orrery::inline serving {
 
 extern const PolicyRow<Scheduler> kStaticBatches;
 extern const PolicyRow<Scheduler> kOrca;
@@ -32,4 +32,4 @@ void describe(Fields& fields, SchedulerSpec& spec) {
     spec.policy.describe_parameters(fields);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

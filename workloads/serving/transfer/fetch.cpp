@@ -1,6 +1,6 @@
 #include "workloads/serving/transfer/fetch.hpp"
 
-namespace orrery {
+namespace orrery::inline serving {
 
 bool Fetches::start(std::uint32_t index, std::uint32_t sequence) {
     Replica& replica = fleet_[index];
@@ -59,4 +59,4 @@ void Fetches::fail(std::uint32_t replica) {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -6,7 +6,7 @@
 
 #include "workloads/serving/cluster/routes.hpp"
 
-namespace orrery {
+namespace orrery::inline serving {
 
 class KvTransferListener {
   public:
@@ -69,4 +69,4 @@ class KvTransfers {
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> by_source_;  ///< by replica and sequence
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

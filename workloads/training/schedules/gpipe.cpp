@@ -1,6 +1,6 @@
 #include "workloads/training/schedules/schedule.hpp"
 
-namespace orrery {
+namespace orrery::inline training {
 
 // All forward passes, then all backward passes.
 // Source: Huang et al., "GPipe", arXiv:1811.06965, section 2.3.
@@ -18,4 +18,4 @@ extern const PipelineSchedule kGPipeSchedule = {
     [](const PipelineShape& shape, std::uint32_t) { return shape.micro_batches; },
     [](const PipelineShape& shape) { return static_cast<double>(shape.stages - 1); }};
 
-}  // namespace orrery
+}  // namespace orrery::inline training

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline training {
 
 namespace {
 
@@ -54,4 +54,4 @@ extern const PipelineSchedule kInterleavedSchedule = {
     },
     [](const PipelineShape& shape) { return static_cast<double>(shape.stages - 1) / shape.chunks; }};
 
-}  // namespace orrery
+}  // namespace orrery::inline training

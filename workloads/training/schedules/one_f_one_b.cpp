@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline training {
 
 // As many forward passes as there are stages behind, then one forward and one backward pass in turn.
 // Source: Narayanan et al., SC21, arXiv:2104.04473, section 2.2.1 (PipeDream-Flush).
@@ -21,4 +21,4 @@ extern const PipelineSchedule kOneForwardOneBackward = {
     [](const PipelineShape& shape, std::uint32_t stage) { return std::min(shape.stages - stage, shape.micro_batches); },
     [](const PipelineShape& shape) { return static_cast<double>(shape.stages - 1); }};
 
-}  // namespace orrery
+}  // namespace orrery::inline training

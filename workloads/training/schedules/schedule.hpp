@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline training {
 
 /// One pass of one micro-batch through one model chunk of a stage. Where a schedule splits backward passes, one with `weights`
 /// takes the gradients of the weights and one without those of the input alone.
@@ -75,4 +75,4 @@ template <class NthPass>
     return passes;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline training

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline training {
 
 extern const PipelineSchedule kGPipeSchedule;
 extern const PipelineSchedule kOneForwardOneBackward;
@@ -44,4 +44,4 @@ std::uint32_t peak_in_flight(const std::vector<Pass>& passes) {
     return peak;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline training

@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-namespace orrery {
+namespace orrery::inline training {
 
 namespace {
 
@@ -142,4 +142,4 @@ extern const PipelineSchedule kZeroBubbleH2 = {
     [](const PipelineShape& shape) { return UnitPipeline(enough(shape), true).longest_wait() / 3.0; },
     true};
 
-}  // namespace orrery
+}  // namespace orrery::inline training

@@ -4,7 +4,7 @@
 #include "sim/config/policy.hpp"
 #include "workloads/serving/requests/request.hpp"
 
-namespace orrery {
+namespace orrery::inline serving {
 
 class Fleet;
 
@@ -25,4 +25,4 @@ class Router {
 
 using RouterChoice = PolicyChoice<Router>;
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -10,7 +10,7 @@
 
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -136,4 +136,4 @@ extern const TraceFormat kPlainFormat = {"plain", "CSV of Orrery's own", "arriva
                                              return CsvLines::open(first, {"arrival_s", "prompt", "output"});
                                          }};
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 namespace {
 
@@ -83,4 +83,4 @@ extern const TraceFormat kMooncakeFormat = {"mooncake", "Mooncake's JSON lines, 
                                                                             : nullptr;
                                             }};
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 extern const TraceFormat kAzureFormat;
 extern const TraceFormat kBurstGptFormat;
@@ -29,4 +29,4 @@ double traced_number(std::string_view text, std::string_view what, double most) 
     return value;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline serving

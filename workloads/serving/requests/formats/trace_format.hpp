@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline serving {
 
 /// A request as its line states it.
 struct TracedRequest {
@@ -54,4 +54,4 @@ struct TraceFormat {
 
 inline constexpr double kLatestStampMs = 1e13;
 
-}  // namespace orrery
+}  // namespace orrery::inline serving
