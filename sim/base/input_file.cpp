@@ -82,14 +82,16 @@ class InputFile::Buffer final : public std::streambuf {
 
     // The next bytes of the file into in_, which is empty.
     void fill() {
-        bytes_.resize(kPiece);
-        file_.read(bytes_.data(), static_cast<std::streamsize>(kPiece));
+        // No larger than the file, which is mostly small: what is read is cleared first.
+        const auto piece = static_cast<std::size_t>(std::min<std::uintmax_t>(size_ + 1, kPiece));
+        bytes_.resize(piece);
+        file_.read(bytes_.data(), static_cast<std::streamsize>(piece));
         if (file_.bad()) {
             fail("cannot be read");
         }
         const auto got = static_cast<std::size_t>(file_.gcount());
         taken_ += got;
-        last_ = got < kPiece;
+        last_ = got < piece;
         in_ = std::string_view(bytes_.data(), got);
     }
 
@@ -163,25 +165,34 @@ double InputFile::share_read() const {
     return buffer_->share_read();
 }
 
-std::string read_input(const std::string& path, std::size_t most) {
-    const auto check = [&](std::uintmax_t size) {
-        if (size > most) {
-            throw ConfigError({Diagnostic{path, 0, 0,
-                                          most >> 30U > 0 ? fmt::format("is larger than {} GiB", most >> 30U)
-                                                          : fmt::format("is larger than {} MiB", most >> 20U)}});
-        }
-    };
-    InputFile file(path);
+static std::string start_of(InputFile& file, std::size_t most) {
     std::string text;
-    if (!file.packed()) {
-        check(file.size());
-        text.reserve(file.size());
-    }
     std::string piece(kPiece, '\0');
-    while (file) {
-        file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    if (!file.packed()) {
+        const std::uintmax_t size = std::min<std::uintmax_t>(file.size(), most);
+        text.reserve(size);
+        piece.resize(std::min<std::uintmax_t>(size + 1, kPiece));
+    }
+    while (file && text.size() < most) {
+        file.read(piece.data(), static_cast<std::streamsize>(std::min(piece.size(), most - text.size())));
         text.append(piece, 0, static_cast<std::size_t>(file.gcount()));
-        check(text.size());
+    }
+    return text;
+}
+
+std::string start_of_input(const std::string& path, std::size_t most) {
+    InputFile file(path);
+    return start_of(file, most);
+}
+
+std::string read_input(const std::string& path, std::size_t most) {
+    InputFile file(path);
+    // What is plainly too large is not read.
+    std::string text = !file.packed() && file.size() > most ? std::string() : start_of(file, most + 1);
+    if (text.size() > most || (!file.packed() && file.size() > most)) {
+        throw ConfigError({Diagnostic{path, 0, 0,
+                                      most >> 30U > 0 ? fmt::format("is larger than {} GiB", most >> 30U)
+                                                      : fmt::format("is larger than {} MiB", most >> 20U)}});
     }
     return text;
 }

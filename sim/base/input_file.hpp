@@ -33,6 +33,8 @@ class InputFile final : public std::istream {
 
 /// The whole text of a file. Throws ConfigError as InputFile does, and where the text is larger than `most` bytes.
 [[nodiscard]] std::string read_input(const std::string& path, std::size_t most = std::size_t{4} << 30U);
+/// The first bytes of the text of a file, at most `most`. Throws ConfigError as InputFile does.
+[[nodiscard]] std::string start_of_input(const std::string& path, std::size_t most);
 /// The last bytes of the text of a file, at most `most`; only what is packed is read from its start.
 [[nodiscard]] std::string tail_of_input(const std::string& path, std::size_t most);
 /// The path without the extension of a packing.

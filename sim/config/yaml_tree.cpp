@@ -269,12 +269,8 @@ YamlNode parse_yaml(const std::string& text, const std::string& name) {
 }
 
 YamlNode load_yaml(const std::string& path) {
-    InputFile stream(path);
     // One byte more than may be: parse_yaml then says that it is too large, however large it is.
-    std::string text(kMaxBytes + 1, '\0');
-    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(stream.gcount()));
-    return parse_yaml(text, path);
+    return parse_yaml(start_of_input(path, kMaxBytes + 1), path);
 }
 
 // An entry of a list by its `name`, or by its number from 0 on; nullptr when there is none.
