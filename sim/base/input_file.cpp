@@ -167,12 +167,12 @@ double InputFile::share_read() const {
 
 static std::string start_of(InputFile& file, std::size_t most) {
     std::string text;
-    std::string piece(kPiece, '\0');
+    std::uintmax_t size = kPiece;
     if (!file.packed()) {
-        const std::uintmax_t size = std::min<std::uintmax_t>(file.size(), most);
+        size = std::min<std::uintmax_t>(file.size(), most);
         text.reserve(size);
-        piece.resize(std::min<std::uintmax_t>(size + 1, kPiece));
     }
+    std::string piece(std::min<std::uintmax_t>(size + 1, kPiece), '\0');
     while (file && text.size() < most) {
         file.read(piece.data(), static_cast<std::streamsize>(std::min(piece.size(), most - text.size())));
         text.append(piece, 0, static_cast<std::size_t>(file.gcount()));

@@ -13,21 +13,15 @@ constexpr double kRatio = 1.01;
 
 }  // namespace
 
-void LogHistogram::add(double seconds, std::uint64_t count) {
-    // The sequences of a batch waited equally long for their tokens, so that most values repeat the last.
-    if (seconds != last_) {
-        static const double kScale = 1 / log_pinned(kRatio);
-        const double place = seconds > kLeast ? log_pinned(seconds / kLeast) * kScale : 0;
-        last_ = seconds;
-        last_bin_ = static_cast<std::size_t>(std::min(place, 3000.0));
-    }
+void LogHistogram::find(double seconds) {
+    static const double kScale = 1 / log_pinned(kRatio);
+    const double place = seconds > kLeast ? log_pinned(seconds / kLeast) * kScale : 0;
+    last_ = seconds;
+    last_bin_ = static_cast<std::size_t>(std::min(place, 3000.0));
+    max_ = std::max(max_, seconds);
     if (bins_.size() <= last_bin_) {
         bins_.resize(last_bin_ + 1);
     }
-    bins_[last_bin_] += count;
-    total_ += count;
-    sum_ += seconds * static_cast<double>(count);
-    max_ = std::max(max_, seconds);
 }
 
 void LogHistogram::add(const LogHistogram& other) {

@@ -12,7 +12,15 @@ namespace orrery::inline serving {
 /// Counts of values in bins of 1 % from 1 us to 10^6 s: quantiles of long runs in constant memory, within 1 %.
 class LogHistogram {
   public:
-    void add(double seconds, std::uint64_t count = 1);
+    void add(double seconds, std::uint64_t count = 1) {
+        // The sequences of a batch waited equally long for their tokens, so that most values repeat the last.
+        if (seconds != last_ || bins_.size() <= last_bin_) {
+            find(seconds);
+        }
+        bins_[last_bin_] += count;
+        total_ += count;
+        sum_ += seconds * static_cast<double>(count);
+    }
     void add(const LogHistogram& other);
     [[nodiscard]] double quantile(double q) const;
     [[nodiscard]] double mean() const { return total_ > 0 ? sum_ / static_cast<double>(total_) : 0; }
@@ -20,6 +28,9 @@ class LogHistogram {
     [[nodiscard]] std::uint64_t count() const { return total_; }
 
   private:
+    /// Makes `seconds` the value added last, with room for its bin.
+    void find(double seconds);
+
     std::vector<std::uint64_t> bins_;
     std::uint64_t total_ = 0;
     double sum_ = 0;
