@@ -1,7 +1,7 @@
 // Benchmark of the packet engine: packet-hops a second of CPU time, memory, and what README quotes.
 // Usage: orrery_bench_packet [128] [1024] [8192] [plain] [trimmed] [pfc] [incast] [ring]; without arguments all, permutations
 // of a size or kind alone where one is named. Instructions a packet-hop:
-//   valgrind --tool=callgrind --collect-atstart=no --toggle-collect='orrery::packet::Network::run*' orrery_bench_packet 128
+//   valgrind --tool=callgrind --collect-atstart=no --toggle-collect='orrery::network::packet::Network::run*' orrery_bench_packet 128
 // and divide the total by the packet-hops printed. A packet-hop is a data packet leaving a port; the hops of
 // acknowledgements are printed apart, and their cost is included.
 

@@ -12,22 +12,26 @@ namespace {
 
 constexpr std::uint64_t kProgressInterval = 1U << 18;
 
-std::vector<Demand> demands_of(const Route& route) {
+// What a message asks of links and, between nodes, of a back end that routes flows itself. One object serves all messages of
+// a run: millions of them start, each on a route of its own.
+struct Path {
     std::vector<Demand> demands;
-    const std::span<const ResourceId> links = route.resources();
-    for (std::size_t i = 0; i < links.size(); ++i) {
-        demands.push_back(Demand{links[i], route.share(i)});
-    }
-    return demands;
-}
+    RoutedFlow flow;
+    bool crosses = false;  ///< between nodes
 
-// A message as a flow between nodes; nothing inside one.
-std::vector<RoutedFlow> flow_of(const Fabric& fabric, GpuId from, GpuId to, const Route& route) {
-    if (fabric.node_of(from) == fabric.node_of(to)) {
-        return {};
+    void take(const Fabric& fabric, GpuId from, GpuId to, const Route& route) {
+        demands.clear();
+        const std::span<const ResourceId> links = route.resources();
+        for (std::size_t i = 0; i < links.size(); ++i) {
+            demands.push_back(Demand{links[i], route.share(i)});
+        }
+        crosses = fabric.node_of(from) != fabric.node_of(to);
+        flow.from = from;
+        flow.to = to;
+        flow.rate_limit = route.rate_limit;
     }
-    return {RoutedFlow{from, to, 1, route.rate_limit}};
-}
+    [[nodiscard]] std::span<const RoutedFlow> flows() const { return {&flow, crosses ? 1U : 0U}; }
+};
 
 // B/s that one connection reaches.
 double bound_of(const Route& route) {
@@ -118,7 +122,6 @@ class ScheduleRun final : public MessageRun, public TaskSource {
     void start(std::uint32_t id) {
         const Message& message = schedule_.messages[id];
         result_.starts[id] = dispatcher_.now().seconds();
-        demands_.clear();
         if (message.group != Message::kNoGroup) {
             start_reduction(id);
             return;
@@ -126,9 +129,9 @@ class ScheduleRun final : public MessageRun, public TaskSource {
         const GpuId from = gpu(message.from);
         const GpuId to = gpu(message.to);
         const Route route = fabric_.route(from, to, options_.paths, hash_of(from, to.value()));
-        const std::vector<RoutedFlow> flow = flow_of(fabric_, from, to, route);
-        classes_[id] = resources_.hold_flows(flow, demands_of(route), bound_of(route));
-        const double latency = latency_of(resources_, route, !flow.empty());
+        path_.take(fabric_, from, to, route);
+        classes_[id] = resources_.hold_flows(path_.flows(), path_.demands, bound_of(route));
+        const double latency = latency_of(resources_, route, path_.crosses);
         dispatcher_.share(classes_[id], message.bytes, SimTime::from_seconds(message.delay + latency), message.from,
                           id);
     }
@@ -148,13 +151,14 @@ class ScheduleRun final : public MessageRun, public TaskSource {
             members.push_back(gpu(rank));
         }
         const TreeLinks tree = fabric_.tree(members, options_.paths, message.group);
+        std::vector<Demand> demands;
         for (const ResourceId link : tree.links) {
-            demands_.push_back(Demand{link, 1});
+            demands.push_back(Demand{link, 1});
         }
         RoutedFlow flow{gpu(message.from), gpu(message.to)};
         flow.members = std::move(members);
         flow.tree = message.group;
-        classes_[id] = resources_.hold_flows(std::span(&flow, 1), demands_);
+        classes_[id] = resources_.hold_flows(std::span(&flow, 1), demands);
         const double latency = resources_.routes_flows() ? 0 : tree.latency;
         dispatcher_.share(classes_[id], message.bytes, SimTime::from_seconds(message.delay + latency), message.from,
                           id);
@@ -168,7 +172,7 @@ class ScheduleRun final : public MessageRun, public TaskSource {
     Dispatcher& dispatcher_;
     std::vector<std::uint32_t> waiting_;
     std::vector<ClassId> classes_;
-    std::vector<Demand> demands_;
+    Path path_;
     MessageRunResult result_;
 };
 
@@ -206,6 +210,7 @@ class RingRun final : public MessageRun, public TaskSource {
 
     void begin(Dispatcher&) override {
         double crossing = 0;
+        Path path;
         for (std::uint32_t i = 0; i < edges_.size(); ++i) {
             const GpuId from = placement_.gpu(i);
             const GpuId to = placement_.gpu((i + 1) % ranks_);
@@ -216,10 +221,10 @@ class RingRun final : public MessageRun, public TaskSource {
                     bound = std::min(bound, spec_.slow_factor * fabric_.capacity(link));
                 }
             }
-            const std::vector<RoutedFlow> flow = flow_of(fabric_, from, to, route);
-            edges_[i].flow = dispatcher_.keep_flows(flow, demands_of(route), bound);
-            edges_[i].latency = SimTime::from_seconds(latency_of(resources_, route, !flow.empty()));
-            crossing += flow.empty() ? 0 : 1;
+            path.take(fabric_, from, to, route);
+            edges_[i].flow = dispatcher_.keep_flows(path.flows(), path.demands, bound);
+            edges_[i].latency = SimTime::from_seconds(latency_of(resources_, route, path.crosses));
+            crossing += path.crosses ? 1 : 0;
         }
         resources_.set_progress(crossing * steps_ * bytes_, options_.progress);
         for (std::uint32_t i = 0; i < edges_.size(); ++i) {
