@@ -8,6 +8,8 @@
 
 #include "workloads/replay/replay_trace.hpp"
 
+#include <istream>
+#include <memory>
 #include <optional>
 
 namespace orrery::inline replay {
@@ -53,6 +55,8 @@ class ImportInput {
     [[nodiscard]] bool in_memory() const { return bytes_.has_value(); }
     /// The whole file. Throws ConfigError when it cannot be read.
     [[nodiscard]] std::string bytes() const;
+    /// The same as a stream, for what is read once from front to back and may be larger than memory.
+    [[nodiscard]] std::unique_ptr<std::istream> stream() const;
     [[nodiscard]] bool has(const std::string& option) const { return options_.contains(option); }
     /// Empty when the option is not given.
     [[nodiscard]] std::string option(const std::string& name) const;

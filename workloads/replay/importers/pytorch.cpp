@@ -317,7 +317,7 @@ class Reader final : public nlohmann::json_sax<Json> {
 Imported import_pytorch(const ImportInput& input) {
     const std::string& name = input.path();
     Reader reader(input);
-    Json::sax_parse(input.bytes(), &reader);
+    Json::sax_parse(*input.stream(), &reader);
     if (!reader.found_events) {
         throw ConfigError({Diagnostic{name, 0, 0, "is not a Chrome trace: it has no 'traceEvents'"}});
     }

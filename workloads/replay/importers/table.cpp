@@ -10,6 +10,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 
 namespace orrery::inline replay {
 
@@ -67,6 +68,13 @@ ImportInput ImportInput::of_bytes(std::string name, std::string bytes, std::map<
 
 std::string ImportInput::bytes() const {
     return bytes_ ? *bytes_ : read_input(path_);
+}
+
+std::unique_ptr<std::istream> ImportInput::stream() const {
+    if (bytes_) {
+        return std::make_unique<std::istringstream>(*bytes_);
+    }
+    return std::make_unique<InputFile>(path_);
 }
 
 std::string ImportInput::option(const std::string& name) const {
