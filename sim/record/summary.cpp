@@ -91,9 +91,15 @@ std::string to_chrome_trace(const Timeline& timeline) {
         }
     }
     for (const Span& span : timeline.spans) {
-        out += fmt::format(
-            "{{\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{:.6f},\"dur\":{:.6f}}},\n",
-            quoted(span.name), quoted(span.category), span.process, span.thread, span.start_us, span.duration_us);
+        out += fmt::format("{{\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{:.6f},\"dur\":{:.6f}",
+                           quoted(span.name), quoted(span.category), span.process, span.thread, span.start_us,
+                           span.duration_us);
+        const char* before = ",\"args\":{";
+        for (const auto& [name, value] : span.arguments) {
+            out += fmt::format("{}\"{}\":{}", before, name, value);
+            before = ",";
+        }
+        out += span.arguments.empty() ? "},\n" : "}},\n";
     }
     for (const Lifeline& line : timeline.lifelines) {
         for (const auto& [letter, at] : {std::pair{'b', line.start_us}, {'e', line.start_us + line.duration_us}}) {

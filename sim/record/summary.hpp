@@ -68,6 +68,7 @@ struct Span {
     std::uint32_t thread;   ///< stream
     double start_us;
     double duration_us;
+    std::vector<std::pair<const char*, double>> arguments = {};  ///< what a viewer shows of a span that is chosen
 };
 /// An arrow from the end of one span to the start of another.
 struct FlowArrow {

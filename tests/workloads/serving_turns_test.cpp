@@ -251,15 +251,21 @@ requests: {rate: 20, count: 50}
     RunOptions options;
     options.timeline = true;
     const RunOutput out = run(s, test::models(), options);
-    CHECK(out.timeline.spans.size() == out.timeline.counters.size());
+    CHECK(2 * out.timeline.spans.size() == out.timeline.counters.size());
     const auto json = nlohmann::json::parse(to_chrome_trace(out.timeline));
     std::map<std::string, int> letters;
     for (const auto& event : json["traceEvents"]) {
         ++letters[event["ph"].get<std::string>()];
+        if (event["ph"] == "X") {
+            // Figures are arguments, so that a viewer groups equal names.
+            CHECK((event["name"] == "prefill" || event["name"] == "decode"));
+            CHECK(event["args"]["tokens"].get<double>() >= event["args"]["sequences"].get<double>());
+            CHECK(event["args"]["cache blocks"].get<double>() > 0);
+        }
     }
     CHECK(letters["b"] == letters["e"]);
     CHECK(letters["b"] >= 100);
-    CHECK(letters["C"] == letters["X"]);
+    CHECK(letters["C"] == 2 * letters["X"]);
 }
 
 TEST_CASE("serving: energy lies between idle and full power, and is that of the tokens") {

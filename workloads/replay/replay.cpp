@@ -549,6 +549,9 @@ Timeline draw(const ReplayTrace& trace, const Lowering& lowered, const Executor&
             timeline.spans.push_back(Span{trace.names[op.name], replay_kind_names()[static_cast<std::size_t>(op.kind)],
                                           rank, op.lane, us(executor.start_of(id)),
                                           us(executor.end_of(id) - executor.start_of(id))});
+            if (op.bytes > 0) {
+                timeline.spans.back().arguments.emplace_back("bytes", op.bytes);
+            }
         }
     }
     return timeline;

@@ -45,8 +45,13 @@ Timeline draw_messages(const Schedule& schedule, const MessageRunResult& result)
         }
         busy.resize(std::max<std::size_t>(busy.size(), lane + 1));
         busy[lane] = result.completions[id];
-        timeline.spans.push_back(Span{fmt::format("to {}", message.to), "message", message.from, lane, start * 1e6,
-                                      (result.completions[id] - start) * 1e6});
+        timeline.spans.push_back(Span{fmt::format("to {}", message.to),
+                                      "message",
+                                      message.from,
+                                      lane,
+                                      start * 1e6,
+                                      (result.completions[id] - start) * 1e6,
+                                      {{"bytes", message.bytes}}});
     }
     for (const auto& [sender, busy] : lanes) {
         timeline.processes.emplace_back(sender, fmt::format("rank {}", sender));

@@ -41,12 +41,22 @@ Timeline draw(const ServiceResult& result) {
     for (const IterationRecord& record : result.timeline) {
         replicas = std::max(replicas, record.replica + 1);
         stages = std::max(stages, record.stage + 1);
-        timeline.spans.push_back(
-            Span{fmt::format("{} sequences, {} tokens, {} blocks", record.sequences, record.tokens, record.blocks),
-                 record.tokens > record.sequences ? "prefill" : "decode", record.replica, record.stage,
-                 us(record.start), us(record.end - record.start)});
+        const char* phase = record.tokens > record.sequences ? "prefill" : "decode";
+        timeline.spans.push_back(Span{phase,
+                                      phase,
+                                      record.replica,
+                                      record.stage,
+                                      us(record.start),
+                                      us(record.end - record.start),
+                                      {{"sequences", static_cast<double>(record.sequences)},
+                                       {"tokens", static_cast<double>(record.tokens)},
+                                       {"cache blocks", static_cast<double>(record.blocks)}}});
         timeline.counters.push_back(
             CounterPoint{"cache blocks", record.replica, us(record.end), static_cast<double>(record.blocks)});
+        if (record.stage == 0) {
+            timeline.counters.push_back(CounterPoint{"sequences in the batch", record.replica, us(record.start),
+                                                     static_cast<double>(record.sequences)});
+        }
     }
     for (const LifeRecord& part : result.lives) {
         static constexpr const char* kPhases[] = {"waiting", "adapter", "prefill", "decode"};
