@@ -47,19 +47,8 @@ TrainingGraph Lowering::build() {
     return std::move(out_);
 }
 
-// Replicas that share nodes among themselves and with nobody else: the smallest set that can stand for all.
 void Lowering::choose_block() {
-    const std::uint32_t gpus = in_.fabric.shape().gpus_per_node;
-    block_ = data_;
-    if (!in_.fold || !in_.fabric.full_bisection() || in_.paths != PathChoice::spray ||
-        !in_.placement.aligned(in_.fabric)) {
-        return;
-    }
-    const std::uint32_t candidate = per_replica() >= gpus ? 1 : gpus / per_replica();
-    const bool whole_nodes = per_replica() >= gpus ? per_replica() % gpus == 0 : gpus % per_replica() == 0;
-    if (whole_nodes && per_replica() * data_ % gpus == 0 && data_ % candidate == 0) {
-        block_ = candidate;
-    }
+    block_ = std::min(data_, folding_set(in_) * (1 + in_.unlike));
 }
 
 void Lowering::list_ranks() {
@@ -91,7 +80,34 @@ TaskId Lowering::in_order(std::uint32_t rank, std::uint8_t stream, TaskId id) {
     return id;
 }
 
+// The price on a rank that may be slow: its kernels take longer, its collectives only wait for them.
+std::uint32_t Lowering::price_on(std::uint32_t rank, std::uint32_t price) {
+    if (in_.slow.empty()) {
+        return price;
+    }
+    double factor = 1;
+    for (const SlowRank& slow : in_.slow) {
+        if (slow.rank / per_replica() == out_.ranks[rank] / per_replica()) {
+            factor = std::min(factor, slow.factor);
+        }
+    }
+    if (factor == 1) {
+        return price;
+    }
+    const auto [found, added] = slow_prices_.try_emplace({price, factor}, 0);
+    if (added) {
+        Price slow = out_.prices[price];
+        for (const Category kernels :
+             {Category::forward, Category::backward, Category::recompute, Category::optimizer}) {
+            slow[kernels] /= factor;
+        }
+        found->second = add_price(slow);
+    }
+    return found->second;
+}
+
 TaskId Lowering::compute(std::uint32_t rank, std::uint16_t name, Category category, std::uint32_t price) {
+    price = price_on(rank, price);
     Task task;
     task.duration = SimTime::from_seconds(out_.prices[price].total());
     task.rank = out_.ranks[rank];
@@ -283,6 +299,19 @@ void Lowering::finish_step(const TaskLists& reduced, const std::vector<double>& 
             }
         }
     }
+}
+
+// Replicas that share nodes among themselves and with nobody else.
+std::uint32_t folding_set(const TrainingInput& in) {
+    const std::uint32_t gpus = in.fabric.shape().gpus_per_node;
+    const auto data = static_cast<std::uint32_t>(in.plan.data);
+    const auto per_replica = static_cast<std::uint32_t>(in.plan.tensor * in.plan.context);
+    if (!in.fold || !in.fabric.full_bisection() || in.paths != PathChoice::spray || !in.placement.aligned(in.fabric)) {
+        return data;
+    }
+    const std::uint32_t candidate = per_replica >= gpus ? 1 : gpus / per_replica;
+    const bool whole_nodes = per_replica >= gpus ? per_replica % gpus == 0 : gpus % per_replica == 0;
+    return whole_nodes && per_replica * data % gpus == 0 && data % candidate == 0 ? candidate : data;
 }
 
 std::vector<std::uint32_t> split_layers(std::int64_t layers, std::int64_t chunks) {

@@ -7,8 +7,8 @@
 // Folding: data-parallel replicas that own whole nodes do the same at the same time, when the fabric has full
 // bisection; one set of nodes (`block` replicas) then stands for all. A folded run gives the same times as the
 // unfolded one.
-// Limits: equal devices and no stragglers (folding would be switched off for them); the tensor-parallel group's
-// collectives are inside a pass's price.
+// Limits: equal devices; stragglers are given by rank (`slow`), in the first sets of replicas where the run is folded; the
+// tensor-parallel group's collectives are inside a pass's price.
 // Sources: Narayanan et al., SC21; Rajbhandari et al., "ZeRO", SC20; Zhao et al., "PyTorch FSDP", VLDB 2023.
 // Validated by tests/workloads/training_test.cpp (bubble closed forms, folded = unfolded) and `orrery validate
 // training`.
@@ -18,6 +18,12 @@
 #include "workloads/training/pass_cost.hpp"
 
 namespace orrery::inline training {
+
+/// A rank whose kernels take longer, and with them those of all ranks that share its micro-batches and layers.
+struct SlowRank {
+    std::uint32_t rank;
+    double factor;  ///< share of the speed that is left
+};
 
 /// Everything that decides an iteration's time. References must outlive the lowering.
 struct TrainingInput {
@@ -32,6 +38,9 @@ struct TrainingInput {
     PathChoice paths = PathChoice::spray;
     bool fold = true;
     bool routes_flows = false;  ///< the sharing model sends flows itself: their paths' latency is not added
+    std::vector<SlowRank> slow = {};
+    /// Sets of replicas, from the first, that are not like the others: folding simulates them beside the one that stands for all.
+    std::uint32_t unlike = 0;
 };
 
 /// A lowered iteration.
@@ -51,6 +60,9 @@ struct TrainingGraph {
 /// Layers of each model chunk, in order of the model: [stage + stages * chunk]. Where layers + 2 divides, the embedding
 /// and the head count as layers of the first and last chunk.
 [[nodiscard]] std::vector<std::uint32_t> split_layers(std::int64_t layers, std::int64_t chunks);
+
+/// Replicas in the smallest set that can stand for all others, as it shares nodes with nobody; all of them: nothing folds.
+[[nodiscard]] std::uint32_t folding_set(const TrainingInput& input);
 
 [[nodiscard]] TrainingGraph lower(const TrainingInput& input);
 

@@ -4,6 +4,8 @@
 
 #include "workloads/training/lower.hpp"
 
+#include <map>
+
 namespace orrery::inline training {
 
 /// Streams of a rank.
@@ -95,8 +97,11 @@ class Lowering {
 
     void add_hosts();
 
+    [[nodiscard]] std::uint32_t price_on(std::uint32_t rank, std::uint32_t price);
+
     std::vector<bool> kept_nodes_;
-    std::vector<TaskId> last_;  ///< by simulated rank and stream
+    std::map<std::pair<std::uint32_t, double>, std::uint32_t> slow_prices_;  ///< by price and factor
+    std::vector<TaskId> last_;                                               ///< by simulated rank and stream
 };
 
 /// Pipelines and plain data parallelism: the granularity is a stage's chunk.
