@@ -1,0 +1,230 @@
+#include "workloads/faults/fault.hpp"
+
+#include "sim/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+namespace orrery {
+
+const std::vector<std::string>& component_names() {
+    static const std::vector<std::string> kNames = {"gpu",    "hbm",  "nic",     "link",
+                                                    "switch", "host", "storage", "software"};
+    return kNames;
+}
+
+const std::vector<std::string>& fault_kind_names() {
+    static const std::vector<std::string> kNames = {"fail-stop",   "link-down", "link-flap",  "degraded",
+                                                    "slow",        "hang",      "corruption", "outage",
+                                                    "switch-loss", "power-cap", "preemption"};
+    return kNames;
+}
+
+KindTraits traits_of(FaultKind kind) {
+    switch (kind) {
+        case FaultKind::fail_stop:
+        case FaultKind::hang:
+        case FaultKind::corruption:
+            return {false, false, false};
+        case FaultKind::link_down:
+        case FaultKind::switch_loss:
+        case FaultKind::preemption:
+            return {false, true, false};
+        case FaultKind::link_flap:
+        case FaultKind::outage:
+            return {false, true, true};
+        case FaultKind::degraded:
+        case FaultKind::slow:
+        case FaultKind::power_cap:
+            break;
+    }
+    return {true, true, false};
+}
+
+std::vector<FaultKind> kinds_of(Component component) {
+    switch (component) {
+        case Component::gpu:
+        case Component::hbm:
+            return {FaultKind::fail_stop, FaultKind::slow, FaultKind::hang, FaultKind::corruption};
+        case Component::nic:
+            return {FaultKind::fail_stop, FaultKind::degraded, FaultKind::link_down, FaultKind::link_flap};
+        case Component::link:
+            return {FaultKind::link_down, FaultKind::link_flap, FaultKind::degraded};
+        case Component::switches:
+            return {FaultKind::switch_loss};
+        case Component::host:
+            return {FaultKind::fail_stop,  FaultKind::slow,      FaultKind::hang,
+                    FaultKind::corruption, FaultKind::power_cap, FaultKind::preemption};
+        case Component::storage:
+            return {FaultKind::outage, FaultKind::degraded};
+        case Component::software:
+            break;
+    }
+    return {FaultKind::fail_stop, FaultKind::hang};
+}
+
+std::uint32_t JobShape::count(Component component) const {
+    switch (component) {
+        case Component::gpu:
+        case Component::hbm:
+            return nodes * gpus_per_node;
+        case Component::nic:
+        case Component::link:
+            return nodes * nics_per_node;
+        case Component::switches:
+            return leaves + spines;
+        case Component::host:
+            return nodes;
+        case Component::storage:
+        case Component::software:
+            break;
+    }
+    return 1;
+}
+
+namespace {
+
+struct Named {
+    const char* word;
+    Place::What what;
+};
+constexpr Named kNumbered[] = {{"gpu", Place::What::gpu},
+                               {"nic", Place::What::nic},
+                               {"node", Place::What::node},
+                               {"leaf", Place::What::leaf},
+                               {"spine", Place::What::spine}};
+
+std::uint32_t most(Place::What what, const JobShape& shape) {
+    switch (what) {
+        case Place::What::gpu:
+            return shape.nodes * shape.gpus_per_node;
+        case Place::What::nic:
+            return shape.nodes * shape.nics_per_node;
+        case Place::What::node:
+            return shape.nodes;
+        case Place::What::leaf:
+            return shape.leaves;
+        case Place::What::spine:
+            return shape.spines;
+        default:
+            return 1;
+    }
+}
+
+// A word and a number; false when it is something else.
+bool parse_numbered(const std::string& text, Place::What& what, std::uint32_t& index) {
+    const auto digit = std::find_if(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+    const std::string word(text.begin(), digit);
+    const auto row =
+        std::find_if(std::begin(kNumbered), std::end(kNumbered), [&](const Named& one) { return word == one.word; });
+    if (row == std::end(kNumbered) || digit == text.end()) {
+        return false;
+    }
+    what = row->what;
+    const char* end = text.data() + text.size();
+    const auto [stopped, failed] = std::from_chars(text.data() + (digit - text.begin()), end, index);
+    return failed == std::errc() && stopped == end;
+}
+
+bool there(Place::What what, std::uint32_t index, const JobShape& shape, const std::string& text,
+           std::string& problem) {
+    const std::uint32_t count = most(what, shape);
+    if (index < count) {
+        return true;
+    }
+    const char* word = "";
+    for (const Named& one : kNumbered) {
+        word = one.what == what ? one.word : word;
+    }
+    problem = count == 0 ? fmt::format("'{}': the fabric is no tree of leaves and spines", text)
+                         : fmt::format("'{}' does not exist: the job has {}0 to {}{}", text, word, word, count - 1);
+    return false;
+}
+
+}  // namespace
+
+bool parse_place(const std::string& text, const JobShape& shape, Place& place, std::string& problem) {
+    if (text == "storage" || text == "job") {
+        place = {text == "storage" ? Place::What::storage : Place::What::job, 0, 0};
+        return true;
+    }
+    const std::size_t dash = text.find('-');
+    const std::string first = text.substr(0, dash);
+    if (!parse_numbered(first, place.what, place.index)) {
+        problem =
+            fmt::format("'{}' is no place: one of gpu0, nic0, node0, leaf0, spine0, leaf0-spine0, storage, job", text);
+        return false;
+    }
+    place.upper = 0;
+    if (!there(place.what, place.index, shape, first, problem)) {
+        return false;
+    }
+    if (dash == std::string::npos) {
+        return true;
+    }
+    Place::What upper = Place::What::job;
+    const std::string second = text.substr(dash + 1);
+    if (place.what != Place::What::leaf || !parse_numbered(second, upper, place.upper) || upper != Place::What::spine) {
+        problem = fmt::format("'{}' is no link: leaf0-spine0 is, and nic0 for the link of a NIC to its leaf", text);
+        return false;
+    }
+    place.what = Place::What::leaf_spine;
+    return there(Place::What::spine, place.upper, shape, second, problem);
+}
+
+bool suits(FaultKind kind, const Place& place) {
+    using What = Place::What;
+    const auto one_of = [&](std::initializer_list<What> places) {
+        return std::find(places.begin(), places.end(), place.what) != places.end();
+    };
+    switch (kind) {
+        case FaultKind::fail_stop:
+            return one_of({What::gpu, What::nic, What::node, What::job});
+        case FaultKind::link_down:
+        case FaultKind::link_flap:
+            return one_of({What::nic, What::leaf_spine});
+        case FaultKind::degraded:
+            return one_of({What::nic, What::leaf_spine, What::storage});
+        case FaultKind::slow:
+            return one_of({What::gpu, What::node});
+        case FaultKind::hang:
+            return one_of({What::gpu, What::node, What::job});
+        case FaultKind::corruption:
+            return one_of({What::gpu, What::node});
+        case FaultKind::outage:
+            return one_of({What::storage});
+        case FaultKind::switch_loss:
+            return one_of({What::leaf, What::spine});
+        case FaultKind::power_cap:
+            return one_of({What::node, What::leaf, What::job});
+        case FaultKind::preemption:
+            break;
+    }
+    return one_of({What::node});
+}
+
+Place place_of(Component component, std::uint32_t index, const JobShape& shape) {
+    switch (component) {
+        case Component::gpu:
+        case Component::hbm:
+            return {Place::What::gpu, index, 0};
+        case Component::nic:
+        case Component::link:
+            return {Place::What::nic, index, 0};
+        case Component::switches:
+            return index < shape.leaves ? Place{Place::What::leaf, index, 0}
+                                        : Place{Place::What::spine, index - shape.leaves, 0};
+        case Component::host:
+            return {Place::What::node, index, 0};
+        case Component::storage:
+            return {Place::What::storage, 0, 0};
+        case Component::software:
+            break;
+    }
+    return {Place::What::job, 0, 0};
+}
+
+}  // namespace orrery

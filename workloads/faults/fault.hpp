@@ -1,0 +1,78 @@
+#pragma once
+// What can go wrong, where, and for how long.
+
+#include "sim/config/fields.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+/// What a fault process counts: MTBF is of one of these.
+enum class Component { gpu, hbm, nic, link, switches, host, storage, software };
+[[nodiscard]] const std::vector<std::string>& component_names();
+
+enum class FaultKind {
+    fail_stop,
+    link_down,
+    link_flap,
+    degraded,
+    slow,
+    hang,
+    corruption,
+    outage,
+    switch_loss,
+    power_cap,
+    preemption
+};
+[[nodiscard]] const std::vector<std::string>& fault_kind_names();
+
+/// What the fields of a fault mean for its kind.
+struct KindTraits {
+    bool factor;    ///< takes a share of the speed or rate that is left
+    bool lasts;     ///< may end by itself
+    bool must_end;  ///< is nothing without an end
+};
+[[nodiscard]] KindTraits traits_of(FaultKind kind);
+/// What a component can suffer.
+[[nodiscard]] std::vector<FaultKind> kinds_of(Component component);
+
+/// The job as faults see it: its nodes, and the switches that they are on.
+struct JobShape {
+    std::uint32_t nodes = 1;
+    std::uint32_t gpus_per_node = 8;
+    std::uint32_t nics_per_node = 8;
+    std::uint32_t nodes_per_leaf = 16;
+    std::uint32_t leaves = 0;  ///< 0: the fabric is no tree, and its switches cannot be named
+    std::uint32_t spines = 0;
+    std::uint32_t rails = 1;  ///< leaves that a node's NICs spread over
+
+    /// How many there are of a component.
+    [[nodiscard]] std::uint32_t count(Component component) const;
+};
+
+/// Where a fault strikes. Numbers of GPUs, NICs and nodes are places of the job, whatever machine is there.
+struct Place {
+    enum class What { gpu, nic, node, leaf, spine, leaf_spine, storage, job };
+    What what = What::job;
+    std::uint32_t index = 0;
+    std::uint32_t upper = 0;  ///< leaf_spine: the spine
+    friend bool operator==(const Place&, const Place&) = default;
+};
+/// Parses "gpu12", "node3", "nic7", "leaf3", "spine1", "leaf3-spine1", "storage", "job". False, with the reason in `problem`, for
+/// anything else and for what the job does not have.
+[[nodiscard]] bool parse_place(const std::string& text, const JobShape& shape, Place& place, std::string& problem);
+/// The same for a kind of fault: a link cannot hang.
+[[nodiscard]] bool suits(FaultKind kind, const Place& place);
+/// The place of component number `index`, as fault processes count them.
+[[nodiscard]] Place place_of(Component component, std::uint32_t index, const JobShape& shape);
+
+struct Fault {
+    FaultKind kind = FaultKind::fail_stop;
+    Place place;
+    double factor = 1;   ///< share of the speed or rate that is left
+    double lasts_s = 0;  ///< 0: until it is repaired or replaced
+};
+
+}  // namespace orrery

@@ -1,0 +1,44 @@
+#pragma once
+// Faults that slow the job and do not stop it, while they last.
+
+#include "workloads/faults/fleet.hpp"
+
+namespace orrery {
+
+class Impairments {
+  public:
+    struct Active {
+        std::uint32_t id;
+        Fault fault;
+        std::uint32_t machine;  ///< that has it, or Fleet::kNone
+    };
+
+    /// Returns the number by which it can be named.
+    std::uint32_t add(const Fault& fault, std::uint32_t machine) {
+        active_.push_back({next_, fault, machine});
+        return next_++;
+    }
+    void end(std::uint32_t id) {
+        std::erase_if(active_, [&](const Active& one) { return one.id == id; });
+    }
+    /// A machine was mended: what it had is over.
+    void end_of(std::uint32_t machine) {
+        std::erase_if(active_, [&](const Active& one) { return one.machine == machine; });
+    }
+    [[nodiscard]] const Active* find(std::uint32_t id) const;
+
+    /// Share of the store's bandwidth that is left; 0 in an outage.
+    [[nodiscard]] double store_factor() const;
+    /// True while a link that the job cannot do without is silent.
+    [[nodiscard]] bool stalls(const Fleet& fleet, const JobShape& shape) const;
+    /// What slows an iteration, in order and by the places of now.
+    [[nodiscard]] std::vector<Impairment> of_job(const Fleet& fleet, const JobShape& shape) const;
+    /// What the time that they add is booked to: the cause of the one that is there longest.
+    [[nodiscard]] Cause cause(const Fleet& fleet) const;
+
+  private:
+    std::vector<Active> active_;  ///< in the order of their start
+    std::uint32_t next_ = 0;
+};
+
+}  // namespace orrery

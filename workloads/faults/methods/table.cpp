@@ -1,0 +1,54 @@
+// The table of checkpoint methods: one row each; and what all of them compute alike.
+
+#include "workloads/faults/methods/method.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace orrery {
+
+extern const PolicyRow<CheckpointMethod> kBlockingCheckpoint;
+extern const PolicyRow<CheckpointMethod> kAsynchronousCheckpoint;
+extern const PolicyRow<CheckpointMethod> kMemoryCheckpoint;
+
+const PolicyTable<CheckpointMethod>& checkpoint_method_table() {
+    static const PolicyTable<CheckpointMethod> kTable = {&kBlockingCheckpoint, &kAsynchronousCheckpoint,
+                                                         &kMemoryCheckpoint};
+    return kTable;
+}
+
+namespace {
+
+// All nodes move their part at once: the store, a node's access to it or a node's NICs bind.
+double shared_s(const CheckpointSetting& setting, double store) {
+    double seconds = setting.bytes / store;
+    for (const double rate : {setting.storage.per_node, setting.nic}) {
+        seconds = rate > 0 ? std::max(seconds, setting.bytes_per_node() / rate) : seconds;
+    }
+    return setting.storage.latency + seconds;
+}
+
+}  // namespace
+
+double CheckpointSetting::save_s() const {
+    return shared_s(*this, storage.write);
+}
+
+double CheckpointSetting::load_s() const {
+    if (!storage.broadcast || nodes == 1) {
+        return shared_s(*this, storage.read);
+    }
+    // The bytes pass one node's access, then in a pipelined chain every NIC once.
+    double rate = storage.read;
+    for (const double other : {storage.per_node, nic}) {
+        rate = other > 0 ? std::min(rate, other) : rate;
+    }
+    return storage.latency + bytes / rate + (nic > 0 ? bytes / nic : 0);
+}
+
+bool survives(const std::vector<std::uint32_t>& lost, std::uint32_t group, std::uint32_t parity) {
+    std::map<std::uint32_t, std::uint32_t> gone;
+    return std::all_of(lost.begin(), lost.end(), [&](std::uint32_t node) { return ++gone[node / group] <= parity; });
+}
+
+}  // namespace orrery

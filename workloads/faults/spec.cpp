@@ -1,0 +1,290 @@
+#include "workloads/faults/spec.hpp"
+
+#include "sim/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace orrery {
+
+namespace {
+
+constexpr double kLongest = 9e9;  // s
+
+void describe_process(Fields& fields, ProcessSpec& process) {
+    fields.enumeration({"component", "what fails", true}, component_names(), process.component);
+    fields.enumeration({"kind", "what it does then", true}, fault_kind_names(), process.kind);
+    fields.quantity({"mtbf", "mean time between failures of one component", true, 1e-3, 1e15}, Dimension::time,
+                    process.mtbf_s);
+    process.law.describe(fields, {"process", "the law of the times between failures"});
+    fields.quantity({"factor", "share of speed or rate that is left, of kinds that slow", false, 0, 1},
+                    Dimension::fraction, process.factor);
+    fields.quantity({"lasts", "mean time until it ends by itself, exponential; 0 s: until repaired or replaced", false,
+                     0, kLongest},
+                    Dimension::time, process.lasts_s);
+    bool bad = process.bad_share > 0;
+    fields.group(bad, [&](Fields& same) {
+        same.quantity({"bad_share", "of machines that fail more often until they are repaired", false, 0, 1},
+                      Dimension::fraction, process.bad_share);
+        same.number({"bad_factor", "times the rate of other machines", false, 1, 1e6}, process.bad_factor);
+    });
+    fields.boolean({"while_running", "strikes only while the job trains"}, process.while_running);
+}
+
+void describe_event(Fields& fields, EventSpec& event) {
+    fields.quantity({"at", "when it strikes", true, 0, kLongest}, Dimension::time, event.at_s);
+    fields.enumeration({"kind", "what happens", true}, fault_kind_names(), event.kind);
+    fields.text({"where", "gpu0, nic0 (with its link), node0, leaf0, spine0, leaf0-spine0, storage or job", true},
+                event.where);
+    fields.quantity({"factor", "share of speed or rate that is left, of kinds that slow", false, 0, 1},
+                    Dimension::fraction, event.factor);
+    fields.quantity({"lasts", "until it ends by itself; 0 s: until repaired or replaced", false, 0, kLongest},
+                    Dimension::time, event.lasts_s);
+}
+
+void describe_detection(Fields& fields, RecoverySpec& recovery) {
+    fields.section({"heartbeat", "of every rank: finds what has stopped"}, [&](Fields& inner) {
+        inner.quantity({"delay", "until it is noticed", false, 0, 1e6}, Dimension::time, recovery.heartbeat_s);
+        inner.quantity({"misses", "share that only the time-out finds", false, 0, 1}, Dimension::fraction,
+                       recovery.heartbeat_misses);
+    });
+    fields.quantity({"timeout", "of a collective: finds hangs, and what else was missed", false, 0, 1e6},
+                    Dimension::time, recovery.timeout_s);
+    fields.group(recovery.watches, [&](Fields& same) {
+        same.section(
+            {"anomaly",
+             "the timing of collectives is watched: finds hangs and slow machines, which are "
+             "replaced at the next checkpoint"},
+            [&](Fields& inner) {
+                inner.quantity({"delay", "until it is noticed", false, 0, 1e6}, Dimension::time, recovery.anomaly_s);
+                inner.quantity({"misses", "share that is not noticed", false, 0, 1}, Dimension::fraction,
+                               recovery.anomaly_misses);
+            });
+    });
+    fields.quantity({"corruption", "until silent data corruption is found", false, 0, kLongest}, Dimension::time,
+                    recovery.corruption_s);
+    fields.quantity({"retry_limit",
+                     "for which connections try again before the job fails: a link down for less "
+                     "stalls it",
+                     false, 0, 1e6},
+                    Dimension::time, recovery.retry_limit_s);
+    fields.section({"diagnosis", "finding the machine to replace"}, [&](Fields& inner) {
+        inner.quantity({"time", "fixed part", false, 0, 1e6}, Dimension::time, recovery.diagnosis_s);
+        inner.quantity({"bisection", "of each run of a binary search over the nodes; 0 s: none", false, 0, 1e6},
+                       Dimension::time, recovery.bisection_s);
+    });
+}
+
+void describe_repair(Fields& fields, RecoverySpec& recovery) {
+    const auto stage = [](Fields& inner, RepairStage& one) {
+        inner.quantity({"mean", "time", false, 0, kLongest}, Dimension::time, one.mean_s);
+        inner.quantity({"fails", "share after which the machine is as bad as before", false, 0, 1}, Dimension::fraction,
+                       one.fails);
+    };
+    fields.section({"repair", "of machines that were replaced, which are of the pool then"}, [&](Fields& inner) {
+        inner.section({"automatic", "first"}, [&](Fields& same) { stage(same, recovery.automatic); });
+        inner.section({"manual", "after it, for some"}, [&](Fields& same) { stage(same, recovery.manual); });
+        inner.quantity({"to_manual", "share that needs both", false, 0, 1}, Dimension::fraction, recovery.to_manual);
+        inner.boolean({"exponential", "times are exponential; otherwise as given"}, recovery.exponential_repair);
+        inner.integer({"retire_after", "failures of a machine within the window; 0: never", false, 0, 1 << 20},
+                      recovery.retire_after);
+        inner.quantity({"retire_window", "for retire_after", false, 0, kLongest}, Dimension::time,
+                       recovery.retire_window_s);
+    });
+}
+
+void describe_recovery(Fields& fields, RecoverySpec& recovery) {
+    describe_detection(fields, recovery);
+    fields.quantity({"restart", "of the job's processes, without loading", false, 0, 1e6}, Dimension::time,
+                    recovery.restart_s);
+    fields.quantity({"queue", "of the scheduler, before every restart", false, 0, 1e6}, Dimension::time,
+                    recovery.queue_s);
+    fields.integer({"standbys", "warm machines beside the cluster's: replace at once, and are refilled from the pool",
+                    false, 0, 1 << 22},
+                   recovery.standbys);
+    fields.integer({"pool", "free machines beside them", false, 0, 1 << 22}, recovery.pool);
+    fields.quantity({"join", "until one of the pool can be used", false, 0, 1e6}, Dimension::time, recovery.join_s);
+    fields.integer({"spares", "machines of other jobs, taken last", false, 0, 1 << 22}, recovery.spares);
+    fields.quantity({"borrow", "until one of those can be used", false, 0, 1e6}, Dimension::time, recovery.borrow_s);
+    fields.boolean({"shrinks", "goes on with fewer data-parallel replicas; otherwise it waits for machines"},
+                   recovery.shrinks);
+    describe_repair(fields, recovery);
+}
+
+void describe_checkpoint(Fields& fields, CheckpointSpec& checkpoint) {
+    checkpoint.method.describe(fields, {"method", "how it is taken"});
+    checkpoint.interval.describe(fields, {"interval", "of training between two"});
+    fields.quantity({"size", "of all its parts; 0 B: weights and optimizer of the model", false, 0, 1e18},
+                    Dimension::bytes, checkpoint.size);
+    fields.section({"storage", "where it goes"}, [&](Fields& inner) {
+        StorageSpec& storage = checkpoint.storage;
+        inner.quantity({"write", "bandwidth of the store", false, 1, 1e18}, Dimension::rate, storage.write);
+        inner.quantity({"read", "bandwidth of the store", false, 1, 1e18}, Dimension::rate, storage.read);
+        inner.quantity({"per_node", "bandwidth of a node to the store; 0 B/s: not limiting", false, 0, 1e18},
+                       Dimension::rate, storage.per_node);
+        inner.quantity({"latency", "of a save or load beside its bytes", false, 0, 1e6}, Dimension::time,
+                       storage.latency);
+        inner.quantity({"capacity", "0 B: not limiting", false, 0, 1e21}, Dimension::bytes, storage.capacity);
+        inner.integer({"keep", "checkpoints, the oldest go first", false, 1, 1 << 20}, storage.keep);
+        inner.boolean({"broadcast", "one node loads and sends to the others"}, storage.broadcast);
+    });
+}
+
+template <class T, class Describe>
+void describe_list(Fields& fields, const Field& field, std::vector<T>& list, const Describe& describe_one) {
+    std::size_t count = list.size();
+    fields.list(field, count, [&](Fields& inner, std::size_t i) {
+        if (list.size() < count) {
+            list.resize(count);
+        }
+        T spare;
+        describe_one(inner, i < list.size() ? list[i] : spare);
+    });
+    list.resize(std::min(list.size(), count));
+}
+
+}  // namespace
+
+void describe_campaign(Fields& fields, FaultsSpec& faults) {
+    fields.quantity({"duration", "of the campaign", false, 1, kLongest}, Dimension::time, faults.duration_s);
+    fields.quantity(
+        {"work", "training without faults after which the job is done; 0 s: it trains on", false, 0, kLongest},
+        Dimension::time, faults.work_s);
+    fields.integer({"runs", "with different seeds", false, 1, 1'000'000}, faults.runs);
+    describe_list(fields, {"processes", "faults that are drawn"}, faults.processes, describe_process);
+    describe_list(fields, {"events", "faults that are given"}, faults.events, describe_event);
+    fields.text({"trace", "file of faults, or of machines that are there"}, faults.trace);
+    fields.section({"recovery", "from detection to training again"},
+                   [&](Fields& inner) { describe_recovery(inner, faults.recovery); });
+    fields.section({"checkpoint", "what is saved, and when"},
+                   [&](Fields& inner) { describe_checkpoint(inner, faults.checkpoint); });
+}
+
+void describe(Fields& fields, FaultsSpec& faults) {
+    std::size_t index = faults.campaign ? 1 : 0;
+    fields.variant({"faults", "failures during the run: a campaign is a map"}, {"none", "campaign"}, index,
+                   faults.detailed, [&](Fields& inner) { describe_campaign(inner, faults); });
+    faults.campaign = index == 1 || faults.detailed;  // a map needs no `kind`
+}
+
+namespace {
+
+bool stops_job(FaultKind kind) {
+    switch (kind) {
+        case FaultKind::fail_stop:
+        case FaultKind::link_down:
+        case FaultKind::hang:
+        case FaultKind::corruption:
+        case FaultKind::preemption:
+            return true;
+        default:
+            return false;
+    }
+}
+
+// Whether a fault of this kind is described by what only other kinds have. `at`: of the entry in the file.
+void check_fields(const YamlNode& at, FaultKind kind, double factor, double lasts_s, std::vector<Diagnostic>& errors) {
+    const KindTraits traits = traits_of(kind);
+    const std::string& name = fault_kind_names()[static_cast<std::size_t>(kind)];
+    const auto mark = [&](const char* key) { return at.find(key) != nullptr ? at.find(key)->mark : at.mark; };
+    if (traits.factor && (factor <= 0 || factor >= 1)) {
+        errors.push_back(mark("factor").error(
+            fmt::format("'{}' needs a 'factor' between 0 and 1: what is left of the speed or rate", name)));
+    }
+    if (!traits.factor && factor != 1) {
+        errors.push_back(mark("factor").error(fmt::format("'factor' means nothing for '{}'", name)));
+    }
+    if (traits.must_end && lasts_s <= 0) {
+        errors.push_back(mark("lasts").error(fmt::format("'{}' needs 'lasts': it ends by itself", name)));
+    }
+    if (!traits.lasts && lasts_s > 0) {
+        errors.push_back(
+            mark("lasts").error(fmt::format("'lasts' means nothing for '{}': recovery and repair decide", name)));
+    }
+}
+
+const YamlNode& entry_of(const YamlNode& node, const char* list, std::size_t index) {
+    const YamlNode* found = node.find(list);
+    return found != nullptr && index < found->items.size() ? found->items[index] : node;
+}
+
+void check_processes(const YamlNode& node, const FaultsSpec& faults, const JobShape& shape,
+                     std::vector<Diagnostic>& errors) {
+    for (std::size_t i = 0; i < faults.processes.size(); ++i) {
+        const ProcessSpec& process = faults.processes[i];
+        const YamlNode& at = entry_of(node, "processes", i);
+        const std::vector<FaultKind> kinds = kinds_of(process.component);
+        const std::string& component = component_names()[static_cast<std::size_t>(process.component)];
+        if (std::find(kinds.begin(), kinds.end(), process.kind) == kinds.end()) {
+            std::string names;
+            for (const FaultKind kind : kinds) {
+                names += (names.empty() ? "" : ", ") + fault_kind_names()[static_cast<std::size_t>(kind)];
+            }
+            errors.push_back(at.mark.error(fmt::format("component '{}' has the kinds {}", component, names)));
+        }
+        check_fields(at, process.kind, process.factor, process.lasts_s, errors);
+        if (shape.count(process.component) == 0) {
+            errors.push_back(at.mark.error(fmt::format("the cluster has no component '{}'", component)));
+        }
+        const bool shared = process.component == Component::switches || process.component == Component::storage ||
+                            process.component == Component::software;
+        if (shared && process.bad_share > 0) {
+            errors.push_back(at.mark.error(fmt::format("'bad_share' is of machines, and '{}' is of none", component)));
+        }
+    }
+}
+
+}  // namespace
+
+void check(const YamlNode& node, const FaultsSpec& faults, const JobShape& shape, std::vector<Diagnostic>& errors) {
+    check_processes(node, faults, shape, errors);
+    for (std::size_t i = 0; i < faults.events.size(); ++i) {
+        const EventSpec& event = faults.events[i];
+        const YamlNode& at = entry_of(node, "events", i);
+        const YamlNode* where = at.find("where");
+        const Mark& mark = where != nullptr ? where->mark : at.mark;
+        Place place;
+        std::string problem;
+        if (!parse_place(event.where, shape, place, problem)) {
+            errors.push_back(mark.error(problem));
+        } else if (!suits(event.kind, place)) {
+            errors.push_back(mark.error(fmt::format(
+                "'{}' cannot happen to '{}'", fault_kind_names()[static_cast<std::size_t>(event.kind)], event.where)));
+        }
+        check_fields(at, event.kind, event.factor, event.lasts_s, errors);
+    }
+    const auto section_error = [&](const char* section, const std::string& text) {
+        const YamlNode* found = node.find(section);
+        errors.push_back((found != nullptr ? found->mark : node.mark).error(text));
+    };
+    if (const std::string problem = faults.checkpoint.method.make()->problem(); !problem.empty()) {
+        section_error("checkpoint", problem);
+    }
+    const bool given =
+        !faults.trace.empty() || std::any_of(faults.events.begin(), faults.events.end(), [&](const EventSpec& event) {
+            return stops_job(event.kind) || event.kind == FaultKind::switch_loss ||
+                   (event.kind == FaultKind::link_flap && event.lasts_s > faults.recovery.retry_limit_s);
+        });
+    if (given && faults.checkpoint.interval.make()->needs_mtbf() && interruption_rate(faults, shape) == 0) {
+        section_error("checkpoint",
+                      fmt::format("interval '{}' follows from the job's MTBF, and no process interrupts the job: take "
+                                  "{{kind: fixed, every: 30 min}}",
+                                  faults.checkpoint.interval.name()));
+    }
+}
+
+double interruption_rate(const FaultsSpec& faults, const JobShape& shape) {
+    double rate = 0;
+    for (const ProcessSpec& process : faults.processes) {
+        const bool leaf = process.kind == FaultKind::switch_loss && shape.leaves > 0;
+        const bool flap = process.kind == FaultKind::link_flap && process.lasts_s > faults.recovery.retry_limit_s;
+        if (stops_job(process.kind) || leaf || flap) {
+            const double count = leaf ? shape.leaves : shape.count(process.component);
+            rate += count / process.mtbf_s * (1 + process.bad_share * (process.bad_factor - 1));
+        }
+    }
+    return rate;
+}
+
+}  // namespace orrery

@@ -1,0 +1,108 @@
+#pragma once
+// The `faults` section of a scenario: what fails, how it is noticed and repaired, what is saved, and for how long. Immutable once
+// read.
+
+#include "workloads/faults/fault.hpp"
+#include "workloads/faults/intervals/interval.hpp"
+#include "workloads/faults/methods/method.hpp"
+#include "workloads/faults/processes/process.hpp"
+
+namespace orrery {
+
+/// Faults that are drawn.
+struct ProcessSpec {
+    Component component = Component::gpu;
+    FaultKind kind = FaultKind::fail_stop;
+    FaultProcessChoice law{fault_process_table(), "exponential"};
+    double mtbf_s = 0;           ///< of one component
+    double factor = 1;           ///< share of speed or rate that is left
+    double lasts_s = 0;          ///< mean, exponential; 0: until repaired or replaced
+    double bad_share = 0;        ///< of machines
+    double bad_factor = 1;       ///< times the rate of the others
+    bool while_running = false;  ///< strikes only while the job trains
+};
+
+/// A fault that is given.
+struct EventSpec {
+    double at_s = 0;
+    FaultKind kind = FaultKind::fail_stop;
+    std::string where;
+    double factor = 1;
+    double lasts_s = 0;
+};
+
+/// A way to repair a machine.
+struct RepairStage {
+    double mean_s = 0;
+    double fails = 0;  ///< chance that the machine comes back as it was
+};
+
+struct RecoverySpec {
+    double heartbeat_s = 30;
+    double heartbeat_misses = 0;
+    double timeout_s = 600;  ///< of a collective: finds what nothing else has
+    bool watches = false;    ///< `anomaly` was given
+    double anomaly_s = 60;
+    double anomaly_misses = 0;
+    double corruption_s = 3600;
+    double retry_limit_s = 30;  ///< of a connection
+    double diagnosis_s = 300;
+    double bisection_s = 0;  ///< of one run of the search for a bad machine
+    double restart_s = 120;
+    double queue_s = 0;
+    std::int64_t standbys = 0;
+    std::int64_t pool = 0;
+    double join_s = 180;
+    std::int64_t spares = 0;
+    double borrow_s = 1200;
+    bool shrinks = false;
+    RepairStage automatic{7200, 0};
+    RepairStage manual{172800, 0};
+    double to_manual = 0;
+    bool exponential_repair = true;
+    std::int64_t retire_after = 0;  ///< failures; 0: never
+    double retire_window_s = 604800;
+};
+
+struct CheckpointSpec {
+    CheckpointMethodChoice method{checkpoint_method_table(), "blocking"};
+    CheckpointIntervalChoice interval{checkpoint_interval_table(), "daly"};
+    double size = 0;  ///< B; 0: what model and plan need
+    StorageSpec storage;
+};
+
+struct FaultsSpec {
+    bool campaign = false;
+    bool detailed = false;  ///< given as a map
+    double duration_s = 30 * 86400.0;
+    double work_s = 0;  ///< of training without faults, after which the job is done; 0: it trains on
+    std::int64_t runs = 1;
+    std::vector<ProcessSpec> processes;
+    std::vector<EventSpec> events;
+    std::string trace;
+    RecoverySpec recovery;
+    CheckpointSpec checkpoint;
+};
+
+/// Names the section: `none`, or a map.
+void describe(Fields& fields, FaultsSpec& faults);
+/// Names what the map holds.
+void describe_campaign(Fields& fields, FaultsSpec& faults);
+
+/// What single fields cannot see. `node`: the section, for positions.
+void check(const YamlNode& node, const FaultsSpec& faults, const JobShape& shape, std::vector<Diagnostic>& errors);
+
+/// Interruptions of the whole job per second that processes bring: those that stop it, not those that slow it.
+[[nodiscard]] double interruption_rate(const FaultsSpec& faults, const JobShape& shape);
+
+/// A fault at its time.
+struct TimedFault {
+    double at_s = 0;
+    Fault fault;
+};
+/// Reads a file of faults: CSV with the header time_s,kind,where,factor,lasts_s (the last two may be absent); or of machines that
+/// are there: CSV with the header time_s,nodes, from which preemptions and returns follow, the last places of the job going first.
+/// Throws ConfigError with every bad line.
+[[nodiscard]] std::vector<TimedFault> read_fault_trace(const std::string& path, const JobShape& shape);
+
+}  // namespace orrery
