@@ -1,6 +1,7 @@
 #include "tools/driver/run_cost.hpp"
 
 #include "tools/driver/kind.hpp"
+#include "tools/driver/training_faults.hpp"
 
 #include "workloads/collective/algorithms/algorithm.hpp"
 #include "workloads/collective/choose.hpp"
@@ -25,10 +26,11 @@ constexpr Price kMessage = {4e-6, 500};      // of a fluid or analytic run, with
 constexpr Price kFoldedMessage = {2e-8, 0};  // of a ring that is not stored
 constexpr Price kTask = {4e-7, 70};          // of a training iteration or a replay
 constexpr Price kRequest = {8e-6, 40};
-constexpr double kHops = 4;           // links of a path through a fabric of two tiers
-constexpr double kTasksPerPass = 8;   // of a pipeline stage: compute, its transfers and what they wait for
-constexpr double kBytesPerRow = 60;   // of a trace of operations
-constexpr double kBytesPerLine = 30;  // of a trace of requests or flows
+constexpr Price kCampaignStep = {3e-7, 0};  // a fault, or a stretch of training with its checkpoint
+constexpr double kHops = 4;                 // links of a path through a fabric of two tiers
+constexpr double kTasksPerPass = 8;         // of a pipeline stage: compute, its transfers and what they wait for
+constexpr double kBytesPerRow = 60;         // of a trace of operations
+constexpr double kBytesPerLine = 30;        // of a trace of requests or flows
 
 RunCost cost_of(double count, Price price, const char* what) {
     return {count * price.seconds, count * price.bytes, fmt::format("{:.2g} {}", count, what)};
@@ -86,6 +88,22 @@ RunCost cost_of_collective(const Scenario& s) {
                             crossing);
 }
 
+static RunCost cost_of_campaign(const Scenario& s) {
+    constexpr double kStall = 60;  // s, where the interval depends on it
+    const JobShape shape = job_shape(s);
+    double rate = 0;
+    for (const ProcessSpec& process : s.faults.processes) {
+        rate += shape.count(process.component) / process.mtbf_s;
+    }
+    const double stops = interruption_rate(s.faults, shape);
+    if (const auto interval = s.faults.checkpoint.interval.make(); stops > 0 || !interval->needs_mtbf()) {
+        rate += 2 / std::max(1e-3, interval->seconds(kStall, 1 / std::max(stops, 1e-12)));
+    }
+    const double length =
+        s.faults.work_s > 0 ? std::min(s.faults.duration_s, 10 * s.faults.work_s) : s.faults.duration_s;
+    return cost_of(static_cast<double>(s.faults.runs) * length * rate, kCampaignStep, "steps of campaigns");
+}
+
 RunCost cost_of_training(const Scenario& s) {
     const PlanSpec& plan = s.plan;
     const double chunks = static_cast<double>(plan.chunks);
@@ -93,7 +111,14 @@ RunCost cost_of_training(const Scenario& s) {
     const double parts = by_layer ? static_cast<double>(s.model.layers) : chunks;
     const bool folds = s.network.fold && !s.network.by_packet();
     const double ranks = static_cast<double>(folds ? plan.pipeline : plan.ranks());
-    return cost_of(2 * static_cast<double>(plan.micro_batches()) * parts * ranks * kTasksPerPass, kTask, "operations");
+    RunCost out =
+        cost_of(2 * static_cast<double>(plan.micro_batches()) * parts * ranks * kTasksPerPass, kTask, "operations");
+    if (s.faults.campaign) {
+        const RunCost campaign = cost_of_campaign(s);
+        out.seconds += campaign.seconds;
+        out.what += ", " + campaign.what;
+    }
+    return out;
 }
 
 RunCost cost_of_replay(const Scenario& s) {

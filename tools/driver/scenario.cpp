@@ -81,7 +81,7 @@ namespace {
 // Every member that is the path of a file.
 auto paths_in(Scenario& scenario) {
     return std::array{&scenario.requests.trace, &scenario.replay.trace, &scenario.traffic.flows,
-                      &scenario.network.packets.link_events};
+                      &scenario.network.packets.link_events, &scenario.faults.trace};
 }
 
 }  // namespace
@@ -308,8 +308,11 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
 
 // A file that a scenario names and that cannot be read is told where it is named.
 static void check_files(const YamlNode& root, const Scenario& scenario) {
-    constexpr std::array<std::array<const char*, 2>, 4> kPaths = {
-        {{"requests", "trace"}, {"compute", "trace"}, {"traffic", "flows"}, {"network", "link_events"}}};
+    constexpr std::array<std::array<const char*, 2>, 5> kPaths = {{{"requests", "trace"},
+                                                                   {"compute", "trace"},
+                                                                   {"traffic", "flows"},
+                                                                   {"network", "link_events"},
+                                                                   {"faults", "trace"}}};
     for (const auto& [section, key] : kPaths) {
         const YamlNode* node = root.find(section);
         node = node == nullptr ? nullptr : node->find(key);

@@ -9,6 +9,7 @@
 #include "tools/driver/request_table.hpp"
 #include "topologies/cluster_spec.hpp"
 #include "workloads/collective/message_run.hpp"
+#include "workloads/faults/spec.hpp"
 #include "workloads/replay/replay.hpp"
 #include "workloads/serving/cluster/service.hpp"
 #include "workloads/serving/spec.hpp"
@@ -45,6 +46,7 @@ struct Scenario {
     ModelSpec model;
     PlanSpec plan;
     SoftwareSpec software;
+    FaultsSpec faults;
     CollectiveSpec collective;
     TrafficSpec traffic;
     ReplaySpec replay;
@@ -119,6 +121,7 @@ struct RunOutput {
     double seconds = 0;  ///< until the last of it was done, from its start on
     Timeline timeline;
     std::optional<TrainingResult> training;
+    Timeline campaign;     ///< of training under faults: where the time of its first run went
     PacketReport packets;  ///< of packet fidelity, else empty
     std::optional<MessageRecord> messages;
     std::vector<RequestRow> requests;

@@ -2,6 +2,7 @@
 
 #include "tools/driver/interval.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/training_faults.hpp"
 
 #include "sim/device/device.hpp"
 
@@ -78,6 +79,9 @@ class TrainingScenario final : public ScenarioRun {
             }
         }
         out.timeline = std::move(result.timeline);
+        if (scenario_.faults.campaign) {
+            add_campaign(scenario_, input_, result.iteration_s, out);
+        }
         out.training = std::move(result);
     }
 
@@ -97,8 +101,7 @@ void describe_training(Fields& fields, Scenario& s) {
     fields.section({"software", "the generation of training software (default: megatron-core-2024)"}, kSoftwarePresets,
                    present, [&](Fields& inner) { describe(inner, s.software); });
     describe_compute(fields, s);
-    std::size_t faults = 0;
-    fields.choice({"faults", "failures during the run"}, {"none"}, faults);
+    describe(fields, s.faults);
 }
 
 void check_training(const YamlNode& root, const DataDirectory& data, Scenario& scenario,
@@ -109,6 +112,7 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
         read_fields(load_yaml(data.path(kSoftwarePresets, kDefaultSoftware)), data, errors,
                     [&](Fields& fields) { describe(fields, scenario.software); });
     }
+    check_faults(root, scenario, errors);
 }
 
 }  // namespace

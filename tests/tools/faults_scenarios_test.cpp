@@ -1,0 +1,194 @@
+// The standard scenarios of scenarios/faults, against what their comments derive by hand.
+
+#include "tests/support/support.hpp"
+#include "tools/driver/training_faults.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+namespace orrery {
+
+namespace {
+
+RunOutput run_file(const std::string& name, const std::vector<std::string>& overrides = {}) {
+    const Scenario scenario =
+        load_scenario(std::string(ORRERY_SOURCE_DIR "/scenarios/faults/") + name + ".yaml", overrides, test::data());
+    return run(scenario, test::models(), {});
+}
+
+double value(const RunOutput& out, const std::string& name) {
+    const Metric* metric = out.summary.find(name);
+    return metric != nullptr ? metric->value : 0;
+}
+
+double part(const RunOutput& out, std::initializer_list<Category> categories) {
+    double sum = 0;
+    for (const Category category : categories) {
+        sum += out.training->booked[static_cast<std::size_t>(category)];
+    }
+    return sum;
+}
+
+// Every second of the campaign has one cause.
+void check_sum(const RunOutput& out) {
+    double sum = value(out, "goodput_fraction") * value(out, "campaign_s");
+    for (const Metric& metric : out.summary.metrics) {
+        sum += metric.name.rfind("lost_s.", 0) == 0 ? metric.value : 0;
+    }
+    CHECK(sum == doctest::Approx(value(out, "campaign_s")).epsilon(1e-12));
+}
+
+}  // namespace
+
+TEST_CASE("scenarios/faults/gpu-fail-stop: work since the checkpoint, detection, diagnosis, restart, load") {
+    const RunOutput out = run_file("gpu-fail-stop");
+    const double cycle = value(out, "checkpoint_interval_s") + value(out, "checkpoint_stall_s");
+    CHECK(value(out, "checkpoint_interval_s") == doctest::Approx(1000).epsilon(1e-3));
+    CHECK(value(out, "lost_s.lost_work") == doctest::Approx(5000 - 4 * cycle).epsilon(1e-6));
+    CHECK(value(out, "lost_s.detection") == doctest::Approx(30));
+    CHECK(value(out, "lost_s.diagnosis") == doctest::Approx(300));
+    CHECK(value(out, "lost_s.restart") == doctest::Approx(120));
+    CHECK(value(out, "lost_s.load") == doctest::Approx(60).epsilon(1e-3));
+    CHECK(value(out, "lost_s.hardware") == 0);
+    CHECK(value(out, "interruptions") == 1);
+    CHECK(value(out, "mean_time_to_recover_s") == doctest::Approx(510).epsilon(1e-3));
+    check_sum(out);
+}
+
+TEST_CASE("scenarios/faults/link-flap: a short one stalls, a long one fails the job") {
+    const RunOutput out = run_file("link-flap");
+    CHECK(value(out, "lost_s.network") == doctest::Approx(2));
+    CHECK(value(out, "interruptions") == 1);
+    CHECK(value(out, "lost_s.detection") == doctest::Approx(30));
+    const double interval = value(out, "checkpoint_interval_s");
+    const double stall = value(out, "checkpoint_stall_s");
+    const double cycles = std::floor(20000 / (interval + stall));
+    CHECK(value(out, "lost_s.lost_work") == doctest::Approx(20000 - cycles * (interval + stall)).epsilon(1e-6));
+    check_sum(out);
+}
+
+TEST_CASE("scenarios/faults/degraded-nic: the all-reduce between nodes takes twice as long") {
+    const RunOutput out = run_file("degraded-nic");
+    const double t = value(out, "iteration_time_s");
+    const double d = part(out, {Category::data_communication});
+    CHECK(d > 0.05 * t);
+    CHECK(value(out, "lost_s.network") == doctest::Approx(3600 * d / (t + d)).epsilon(0.01));
+    check_sum(out);
+}
+
+TEST_CASE("a degraded NIC in a job of 128 GPUs costs as much packet by packet as fluid, within 5 %") {
+    const RunOutput fluid = run_file("degraded-nic", {"model.layers=2", "model.vocabulary=2048"});
+    const RunOutput packet = run_file(
+        "degraded-nic", {"model.layers=2", "model.vocabulary=2048", "network.fidelity=packet", "network.mtu=9000 B"});
+    CHECK(value(packet, "lost_s.network") == doctest::Approx(value(fluid, "lost_s.network")).epsilon(0.05));
+}
+
+TEST_CASE("scenarios/faults/straggler: kernels of one GPU pace the job") {
+    const RunOutput out = run_file("straggler");
+    const double t = value(out, "iteration_time_s");
+    const double k = part(out, {Category::forward, Category::backward, Category::recompute, Category::optimizer}) / 9;
+    CHECK(value(out, "lost_s.stragglers") == doctest::Approx(3600 * k / (t + k)).epsilon(0.01));
+    check_sum(out);
+}
+
+TEST_CASE("scenarios/faults/switch-loss: a spine slows the rings between leaves, a leaf stops the job") {
+    const RunOutput out = run_file("switch-loss");
+    const double t = value(out, "iteration_time_s");
+    const double d = part(out, {Category::data_communication}) / 3;
+    CHECK(value(out, "lost_s.network") == doctest::Approx(3600 * d / (t + d)).epsilon(0.02));
+    CHECK(value(out, "interruptions") == 1);
+    CHECK(value(out, "lost_s.hardware") == doctest::Approx(1800 - 30 - 300 + 180));
+    check_sum(out);
+}
+
+TEST_CASE("scenarios/faults/silent-hang: the time-out of a collective finds it") {
+    const RunOutput out = run_file("silent-hang");
+    CHECK(value(out, "lost_s.detection") == doctest::Approx(600));
+    const double cycle = value(out, "checkpoint_interval_s") + value(out, "checkpoint_stall_s");
+    CHECK(value(out, "lost_s.lost_work") == doctest::Approx(5000 - 5 * cycle).epsilon(1e-6));
+    CHECK(value(out, "lost_s.hardware") == 0);
+    const RunOutput watched = run_file("silent-hang", {"faults.recovery.anomaly.delay=15 s"});
+    CHECK(value(watched, "lost_s.detection") == doctest::Approx(15));
+}
+
+TEST_CASE("scenarios/faults/storage-outage: the checkpoint that falls into it waits for its end") {
+    const RunOutput out = run_file("storage-outage");
+    const double cycle = value(out, "checkpoint_interval_s") + value(out, "checkpoint_stall_s");
+    CHECK(value(out, "lost_s.storage") ==
+          doctest::Approx(13600 - 8 * cycle - value(out, "checkpoint_interval_s")).epsilon(1e-6));
+    CHECK(value(out, "lost_s.storage") == doctest::Approx(2716).epsilon(0.001));
+    check_sum(out);
+}
+
+TEST_CASE("scenarios/faults/power-cap: one capped node costs as much as all") {
+    const RunOutput out = run_file("power-cap");
+    const RunOutput one = run_file("power-cap", {"faults.events.1.factor=0.999999"});
+    CHECK(value(one, "lost_s.power") > 0);
+    CHECK(value(one, "lost_s.power") <= 720);
+    CHECK(value(out, "lost_s.power") == doctest::Approx(2 * value(one, "lost_s.power")).epsilon(0.001));
+    check_sum(out);
+}
+
+TEST_CASE("a campaign without faults is plain training, and all of it is useful") {
+    const std::string plain = test::kSmallTraining;
+    const RunOutput without = run(test::scenario(plain), test::models(), {});
+    const RunOutput with = run(test::scenario(plain + "faults: {duration: 30 d}\n"), test::models(), {});
+    for (const Metric& metric : without.summary.metrics) {
+        REQUIRE(with.summary.find(metric.name) != nullptr);
+        CHECK(with.summary.find(metric.name)->value == metric.value);
+    }
+    CHECK(value(with, "goodput_fraction") == 1);
+    CHECK(run(test::scenario(plain + "faults: none\n"), test::models(), {}).summary.metrics == without.summary.metrics);
+    CHECK(resolved_json(test::scenario(plain + "faults: none\n")) == resolved_json(test::scenario(plain)));
+}
+
+TEST_CASE("a folded state of the cluster takes as long as the unfolded one") {
+    for (const char* file : {"degraded-nic", "straggler"}) {
+        const RunOutput folded = run_file(file);
+        const RunOutput all = run_file(file, {"network.fold=false"});
+        CHECK(value(folded, "goodput_fraction") == doctest::Approx(value(all, "goodput_fraction")).epsilon(1e-9));
+    }
+}
+
+TEST_CASE("what a campaign cannot be is refused with its line") {
+    const auto refused = [](const std::string& faults, const std::string& why) {
+        const std::string text = test::refusal(test::kSmallTraining + ("faults: " + faults + "\n"));
+        CHECK_MESSAGE(text.find(why) != std::string::npos, faults, ": ", text);
+        CHECK(text.find("test.yaml:7:") != std::string::npos);
+    };
+    refused("{events: [{at: 1 s, kind: fail-stop, where: gpu8}]}", "'gpu8' does not exist: the job has gpu0 to gpu7");
+    refused("{events: [{at: 1 s, kind: fail-stop, where: leaf0}]}", "the fabric is no tree");
+    refused("{events: [{at: 1 s, kind: hang, where: storage}]}", "'hang' cannot happen to 'storage'");
+    refused("{events: [{at: 1 s, kind: melt, where: gpu0}]}", "'melt'");
+    refused("{events: [{at: 1 s, kind: slow, where: gpu0}]}", "needs a 'factor'");
+    refused("{events: [{at: 1 s, kind: hang, where: gpu0, factor: 0.5}]}", "'factor' means nothing for 'hang'");
+    refused("{events: [{at: 1 s, kind: fail-stop, where: gpu0, lasts: 3 s}]}", "'lasts' means nothing");
+    refused("{events: [{at: 1 s, kind: outage, where: storage}]}", "needs 'lasts'");
+    refused("{processes: [{component: storage, kind: hang, mtbf: 1 d}]}", "has the kinds outage, degraded");
+    refused("{processes: [{component: software, kind: hang, mtbf: 1 d, bad_share: 5 %, bad_factor: 2}]}",
+            "'bad_share'");
+    refused("{events: [{at: 1 s, kind: fail-stop, where: gpu0}]}", "no process interrupts the job");
+    refused("{checkpoint: {method: {kind: memory, group: 2, parity: 2}}}", "'parity' must be less than 'group'");
+    refused("{kind: none, duration: 1 d}", "'none' has no parameters");
+    refused("{duration: 30}", "unit");
+    CHECK_THROWS_AS((void)run(test::scenario(std::string(test::kSmallTraining) +
+                                             "faults: {checkpoint: {size: 2 TB, storage: {capacity: 3 TB}}}\n"),
+                              test::models(), {}),
+                    InfeasibleError);
+}
+
+TEST_CASE("the timeline of a campaign covers it, and faults have a row of their own") {
+    const RunOutput out = run_file("gpu-fail-stop");
+    double job = 0;
+    std::size_t faults = 0;
+    for (const Span& span : out.campaign.spans) {
+        job += span.thread == 0 ? span.duration_us : 0;
+        faults += span.thread == 1 ? 1 : 0;
+    }
+    CHECK(job == doctest::Approx(36000e6).epsilon(1e-9));
+    CHECK(faults == 1);
+    CHECK(to_chrome_trace(with_campaign(out)).find("campaign") != std::string::npos);
+}
+
+}  // namespace orrery

@@ -1,0 +1,421 @@
+#include "tools/driver/training_faults.hpp"
+
+#include "models/scaled_device.hpp"
+#include "workloads/faults/campaign.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace orrery {
+
+namespace {
+
+// Bytes of weights (bf16), master weights and both moments (fp32) of a parameter, each kept once: what mixed-precision checkpoints
+// measure in MLPerf Storage's workloads and in BLOOM (13.0 to 14.0).
+constexpr double kBytesPerParameter = 14;
+
+// Places of a cluster are folded onto the few that differ, so that each distinct state is simulated once.
+class TrainingJob final : public JobModel {
+  public:
+    TrainingJob(const Scenario& scenario, const TrainingInput& input, double iteration_s)
+        : scenario_(scenario), input_(input), shape_(job_shape(scenario)), set_(folding_set(input)) {
+        times_[key({shape_.nodes, {}, 0})] = iteration_s;
+    }
+
+    double iteration_s(const ClusterState& state) override {
+        const ClusterState folded = fold(state);
+        const std::lock_guard<std::mutex> lock(mutex_);
+        const auto [found, added] = times_.try_emplace(key(folded), 0.0);
+        if (added) {
+            found->second = simulate(folded);
+        }
+        return found->second;
+    }
+
+    std::uint32_t nodes_used(std::uint32_t nodes) const override {
+        const PlanSpec plan = plan_on(nodes);
+        return plan.data == 0 ? 0 : static_cast<std::uint32_t>(plan.ranks() / shape_.gpus_per_node);
+    }
+
+    CheckpointSetting checkpoint() const override {
+        CheckpointSetting out;
+        out.bytes = checkpoint_bytes(scenario_);
+        out.nodes = shape_.nodes;
+        out.gpus_per_node = shape_.gpus_per_node;
+        const FabricShape& fabric = input_.fabric.shape();
+        out.pcie = fabric.pcie_bandwidth;
+        out.nic = fabric.nic_bandwidth * fabric.nics_per_node;
+        out.storage = scenario_.faults.checkpoint.storage;
+        return out;
+    }
+
+    [[nodiscard]] std::size_t states() const { return times_.size(); }
+
+  private:
+    // The plan with the most replicas on so many nodes that share the global batch, whole nodes and the memory of their devices.
+    [[nodiscard]] PlanSpec plan_on(std::uint32_t nodes) const {
+        PlanSpec plan = input_.plan;
+        const std::int64_t per_replica = plan.ranks() / plan.data;
+        for (plan.data = std::min(plan.data, static_cast<std::int64_t>(nodes) * shape_.gpus_per_node / per_replica);
+             plan.data > 0; --plan.data) {
+            if (plan.global_batch % (plan.micro_batch * plan.data) != 0 || plan.ranks() % shape_.gpus_per_node != 0 ||
+                (plan.shard > 0 && plan.data % plan.shard != 0)) {
+                continue;
+            }
+            const auto memory = memory_by_stage(input_.model, plan, input_.software);
+            if (std::all_of(memory.begin(), memory.end(),
+                            [&](const MemoryUse& use) { return use.total() <= input_.gpu.memory.value; })) {
+                return plan;
+            }
+        }
+        return plan;
+    }
+
+    // Sets of replicas are alike: those with impairments become the first. Ranks that share micro-batches and layers are, too.
+    [[nodiscard]] ClusterState fold(const ClusterState& state) const {
+        const PlanSpec plan = state.nodes == shape_.nodes ? input_.plan : plan_on(state.nodes);
+        if (set_ >= plan.data) {
+            return state;
+        }
+        ClusterState out{state.nodes, {}, state.nic_share};
+        std::map<std::uint32_t, std::uint32_t> renamed;
+        const auto per_replica = static_cast<std::uint32_t>(plan.tensor * plan.context);
+        const auto data = static_cast<std::uint32_t>(plan.data);
+        for (Impairment one : state.impairments) {
+            const bool nic = one.place.what == Place::What::nic;
+            if (nic || one.place.what == Place::What::gpu || one.place.what == Place::What::node) {
+                const std::uint32_t per_node = one.place.what == Place::What::gpu ? shape_.gpus_per_node
+                                               : nic                              ? shape_.nics_per_node
+                                                                                  : 1;
+                const std::uint32_t rank = one.place.index / per_node * shape_.gpus_per_node +
+                                           (one.place.what == Place::What::gpu ? one.place.index % per_node : 0);
+                const std::uint32_t stage = rank / (data * per_replica);
+                const std::uint32_t set = rank / per_replica % data / set_;
+                const auto name = renamed.try_emplace(set, static_cast<std::uint32_t>(renamed.size())).first->second;
+                const std::uint32_t first = (stage * data + name * set_) * per_replica;
+                one.place.index = one.place.what == Place::What::gpu ? first : first / shape_.gpus_per_node * per_node;
+            }
+            out.impairments.push_back(one);
+        }
+        return out;
+    }
+
+    static std::string key(const ClusterState& state) {
+        std::string out = fmt::format("{} {}", state.nodes, state.nic_share);
+        for (const Impairment& one : state.impairments) {
+            out += fmt::format(" {}:{}:{}:{}:{}", static_cast<int>(one.kind), static_cast<int>(one.place.what),
+                               one.place.index, one.place.upper, one.factor);
+        }
+        return out;
+    }
+
+    // Spines that are gone or slow take their share of the links between switches; checkpoints theirs of NICs. 0: no way is left.
+    [[nodiscard]] FabricShape fabric_in(const ClusterState& state) const {
+        FabricShape shape = input_.fabric.shape();
+        double left = shape.spines;
+        for (const Impairment& one : state.impairments) {
+            if (one.place.what == Place::What::spine || one.place.what == Place::What::leaf_spine) {
+                left -= one.kind == FaultKind::degraded ? 1 - one.factor : 1;
+            }
+        }
+        if (left < shape.spines) {
+            shape.leaf_oversubscription *= left > 0 ? shape.spines / left : 0;
+        }
+        if (state.nic_share > 0) {
+            shape.nic_bandwidth *= 1 - state.nic_share;
+            shape.leaf_oversubscription *= 1 - state.nic_share;  // links between switches stay as they are
+        }
+        return shape;
+    }
+
+    // Ranks whose kernels an impairment slows.
+    void add_slow(const Impairment& one, TrainingInput& input) {
+        const bool cap = one.kind == FaultKind::power_cap;
+        if (one.kind != FaultKind::slow && !cap) {
+            return;
+        }
+        const double factor = cap ? speed_at(one.factor) : one.factor;
+        const std::uint32_t gpus = shape_.gpus_per_node;
+        std::uint32_t first = one.place.index;
+        std::uint32_t last = first + 1;
+        if (one.place.what == Place::What::node) {
+            first = one.place.index * gpus;
+            last = first + gpus;
+        } else if (one.place.what == Place::What::leaf) {
+            first = one.place.index / shape_.rails * shape_.nodes_per_leaf * gpus;
+            last = first + shape_.nodes_per_leaf * gpus;
+        } else if (one.place.what == Place::What::job) {
+            first = 0;
+            last = static_cast<std::uint32_t>(input.plan.ranks());
+        }
+        for (std::uint32_t rank = first; rank < std::min(last, static_cast<std::uint32_t>(input.plan.ranks()));
+             ++rank) {
+            input.slow.push_back({rank, factor});
+        }
+    }
+
+    // Speed of kernels at a share of the clock: arithmetic slows with it, memory does not.
+    double speed_at(double clock) {
+        const auto [found, added] = speeds_.try_emplace(clock, 1.0);
+        if (added) {
+            const auto kernels = [&](const CostModel& device) {
+                const PassCost cost(input_.model, input_.plan, input_.software, device, input_.gpu, input_.fabric,
+                                    input_.collectives, input_.paths);
+                double seconds = 0;
+                for (const Price* price : {&cost.layer_forward(), &cost.layer_backward()}) {
+                    for (const Category category : {Category::forward, Category::backward, Category::recompute}) {
+                        seconds += (*price)[category];
+                    }
+                }
+                return seconds;
+            };
+            found->second = kernels(input_.device) / kernels(ScaledDevice(input_.device, input_.gpu, clock, 1));
+        }
+        return found->second;
+    }
+
+    double simulate(const ClusterState& state) {
+        const PlanSpec plan = state.nodes == shape_.nodes ? input_.plan : plan_on(state.nodes);
+        const FabricShape shape = fabric_in(state);
+        if (shape.leaf_oversubscription <= 0) {
+            return std::numeric_limits<double>::infinity();
+        }
+        const Fabric fabric(shape);
+        TrainingInput input{input_.model, plan,        input_.software,    input_.device,
+                            input_.gpu,   fabric,      input_.collectives, input_.placement,
+                            input_.paths, input_.fold, input_.routes_flows};
+        RunSettings settings = run_settings(scenario_);
+        std::vector<std::pair<std::uint32_t, double>> nics;
+        const std::uint32_t gpus = shape_.gpus_per_node;
+        const auto per_replica = static_cast<std::uint32_t>(plan.tensor * plan.context);
+        std::uint32_t unlike = 0;
+        for (const Impairment& one : state.impairments) {
+            add_slow(one, input);
+            std::uint32_t rank = 0;
+            switch (one.place.what) {
+                case Place::What::nic:
+                    nics.emplace_back(one.place.index, one.factor);
+                    rank = one.place.index / shape_.nics_per_node * gpus;
+                    break;
+                case Place::What::gpu:
+                    rank = one.place.index;
+                    break;
+                case Place::What::node:
+                    rank = one.place.index * gpus;
+                    break;
+                case Place::What::leaf:
+                    input.fold = false;
+                    continue;
+                default:
+                    continue;
+            }
+            const auto replica = rank / per_replica % static_cast<std::uint32_t>(plan.data);
+            unlike = std::max(unlike, replica / std::max(1U, folding_set(input)) + 1);
+        }
+        input.unlike = unlike;
+        settings.links_change = !nics.empty();
+        Simulation simulation(fabric, settings);
+        const TrainingRun run(input, std::numeric_limits<double>::infinity(), simulation);
+        for (const auto& [nic, factor] : nics) {
+            for (const ResourceId link : {fabric.nic_out(nic), fabric.nic_in(nic)}) {
+                simulation.resources().set_capacity(link, factor * fabric.capacity(link));
+            }
+        }
+        simulation.run();
+        return run.result().iteration_s;
+    }
+
+    const Scenario& scenario_;
+    const TrainingInput& input_;
+    JobShape shape_;
+    std::uint32_t set_;  ///< replicas in a set of which one stands for all
+    std::mutex mutex_;
+    std::map<std::string, double> times_;
+    std::map<double, double> speeds_;
+};
+
+void add_metrics(const CampaignPlan& plan, const CheckpointSetting& setting, const std::vector<CampaignResult>& runs,
+                 Summary& out) {
+    const auto samples = [&](const auto& value) {
+        std::vector<double> values;
+        for (const CampaignResult& run : runs) {
+            values.push_back(value(run));
+        }
+        return mean_interval(values, 0.90);
+    };
+    const auto add = [&](const std::string& name, const char* unit, const auto& value) {
+        const MeanInterval interval = samples(value);
+        out.add(name, interval.mean, unit);
+        if (runs.size() > 1) {
+            out.metrics.back().low = interval.mean - interval.half_width;
+            out.metrics.back().high = interval.mean + interval.half_width;
+        }
+    };
+    const auto ratio = [](double a, double b) { return b > 0 ? a / b : kNotMeasured; };
+    add("goodput_fraction", "1", [](const CampaignResult& run) {
+        return static_cast<double>(run.tally[Cause::useful]) / static_cast<double>(run.length.ns());
+    });
+    for (std::size_t i = 1; i < kCauses; ++i) {
+        const auto seconds = [&](const CampaignResult& run) {
+            return static_cast<double>(run.tally[static_cast<Cause>(i)]) * 1e-9;
+        };
+        if (samples(seconds).mean > 0) {
+            add(fmt::format("lost_s.{}", cause_name(static_cast<Cause>(i))), "s", seconds);
+        }
+    }
+    add("campaign_s", "s", [](const CampaignResult& run) { return run.length.seconds(); });
+    add("interruptions", "1", [](const CampaignResult& run) { return static_cast<double>(run.interruptions); });
+    add("interruptions_per_week", "1", [](const CampaignResult& run) {
+        return static_cast<double>(run.interruptions) / (run.length.seconds() / 604800);
+    });
+    double length = 0;
+    double interruptions = 0;
+    double recoveries = 0;
+    double recovering = 0;
+    for (const CampaignResult& run : runs) {
+        length += run.length.seconds();
+        interruptions += static_cast<double>(run.interruptions);
+        recoveries += static_cast<double>(run.recoveries);
+        recovering += run.recovering.seconds();
+    }
+    out.add("mean_time_to_failure_s", ratio(length, interruptions), "s");
+    out.add("mean_time_to_recover_s", ratio(recovering, recoveries), "s");
+    add("checkpoints", "1", [](const CampaignResult& run) { return static_cast<double>(run.checkpoints); });
+    out.add("checkpoint_bytes", setting.bytes, "B");
+    out.add("checkpoint_stall_s", plan.cost.stall_s, "s");
+    out.add("checkpoint_load_s", plan.cost.load_s, "s");
+    out.add("checkpoint_interval_s", plan.interval_s < 1e10 ? plan.interval_s : kNotMeasured, "s");
+}
+
+void add_notes(const CampaignPlan& plan, const std::vector<CampaignResult>& runs, Summary& out) {
+    std::size_t locked = 0;
+    std::size_t unfinished = 0;
+    std::uint64_t retired = 0;
+    for (const CampaignResult& run : runs) {
+        locked += run.livelock || (run.checkpoints == 0 && run.interruptions > 2) ? 1 : 0;
+        unfinished += plan.spec.work_s > 0 && !run.finished ? 1 : 0;
+        retired += run.retired;
+    }
+    if (locked > 0) {
+        const double rate = interruption_rate(plan.spec, plan.shape);
+        out.notes.push_back(fmt::format(
+            "warning: livelock in {} of {} runs: a checkpoint needs {} of training, and an interruption comes every {}",
+            locked, runs.size(), pretty_quantity(plan.interval_s + plan.cost.stall_s, Dimension::time),
+            rate > 0 ? pretty_quantity(1 / rate, Dimension::time) : "few events"));
+    }
+    if (unfinished > 0) {
+        out.notes.push_back(fmt::format("warning: the job is not done after {} in {} of {} runs",
+                                        pretty_quantity(plan.spec.duration_s, Dimension::time), unfinished,
+                                        runs.size()));
+    }
+    if (retired > 0) {
+        out.notes.push_back(fmt::format("{:.1f} machines retired per run",
+                                        static_cast<double>(retired) / static_cast<double>(runs.size())));
+    }
+}
+
+Timeline draw(const CampaignResult& run) {
+    Timeline out;
+    out.processes = {{0, "campaign"}};
+    out.threads = {{0, "job"}, {1, "faults"}};
+    const auto us = [](CampaignTime time) { return static_cast<double>(time.ns()) * 1e-3; };
+    for (const Stretch& one : run.timeline) {
+        const char* name = one.cause == Cause::useful ? "training" : cause_name(one.cause);
+        out.spans.push_back({name, name, 0, 0, us(one.start), us(one.end) - us(one.start)});
+    }
+    for (const StruckFault& one : run.struck) {
+        const std::string& name = fault_kind_names()[static_cast<std::size_t>(one.fault.kind)];
+        out.spans.push_back({name, "fault", 0, 1, us(one.at), one.fault.lasts_s * 1e6});
+    }
+    return out;
+}
+
+}  // namespace
+
+double checkpoint_bytes(const Scenario& s) {
+    if (s.faults.checkpoint.size > 0) {
+        return s.faults.checkpoint.size;
+    }
+    const double tables = s.model.tied_embeddings ? 1 : 2;
+    const double parameters =
+        static_cast<double>(s.model.layers) * s.model.layer_parameters() + tables * s.model.embedding_parameters();
+    return kBytesPerParameter * parameters;
+}
+
+Timeline with_campaign(const RunOutput& out) {
+    Timeline both = out.timeline;
+    constexpr std::uint32_t kProcess = 1U << 30U;  // beyond all ranks
+    constexpr std::uint32_t kThread = 1000;
+    for (const auto& [process, name] : out.campaign.processes) {
+        both.processes.emplace_back(kProcess + process, name);
+    }
+    for (const auto& [thread, name] : out.campaign.threads) {
+        both.threads.emplace_back(kThread + thread, name);
+    }
+    for (Span span : out.campaign.spans) {
+        span.process += kProcess;
+        span.thread += kThread;
+        both.spans.push_back(std::move(span));
+    }
+    return both;
+}
+
+JobShape job_shape(const Scenario& scenario) {
+    const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+    const FabricShape& shape = fabric.shape();
+    JobShape out;
+    out.gpus_per_node = shape.gpus_per_node;
+    out.nics_per_node = std::max(1U, shape.nics_per_node);
+    out.nodes = static_cast<std::uint32_t>((scenario.plan.ranks() + shape.gpus_per_node - 1) / shape.gpus_per_node);
+    if (fabric.as_tree() != nullptr && shape.nodes > 1) {
+        out.nodes_per_leaf = shape.nodes_per_leaf;
+        out.rails = std::max(1U, shape.rails);
+        out.leaves = (out.nodes + shape.nodes_per_leaf - 1) / shape.nodes_per_leaf * out.rails;
+        out.spines = shape.spines;
+    }
+    return out;
+}
+
+void check_faults(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
+    const YamlNode* node = root.find("faults");
+    if (!scenario.faults.campaign || node == nullptr || node->kind != YamlNode::Kind::map) {
+        return;
+    }
+    if (const YamlNode* kind = node->find("kind"); kind != nullptr && kind->scalar == "none") {
+        errors.push_back(kind->mark.error("'none' has no parameters: leave 'kind' out, or all of the others"));
+    }
+    if (!errors.empty() || scenario.plan.ranks() <= 0) {
+        return;  // what the job has is not known
+    }
+    try {
+        check(*node, scenario.faults, job_shape(scenario), errors);
+    } catch (const Error&) {
+        return;  // said where the cluster is read
+    }
+}
+
+void add_campaign(const Scenario& scenario, const TrainingInput& input, double iteration_s, RunOutput& out) {
+    TrainingJob job(scenario, input, iteration_s);
+    const JobShape shape = job_shape(scenario);
+    const FaultsSpec& faults = scenario.faults;
+    std::vector<TimedFault> trace;
+    if (!faults.trace.empty()) {
+        trace = read_fault_trace(scenario.file(faults.trace), shape);
+    }
+    const CampaignPlan plan = plan_campaign(faults, shape, job, std::move(trace));
+    const std::vector<CampaignResult> runs =
+        run_campaigns(plan, job, static_cast<std::uint64_t>(scenario.seed), static_cast<std::uint64_t>(faults.runs),
+                      std::max(1U, std::thread::hardware_concurrency()));
+    add_metrics(plan, job.checkpoint(), runs, out.summary);
+    add_notes(plan, runs, out.summary);
+    out.summary.notes.push_back(fmt::format("campaign of {} run{}, {} states of the cluster simulated", faults.runs,
+                                            faults.runs == 1 ? "" : "s", job.states()));
+    out.campaign = draw(runs.front());
+}
+
+}  // namespace orrery
