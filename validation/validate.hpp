@@ -43,4 +43,7 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
 /// compares them request by request and at their quantiles. Throws ConfigError where the run is not of the whole trace in its order.
 Comparison validate_logged(ModelCache& models, const Terminal& terminal, const std::string& file);
 
+/// Runs campaigns of published studies (validation/faults) and compares goodput, interruptions and times of checkpoints.
+Comparison validate_faults(const DataDirectory& data, const Terminal& terminal);
+
 }  // namespace orrery::inline validation

@@ -63,6 +63,10 @@ TEST_CASE("accuracy: the suite collectives keeps the limits of validation/thresh
     check_suite("collectives");
 }
 
+TEST_CASE("accuracy: the suite faults keeps the limits of validation/thresholds.yaml") {
+    check_suite("faults");
+}
+
 TEST_CASE("accuracy: the suite compute keeps the limits of validation/thresholds.yaml") {
     check_suite("compute");
 }

@@ -4,6 +4,7 @@
 #include "tools/check/baseline.hpp"
 #include "tools/driver/run_cost.hpp"
 #include "tools/driver/scenario.hpp"
+#include "tools/driver/training_faults.hpp"
 #include "tools/program/command_line.hpp"
 #include "tools/program/error_codes.hpp"
 #include "tools/program/memory_limit.hpp"
@@ -104,7 +105,7 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
         write_file(line.text("queues"), queues_csv(out.packets));
     }
     if (line.has("trace")) {
-        write_file(line.text("trace"), to_chrome_trace(out.timeline));
+        write_file(line.text("trace"), to_chrome_trace(with_campaign(out)));
     }
     if (line.has("report")) {
         write_file(line.text("report"), run_report(scenario, out, explain(scenario, models)));
@@ -176,9 +177,10 @@ int command_schema(const CommandLine& line, const DataDirectory& data) {
 int command_validate(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal(line.color(), line.quiet());
     const std::string suite = line.arguments.empty() ? "all" : line.arguments[0];
-    if (suite != "all" && suite != "training" && suite != "collectives" && suite != "compute" && suite != "serving") {
+    if (suite != "all" && suite != "training" && suite != "collectives" && suite != "compute" && suite != "serving" &&
+        suite != "faults") {
         throw ConfigError(
-            fmt::format("unknown suite '{}'; it is one of compute, training, collectives, serving", suite));
+            fmt::format("unknown suite '{}'; it is one of compute, training, collectives, serving, faults", suite));
     }
     const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {
         {"data", {"compute", "collectives", "serving"}},
@@ -236,6 +238,9 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         compared.push_back(validate_training(
             models, terminal,
             {line.has("points"), line.has("fit"), line.text("runs"), line.text("svg"), line.values("without")}));
+    }
+    if (suite == "all" || suite == "faults") {
+        compared.push_back(validate_faults(data, terminal));
     }
     if (line.has("report")) {
         write_file(line.text("report"), validation_report(compared));
