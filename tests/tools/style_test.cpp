@@ -81,6 +81,7 @@ TEST_CASE("what a folder declares lies in the folder's own namespace, so that no
                                                       {"sim/record", "record"},
                                                       {"sim/run", "simulation"},
                                                       {"workloads/collective", "collective"},
+                                                      {"workloads/faults", "faults"},
                                                       {"workloads/model", "model"},
                                                       {"workloads/replay", "replay"},
                                                       {"workloads/serving", "serving"},

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <thread>
 
-namespace orrery {
+namespace orrery::inline driver {
 
 namespace {
 
@@ -418,4 +418,4 @@ void add_campaign(const Scenario& scenario, const TrainingInput& input, double i
     out.campaign = draw(runs.front());
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

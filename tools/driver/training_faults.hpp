@@ -3,7 +3,7 @@
 
 #include "tools/driver/scenario.hpp"
 
-namespace orrery {
+namespace orrery::inline driver {
 
 /// The job of a training scenario as faults see it. Throws as shape_of does.
 [[nodiscard]] JobShape job_shape(const Scenario& scenario);
@@ -20,4 +20,4 @@ void check_faults(const YamlNode& root, const Scenario& scenario, std::vector<Di
 /// Runs the campaign and adds its metrics, notes and timeline. `input`: of the iteration without faults, which took `iteration_s`.
 void add_campaign(const Scenario& scenario, const TrainingInput& input, double iteration_s, RunOutput& out);
 
-}  // namespace orrery
+}  // namespace orrery::inline driver

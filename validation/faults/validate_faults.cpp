@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <thread>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -273,4 +273,4 @@ Comparison validate_faults(const DataDirectory& data, const Terminal& terminal) 
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

@@ -11,7 +11,7 @@
 #include <optional>
 #include <queue>
 
-namespace orrery {
+namespace orrery::inline faults {
 
 const char* cause_name(Cause cause) {
     constexpr const char* kNames[kCauses] = {
@@ -841,4 +841,4 @@ CampaignResult run_campaign(const CampaignPlan& plan, JobModel& job, std::uint64
     return Campaign(plan, job, seed, timeline).run();
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline faults

@@ -17,7 +17,7 @@
 #include <map>
 #include <memory>
 
-namespace orrery {
+namespace orrery::inline faults {
 
 /// What is slower than it should be, by place of the job.
 struct Impairment {
@@ -105,4 +105,4 @@ struct MeanInterval {
 /// `level`: 0.90 or 0.95.
 [[nodiscard]] MeanInterval mean_interval(const std::vector<double>& samples, double level);
 
-}  // namespace orrery
+}  // namespace orrery::inline faults

@@ -8,7 +8,7 @@
 #include <cctype>
 #include <charconv>
 
-namespace orrery {
+namespace orrery::inline faults {
 
 const std::vector<std::string>& component_names() {
     static const std::vector<std::string> kNames = {"gpu",    "hbm",  "nic",     "link",
@@ -227,4 +227,4 @@ Place place_of(Component component, std::uint32_t index, const JobShape& shape) 
     return {Place::What::job, 0, 0};
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline faults

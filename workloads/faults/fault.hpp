@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline faults {
 
 /// What a fault process counts: MTBF is of one of these.
 enum class Component { gpu, hbm, nic, link, switches, host, storage, software };
@@ -75,4 +75,4 @@ struct Fault {
     double lasts_s = 0;  ///< 0: until it is repaired or replaced
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline faults

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline faults {
 
 Fleet::Fleet(const FaultsSpec& spec, std::uint32_t nodes, std::uint64_t seed)
     : recovery_(spec.recovery), random_(seed, "faults/repair"), draws_(seed, "faults/pool") {
@@ -147,4 +147,4 @@ void Fleet::widen(std::uint32_t nodes) {
     places_.resize(std::max<std::size_t>(places_.size(), nodes), kNone);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline faults

@@ -3,7 +3,7 @@
 
 #include "workloads/faults/campaign.hpp"
 
-namespace orrery {
+namespace orrery::inline faults {
 
 class Fleet {
   public:
@@ -58,4 +58,4 @@ class Fleet {
     std::vector<std::uint32_t> standbys_, pool_, spares_;  ///< taken from the back
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline faults

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace orrery {
+namespace orrery::inline faults {
 
 const Impairments::Active* Impairments::find(std::uint32_t id) const {
     const auto found = std::find_if(active_.begin(), active_.end(), [&](const Active& one) { return one.id == id; });
@@ -72,4 +72,4 @@ Cause Impairments::cause(const Fleet& fleet) const {
     return Cause::network;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline faults

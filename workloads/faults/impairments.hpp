@@ -3,7 +3,7 @@
 
 #include "workloads/faults/fleet.hpp"
 
-namespace orrery {
+namespace orrery::inline faults {
 
 class Impairments {
   public:
@@ -41,4 +41,4 @@ class Impairments {
     std::uint32_t next_ = 0;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline faults

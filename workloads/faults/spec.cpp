@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline faults {
 
 namespace {
 
@@ -287,4 +287,4 @@ double interruption_rate(const FaultsSpec& faults, const JobShape& shape) {
     return rate;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline faults

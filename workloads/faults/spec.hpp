@@ -7,7 +7,7 @@
 #include "workloads/faults/methods/method.hpp"
 #include "workloads/faults/processes/process.hpp"
 
-namespace orrery {
+namespace orrery::inline faults {
 
 /// Faults that are drawn.
 struct ProcessSpec {
@@ -105,4 +105,4 @@ struct TimedFault {
 /// Throws ConfigError with every bad line.
 [[nodiscard]] std::vector<TimedFault> read_fault_trace(const std::string& path, const JobShape& shape);
 
-}  // namespace orrery
+}  // namespace orrery::inline faults

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline faults {
 
 namespace {
 
@@ -144,4 +144,4 @@ std::vector<TimedFault> read_fault_trace(const std::string& path, const JobShape
     return TraceReader(path, shape).read();
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline faults
