@@ -1,5 +1,6 @@
 #include "models/calibrated.hpp"
 
+#include "models/unit_model.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/math.hpp"
 
@@ -60,6 +61,20 @@ std::vector<KernelFolder> kernel_folders(const DeviceSpec& device, const DataDir
     return out;
 }
 
+// The units of the device, where the folder of its kernels describes them.
+std::string units_file(const DeviceSpec& device, const DataDirectory& data) {
+    const std::string file = data.path(kKernels + device.kernels + "/units.yaml");
+    return std::filesystem::exists(file) ? file : "";
+}
+
+// What prices operations that no kernel was measured for.
+std::unique_ptr<CostModel> model_without_kernels(const DeviceSpec& device, const DataDirectory& data) {
+    if (const std::string file = units_file(device, data); !file.empty()) {
+        return std::make_unique<UnitModel>(device, read_parts(file, device, data));
+    }
+    return std::make_unique<Roofline>(device);
+}
+
 // The fits in a folder, sorted. Throws ConfigError when it cannot be read.
 std::vector<std::string> fits_in(const std::string& folder) {
     std::vector<std::string> files;
@@ -85,12 +100,15 @@ std::vector<std::string> kernel_files(const DeviceSpec& device, const DataDirect
             const std::vector<std::string> files = fits_in(folder.path);
             out.insert(out.end(), files.begin(), files.end());
         }
+        if (const std::string file = units_file(device, data); !file.empty()) {
+            out.push_back(file);
+        }
     }
     return out;
 }
 
 Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, double duty, const std::string& kernels)
-    : device_(device), roofline_(device), duty_(duty) {
+    : device_(device), roofline_(device), without_(model_without_kernels(device, data)), duty_(duty) {
     for (const KernelFolder& folder : kernel_folders(device, data, kernels)) {
         load_folder(folder.path, folder.attention, folder.products);
     }
@@ -208,7 +226,7 @@ Cost Calibrated::cost(const Operation& operation) const {
         entry = &entries_[static_cast<std::size_t>(point->kind)][static_cast<std::size_t>(point->format)];
     }
     if (entry == nullptr || !entry->fit) {
-        return roofline_.cost(operation);
+        return without_->cost(operation);
     }
     const KernelFit& fit = *entry->fit;
     const KernelFit::Estimate estimate = fit.estimate(*point, entry->rates);
@@ -232,6 +250,15 @@ Cost Calibrated::cost(const Operation& operation) const {
         cost.bytes = streaming->bytes;
     }
     return cost;
+}
+
+bool Calibrated::runs_beside(const Operation& operation) const {
+    const std::optional<KernelPoint> point = kernel_point(operation);
+    const auto* units = dynamic_cast<const SeparateUnits*>(without_.get());
+    if (point && fit(point->kind, point->format) != nullptr) {
+        return false;  // measured on the units
+    }
+    return units != nullptr && units->runs_beside(operation);
 }
 
 std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const DataDirectory& data,

@@ -2,7 +2,8 @@
 // The calibrated compute model: every operation priced by the fit of its kernel on its device.
 //
 // Claims: see models/kernel_fit.hpp for the form. What has no fit on a device takes, in this order: the fit of a nearer
-// format (block-scaled fp8: fp8; 8-bit cache and weight-only: 16 bits with the smaller bytes), then the roofline.
+// format (block-scaled fp8: fp8; 8-bit cache and weight-only: 16 bits with the smaller bytes), then the units of the device
+// (units.yaml in its folder of kernels, models/unit_model.hpp), then the roofline.
 // Fits hold burst times. Run without pause, a device reaches its power limit and lowers its clock: dynamic power goes with
 // rate x clock^2, so a product held at rate r above the knee r0 slows down by (r / r0)^(1/3); in a mix the governor sees
 // the mean of products and streaming kernels. Kernels that are long against the governor's reaction were slowed down in
@@ -24,6 +25,7 @@
 
 #include "models/kernel_fit.hpp"
 #include "models/roofline.hpp"
+#include "sim/device/separate_units.hpp"
 
 #include <memory>
 #include <string>
@@ -38,13 +40,14 @@ inline constexpr double kHeld = 1;
 /// breakdown of GPT-3 and Llama-3 layers on A100 and H100 gives).
 inline constexpr double kTransformer = 0.7;
 
-class Calibrated final : public CostModel {
+class Calibrated final : public CostModel, public SeparateUnits {
   public:
     /// Fits are in models/data/kernels of `data`; where the device has a set of the name `kernels` in it, its fits replace the
     /// device's own. Throws ConfigError for malformed fits.
     Calibrated(const DeviceSpec& device, const DataDirectory& data, double duty = kTransformer,
                const std::string& kernels = "");
     [[nodiscard]] Cost cost(const Operation& operation) const override;
+    [[nodiscard]] bool runs_beside(const Operation& operation) const override;
     /// The fit that prices a kind and format, or nullptr.
     [[nodiscard]] const KernelFit* fit(KernelKind kind, KernelFormat format) const;
 
@@ -59,6 +62,7 @@ class Calibrated final : public CostModel {
 
     DeviceSpec device_;
     Roofline roofline_;
+    std::unique_ptr<CostModel> without_;  ///< for operations without a kernel: the units, or the roofline
     double duty_;
     std::array<std::array<Entry, kKernelFormats>, kKernelKinds> entries_;
 };

@@ -47,4 +47,9 @@ Cost ScaledDevice::cost(const Operation& operation) const {
     return cost;
 }
 
+bool ScaledDevice::runs_beside(const Operation& operation) const {
+    const auto* units = dynamic_cast<const SeparateUnits*>(&base_);
+    return units != nullptr && units->runs_beside(operation);
+}
+
 }  // namespace orrery::inline cost

@@ -8,12 +8,13 @@
 // Validated by tests/tools/explain_test.cpp.
 
 #include "sim/device/cost_model.hpp"
+#include "sim/device/separate_units.hpp"
 
 #include <memory>
 
 namespace orrery::inline cost {
 
-class ScaledDevice final : public CostModel {
+class ScaledDevice final : public CostModel, public SeparateUnits {
   public:
     /// `arithmetic`, `memory`: factors of the rates, above 0. `base` outlives this ...
     ScaledDevice(const CostModel& base, DeviceSpec device, double arithmetic, double memory)
@@ -26,6 +27,7 @@ class ScaledDevice final : public CostModel {
           arithmetic_(arithmetic),
           memory_(memory) {}
     [[nodiscard]] Cost cost(const Operation& operation) const override;
+    [[nodiscard]] bool runs_beside(const Operation& operation) const override;
 
   private:
     std::unique_ptr<CostModel> owned_;

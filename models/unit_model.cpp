@@ -1,0 +1,197 @@
+#include "models/unit_model.hpp"
+
+#include "models/roofline.hpp"
+#include "sim/base/error.hpp"
+#include "sim/config/fields.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery {
+
+namespace {
+
+// Vector operations of an element. Softmax of a score: maximum, difference, exponential (range reduction and a polynomial of degree
+// five, Cody and Waite, "Software Manual for the Elementary Functions", 1980: eight), sum, scale. Elementwise kernels: an activation or a
+// norm is an exponential or a square, two sums and a product.
+constexpr double kSoftmax = 12;
+constexpr double kElementwise = 10;
+constexpr double kRoutingKernels = 4;    // gate, top-k, sort and scatter, gather, as models/roofline.cpp has them
+constexpr double kHostBandwidth = 25e9;  // B/s, where nobody measured pinned copies: 16 lanes of PCIe generation 4
+// Error of a product beyond what is in its cycles: spread of the rows of `orrery validate devices`.
+constexpr double kSpread = 0.1;
+
+}  // namespace
+
+std::vector<std::string> problems_of(const DeviceParts& parts, const DeviceSpec& device) {
+    std::vector<std::string> out;
+    double products = 0;
+    double others = 0;
+    for (const ComputeUnit& unit : parts.units) {
+        (unit.kind == UnitKind::systolic ? products : others) += unit.peak();
+    }
+    if (products <= 0 || others <= 0) {
+        out.push_back(fmt::format("'units' needs at least one of kind {}: {} has none",
+                                  products <= 0 ? "systolic" : "vector", device.name));
+    }
+    constexpr double kRounded = 0.03;  // vendors round clocks and peaks
+    if (products > 0 && std::abs(products / device.flops_bf16.value - 1) > kRounded) {
+        out.push_back(
+            fmt::format("the systolic units do {:.4g} TFLOP/s (2 x rows x columns x count x clock), but flops_bf16 of "
+                        "{} is {:.4g} TFLOP/s",
+                        products * 1e-12, device.name, device.flops_bf16.value * 1e-12));
+    }
+    return out;
+}
+
+DeviceParts read_parts(const std::string& file, const DeviceSpec& device, const DataDirectory& data) {
+    DeviceParts parts;
+    std::vector<Diagnostic> errors;
+    const YamlNode root = load_yaml(file);
+    read_fields(root, data, errors, [&](Fields& fields) { describe(fields, parts); });
+    if (errors.empty()) {
+        for (const std::string& problem : problems_of(parts, device)) {
+            errors.push_back(root.mark.error(problem));
+        }
+    }
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+    return parts;
+}
+
+UnitModel::UnitModel(const DeviceSpec& device, const DeviceParts& parts)
+    : device_(device),
+      scratchpad_(parts.scratchpad.value),
+      pim_(parts.pim),
+      memory_(device.memory_bandwidth.value * device.memory_efficiency.value) {
+    double best = 0;
+    for (const ComputeUnit& unit : parts.units) {
+        if (unit.kind == UnitKind::vector) {
+            vector_ += unit.peak();
+        } else if (unit.peak() > best) {
+            best = unit.peak();
+            arrays_ = unit;
+        }
+    }
+    ORRERY_ASSERT(best > 0 && vector_ > 0 && memory_ > 0);
+}
+
+double UnitModel::products(double m, double n, double k, double batch, Precision precision) const {
+    const double efficiency = device_.matrix_efficiency.value > 0 ? device_.matrix_efficiency.value : 1;
+    const double peak = device_.matrix_flops(precision);
+    const double faster = peak > 0 ? peak / device_.flops_bf16.value : 1;  // other formats are expanded to 16 bits
+    return systolic_cycles(arrays_.arrays(), m, n, k, batch) / (arrays_.clock.value * efficiency * faster);
+}
+
+double UnitModel::buffered(double compute, double bytes, double m, double n, double k, double element) const {
+    // The largest tile with sides in the proportion of the product's: two of its inputs and an output in 32 bits fit.
+    double first = bytes;
+    if (const double room = scratchpad_; room > 0 && bytes > 0) {
+        double parts = 1;  // cuts of each dimension
+        const auto tile = [&](double cuts) {
+            return 2 * element * (m * k + k * n) / (cuts * cuts) + 4 * m * n / (cuts * cuts);
+        };
+        while (tile(parts) > room) {
+            parts *= 2;
+        }
+        first = (element * (m * k + k * n) + 2 * m * n) / (parts * parts);
+    }
+    first = std::min(first, bytes);
+    return first / memory_ + std::max(compute, (bytes - first) / memory_);
+}
+
+double UnitModel::seconds_of(const Gemm& gemm) const {
+    const double compute = products(gemm.m, gemm.n, gemm.k, gemm.batch, gemm.precision);
+    const double bytes = gemm.bytes() - gemm.extra_bytes;
+    return device_.launch.value + buffered(compute, bytes, gemm.m, gemm.n, gemm.k, orrery::bytes_of(gemm.precision)) +
+           gemm.extra_bytes / memory_;
+}
+
+double UnitModel::seconds_of(const GroupedGemm& gemm) const {
+    const double active = std::max(1.0, gemm.active_experts());
+    const double compute = products(gemm.rows() / active, gemm.n, gemm.k, active, gemm.precision);
+    return device_.launch.value + std::max(compute, gemm.bytes() / memory_);
+}
+
+double UnitModel::seconds_of(const FusedExperts& experts) const {
+    return seconds_of(experts.up()) + seconds_of(experts.down()) +
+           seconds_of(ExpertRouting{experts.tokens, experts.experts, experts.topk, experts.hidden});
+}
+
+double UnitModel::seconds_of(const ExpertRouting& routing) const {
+    return kRoutingKernels * device_.launch.value + routing.bytes() / memory_;
+}
+
+bool UnitModel::in_banks(const Attention& attention) const {
+    return pim_.present() && attention.decodes();
+}
+
+double UnitModel::seconds_of(const Attention& attention) const {
+    const double density = attention.density();
+    const double scores = attention.batch_heads * attention.queries * attention.keys * density;
+    if (in_banks(attention)) {
+        // Whole heads that share keys, dealt to the channels in turn: the channel with the most decides.
+        const double shared = std::max(1.0, attention.group);
+        const double heads = std::ceil(attention.batch_heads / shared / static_cast<double>(pim_.channels)) * shared;
+        const PimAttention parts =
+            attention_cycles(pim_, heads, attention.keys_read(), attention.head_dim, orrery::bytes_of(attention.cache));
+        return device_.launch.value + (parts.logits + parts.values) / pim_.clock.value + kSoftmax * scores / vector_;
+    }
+    // Rows of a key head's queries pass together; two products forward, five backward.
+    const double group = attention.decodes() ? std::max(1.0, attention.group) : 1;
+    const double heads = attention.batch_heads / group;
+    const double forward =
+        products(attention.queries * group, attention.keys, attention.head_dim, heads, attention.cache) +
+        products(attention.queries * group, attention.head_dim, attention.keys, heads, attention.cache);
+    const double compute = forward * density * (attention.backward ? 2.5 : 1);
+    const double vector = kSoftmax * scores * (attention.backward ? 2 : 1) / vector_;
+    return device_.launch.value + std::max({compute, vector, attention.bytes() / memory_});
+}
+
+double UnitModel::seconds_of(const LatentAttention& attention) const {
+    const double efficiency = device_.matrix_efficiency.value > 0 ? device_.matrix_efficiency.value : 1;
+    return device_.launch.value +
+           std::max(attention.flops() / (device_.flops_bf16.value * efficiency), attention.bytes() / memory_);
+}
+
+double UnitModel::seconds_of(const Streaming& streaming) const {
+    // In 16 bits, half of the bytes read and half written: an element every four bytes.
+    const double vector = kElementwise * streaming.bytes / 4 / vector_;
+    return streaming.kernels * device_.launch.value + std::max(streaming.bytes / memory_, vector);
+}
+
+double UnitModel::seconds_of(const Copy& copy) const {
+    if (copy.direction == CopyDirection::on_device) {
+        return device_.launch.value + 2 * copy.bytes / memory_;
+    }
+    const double rate = device_.host_bandwidth.value > 0 ? device_.host_bandwidth.value : kHostBandwidth;
+    return device_.launch.value + copy.bytes / rate;
+}
+
+double UnitModel::seconds_of(const Launch& launch) const {
+    const bool graph = launch.graph && device_.graph_launch.value > 0;
+    return launch.kernels * (graph ? device_.graph_launch.value : device_.launch.value);
+}
+
+Cost UnitModel::cost(const Operation& operation) const {
+    Cost cost;
+    cost.seconds = Seconds(std::visit([this](const auto& one) { return seconds_of(one); }, operation));
+    cost.flops = flops_of(operation);
+    cost.bytes = orrery::bytes_of(operation);
+    cost.spread = kSpread;
+    cost.systematic = kSpread;
+    if (const auto* attention = std::get_if<Attention>(&operation); attention != nullptr && in_banks(*attention)) {
+        cost.bytes = 0;  // keys and values stay in their banks
+    }
+    return cost;
+}
+
+bool UnitModel::runs_beside(const Operation& operation) const {
+    const auto* attention = std::get_if<Attention>(&operation);
+    return attention != nullptr && in_banks(*attention) && pim_.row_buffers > 1;
+}
+
+}  // namespace orrery

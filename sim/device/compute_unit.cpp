@@ -1,0 +1,75 @@
+#include "sim/device/compute_unit.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+double ComputeUnit::peak() const {
+    const auto per_cycle = static_cast<double>(kind == UnitKind::systolic ? 2 * rows * columns * count : lanes * count);
+    return per_cycle * clock.value;
+}
+
+static void describe(Fields& fields, ComputeUnit& unit) {
+    fields.text({"name", "what the vendor calls it"}, unit.name);
+    fields.enumeration({"kind", "what it can do: products, or everything else"}, {"systolic", "vector"}, unit.kind);
+    fields.integer({"count", "how many of them share the work", false, 1, 1e6}, unit.count);
+    fields.sourced({"clock", "clock of the unit", true, 1e6, 1e11}, Dimension::frequency, unit.clock);
+    if (unit.kind == UnitKind::systolic || fields.names_all()) {
+        fields.integer({"rows", "rows of the array", false, 1, 1e5}, unit.rows);
+        fields.integer({"columns", "columns of the array", false, 1, 1e5}, unit.columns);
+        fields.enumeration({"dataflow", "which operand stays in the array"}, dataflow_names(), unit.dataflow);
+        fields.enumeration({"folds",
+                            "what tiles of a product hide from one another: nothing, the loading of what stays, or "
+                            "filling and draining too"},
+                           folds_names(), unit.folds);
+    }
+    if (unit.kind == UnitKind::vector || fields.names_all()) {
+        fields.integer({"lanes", "32-bit operations a cycle", false, 1, 1e9}, unit.lanes);
+    }
+}
+
+static void describe(Fields& fields, PimSpec& pim) {
+    fields.integer({"channels", "channels of the memory with units in their banks (0: none)", false, 0, 1e5},
+                   pim.channels);
+    fields.integer({"banks", "banks of a channel, which work in step", false, 1, 4096}, pim.banks);
+    fields.integer(
+        {"row_buffers", "row buffers of a bank; with 2 memory is read and written beside the units", false, 1, 2},
+        pim.row_buffers);
+    fields.boolean({"packed_values", "dimensions of sequences shorter than a row share it"}, pim.packed_values);
+    fields.sourced({"row", "bytes of a row of a bank", true, 32, 1e6}, Dimension::bytes, pim.row);
+    fields.sourced({"access", "bytes that a bank's unit takes in a command", true, 1, 1e4}, Dimension::bytes,
+                   pim.access);
+    fields.sourced({"clock", "clock of commands", true, 1e6, 1e11}, Dimension::frequency, pim.clock);
+    const auto time = [&](const char* key, const char* doc, Sourced<double>& value) {
+        fields.sourced({key, doc, false, 0, 1e-3}, Dimension::time, value);
+    };
+    time("activate", "from activating a row to its first column (tRCD)", pim.activate);
+    time("precharge", "from closing a row to opening the next (tRP)", pim.precharge);
+    time("row_active", "a row stays open for at least this (tRAS)", pim.row_active);
+    time("column", "between commands of the units (tCCD)", pim.column);
+    time("to_precharge", "from the last column to closing the row (tRTP)", pim.to_precharge);
+    time("activation_window", "in which window_banks banks may be activated (tFAW)", pim.activation_window);
+    fields.integer({"window_banks", "banks that may be activated in the window (0: all at once)", false, 0, 4096},
+                   pim.window_banks);
+    time("result", "from the last command of a sum until its results are out", pim.result);
+    time("input", "to write a row of inputs beside the units", pim.input);
+    time("turnaround", "between reading results and writing inputs (tRTW)", pim.turnaround);
+    time("refresh", "of all banks (tRFC)", pim.refresh);
+    time("refresh_interval", "between refreshes (tREFI; 0: none)", pim.refresh_interval);
+}
+
+void describe(Fields& fields, DeviceParts& parts) {
+    std::size_t count = parts.units.size();
+    fields.list({"units", "compute units, which price what no kernel was measured for", true}, count,
+                [&](Fields& inner, std::size_t i) {
+                    parts.units.resize(std::max(count, i + 1));
+                    describe(inner, parts.units[i]);
+                });
+    fields.sourced(
+        {"scratchpad", "memory beside the units that holds what they work on and what comes next", false, 0, 1e12},
+        Dimension::bytes, parts.scratchpad);
+    fields.section({"pim", "units in the banks of the main memory, which do the attention of decoding"}, std::nullopt,
+                   parts.has_pim, [&](Fields& inner) { describe(inner, parts.pim); });
+}
+
+}  // namespace orrery

@@ -1,0 +1,107 @@
+#include "sim/device/pim_channel.hpp"
+
+#include "sim/base/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery {
+
+PimTiming timing_of(const PimSpec& pim) {
+    const auto cycles = [&](const Sourced<double>& time) {
+        return static_cast<std::int64_t>(std::llround(time.value * pim.clock.value));
+    };
+    PimTiming out;
+    out.activate = cycles(pim.activate);
+    out.precharge = cycles(pim.precharge);
+    out.row_active = cycles(pim.row_active);
+    out.column = std::max<std::int64_t>(1, cycles(pim.column));
+    out.to_precharge = cycles(pim.to_precharge);
+    out.window = cycles(pim.activation_window);
+    out.windows = pim.window_banks > 0 ? (pim.banks + pim.window_banks - 1) / pim.window_banks : 1;
+    out.result = cycles(pim.result);
+    out.input = cycles(pim.input);
+    out.turnaround = cycles(pim.turnaround);
+    out.refresh = cycles(pim.refresh);
+    out.refresh_interval = cycles(pim.refresh_interval);
+    return out;
+}
+
+std::int64_t simulate_commands(const PimTiming& t, const PimTiles& work) {
+    ORRERY_ASSERT(work.sums > 0 && work.commands >= work.sums);
+    std::int64_t now = 0;                  // when the rows are closed and the next command may come
+    std::int64_t last_window = -t.window;  // when the last group of banks was activated
+    std::int64_t next_refresh = t.refresh_interval;
+    std::int64_t written = 0;  // inputs
+    for (std::int64_t tile = 0; tile < work.tiles; ++tile) {
+        while (t.refresh_interval > 0 && now >= next_refresh) {
+            now += t.refresh;
+            next_refresh += t.refresh_interval;
+        }
+        // As many inputs as this tile's share of them.
+        const std::int64_t due = (tile + 1) * work.inputs / work.tiles;
+        const std::int64_t wanted =
+            tile == 0 ? std::max<std::int64_t>(due, work.inputs > 0 ? 1 : 0) : std::max(due, written);
+        if (wanted > written) {
+            now += t.turnaround + (wanted - written) * t.input;
+            written = wanted;
+        }
+        std::int64_t opened = 0;
+        for (std::int64_t window = 0; window < t.windows; ++window) {
+            now = std::max(now, last_window + t.window);
+            last_window = now;
+            opened = window == 0 ? now : opened;
+        }
+        std::int64_t column = now + t.activate;  // when the next multiplying command may come
+        std::int64_t last = column;
+        for (std::int64_t sum = 0; sum < work.sums; ++sum) {
+            const std::int64_t commands = work.commands * (sum + 1) / work.sums - work.commands * sum / work.sums;
+            for (std::int64_t command = 0; command < commands; ++command) {
+                last = column;
+                column += t.column;
+            }
+            column += t.result;
+            last += t.result;
+        }
+        now = std::max(last + t.to_precharge, opened + t.row_active) + t.precharge;
+    }
+    return now;
+}
+
+double tile_cycles(const PimTiming& t, double tiles, double commands, double sums, double inputs) {
+    const auto c = [](std::int64_t cycles) { return static_cast<double>(cycles); };
+    const double opening = c(t.window) * c(t.windows - 1);
+    const double open = opening + c(t.activate) + (commands - 1) * c(t.column) + sums * c(t.result) + c(t.to_precharge);
+    const double tile = std::max({open, c(t.row_active), 0.0}) + c(t.precharge);
+    // Two tiles' activations are a window apart as well.
+    const double period = t.windows > 1 ? std::max(tile, c(t.window) * c(t.windows)) : tile;
+    const double busy = tiles * period + inputs * c(t.input) + std::min(tiles, inputs) * c(t.turnaround);
+    const bool refreshes = t.refresh_interval > t.refresh;
+    return refreshes ? busy * c(t.refresh_interval) / c(t.refresh_interval - t.refresh) : busy;
+}
+
+PimAttention attention_cycles(const PimSpec& pim, double heads, double keys, double head_dim, double element_bytes) {
+    if (heads <= 0 || keys <= 0) {
+        return {};
+    }
+    const PimTiming timing = timing_of(pim);
+    const auto banks = static_cast<double>(pim.banks);
+    const double row = std::floor(pim.row.value / element_bytes);           // elements
+    const double access = std::max(1.0, pim.access.value / element_bytes);  // elements
+    // Logits: a token of a head takes head_dim elements of a row and is one sum.
+    const double parts = std::max(1.0, std::ceil(head_dim / row));
+    const double held = std::max(1.0, std::floor(row / head_dim));  // tokens of a head in a row
+    const double key_tiles = heads * std::ceil(keys / banks) * parts / held;
+    const double sums = parts > 1 ? 1 : held;
+    const double key_commands = sums * std::ceil(std::min(head_dim, row) / access);
+    const double logits = tile_cycles(timing, key_tiles, key_commands, sums, heads * std::max(1.0, parts) / held);
+    // Sums over values: the banks hold different dimensions, a row as many tokens of one as fit, or of several where there are few.
+    const double rows = std::ceil(keys / row);
+    const double shared = pim.packed_values ? std::max(1.0, std::floor(row / keys)) : 1;
+    const double value_tiles = heads * std::ceil(head_dim / banks) * rows / shared;
+    const double value_commands = shared * std::ceil(keys / rows / access);
+    const double sums_of_values = tile_cycles(timing, value_tiles, value_commands, shared, heads * rows);
+    return {logits, sums_of_values};
+}
+
+}  // namespace orrery

@@ -1,0 +1,41 @@
+#pragma once
+// Cycles that a matrix product takes on systolic arrays.
+//
+// Claims: a product is cut into folds, one for each pair of tiles of its two stationary dimensions. The dimensions that stay are
+// k x n with weights stationary, m x n with outputs, k x m with inputs; the third one streams. A fold fills the array, streams, and
+// drains it: rows + columns + stream - 2 cycles, and with weights or inputs stationary `rows` cycles more to load what stays.
+// How much of this folds hide from one another is a property of the array (Folds). Equal arrays share the folds of a product.
+// Scope: dense products; convolutions as their im2col product.
+// Limits: operands are there when they are needed (models/unit_model.hpp holds the cycles against the memories).
+// Sources: Samajdar et al., "SCALE-Sim: Systolic CNN Accelerator Simulator", arXiv:1811.02883, section III; Jouppi et al.,
+// "In-Datacenter Performance Analysis of a Tensor Processing Unit", ISCA 2017, section 2 (weights loaded behind the tile before).
+// Validated by `orrery validate devices`: 119 products of SCALE-Sim v3 to the cycle.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+/// Which operand stays in the array.
+enum class Dataflow { weights, outputs, inputs };
+[[nodiscard]] const std::vector<std::string>& dataflow_names();
+
+/// What folds hide from one another: nothing, the loading of what stays, or filling and draining as well, so that streams follow each
+/// other without a gap. What is loaded behind a stream takes at least the `rows` cycles that it takes alone.
+enum class Folds { separate, preloaded, streamed };
+[[nodiscard]] const std::vector<std::string>& folds_names();
+
+struct SystolicArrays {
+    std::int64_t rows = 128, columns = 128, count = 1;
+    Dataflow dataflow = Dataflow::weights;
+    Folds folds = Folds::separate;
+};
+
+/// Folds of C[m,n] = A[m,k] B[k,n]; sizes are at least 0, and a part of a tile counts as a whole one.
+[[nodiscard]] double folds_of(const SystolicArrays& arrays, double m, double n, double k);
+
+/// Cycles until the last output of `batch` such products has left an array. 0 for empty products.
+[[nodiscard]] double systolic_cycles(const SystolicArrays& arrays, double m, double n, double k, double batch = 1);
+
+}  // namespace orrery

@@ -1,0 +1,45 @@
+#include "sim/device/systolic.hpp"
+
+#include <doctest/doctest.h>
+
+namespace orrery {
+
+TEST_CASE("systolic arrays: a product of one tile takes loading, filling, streaming and draining") {
+    SystolicArrays array{4, 8, 1, Dataflow::weights, Folds::separate};
+    CHECK(systolic_cycles(array, 10, 8, 4) == 4 + (4 + 8 - 2) + 10);
+    array.dataflow = Dataflow::inputs;
+    CHECK(systolic_cycles(array, 8, 10, 4) == 4 + (4 + 8 - 2) + 10);
+    array.dataflow = Dataflow::outputs;
+    CHECK(systolic_cycles(array, 4, 8, 10) == (4 + 8 - 2) + 10);
+}
+
+TEST_CASE("systolic arrays: folds are whole tiles of the operands that stay, shared by equal arrays") {
+    SystolicArrays arrays{128, 128, 1, Dataflow::weights, Folds::separate};
+    CHECK(folds_of(arrays, 7, 129, 256) == 4);
+    const double one = systolic_cycles(arrays, 64, 1024, 1024);
+    CHECK(one == 64 * (2 * 128 + 128 + 64 - 2));
+    arrays.count = 4;
+    CHECK(systolic_cycles(arrays, 64, 1024, 1024) == one / 4);
+    arrays.count = 100;
+    CHECK(systolic_cycles(arrays, 64, 1024, 1024) == one / 64);
+    CHECK(systolic_cycles(arrays, 64, 1024, 1024, 100) == one);
+    CHECK(systolic_cycles(arrays, 0, 1024, 1024) == 0);
+}
+
+TEST_CASE(
+    "systolic arrays: the more folds hide from one another, the nearer a long stream is to a product a cycle and "
+    "cell") {
+    SystolicArrays arrays{128, 128, 1, Dataflow::weights, Folds::separate};
+    const double separate = systolic_cycles(arrays, 1e6, 1280, 1280);
+    arrays.folds = Folds::preloaded;
+    const double preloaded = systolic_cycles(arrays, 1e6, 1280, 1280);
+    arrays.folds = Folds::streamed;
+    const double streamed = systolic_cycles(arrays, 1e6, 1280, 1280);
+    CHECK(streamed < preloaded);
+    CHECK(preloaded < separate);
+    CHECK(streamed == doctest::Approx(1e6 * 100).epsilon(1e-5));
+    // One row of activations: the next weights take longer to load than the row to pass.
+    CHECK(systolic_cycles(arrays, 1, 1280, 1280) == 128 + 99 * 128 + 1 + 254);
+}
+
+}  // namespace orrery
