@@ -14,7 +14,7 @@ namespace orrery::inline validation {
 
 namespace {
 
-const std::vector<std::string> kSuites = {"compute", "collectives", "serving", "training", "faults"};
+const std::vector<std::string> kSuites = {"compute", "collectives", "devices", "serving", "training", "faults"};
 
 struct Limit {
     bool at_least = false;

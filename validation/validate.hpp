@@ -34,6 +34,10 @@ Comparison validate_compute(const DataDirectory& data, const Terminal& terminal,
 /// power limit, layers and steps as sums of their kernels. `points`: every row too. Throws ConfigError for a trace with none to price.
 void validate_trace(const DataDirectory& data, const Terminal& terminal, const std::string& file, bool points);
 
+/// Compares the models of systolic arrays, of units and memories of devices with simulators and hardware (validation/devices), by
+/// group. `points`: print every point.
+Comparison validate_devices(ModelCache& models, const Terminal& terminal, bool points);
+
 /// Scores serving runs (validation/serving) and prints errors of TTFT, TPOT and end-to-end time by engine, device and model, and
 /// what is left out. With `fit`, first fits the constants of engine software on the declared half. `only`: this engine alone.
 Comparison validate_serving(const DataDirectory& data, const Terminal& terminal, bool points, bool fit,

@@ -71,4 +71,8 @@ TEST_CASE("accuracy: the suite compute keeps the limits of validation/thresholds
     check_suite("compute");
 }
 
+TEST_CASE("accuracy: the suite devices keeps the limits of validation/thresholds.yaml") {
+    check_suite("devices");
+}
+
 }  // namespace orrery

@@ -177,10 +177,10 @@ int command_schema(const CommandLine& line, const DataDirectory& data) {
 int command_validate(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal(line.color(), line.quiet());
     const std::string suite = line.arguments.empty() ? "all" : line.arguments[0];
-    if (suite != "all" && suite != "training" && suite != "collectives" && suite != "compute" && suite != "serving" &&
-        suite != "faults") {
-        throw ConfigError(
-            fmt::format("unknown suite '{}'; it is one of compute, training, collectives, serving, faults", suite));
+    if (suite != "all" && suite != "training" && suite != "collectives" && suite != "compute" && suite != "devices" &&
+        suite != "serving" && suite != "faults") {
+        throw ConfigError(fmt::format(
+            "unknown suite '{}'; it is one of compute, training, collectives, devices, serving, faults", suite));
     }
     const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {
         {"data", {"compute", "collectives", "serving"}},
@@ -230,6 +230,9 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     }
     if (suite == "all" || suite == "collectives") {
         compared.push_back(validate_collectives(models, terminal, line.has("points"), line.text("data")));
+    }
+    if (suite == "all" || suite == "devices") {
+        compared.push_back(validate_devices(models, terminal, line.has("points")));
     }
     if (suite == "all" || suite == "serving") {
         compared.push_back(validate_serving(data, terminal, line.has("points"), line.has("fit"), line.text("engine")));
