@@ -142,7 +142,7 @@ double decode_gain(const char* file) {
 
 TEST_CASE("papers of serving: gains are within their bands, or expected.yaml says that they fall short and why") {
     std::size_t count = 0;
-    for (const char* folder : {"sarathi-serve", "sarathi", "distserve", "splitwise", "burstgpt", "marlin"}) {
+    for (const char* folder : {"sarathi-serve", "sarathi", "distserve", "splitwise", "burstgpt", "marlin", "neupims"}) {
         const YamlNode expected = load_yaml(kPapers + "/" + folder + "/expected.yaml");
         REQUIRE(expected.find("gains") != nullptr);
         for (const YamlNode& row : expected.find("gains")->items) {
@@ -159,7 +159,7 @@ TEST_CASE("papers of serving: gains are within their bands, or expected.yaml say
             ++count;
         }
     }
-    CHECK(count == 19);
+    CHECK(count == 21);
 }
 
 TEST_CASE("DistServe: the share of requests in time at each rate is within its band of what was measured") {

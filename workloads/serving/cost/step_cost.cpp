@@ -1,6 +1,7 @@
 #include "workloads/serving/cost/step_cost.hpp"
 
 #include "sim/device/device.hpp"
+#include "sim/device/separate_units.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -346,6 +347,28 @@ StepWork ModelStep::adapters(const Batch& batch) {
     return entry->second;
 }
 
+// Decoding attention leaves the units and the memory's interface free.
+static bool attends_beside(const ServingModel& m, double tensor) {
+    const auto* units = dynamic_cast<const SeparateUnits*>(&m.device);
+    if (units == nullptr || m.model.latent.kv_rank > 0) {
+        return false;
+    }
+    Attention attention;
+    attention.batch_heads = static_cast<double>(m.model.heads) / tensor;
+    attention.head_dim = static_cast<double>(m.model.head_dim);
+    attention.cache = m.quantisation.cache;
+    return units->runs_beside(attention);
+}
+
+// Both halves of a batch: one's decoding attention beside the other's products, layer by layer (Heo et al., "NeuPIMs", ASPLOS 2024,
+// section 6). `attention` and `products` are of a half, which reads all weights.
+static StepWork interleaved(const StepWork& attention, const StepWork& products, double layers) {
+    StepWork both = 2.0 * (attention + products);
+    const double alone = std::min(attention.seconds, products.seconds) / layers;  // before both halves are under way
+    both.seconds = both.kernels = 2 * std::max(attention.seconds, products.seconds) + alone;
+    return both;
+}
+
 StepWork ModelStep::kernels(const Batch& batch) {
     const auto groups = static_cast<double>(m_.groups);
     std::uint32_t tokens = batch.padded;
@@ -377,13 +400,15 @@ StepWork ModelStep::kernels(const Batch& batch) {
         const double seconds = std::max(longest, sum.seconds / groups);
         work += {seconds, seconds, sum.flops / groups, sum.bytes / groups};
     }
+    const StepWork prompt_attention = work;
+    const double running = std::max(1.0, decoding - batch.padded);
+    const double own = std::ceil(decoding / groups);
+    const double keys = std::max(1.0, context / running);
     if (decoding > 0) {
-        const double running = std::max(1.0, decoding - batch.padded);
-        work += attention(std::ceil(decoding / groups), 1, std::max(1.0, context / running));
+        work += attention(own, 1, keys);
     }
-    if (!batch.adapters.empty()) {
-        work += adapters(batch);
-    }
+    const StepWork low_rank = batch.adapters.empty() ? StepWork() : adapters(batch);
+    work += low_rank;
     auto sequences = static_cast<std::uint32_t>(batch.items.size()) + batch.padded;
     if (prompts == 0) {
         // A graph computes the places that it has too many, but for their attention.
@@ -392,7 +417,16 @@ StepWork ModelStep::kernels(const Batch& batch) {
         sequences += idle;
         tokens += idle;
     }
-    return work + dense(tokens + batch.drafted) + (m_.head ? head(sequences + batch.drafted) : StepWork());
+    const std::uint32_t passed = tokens + batch.drafted;
+    const StepWork last = m_.head ? head(sequences + batch.drafted) : StepWork();
+    const StepWork whole = work + dense(passed) + last;
+    if (own < 2 || !attends_beside(m_, t_)) {
+        return whole;
+    }
+    const double layers = share_ * static_cast<double>(m_.model.layers);
+    const StepWork halves = prompt_attention + low_rank + last +
+                            interleaved(attention(std::ceil(own / 2), 1, keys), dense((passed + 1) / 2), layers);
+    return halves.seconds < whole.seconds ? halves : whole;
 }
 
 StepWork ModelStep::work(const Batch& batch) {
