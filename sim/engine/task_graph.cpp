@@ -13,6 +13,7 @@ const char* category_name(Category category) {
                                                            "pipeline communication",
                                                            "data communication",
                                                            "context communication",
+                                                           "expert communication",
                                                            "overhead",
                                                            "other"};
     return kNames[static_cast<std::size_t>(category)];

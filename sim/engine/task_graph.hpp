@@ -24,11 +24,12 @@ enum class Category : std::uint8_t {
     pipeline_communication,
     data_communication,
     context_communication,
+    expert_communication,
     overhead,
     other
 };
 [[nodiscard]] const char* category_name(Category category);
-inline constexpr int kCategoryCount = 10;
+inline constexpr int kCategoryCount = 11;
 
 struct Task {
     SimTime duration;                      ///< of a fixed task; of an activity, its latency before it starts to share

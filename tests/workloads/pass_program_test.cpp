@@ -115,7 +115,7 @@ plan: {{tensor: 8, sequence_parallel: true, global_batch: 4, overlap: {{tensor: 
         const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
         const TrainingInput in = training_input(s, models, fabric, Placement(fabric));
         const PassCost cost(in.model, in.plan, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths);
-        return backward ? cost.backward_program() : cost.forward_program();
+        return backward ? cost.backward_program(in.model.kind_of(0)) : cost.forward_program(in.model.kind_of(0));
     };
     const auto busy = [](const PassProgram& program, PassStream stream) {
         double sum = 0;

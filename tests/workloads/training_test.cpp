@@ -373,7 +373,7 @@ plan: {{data: 8, global_batch: 8{}}}
 software: {}
 )",
                                                       heads, plan, software));
-        return memory_of(s.model, s.plan, s.software, 4, false, false, 1).activations;
+        return memory_of(s.model, s.plan, s.software, LayerMix{4}, false, false, 1).activations;
     };
     const double sbh = 4 * 4096.0 * 4096.0;
     const double wide = activations("", "", "megatron-core-2024");
@@ -529,7 +529,7 @@ TEST_CASE("activation memory follows Korthikanti et al., equations 1 to 5") {
     const double sbh = 2048.0 * 4 * 6144;
     const double scores = 5.0 * 64 * 2048 / 6144;
     const auto activations = [&] {
-        return memory_of(model, plan, SoftwareSpec{}, 1, true, false, 1).activations / sbh;
+        return memory_of(model, plan, SoftwareSpec{}, LayerMix{1}, true, false, 1).activations / sbh;
     };
     CHECK(activations() == doctest::Approx(10 + 24 / 8.0 + scores / 8));
     plan.sequence_parallel = true;
@@ -554,7 +554,7 @@ TEST_CASE("ZeRO stages shard what they say") {
     MemoryUse use[4];
     for (std::int64_t zero = 0; zero < 4; ++zero) {
         plan.zero = zero;
-        use[zero] = memory_of(model, plan, SoftwareSpec{}, 10, true, true, 1);
+        use[zero] = memory_of(model, plan, SoftwareSpec{}, LayerMix{10}, true, true, 1);
     }
     const double n = model.parameters();
     CHECK(use[0].weights == doctest::Approx(2 * n));

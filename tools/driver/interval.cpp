@@ -36,7 +36,7 @@ double parts_spread(const Scenario& scenario, const TrainingResult& result, cons
         const auto category = static_cast<Category>(i);
         const double seconds = result.booked[static_cast<std::size_t>(i)];
         busy += seconds;
-        if (category >= Category::tensor_communication && category <= Category::context_communication) {
+        if (category >= Category::tensor_communication && category <= Category::expert_communication) {
             communication += seconds;
         } else if (category == Category::optimizer) {
             streaming += seconds;

@@ -104,6 +104,7 @@ class CriticalPath {
                 const auto category = static_cast<Category>(c);
                 const bool link = category == Category::tensor_communication ||
                                   category == Category::context_communication ||
+                                  category == Category::expert_communication ||
                                   category == Category::pipeline_communication;
                 sums[{category_name(category), link                             ? "links inside the group"
                                                : category == Category::overhead ? "host"

@@ -14,18 +14,25 @@ class Estimate {
                 input.paths),
           stages_(static_cast<std::uint32_t>(input.plan.pipeline)),
           chunks_(static_cast<std::uint32_t>(input.plan.chunks)),
-          layers_(split_layers(input.model.layers, static_cast<std::int64_t>(stages_) * chunks_)) {}
+          layers_(split_layers(input.model.layers, static_cast<std::int64_t>(stages_) * chunks_)) {
+        std::int64_t first = 0;
+        for (const std::uint32_t count : layers_) {
+            first_.push_back(first);
+            first += count;
+        }
+    }
 
     [[nodiscard]] double seconds() const {
         const auto micro_batches = static_cast<double>(in_.plan.micro_batches());
         double slowest = 0;
         double sum = 0;
-        double weights = 0;  // of the fullest stage
+        RankWeights weights;  // of the fullest stage
         for (std::uint32_t stage = 0; stage < stages_; ++stage) {
             const double passes = stage_seconds(stage);
             slowest = std::max(slowest, passes);
             sum += passes;
-            weights = std::max(weights, stage_parameters(stage));
+            const RankWeights held = stage_parameters(stage);
+            weights = held.total() > weights.total() ? held : weights;
         }
         double total = micro_batches * slowest;
         if (stages_ > 1) {
@@ -34,27 +41,29 @@ class Estimate {
             const double waits = in_.plan.overlap_pipeline ? 0 : micro_batches * chunks_;
             total += 2 * (waits + stages_ - 1) * send_seconds();
         }
-        total += in_.plan.zero >= 2 && stages_ == 1 ? sharded_seconds(weights, micro_batches * slowest)
-                                                    : replicated_seconds(weights);
-        const double shard = in_.plan.zero == 0                         ? 1
-                             : in_.plan.zero == 3 && in_.plan.shard > 0 ? static_cast<double>(in_.plan.shard)
-                                                                        : static_cast<double>(width());
-        return total + cost_.optimizer(weights / shard).total() + in_.software.step_overhead.value;
+        total += in_.plan.zero >= 2 && stages_ == 1
+                     ? sharded_seconds(weights.total(), micro_batches * slowest)
+                     : replicated_seconds(weights.dense, width(), in_.plan.tensor) + expert_seconds(weights.experts);
+        return total + cost_.optimizer(updated_weights(in_.plan, weights)).total() + in_.software.step_overhead.value;
     }
 
   private:
     [[nodiscard]] std::int64_t width() const { return in_.plan.data * in_.plan.context; }
-    [[nodiscard]] std::uint32_t layers_of(std::uint32_t stage) const {
-        std::uint32_t count = 0;
-        for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
-            count += layers_[chunk * stages_ + stage];
-        }
-        return count;
-    }
-
     // Forward and backward of one micro-batch through all chunks of a stage.
     [[nodiscard]] double stage_seconds(std::uint32_t stage) const {
-        double seconds = layers_of(stage) * (cost_.layer_forward().total() + cost_.layer_backward().total());
+        double seconds = 0;
+        for (std::size_t i = 0; i < LayerKind::kCount; ++i) {
+            const LayerKind kind{i % 2 == 1, i >= 2};
+            std::int64_t count = 0;
+            for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
+                const std::uint32_t v = chunk * stages_ + stage;
+                count += in_.model.layers_of(kind, first_[v], layers_[v]);
+            }
+            if (count > 0) {
+                seconds += static_cast<double>(count) *
+                           (cost_.layer_forward(kind).total() + cost_.layer_backward(kind).total());
+            }
+        }
         if (stage == 0) {
             seconds += cost_.embedding_forward().total() + cost_.embedding_backward().total();
         }
@@ -64,12 +73,18 @@ class Estimate {
         return seconds + (stages_ > 1 ? 2 * chunks_ * cost_.boundary_gather() : 0);
     }
 
-    [[nodiscard]] double stage_parameters(std::uint32_t stage) const {
+    [[nodiscard]] RankWeights stage_parameters(std::uint32_t stage) const {
         const bool first = stage == 0;
         const bool last = stage + 1 == stages_;
         const double tables = first && last && in_.model.tied_embeddings ? 1 : (first ? 1 : 0) + (last ? 1 : 0);
-        return (layers_of(stage) * in_.model.layer_parameters() + tables * in_.model.embedding_parameters()) /
-               static_cast<double>(in_.plan.tensor);
+        LayerMix mix;
+        for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
+            const std::uint32_t v = chunk * stages_ + stage;
+            const LayerMix held = mix_of(in_.model, first_[v], layers_[v]);
+            mix.dense += held.dense;
+            mix.experts += held.experts;
+        }
+        return weights_of(in_.model, in_.plan, mix, tables);
     }
 
     [[nodiscard]] double send_seconds() const {
@@ -79,11 +94,17 @@ class Estimate {
             .value();
     }
 
-    // A collective of all ranks that hold the same weights as rank 0, or of the first `count` of them.
-    [[nodiscard]] double group_seconds(CollectiveOp op, double bytes, std::int64_t count) const {
+    // Those of experts travel among the ranks that hold the same ones.
+    [[nodiscard]] double expert_seconds(double weights) const {
+        const std::int64_t copies = weights > 0 ? in_.plan.expert_data() : 1;
+        return copies > 1 ? replicated_seconds(weights, copies, in_.plan.stage_ranks() / copies) : 0;
+    }
+
+    // A collective of `count` ranks, the first ones that hold the same weights as rank 0, so far apart.
+    [[nodiscard]] double group_seconds(CollectiveOp op, double bytes, std::int64_t count, std::int64_t apart) const {
         std::vector<GpuId> group;
         for (std::int64_t i = 0; i < count; ++i) {
-            group.emplace_back(static_cast<std::uint32_t>(i * in_.plan.tensor));
+            group.emplace_back(static_cast<std::uint32_t>(i * apart));
         }
         return group.size() < 2 ? 0
                                 : seconds_alone(in_.fabric, make_transfer(in_.fabric, in_.collectives, op, group,
@@ -91,13 +112,15 @@ class Estimate {
                                       .value();
     }
 
-    [[nodiscard]] double replicated_seconds(double weights) const {
+    [[nodiscard]] double replicated_seconds(double weights, std::int64_t count, std::int64_t apart) const {
         const double gradients = bytes_of(in_.plan.gradient_precision) * weights;
         if (in_.plan.zero == 0) {
-            return group_seconds(CollectiveOp::all_reduce, gradients, width()) / (in_.plan.overlap_data ? chunks_ : 1);
+            return group_seconds(CollectiveOp::all_reduce, gradients, count, apart) /
+                   (in_.plan.overlap_data ? chunks_ : 1);
         }
-        return group_seconds(CollectiveOp::reduce_scatter, gradients, width()) / (in_.plan.overlap_data ? chunks_ : 1) +
-               group_seconds(CollectiveOp::all_gather, 2 * weights, width()) /
+        return group_seconds(CollectiveOp::reduce_scatter, gradients, count, apart) /
+                   (in_.plan.overlap_data ? chunks_ : 1) +
+               group_seconds(CollectiveOp::all_gather, 2 * weights, count, apart) /
                    (in_.plan.overlap_parameters ? chunks_ : 1);
     }
 
@@ -106,9 +129,10 @@ class Estimate {
         const auto micro_batches = static_cast<double>(in_.plan.micro_batches());
         const std::int64_t shard = in_.plan.zero == 3 && in_.plan.shard > 0 ? in_.plan.shard : width();
         const double gathers = in_.plan.zero == 3 ? 2 * micro_batches : 1;
-        const double moved = gathers * group_seconds(CollectiveOp::all_gather, 2 * weights, shard) +
-                             micro_batches * group_seconds(CollectiveOp::reduce_scatter,
-                                                           bytes_of(in_.plan.gradient_precision) * weights, shard);
+        const double moved =
+            gathers * group_seconds(CollectiveOp::all_gather, 2 * weights, shard, in_.plan.tensor) +
+            micro_batches * group_seconds(CollectiveOp::reduce_scatter, bytes_of(in_.plan.gradient_precision) * weights,
+                                          shard, in_.plan.tensor);
         return in_.plan.overlap_data ? std::max(0.0, moved - compute) : moved;
     }
 
@@ -116,6 +140,7 @@ class Estimate {
     PassCost cost_;
     std::uint32_t stages_, chunks_;
     std::vector<std::uint32_t> layers_;  ///< by virtual stage
+    std::vector<std::int64_t> first_;    ///< of these, in the model
 };
 
 }  // namespace

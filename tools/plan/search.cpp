@@ -181,8 +181,10 @@ class PlanWorker {
         const double capacity = scenario.cluster.node.gpu.memory.value;
         const double layers =
             std::ceil(static_cast<double>(scenario.model.layers) / static_cast<double>(scenario.plan.pipeline));
+        const LayerMix fewest =
+            mix_of(scenario.model, 0, std::max<std::int64_t>(0, static_cast<std::int64_t>(layers) - 1));
         const double least =
-            memory_of(scenario.model, scenario.plan, scenario.software, layers - 1, false, false, 1).total();
+            memory_of(scenario.model, scenario.plan, scenario.software, fewest, false, false, 1).total();
         if (least > capacity) {
             return least;
         }

@@ -6,6 +6,31 @@ std::int64_t ModelSpec::windowed_layers() const {
     return window == 0 ? 0 : full_every > 0 ? layers - layers / full_every : layers;
 }
 
+LayerKind ModelSpec::kind_of(std::int64_t layer) const {
+    return {experts.count > 0 && layer >= experts.dense_layers && (layer + 1) % experts.every == 0,
+            window > 0 && (full_every == 0 || (layer + 1) % full_every != 0)};
+}
+
+std::int64_t ModelSpec::expert_layers() const {
+    return experts.count > 0 ? layers / experts.every - experts.dense_layers / experts.every : 0;
+}
+
+std::int64_t ModelSpec::layers_of(LayerKind kind, std::int64_t first, std::int64_t count) const {
+    std::int64_t found = 0;
+    for (std::int64_t layer = first; layer < first + count; ++layer) {
+        found += kind_of(layer).index() == kind.index() ? 1 : 0;
+    }
+    return found;
+}
+
+double ModelSpec::query_width() const {
+    return static_cast<double>(heads * (head_dim + (latent.kv_rank > 0 ? latent.rotary : 0)));
+}
+
+double ModelSpec::value_width() const {
+    return static_cast<double>(heads * (latent.kv_rank > 0 ? latent.value_dim : head_dim));
+}
+
 double ModelSpec::attention_parameters() const {
     const auto h = static_cast<double>(hidden);
     if (latent.kv_rank == 0) {
@@ -51,14 +76,22 @@ double ModelSpec::parameters() const {
 double ModelSpec::flops_per_token() const {
     const auto h = static_cast<double>(hidden);
     const auto s = static_cast<double>(sequence);
-    const double matrix = static_cast<double>(layers) * (layer_parameters() - 4 * h) + embedding_parameters();
+    const auto routed = static_cast<double>(expert_layers());
+    const double used =
+        experts.count > 0 ? routed_parameters() * static_cast<double>(experts.topk) / static_cast<double>(experts.count)
+                          : 0;
+    const double matrix = (static_cast<double>(layers) - routed) * (layer_parameters() - 4 * h) +
+                          routed * (attention_parameters() + used + unrouted_parameters()) + embedding_parameters();
+    const auto windowed = static_cast<double>(windowed_layers());
     double seen = s / 2;
     if (window > 0 && window < sequence) {
         // The first `window` tokens see half of it on average, the others all of it.
         const auto w = static_cast<double>(window);
         seen = (w * w / 2 + (s - w) * w) / s;
     }
-    return 6 * matrix + 12 * static_cast<double>(layers) * q_width() * seen;
+    // Scores take the width of the queries, sums that of the values.
+    const double width = (query_width() + value_width()) / 2;
+    return 6 * matrix + 12 * windowed * width * seen + 12 * (static_cast<double>(layers) - windowed) * width * (s / 2);
 }
 
 static void describe(Fields& fields, ExpertsSpec& experts) {
@@ -73,6 +106,17 @@ static void describe(Fields& fields, ExpertsSpec& experts) {
     fields.group(given, [&](Fields& same) {
         same.enumeration({"gate", "precision of the router's product"}, precision_names(), experts.gate);
         same.boolean({"skewed", "few experts are wanted much more than the others; false: all alike"}, experts.skewed);
+    });
+    given = experts.every > 1;
+    fields.group(given, [&](Fields& same) {
+        same.integer({"every", "the last of every so many layers has experts", false, 1, 1000}, experts.every);
+    });
+    given = experts.groups > 0;
+    fields.group(given, [&](Fields& same) {
+        same.integer({"groups", "groups that the experts are divided into, in order; 0: one", false, 0, 100'000},
+                     experts.groups);
+        same.integer({"group_topk", "groups that a token's experts are in; 0: any", false, 0, 100'000},
+                     experts.group_topk);
     });
 }
 

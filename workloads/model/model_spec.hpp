@@ -17,6 +17,17 @@ struct ExpertsSpec {
     std::int64_t dense_layers = 0;     ///< first layers, which keep the dense feed-forward
     Precision gate = Precision::bf16;  ///< of the router's product
     bool skewed = false;               ///< few experts are wanted much more than the others
+    std::int64_t every = 1;            ///< the last of every so many layers has experts, the others do not
+    std::int64_t groups = 0;           ///< that the experts are divided into, in order; 0: one
+    std::int64_t group_topk = 0;       ///< groups that a token's experts are in; 0: any
+};
+
+/// What tells layers of one model apart.
+struct LayerKind {
+    bool experts = false;   ///< its feed-forward has routed experts
+    bool windowed = false;  ///< it attends through the window
+    [[nodiscard]] std::size_t index() const { return (experts ? 1U : 0U) + (windowed ? 2U : 0U); }
+    static constexpr std::size_t kCount = 4;
 };
 
 /// Normalisation of queries and keys before attention. heads: of each head by itself; whole: over all heads of a token, so
@@ -53,13 +64,19 @@ struct ModelSpec {
     ExpertsSpec experts;
     LatentSpec latent;
 
-    /// Layers with routed experts; their share that attends through a window.
-    [[nodiscard]] std::int64_t expert_layers() const { return experts.count > 0 ? layers - experts.dense_layers : 0; }
+    /// Layers with routed experts; layers that attend through a window.
+    [[nodiscard]] std::int64_t expert_layers() const;
     [[nodiscard]] std::int64_t windowed_layers() const;
+    [[nodiscard]] LayerKind kind_of(std::int64_t layer) const;
+    /// Layers of a kind among `count` from `first` on.
+    [[nodiscard]] std::int64_t layers_of(LayerKind kind, std::int64_t first, std::int64_t count) const;
     /// Weights of attention, of one expert layer's routed experts, and of all else in its feed-forward.
     [[nodiscard]] double attention_parameters() const;
     [[nodiscard]] double routed_parameters() const;
     [[nodiscard]] double unrouted_parameters() const;
+    /// Width of all queries of a token with their part with position, and of all values that attention adds up.
+    [[nodiscard]] double query_width() const;
+    [[nodiscard]] double value_width() const;
     /// Weights of one dense layer; of the embedding (the LM head again when not tied).
     [[nodiscard]] double layer_parameters() const;
     [[nodiscard]] double embedding_parameters() const;
@@ -67,7 +84,7 @@ struct ModelSpec {
     [[nodiscard]] double kv_width() const { return static_cast<double>(kv_heads * head_dim); }
     [[nodiscard]] double q_width() const { return static_cast<double>(heads * head_dim); }
     /// Model FLOPs of one token, forward and backward: 6 x (matrix weights incl. LM head) + causal attention,
-    /// no recomputation (the convention of current Megatron-Core).
+    /// no recomputation (the convention of current Megatron-Core). Of routed experts those that a token goes to.
     [[nodiscard]] double flops_per_token() const;
 };
 

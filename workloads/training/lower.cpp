@@ -221,33 +221,62 @@ void Lowering::add_hosts() {
     out_.graph.add_companions(pairs);
 }
 
-double Lowering::parameters(std::uint32_t layers, bool first, bool last) const {
-    const ModelSpec& model = in_.model;
-    const bool shared = first && last && model.tied_embeddings;
-    const double tables = (first ? 1 : 0) + (last && !shared ? 1 : 0);
-    return (layers * model.layer_parameters() + tables * model.embedding_parameters()) / tensor_;
+std::vector<Lowering::Group> Lowering::expert_groups(std::uint32_t stage) const {
+    std::vector<Group> out;
+    const auto copies = static_cast<std::uint32_t>(in_.plan.expert_data());
+    if (in_.model.experts.count == 0 || copies < 2) {
+        return out;
+    }
+    const std::uint32_t ranks = data_ * per_replica();
+    const std::uint32_t apart = ranks / copies;
+    for (std::uint32_t place = 0; place < apart; ++place) {
+        Group group;
+        for (std::uint32_t rank = place; rank < ranks; rank += apart) {
+            group.gpus.push_back(in_.placement.gpu(stage * ranks + rank));
+            if (rank < per_stage()) {
+                group.members.push_back(stage * per_stage() + rank);
+            }
+        }
+        if (!group.members.empty()) {
+            out.push_back(std::move(group));
+        }
+    }
+    return out;
 }
 
-Price Lowering::chunk_price(std::uint32_t layers, bool first, bool last, Work work) const {
+RankWeights Lowering::parameters(Layers layers, bool first, bool last) const {
+    const bool shared = first && last && in_.model.tied_embeddings;
+    const double tables = (first ? 1 : 0) + (last && !shared ? 1 : 0);
+    return weights_of(in_.model, in_.plan, mix_of(in_.model, layers.first, layers.count), tables);
+}
+
+Price Lowering::chunk_price(Layers layers, bool first, bool last, Work work) const {
     struct Parts {
-        const Price* layer;
+        const Price& (PassCost::*layer)(LayerKind) const;
         const Price* embedding;  ///< of the first; its gradient is of weights alone
         const Price* head;       ///< of the last
     };
     const auto parts = [&]() -> Parts {
         switch (work) {
             case Work::forward:
-                return {&cost_.layer_forward(), &cost_.embedding_forward(), &cost_.head_forward()};
+                return {&PassCost::layer_forward, &cost_.embedding_forward(), &cost_.head_forward()};
             case Work::backward:
-                return {&cost_.layer_backward(), &cost_.embedding_backward(), &cost_.head_backward()};
+                return {&PassCost::layer_backward, &cost_.embedding_backward(), &cost_.head_backward()};
             case Work::input_gradient:
-                return {&cost_.layer_input_gradient(), nullptr, &cost_.head_input_gradient()};
+                return {&PassCost::layer_input_gradient, nullptr, &cost_.head_input_gradient()};
             case Work::weight_gradient:
                 break;
         }
-        return {&cost_.layer_weight_gradient(), &cost_.embedding_backward(), &cost_.head_weight_gradient()};
+        return {&PassCost::layer_weight_gradient, &cost_.embedding_backward(), &cost_.head_weight_gradient()};
     }();
-    Price price = *parts.layer * layers;
+    Price price;
+    for (std::size_t i = 0; i < LayerKind::kCount; ++i) {
+        const LayerKind kind{i % 2 == 1, i >= 2};
+        const auto count = static_cast<double>(in_.model.layers_of(kind, layers.first, layers.count));
+        if (count > 0) {
+            price += (cost_.*parts.layer)(kind)*count;
+        }
+    }
     if (first && parts.embedding != nullptr) {
         price += *parts.embedding;
     }
@@ -266,7 +295,7 @@ void Lowering::start_step() {
     }
 }
 
-void Lowering::finish_step(const TaskLists& reduced, const std::vector<double>& stage_parameters) {
+void Lowering::finish_step(const TaskLists& reduced, const std::vector<RankWeights>& stage_parameters) {
     TaskGraph& graph = out_.graph;
     Task barrier;
     barrier.name = graph.name("norm of gradients");
@@ -282,12 +311,9 @@ void Lowering::finish_step(const TaskLists& reduced, const std::vector<double>& 
             graph.add_edge(id, norm);
         }
     }
-    const double shard = plan.zero == 0                     ? 1
-                         : plan.zero == 3 && plan.shard > 0 ? static_cast<double>(plan.shard)
-                                                            : width();
     const std::uint16_t name = graph.name("optimizer");
     for (std::uint32_t stage = 0; stage < stages_; ++stage) {
-        const std::uint32_t price = add_price(cost_.optimizer(stage_parameters[stage] / shard));
+        const std::uint32_t price = add_price(cost_.optimizer(updated_weights(plan, stage_parameters[stage])));
         for (std::uint32_t rank = stage * per_stage(); rank < (stage + 1) * per_stage(); ++rank) {
             const TaskId step = compute(rank, name, Category::optimizer, price);
             if (all_wait) {
@@ -336,13 +362,17 @@ std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& p
     const auto stages = static_cast<std::uint32_t>(plan.pipeline);
     const auto chunks = static_cast<std::uint32_t>(plan.chunks);
     const std::vector<std::uint32_t> layers = split_layers(model.layers, static_cast<std::int64_t>(stages) * chunks);
+    std::vector<LayerMix> held(stages);
+    std::int64_t first = 0;
+    for (std::uint32_t v = 0; v < layers.size(); ++v) {
+        const LayerMix mix = mix_of(model, first, layers[v]);
+        held[v % stages].dense += mix.dense;
+        held[v % stages].experts += mix.experts;
+        first += layers[v];
+    }
     std::vector<MemoryUse> out;
     for (std::uint32_t stage = 0; stage < stages; ++stage) {
-        double count = 0;
-        for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
-            count += layers[chunk * stages + stage];
-        }
-        out.push_back(memory_of(model, plan, software, count, stage == 0, stage + 1 == stages,
+        out.push_back(memory_of(model, plan, software, held[stage], stage == 0, stage + 1 == stages,
                                 plan.schedule->in_flight(plan.shape(), stage)));
     }
     return out;

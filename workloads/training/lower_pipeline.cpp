@@ -13,14 +13,19 @@ class PipelineLowering final : public Lowering {
     explicit PipelineLowering(const TrainingInput& input)
         : Lowering(input),
           virtual_stages_(stages_ * chunks_),
-          layers_(split_layers(input.model.layers, virtual_stages_)),
           works_(input.plan.schedule->splits
                      ? std::vector<Work>{Work::forward, Work::input_gradient, Work::weight_gradient}
                      : std::vector<Work>{Work::forward, Work::backward}),
           reduced_(rank_count()) {
+        std::uint32_t first = 0;
+        for (const std::uint32_t count : split_layers(input.model.layers, virtual_stages_)) {
+            layers_.push_back({first, count});
+            first += count;
+        }
         for (std::uint32_t stage = 0; stage < stages_; ++stage) {
             schedules_.push_back(input.plan.schedule->passes(input.plan.shape(), stage));
             groups_.push_back(groups(stage, width(), false));
+            expert_groups_.push_back(expert_groups(stage));
         }
     }
 
@@ -38,7 +43,7 @@ class PipelineLowering final : public Lowering {
         if (stages_ > 1 && in_.model.tied_embeddings) {
             reduce_embeddings();
         }
-        std::vector<double> totals;
+        std::vector<RankWeights> totals;
         for (std::uint32_t stage = 0; stage < stages_; ++stage) {
             totals.push_back(stage_parameters(stage));
         }
@@ -51,7 +56,7 @@ class PipelineLowering final : public Lowering {
     /// Layers of a chunk whose weights and gradients travel together.
     struct Bucket {
         std::uint32_t price;  ///< of their part of the pass
-        double weights;       ///< of a rank
+        RankWeights weights;
     };
 
     /// Index of what a pass does in works_ and prices_.
@@ -61,12 +66,12 @@ class PipelineLowering final : public Lowering {
     [[nodiscard]] std::size_t slot(std::uint32_t member, std::uint32_t v, std::uint32_t micro_batch) const {
         return (static_cast<std::size_t>(member) * virtual_stages_ + v) * micro_batches_ + micro_batch;
     }
-    [[nodiscard]] double chunk_parameters(std::uint32_t stage, std::uint32_t chunk) const {
+    [[nodiscard]] RankWeights chunk_parameters(std::uint32_t stage, std::uint32_t chunk) const {
         const std::uint32_t v = chunk * stages_ + stage;
         return parameters(layers_[v], v == 0, v + 1 == virtual_stages_);
     }
-    [[nodiscard]] double stage_parameters(std::uint32_t stage) const {
-        double sum = 0;
+    [[nodiscard]] RankWeights stage_parameters(std::uint32_t stage) const {
+        RankWeights sum;
         for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
             sum += chunk_parameters(stage, chunk);
         }
@@ -89,7 +94,7 @@ class PipelineLowering final : public Lowering {
     }
 
     // Some of the layers of a chunk, in the order of their pass: with what comes before the first and after the last.
-    [[nodiscard]] Price pass_price(std::uint32_t v, std::uint32_t layers, bool begins, bool ends, Work work) {
+    [[nodiscard]] Price pass_price(std::uint32_t v, Layers layers, bool begins, bool ends, Work work) {
         const bool backward = work != Work::forward;
         const bool first = v == 0 && (backward ? ends : begins);
         const bool last = v + 1 == virtual_stages_ && (backward ? begins : ends);
@@ -108,19 +113,24 @@ class PipelineLowering final : public Lowering {
     [[nodiscard]] std::vector<Bucket> buckets_of(std::uint32_t v, bool backward) {
         const bool first = v == 0;
         const bool last = v + 1 == virtual_stages_;
-        const double weights = parameters(layers_[v], first, last);
-        const double least = std::ceil(weights / in_.software.bucket_weights(static_cast<double>(width())));
+        const RankWeights weights = parameters(layers_[v], first, last);
+        const double least = std::ceil(weights.total() / in_.software.bucket_weights(static_cast<double>(width())));
         const bool hidden = backward ? in_.plan.overlap_data : in_.plan.overlap_parameters && in_.plan.zero >= 1;
-        const auto most = static_cast<double>(std::max(1U, layers_[v]));
+        const auto most = static_cast<double>(std::max(1U, layers_[v].count));
         const auto count = static_cast<std::uint32_t>(hidden && width() > 1 ? std::clamp(least, 1.0, most) : 1.0);
         std::vector<Bucket> out;
         for (std::uint32_t i = 0; i < count; ++i) {
-            const std::uint32_t layers = layers_[v] * (i + 1) / count - layers_[v] * i / count;
+            const std::uint32_t all = layers_[v].count;
+            const std::uint32_t before = all * i / count;
+            Layers layers{layers_[v].first + before, all * (i + 1) / count - before};
+            if (backward) {
+                layers.first = layers_[v].first + all - before - layers.count;
+            }
             const bool begins = i == 0;
             const bool ends = i + 1 == count;
-            const double held = count == 1 ? weights
-                                           : parameters(layers, first && (backward ? ends : begins),
-                                                        last && (backward ? begins : ends));
+            const RankWeights held = count == 1 ? weights
+                                                : parameters(layers, first && (backward ? ends : begins),
+                                                             last && (backward ? begins : ends));
             std::uint32_t price = (backward ? prices_[works_.size() - 1] : prices_[0])[v];
             if (count > 1) {
                 Price part = pass_price(v, layers, begins, ends, backward ? works_.back() : Work::forward);
@@ -137,31 +147,45 @@ class PipelineLowering final : public Lowering {
         return out;
     }
 
-    [[nodiscard]] double bucket_seconds(std::uint32_t stage, double weights, bool backward) const {
-        if (groups_[stage].empty()) {
-            return 0;
-        }
+    [[nodiscard]] double bucket_seconds(std::uint32_t stage, const RankWeights& weights, bool backward) const {
         const CollectiveOp op = !backward            ? CollectiveOp::all_gather
                                 : in_.plan.zero >= 1 ? CollectiveOp::reduce_scatter
                                                      : CollectiveOp::all_reduce;
         const double bytes = backward ? bytes_of(in_.plan.gradient_precision) : 2;
-        return seconds_of(op, groups_[stage][0], bytes * weights);
+        const auto seconds = [&](const std::vector<Group>& alike, double held) {
+            return alike.empty() || held <= 0 ? 0 : seconds_of(op, alike[0], bytes * held);
+        };
+        return seconds(groups_[stage], weights.dense) + seconds(expert_groups_[stage], weights.experts);
+    }
+
+    // Calls `one(group, weights)` for the groups of a stage that hold the same weights: of all layers, and of experts.
+    template <class One>
+    void for_groups(std::uint32_t stage, const RankWeights& weights, const One& one) const {
+        for (const Group& group : groups_[stage]) {
+            one(group, weights.dense);
+        }
+        for (const Group& group : expert_groups_[stage]) {
+            if (weights.experts > 0) {
+                one(group, weights.experts);
+            }
+        }
     }
 
     // Weights of the step before are gathered behind the first forward passes, bucket by bucket.
     void gather_early() {
         const std::uint16_t name = out_.graph.name("gather weights");
-        gathered_.assign(rank_count(), std::vector<std::vector<TaskId>>(chunks_));
+        gathered_.assign(rank_count(), std::vector<std::vector<Gathered>>(chunks_));
         for (std::uint32_t stage = 0; stage < stages_; ++stage) {
             for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
-                for (const Bucket& bucket : buckets_[0][chunk * stages_ + stage]) {
-                    for (const Group& group : groups_[stage]) {
+                const std::vector<Bucket>& buckets = buckets_[0][chunk * stages_ + stage];
+                for (std::uint32_t i = 0; i < buckets.size(); ++i) {
+                    for_groups(stage, buckets[i].weights, [&](const Group& group, double weights) {
                         const TaskId id =
-                            collective(group, kGatherStream, name, CollectiveOp::all_gather, 2 * bucket.weights, {});
+                            collective(group, kGatherStream, name, CollectiveOp::all_gather, 2 * weights, {});
                         for (const std::uint32_t member : group.members) {
-                            gathered_[member][chunk].push_back(id);
+                            gathered_[member][chunk].push_back({i, id});
                         }
-                    }
+                    });
                 }
             }
         }
@@ -170,14 +194,14 @@ class PipelineLowering final : public Lowering {
     void gather_late() {
         const std::uint16_t name = out_.graph.name("gather weights");
         for (std::uint32_t stage = 0; stage < stages_; ++stage) {
-            for (const Group& group : groups_[stage]) {
+            for_groups(stage, stage_parameters(stage), [&](const Group& group, double weights) {
                 std::vector<TaskId> after;
                 after.reserve(group.members.size());
                 for (const std::uint32_t member : group.members) {
                     after.push_back(out_.compute[member].back());
                 }
-                collective(group, kGatherStream, name, CollectiveOp::all_gather, 2 * stage_parameters(stage), after);
-            }
+                collective(group, kGatherStream, name, CollectiveOp::all_gather, 2 * weights, after);
+            });
         }
     }
 
@@ -230,9 +254,8 @@ class PipelineLowering final : public Lowering {
         if (in_buckets && pass.backward) {
             final_[rank][pass.chunk] = std::move(pieces);
         } else if (in_buckets && !gathered_.empty()) {
-            const std::vector<TaskId>& gathered = gathered_[rank][pass.chunk];
-            for (std::size_t i = 0; i < gathered.size(); ++i) {
-                out_.graph.add_edge(gathered[i], pieces[i]);
+            for (const Gathered& gathered : gathered_[rank][pass.chunk]) {
+                out_.graph.add_edge(gathered.id, pieces[gathered.bucket]);
             }
         }
     }
@@ -291,16 +314,17 @@ class PipelineLowering final : public Lowering {
             }
         };
         for (std::uint32_t stage = 0; stage < stages_; ++stage) {
-            for (const Group& group : groups_[stage]) {
-                if (!in_.plan.overlap_data) {
-                    reduce(group, 0, 0, stage_parameters(stage));  // chunk 0 is the last whose gradients are final
-                    continue;
-                }
-                for (std::uint32_t chunk = chunks_; chunk-- > 0;) {
-                    const std::vector<Bucket>& buckets = buckets_[1][chunk * stages_ + stage];
-                    for (std::size_t i = 0; i < buckets.size(); ++i) {
-                        reduce(group, chunk, i, buckets[i].weights);
-                    }
+            if (!in_.plan.overlap_data) {
+                // Chunk 0 is the last whose gradients are final.
+                for_groups(stage, stage_parameters(stage),
+                           [&](const Group& group, double weights) { reduce(group, 0, 0, weights); });
+                continue;
+            }
+            for (std::uint32_t chunk = chunks_; chunk-- > 0;) {
+                const std::vector<Bucket>& buckets = buckets_[1][chunk * stages_ + stage];
+                for (std::size_t i = 0; i < buckets.size(); ++i) {
+                    for_groups(stage, buckets[i].weights,
+                               [&](const Group& group, double weights) { reduce(group, chunk, i, weights); });
                 }
             }
         }
@@ -325,17 +349,22 @@ class PipelineLowering final : public Lowering {
     }
 
     std::uint32_t virtual_stages_;
-    std::vector<std::uint32_t> layers_;         ///< by virtual stage
+    std::vector<Layers> layers_;                ///< by virtual stage
     std::vector<std::vector<Pass>> schedules_;  ///< by stage
     std::vector<std::vector<Group>> groups_;    ///< by stage: who holds the same weights
-    std::vector<Work> works_;                   ///< of a micro-batch on a stage
-    std::vector<std::uint32_t> prices_[3];      ///< of works_: by virtual stage
+    std::vector<std::vector<Group>> expert_groups_;
+    std::vector<Work> works_;               ///< of a micro-batch on a stage
+    std::vector<std::uint32_t> prices_[3];  ///< of works_: by virtual stage
     std::vector<std::vector<Bucket>>
         buckets_[2];                      ///< of the first forward pass and the last backward one: by virtual stage
     std::vector<TaskId> pass_starts_[2];  ///< forward, backward: by slot()
     TaskLists starts_, ends_;             ///< by rank, of each pass of its schedule
-    std::vector<TaskLists> gathered_;     ///< by rank, chunk and bucket; empty without early gathers
-    std::vector<TaskLists> final_;        ///< by rank and chunk: the pieces of the last backward pass
+    struct Gathered {
+        std::uint32_t bucket;
+        TaskId id;
+    };
+    std::vector<std::vector<std::vector<Gathered>>> gathered_;  ///< by rank and chunk; empty without early gathers
+    std::vector<TaskLists> final_;  ///< by rank and chunk: the pieces of the last backward pass
     TaskLists reduced_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint32_t, GroupTransfer>> sends_;
 };

@@ -14,6 +14,7 @@ class ShardedLowering final : public Lowering {
           units_(static_cast<std::uint32_t>(input.model.layers) + 2),
           shard_(input.plan.shard > 0 ? static_cast<std::uint32_t>(input.plan.shard) : width()),
           shards_(groups(0, shard_, false)),
+          expert_shards_(expert_groups(0)),
           replicas_(shard_ < width() ? groups(0, shard_, true) : std::vector<Group>()),
           reduced_(rank_count()) {}
 
@@ -37,7 +38,7 @@ class ShardedLowering final : public Lowering {
             sweep(m, false);
             sweep(m, true);
         }
-        finish_step(reduced_, {in_.model.parameters() / tensor_});
+        finish_step(reduced_, {parameters({0, static_cast<std::uint32_t>(in_.model.layers)}, true, true)});
         if (pieces() > 0) {
             gather_kept();
         }
@@ -45,15 +46,16 @@ class ShardedLowering final : public Lowering {
 
     [[nodiscard]] bool is_table(std::uint32_t unit) const { return unit == 0 || unit + 1 == units_; }
 
-    [[nodiscard]] double unit_parameters(std::uint32_t unit) const {
+    [[nodiscard]] RankWeights unit_weights(std::uint32_t unit) const {
         if (!is_table(unit)) {
-            return in_.model.layer_parameters() / tensor_;
+            return weights_of(in_.model, in_.plan, mix_of(in_.model, unit - 1, 1), 0);
         }
-        return unit > 0 && in_.model.tied_embeddings ? 0 : in_.model.embedding_parameters() / tensor_;
+        return weights_of(in_.model, in_.plan, {}, unit > 0 && in_.model.tied_embeddings ? 0 : 1);
     }
+    [[nodiscard]] double unit_parameters(std::uint32_t unit) const { return unit_weights(unit).total(); }
 
     [[nodiscard]] Price unit_price(std::uint32_t unit, bool backward) const {
-        return chunk_price(is_table(unit) ? 0 : 1, unit == 0, unit + 1 == units_,
+        return chunk_price({is_table(unit) ? 0 : unit - 1, is_table(unit) ? 0U : 1U}, unit == 0, unit + 1 == units_,
                            backward ? Work::backward : Work::forward);
     }
 
@@ -68,15 +70,22 @@ class ShardedLowering final : public Lowering {
 
     // What travels while about one unit computes, alone.
     [[nodiscard]] double transfer_time(std::uint32_t unit, bool backward) const {
+        const RankWeights weights = unit_weights(unit);
         double seconds = 0;
-        if (in_.plan.zero >= 3) {
-            seconds +=
-                seconds_of(CollectiveOp::all_gather, shards_[0], 2 * gather_rounds(backward) * unit_parameters(unit));
-        }
-        if (backward) {
-            seconds += seconds_of(CollectiveOp::reduce_scatter, shards_[0],
-                                  bytes_of(in_.plan.gradient_precision) * unit_parameters(unit));
-        }
+        const auto add = [&](const std::vector<Group>& alike, double held) {
+            if (alike.empty() || held <= 0) {
+                return;
+            }
+            if (in_.plan.zero >= 3) {
+                seconds += seconds_of(CollectiveOp::all_gather, alike[0], 2 * gather_rounds(backward) * held);
+            }
+            if (backward) {
+                seconds +=
+                    seconds_of(CollectiveOp::reduce_scatter, alike[0], bytes_of(in_.plan.gradient_precision) * held);
+            }
+        };
+        add(shards_, weights.dense);
+        add(expert_shards_, weights.experts);
         return seconds;
     }
 
@@ -173,30 +182,48 @@ class ShardedLowering final : public Lowering {
     // gathered when the one before it is done.
     void gather(std::uint32_t unit, std::uint32_t step, double rounds, const TaskLists& done, TaskLists& inputs) {
         const std::uint32_t ahead = in_.plan.overlap_data ? 2 : 1;
-        for (const Group& group : shards_) {
+        const RankWeights weights = unit_weights(unit);
+        const auto launch_one = [&](const Group& group, double held) {
             const std::vector<TaskId> after =
                 step >= ahead ? of_members(group, done, step - ahead) : std::vector<TaskId>();
-            const TaskId id = launch(group, kGatherStream, "gather weights", CollectiveOp::all_gather,
-                                     2 * rounds * unit_parameters(unit),
-                                     static_cast<std::int64_t>(rounds) * in_.software.gathers_per_layer, after);
+            const TaskId id =
+                launch(group, kGatherStream, "gather weights", CollectiveOp::all_gather, 2 * rounds * held,
+                       static_cast<std::int64_t>(rounds) * in_.software.gathers_per_layer, after);
             for (const std::uint32_t member : group.members) {
                 inputs[member].push_back(id);
             }
+        };
+        for (const Group& group : shards_) {
+            launch_one(group, weights.dense);
+        }
+        for (std::size_t i = 0; weights.experts > 0 && i < expert_shards_.size(); ++i) {
+            launch_one(expert_shards_[i], weights.experts);
         }
     }
 
     // Over the shards after every micro-batch, over their replicas after the last one.
     void reduce(std::uint32_t unit, std::uint32_t step, bool last, const TaskLists& done, TaskLists& scattered) {
-        const double bytes = bytes_of(in_.plan.gradient_precision) * unit_parameters(unit);
-        for (const Group& group : shards_) {
-            const TaskId id = launch(group, kReduceStream, "reduce gradients", CollectiveOp::reduce_scatter, bytes,
-                                     in_.software.reductions_per_layer, of_members(group, done, step));
+        const RankWeights weights = unit_weights(unit);
+        const double bytes = bytes_of(in_.plan.gradient_precision) * weights.dense;
+        const auto launch_one = [&](const Group& group, double held, bool first) {
+            const TaskId id = launch(group, kReduceStream, "reduce gradients", CollectiveOp::reduce_scatter,
+                                     bytes_of(in_.plan.gradient_precision) * held, in_.software.reductions_per_layer,
+                                     of_members(group, done, step));
             for (const std::uint32_t member : group.members) {
-                scattered[member] = {id};
+                if (first) {
+                    scattered[member].clear();
+                }
+                scattered[member].push_back(id);
                 if (last) {
                     reduced_[member].push_back(id);
                 }
             }
+        };
+        for (const Group& group : shards_) {
+            launch_one(group, weights.dense, true);
+        }
+        for (std::size_t i = 0; weights.experts > 0 && i < expert_shards_.size(); ++i) {
+            launch_one(expert_shards_[i], weights.experts, false);
         }
         for (const Group& group : replicas_) {
             if (!last) {
@@ -214,6 +241,7 @@ class ShardedLowering final : public Lowering {
     std::uint32_t units_;
     std::uint32_t shard_;  ///< ranks that share the weights
     std::vector<Group> shards_;
+    std::vector<Group> expert_shards_;  ///< ranks that hold the same experts and share these
     std::vector<Group> replicas_;
     std::vector<std::uint32_t> prices_[2];  ///< forward, backward: by unit
     TaskLists reduced_;

@@ -66,19 +66,26 @@ class Lowering {
     /// Groups of `size` neighbours among the ranks of a stage that hold the same weights, or (across) the groups of
     /// equal places in those: shards and their replicas.
     [[nodiscard]] std::vector<Group> groups(std::uint32_t stage, std::uint32_t size, bool across) const;
+    /// Those of a stage that hold the same experts; none where all are different.
+    [[nodiscard]] std::vector<Group> expert_groups(std::uint32_t stage) const;
 
-    /// Weights of `layers` layers on a rank, with the embedding tables that the ends of the model hold.
-    [[nodiscard]] double parameters(std::uint32_t layers, bool first, bool last) const;
+    /// Layers of the model, in order.
+    struct Layers {
+        std::uint32_t first = 0;
+        std::uint32_t count = 0;
+    };
+    /// Weights of layers on a rank, with the embedding tables that the ends of the model hold.
+    [[nodiscard]] RankWeights parameters(Layers layers, bool first, bool last) const;
     /// Seconds in which the host launches what a pass runs.
     [[nodiscard]] double host_seconds(const Price& price) const { return price.launches * in_.software.launch.value; }
     /// What a pass takes: backward whole, or the two parts that some schedules make of it.
     enum class Work { forward, backward, input_gradient, weight_gradient };
-    [[nodiscard]] Price chunk_price(std::uint32_t layers, bool first, bool last, Work work) const;
+    [[nodiscard]] Price chunk_price(Layers layers, bool first, bool last, Work work) const;
 
     /// Starts every rank's compute stream with the overhead of a step.
     void start_step();
     /// The norm of all gradients is a barrier; then each rank updates its weights.
-    void finish_step(const TaskLists& reduced, const std::vector<double>& stage_parameters);
+    void finish_step(const TaskLists& reduced, const std::vector<RankWeights>& stage_parameters);
 
     TrainingInput in_;
     PassCost cost_;

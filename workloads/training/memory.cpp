@@ -1,38 +1,70 @@
 #include "workloads/training/memory.hpp"
 
-#include "sim/config/units.hpp"
-
-#include <fmt/format.h>
+#include "workloads/training/experts.hpp"
 
 #include <algorithm>
 
 namespace orrery::inline training {
 
-MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, double layers,
+namespace {
+
+// B a token that latent attention keeps beyond the queries, keys and values of its heads: the compressed vectors.
+double latent_bytes(const ModelSpec& model) {
+    return model.latent.kv_rank > 0
+               ? 2 * static_cast<double>(model.latent.q_rank + model.latent.kv_rank + model.latent.rotary)
+               : 0;
+}
+
+// B that the feed-forward of a layer with experts keeps on a rank for one micro-batch of `tokens`.
+double expert_activations(const ModelSpec& model, const PlanSpec& plan, double tokens) {
+    const auto t = static_cast<double>(plan.tensor);
+    const auto h = static_cast<double>(model.hidden);
+    const double own = tokens / t;
+    const ExpertLoad load = load_of(model.experts, plan);
+    const double sent = own * static_cast<double>(model.experts.topk) * load.kept;
+    const double rows = expert_rows(model.experts, plan, own, load);
+    const double width = static_cast<double>(model.experts.ffn) / static_cast<double>(plan.expert_tensor());
+    const double shared = static_cast<double>(model.experts.shared);
+    const double inner = model.gated ? 6 : 4;
+    // Rows as they come in, what is between the products, and what comes back to be weighted; the router's logits in 32 bits.
+    return 2 * h * rows + inner * width * rows + 2 * h * sent + tokens * inner * shared / t +
+           4 * own * static_cast<double>(model.experts.count);
+}
+
+}  // namespace
+
+MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const LayerMix& layers,
                     bool first_stage, bool last_stage, std::uint32_t in_flight) {
     const auto t = static_cast<double>(plan.tensor);
-    const double embeddings = model.embedding_parameters() * ((first_stage ? 1 : 0) + (last_stage ? 1 : 0));
     const bool shared = first_stage && last_stage && model.tied_embeddings;
-    const double parameters =
-        (layers * model.layer_parameters() + (shared ? model.embedding_parameters() : embeddings)) / t;
+    const double tables = shared ? 1 : (first_stage ? 1 : 0) + (last_stage ? 1 : 0);
+    const RankWeights held = weights_of(model, plan, layers, tables);
     const double group = static_cast<double>(plan.data * plan.context);
     const double shard = plan.shard > 0 ? static_cast<double>(plan.shard) : group;
+    const auto expert_group = static_cast<double>(plan.expert_data());
+    const auto divided = [&](bool dense) {
+        return held.dense / (dense ? shard : 1) + held.experts / (dense ? expert_group : 1);
+    };
     MemoryUse use;
-    use.weights = 2 * parameters / (plan.zero >= 3 ? shard : 1);
+    use.weights = 2 * divided(plan.zero >= 3);
     // Gradients that add up over micro-batches or that are reduced in fp32 take 4 bytes.
     const double gradient = plan.gradient_precision == Precision::fp32 ? 4 : 2;
-    use.gradients = gradient * parameters / (plan.zero >= 2 ? shard : 1);
-    use.optimizer = 12 * parameters / (plan.zero >= 1 ? (plan.zero >= 3 ? shard : group) : 1);
+    use.gradients = gradient * divided(plan.zero >= 2);
+    const double states = plan.zero >= 1 ? (plan.zero >= 3 ? shard : group) : 1;
+    use.optimizer = 12 * held.dense / states + 12 * held.experts / (plan.zero >= 1 ? expert_group : 1);
     if (plan.zero >= 3) {
-        use.buffers += 2 * 2 * model.layer_parameters() / t;  // two gathered layers
+        const LayerMix one = layers.experts > 0 ? LayerMix{0, 1} : LayerMix{1, 0};
+        use.buffers += 2 * 2 * weights_of(model, plan, one, 0).total();  // two gathered layers
     }
     const double s = static_cast<double>(model.sequence) / static_cast<double>(plan.context);
     const double sbh = s * static_cast<double>(plan.micro_batch) * static_cast<double>(model.hidden);
     // Equation 2 counts 34 sbh for a plain FFN of 4h with dropout: 10 outside the tensor-parallel region, 24 inside.
     const double width = static_cast<double>(model.ffn) / static_cast<double>(model.hidden);
     // Under grouped queries keys and values are narrower. Operands that are cast before a product are kept in 8 bits.
-    const double queries = model.q_width() / static_cast<double>(model.hidden);
-    const double keys = model.kv_width() / static_cast<double>(model.hidden);
+    const bool latent = model.latent.kv_rank > 0;
+    const auto hidden = static_cast<double>(model.hidden);
+    const double queries = (latent ? (model.query_width() + model.value_width()) / 2 : model.q_width()) / hidden;
+    const double keys = latent ? queries : model.kv_width() / hidden;
     const bool bytes_kept = plan.precision == Precision::fp8 && software.fused_casts;
     const double inside = 4 * queries + 4 * keys + (model.gated ? 6 : 4) * width - (bytes_kept ? queries + width : 0);
     const double outside = (model.dropout ? 10 : 8) - (bytes_kept ? 2 : 0);
@@ -42,17 +74,30 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
                                     static_cast<double>(model.hidden)
                               : 0;
     const double kept_scores = plan.recompute == Recompute::selective ? 0 : scores;
-    double layer = sbh * (outside / (plan.sequence_parallel ? t : 1) + (inside + kept_scores) / t);
+    const double tokens = s * static_cast<double>(plan.micro_batch);
+    const double around = outside / (plan.sequence_parallel ? t : 1);
+    double layer = sbh * (around + (inside + kept_scores) / t) + tokens * latent_bytes(model);
+    double expert_layer = 0;
+    if (layers.experts > 0) {
+        const double ffn = (model.gated ? 6 : 4) * width - (bytes_kept ? width : 0);
+        expert_layer = sbh * (around + (inside - ffn + kept_scores) / t) + tokens * latent_bytes(model);
+        const double routed = expert_activations(model, plan, tokens);
+        expert_layer += plan.recompute == Recompute::experts ? 0 : routed;
+    }
     double working = 0;  // of the layer in work, under full recomputation: its scores too
     if (plan.recompute == Recompute::full) {
-        working = layer;
-        layer = 2 * sbh / (plan.sequence_parallel ? t : 1);
+        working = std::max(layers.dense > 0 ? layer : 0, expert_layer);
+        layer = expert_layer = 2 * sbh / (plan.sequence_parallel ? t : 1);
+    }
+    if (plan.recompute == Recompute::experts) {
+        working = expert_activations(model, plan, tokens);
     }
     if (plan.recompute == Recompute::half) {
         layer /= 2;
+        expert_layer /= 2;
     }
     const auto chunks = static_cast<double>(plan.chunks);
-    use.activations = layer * layers / chunks * in_flight + working;
+    use.activations = (layer * layers.dense + expert_layer * layers.experts) / chunks * in_flight + working;
     if (last_stage) {
         // Logits in 16 bits and their fp32 softmax.
         use.activations += s * static_cast<double>(plan.micro_batch) * static_cast<double>(model.vocabulary) / t * 6;

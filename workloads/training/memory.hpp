@@ -2,7 +2,9 @@
 // Memory of a rank by kind, and the error when it does not fit.
 //
 // Claims: weights, gradients and optimizer states of a stage under ZeRO 0 to 3; activations a layer after Korthikanti
-// et al., arXiv:2205.05198, equations 1 to 6, times the micro-batches that the schedule holds at its peak. Limits:
+// et al., arXiv:2205.05198, equations 1 to 6, times the micro-batches that the schedule holds at its peak. Routed experts are
+// divided by their own mapping, their optimizer states over the ranks that hold the same experts; a layer of them keeps what
+// the rank with the most wanted experts gets: its rows before and after each product. Limits:
 // fragmentation and library buffers are one constant of the software; 16-bit weights and fp32 optimizer states.
 
 #include "workloads/training/spec.hpp"
@@ -21,7 +23,7 @@ struct MemoryUse {
 
 /// `layers`: of the stage; `in_flight`: micro-batch passes of one chunk held at the peak (of `chunks` a stage).
 [[nodiscard]] MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
-                                  double layers, bool first_stage, bool last_stage, std::uint32_t in_flight);
+                                  const LayerMix& layers, bool first_stage, bool last_stage, std::uint32_t in_flight);
 
 /// Every stage's, from the first.
 [[nodiscard]] std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& plan,

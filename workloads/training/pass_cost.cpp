@@ -1,5 +1,7 @@
 #include "workloads/training/pass_cost.hpp"
 
+#include "workloads/training/pass_writer.hpp"
+
 #include <algorithm>
 
 namespace orrery::inline training {
@@ -35,30 +37,53 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
     for (std::int64_t i = 0; i < plan.context; ++i) {
         context_group_.emplace_back(static_cast<std::uint32_t>(i * plan.tensor));
     }
-    forward_ = layer(Direction::forward);
-    PassProgram again;  // what is recomputed
-    // Fused attention recomputes its scores by itself: selective recomputation has nothing left to do.
-    const bool selective = plan.recompute == Recompute::selective;
-    if (plan.recompute != Recompute::none && (!selective || plan.attention == AttentionKernel::unfused)) {
-        PassProgram forward = selective ? attention_core(Direction::forward) : layer(Direction::forward);
-        forward.book_kernels(Category::recompute);
-        again.append(forward, plan.recompute == Recompute::half ? 0.5 : 1);
+    if (model.experts.count > 0) {
+        exchange_.emplace(model, plan, fabric, collectives, paths);
+        load_ = load_of(model.experts, plan);
     }
-    backward_ = again;
-    backward_.append(layer(Direction::backward));
-    layer_forward_ = forward_.price();
-    layer_backward_ = backward_.price();
+    for (std::int64_t first = 0; first < model.layers; ++first) {
+        const LayerKind kind = model.kind_of(first);
+        if (!layers_[kind.index()].priced) {
+            price_layer(kind);
+        }
+    }
     embedding_forward_ = embedding(Direction::forward).price();
     embedding_backward_ = embedding(Direction::backward).price();
     head_forward_ = head(Direction::forward).price();
     head_backward_ = head(Direction::backward).price();
     if (plan.schedule->splits) {
-        PassProgram input = again;
-        input.append(layer(Direction::backward, Part::input));
-        layer_input_ = input.price();
-        layer_weight_ = layer(Direction::backward, Part::weights).price();
         head_input_ = head(Direction::backward, Part::input).price();
         head_weight_ = head(Direction::backward, Part::weights).price();
+    }
+}
+
+void PassCost::price_layer(LayerKind kind) {
+    LayerPrices& out = layers_[kind.index()];
+    out.priced = true;
+    out.forward_program = layer(kind, Direction::forward);
+    PassProgram again;  // what is recomputed
+    // Fused attention recomputes its scores by itself: selective recomputation has nothing left to do.
+    const bool selective = plan_.recompute == Recompute::selective;
+    const bool routed = plan_.recompute == Recompute::experts;
+    const bool recomputes = selective ? plan_.attention == AttentionKernel::unfused
+                            : routed  ? kind.experts
+                                      : plan_.recompute != Recompute::none;
+    if (recomputes) {
+        PassProgram forward = selective ? attention_core(kind, Direction::forward)
+                              : routed  ? expert_feed_forward(Direction::forward, Part::whole)
+                                        : out.forward_program;
+        forward.book_kernels(Category::recompute);
+        again.append(forward, plan_.recompute == Recompute::half ? 0.5 : 1);
+    }
+    out.backward_program = again;
+    out.backward_program.append(layer(kind, Direction::backward));
+    out.forward = out.forward_program.price();
+    out.backward = out.backward_program.price();
+    if (plan_.schedule->splits) {
+        PassProgram input = again;
+        input.append(layer(kind, Direction::backward, Part::input));
+        out.input = input.price();
+        out.weight = layer(kind, Direction::backward, Part::weights).price();
     }
 }
 
@@ -73,63 +98,6 @@ double PassCost::tensor_collective(CollectiveOp op, double bytes) const {
     return seconds_alone(fabric_, make_transfer(fabric_, collectives_, op, tensor_group_, Bytes(bytes), paths_))
         .value();
 }
-
-/// Writes the program of one direction of a pass, in the order in which the host launches it.
-class PassCost::Writer {
-  public:
-    using Id = PassProgram::Id;
-
-    Writer(Category kernels, const PassCost& cost)
-        : kernels_(kernels), tensor_units_(cost.tensor_units_), units_(cost.units_) {}
-
-    Id kernel(const char* name, double seconds, double launches = 1, Id after = PassProgram::kNone) {
-        return program_.add({name, kernels_, PassStream::compute, seconds, launches, {after, PassProgram::kNone}});
-    }
-    /// Waits for the last kernel, beside what is before it on its communicator.
-    Id collective(const char* name, PassStream stream, double seconds) {
-        return collective(name, stream, seconds, program_.last(PassStream::compute));
-    }
-    Id collective(const char* name, PassStream stream, double seconds, Id after) {
-        const Category category =
-            stream == PassStream::tensor ? Category::tensor_communication : Category::context_communication;
-        return program_.add({name,
-                             category,
-                             stream,
-                             seconds,
-                             seconds > 0 ? 1.0 : 0.0,
-                             {after, PassProgram::kNone},
-                             stream == PassStream::tensor ? tensor_units_ : units_});
-    }
-    /// Kernels that come after this wait for it.
-    void wait(Id id) {
-        if (id != PassProgram::kNone) {
-            program_.add({"", kernels_, PassStream::compute, 0, 0, {id, PassProgram::kNone}});
-        }
-    }
-    /// A product behind a collective or before it: in as many pieces as ranks when they are chunked, each piece of one with
-    /// the same piece of the other.
-    void gathered(const char* gather, double communication, const char* product, double seconds, int pieces) {
-        const Id before = program_.last(PassStream::compute);
-        for (int i = 0; i < pieces; ++i) {
-            const Id piece = collective(gather, PassStream::tensor, communication / pieces, before);
-            kernel(product, seconds / pieces, 1, piece);
-        }
-    }
-    void scattered(const char* scatter, double communication, const char* product, double seconds, int pieces) {
-        Id piece = PassProgram::kNone;
-        for (int i = 0; i < pieces; ++i) {
-            kernel(product, seconds / pieces);
-            piece = collective(scatter, PassStream::tensor, communication / pieces);
-        }
-        wait(piece);
-    }
-    PassProgram& program() { return program_; }
-
-  private:
-    Category kernels_;
-    double tensor_units_, units_;
-    PassProgram program_;
-};
 
 Gemm PassCost::product(double m, double n, double k, bool low_precision) const {
     Gemm gemm{m, n, k, 1, low_precision ? plan_.precision : Precision::bf16, 0};
@@ -159,27 +127,31 @@ double PassCost::row_casts(const Gemm& gemm, double values, bool weights) const 
     return casts ? streaming((values + (weights ? gemm.n * gemm.k : 0)) * 3) : 0;
 }
 
-// In parts: products of some of the rows each, which use less of the device where they are short.
+// In parts: products of some of the rows each, which use less of the device where they are short. Of several alike, one after
+// another, the casts are one kernel.
 double PassCost::forward_seconds(const Product& product, int parts) const {
     const Gemm& gemm = product.gemm;
-    const double casts =
-        cast_seconds(gemm, gemm.m * gemm.k, product.fused_input) + row_casts(gemm, gemm.m * gemm.k, true);
-    return matrix_slowdown_ * parts * device_.seconds(part_of(gemm, parts)).value() + stream_slowdown_ * casts;
+    const double casts = cast_seconds(gemm, product.times * gemm.m * gemm.k, product.fused_input) +
+                         product.times * row_casts(gemm, gemm.m * gemm.k, true);
+    return product.times * matrix_slowdown_ * parts * device_.seconds(part_of(gemm, parts)).value() +
+           stream_slowdown_ * casts;
 }
 
 // The gradient of the product's input.
 double PassCost::data_gradient_seconds(const Product& product, int parts) const {
     const Gemm& gemm = product.gemm;
-    const double casts =
-        cast_seconds(gemm, gemm.m * gemm.n, product.fused_gradient) + row_casts(gemm, gemm.m * gemm.n, true);
+    const double casts = cast_seconds(gemm, product.times * gemm.m * gemm.n, product.fused_gradient) +
+                         product.times * row_casts(gemm, gemm.m * gemm.n, true);
     const Gemm part = part_of(gemm, parts);
-    return matrix_slowdown_ * parts * device_.seconds(Gemm{part.m, part.k, part.n, 1, part.precision, 0}).value() +
+    return product.times * matrix_slowdown_ * parts *
+               device_.seconds(Gemm{part.m, part.k, part.n, 1, part.precision, 0}).value() +
            stream_slowdown_ * casts;
 }
 
 // Gradients add up in fp32 over the micro-batches: in the epilogue (reads and writes 4 bytes instead of writing 2), or in a
 // kernel of its own.
-double PassCost::weight_gradient_seconds(const Gemm& gemm) const {
+double PassCost::weight_gradient_seconds(const Product& product) const {
+    const Gemm& gemm = product.gemm;
     Gemm weight{gemm.n, gemm.k, gemm.m, 1, gemm.precision, 0};
     // ZeRO-2 and 3 reduce them after each micro-batch and add up what they keep of them.
     const bool reduced = plan_.zero >= 2 && plan_.pipeline == 1;
@@ -190,11 +162,11 @@ double PassCost::weight_gradient_seconds(const Gemm& gemm) const {
     } else if (accumulates) {
         streamed += streaming(gemm.n * gemm.k * 10);
     }
-    return matrix_slowdown_ * device_.seconds(weight).value() + stream_slowdown_ * streamed;
+    return product.times * (matrix_slowdown_ * device_.seconds(weight).value() + stream_slowdown_ * streamed);
 }
 
 // Scores, softmax, weighted sum. Unfused: three passes over the s x s matrix; fused: one kernel.
-PassProgram PassCost::attention_core(Direction direction) const {
+PassProgram PassCost::attention_core(LayerKind kind, Direction direction) const {
     const bool backward = direction == Direction::backward;
     Writer out(backward ? Category::backward : Category::forward, *this);
     const double s = static_cast<double>(model_.sequence);
@@ -213,15 +185,15 @@ PassProgram PassCost::attention_core(Direction direction) const {
         out.kernel("weighted sum", matrix_slowdown_ * times * device_.seconds(values).value(), times);
         out.program().add_flops(times * (scores.flops() + values.flops()));
     } else if (plan_.context == 1) {
-        const Attention attention = flash(heads, s, backward);
+        const Attention attention = flash(kind, heads, s, backward);
         out.kernel("attention", matrix_slowdown_ * device_.seconds(attention).value());
         out.program().add_flops(attention.flops());
     } else {
         // Ring attention with balanced (zigzag) halves: in each of c steps a rank attends to half of one rank's keys on
         // average, while the next keys and values are on their way.
         const auto c = static_cast<double>(plan_.context);
-        out.program().add_flops(flash(heads, s, backward).flops() / c);
-        Attention piece = flash(heads, s / c, backward);
+        out.program().add_flops(flash(kind, heads, s, backward).flops() / c);
+        Attention piece = flash(kind, heads, s / c, backward);
         piece.causal = false;
         piece.window = 0;
         const double kernel = matrix_slowdown_ * device_.seconds(piece).value() / 2;
@@ -243,10 +215,14 @@ PassProgram PassCost::attention_core(Direction direction) const {
     return out.program();
 }
 
-Attention PassCost::flash(double heads, double length, bool backward) const {
+Attention PassCost::flash(LayerKind kind, double heads, double length, bool backward) const {
+    // Of latent attention, whose scores are wider than its values, a head of the mean width has the same products.
+    const double width = model_.latent.kv_rank > 0
+                             ? (model_.query_width() + model_.value_width()) / 2 / static_cast<double>(model_.heads)
+                             : static_cast<double>(model_.head_dim);
     return {heads,    length,
-            length,   static_cast<double>(model_.head_dim),
-            true,     static_cast<double>(model_.window),
+            length,   width,
+            true,     kind.windowed ? static_cast<double>(model_.window) : 0,
             backward, plan_.attention == AttentionKernel::flash2};
 }
 
@@ -268,20 +244,57 @@ PassCost::LayerTraffic PassCost::traffic(bool backward) const {
     out.activation = tokens_ * gate * ffn * 2;
     // Eager rotary embedding multiplies complex numbers in fp32: four casts and a product.
     out.rotary = model_.rotary ? tokens_ * (q + model_.kv_width() / t_) * (eager ? 28 : 4) : 0;
+    if (model_.latent.kv_rank > 0) {
+        // Queries and keys are put together from their two parts, the rotated one of the keys for every head.
+        out.rotary = tokens_ * 2 * model_.query_width() / t_ * 4;
+        // The compressed queries and keys have norms of their own.
+        out.query_key_norm =
+            tokens_ * static_cast<double>(model_.latent.q_rank + model_.latent.kv_rank) / sharded * (backward ? 8 : 6);
+    } else if (model_.query_key_norm != QueryKeyNorm::none) {
+        out.query_key_norm = tokens_ * (q + model_.kv_width() / t_) * (backward ? 8 : 6);
+    }
     // Splitting and transposing q, k, v and the context for the heads' layout.
     out.transposes = plan_.attention == AttentionKernel::unfused ? tokens_ * (qkv + q) * 2 * 2 : 0;
     return out;
 }
 
-PassProgram PassCost::layer(Direction direction, Part part) const {
+// The products into and out of attention's core.
+PassCost::Block PassCost::attention_block() const {
+    const double h = static_cast<double>(model_.hidden);
+    if (model_.latent.kv_rank == 0) {
+        return {{{product(tokens_, (model_.q_width() + 2 * model_.kv_width()) / t_, h), true, false}},
+                {{product(tokens_, h, model_.q_width() / t_), false, false}}};
+    }
+    const LatentSpec& latent = model_.latent;
+    const auto kv = static_cast<double>(latent.kv_rank);
+    const auto q = static_cast<double>(latent.q_rank);
+    const auto rotary = static_cast<double>(latent.rotary);
+    const double heads = static_cast<double>(model_.heads) / t_;
+    // Compression is not divided over tensor-parallel ranks, but the tokens are where sequences are.
+    const double own = tokens_ / (plan_.sequence_parallel ? t_ : 1);
+    Block block;
+    block.in.push_back({product(own, q + kv + rotary, h), true, false});
+    if (q > 0) {
+        block.in.push_back({product(tokens_, model_.query_width() / t_, q), true, false});
+    } else {
+        block.in.push_back({product(tokens_, model_.query_width() / t_, h), true, false});
+    }
+    block.in.push_back(
+        {product(tokens_, heads * static_cast<double>(model_.head_dim + latent.value_dim), kv), true, false});
+    block.out.push_back({product(tokens_, h, model_.value_width() / t_), false, false});
+    return block;
+}
+
+PassCost::Block PassCost::feed_forward(double width) const {
+    const double h = static_cast<double>(model_.hidden);
+    return {{{product(tokens_, width * (model_.gated ? 2 : 1), h), true, true}},
+            {{product(tokens_, h, width), true, false}}};
+}
+
+PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) const {
     const bool backward = direction == Direction::backward;
     Writer out(backward ? Category::backward : Category::forward, *this);
-    const double h = static_cast<double>(model_.hidden);
-    const double ffn = static_cast<double>(model_.ffn) / t_;
-    const Product products[2][2] = {
-        {{product(tokens_, (model_.q_width() + 2 * model_.kv_width()) / t_, h), true, false},
-         {product(tokens_, h, model_.q_width() / t_), false, false}},
-        {{product(tokens_, ffn * (model_.gated ? 2 : 1), h), true, true}, {product(tokens_, h, ffn), true, false}}};
+    const Block products[2] = {attention_block(), feed_forward(static_cast<double>(model_.ffn) / t_)};
     const LayerTraffic bytes = traffic(backward);
     const bool eager = plan_.fusion == Fusion::eager;
     const double norm_kernels = eager ? 6 : 1;
@@ -293,19 +306,31 @@ PassProgram PassCost::layer(Direction direction, Part part) const {
     const auto core = [&](int block) {
         if (block == 0) {
             stream("rotary embedding", bytes.rotary, 2);
+            stream("norm of queries and keys", bytes.query_key_norm, 2);
             stream("transposes", bytes.transposes, 2);
-            out.program().append(attention_core(direction));
+            out.program().append(attention_core(kind, direction));
         } else {
             stream("activation function", bytes.activation, eager ? 2 : 1);
         }
     };
+    if (kind.experts && plan_.experts.overlap == ExpertOverlap::batches && part != Part::weights) {
+        // While this micro-batch computes, another one, half a layer behind, exchanges as many tokens.
+        out.collective("exchange of the other micro-batch", PassStream::expert, exchange_seconds(), PassProgram::kNone);
+    }
     // Per block: one collective into its first product and one out of its last. A parallel block has one of each for both.
     const int blocks = model_.parallel_block ? 1 : 2;
     const int joined = model_.parallel_block ? 2 : 1;
     for (int i = 0; i < blocks; ++i) {
         const int block = backward ? blocks - 1 - i : i;
-        const std::span<const Product[2]> both(products + block, static_cast<std::size_t>(joined));
-        if (part == Part::weights) {
+        const std::span<const Block> both(products + block, static_cast<std::size_t>(joined));
+        const bool routed = block == 1 && kind.experts;
+        if (routed && part != Part::weights) {
+            stream(backward ? "residual" : "norm", backward ? bytes.residual : bytes.norm, backward ? 1 : norm_kernels);
+            out.program().append(expert_feed_forward(direction, part));
+            stream(backward ? "norm" : "residual", backward ? bytes.norm : bytes.residual, backward ? norm_kernels : 1);
+        } else if (routed) {
+            out.program().append(expert_feed_forward(direction, part));
+        } else if (part == Part::weights) {
             write_output_gradients(out, both, part);
             write_input_gradients(out, both, part);
         } else if (backward) {
@@ -326,13 +351,18 @@ PassProgram PassCost::layer(Direction direction, Part part) const {
             stream("residual", bytes.residual, 1);
         }
     }
-    PassProgram& program = out.program();
-    for (const auto& block : products) {
-        for (const Product& each : block) {
-            program.add_flops((backward && part == Part::whole ? 2 : 1) * each.gemm.flops());
+    for (int block = 0; block < (kind.experts ? 1 : 2); ++block) {
+        add_flops(out, products[block], backward && part == Part::whole);
+    }
+    return out.program();
+}
+
+void PassCost::add_flops(Writer& out, const Block& block, bool both_gradients) {
+    for (const std::vector<Product>* side : {&block.in, &block.out}) {
+        for (const Product& each : *side) {
+            out.program().add_flops((both_gradients ? 2 : 1) * each.times * each.gemm.flops());
         }
     }
-    return program;
 }
 
 double PassCost::gather_seconds() const {
@@ -361,12 +391,14 @@ Gemm PassCost::part_of(const Gemm& gemm, int parts) {
     return out;
 }
 
-void PassCost::write_input_products(Writer& out, std::span<const Product[2]> blocks) const {
+void PassCost::write_input_products(Writer& out, std::span<const Block> blocks) const {
     const bool gathers = tensor_group_.size() > 1 && plan_.sequence_parallel;
     const int parts = gathers ? pieces() : 1;
     double seconds = 0;
-    for (const auto& block : blocks) {
-        seconds += forward_seconds(block[0], parts);
+    for (const Block& block : blocks) {
+        for (const Product& each : block.in) {
+            seconds += forward_seconds(each, parts);
+        }
     }
     if (gathers) {
         out.gathered("gather input", gather_seconds(), "product, in", seconds, parts);
@@ -375,11 +407,13 @@ void PassCost::write_input_products(Writer& out, std::span<const Product[2]> blo
     }
 }
 
-void PassCost::write_output_products(Writer& out, std::span<const Product[2]> blocks) const {
+void PassCost::write_output_products(Writer& out, std::span<const Block> blocks) const {
     const int parts = tensor_group_.size() > 1 ? pieces() : 1;
     double seconds = 0;
-    for (const auto& block : blocks) {
-        seconds += forward_seconds(block[1], parts);
+    for (const Block& block : blocks) {
+        for (const Product& each : block.out) {
+            seconds += forward_seconds(each, parts);
+        }
     }
     if (tensor_group_.size() > 1) {
         out.scattered("sum output", sum_seconds(), "product, out", seconds, parts);
@@ -389,14 +423,16 @@ void PassCost::write_output_products(Writer& out, std::span<const Product[2]> bl
 }
 
 // The gradient is gathered before the last product's gradients.
-void PassCost::write_output_gradients(Writer& out, std::span<const Product[2]> blocks, Part part) const {
+void PassCost::write_output_gradients(Writer& out, std::span<const Block> blocks, Part part) const {
     const bool gathers = tensor_group_.size() > 1 && plan_.sequence_parallel;
     const int parts = gathers ? pieces() : 1;
     double data = 0;
     double weight = 0;
-    for (const auto& block : blocks) {
-        data += data_gradient_seconds(block[1], parts);
-        weight += weight_gradient_seconds(block[1].gemm);
+    for (const Block& block : blocks) {
+        for (const Product& each : block.out) {
+            data += data_gradient_seconds(each, parts);
+            weight += weight_gradient_seconds(each);
+        }
     }
     if (part != Part::weights && gathers) {
         out.gathered("gather gradient", gather_seconds(), "data gradient, out", data, parts);
@@ -409,12 +445,14 @@ void PassCost::write_output_gradients(Writer& out, std::span<const Product[2]> b
 }
 
 // The input is gathered again behind the data gradient, which is summed behind the weight gradient.
-void PassCost::write_input_gradients(Writer& out, std::span<const Product[2]> blocks, Part part) const {
+void PassCost::write_input_gradients(Writer& out, std::span<const Block> blocks, Part part) const {
     double data = 0;
     double weight = 0;
-    for (const auto& block : blocks) {
-        data += data_gradient_seconds(block[0], 1);
-        weight += weight_gradient_seconds(block[0].gemm);
+    for (const Block& block : blocks) {
+        for (const Product& each : block.in) {
+            data += data_gradient_seconds(each, 1);
+            weight += weight_gradient_seconds(each);
+        }
     }
     const bool hides = part == Part::whole && plan_.overlap_tensor != TensorOverlap::none;
     const bool grouped = tensor_group_.size() > 1;
@@ -489,7 +527,7 @@ PassProgram PassCost::head(Direction direction, Part part) const {
                         plan_.sequence_parallel ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce, bytes);
         }
         if (part != Part::input) {
-            out.kernel("weight gradient of logits", weight_gradient_seconds(logits.gemm));
+            out.kernel("weight gradient of logits", weight_gradient_seconds(logits));
         }
         if (part != Part::weights) {
             out.kernel("norm", stream_slowdown_ * streaming(bytes * 4));

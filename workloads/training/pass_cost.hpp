@@ -5,9 +5,14 @@
 // device's cost model; tensor- and context-parallel collectives are priced on the fabric, alone, because every rank
 // of a group is in the same place of the same program. Both are operations of a program (pass_program.hpp) on streams of
 // their own, in the order and with the waits that the plan's overlap switches say.
-// Scope: dense transformers, MHA and GQA, plain or gated feed-forward, unfused or flash attention, fp16/bf16/fp8.
+// A layer with experts routes tokens, exchanges them with their experts (experts.hpp), computes these one product after another
+// as the busiest rank does, and brings results back; its shared experts are a feed-forward beside it.
+// Scope: transformers, MHA, GQA and latent attention, windows, plain or gated feed-forward, mixtures of experts, unfused or flash
+// attention, fp16/bf16/fp8.
 // Matrix kernels run at the speed of the job's slowest device (DeviceSpec::slowest_of), since all wait for it in every step.
-// Limits: fp8 keeps attention, norms and the LM head in 16 bits; products with a scale a row are priced as those with one a
+// Products of experts are priced one by one by the device's products, as training libraries run them (Transformer Engine:
+// one cuBLAS product an expert); the fused kernels of inference engines that tables hold reach half of the peak where these reach 70 %.
+// Limits: fp8 keeps attention, norms, routers and the LM head in 16 bits; products with a scale a row are priced as those with one a
 // tensor.
 // Sources: Narayanan et al., SC21 (tensor parallelism, recomputation); Korthikanti et al., arXiv:2205.05198
 // (sequence parallelism, selective recomputation, activation memory); NVIDIA Transformer Engine documentation (fp8
@@ -17,9 +22,11 @@
 
 #include "sim/device/cost_model.hpp"
 #include "sim/network/collective.hpp"
+#include "workloads/training/experts.hpp"
 #include "workloads/training/pass_program.hpp"
 #include "workloads/training/spec.hpp"
 
+#include <optional>
 #include <span>
 
 namespace orrery::inline training {
@@ -29,16 +36,16 @@ class PassCost {
     PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
              const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths);
 
-    /// What a layer runs, in order; the backward program begins with what is recomputed.
-    [[nodiscard]] const PassProgram& forward_program() const { return forward_; }
-    [[nodiscard]] const PassProgram& backward_program() const { return backward_; }
-    [[nodiscard]] const Price& layer_forward() const { return layer_forward_; }
+    /// What a layer runs, in order; the backward program begins with what is recomputed. Of a kind that the model has.
+    [[nodiscard]] const PassProgram& forward_program(LayerKind kind) const { return of(kind).forward_program; }
+    [[nodiscard]] const PassProgram& backward_program(LayerKind kind) const { return of(kind).backward_program; }
+    [[nodiscard]] const Price& layer_forward(LayerKind kind) const { return of(kind).forward; }
     /// Includes what is recomputed before it.
-    [[nodiscard]] const Price& layer_backward() const { return layer_backward_; }
+    [[nodiscard]] const Price& layer_backward(LayerKind kind) const { return of(kind).backward; }
     /// The backward pass of a layer, a table or the head in two: the gradient of the input (and what is recomputed), and the
     /// gradients of the weights.
-    [[nodiscard]] const Price& layer_input_gradient() const { return layer_input_; }
-    [[nodiscard]] const Price& layer_weight_gradient() const { return layer_weight_; }
+    [[nodiscard]] const Price& layer_input_gradient(LayerKind kind) const { return of(kind).input; }
+    [[nodiscard]] const Price& layer_weight_gradient(LayerKind kind) const { return of(kind).weight; }
     [[nodiscard]] const Price& head_input_gradient() const { return head_input_; }
     [[nodiscard]] const Price& head_weight_gradient() const { return head_weight_; }
     [[nodiscard]] const Price& embedding_forward() const { return embedding_forward_; }
@@ -65,22 +72,51 @@ class PassCost {
     /// Bytes that each streaming kernel of a layer moves; norm and residual: of one block.
     struct LayerTraffic {
         double norm, residual, activation, rotary, transposes;
+        double query_key_norm = 0;
     };
     /// A product of a layer, and whether the kernels before its passes can cast what they write.
     struct Product {
         Gemm gemm;
         bool fused_input;     ///< after a norm or an activation function
         bool fused_gradient;  ///< after the backward pass of an activation function
+        double times = 1;     ///< of the same shape, one after another
     };
-    [[nodiscard]] PassProgram layer(Direction direction, Part part = Part::whole) const;
-    [[nodiscard]] PassProgram attention_core(Direction direction) const;
+    /// Products before and after what is in the middle of half a layer.
+    struct Block {
+        std::vector<Product> in, out;
+    };
+    struct LayerPrices {
+        bool priced = false;
+        PassProgram forward_program, backward_program;
+        Price forward, backward, input, weight;
+    };
+    [[nodiscard]] const LayerPrices& of(LayerKind kind) const {
+        ORRERY_ASSERT(layers_[kind.index()].priced);
+        return layers_[kind.index()];
+    }
+    void price_layer(LayerKind kind);
+    [[nodiscard]] Block attention_block() const;
+    [[nodiscard]] Block feed_forward(double width) const;
+    static void add_flops(Writer& out, const Block& block, bool both_gradients);
+    /// From the norm before the router to the sum of what the experts made.
+    [[nodiscard]] PassProgram expert_feed_forward(Direction direction, Part part) const;
+    void write_expert_forward(Writer& out) const;
+    void write_expert_backward(Writer& out, Part part) const;
+    void write_shared(Writer& out, Direction direction, Part part) const;
+    [[nodiscard]] Block expert_products() const;
+    [[nodiscard]] double exchange_seconds() const;  ///< of a layer's tokens, there and back
+    /// Puts the rows of several experts of a rank in their order, or back.
+    void write_sort(Writer& out) const;
+    [[nodiscard]] Product router() const;
+    [[nodiscard]] PassProgram layer(LayerKind kind, Direction direction, Part part = Part::whole) const;
+    [[nodiscard]] PassProgram attention_core(LayerKind kind, Direction direction) const;
     [[nodiscard]] PassProgram embedding(Direction direction) const;
     [[nodiscard]] PassProgram head(Direction direction, Part part = Part::whole) const;
-    // Of one block, or of all blocks that run side by side: a pair of products each, in and out.
-    void write_input_products(Writer& out, std::span<const Product[2]> blocks) const;
-    void write_output_products(Writer& out, std::span<const Product[2]> blocks) const;
-    void write_output_gradients(Writer& out, std::span<const Product[2]> blocks, Part part) const;
-    void write_input_gradients(Writer& out, std::span<const Product[2]> blocks, Part part) const;
+    // Of one block, or of all blocks that run side by side.
+    void write_input_products(Writer& out, std::span<const Block> blocks) const;
+    void write_output_products(Writer& out, std::span<const Block> blocks) const;
+    void write_output_gradients(Writer& out, std::span<const Block> blocks, Part part) const;
+    void write_input_gradients(Writer& out, std::span<const Block> blocks, Part part) const;
 
     [[nodiscard]] static Gemm part_of(const Gemm& gemm, int parts);
     [[nodiscard]] Gemm product(double m, double n, double k, bool low_precision = true) const;
@@ -88,8 +124,8 @@ class PassCost {
     [[nodiscard]] double row_casts(const Gemm& gemm, double values, bool weights) const;
     [[nodiscard]] double forward_seconds(const Product& product, int parts) const;
     [[nodiscard]] double data_gradient_seconds(const Product& product, int parts) const;
-    [[nodiscard]] double weight_gradient_seconds(const Gemm& gemm) const;
-    [[nodiscard]] Attention flash(double heads, double length, bool backward) const;
+    [[nodiscard]] double weight_gradient_seconds(const Product& product) const;
+    [[nodiscard]] Attention flash(LayerKind kind, double heads, double length, bool backward) const;
     [[nodiscard]] LayerTraffic traffic(bool backward) const;
     [[nodiscard]] double streaming(double bytes, double kernels = 1) const;
     [[nodiscard]] double tensor_collective(CollectiveOp op, double bytes) const;
@@ -112,9 +148,11 @@ class PassCost {
     double tensor_units_;     ///< the same of a tensor-parallel one
     std::vector<GpuId> tensor_group_;
     std::vector<GpuId> context_group_;
-    PassProgram forward_, backward_;  ///< of a layer
-    Price layer_input_, layer_weight_, head_input_, head_weight_;
-    Price layer_forward_, layer_backward_, embedding_forward_, embedding_backward_, head_forward_, head_backward_;
+    std::optional<ExpertExchange> exchange_;
+    ExpertLoad load_;
+    std::array<LayerPrices, LayerKind::kCount> layers_;
+    Price head_input_, head_weight_;
+    Price embedding_forward_, embedding_backward_, head_forward_, head_backward_;
 };
 
 }  // namespace orrery::inline training

@@ -34,8 +34,8 @@ Price operator*(Price price, double k) {
 }
 
 const char* pass_stream_name(PassStream stream) {
-    constexpr std::array<const char*, kPassStreams> kNames = {"kernels", "tensor-parallel communication",
-                                                              "context-parallel communication"};
+    constexpr std::array<const char*, kPassStreams> kNames = {
+        "kernels", "tensor-parallel communication", "context-parallel communication", "expert-parallel communication"};
     return kNames[static_cast<std::size_t>(stream)];
 }
 
@@ -50,7 +50,7 @@ PassProgram::Id PassProgram::add(const PassOperation& operation) {
 void PassProgram::append(const PassProgram& other, double share) {
     const auto first = static_cast<Id>(operations_.size());
     if (first > 0) {
-        // A place on the compute stream at which all streams have ended.
+        // A place on the compute stream at which the others have ended, but for exchanges of experts that nothing here waits for.
         add({"", Category::other, PassStream::compute, 0, 0, {last(PassStream::tensor), last(PassStream::context)}});
     }
     const Id join = first > 0 ? first : kNone;

@@ -30,8 +30,8 @@ struct Price {
 };
 
 /// Streams of a rank in a pass: kernels, and one per communicator.
-enum class PassStream : std::uint8_t { compute, tensor, context };
-inline constexpr std::size_t kPassStreams = 3;
+enum class PassStream : std::uint8_t { compute, tensor, context, expert };
+inline constexpr std::size_t kPassStreams = 4;
 [[nodiscard]] const char* pass_stream_name(PassStream stream);
 
 struct PassOperation {
@@ -60,7 +60,8 @@ class PassProgram {
     /// The last operation of a stream; kNone before the first.
     [[nodiscard]] Id last(PassStream stream) const { return last_[static_cast<std::size_t>(stream)]; }
     void add_flops(double flops) { flops_ += flops; }
-    /// All operations of another program once those of this one have ended, `share` of their time and launches each.
+    /// All operations of another program once those of this one have ended (of exchanges of experts: once they have been waited
+    /// for), `share` of their time and launches each.
     void append(const PassProgram& other, double share = 1);
     /// Books all kernels under this category.
     void book_kernels(Category category);
@@ -72,7 +73,7 @@ class PassProgram {
 
   private:
     std::vector<PassOperation> operations_;
-    std::array<Id, kPassStreams> last_{kNone, kNone, kNone};
+    std::array<Id, kPassStreams> last_{kNone, kNone, kNone, kNone};
     double flops_ = 0;
 };
 

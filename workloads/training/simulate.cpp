@@ -10,7 +10,8 @@ namespace {
 
 bool is_communication(Category category) {
     return category == Category::tensor_communication || category == Category::pipeline_communication ||
-           category == Category::data_communication || category == Category::context_communication;
+           category == Category::data_communication || category == Category::context_communication ||
+           category == Category::expert_communication;
 }
 
 // Books a gap of the compute stream before `id` (from `from` to `to`): while the transfer it waited for was under way

@@ -1,10 +1,37 @@
 #include "workloads/training/spec.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 namespace orrery::inline training {
+
+static void describe(Fields& fields, ExpertPlan& experts) {
+    fields.integer({"expert", "ranks of a stage that a layer's experts are divided over", false, 1, 100'000},
+                   experts.expert);
+    fields.integer({"expert_tensor", "ranks that each expert is cut over; 0: as tensor", false, 0, 1024},
+                   experts.tensor);
+    fields.enumeration(
+        {"dispatch", "tokens to experts: a copy for each choice, all to all ranks, or one to each node first"},
+        {"all-to-all", "all-gather", "hierarchical"}, experts.dispatch);
+    fields.enumeration({"dispatch_precision", "of dispatched tokens; what comes back is in 16 bits"},
+                       training_precision_names(), experts.dispatch_precision);
+    fields.number({"capacity", "rows that an expert takes at most, over the mean of all; 0: all", false, 0, 1000},
+                  experts.capacity);
+    fields.boolean({"pad", "experts compute as many rows as their capacity"}, experts.pad);
+    fields.number({"router_exponent", "of Zipf's law of how often experts are chosen; 0: all alike", false, 0, 10},
+                  experts.exponent);
+    std::size_t count = experts.loads.size();
+    fields.list({"router_loads", "how often each expert is chosen; none: by the law"}, count,
+                [&](Fields& inner, std::size_t i) {
+                    experts.loads.resize(std::max(experts.loads.size(), i + 1));
+                    inner.number({"load", "of this expert, in any unit", true, 0, 1e15}, experts.loads[i]);
+                });
+    if (fields.names_all()) {
+        experts.loads.clear();
+    }
+}
 
 void describe(Fields& fields, PlanSpec& plan) {
     fields.integer({"tensor", "tensor-parallel degree", false, 1, 1024}, plan.tensor);
@@ -23,7 +50,7 @@ void describe(Fields& fields, PlanSpec& plan) {
     fields.choice({"schedule", "pipeline schedule"}, names, index);
     plan.schedule = schedules[index];
     fields.integer({"chunks", "model chunks a stage, where the schedule takes several", false, 1, 1000}, plan.chunks);
-    fields.enumeration({"recompute", "activation recomputation"}, {"none", "selective", "half", "full"},
+    fields.enumeration({"recompute", "activation recomputation"}, {"none", "selective", "half", "full", "experts"},
                        plan.recompute);
     fields.boolean({"sequence_parallel", "shard norms and dropout over the tensor-parallel group"},
                    plan.sequence_parallel);
@@ -45,6 +72,7 @@ void describe(Fields& fields, PlanSpec& plan) {
              "of what tensor-parallel ranks gather (sequence_parallel); fp8: products take it as it comes"},
             training_precision_names(), plan.gather_precision);
     });
+    fields.group(plan.experts.given, [&](Fields& same) { describe(same, plan.experts); });
     fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
         inner.enumeration({"tensor", "none; backward: behind weight gradients; full: also chunked into GEMMs"},
                           {"none", "backward", "full"}, plan.overlap_tensor);
@@ -53,6 +81,11 @@ void describe(Fields& fields, PlanSpec& plan) {
                       plan.overlap_data);
         inner.boolean({"parameters", "weights of ZeRO-1 are gathered behind the first forward passes"},
                       plan.overlap_parameters);
+        inner.group(plan.experts.overlap_given, [&](Fields& same) {
+            same.enumeration(
+                {"experts", "tokens' exchanges: none; behind shared experts; behind all kernels of a pass"},
+                {"none", "shared", "batches"}, plan.experts.overlap);
+        });
     });
 }
 
@@ -110,23 +143,120 @@ double SoftwareSpec::bucket_weights(double ranks) const {
     return std::max(least, gradient_bucket_per_rank.value * ranks);
 }
 
+LayerMix mix_of(const ModelSpec& model, std::int64_t first, std::int64_t count) {
+    LayerMix mix;
+    for (std::int64_t layer = first; layer < first + count; ++layer) {
+        (model.kind_of(layer).experts ? mix.experts : mix.dense) += 1;
+    }
+    return mix;
+}
+
+RankWeights weights_of(const ModelSpec& model, const PlanSpec& plan, const LayerMix& layers, double tables) {
+    const double beside =
+        model.attention_parameters() + model.unrouted_parameters() + 4 * static_cast<double>(model.hidden);
+    return {
+        (layers.dense * model.layer_parameters() + layers.experts * beside + tables * model.embedding_parameters()) /
+            static_cast<double>(plan.tensor),
+        layers.experts * model.routed_parameters() / static_cast<double>(plan.experts.expert * plan.expert_tensor())};
+}
+
+double updated_weights(const PlanSpec& plan, const RankWeights& weights) {
+    if (plan.zero == 0) {
+        return weights.total();
+    }
+    const double group = static_cast<double>(plan.data * plan.context);
+    const double shard = plan.zero == 3 && plan.shard > 0 ? static_cast<double>(plan.shard) : group;
+    return weights.dense / shard + weights.experts / static_cast<double>(plan.expert_data());
+}
+
 // Of an iteration: lists of more would fill the memory before the tasks made of them are counted.
 constexpr double kMostPasses = 1e8;
 
-void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, const Mark& mark) {
-    if (model.heads % model.kv_heads != 0) {
-        throw ConfigError(
-            {mark.error(fmt::format("kv_heads ({}) must divide heads ({})", model.kv_heads, model.heads))});
-    }
-    if (model.experts.count > 0 || model.latent.kv_rank > 0 || model.full_every > 0) {
-        throw ConfigError({mark.error(
-            "training knows no mixtures of experts, latent attention or mixed windows yet; 'kind: serving' does")});
-    }
-    const auto require = [](bool fits, const std::string& text) {
-        if (!fits) {
-            throw InfeasibleError("the plan does not divide: " + text);
+namespace {
+
+/// All that is wrong with a plan: what can never be right, and what does not divide.
+struct Problems {
+    std::vector<Diagnostic> errors;
+    std::vector<std::string> unfit;
+    const Mark& mark;
+
+    void refuse(bool wrong, const std::string& text) {
+        if (wrong) {
+            errors.push_back(mark.error(text));
         }
-    };
+    }
+    void require(bool fits, const std::string& text) {
+        if (!fits) {
+            unfit.push_back(text);
+        }
+    }
+    void raise() const {
+        if (!errors.empty()) {
+            throw ConfigError(errors);
+        }
+        if (!unfit.empty()) {
+            throw InfeasibleError(fmt::format("the plan does not divide: {}", fmt::join(unfit, "; ")));
+        }
+    }
+};
+
+void check_experts(const ModelSpec& model, const PlanSpec& plan, Problems& problems) {
+    const ExpertsSpec& experts = model.experts;
+    const ExpertPlan& own = plan.experts;
+    if (experts.count == 0) {
+        problems.refuse(own.given || own.overlap_given || plan.recompute == Recompute::experts,
+                        "the plan says how experts are spread, and this model has none");
+        return;
+    }
+    problems.refuse(
+        experts.topk < 1 || experts.topk > experts.count || experts.ffn < 1,
+        fmt::format("a token goes to {} of {} experts of width {}: 1 to all of them, and a width, are needed",
+                    experts.topk, experts.count, experts.ffn));
+    problems.refuse(model.expert_layers() < 1,
+                    fmt::format("dense_layers {} and every {} leave none of the {} layers for experts",
+                                experts.dense_layers, experts.every, model.layers));
+    problems.refuse(experts.group_topk > experts.groups,
+                    fmt::format("group_topk {} is more than the {} groups", experts.group_topk, experts.groups));
+    problems.refuse(experts.groups > 0 && experts.count % experts.groups != 0,
+                    fmt::format("groups {} must divide the {} experts", experts.groups, experts.count));
+    problems.refuse(model.parallel_block, "parallel_block with experts is not modelled");
+    problems.refuse(plan.tensor > 1 && !plan.sequence_parallel,
+                    "experts with tensor above 1 need sequence_parallel: true: ranks route tokens of their own");
+    problems.refuse(own.pad && own.capacity <= 0, "pad needs a capacity");
+    problems.refuse(own.exponent > 0 && !own.loads.empty(), "router_exponent and router_loads say the same: give one");
+    problems.refuse(!own.loads.empty() && own.loads.size() != static_cast<std::size_t>(experts.count),
+                    fmt::format("router_loads has {} entries for {} experts", own.loads.size(), experts.count));
+    problems.refuse(
+        !own.loads.empty() && std::all_of(own.loads.begin(), own.loads.end(), [](double load) { return load <= 0; }),
+        "router_loads: some expert must be chosen");
+    problems.refuse(own.overlap == ExpertOverlap::shared && experts.shared == 0,
+                    "overlap.experts: shared needs shared experts");
+    problems.refuse(plan.shard > 0, "shard with experts is not modelled: use zero: 3 over all ranks");
+    problems.require(experts.count % own.expert == 0,
+                     fmt::format("expert {} must divide the {} experts", own.expert, experts.count));
+    const std::int64_t spread = own.expert * plan.expert_tensor();
+    problems.require(
+        plan.stage_ranks() % spread == 0,
+        fmt::format("expert {} x expert_tensor {} must divide the {} ranks of a stage (tensor x context x data)",
+                    own.expert, plan.expert_tensor(), plan.stage_ranks()));
+    problems.require(
+        experts.ffn % plan.expert_tensor() == 0,
+        fmt::format("expert_tensor {} must divide the width {} of an expert", plan.expert_tensor(), experts.ffn));
+    problems.require(
+        experts.shared % plan.tensor == 0,
+        fmt::format("tensor {} must divide the width {} of the shared experts", plan.tensor, experts.shared));
+}
+
+}  // namespace
+
+void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, const Mark& mark) {
+    Problems problems{{}, {}, mark};
+    const auto require = [&](bool fits, const std::string& text) { problems.require(fits, text); };
+    problems.refuse(model.heads % model.kv_heads != 0,
+                    fmt::format("kv_heads ({}) must divide heads ({})", model.kv_heads, model.heads));
+    problems.refuse(model.latent.kv_rank > 0 && (plan.attention == AttentionKernel::unfused || plan.context > 1),
+                    "latent attention is trained with attention: flash, and without context parallelism");
+    check_experts(model, plan, problems);
     require(plan.ranks() == gpus,
             fmt::format("tensor {} x pipeline {} x data {} x context {} = {} ranks, but the cluster "
                         "has {} GPUs",
@@ -138,6 +268,34 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
     require(plan.global_batch % (plan.micro_batch * plan.data) == 0,
             fmt::format("micro_batch {} x data {} must divide global_batch {}", plan.micro_batch, plan.data,
                         plan.global_batch));
+    require(model.sequence % plan.context == 0,
+            fmt::format("context {} must divide the sequence {}", plan.context, model.sequence));
+    const std::int64_t chunks = plan.schedule->chunked ? plan.chunks : 1;
+    require(plan.pipeline * chunks <= model.layers + 2,
+            fmt::format("pipeline {} x chunks {} is more than the {} layers", plan.pipeline, chunks, model.layers));
+    problems.refuse(
+        plan.gather_given && (!plan.sequence_parallel || (bytes_of(plan.gather_precision) < 2 &&
+                                                          bytes_of(plan.precision) > bytes_of(plan.gather_precision))),
+        "gather_precision needs sequence_parallel: true, and products that take what is gathered: precision: fp8");
+    problems.refuse(plan.scaling_given && plan.precision != Precision::fp8, "fp8_scaling needs precision: fp8");
+    if (plan.chunks != chunks) {
+        std::vector<std::string> chunked;
+        for (const PipelineSchedule* row : schedule_table()) {
+            if (row->chunked) {
+                chunked.emplace_back(row->name);
+            }
+        }
+        problems.refuse(true, fmt::format("'chunks' above 1 needs schedule: {}", fmt::join(chunked, " or ")));
+    } else if (problems.errors.empty() && plan.micro_batches() > 0) {
+        const std::string problem = plan.schedule->problem(plan.shape());
+        require(problem.empty(), problem);
+    }
+    problems.refuse(plan.zero == 3 && plan.pipeline > 1,
+                    "zero: 3 with pipeline > 1 is not supported: use zero: 1 or 2");
+    const std::int64_t shard = plan.shard > 0 ? plan.shard : plan.data * plan.context;
+    require(plan.data * plan.context % shard == 0,
+            fmt::format("shard {} must divide data x context {}", shard, plan.data * plan.context));
+    problems.raise();
     const double passes = 2.0 * static_cast<double>(plan.micro_batches()) * static_cast<double>(plan.pipeline) *
                           static_cast<double>(plan.chunks);
     if (passes > kMostPasses) {
@@ -147,38 +305,6 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
                         "data, or lower global_batch",
                         plan.micro_batches(), plan.pipeline, passes, kMostPasses));
     }
-    require(model.sequence % plan.context == 0,
-            fmt::format("context {} must divide the sequence {}", plan.context, model.sequence));
-    const std::int64_t chunks = plan.schedule->chunked ? plan.chunks : 1;
-    require(plan.pipeline * chunks <= model.layers + 2,
-            fmt::format("pipeline {} x chunks {} is more than the {} layers", plan.pipeline, chunks, model.layers));
-    if (plan.gather_given &&
-        (!plan.sequence_parallel ||
-         (bytes_of(plan.gather_precision) < 2 && bytes_of(plan.precision) > bytes_of(plan.gather_precision)))) {
-        throw ConfigError(
-            {mark.error("gather_precision needs sequence_parallel: true, and products that take what is gathered: "
-                        "precision: fp8")});
-    }
-    if (plan.scaling_given && plan.precision != Precision::fp8) {
-        throw ConfigError({mark.error("fp8_scaling needs precision: fp8")});
-    }
-    if (plan.chunks != chunks) {
-        std::vector<std::string> chunked;
-        for (const PipelineSchedule* row : schedule_table()) {
-            if (row->chunked) {
-                chunked.emplace_back(row->name);
-            }
-        }
-        throw ConfigError({mark.error(fmt::format("'chunks' above 1 needs schedule: {}", fmt::join(chunked, " or ")))});
-    }
-    const std::string problem = plan.schedule->problem(plan.shape());
-    require(problem.empty(), problem);
-    if (plan.zero == 3 && plan.pipeline > 1) {
-        throw ConfigError({mark.error("zero: 3 with pipeline > 1 is not supported: use zero: 1 or 2")});
-    }
-    const std::int64_t shard = plan.shard > 0 ? plan.shard : plan.data * plan.context;
-    require(plan.data * plan.context % shard == 0,
-            fmt::format("shard {} must divide data x context {}", shard, plan.data * plan.context));
 }
 
 }  // namespace orrery::inline training

@@ -5,11 +5,13 @@
 #include "workloads/training/schedules/schedule.hpp"
 
 #include <string>
+#include <vector>
 
 namespace orrery::inline training {
 
-/// selective: the attention core; half: half of each layer's products (every second one); full: whole layers.
-enum class Recompute { none, selective, half, full };
+/// selective: the attention core; half: half of each layer's products (every second one); full: whole layers; experts: the
+/// feed-forward of layers with experts, its dispatch included.
+enum class Recompute { none, selective, half, full, experts };
 /// flash: the newest fused kernel of the device; flash2: FlashAttention-2.
 enum class AttentionKernel { unfused, flash, flash2 };
 enum class TensorOverlap { none, backward, full };
@@ -19,6 +21,29 @@ enum class Fusion { fused, eager };
 /// Scales of fp8 operands. delayed: one a tensor, of earlier steps; current: one a tensor, of this step; row: one a row or column,
 /// so that each of a layer's three products casts its operands anew.
 enum class Fp8Scaling { delayed, current, row };
+
+/// How tokens get to the ranks of their experts. all_to_all: once for each choice; all_gather: every token to every rank;
+/// hierarchical: once to each node that has one of its experts, and from there once to each GPU that has one.
+enum class TokenDispatch { all_to_all, all_gather, hierarchical };
+/// What tokens' exchanges hide behind. shared: the shared experts; batches: all kernels of a pass, as where two micro-batches
+/// take turns.
+enum class ExpertOverlap { none, shared, batches };
+
+/// How the experts of a layer lie on the ranks of a stage: a mapping of its own beside that of attention, in which tensor ranks
+/// are neighbours, then expert and data ranks.
+struct ExpertPlan {
+    bool given = false;
+    std::int64_t expert = 1;  ///< ranks that a layer's experts are divided over
+    std::int64_t tensor = 0;  ///< ranks that each expert is cut over; 0: as attention
+    TokenDispatch dispatch = TokenDispatch::all_to_all;
+    Precision dispatch_precision = Precision::bf16;  ///< of dispatched tokens; what comes back is in 16 bits
+    double capacity = 0;        ///< rows that an expert takes, over the mean of all; further ones are dropped; 0: all
+    bool pad = false;           ///< experts compute as many rows as their capacity
+    double exponent = 0;        ///< of Zipf's law of how often experts are chosen; 0: all alike
+    std::vector<double> loads;  ///< how often each is chosen, in any unit; empty: by the law
+    bool overlap_given = false;
+    ExpertOverlap overlap = ExpertOverlap::none;
+};
 
 struct PlanSpec {
     std::int64_t tensor = 1;
@@ -45,7 +70,12 @@ struct PlanSpec {
     bool overlap_pipeline = false;
     bool overlap_data = false;
     bool overlap_parameters = false;  ///< all-gather of ZeRO-1 weights behind the first forward passes
+    ExpertPlan experts;
 
+    /// Ranks of a stage; how many of them cut an expert, and how many hold the same experts.
+    [[nodiscard]] std::int64_t stage_ranks() const { return tensor * context * data; }
+    [[nodiscard]] std::int64_t expert_tensor() const { return experts.tensor > 0 ? experts.tensor : tensor; }
+    [[nodiscard]] std::int64_t expert_data() const { return stage_ranks() / (experts.expert * expert_tensor()); }
     [[nodiscard]] std::int64_t ranks() const { return tensor * pipeline * data * context; }
     [[nodiscard]] std::int64_t micro_batches() const { return global_batch / (micro_batch * data); }
     [[nodiscard]] PipelineShape shape() const {
@@ -91,6 +121,31 @@ inline constexpr PresetKind kSoftwarePresets{"software", "workloads/data/softwar
 
 void describe(Fields& fields, PlanSpec& plan);
 void describe(Fields& fields, SoftwareSpec& software);
+
+/// Layers of a stage, by what holds their weights.
+struct LayerMix {
+    double dense = 0;
+    double experts = 0;
+    [[nodiscard]] double total() const { return dense + experts; }
+};
+[[nodiscard]] LayerMix mix_of(const ModelSpec& model, std::int64_t first, std::int64_t count);
+
+/// Weights of a rank: those that attention's mapping divides, and those of routed experts.
+struct RankWeights {
+    double dense = 0;
+    double experts = 0;
+    [[nodiscard]] double total() const { return dense + experts; }
+    RankWeights& operator+=(const RankWeights& other) {
+        dense += other.dense;
+        experts += other.experts;
+        return *this;
+    }
+};
+/// Of so many layers and tables of the vocabulary.
+[[nodiscard]] RankWeights weights_of(const ModelSpec& model, const PlanSpec& plan, const LayerMix& layers,
+                                     double tables);
+/// Weights that a rank updates: its share of them under ZeRO.
+[[nodiscard]] double updated_weights(const PlanSpec& plan, const RankWeights& weights);
 
 /// Checks that the plan fits the model and the cluster. Throws ConfigError (at `mark`) for what can never be right and
 /// InfeasibleError for a plan that does not divide.

@@ -212,7 +212,12 @@ StepWork ModelStep::price_experts(double tokens, double group_tokens) const {
         seconds += between(CollectiveOp::all_gather, bytes) + between(CollectiveOp::reduce_scatter, bytes);
     } else if (m_.groups > 1) {
         // A rank sends its part of the group's tokens once to each of their experts, and gets as many back.
-        const double copies = group_tokens / t_ * std::min(static_cast<double>(routed.topk), groups) * hidden;
+        // Choices within few groups of experts reach the ranks that hold those alone.
+        const double reached =
+            routed.groups > 0 && routed.group_topk > 0
+                ? std::ceil(groups * static_cast<double>(routed.group_topk) / static_cast<double>(routed.groups))
+                : groups;
+        const double copies = group_tokens / t_ * std::min(static_cast<double>(routed.topk), reached) * hidden;
         seconds += between(CollectiveOp::all_to_all, bytes_of(m_.quantisation.weights) * copies) +
                    between(CollectiveOp::all_to_all, 2 * copies);
     }

@@ -1,0 +1,281 @@
+// Mixtures of experts in training: bytes of each dispatch, memory of each sharding, folding, and limits that are dense.
+
+#include "workloads/training/experts.hpp"
+#include "tests/support/support.hpp"
+#include "workloads/training/memory.hpp"
+#include "workloads/training/pass_cost.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+using namespace orrery;
+
+namespace {
+
+constexpr const char* kModel =
+    "{layers: 4, hidden: 1024, heads: 8, ffn: 4096, gated: true, vocabulary: 1024, sequence: 1024, tied_embeddings: "
+    "false, "
+    "experts: {count: 16, topk: 2, ffn: 1024}}";
+
+// Four nodes of eight GPUs, each with a NIC of its own.
+Scenario with_plan(const std::string& plan, const std::string& model = kModel, int nodes = 4,
+                   const std::string& rest = "") {
+    return test::scenario(fmt::format(R"(orrery: 1
+kind: training
+cluster: {{nodes: {}, node: dgx-h100, fabric: {{nodes_per_leaf: 4, rails: 8}}}}
+model: {}
+plan: {{{}}}
+{}
+)",
+                                      nodes, model, plan, rest));
+}
+
+TrainingResult train(const Scenario& s) {
+    RunOptions options;
+    options.check_memory = false;
+    return *run(s, test::models(), options).training;
+}
+
+ExpertExchange::Sent sent(const Scenario& s, double tokens) {
+    const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
+    const IdealCollectives ideal;
+    return ExpertExchange(s.model, s.plan, fabric, ideal, PathChoice::spray)
+        .bytes_sent(tokens, s.plan.experts.dispatch_precision);
+}
+
+double exchange_seconds(const Scenario& s, double tokens) {
+    const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
+    const IdealCollectives ideal;
+    return ExpertExchange(s.model, s.plan, fabric, ideal, PathChoice::spray)
+        .dispatch(tokens, s.plan.experts.dispatch_precision);
+}
+
+std::string refusal_of(const std::string& plan, const std::string& model = kModel) {
+    try {
+        (void)train(with_plan(plan, model));
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+double booked(const TrainingResult& result, Category category) {
+    return result.booked[static_cast<std::size_t>(category)];
+}
+
+}  // namespace
+
+TEST_CASE(
+    "experts: all-to-all sends each token once a choice, all-gather each to all, hierarchical once a node and GPU") {
+    const double token = 1024 * 2;  // B
+    const double tokens = 1000;
+    const std::string plan = "data: 32, global_batch: 32, expert: 16, dispatch: ";
+    // 15 of 16 choices are those of other ranks.
+    const auto flat = sent(with_plan(plan + "all-to-all"), tokens);
+    CHECK(flat.across == doctest::Approx(tokens * token * 2 * 15 / 16));
+    CHECK(flat.inside == 0);
+    const auto gathered = sent(with_plan(plan + "all-gather"), tokens);
+    CHECK(gathered.across == doctest::Approx(tokens * token * 15));
+    // Two nodes of eight ranks with an expert each: two choices without repetition are on one node with 7 of 15, so on
+    // 2 - 7 / 15 nodes, half of which are others; on two GPUs, 7 of 8 of them not the one where they arrive.
+    const auto steps = sent(with_plan(plan + "hierarchical"), tokens);
+    CHECK(steps.across == doctest::Approx(tokens * token * (2 - 7.0 / 15) / 2));
+    CHECK(steps.inside == doctest::Approx(tokens * token * 2 * 7 / 8));
+    // In 8 bits it is half of it.
+    CHECK(sent(with_plan(plan + "all-to-all, dispatch_precision: fp8"), tokens).across ==
+          doctest::Approx(flat.across / 2));
+    // The slower of NICs and NVLink decides, where the flat exchange takes all its bytes between nodes over the NIC.
+    const double nic = 400e9 / 8;
+    const double hops = 1e-3;
+    CHECK(exchange_seconds(with_plan(plan + "hierarchical"), 1e6) ==
+          doctest::Approx(1e6 * token * (2 - 7.0 / 15) / 2 / nic).epsilon(hops));
+    CHECK(exchange_seconds(with_plan(plan + "all-to-all"), 1e6) ==
+          doctest::Approx(1e6 * token * 2 * 8 / 16 / nic).epsilon(hops));
+}
+
+TEST_CASE("experts: a router that is limited to groups reaches fewer nodes") {
+    ExpertsSpec experts;
+    experts.count = 256;
+    experts.topk = 8;
+    // 8 of 256 without repetition over 8 holders of 32: 8 (1 - C(224, 8) / C(256, 8)).
+    double missed = 1;
+    for (int i = 0; i < 8; ++i) {
+        missed *= (224.0 - i) / (256.0 - i);
+    }
+    CHECK(holders_reached(experts, 8) == doctest::Approx(8 * (1 - missed)));
+    experts.groups = 8;
+    experts.group_topk = 4;
+    CHECK(holders_reached(experts, 8) < 4);
+    CHECK(holders_reached(experts, 8) > 3.5);
+    CHECK(holders_reached(experts, 1) == doctest::Approx(1));
+}
+
+TEST_CASE("experts: loads by a law or a list, capacity, and padding decide the rows of the busiest rank") {
+    const auto load = [](const std::string& keys) {
+        const Scenario s = with_plan("data: 32, global_batch: 32, expert: 16" + keys);
+        return load_of(s.model.experts, s.plan);
+    };
+    CHECK(load("").hottest == 1);
+    CHECK(load("").kept == 1);
+    // Zipf with exponent 1 over 16 experts: the first has 1 / H(16) of all choices.
+    double harmonic = 0;
+    for (int i = 1; i <= 16; ++i) {
+        harmonic += 1.0 / i;
+    }
+    CHECK(load(", router_exponent: 1").hottest == doctest::Approx(16 / harmonic));
+    CHECK(load(", router_exponent: 1").kept == doctest::Approx(1));
+    CHECK(load(", router_exponent: 1, capacity: 1.5").hottest == doctest::Approx(1.5));
+    CHECK(load(", router_exponent: 1, capacity: 1.5").kept < 1);
+    CHECK(load(", capacity: 1.25, pad: true").hottest == 1.25);
+    CHECK(load(", capacity: 1.25").hottest == 1);
+    std::string loads = ", router_loads: [{load: 3}";
+    for (int i = 1; i < 16; ++i) {
+        loads += ", {load: 1}";
+    }
+    CHECK(load(loads + "]").hottest == doctest::Approx(3.0 * 16 / 18));
+    const auto seconds = [](const std::string& keys) {
+        return train(with_plan("data: 32, global_batch: 32, expert: 16" + keys)).iteration_s;
+    };
+    CHECK(seconds(", router_exponent: 1") > seconds(""));
+    CHECK(seconds(", capacity: 2, pad: true") > seconds(", capacity: 1, pad: true"));
+}
+
+TEST_CASE(
+    "experts: weights are divided by their own mapping and optimizer states over the ranks with the same experts") {
+    const auto use = [](const std::string& plan) {
+        const Scenario s = with_plan(plan);
+        return memory_by_stage(s.model, s.plan, s.software)[0];
+    };
+    const Scenario any = with_plan("data: 32, global_batch: 32");
+    const double routed = 4 * any.model.routed_parameters();
+    const double beside = any.model.parameters() - routed;
+    CHECK(routed == 4 * 16 * 3 * 1024.0 * 1024);
+    const MemoryUse whole = use("data: 32, global_batch: 32");
+    CHECK(whole.weights == doctest::Approx(2 * (beside + routed)));
+    const MemoryUse spread = use("data: 32, global_batch: 32, expert: 16");
+    CHECK(spread.weights == doctest::Approx(2 * (beside + routed / 16)));
+    CHECK(spread.optimizer == doctest::Approx(12 * (beside + routed / 16)));
+    const MemoryUse zero = use("data: 32, global_batch: 32, expert: 16, zero: 1");
+    CHECK(zero.optimizer == doctest::Approx(12 * (beside / 32 + routed / 16 / 2)));
+    // Attention over 4 ranks, experts over 2 x 16: none holds the same experts.
+    const MemoryUse folded =
+        use("tensor: 4, data: 8, sequence_parallel: true, global_batch: 32, expert: 16, expert_tensor: 2, "
+            "zero: 1");
+    CHECK(folded.weights == doctest::Approx(2 * (beside / 4 + routed / 32)));
+    CHECK(folded.optimizer == doctest::Approx(12 * (beside / 4 / 8 + routed / 32)));
+    // Experts that are recomputed keep nothing.
+    const MemoryUse again = use("data: 32, global_batch: 32, expert: 16, recompute: experts");
+    CHECK(again.activations < spread.activations);
+}
+
+TEST_CASE("experts: one expert that sees every token is the dense layer of its width and a router") {
+    const std::string dense =
+        "{layers: 4, hidden: 1024, heads: 8, ffn: 4096, gated: true, vocabulary: 1024, sequence: 1024, "
+        "tied_embeddings: false";
+    const std::string plan = "data: 32, global_batch: 64";
+    const Scenario plain = with_plan(plan, dense + "}");
+    const Scenario one = with_plan(plan, dense + ", experts: {count: 1, topk: 1, ffn: 4096}}");
+    const TrainingResult a = train(plain);
+    const TrainingResult b = train(one);
+    // What is left is moving rows into and out of their order: kernels that the dense layer has none of.
+    CHECK(booked(b, Category::expert_communication) == 0);
+    CHECK(b.iteration_s > a.iteration_s);
+    const double router = 6 * 4 * 1024.0;  // FLOPs of a token
+    CHECK(one.model.flops_per_token() == doctest::Approx(plain.model.flops_per_token() + router));
+    CHECK(b.hardware_flops == doctest::Approx(a.hardware_flops + router * 64 * 1024).epsilon(1e-9));
+    const auto products = [](const Scenario& s) {
+        const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
+        const TrainingInput in = training_input(s, test::models(), fabric, Placement(fabric));
+        const PassCost cost(in.model, in.plan, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths);
+        double seconds = 0;
+        for (const PassOperation& op : cost.forward_program(in.model.kind_of(0)).operations()) {
+            const std::string name = op.name;
+            seconds += name.starts_with("product") || name.starts_with("activation") ? op.seconds : 0;
+        }
+        return seconds;
+    };
+    CHECK(products(one) == doctest::Approx(products(plain)).epsilon(1e-9));
+}
+
+TEST_CASE("experts: a folded run gives the same times as one of every rank") {
+    for (const char* plan :
+         {"tensor: 2, data: 16, sequence_parallel: true, zero: 1, global_batch: 64, expert: 16, expert_tensor: 1, "
+          "overlap: {data: true, parameters: true}",
+          "pipeline: 2, data: 16, global_batch: 64, expert: 4, expert_tensor: 1, zero: 1",
+          "data: 32, zero: 3, global_batch: 32, expert: 8, expert_tensor: 1, overlap: {data: true}"}) {
+        Scenario s = with_plan(plan);
+        const TrainingResult folded = train(s);
+        s.network.fold = false;
+        const TrainingResult each = train(s);
+        CHECK_MESSAGE(folded.iteration_s == doctest::Approx(each.iteration_s).epsilon(1e-9), plan);
+        CHECK(each.folded_into_one == 1);
+    }
+}
+
+TEST_CASE("experts: exchanges wait, hide behind shared experts, or behind another micro-batch") {
+    const std::string shared =
+        "{layers: 4, hidden: 1024, heads: 8, ffn: 4096, gated: true, vocabulary: 1024, sequence: 4096, "
+        "tied_embeddings: false, "
+        "experts: {count: 16, topk: 2, ffn: 1024, shared: 4096}}";
+    const auto run_with = [&](const std::string& overlap) {
+        return train(with_plan(
+            "data: 32, global_batch: 64, expert: 16, expert_tensor: 1, overlap: {experts: " + overlap + "}", shared));
+    };
+    const TrainingResult none = run_with("none");
+    const TrainingResult beside = run_with("shared");
+    const TrainingResult batches = run_with("batches");
+    CHECK(booked(none, Category::expert_communication) > 0);
+    CHECK(booked(beside, Category::expert_communication) < booked(none, Category::expert_communication));
+    CHECK(booked(batches, Category::expert_communication) < booked(beside, Category::expert_communication));
+    CHECK(none.exposed_communication_s >= booked(none, Category::expert_communication));
+}
+
+TEST_CASE("experts: gradients of experts travel among the ranks that hold the same ones alone") {
+    // All ranks hold different experts: what is reduced is what lies beside them.
+    const auto moved = [](const std::string& plan) {
+        return booked(train(with_plan(plan)), Category::data_communication);
+    };
+    CHECK(moved("data: 32, global_batch: 32, expert: 16, expert_tensor: 2") <
+          moved("data: 32, global_batch: 32, expert: 16, expert_tensor: 1"));
+    CHECK(moved("data: 32, global_batch: 32, expert: 16, expert_tensor: 1") <
+          moved("data: 32, global_batch: 32, expert: 1, expert_tensor: 1"));
+}
+
+TEST_CASE("experts: a plan that cannot be says all that is wrong with it at once") {
+    const std::string text = refusal_of("data: 32, global_batch: 32, expert: 5, expert_tensor: 3");
+    CHECK(text.find("expert 5 must divide the 16 experts") != std::string::npos);
+    CHECK(text.find("expert 5 x expert_tensor 3 must divide the 32 ranks of a stage") != std::string::npos);
+    CHECK(text.find("expert_tensor 3 must divide the width 1024 of an expert") != std::string::npos);
+    CHECK(refusal_of("tensor: 2, data: 16, global_batch: 32").find("need sequence_parallel: true") !=
+          std::string::npos);
+    CHECK(refusal_of("data: 32, global_batch: 32, pad: true").find("pad needs a capacity") != std::string::npos);
+    CHECK(refusal_of("data: 32, global_batch: 32, router_loads: [{load: 1}]").find("1 entries for 16 experts") !=
+          std::string::npos);
+    CHECK(refusal_of("data: 32, global_batch: 32, expert: 2",
+                     "{layers: 4, hidden: 1024, heads: 8, vocabulary: 1024, sequence: 1024}")
+              .find("this model has none") != std::string::npos);
+    CHECK(refusal_of("data: 32, global_batch: 32, overlap: {experts: shared}").find("needs shared experts") !=
+          std::string::npos);
+}
+
+TEST_CASE("layers of a model differ by experts and windows, and a stage runs those it holds") {
+    ModelSpec model;
+    model.layers = 12;
+    model.window = 128;
+    model.full_every = 2;
+    model.experts = {.count = 8, .topk = 2, .ffn = 64, .dense_layers = 3, .every = 2};
+    CHECK(model.expert_layers() == 5);  // layers 3, 5, 7, 9, 11
+    CHECK(model.windowed_layers() == 6);
+    CHECK(model.layers_of({true, false}, 0, 12) == 5);
+    CHECK(model.layers_of({false, true}, 0, 12) == 6);
+    CHECK(model.layers_of({true, true}, 0, 12) == 0);
+    CHECK(mix_of(model, 0, 4).experts == 1);
+    // Latent attention of DeepSeek-V3: 37 billion active weights; FLOPs of its scores are those of 192 and 128 wide heads.
+    const Scenario s =
+        with_plan("data: 32, global_batch: 32, expert: 32, expert_tensor: 1, precision: bf16", "deepseek-v3");
+    const double scores = 61 * 6 * 128.0 * (192 + 128) * 2048;
+    CHECK(s.model.flops_per_token() - scores == doctest::Approx(6 * 37e9).epsilon(0.02));
+    // Fused attention computes its scores anew in its backward pass: 14 products of that size and not 12.
+    CHECK(train(s).hardware_flops ==
+          doctest::Approx(32 * 4096 * (s.model.flops_per_token() + scores / 6)).epsilon(0.001));
+}

@@ -1,0 +1,181 @@
+// The feed-forward of a layer with experts, as the rank with the most wanted experts runs it.
+//
+// In the order of Megatron-Core's token dispatchers (core/transformer/moe/token_dispatcher.py): route, permute, exchange, sort by
+// expert, products, sort back, exchange, weigh and add up.
+
+#include "workloads/training/pass_writer.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+namespace {
+
+// The router's softmax, choice, counts per expert and the map of the permutation: small kernels.
+constexpr double kRouterKernels = 8;
+constexpr double kPermuteKernels = 2;
+
+}  // namespace
+
+PassCost::Product PassCost::router() const {
+    const auto count = static_cast<double>(model_.experts.count);
+    return {Gemm{tokens_ / t_, count, static_cast<double>(model_.hidden), 1, model_.experts.gate, 0}, false, false};
+}
+
+PassCost::Block PassCost::expert_products() const {
+    const ExpertsSpec& experts = model_.experts;
+    const double h = static_cast<double>(model_.hidden);
+    const double rows = expert_rows(experts, plan_, tokens_ / t_, load_);
+    const double held = static_cast<double>(experts.count / plan_.experts.expert);
+    const double used = std::min(held, std::max(1.0, rows));
+    const double width = static_cast<double>(experts.ffn) / static_cast<double>(plan_.expert_tensor());
+    return {{{product(rows / used, width * (model_.gated ? 2 : 1), h), false, true, used}},
+            {{product(rows / used, h, width), true, false, used}}};
+}
+
+double PassCost::exchange_seconds() const {
+    return exchange_->dispatch(tokens_ / t_, plan_.experts.dispatch_precision) + exchange_->combine(tokens_ / t_);
+}
+
+PassProgram PassCost::expert_feed_forward(Direction direction, Part part) const {
+    const bool backward = direction == Direction::backward;
+    Writer out(backward ? Category::backward : Category::forward, *this);
+    if (backward) {
+        write_expert_backward(out, part);
+    } else {
+        write_expert_forward(out);
+    }
+    add_flops(out, Block{{router()}, {}}, backward && part == Part::whole);
+    add_flops(out, expert_products(), backward && part == Part::whole);
+    if (model_.experts.shared > 0) {
+        add_flops(out, feed_forward(static_cast<double>(model_.experts.shared) / t_), backward && part == Part::whole);
+    }
+    return out.program();
+}
+
+void PassCost::write_sort(Writer& out) const {
+    if (plan_.experts.expert < model_.experts.count) {
+        const double rows = expert_rows(model_.experts, plan_, tokens_ / t_, load_);
+        out.kernel("sort by expert", stream_slowdown_ * streaming(rows * static_cast<double>(model_.hidden) * 4));
+    }
+}
+
+void PassCost::write_shared(Writer& out, Direction direction, Part part) const {
+    if (model_.experts.shared == 0) {
+        return;
+    }
+    const double width = static_cast<double>(model_.experts.shared) / t_;
+    const Block block = feed_forward(width);
+    const std::span<const Block> both(&block, 1);
+    const bool backward = direction == Direction::backward;
+    const double values = model_.gated ? (backward ? 5 : 3) : (backward ? 3 : 2);
+    const auto activate = [&] {
+        out.kernel("activation function", stream_slowdown_ * streaming(tokens_ * values * width * 2));
+    };
+    if (!backward) {
+        write_input_products(out, both);
+        activate();
+        write_output_products(out, both);
+        return;
+    }
+    write_output_gradients(out, both, part);
+    if (part != Part::weights) {
+        activate();
+    }
+    write_input_gradients(out, both, part);
+}
+
+void PassCost::write_expert_forward(Writer& out) const {
+    const double h = static_cast<double>(model_.hidden);
+    const double own = tokens_ / t_;
+    const double sent = own * static_cast<double>(model_.experts.topk) * load_.kept;
+    const auto count = static_cast<double>(model_.experts.count);
+    const Block products = expert_products();
+    const Product& in = products.in[0];
+    const Product& last = products.out[0];
+    const bool elsewhere = plan_.experts.overlap == ExpertOverlap::batches;  // exchanges run beside another micro-batch
+    const bool beside = plan_.experts.overlap == ExpertOverlap::shared;
+    if (!beside) {
+        write_shared(out, Direction::forward, Part::whole);
+    }
+    out.kernel("router", forward_seconds(router(), 1));
+    out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
+    out.kernel("permute", stream_slowdown_ * streaming((own + sent) * h * 2, kPermuteKernels), kPermuteKernels);
+    PassProgram::Id moved = PassProgram::kNone;
+    if (!elsewhere) {
+        moved =
+            out.collective("dispatch", PassStream::expert, exchange_->dispatch(own, plan_.experts.dispatch_precision));
+    }
+    if (beside) {
+        write_shared(out, Direction::forward, Part::whole);
+    }
+    out.wait(moved);
+    write_sort(out);
+    out.kernel("products of experts, in", forward_seconds(in, 1), in.times);
+    const double values = model_.gated ? 3 : 2;
+    out.kernel("activation function of experts",
+               stream_slowdown_ * streaming(in.times * in.gemm.m * last.gemm.k * values * 2));
+    out.kernel("products of experts, out", forward_seconds(last, 1), last.times);
+    write_sort(out);
+    if (!elsewhere) {
+        out.wait(out.collective("combine", PassStream::expert, exchange_->combine(own)));
+    }
+    out.kernel("add up", stream_slowdown_ * streaming((own + sent) * h * 2));
+}
+
+void PassCost::write_expert_backward(Writer& out, Part part) const {
+    const double h = static_cast<double>(model_.hidden);
+    const double own = tokens_ / t_;
+    const double sent = own * static_cast<double>(model_.experts.topk) * load_.kept;
+    const auto count = static_cast<double>(model_.experts.count);
+    const Block products = expert_products();
+    const Product& in = products.in[0];
+    const Product& last = products.out[0];
+    const bool input = part != Part::weights;
+    const bool weights = part != Part::input;
+    const bool elsewhere = plan_.experts.overlap == ExpertOverlap::batches;
+    const bool beside = plan_.experts.overlap == ExpertOverlap::shared;
+    if (input) {
+        // The gradient of each result, and of the weight that it was added with.
+        out.kernel("gradient of sums", stream_slowdown_ * streaming((own + 2 * sent) * h * 2, 2), 2);
+        PassProgram::Id moved = PassProgram::kNone;
+        if (!elsewhere) {
+            moved = out.collective("dispatch gradients", PassStream::expert, exchange_->dispatch(own, Precision::bf16));
+        }
+        if (beside) {
+            write_shared(out, Direction::backward, part);
+        }
+        out.wait(moved);
+        write_sort(out);
+        out.kernel("data gradients of experts, out", data_gradient_seconds(last, 1), last.times);
+    }
+    if (weights) {
+        out.kernel("weight gradients of experts, out", weight_gradient_seconds(last), last.times);
+    }
+    if (input) {
+        const double values = model_.gated ? 5 : 3;
+        out.kernel("activation function of experts",
+                   stream_slowdown_ * streaming(in.times * in.gemm.m * last.gemm.k * values * 2));
+        out.kernel("data gradients of experts, in", data_gradient_seconds(in, 1), in.times);
+    }
+    if (weights) {
+        out.kernel("weight gradients of experts, in", weight_gradient_seconds(in), in.times);
+    }
+    if (input) {
+        write_sort(out);
+        if (!elsewhere) {
+            out.wait(out.collective("combine gradients", PassStream::expert, exchange_->combine(own)));
+        }
+        out.kernel("permute", stream_slowdown_ * streaming((own + sent) * h * 2));
+        out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
+        out.kernel("data gradient of router", data_gradient_seconds(router(), 1));
+    }
+    if (weights) {
+        out.kernel("weight gradient of router", weight_gradient_seconds(router()));
+    }
+    if (!beside || part == Part::weights) {
+        write_shared(out, Direction::backward, part);
+    }
+}
+
+}  // namespace orrery

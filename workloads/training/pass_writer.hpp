@@ -1,0 +1,66 @@
+#pragma once
+// What PassCost writes its programs with. Internal to workloads/training.
+
+#include "workloads/training/pass_cost.hpp"
+
+namespace orrery {
+
+/// Writes the program of one direction of a pass, in the order in which the host launches it.
+class PassCost::Writer {
+  public:
+    using Id = PassProgram::Id;
+
+    Writer(Category kernels, const PassCost& cost)
+        : kernels_(kernels), tensor_units_(cost.tensor_units_), units_(cost.units_) {}
+
+    Id kernel(const char* name, double seconds, double launches = 1, Id after = PassProgram::kNone) {
+        return program_.add({name, kernels_, PassStream::compute, seconds, launches, {after, PassProgram::kNone}});
+    }
+    /// Waits for the last kernel, beside what is before it on its communicator.
+    Id collective(const char* name, PassStream stream, double seconds) {
+        return collective(name, stream, seconds, program_.last(PassStream::compute));
+    }
+    Id collective(const char* name, PassStream stream, double seconds, Id after) {
+        const Category category = stream == PassStream::tensor    ? Category::tensor_communication
+                                  : stream == PassStream::context ? Category::context_communication
+                                                                  : Category::expert_communication;
+        return program_.add({name,
+                             category,
+                             stream,
+                             seconds,
+                             seconds > 0 ? 1.0 : 0.0,
+                             {after, PassProgram::kNone},
+                             stream == PassStream::tensor ? tensor_units_ : units_});
+    }
+    /// Kernels that come after this wait for it.
+    void wait(Id id) {
+        if (id != PassProgram::kNone) {
+            program_.add({"", kernels_, PassStream::compute, 0, 0, {id, PassProgram::kNone}});
+        }
+    }
+    /// A product behind a collective or before it: in as many pieces as ranks when they are chunked, each piece of one with
+    /// the same piece of the other.
+    void gathered(const char* gather, double communication, const char* product, double seconds, int pieces) {
+        const Id before = program_.last(PassStream::compute);
+        for (int i = 0; i < pieces; ++i) {
+            const Id piece = collective(gather, PassStream::tensor, communication / pieces, before);
+            kernel(product, seconds / pieces, 1, piece);
+        }
+    }
+    void scattered(const char* scatter, double communication, const char* product, double seconds, int pieces) {
+        Id piece = PassProgram::kNone;
+        for (int i = 0; i < pieces; ++i) {
+            kernel(product, seconds / pieces);
+            piece = collective(scatter, PassStream::tensor, communication / pieces);
+        }
+        wait(piece);
+    }
+    PassProgram& program() { return program_; }
+
+  private:
+    Category kernels_;
+    double tensor_units_, units_;
+    PassProgram program_;
+};
+
+}  // namespace orrery
