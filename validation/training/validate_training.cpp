@@ -284,6 +284,30 @@ Open open_runs(const std::vector<TrainingPoint>& points) {
     return out;
 }
 
+// Mixtures of experts are predicted with constants that were fitted without them, and are scored apart.
+constexpr const char* kExperts = "experts";
+
+std::vector<Score> score_experts(std::vector<TrainingPoint>& points, const Terminal& terminal) {
+    const SetScore all = score_of(points, [](const TrainingPoint&) { return true; });
+    print_groups(terminal, "mixtures of experts, by source", points, [](const TrainingPoint& p) { return p.source; });
+    print_groups(terminal, "mixtures of experts, by hardware", points,
+                 [](const TrainingPoint& p) { return p.hardware; });
+    print_groups(terminal, "mixtures of experts, by model", points, [](const TrainingPoint& p) {
+        const ModelSpec& model = p.variants[0].model;
+        return fmt::format("{} of {} experts, hidden {}", model.experts.topk, model.experts.count, model.hidden);
+    });
+    const ErrorStatistics s = statistics_of(all.errors);
+    terminal.heading("mixtures of experts");
+    terminal.table({}, {{"scored points", std::to_string(s.count)},
+                        {"MAPE over points", fmt::format("{:.2f} %", s.mape)},
+                        {"mean of the sources' MAPEs", fmt::format("{:.2f} %", all.sources)},
+                        {"median bias", percent(s.median_bias)},
+                        {"worst", fmt::format("{:.1f} %", s.worst)}});
+    return {{"experts_points", static_cast<double>(s.count), ""},
+            {"experts_error_over_points", s.mape, "%"},
+            {"experts_error_mean_of_sources", all.sources, "%"}};
+}
+
 }  // namespace
 
 Comparison validate_training(ModelCache& models, const Terminal& terminal, const TrainingValidation& options) {
@@ -291,13 +315,23 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
     for (const std::string& mechanism : options.without) {
         leave_out(points, mechanism);
     }
+    std::vector<TrainingPoint> experts;
+    if (options.runs.empty()) {
+        const auto apart = std::stable_partition(points.begin(), points.end(),
+                                                 [](const TrainingPoint& p) { return p.subset != kExperts; });
+        experts.assign(std::make_move_iterator(apart), std::make_move_iterator(points.end()));
+        points.erase(apart, points.end());
+    }
     if (options.fit) {
         fit_software(points, models, terminal);
     }
     Progress progress(terminal.quiet());
-    for (std::size_t i = 0; i < points.size(); ++i) {
-        predict(points[i], models);
-        progress.update(static_cast<double>(i + 1) / static_cast<double>(points.size()));
+    std::size_t done = 0;
+    for (std::vector<TrainingPoint>* set : {&points, &experts}) {
+        for (TrainingPoint& point : *set) {
+            predict(point, models);
+            progress.update(static_cast<double>(++done) / static_cast<double>(points.size() + experts.size()));
+        }
     }
     progress.finish();
     Comparison out{"training", "training iterations", "", "", {"source", "hardware", "model"}, {}, {}};
@@ -324,6 +358,7 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
     }
     if (options.points) {
         print_points(terminal, points);
+        print_points(terminal, experts);
     }
     print_groups(terminal, "by source", points, [](const TrainingPoint& p) { return p.source; });
     print_groups(terminal, "by software", points, [](const TrainingPoint& p) { return p.software().name; });
@@ -373,6 +408,10 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
                   {"open_inside", static_cast<double>(open.inside), ""},
                   {"kendall_tau", ranking.tau, ""},
                   {"regret", ranking.regret, "%"}};
+    if (!experts.empty()) {
+        const std::vector<Score> apart = score_experts(experts, terminal);
+        out.scores.insert(out.scores.end(), apart.begin(), apart.end());
+    }
     return out;
 }
 
