@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -194,4 +194,4 @@ bool UnitModel::runs_beside(const Operation& operation) const {
     return attention != nullptr && in_banks(*attention) && pim_.row_buffers > 1;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -21,7 +21,7 @@
 #include "sim/device/pim_channel.hpp"
 #include "sim/device/separate_units.hpp"
 
-namespace orrery {
+namespace orrery::inline cost {
 
 /// What is wrong with parts of this device; empty where nothing is.
 [[nodiscard]] std::vector<std::string> problems_of(const DeviceParts& parts, const DeviceSpec& device);
@@ -60,4 +60,4 @@ class UnitModel final : public CostModel, public SeparateUnits {
     double memory_ = 0;   ///< B/s
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline cost

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline device {
 
 double ComputeUnit::peak() const {
     const auto per_cycle = static_cast<double>(kind == UnitKind::systolic ? 2 * rows * columns * count : lanes * count);
@@ -72,4 +72,4 @@ void describe(Fields& fields, DeviceParts& parts) {
                    parts.has_pim, [&](Fields& inner) { describe(inner, parts.pim); });
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline device

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline device {
 
 /// The kinds differ by what they can do: systolic arrays products, vector units everything else.
 enum class UnitKind { systolic, vector };
@@ -64,4 +64,4 @@ struct DeviceParts {
 
 void describe(Fields& fields, DeviceParts& parts);
 
-}  // namespace orrery
+}  // namespace orrery::inline device

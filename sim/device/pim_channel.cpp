@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline device {
 
 PimTiming timing_of(const PimSpec& pim) {
     const auto cycles = [&](const Sourced<double>& time) {
@@ -104,4 +104,4 @@ PimAttention attention_cycles(const PimSpec& pim, double heads, double keys, dou
     return {logits, sums_of_values};
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline device

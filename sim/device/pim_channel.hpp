@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-namespace orrery {
+namespace orrery::inline device {
 
 /// The distances in cycles of the command clock.
 struct PimTiming {
@@ -50,4 +50,4 @@ struct PimAttention {
 [[nodiscard]] PimAttention attention_cycles(const PimSpec& pim, double heads, double keys, double head_dim,
                                             double element_bytes);
 
-}  // namespace orrery
+}  // namespace orrery::inline device

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline device {
 
 const std::vector<std::string>& dataflow_names() {
     static const std::vector<std::string> kNames = {"weights", "outputs", "inputs"};
@@ -66,4 +66,4 @@ double systolic_cycles(const SystolicArrays& arrays, double m, double n, double 
     return 0;
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline device

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline device {
 
 /// Which operand stays in the array.
 enum class Dataflow { weights, outputs, inputs };
@@ -38,4 +38,4 @@ struct SystolicArrays {
 /// Cycles until the last output of `batch` such products has left an array. 0 for empty products.
 [[nodiscard]] double systolic_cycles(const SystolicArrays& arrays, double m, double n, double k, double batch = 1);
 
-}  // namespace orrery
+}  // namespace orrery::inline device

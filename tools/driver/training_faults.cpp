@@ -167,9 +167,12 @@ class TrainingJob final : public JobModel {
                 const PassCost cost(input_.model, input_.plan, input_.software, device, input_.gpu, input_.fabric,
                                     input_.collectives, input_.paths);
                 double seconds = 0;
-                for (const Price* price : {&cost.layer_forward(), &cost.layer_backward()}) {
-                    for (const Category category : {Category::forward, Category::backward, Category::recompute}) {
-                        seconds += (*price)[category];
+                for (std::int64_t layer = 0; layer < input_.model.layers; ++layer) {
+                    const LayerKind kind = input_.model.kind_of(layer);
+                    for (const Price* price : {&cost.layer_forward(kind), &cost.layer_backward(kind)}) {
+                        for (const Category category : {Category::forward, Category::backward, Category::recompute}) {
+                            seconds += (*price)[category];
+                        }
                     }
                 }
                 return seconds;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 /// What the tables add to: points by group, and the relative errors of what is scored.
 struct DeviceScores {
@@ -34,4 +34,4 @@ void compare_training(ModelCache& models, const Terminal& terminal, DeviceScores
 /// Units in the banks of memory: NeuPIMs and AttAcc.
 void compare_pim(const DataDirectory& data, const Terminal& terminal, DeviceScores& out);
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

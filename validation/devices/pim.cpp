@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -126,4 +126,4 @@ void compare_pim(const DataDirectory& data, const Terminal& terminal, DeviceScor
     compare_attacc(data, terminal, out);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 void compare_products(const DataDirectory& data, const Terminal& terminal, DeviceScores& out) {
     std::vector<std::vector<std::string>> table;
@@ -34,4 +34,4 @@ void compare_products(const DataDirectory& data, const Terminal& terminal, Devic
               std::move(table));
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -69,4 +69,4 @@ void compare_systolic(const DataDirectory& data, const Terminal& terminal, Devic
     print_spatial_arrays(data, terminal, out);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

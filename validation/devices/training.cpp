@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 void compare_training(ModelCache& models, const Terminal& terminal, DeviceScores& out) {
     std::vector<std::vector<std::string>> table;
@@ -23,4 +23,4 @@ void compare_training(ModelCache& models, const Terminal& terminal, DeviceScores
     out.table(terminal, "training on TPU", {"run", "measured", "predicted", "error"}, std::move(table));
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 void DeviceScores::score(const std::string& group, const std::string& label, double measured, double predicted) {
     const double error = predicted / measured - 1;
@@ -51,4 +51,4 @@ Comparison validate_devices(ModelCache& models, const Terminal& terminal, bool p
     return std::move(scores.comparison);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

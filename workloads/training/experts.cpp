@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-namespace orrery {
+namespace orrery::inline training {
 
 namespace {
 
@@ -218,4 +218,4 @@ double ExpertExchange::combine(double tokens) const {
     return exchange(tokens, Precision::bf16, true);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline training

@@ -19,7 +19,7 @@
 #include "sim/network/collective.hpp"
 #include "workloads/training/spec.hpp"
 
-namespace orrery {
+namespace orrery::inline training {
 
 /// Over the mean of all choices, had each expert as many.
 struct ExpertLoad {
@@ -68,4 +68,4 @@ class ExpertExchange {
     Groups rails_, nodes_;  ///< of expert groups: equal places on their nodes, and those of one node
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline training

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace orrery {
+namespace orrery::inline training {
 
 namespace {
 
@@ -178,4 +178,4 @@ void PassCost::write_expert_backward(Writer& out, Part part) const {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline training

@@ -3,7 +3,7 @@
 
 #include "workloads/training/pass_cost.hpp"
 
-namespace orrery {
+namespace orrery::inline training {
 
 /// Writes the program of one direction of a pass, in the order in which the host launches it.
 class PassCost::Writer {
@@ -63,4 +63,4 @@ class PassCost::Writer {
     PassProgram program_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::inline training
