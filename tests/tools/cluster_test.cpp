@@ -117,6 +117,19 @@ TEST_CASE("a training job and a serving pool on one fabric slow each other, flui
     }
 }
 
+TEST_CASE("a job beside others has no faults of its own, for its states would be priced without the others") {
+    const std::string file = std::string(ORRERY_SOURCE_DIR) + "/scenarios/cluster/training-beside-serving.yaml";
+    const std::vector<std::string> changes = {
+        "jobs.0.scenario.faults={duration: 10 h, events: [{at: 1 h, kind: fail-stop, where: gpu0}]}"};
+    std::string text;
+    try {
+        (void)load_scenario(file, changes, test::data());
+    } catch (const ConfigError& error) {
+        text = error.what();
+    }
+    CHECK_MESSAGE(text.find("a job beside others has no 'faults'") != std::string::npos, text);
+}
+
 TEST_CASE("a ring on nodes that do not lie as on a fabric of their own is not folded") {
     const auto seconds = [](const char* nodes, const char* fold) {
         return value(run_text(fmt::format(R"(orrery: 1

@@ -43,6 +43,8 @@ TEST_CASE("the example of a key is a value that the key takes") {
         YamlNode root = load_yaml(base);
         if (!row.policy.empty() && row.path.rfind("cluster.fabric.", 0) == 0) {
             apply_override(root, "cluster.fabric.kind=" + row.policy);
+        } else if (!row.policy.empty()) {
+            apply_override(root, row.path.substr(0, row.path.rfind('.')) + ".kind=" + row.policy);
         }
         apply_override(root, row.path + "=" + row.example);
         std::string text;

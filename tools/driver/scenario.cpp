@@ -233,6 +233,10 @@ void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& sce
     if (row.nodes && cluster.nodes == 0) {
         errors.push_back(cluster_mark.error(fmt::format("{} needs 'nodes' with GPUs, not bare hosts", row.name)));
     }
+    if (const YamlNode* faults = node.find("faults"); faults != nullptr && scenario.faults.campaign) {
+        errors.push_back(faults->mark.error(
+            "a job beside others has no 'faults': the states of the cluster are priced for a job that runs alone"));
+    }
     const std::size_t before = errors.size();
     row.check(node, data, scenario, errors);
     if (errors.size() == before) {
