@@ -14,6 +14,7 @@ TEST_CASE("words of other tools lead to the key, and unknown keys that are near 
     const std::string serving = std::string(ORRERY_SOURCE_DIR) + "/scenarios/serving/llama-2-70b-conversations.yaml";
     const std::vector<std::pair<std::string, std::string>> cases = {
         {training + " --set plan.tp=2", "did you mean 'tensor'?"},
+        {training + " --set plan.ep=2", "did you mean 'expert'?"},
         {training + " --set tp=2", "did you mean 'plan.tensor'?"},
         {training + " --set plan.gbs=64", "did you mean 'global_batch'?"},
         {training + " --set plan.micro-batch-size=64", "did you mean 'micro_batch'?"},
@@ -25,7 +26,7 @@ TEST_CASE("words of other tools lead to the key, and unknown keys that are near 
         {serving + " --set engine.gpu_memory_utilization=0.8", "did you mean 'kv.memory'?"},
         {serving + " --set max_num_batched_tokens=512", "did you mean 'engine.scheduler.token_budget'?"},
         {serving + " --set requests.qps=4", "did you mean 'rate'?"},
-        {training + " --set plan.zzzzzz=2", "the keys here are attention, chunks, context, data"},
+        {training + " --set plan.zzzzzz=2", "the keys here are attention, capacity, chunks, context, data"},
     };
     for (const auto& [arguments, expected] : cases) {
         const Outcome out = orrery_command("run " + arguments);

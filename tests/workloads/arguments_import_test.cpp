@@ -57,6 +57,20 @@ TEST_CASE("a Megatron-LM script becomes its model, plan and cluster") {
           std::string::npos);
 }
 
+TEST_CASE("a Megatron-LM script with experts becomes their model and mapping") {
+    const Scenario s = imported("megatron-args", R"(torchrun --nnodes 16 --nproc_per_node 8 pretrain_gpt.py
+    --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --expert-model-parallel-size 8
+    --expert-tensor-parallel-size 1 --num-experts 8 --moe-router-topk 2 --moe-token-dispatcher-type alltoall
+    --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --num-query-groups 8 --swiglu
+    --seq-length 4096 --micro-batch-size 1 --global-batch-size 256 --sequence-parallel --bf16)");
+    CHECK(s.model.experts.count == 8);
+    CHECK(s.model.experts.topk == 2);
+    CHECK(s.model.experts.ffn == 14336);
+    CHECK(s.plan.experts.expert == 8);
+    CHECK(s.plan.expert_tensor() == 1);
+    CHECK(s.plan.experts.dispatch == TokenDispatch::all_to_all);
+}
+
 TEST_CASE("a vLLM command line becomes its engine") {
     const Scenario s = imported("vllm-args",
                                 "vllm serve meta-llama/Meta-Llama-3-70B-Instruct --tensor-parallel-size 4 "
@@ -142,7 +156,7 @@ TEST_CASE("arguments and configurations that say too little or nothing are refus
          "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --nnodes 1 "
          "--tensor-model-parallel-size 3",
          "does not divide 8 GPUs"},
-        {"megatron-args", "--num-experts 8 --num-layers 2", "mixtures of experts"},
+        {"megatron-args", "--multi-latent-attention --num-layers 2", "write 'model.latent'"},
         {"vllm-args", "--tensor-parallel-size 2", "names no model"},
         {"vllm-args", "vllm serve x --tensor-parallel-size 0", "must be a whole number"},
         {"hf-config", "[]", "is no JSON object"},

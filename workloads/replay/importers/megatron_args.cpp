@@ -18,6 +18,34 @@ std::string number(const std::optional<std::int64_t>& value) {
     return value ? std::to_string(*value) : "";
 }
 
+// Routed experts of a layer, as one YAML value; empty when there are none.
+std::string experts_of(CommandText& flags, ImportNotes& notes) {
+    const std::optional<std::int64_t> count = flags.whole({"num-experts"});
+    if (!count) {
+        return "";
+    }
+    std::optional<std::int64_t> width = flags.whole({"moe-ffn-hidden-size"});
+    if (!width) {
+        width = flags.whole({"ffn-hidden-size"});
+    }
+    if (!width) {
+        notes.assumed("experts four times as wide as the model, as Megatron-LM does without --ffn-hidden-size");
+        width = 4 * flags.whole({"hidden-size"}).value_or(0);
+    }
+    std::string text =
+        fmt::format("{{count: {}, topk: {}, ffn: {}", *count, flags.whole({"moe-router-topk"}).value_or(2), *width);
+    const std::pair<const char*, const char*> others[] = {{"shared", "moe-shared-expert-intermediate-size"},
+                                                          {"every", "moe-layer-freq"},
+                                                          {"groups", "moe-router-num-groups"},
+                                                          {"group_topk", "moe-router-group-topk"}};
+    for (const auto& [key, flag] : others) {
+        if (const auto value = flags.whole({flag})) {
+            text += fmt::format(", {}: {}", key, *value);
+        }
+    }
+    return text + "}";
+}
+
 YamlLines model_of(CommandText& flags, ImportNotes& notes) {
     const auto needed = [&](const char* flag) {
         const std::optional<std::int64_t> value = flags.whole({flag});
@@ -39,6 +67,7 @@ YamlLines model_of(CommandText& flags, ImportNotes& notes) {
             {"kv_heads", number(flags.whole({"num-query-groups"}))},
             {"head_dim", number(flags.whole({"kv-channels"}))},
             {"ffn", number(flags.whole({"ffn-hidden-size"}))},
+            {"experts", experts_of(flags, notes)},
             {"gated", flags.has("swiglu") ? "true" : ""},
             {"vocabulary", number(vocabulary)},
             {"sequence", needed("seq-length")},
@@ -56,6 +85,15 @@ std::string recompute_of(CommandText& flags) {
     return granularity;  // full or selective, as here
 }
 
+// Megatron-LM gathers the tokens of all ranks unless another dispatcher is named; 'flex' is DeepEP's, over NVLink first.
+std::string dispatch_of(CommandText& flags, bool experts) {
+    const std::string type = flags.text({"moe-token-dispatcher-type"});
+    if (!experts) {
+        return "";
+    }
+    return type == "alltoall" ? "all-to-all" : type == "flex" ? "hierarchical" : "all-gather";
+}
+
 struct Degrees {
     std::int64_t tensor, pipeline, context;
     [[nodiscard]] std::int64_t product() const { return tensor * pipeline * context; }
@@ -71,6 +109,7 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
         }
         chunks = std::to_string(layers / degrees.pipeline / *each);
     }
+    const bool experts = flags.has("num-experts");
     const std::int64_t micro = flags.whole({"micro-batch-size"}).value_or(1);
     std::optional<std::int64_t> global = flags.whole({"global-batch-size"});
     if (!global) {
@@ -84,6 +123,12 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
             {"pipeline", std::to_string(degrees.pipeline)},
             {"context", degrees.context > 1 ? std::to_string(degrees.context) : ""},
             {"data", std::to_string(data)},
+            {"expert", number(flags.whole({"expert-model-parallel-size"}))},
+            {"expert_tensor",
+             experts ? std::to_string(flags.whole({"expert-tensor-parallel-size"}).value_or(degrees.tensor)) : ""},
+            {"dispatch", dispatch_of(flags, experts)},
+            {"capacity", flags.text({"moe-expert-capacity-factor"})},
+            {"pad", flags.has("moe-pad-expert-input-to-capacity") ? "true" : ""},
             {"micro_batch", std::to_string(micro)},
             {"global_batch", number(global)},
             {"schedule", chunks.empty() || chunks == "1" ? "" : "interleaved"},
@@ -106,12 +151,9 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
 Imported read_arguments(const ImportInput& input) {
     CommandText flags(input.bytes(), input.path());
     Imported out;
-    for (const char* unknown : {"num-experts", "multi-latent-attention"}) {
-        if (flags.has(unknown)) {
-            throw ConfigError({Diagnostic{
-                input.path(), 0, 0,
-                fmt::format("--{}: training knows no mixtures of experts or latent attention yet", unknown)}});
-        }
+    if (flags.has("multi-latent-attention")) {
+        throw ConfigError({Diagnostic{input.path(), 0, 0,
+                                      "--multi-latent-attention is not read: write 'model.latent' in the scenario"}});
     }
     const YamlLines model = model_of(flags, out.notes);
     const Degrees degrees = {flags.whole({"tensor-model-parallel-size"}).value_or(1),
