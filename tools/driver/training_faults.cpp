@@ -272,8 +272,8 @@ void add_metrics(const CampaignPlan& plan, const CheckpointSetting& setting, con
         }
     }
     add("campaign_s", "s", [](const CampaignResult& run) { return run.length.seconds(); });
-    add("interruptions", "1", [](const CampaignResult& run) { return static_cast<double>(run.interruptions); });
-    add("interruptions_per_week", "1", [](const CampaignResult& run) {
+    add("interruptions", "interruptions", [](const CampaignResult& run) { return static_cast<double>(run.interruptions); });
+    add("interruptions_per_week", "per week", [](const CampaignResult& run) {
         return static_cast<double>(run.interruptions) / (run.length.seconds() / 604800);
     });
     double length = 0;
@@ -288,7 +288,7 @@ void add_metrics(const CampaignPlan& plan, const CheckpointSetting& setting, con
     }
     out.add("mean_time_to_failure_s", ratio(length, interruptions), "s");
     out.add("mean_time_to_recover_s", ratio(recovering, recoveries), "s");
-    add("checkpoints", "1", [](const CampaignResult& run) { return static_cast<double>(run.checkpoints); });
+    add("checkpoints", "checkpoints", [](const CampaignResult& run) { return static_cast<double>(run.checkpoints); });
     out.add("checkpoint_bytes", setting.bytes, "B");
     out.add("checkpoint_stall_s", plan.cost.stall_s, "s");
     out.add("checkpoint_load_s", plan.cost.load_s, "s");
