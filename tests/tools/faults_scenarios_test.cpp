@@ -4,6 +4,7 @@
 #include "tools/driver/training_faults.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cmath>
 
@@ -141,6 +142,27 @@ TEST_CASE("a campaign without faults is plain training, and all of it is useful"
     CHECK(value(with, "goodput_fraction") == 1);
     CHECK(run(test::scenario(plain + "faults: none\n"), test::models(), {}).summary.metrics == without.summary.metrics);
     CHECK(resolved_json(test::scenario(plain + "faults: none\n")) == resolved_json(test::scenario(plain)));
+}
+
+TEST_CASE("a job with experts shrinks to replicas that hold them all, or waits for machines") {
+    const auto lost_to = [](int expert, const char* cause) {
+        const Scenario s = test::scenario(fmt::format(R"(orrery: 1
+kind: training
+cluster: {{nodes: 3, node: dgx-h100}}
+model: {{layers: 4, hidden: 256, heads: 4, vocabulary: 1024, sequence: 512, experts: {{count: 24, topk: 2, ffn: 256}}}}
+plan: {{data: 24, global_batch: 48, micro_batch: 1, expert: {}, dispatch: all-to-all}}
+faults:
+  duration: 10 h
+  events: [{{at: 1 h, kind: fail-stop, where: gpu3}}]
+  recovery: {{shrinks: true, repair: {{automatic: {{mean: 2 h}}}}}}
+  checkpoint: {{interval: {{kind: fixed, every: 10 min}}}}
+)",
+                                                      expert));
+        return value(run(s, test::models(), {}), std::string("lost_s.") + cause);
+    };
+    CHECK(lost_to(8, "fewer_nodes") > 0);
+    CHECK(lost_to(24, "fewer_nodes") == 0);
+    CHECK(lost_to(24, "hardware") > lost_to(8, "hardware") + 3600);
 }
 
 TEST_CASE("a folded state of the cluster takes as long as the unfolded one") {

@@ -64,7 +64,8 @@ class TrainingJob final : public JobModel {
         for (plan.data = std::min(plan.data, static_cast<std::int64_t>(nodes) * shape_.gpus_per_node / per_replica);
              plan.data > 0; --plan.data) {
             if (plan.global_batch % (plan.micro_batch * plan.data) != 0 || plan.ranks() % shape_.gpus_per_node != 0 ||
-                (plan.shard > 0 && plan.data % plan.shard != 0)) {
+                (plan.shard > 0 && plan.data % plan.shard != 0) ||
+                plan.stage_ranks() % (plan.experts.expert * plan.expert_tensor()) != 0) {
                 continue;
             }
             const auto memory = memory_by_stage(input_.model, plan, input_.software);
@@ -272,7 +273,8 @@ void add_metrics(const CampaignPlan& plan, const CheckpointSetting& setting, con
         }
     }
     add("campaign_s", "s", [](const CampaignResult& run) { return run.length.seconds(); });
-    add("interruptions", "interruptions", [](const CampaignResult& run) { return static_cast<double>(run.interruptions); });
+    add("interruptions", "interruptions",
+        [](const CampaignResult& run) { return static_cast<double>(run.interruptions); });
     add("interruptions_per_week", "per week", [](const CampaignResult& run) {
         return static_cast<double>(run.interruptions) / (run.length.seconds() / 604800);
     });

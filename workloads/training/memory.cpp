@@ -8,7 +8,7 @@ namespace orrery::inline training {
 
 namespace {
 
-// B a token that latent attention keeps beyond the queries, keys and values of its heads: the compressed vectors.
+// B per token that latent attention keeps beyond the queries, keys and values of its heads: the compressed vectors.
 double latent_bytes(const ModelSpec& model) {
     return model.latent.kv_rank > 0
                ? 2 * static_cast<double>(model.latent.q_rank + model.latent.kv_rank + model.latent.rotary)
