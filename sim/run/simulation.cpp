@@ -2,6 +2,7 @@
 
 #include "sim/engine/fluid.hpp"
 #include "sim/network/analytic.hpp"
+#include "sim/network/packet/packet_model.hpp"
 
 namespace orrery::inline simulation {
 

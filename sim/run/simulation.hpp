@@ -9,11 +9,18 @@
 
 #include "sim/engine/executor.hpp"
 #include "sim/engine/task_source.hpp"
-#include "sim/network/packet/packet_model.hpp"
+#include "sim/network/fabric.hpp"
+#include "sim/network/packet/link_event.hpp"
+#include "sim/network/packet/spec.hpp"
+#include "sim/network/packet/statistics.hpp"
 
 #include <functional>
 #include <memory>
 #include <optional>
+
+namespace orrery::inline network {
+class PacketModel;
+}
 
 namespace orrery::inline simulation {
 

@@ -1,26 +1,13 @@
 #pragma once
 // What goes wrong in a fabric: links that change, and circles of ports that pause each other.
 
+#include "sim/network/packet/link_event.hpp"
 #include "sim/network/packet/nic.hpp"
 
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline network {
-
-/// A change of one link, both directions.
-struct LinkEvent {
-    enum class What { down, up, rate, errors };
-    enum class Link { leaf_spine, nic_leaf, spine_core };
-    double time = 0;          ///< s
-    std::uint32_t lower = 0;  ///< the leaf, the NIC, or the spine of the whole fabric
-    std::uint32_t upper = 0;  ///< the spine of the leaf's pod, nothing, or the core switch among those of the spine
-    What what = What::down;
-    double factor = 1;  ///< rate: of the normal rate; errors: the link's bit error rate from now on
-    Link link = Link::leaf_spine;
-};
-
-namespace packet {
+namespace orrery::inline network::packet {
 
 class Faults {
   public:
@@ -50,5 +37,4 @@ class Faults {
     std::size_t left_ = 0;
 };
 
-}  // namespace packet
-}  // namespace orrery::inline network
+}  // namespace orrery::inline network::packet

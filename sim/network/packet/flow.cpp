@@ -80,11 +80,11 @@ void Flows::drop(std::uint32_t packet) {
 std::uint32_t Flows::first_lost(const Flow& flow) const {
     // Bits of [acked, acked + capacity) in order of sequence.
     const std::uint32_t words = flow.capacity / 64;
-    const std::uint64_t* bits = &bitmaps_[flow.bitmap + words];
+    const std::uint64_t* bits = &bitmaps_[flow.bitmap + static_cast<std::uint32_t>(Bits::lost)];
     const std::uint32_t start = flow.acked & (flow.capacity - 1);
     for (std::uint32_t i = 0; i <= words; ++i) {
         const std::uint32_t at = (start / 64 + i) % words;
-        std::uint64_t value = bits[at];
+        std::uint64_t value = bits[std::size_t{3} * at];
         if (i == 0) {
             value &= ~0ULL << (start & 63);
         } else if (i == words) {

@@ -106,11 +106,10 @@ class Flows {
         return (sequence + 1 == flow.packets ? flow.last_payload : setup_.mtu) + setup_.header;
     }
 
-    // Three bitmaps a flow, in a pool.
+    // Three bitmaps a flow, in a pool: their words lie side by side in turn.
     enum class Bits : std::uint32_t { acknowledged, lost, received };
     [[nodiscard]] std::uint64_t& word(const Flow& flow, Bits kind, std::uint32_t sequence) {
-        const std::uint32_t words = flow.capacity / 64;
-        return bitmaps_[flow.bitmap + static_cast<std::uint32_t>(kind) * words + (sequence & (flow.capacity - 1)) / 64];
+        return bitmaps_[flow.bitmap + 3 * ((sequence & (flow.capacity - 1)) / 64) + static_cast<std::uint32_t>(kind)];
     }
     /// 64 bits from `sequence` on; those beyond the flow's capacity repeat earlier ones.
     [[nodiscard]] std::uint64_t bits_from(const Flow& flow, Bits kind, std::uint32_t sequence) {

@@ -55,6 +55,7 @@ class Messages {
     [[nodiscard]] std::size_t live() const { return live_; }
     /// Tokens of those that have completed since the last `forget_completed`.
     [[nodiscard]] const std::vector<std::uint64_t>& completed() const { return completed_; }
+    [[nodiscard]] bool any_completed() const { return !completed_.empty(); }
     void forget_completed() { completed_.clear(); }
     void sort_completed();
     /// ps that means are over: timers that run out after the last message are no traffic.

@@ -6,12 +6,10 @@ namespace orrery::inline network::packet {
 
 namespace {
 
-constexpr std::uint64_t kProgressInterval = 1U << 20;
 constexpr int kIdleIntervals = 8;           // looks in a row that found no new packet delivered,
 constexpr std::int64_t kIdleTimeouts = 64;  // and so many timeouts of simulated time: nothing is just on a long way
-// How many events ahead a port, its link's queue and its first packet are fetched.
+// How many events ahead a port, and the first packet of its link, are fetched.
 constexpr std::size_t kPortAhead = 11;
-constexpr std::size_t kLinkAhead = 7;
 constexpr std::size_t kPacketAhead = 3;
 constexpr std::uint32_t kManyPorts = 2048;
 
@@ -116,11 +114,13 @@ std::size_t Network::memory() const {
            clock_.wheel.bytes();
 }
 
-// The first packet of a port's link reaches the far end.
-void Network::arrive(std::uint32_t port) {
-    const std::uint32_t id = ports_.take_arrival(port);
-    if (id == kNone) {
-        return;
+// The first packet of a port's link reaches the far end; true when that is its NIC, or may be.
+template <Departures kDepartures>
+bool Network::arrive(std::uint32_t port) {
+    const std::uint32_t id =
+        kDepartures == Departures::decided_late ? ports_.take_late_arrival(port) : ports_.take_arrival(port);
+    if (kDepartures == Departures::decided_late && id == kNone) {
+        return false;
     }
     Packet& p = slab_[id];
     if ((p.flags & (kDestroyed | kReduces)) != 0) {
@@ -129,24 +129,25 @@ void Network::arrive(std::uint32_t port) {
         } else {
             reductions_.arrive(port, id);
         }
-        return;
+        return true;
     }
     if (ports_.noisy() && ports_.spoiled(port, p)) {
         flows_.drop(id);
-        return;
+        return false;
     }
     const Port& in = ports_[port];
     if (in.kind == PortKind::nic_in) {
         receivers_.deliver(id);
-        return;
+        return true;
     }
     const std::uint32_t out = routing_.next_port(in, p);
-    if (setup_.served) {
+    if constexpr (kDepartures == Departures::known) {
+        ports_.forward(out, id);
+    } else {
         p.ingress = port;
         ports_.enqueue(setup_.spec.detour ? routing_.detour(in, out, p) : out, id);
-    } else {
-        ports_.forward(out, id);
     }
+    return false;
 }
 
 // Reports progress; where millions of events and many round trips bring no packet home, none will come: retransmissions
@@ -169,15 +170,8 @@ void Network::watch() {
 // Memory answers late: what the next events need is asked for while this one is handled.
 void Network::fetch_ahead() {
     const std::uint32_t ports = setup_.ports();
-    const std::size_t known = clock_.wheel.known_ahead();
-    if (known <= kPacketAhead) {
-        return;
-    }
-    if (const std::uint32_t port = clock_.wheel.ahead(std::min(known - 1, kPortAhead)); port < ports) {
+    if (const std::uint32_t port = clock_.wheel.ahead(kPortAhead); port < ports) {
         ports_.fetch_port(port);
-    }
-    if (const std::uint32_t port = clock_.wheel.ahead(std::min(known - 1, kLinkAhead)); port < ports) {
-        ports_.fetch_link(port);
     }
     if (const std::uint32_t port = clock_.wheel.ahead(kPacketAhead); port < ports) {
         ports_.fetch_packet(port);
@@ -189,30 +183,47 @@ void Network::run(std::int64_t limit_ps) {
     if (!unplanned_.empty()) {
         plan_batch();
     }
-    std::uint32_t entity = 0;
+    if (!setup_.served) {
+        run_events<Departures::known>(limit_ps);
+    } else if (ports_.decide_late()) {
+        run_events<Departures::decided_late>(limit_ps);
+    } else {
+        run_events<Departures::decided_in_turn>(limit_ps);
+    }
+    clock_.before = clock_.now + 1;
+    messages_.sort_completed();
+}
+
+template <Departures kDepartures>
+void Network::run_events(std::int64_t limit) {
     const std::uint32_t ports = setup_.ports();
-    std::int64_t limit = limit_ps;
+    std::uint32_t entity = 0;
     std::int64_t at = clock_.now;
     while (clock_.wheel.pop(limit, at, entity)) {
-        clock_.now = clock_.before = at;
+        clock_.now = at;
+        if constexpr (kDepartures == Departures::decided_late) {
+            clock_.before = at;
+        }
         ++events_;
         if (fetches_) {
             fetch_ahead();
         }
         if (entity < ports) {
-            arrive(entity);
+            if (!arrive<kDepartures>(entity)) {
+                continue;
+            }
         } else {
             dispatch(entity);
         }
-        if (!messages_.completed().empty()) {
-            limit = clock_.now;
+        // Messages end, and progress is made, where packets do not only go from switch to switch.
+        if (messages_.any_completed()) {
+            limit = at;
         }
-        if (events_ % kProgressInterval == 0) {
+        if (events_ >= watch_next_) {
+            watch_next_ = events_ + kProgressInterval;
             watch();
         }
     }
-    clock_.before = clock_.now + 1;
-    messages_.sort_completed();
 }
 
 void Network::dispatch(std::uint32_t entity) {
@@ -222,9 +233,9 @@ void Network::dispatch(std::uint32_t entity) {
     switch (static_cast<Timer>(entity >> kTimerShift)) {
         case Timer::wheel:
             if (index < ports + setup_.nics) {
-                nics_.commit(index - ports);
+                nics_.wake(index - ports);
             } else {
-                ports_.serve(index - ports - setup_.nics);
+                ports_.serve_due(index - ports - setup_.nics);
             }
             break;
         case Timer::start:

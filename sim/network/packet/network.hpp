@@ -20,61 +20,17 @@
 #include "sim/network/packet/receiver.hpp"
 #include "sim/network/packet/reduction.hpp"
 #include "sim/network/packet/routing.hpp"
+#include "sim/network/packet/statistics.hpp"
 
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-namespace orrery::inline network {
+namespace orrery::inline network::packet {
 
-/// Counts of a packet run. Hops: packets that have left a port, of NICs and switches.
-struct PacketStatistics {
-    std::uint64_t packets_delivered = 0;  ///< distinct data packets
-    std::uint64_t packet_hops = 0;        ///< of data packets
-    std::uint64_t control_hops = 0;       ///< of acknowledgements and their like
-    std::uint64_t drops = 0;
-    std::uint64_t trims = 0;
-    std::uint64_t retransmissions = 0;
-    std::uint64_t ecn_marks = 0;
-    std::uint64_t timeouts = 0;
-    std::uint64_t corrupted = 0;
-    double pause_s = 0;          ///< summed over ports
-    double max_queue_bytes = 0;  ///< the longest queue an arriving packet found
-    double max_link_bytes = 0;   ///< on the busiest link between switches
-    double max_link_utilisation = 0;
-    std::uint64_t peak_packets = 0;  ///< in flight at once
-    std::uint64_t events = 0;
-};
-
-/// One output port's share of a run.
-struct PortReport {
-    std::string name;
-    double bytes = 0;
-    std::uint64_t packets = 0;
-    std::uint64_t marks = 0;
-    std::uint64_t drops = 0;
-    std::uint64_t trims = 0;
-    double mean_queue_bytes = 0;
-    double max_queue_bytes = 0;
-    double paused_s = 0;
-};
-
-/// What a port's queue held at one time; times at which it held nothing are left out.
-struct QueueSample {
-    double time = 0;  ///< s
-    std::uint32_t port = 0;
-    double bytes = 0;
-};
-
-struct PacketReport {
-    std::vector<PortReport> ports;
-    std::vector<QueueSample> samples;  ///< in the order of time, then port
-};
-[[nodiscard]] std::string ports_csv(const PacketReport& report);
-[[nodiscard]] std::string queues_csv(const PacketReport& report);
-
-namespace packet {
+/// When ports decide on what leaves them: with each packet that is queued; when it would arrive; or each in its turn.
+enum class Departures { known, decided_late, decided_in_turn };
 
 class Network {
   public:
@@ -122,8 +78,13 @@ class Network {
     }
 
   private:
+    static constexpr std::uint64_t kProgressInterval = 1U << 20;  // events
+
     // network.cpp
-    [[gnu::always_inline]] inline void arrive(std::uint32_t port);
+    template <Departures kDepartures>
+    void run_events(std::int64_t limit);
+    template <Departures kDepartures>
+    [[gnu::always_inline]] inline bool arrive(std::uint32_t port);
     void dispatch(std::uint32_t entity);
     [[gnu::always_inline]] inline void fetch_ahead();
     void plan_batch();
@@ -154,10 +115,10 @@ class Network {
     std::function<void(double)> progress_;
     bool fetches_ = false;  ///< the network is too large for the nearest caches: memory is asked ahead of events
     std::uint64_t events_ = 0;
-    std::uint64_t watched_ = 0;    ///< packets delivered when last looked
-    std::int64_t watched_at_ = 0;  ///< ps, when that number was new
-    int idle_intervals_ = 0;       ///< looks in a row that found no more
+    std::uint64_t watch_next_ = kProgressInterval;  ///< number of the event at which to look again
+    std::uint64_t watched_ = 0;                     ///< packets delivered when last looked
+    std::int64_t watched_at_ = 0;                   ///< ps, when that number was new
+    int idle_intervals_ = 0;                        ///< looks in a row that found no more
 };
 
-}  // namespace packet
-}  // namespace orrery::inline network
+}  // namespace orrery::inline network::packet

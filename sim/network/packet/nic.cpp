@@ -291,14 +291,14 @@ void Nics::on_pace(std::uint32_t id) {
 }
 
 void Nics::kick(std::uint32_t nic_id) {
-    const std::uint32_t entity = setup_.ports() + nic_id;
     Nic& nic = nics_[nic_id];
-    if (nic.sending == kNone || clock_.wheel.pending(entity)) {
+    if (nic.sending == kNone || nic.to_wake) {
         return;
     }
     // A NIC that cannot send right now is woken when its last packet has left.
     if (nic.free_at > clock_.now) {
-        clock_.wheel.insert(entity, nic.free_at);
+        nic.to_wake = true;
+        clock_.wheel.insert(setup_.ports() + nic_id, nic.free_at);
     } else {
         commit(nic_id);
     }

@@ -44,8 +44,11 @@ class Nics {
     void list(std::uint32_t flow);
     /// A NIC may be able to send.
     void kick(std::uint32_t nic);
-    /// A NIC's last packet has left: it sends the next one.
-    void commit(std::uint32_t nic);
+    /// The event that kick() left: a NIC's last packet has left.
+    void wake(std::uint32_t nic) {
+        nics_[nic].to_wake = false;
+        commit(nic);
+    }
     /// A flow's pacing lets it send again.
     void on_pace(std::uint32_t flow);
 
@@ -66,6 +69,7 @@ class Nics {
     [[nodiscard]] std::size_t memory() const { return nics_.capacity() * sizeof(Nic); }
 
   private:
+    void commit(std::uint32_t nic);
     using Bits = Flows::Bits;
     struct Nic {
         std::int64_t free_at = 0;       ///< ps, when the last data packet will have left
@@ -73,6 +77,7 @@ class Nics {
         std::int64_t last_message = 0;  ///< ps, when it starts the last one posted
         std::int64_t host_time = 0;     ///< ps by which the host has fed what was sent
         std::uint32_t sending = kNone;  ///< last of the ring of flows that may send
+        bool to_wake = false;           ///< its event is pending
     };
     struct QueuePair {
         std::uint32_t first = kNone;  ///< flow that is being sent; the others follow by `next_in_pair`

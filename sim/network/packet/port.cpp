@@ -25,7 +25,7 @@ Ports::Ports(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, std::ui
         port.rates = static_cast<std::uint32_t>(kind);
         port.down = link.ps_per_byte == 0;
         ports_.insert(ports_.end(), link.count, port);
-        rates_.push_back(link);
+        rates_.push_back({link, setup.limits[kind], port.down ? -1 : setup.limits[kind].drop - link.full_time});
     }
     counts_.resize(ports_.size());
     // Where each port is, for routing by arithmetic.
@@ -52,11 +52,11 @@ Ports::Ports(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, std::ui
         Port& port = ports_[setup.base[kTreeKinds] + i];
         port.where = setup.switch_links[i].to;
         // A row of its own where its latency is not that of all links of its rate.
-        LinkKind link = rates_[port.rates];
-        link.latency = SimTime::from_seconds(setup.switch_links[i].latency).ps();
-        if (link.latency != rates_[port.rates].latency) {
+        Rate rate = rates_[port.rates];
+        rate.link.latency = SimTime::from_seconds(setup.switch_links[i].latency).ps();
+        if (rate.link.latency != rates_[port.rates].link.latency) {
             port.rates = static_cast<std::uint32_t>(rates_.size());
-            rates_.push_back(link);
+            rates_.push_back(rate);
         }
     }
     served_.resize(setup.served ? ports_.size() : 0);
@@ -105,6 +105,26 @@ bool Ports::mark(std::int64_t backlog, std::int64_t low, std::int64_t high) {
     return marks_.uniform() < share * setup_.spec.queues.mark_probability;
 }
 
+std::int64_t Ports::count_short(std::uint32_t port, bool data, std::uint32_t size, std::int64_t waited) {
+    PortCounts& counts = counts_[port];
+    if (data) {
+        ++ports_[port].packets;
+        ++counts.shorter;
+        counts.missing += setup_.full - size;
+    } else {
+        ++counts.control;
+    }
+    const std::int64_t time = send_time(link(port).ps_per_byte, size);
+    counts.area += size * (static_cast<double>(waited) + static_cast<double>(time) / 2);
+    return time;
+}
+
+// Whether a packet may wait behind so much. Packets of reductions wait in the slots of their switch.
+bool Ports::has_room(const Port& out, const Packet& p, std::int64_t backlog) const {
+    const Rate& rate = rates_[out.rates];
+    return !out.down && (backlog + time_of(rate.link, p.size) <= rate.limits.drop || (p.flags & kReduces) != 0);
+}
+
 void Ports::send_now(std::uint32_t port, std::uint32_t packet) {
     forward(port, packet);
 }
@@ -124,31 +144,30 @@ void Ports::set_rate(std::uint32_t port_id, double factor) {
     settle(port_id);
     Port& port = ports_[port_id];
     LinkKind link = setup_.links[static_cast<std::size_t>(port.kind)];
-    link.latency = rates_[port.rates].latency;
+    link.latency = rates_[port.rates].link.latency;
     link.ps_per_byte = static_cast<std::uint64_t>(std::llround(static_cast<double>(link.ps_per_byte) / factor));
     link.full_time = send_time(link.ps_per_byte, setup_.full);
     if (port.rates < kPortKinds) {
+        const Rate of_kind = rates_[port.rates];
         port.rates = static_cast<std::uint32_t>(rates_.size());
-        rates_.emplace_back();
+        rates_.push_back(of_kind);
     }
-    rates_[port.rates] = link;
+    rates_[port.rates].link = link;
 }
 
 // A served port sends a packet, from `at` on.
-void Ports::transmit(std::uint32_t port, const Queued& waited, bool data, std::int64_t at) {
-    Port& out = ports_[port];
-    const std::int64_t time = time_of(rates_[out.rates], waited.size);
-    count(port, out, data, waited.size, at - waited.time, time);
-    out.busy_until = at + time;
-    launch(port, out, waited.packet, waited.size);
+void Ports::transmit(std::uint32_t port, Port& out, const Queued& waited, bool data, std::int64_t at) {
+    const LinkKind& link = rates_[out.rates].link;
+    out.busy_until = at + count(port, out, link, data, waited.size, at - waited.time);
+    launch(port, out, link.latency, waited.packet, waited.size);
 }
 
 // A packet that waited has left the switch's memory: gives back what it held, and lets its link send again.
 void Ports::leave_switch(std::uint32_t port, std::uint32_t packet) {
-    if (!holds_ || slab_[packet].ingress == kNone) {
+    const Packet& p = slab_[packet];
+    if (p.ingress == kNone) {
         return;
     }
-    const Packet& p = slab_[packet];
     switch_used_[switch_of(port)] -= p.size;
     ServedPort& in = served_[p.ingress];
     in.ingress_bytes -= p.size;
@@ -191,14 +210,13 @@ void Ports::enqueue(std::uint32_t port, std::uint32_t packet) {
         flows_.drop(packet);
         return;
     }
-    const bool idle = out.busy_until <= clock_.now && queue.control.empty();
     const bool is_data = p.kind == PacketKind::data;
-    if (idle && (!is_data || (queue.data.empty() && !out.paused))) {
-        transmit(port, {clock_.now, packet, p.size}, is_data, clock_.now);
+    if (out.busy_until <= clock_.now && queue.control.empty() && (!is_data || (queue.data.empty() && !out.paused))) {
+        transmit(port, out, {clock_.now, packet, p.size}, is_data, clock_.now);
         return;
     }
     // Sums wait in the slots of their switch, not in its packet memory.
-    if (is_data && p.ingress != kNone && !admit(port, p)) {
+    if (is_data && p.ingress != kNone && !admit(port, out, queue, p)) {
         ++counts_[port].drops;
         flows_.drop(packet);
         return;
@@ -213,35 +231,39 @@ void Ports::enqueue(std::uint32_t port, std::uint32_t packet) {
             hold(port, p);
         }
     }
-    arm(port);
+    if (!queue.armed) {
+        arm(port);
+    }
 }
 
 // Takes a data packet into the memory of a switch, marks it or cuts it down to its header; false: neither has room.
-bool Ports::admit(std::uint32_t port, Packet& p) {
-    const Port& out = ports_[port];
-    const ServedPort& queue = served_[port];
-    const QueueSpec& q = setup_.spec.queues;
+bool Ports::admit(std::uint32_t port, Port& out, ServedPort& queue, Packet& p) {
     if (!fits(port, p)) {
-        const double room = q.size > 0 ? q.size : kNoLimit;
-        if (!q.trim || static_cast<double>(queue.control_bytes) + setup_.header > room) {
-            return false;
-        }
-        // What is left of a trimmed packet still tells the receiver; it waits with the control packets.
-        ++counts_[port].trims;
-        p.kind = PacketKind::trimmed;
-        p.size = setup_.header;
-        return true;
+        return trim(port, p);
     }
-    const std::int64_t backlog =
-        send_time(rates_[out.rates].ps_per_byte, static_cast<std::uint32_t>(queue.data_bytes)) +
-        std::max<std::int64_t>(0, out.busy_until - clock_.now);
-    ports_[port].max_backlog = std::max(out.max_backlog, backlog);
-    const QueueLimits& limits = setup_.limits[static_cast<std::size_t>(out.kind)];
-    const std::int64_t nominal = at_nominal_rate(out, backlog);
-    if (nominal >= limits.mark_low && mark(nominal, limits.mark_low, limits.mark_high)) {
+    const Rate& rate = rates_[out.rates];
+    const std::int64_t backlog = send_time(rate.link.ps_per_byte, static_cast<std::uint32_t>(queue.data_bytes)) +
+                                 std::max<std::int64_t>(0, out.busy_until - clock_.now);
+    out.max_backlog = std::max(out.max_backlog, backlog);
+    const std::int64_t nominal = out.rates < kPortKinds ? backlog : at_nominal_rate(out, backlog);
+    if (nominal >= rate.limits.mark_low && mark(nominal, rate.limits.mark_low, rate.limits.mark_high)) {
         p.flags |= kMarked;
         ++counts_[port].marks;
     }
+    return true;
+}
+
+// Cuts a packet that has no room down to its header, where that has some: what is left of it still tells the receiver, and
+// waits with the control packets.
+bool Ports::trim(std::uint32_t port, Packet& p) {
+    const QueueSpec& q = setup_.spec.queues;
+    const double room = q.size > 0 ? q.size : kNoLimit;
+    if (!q.trim || static_cast<double>(served_[port].control_bytes) + setup_.header > room) {
+        return false;
+    }
+    ++counts_[port].trims;
+    p.kind = PacketKind::trimmed;
+    p.size = setup_.header;
     return true;
 }
 
@@ -263,51 +285,75 @@ void Ports::hold(std::uint32_t port, const Packet& p) {
 // arrives a latency after it has left, at the earliest.
 void Ports::arm(std::uint32_t port) {
     Port& out = ports_[port];
+    ServedPort& queue = served_[port];
+    const bool waiting = waits(out, queue);
+    if (queue.armed || (!waiting && (!late_ || out.link.empty()))) {
+        return;
+    }
+    queue.armed = true;
     if (!late_) {
-        const std::uint32_t entity = setup_.ports() + setup_.nics + port;
-        if (waits(port) && !clock_.wheel.pending(entity)) {
-            clock_.wheel.insert(entity, std::max(clock_.now, out.busy_until));
-        }
-    } else if (!clock_.wheel.pending(port)) {
-        if (!out.link.empty()) {
-            clock_.wheel.insert(port, rings_.front(out.link).time);
-        } else if (waits(port)) {
-            clock_.wheel.insert(port, std::max(clock_.now, out.busy_until) + rates_[out.rates].latency + 1);
-        }
+        clock_.wheel.insert(setup_.ports() + setup_.nics + port, std::max(clock_.now, out.busy_until));
+    } else if (!out.link.empty()) {
+        clock_.wheel.insert(port, rings_.front(out.link).time);
+    } else {
+        clock_.wheel.insert(port, std::max(clock_.now, out.busy_until) + rates_[out.rates].link.latency + 1);
     }
 }
 
+std::uint32_t Ports::take_late_arrival(std::uint32_t port) {
+    Port& in = ports_[port];
+    ServedPort& queue = served_[port];
+    queue.armed = false;
+    settle(port);
+    if (in.link.empty() || rings_.front(in.link).time > clock_.now || queue.armed) {
+        arm(port);
+        return kNone;
+    }
+    const std::uint32_t packet = rings_.pop(in.link).packet;
+    if (!in.link.empty()) [[likely]] {
+        queue.armed = true;
+        clock_.wheel.insert(port, rings_.front(in.link).time);
+    } else {
+        arm(port);
+    }
+    return packet;
+}
+
 void Ports::catch_up(std::uint32_t port) {
-    while (ports_[port].busy_until < clock_.before && waits(port)) {
-        send_waiting(port, ports_[port].busy_until);
+    Port& out = ports_[port];
+    ServedPort& queue = served_[port];
+    while (out.busy_until < clock_.before && waits(out, queue)) {
+        send_waiting(port, out, queue, out.busy_until);
     }
 }
 
 void Ports::serve(std::uint32_t port) {
-    if (ports_[port].busy_until <= clock_.now && waits(port)) {
-        send_waiting(port, clock_.now);
+    Port& out = ports_[port];
+    ServedPort& queue = served_[port];
+    if (out.busy_until <= clock_.now && waits(out, queue)) {
+        send_waiting(port, out, queue, clock_.now);
     }
     arm(port);
 }
 
 // Precondition: the port is free at this time, and something waits that may leave.
-void Ports::send_waiting(std::uint32_t port, std::int64_t at) {
-    ServedPort& queue = served_[port];
+void Ports::send_waiting(std::uint32_t port, Port& out, ServedPort& queue, std::int64_t at) {
     // Ten control packets to one of data where both wait, or headers of trimmed packets could crowd out all data: Handley et
     // al., "Re-architecting datacenter networks and stacks for low latency and high performance", SIGCOMM 2017.
-    const bool data_waits = !queue.data.empty() && !ports_[port].paused;
-    if (!queue.control.empty() && (!data_waits || queue.control_run < kControlRun)) {
+    const bool data_waits = !queue.data.empty() && !out.paused;
+    const bool control = !queue.control.empty() && (!data_waits || queue.control_run < kControlRun);
+    const Queued next = rings_.pop(control ? queue.control : queue.data);
+    if (control) {
         ++queue.control_run;
-        const Queued next = rings_.pop(queue.control);
         queue.control_bytes -= next.size;
-        transmit(port, next, false, at);
     } else {
         queue.control_run = 0;
-        const Queued next = rings_.pop(queue.data);
         queue.data_bytes -= next.size;
-        leave_switch(port, next.packet);
-        transmit(port, next, true, at);
+        if (holds_) {
+            leave_switch(port, next.packet);
+        }
     }
+    transmit(port, out, next, !control, at);
 }
 
 void Ports::serve_before_data(std::uint32_t port) {
@@ -336,7 +382,7 @@ void Ports::cut(std::uint32_t port_id) {
     settle(port_id);
     Port& port = ports_[port_id];
     PortCounts& counts = counts_[port_id];
-    const std::int64_t latency = rates_[port.rates].latency;
+    const std::int64_t latency = rates_[port.rates].link.latency;
     const std::int64_t first = port.link.empty() ? clock_.now + latency : rings_.front(port.link).time;
     for (std::uint32_t i = 0; i < port.link.count; ++i) {
         Queued& on_link = rings_.at(port.link, i);
@@ -349,7 +395,9 @@ void Ports::cut(std::uint32_t port_id) {
     while (!queue.data.empty()) {
         const Queued lost = rings_.pop(queue.data);
         queue.data_bytes -= lost.size;
-        leave_switch(port_id, lost.packet);
+        if (holds_) {
+            leave_switch(port_id, lost.packet);
+        }
         flows_.drop(lost.packet);
     }
     while (!queue.control.empty()) {
@@ -362,7 +410,7 @@ void Ports::cut(std::uint32_t port_id) {
 // Limits of queues are times at the kind's normal rate; a degraded link takes longer for the same bytes.
 std::int64_t Ports::at_nominal_rate(const Port& port, std::int64_t backlog) const {
     const std::uint64_t nominal = setup_.links[static_cast<std::size_t>(port.kind)].ps_per_byte;
-    const std::uint64_t present = rates_[port.rates].ps_per_byte;
+    const std::uint64_t present = rates_[port.rates].link.ps_per_byte;
     return present == nominal ? backlog
                               : std::llround(static_cast<double>(backlog) * static_cast<double>(nominal) /
                                              static_cast<double>(present));

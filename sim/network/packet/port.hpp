@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace orrery::inline network::packet {
@@ -21,7 +22,7 @@ namespace orrery::inline network::packet {
 struct alignas(64) Port {
     std::int64_t busy_until = 0;   ///< ps, when what it has accepted will have left
     std::int64_t max_backlog = 0;  ///< ps of service time that an arriving packet found before it
-    double backlog_area = 0;       ///< ps^2, the integral of the backlog over time
+    double waited = 0;             ///< ps, full packets of data in the queue before they were sent, summed
     std::uint64_t packets = 0;     ///< of data that have left
     Ring link;                     ///< by arrival: packets on the link, with those that wait when departures are known
     std::uint32_t rates = 0;       ///< number of its latency and rate: its kind, or what they have become
@@ -35,10 +36,20 @@ struct alignas(64) Port {
 };
 static_assert(sizeof(Port) == 64);
 
+/// What a link does to a packet, and what its queue does: in one cache line.
+struct alignas(64) Rate {
+    LinkKind link;
+    QueueLimits limits;
+    std::int64_t roomy = 0;  ///< ps, a backlog behind which every packet has room; less than 0: none, the link is down
+};
+static_assert(sizeof(Rate) == 64);
+
 /// What a port counts beyond each hop.
 struct PortCounts {
     std::uint64_t control = 0;  ///< acknowledgements and their like that have left, each a header long
     std::uint64_t missing = 0;  ///< bytes by which data packets were shorter than full ones
+    std::uint64_t shorter = 0;  ///< how many were
+    double area = 0;  ///< bytes * ps, what packets shorter than full ones held of the queue until they had left
     std::uint64_t marks = 0;
     std::uint64_t drops = 0;
     std::uint64_t trims = 0;
@@ -56,6 +67,7 @@ struct alignas(64) ServedPort {
     std::int64_t ingress_bytes = 0;  ///< waiting in the switch at the end of this link, having come over it
     std::uint32_t control_run = 0;   ///< control packets since the last of data
     bool pause_sent = false;         ///< by the switch at the end of this link
+    bool armed = false;              ///< its event is pending: see Ports::arm
 };
 static_assert(sizeof(ServedPort) == 64);
 
@@ -85,7 +97,7 @@ class Ports {
     [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ports_.size()); }
     [[nodiscard]] const PortCounts& counts(std::uint32_t id) const { return counts_[id]; }
     /// Latency and rate of a port's link as they are now.
-    [[nodiscard]] const LinkKind& link(std::uint32_t id) const { return rates_[ports_[id].rates]; }
+    [[nodiscard]] const LinkKind& link(std::uint32_t id) const { return rates_[ports_[id].rates].link; }
     [[nodiscard]] const Rings& rings() const { return rings_; }
     [[nodiscard]] LeafPorts towards_spines(std::uint32_t leaf) {
         const std::uint32_t first = setup_.base[2] + leaf * setup_.spines;
@@ -107,12 +119,18 @@ class Ports {
     [[gnu::always_inline]] inline void forward(std::uint32_t port, std::uint32_t packet);
     /// The same for ports that are served.
     void enqueue(std::uint32_t port, std::uint32_t packet);
-    /// Takes the packet that arrives now from a port's link; kNone when it does later. Precondition: the port's event is due.
+    /// Takes the packet that arrives now from a port's link. Precondition: the port's event is due.
     [[gnu::always_inline]] inline std::uint32_t take_arrival(std::uint32_t port);
+    /// The same where ports decide late; kNone when it arrives later.
+    [[nodiscard]] std::uint32_t take_late_arrival(std::uint32_t port);
+    [[nodiscard]] bool decide_late() const { return late_; }
     /// Serves a port that is free if something waits there that leaves before new data. Precondition: not paused.
     void serve_before_data(std::uint32_t port);
-    /// A served port is free.
-    void serve(std::uint32_t port);
+    /// The event that arm() left: a served port is free.
+    void serve_due(std::uint32_t port) {
+        served_[port].armed = false;
+        serve(port);
+    }
     /// Lets a served port send what left it before Clock::before.
     void settle(std::uint32_t port) {
         if (late_ && ports_[port].busy_until < clock_.before) {
@@ -121,11 +139,6 @@ class Ports {
     }
     /// Fetches what the arrival of a port's next packet needs, in this order and with time between them.
     void fetch_port(std::uint32_t port) const { __builtin_prefetch(&ports_[port]); }
-    void fetch_link(std::uint32_t port) const {
-        if (!ports_[port].link.empty()) {
-            __builtin_prefetch(&rings_.front(ports_[port].link));
-        }
-    }
     void fetch_packet(std::uint32_t port) const {
         if (!ports_[port].link.empty()) {
             __builtin_prefetch(&slab_[rings_.front(ports_[port].link).packet]);
@@ -160,6 +173,12 @@ class Ports {
         const PortCounts& counts = counts_[port];
         return ports_[port].packets * setup_.full - counts.missing + counts.control * setup_.header;
     }
+    /// The integral over time of the bytes in the queue, bytes * ps.
+    [[nodiscard]] double queue_area(std::uint32_t port) const {
+        const PortCounts& counts = counts_[port];
+        const auto full = static_cast<double>(ports_[port].packets - counts.shorter);
+        return counts.area + setup_.full * (ports_[port].waited + full * static_cast<double>(link(port).full_time) / 2);
+    }
     [[nodiscard]] std::string name(std::uint32_t port) const;
     [[nodiscard]] double paused_seconds(std::uint32_t port) const;
     [[nodiscard]] std::uint64_t corrupted() const { return corrupted_; }
@@ -170,21 +189,32 @@ class Ports {
 
   private:
     void send_now(std::uint32_t port, std::uint32_t packet);
-    [[gnu::always_inline]] inline void launch(std::uint32_t port, Port& out, std::uint32_t packet, std::uint32_t size);
-    [[gnu::always_inline]] inline void count(std::uint32_t port, Port& out, bool data, std::uint32_t size,
-                                             std::int64_t waited, std::int64_t time);
+    void serve(std::uint32_t port);
+    // A packet is the first on its link: its arrival becomes the port's event, unless that is pending.
+    void expect_arrival(std::uint32_t port, std::int64_t arrival) {
+        if (!late_ || !std::exchange(served_[port].armed, true)) {
+            clock_.wheel.insert(port, arrival);
+        }
+    }
+    [[gnu::always_inline]] inline void launch(std::uint32_t port, Port& out, std::int64_t latency, std::uint32_t packet,
+                                              std::uint32_t size);
+    [[gnu::always_inline]] inline std::int64_t count(std::uint32_t port, Port& out, const LinkKind& link, bool data,
+                                                     std::uint32_t size, std::int64_t waited);
+    std::int64_t count_short(std::uint32_t port, bool data, std::uint32_t size, std::int64_t waited);
     [[nodiscard]] std::int64_t time_of(const LinkKind& link, std::uint32_t size) const {
         return size == setup_.full ? link.full_time : send_time(link.ps_per_byte, size);
     }
-    void transmit(std::uint32_t port, const Queued& waited, bool data, std::int64_t at);
-    void send_waiting(std::uint32_t port, std::int64_t at);
+    [[gnu::always_inline]] inline void transmit(std::uint32_t port, Port& out, const Queued& waited, bool data,
+                                                std::int64_t at);
+    [[gnu::always_inline]] inline void send_waiting(std::uint32_t port, Port& out, ServedPort& queue, std::int64_t at);
     void catch_up(std::uint32_t port);
-    [[nodiscard]] bool waits(std::uint32_t port) const {
-        const ServedPort& queue = served_[port];
-        return !queue.control.empty() || (!queue.data.empty() && !ports_[port].paused);
+    static bool waits(const Port& out, const ServedPort& queue) {
+        return !queue.control.empty() || (!queue.data.empty() && !out.paused);
     }
-    [[nodiscard]] bool fits(std::uint32_t port, const Packet& p) const;
-    [[nodiscard]] bool admit(std::uint32_t port, Packet& p);
+    [[nodiscard]] bool has_room(const Port& out, const Packet& p, std::int64_t backlog) const;
+    [[nodiscard]] [[gnu::always_inline]] inline bool fits(std::uint32_t port, const Packet& p) const;
+    [[nodiscard]] [[gnu::always_inline]] inline bool admit(std::uint32_t port, Port& out, ServedPort& queue, Packet& p);
+    [[nodiscard]] bool trim(std::uint32_t port, Packet& p);
     void hold(std::uint32_t port, const Packet& p);
     void arm(std::uint32_t port);
     void leave_switch(std::uint32_t port, std::uint32_t packet);
@@ -200,7 +230,7 @@ class Ports {
     std::vector<Port> ports_;
     std::vector<PortCounts> counts_;
     std::vector<ServedPort> served_;
-    std::vector<LinkKind> rates_;  ///< of the kinds, then of ports whose rate has changed
+    std::vector<Rate> rates_;  ///< of the kinds, then of ports whose rate has changed
     Rings rings_;
     /// Served ports decide when the packets they send arrive, or others come: what leaves shows at the end of a link only.
     /// Not where the switch's memory counts, which departures free.
@@ -215,69 +245,56 @@ class Ports {
 };
 
 // Puts a packet that leaves at `busy_until` onto the link.
-void Ports::launch(std::uint32_t port, Port& out, std::uint32_t packet, std::uint32_t size) {
+void Ports::launch(std::uint32_t port, Port& out, std::int64_t latency, std::uint32_t packet, std::uint32_t size) {
     constexpr std::int64_t kEndOfTime = std::int64_t{1} << 62;  // ps
-    const std::int64_t arrival = out.busy_until + rates_[out.rates].latency;
+    const std::int64_t arrival = out.busy_until + latency;
     if (arrival > kEndOfTime) {
         overflow();
     }
-    if (out.link.empty() && !(late_ && clock_.wheel.pending(port))) {
-        clock_.wheel.insert(port, arrival);
+    if (out.link.empty()) {
+        expect_arrival(port, arrival);
     }
     rings_.push(out.link, {arrival, packet, size});
 }
 
-void Ports::count(std::uint32_t port, Port& out, bool data, std::uint32_t size, std::int64_t waited,
-                  std::int64_t time) {
-    if (data) {
+// Counts a packet that is sent after it has waited, and returns how long its sending takes. Only data fills a packet.
+std::int64_t Ports::count(std::uint32_t port, Port& out, const LinkKind& link, bool data, std::uint32_t size,
+                          std::int64_t waited) {
+    if (size == setup_.full) [[likely]] {
         ++out.packets;
-        if (size != setup_.full) {
-            counts_[port].missing += setup_.full - size;
-        }
-    } else {
-        ++counts_[port].control;
+        out.waited += static_cast<double>(waited);
+        return link.full_time;
     }
-    const auto sending = static_cast<double>(time);
-    out.backlog_area += sending * (static_cast<double>(waited) + sending / 2);
+    return count_short(port, data, size, waited);
 }
 
 void Ports::forward(std::uint32_t port, std::uint32_t packet) {
     Port& out = ports_[port];
     Packet& p = slab_[packet];
-    const LinkKind& link = rates_[out.rates];
+    const Rate& rate = rates_[out.rates];
     const std::int64_t backlog = std::max<std::int64_t>(0, out.busy_until - clock_.now);
-    const std::int64_t time = time_of(link, p.size);
-    const QueueLimits& limits = setup_.limits[static_cast<std::size_t>(out.kind)];
-    if ((backlog + time > limits.drop && (p.flags & kReduces) == 0) || out.down) {
+    if (backlog > rate.roomy && !has_room(out, p, backlog)) [[unlikely]] {
         ++counts_[port].drops;
         flows_.drop(packet);
         return;
     }
+    if (backlog > out.max_backlog) {
+        out.max_backlog = backlog;
+    }
     const bool data = p.kind == PacketKind::data;
-    if (data && backlog >= limits.mark_low && mark(backlog, limits.mark_low, limits.mark_high)) {
+    if (backlog >= rate.limits.mark_low && data && mark(backlog, rate.limits.mark_low, rate.limits.mark_high)) {
         p.flags |= kMarked;
         ++counts_[port].marks;
     }
-    count(port, out, data, p.size, backlog, time);
-    out.max_backlog = std::max(out.max_backlog, backlog);
-    out.busy_until = clock_.now + backlog + time;
-    launch(port, out, packet, p.size);
+    out.busy_until = clock_.now + backlog + count(port, out, rate.link, data, p.size, backlog);
+    launch(port, out, rate.link.latency, packet, p.size);
 }
 
 std::uint32_t Ports::take_arrival(std::uint32_t port) {
     Port& in = ports_[port];
-    if (late_) [[unlikely]] {
-        settle(port);
-        if (in.link.empty() || rings_.front(in.link).time > clock_.now || clock_.wheel.pending(port)) {
-            arm(port);
-            return kNone;
-        }
-    }
     const std::uint32_t packet = rings_.pop(in.link).packet;
     if (!in.link.empty()) [[likely]] {
         clock_.wheel.insert(port, rings_.front(in.link).time);
-    } else if (late_) {
-        arm(port);
     }
     return packet;
 }

@@ -66,7 +66,11 @@ bool Receivers::unseen(Flow& flow, const Packet& p) {
     if (p.sequence < flow.expected || flows_.test(flow, Bits::received, p.sequence)) {
         return false;
     }
-    flows_.set(flow, Bits::received, p.sequence);
+    if (p.sequence == flow.expected) {
+        ++flow.expected;
+    } else {
+        flows_.set(flow, Bits::received, p.sequence);
+    }
     while (flow.expected < flow.packets && flows_.test(flow, Bits::received, flow.expected)) {
         flows_.clear(flow, Bits::received, flow.expected);
         ++flow.expected;

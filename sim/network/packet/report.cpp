@@ -103,9 +103,8 @@ PacketReport Network::report() const {
         report.marks = counts.marks;
         report.drops = counts.drops;
         report.trims = counts.trims;
-        report.mean_queue_bytes = messages_.elapsed() > 0 ? ports_.bytes_of(i, 1) * port.backlog_area /
-                                                                static_cast<double>(messages_.elapsed())
-                                                          : 0;
+        report.mean_queue_bytes =
+            messages_.elapsed() > 0 ? ports_.queue_area(i) / static_cast<double>(messages_.elapsed()) : 0;
         report.max_queue_bytes = ports_.bytes_of(i, port.max_backlog);
         report.paused_s = ports_.paused_seconds(i);
         out.ports.push_back(std::move(report));

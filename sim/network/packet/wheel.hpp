@@ -1,11 +1,11 @@
 #pragma once
 // Pending events of the packet engine: a timing wheel whose entries are entities (links, NICs), not packets.
 //
-// Claims: pops in the order (time, entity), whatever the order of insertion. An entity on the wheel has at most one
-// entry. What lies beyond the wheel's horizon (timers) waits in a binary heap, where an entity may have several entries.
-// How it is fast: a slot holds some dozens of events side by side, with their times, and is sorted when its turn comes. So
-// nothing is chased through memory, and what the next events need can be fetched while one is handled (`ahead`). What is
-// added to a slot whose turn has come goes to a heap of its own: traffic in step puts thousands of events into one instant.
+// Claims: pops in the order (time, entity), whatever the order of insertion. Whether an entity has an entry already is its
+// owner's business. What lies beyond the wheel's horizon (timers) waits in a binary heap.
+// How it is fast: a slot holds a few events side by side, with their times, and is sorted when its turn comes. So nothing is
+// chased through memory, and what the next events need can be fetched while one is handled (`ahead`). What is added to a
+// slot whose turn has come goes to a heap of its own: traffic in step puts thousands of events into one instant.
 // Source: Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987; here with a bitmap of full slots.
 // Validated by tests/sim/network/packet_engine_test.cpp against a sorted list.
 
@@ -26,42 +26,32 @@ class Wheel {
     static constexpr std::uint32_t kMostEntities = 1U << 28;
 
     /// `entities`: how many may be on the wheel. `horizon_ps`: how far ahead most events lie.
-    Wheel(std::uint32_t entities, std::int64_t horizon_ps) : pending_(entities, 0) {
-        ORRERY_ASSERT(entities <= kMostEntities);
-        // Busy links have an event each packet time, some eighth of a horizon: a slot of four entities then holds dozens.
-        const std::uint64_t slots = std::bit_ceil(std::clamp<std::uint64_t>(entities / 4, 1U << 8, 1U << 16));
-        while (static_cast<std::uint64_t>(horizon_ps) >> shift_ >= slots - 1) {
+    Wheel(std::uint32_t entities, std::int64_t horizon_ps) {
+        ORRERY_ASSERT(entities < kMostEntities);
+        // Busy links have an event each packet time, some eighth of a horizon: four slots an entity then hold few each.
+        const std::uint64_t slots = std::bit_ceil(std::clamp<std::uint64_t>(entities / 2, 1U << 8, 1U << 16));
+        while (static_cast<std::uint64_t>(horizon_ps) >> shift_ >= slots - 1 && shift_ < kTimeBits) {
             ++shift_;
         }
         mask_ = slots - 1;
-        slots_.assign(slots, kNoChunk);
+        slots_.assign(slots, 0);
         bits_.assign(slots / 64, 0);
         summary_.assign((bits_.size() + 63) / 64, 0);
     }
+    Wheel(Wheel&&) = default;
+    Wheel& operator=(Wheel&&) = default;
 
-    [[nodiscard]] bool pending(std::uint32_t entity) const { return pending_[entity] != 0; }
-
-    /// Adds an entity that has no entry on the wheel. Precondition: `time` is not before the last event popped.
+    /// Adds an event. Precondition: `time` is not before the last event popped.
     [[gnu::always_inline]] void insert(std::uint32_t entity, std::int64_t time) {
         const std::uint64_t slot = static_cast<std::uint64_t>(time) >> shift_;
-        if (slot - current_ > mask_) {
-            insert_far(entity, time);
+        if (slot - current_ - 1 >= mask_) [[unlikely]] {
+            insert_here_or_far(entity, time);
             return;
         }
-        pending_[entity] = 1;
-        if (slot == sorted_slot_) {
-            insert_late(key_of(time, entity));
-            return;
-        }
-        const std::uint64_t index = slot & mask_;
-        if (const std::uint32_t chunk = slots_[index]; chunk == kNoChunk || chunks_[chunk].count == kChunk) {
-            add_chunk(index);
-        }
-        Chunk& chunk = chunks_[slots_[index]];
-        chunk.keys[chunk.count++] = key_of(time, entity);
+        put(slot & mask_, key_of(time, entity));
     }
 
-    /// Adds an event of any entity, which may have others already.
+    /// Adds an event that is likely to lie beyond the horizon.
     [[gnu::noinline]] void insert_far(std::uint32_t entity, std::int64_t time) {
         far_.push_back({time, entity});
         std::push_heap(far_.begin(), far_.end(), later);
@@ -70,70 +60,51 @@ class Wheel {
 
     /// Time of the first event; kNever when there is none.
     [[nodiscard]] std::int64_t next_time() const {
-        if (!sorted_.empty() || !late_.empty()) {
-            return std::min(far_first_, time_of(sorted_slot_, late_first() ? late_.front() : sorted_.back()));
+        if (const std::uint64_t first = std::min(*next_, late_first_); first != kNoKey) {
+            return std::min(far_first_, time_of(first));
         }
         const std::uint64_t index = first_slot();
-        if (index == kNoSlot) {
+        if (index == kNone64) {
             return far_first_;
         }
-        std::uint64_t first = kNoSlot;
-        for (std::uint32_t i = slots_[index]; i != kNoChunk; i = chunks_[i].next) {
-            first = std::min(first, *std::min_element(chunks_[i].keys, chunks_[i].keys + chunks_[i].count));
-        }
+        std::uint64_t first = kNoKey;
+        (void)each_chunk(index, [&](const std::uint64_t* from, const std::uint64_t* to) {
+            first = std::min(first, *std::min_element(from, to));
+        });
         return std::min(far_first_, time_of(number_of(index), first));
     }
 
     /// Removes the first event if it is not after `limit`.
     [[gnu::always_inline]] bool pop(std::int64_t limit, std::int64_t& time, std::uint32_t& entity) {
-        if (sorted_.empty() && late_.empty() && !sort_next(limit)) {
-            return pop_far(limit, time, entity);
+        const std::uint64_t key = *next_;
+        const std::int64_t at = time_of(key);
+        // The end of the sorted keys is not before any key that came late.
+        if (key >= late_first_ || at >= far_first_ || at > limit) [[unlikely]] {
+            return pop_rarer(limit, time, entity);
         }
-        const bool is_late = late_first();
-        const std::uint64_t key = is_late ? late_.front() : sorted_.back();
-        const std::int64_t at = time_of(sorted_slot_, key);
-        const auto first = static_cast<std::uint32_t>(key & (kMostEntities - 1));
-        if (far_first_ <= at && before(far_.front().time, far_.front().entity, at, first)) {
-            return pop_far(limit, time, entity);
-        }
-        if (at > limit) {
-            return false;
-        }
+        ++next_;
         time = at;
-        entity = first;
-        pending_[first] = 0;
-        if (is_late) {
-            std::pop_heap(late_.begin(), late_.end(), std::greater<>());
-            late_.pop_back();
-        } else {
-            sorted_.pop_back();
-        }
+        entity = entity_of(key);
         return true;
     }
 
-    /// How many of the next events are known, those apart that have come late.
-    [[nodiscard]] std::size_t known_ahead() const { return sorted_.size(); }
-    /// The entity that is likely to be popped after so many others. Precondition: more than that are known ahead.
-    [[nodiscard]] std::uint32_t ahead(std::size_t others) const {
-        return static_cast<std::uint32_t>(sorted_[sorted_.size() - 1 - others] & (kMostEntities - 1));
-    }
+    /// The entity that is likely to be popped after so many others, fewer than kMostAhead; more than kMostEntities - 2
+    /// when that is not known.
+    [[nodiscard]] std::uint32_t ahead(std::size_t others) const { return entity_of(next_[others]); }
+    static constexpr std::size_t kMostAhead = 16;
 
     [[nodiscard]] std::size_t bytes() const {
-        return (sorted_.capacity() + late_.capacity()) * 8 + chunks_.capacity() * sizeof(Chunk) +
-               slots_.capacity() * 4 + pending_.capacity() + far_.capacity() * sizeof(Far);
+        return (sorted_.capacity() + late_.capacity()) * 8 + keys_.capacity() * 8 + slots_.capacity() * 4 +
+               far_.capacity() * sizeof(Far);
     }
 
   private:
-    static constexpr std::uint64_t kNoSlot = ~0ULL;
+    static constexpr std::uint64_t kNone64 = ~0ULL;
+    static constexpr std::uint64_t kNoKey = ~0ULL;  ///< after every key
     static constexpr unsigned kEntityBits = 28;
-    static constexpr std::uint32_t kNoChunk = 0xFFFFFFFFU;
-    static constexpr std::uint32_t kChunk = 15;  // makes two cache lines
-    /// Some of a slot's events, in any order. Chunks are few and the one freed last is taken first, so they stay in cache.
-    struct Chunk {
-        std::uint32_t next = kNoChunk;
-        std::uint32_t count = 0;
-        std::uint64_t keys[kChunk];
-    };
+    static constexpr unsigned kTimeBits = 64 - kEntityBits;
+    static constexpr std::uint32_t kChunk = 16;    ///< two cache lines: the place of the next chunk, then keys
+    static constexpr std::size_t kFewToSort = 32;  ///< so few are put in order as they are copied
     struct Far {
         std::int64_t time;
         std::uint32_t entity;
@@ -143,44 +114,106 @@ class Wheel {
     }
     static bool later(const Far& a, const Far& b) { return before(b.time, b.entity, a.time, a.entity); }
 
-    // Orders the events of one slot: what the slot leaves of the time, then the entity.
-    [[nodiscard]] std::uint64_t key_of(std::int64_t time, std::uint32_t entity) const {
-        return ((static_cast<std::uint64_t>(time) & ((1ULL << shift_) - 1)) << kEntityBits) | entity;
+    // Orders the events of one slot, whose times have all but their last bits in common: the last bits, then the entity.
+    static std::uint64_t key_of(std::int64_t time, std::uint32_t entity) {
+        return (static_cast<std::uint64_t>(time) << kEntityBits) | entity;
+    }
+    static std::uint32_t entity_of(std::uint64_t key) { return static_cast<std::uint32_t>(key & (kMostEntities - 1)); }
+    [[nodiscard]] std::uint64_t first_bits(std::uint64_t slot) const {
+        return (slot << shift_) & ~((1ULL << kTimeBits) - 1);
     }
     [[nodiscard]] std::int64_t time_of(std::uint64_t slot, std::uint64_t key) const {
-        return static_cast<std::int64_t>((slot << shift_) | (key >> kEntityBits));
+        return static_cast<std::int64_t>(first_bits(slot) | (key >> kEntityBits));
+    }
+    // Of a key of the present slot.
+    [[nodiscard]] std::int64_t time_of(std::uint64_t key) const {
+        return static_cast<std::int64_t>(first_bits_ | (key >> kEntityBits));
     }
     // The number, counted from time 0, of the slot at this place.
     [[nodiscard]] std::uint64_t number_of(std::uint64_t index) const { return current_ + ((index - current_) & mask_); }
-    // Whether the first event of the present slot is among those that came when its turn had come.
-    [[nodiscard]] bool late_first() const {
-        return !late_.empty() && (sorted_.empty() || late_.front() < sorted_.back());
-    }
 
-    [[gnu::noinline]] void insert_late(std::uint64_t key) {
-        late_.push_back(key);
-        std::push_heap(late_.begin(), late_.end(), std::greater<>());
-    }
-
-    [[gnu::noinline]] void add_chunk(std::uint64_t index) {
-        std::uint32_t chunk = free_;
-        if (chunk == kNoChunk) {
-            chunk = static_cast<std::uint32_t>(chunks_.size());
-            chunks_.emplace_back();
-        } else {
-            free_ = chunks_[chunk].next;
+    [[gnu::always_inline]] void put(std::uint64_t index, std::uint64_t key) {
+        std::uint32_t place = slots_[index];
+        if (place % kChunk == 0) [[unlikely]] {
+            place = add_chunk(index, place);
         }
-        chunks_[chunk].next = slots_[index];
-        chunks_[chunk].count = 0;
-        slots_[index] = chunk;
+        keys_[place] = key;
+        slots_[index] = place + 1;
+    }
+
+    [[gnu::noinline]] void insert_here_or_far(std::uint32_t entity, std::int64_t time) {
+        const std::uint64_t slot = static_cast<std::uint64_t>(time) >> shift_;
+        if (slot == sorted_slot_) {
+            late_.push_back(key_of(time, entity));
+            std::push_heap(late_.begin(), late_.end(), std::greater<>());
+            late_first_ = late_.front();
+        } else if (slot == current_) {
+            put(slot & mask_, key_of(time, entity));
+        } else {
+            insert_far(entity, time);
+        }
+    }
+
+    // A chunk for a slot that has none, or whose last one is full: `before`. Returns the place of its first key.
+    [[gnu::noinline]] std::uint32_t add_chunk(std::uint64_t index, std::uint32_t before) {
+        std::uint32_t chunk = free_;
+        if (chunk == 0) {
+            ORRERY_ASSERT(keys_.size() <= 0xFFFFFFFFU - kChunk);
+            chunk = static_cast<std::uint32_t>(keys_.size());
+            keys_.resize(keys_.size() + kChunk);
+        } else {
+            free_ = static_cast<std::uint32_t>(keys_[chunk]);
+        }
+        keys_[chunk] = before == 0 ? 0 : before - kChunk;
         bits_[index >> 6] |= 1ULL << (index & 63);
         summary_[index >> 12] |= 1ULL << ((index >> 6) & 63);
+        return chunk + 1;
+    }
+
+    // Calls `use` with the first and the end of each chunk's keys of a slot that has some, and returns the last chunk.
+    template <class Use>
+    std::uint32_t each_chunk(std::uint64_t index, const Use& use) const {
+        std::uint32_t end = slots_[index];
+        for (std::uint32_t chunk = (end - 1) / kChunk * kChunk;;) {
+            use(&keys_[chunk + 1], &keys_[0] + end);
+            const auto next = static_cast<std::uint32_t>(keys_[chunk]);
+            if (next == 0) {
+                return chunk;
+            }
+            chunk = next;
+            end = chunk + kChunk;
+        }
+    }
+
+    // The first event is of the next slot, came late, is a far one, or lies after the limit.
+    [[gnu::noinline]] bool pop_rarer(std::int64_t limit, std::int64_t& time, std::uint32_t& entity) {
+        if (*next_ == kNoKey && late_.empty() && !sort_next(limit)) {
+            return pop_far(limit, time, entity);
+        }
+        const std::uint64_t key = std::min(*next_, late_first_);
+        const std::int64_t at = time_of(key);
+        if (far_first_ <= at && before(far_.front().time, far_.front().entity, at, entity_of(key))) {
+            return pop_far(limit, time, entity);
+        }
+        if (at > limit) {
+            return false;
+        }
+        time = at;
+        entity = entity_of(key);
+        if (key == *next_) {
+            ++next_;
+        } else {
+            std::pop_heap(late_.begin(), late_.end(), std::greater<>());
+            late_.pop_back();
+            late_first_ = late_.empty() ? kNoKey : late_.front();
+        }
+        return true;
     }
 
     // Takes the first full slot off the wheel and sorts it, unless another event or the limit comes before it.
-    [[gnu::noinline]] bool sort_next(std::int64_t limit) {
+    bool sort_next(std::int64_t limit) {
         const std::uint64_t index = first_slot();
-        if (index == kNoSlot) {
+        if (index == kNone64) {
             return false;
         }
         const std::uint64_t slot = number_of(index);
@@ -188,21 +221,47 @@ class Wheel {
         if (begins > limit || far_first_ < begins) {
             return false;
         }
-        for (std::uint32_t i = slots_[index]; i != kNoChunk;) {
-            Chunk& chunk = chunks_[i];
-            sorted_.insert(sorted_.end(), chunk.keys, chunk.keys + chunk.count);
-            const std::uint32_t next = chunk.next;
-            chunk.next = free_;
-            free_ = i;
-            i = next;
-        }
-        slots_[index] = kNoChunk;
-        std::sort(sorted_.begin(), sorted_.end(), std::greater<>());
+        take_sorted(index);
         if ((bits_[index >> 6] &= ~(1ULL << (index & 63))) == 0) {
             summary_[index >> 12] &= ~(1ULL << ((index >> 6) & 63));
         }
         sorted_slot_ = current_ = slot;
+        first_bits_ = first_bits(slot);
         return true;
+    }
+
+    // Moves the keys of a slot to sorted_, in order.
+    void take_sorted(std::uint64_t index) {
+        std::size_t count = 0;
+        const std::uint32_t last = each_chunk(index, [&](const std::uint64_t* from, const std::uint64_t* to) {
+            const auto more = static_cast<std::size_t>(to - from);
+            if (sorted_.size() < count + more + kMostAhead) {
+                sorted_.resize(std::bit_ceil(count + more + kMostAhead));
+            }
+            std::uint64_t* const begin = sorted_.data();
+            std::uint64_t* end = begin + count;
+            count += more;
+            if (count > kFewToSort) {
+                std::copy(from, to, end);
+                return;
+            }
+            for (; from != to; ++from) {
+                const std::uint64_t key = *from;
+                std::uint64_t* at = end++;
+                for (; at != begin && at[-1] > key; --at) {
+                    *at = at[-1];
+                }
+                *at = key;
+            }
+        });
+        if (count > kFewToSort) {
+            std::sort(sorted_.begin(), sorted_.begin() + static_cast<std::ptrdiff_t>(count));
+        }
+        std::fill_n(sorted_.begin() + static_cast<std::ptrdiff_t>(count), kMostAhead, kNoKey);
+        next_ = sorted_.data();
+        keys_[last] = free_;
+        free_ = (slots_[index] - 1) / kChunk * kChunk;
+        slots_[index] = 0;
     }
 
     // The place of the first full slot at or after the current one, going round.
@@ -223,10 +282,10 @@ class Wheel {
             mask = ~0ULL;
             group = group + 1 == words ? 0 : group + 1;
         }
-        return kNoSlot;
+        return kNone64;
     }
 
-    [[gnu::noinline]] bool pop_far(std::int64_t limit, std::int64_t& time, std::uint32_t& entity) {
+    bool pop_far(std::int64_t limit, std::int64_t& time, std::uint32_t& entity) {
         if (far_.empty() || far_.front().time > limit) {
             return false;
         }
@@ -242,13 +301,18 @@ class Wheel {
     unsigned shift_ = 0;
     std::uint64_t mask_ = 0;
     std::uint64_t current_ = 0;            ///< slot of the last event popped, or of those that are sorted
-    std::uint64_t sorted_slot_ = kNoSlot;  ///< slot of what is, or was last, in sorted_ and late_
-    std::vector<std::uint64_t> sorted_;    ///< keys of the present slot, last first
-    std::vector<std::uint64_t> late_;      ///< heap of keys that came when the slot's turn had come
-    std::vector<std::uint8_t> pending_;    ///< by entity, whether it has an entry on the wheel
-    std::vector<std::uint32_t> slots_;     ///< first chunk of each
-    std::vector<Chunk> chunks_;
-    std::uint32_t free_ = kNoChunk;       ///< first chunk that is not in use
+    std::uint64_t sorted_slot_ = kNone64;  ///< slot of what is, or was last, in sorted_ and late_
+    std::uint64_t first_bits_ = 0;         ///< of the times of that slot: those that keys do not hold
+    std::vector<std::uint64_t> sorted_ =
+        std::vector<std::uint64_t>(kMostAhead, kNoKey);  ///< keys of that slot, then kNoKey
+    const std::uint64_t* next_ = sorted_.data();         ///< the first of them that has not been popped
+    std::vector<std::uint64_t> late_;                    ///< heap of keys that came when the slot's turn had come
+    std::uint64_t late_first_ = kNoKey;
+    /// Chunks of keys of slots, each behind the place of the slot's next chunk; the first chunk is never used. Few are in
+    /// use, and the one freed last is taken first, so they stay in cache.
+    std::vector<std::uint64_t> keys_ = std::vector<std::uint64_t>(kChunk, 0);
+    std::vector<std::uint32_t> slots_;    ///< where the next key of each goes; a multiple of kChunk: to a new chunk
+    std::uint32_t free_ = 0;              ///< first chunk that is not in use; 0: none
     std::vector<std::uint64_t> bits_;     ///< one bit a slot: it is not empty
     std::vector<std::uint64_t> summary_;  ///< one bit a word of bits_
     std::vector<Far> far_;

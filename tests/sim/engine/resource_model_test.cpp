@@ -2,6 +2,7 @@
 
 #include "sim/engine/fluid.hpp"
 #include "sim/network/analytic.hpp"
+#include "sim/network/packet/packet_model.hpp"
 #include "sim/network/simgrid_job.hpp"
 #include "tests/support/max_min.hpp"
 #include "tests/support/packets.hpp"
