@@ -17,6 +17,7 @@ enum Part : std::size_t {
     kSmall,
     kCollectives,
     kHost,
+    kGiven,
     kStages,
     kKvTransfer,
     kWaits,
@@ -30,6 +31,7 @@ constexpr std::array<const char*, kParts> kPartNames = {"way to the engine",
                                                         "small kernels",
                                                         "collectives",
                                                         "host and launches",
+                                                        "iterations as given",
                                                         "pipeline stages, swaps, drafts",
                                                         "KV transfer to a decode replica",
                                                         "waits between iterations"};
@@ -66,12 +68,20 @@ class StageParts {
   public:
     StageParts(const ServingModel& model, Part& chosen)
         : chosen_(chosen), slowdown_(model.host.slowdown.value), whole_(model) {
+        if (model.given != nullptr) {
+            given_ = make_step(model);
+            return;
+        }
         for (std::size_t i = 0; i < kClasses.size(); ++i) {
             alone_.push_back(std::make_unique<ModelStep>(model));
         }
     }
 
     void add(const Batch& batch, Times& times) {
+        if (given_ != nullptr) {
+            times[kGiven] += given_->seconds(batch);
+            return;
+        }
         times[kHost] += whole_.seconds(batch) - slowdown_ * whole_.kernel_seconds(batch);
         double collectives = 0;
         for (std::size_t i = 0; i < kClasses.size(); ++i) {
@@ -86,6 +96,7 @@ class StageParts {
   private:
     Part& chosen_;
     double slowdown_;
+    std::unique_ptr<StepCost> given_;
     ModelStep whole_;
     std::vector<std::unique_ptr<ModelStep>> alone_;
 };

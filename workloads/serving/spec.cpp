@@ -133,6 +133,9 @@ void describe(Fields& fields, EngineSpec& engine) {
     optional_section(
         fields, {"software", "version of the inference engine, for what the host costs"}, engine.has_software,
         [&](Fields& inner) { describe(inner, engine.software); }, kEnginePresets);
+    optional_section(fields,
+                     {"step_cost", "what an iteration of a pipeline stage takes, in place of prices of kernels"},
+                     engine.has_step_cost, [&](Fields& inner) { describe(inner, engine.step_cost); });
     fields.section({"kv", "the cache of keys and values"}, [&](Fields& inner) {
         inner.integer({"block", "tokens of a block", false, 1, 4096}, engine.block);
         inner.quantity({"memory", "share of a device's memory that the engine may use", false, 0.05, 1},
@@ -239,6 +242,29 @@ void check_same_devices(const EngineSpec& engine, std::vector<std::string>& prob
             "on the same devices the scheduler of 'decode' takes room as tokens come: not static, orca or in-flight");
 }
 
+// What a given step cost leaves without a meaning.
+void check_step_cost(const EngineSpec& engine, std::vector<std::string>& problems) {
+    for (const std::string& problem : problems_of(engine.step_cost)) {
+        problems.push_back(problem);
+    }
+    const auto scaled = [](const PhaseSpec& phase) { return phase.clock != 1; };
+    const std::pair<bool, const char*> replaced[] = {
+        {engine.has_software, "software"},
+        {engine.step_overhead > 0, "step_overhead"},
+        {engine.sequence_overhead > 0, "sequence_overhead"},
+        {engine.lora, "lora"},
+        {engine.same_devices, "same_devices"},
+        {scaled(engine.mixed) || scaled(engine.prefill) || scaled(engine.decode), "clock"},
+        {engine.scaling != Scaling::tensor, "scaling"},
+        {engine.dispatch != Dispatch::gather, "dispatch"},
+        {engine.expert_load != 1, "expert_load"}};
+    for (const auto& [given, key] : replaced) {
+        if (given) {
+            problems.push_back(fmt::format("'step_cost' says what iterations take: '{}' would change nothing", key));
+        }
+    }
+}
+
 }  // namespace
 
 LoadEnd load_end(const EngineSpec& engine, const RequestsSpec& requests, const MeasureSpec& measure) {
@@ -259,6 +285,9 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     }
     if (engine.failures.mean_between_s > 0 && engine.failures.mean_between_s < 1) {
         problems.emplace_back("'mean_between' of failures is at least 1 s, or 0 s for none");
+    }
+    if (engine.has_step_cost) {
+        check_step_cost(engine, problems);
     }
     if (engine.split != engine.decodes) {
         problems.emplace_back("'prefill' and 'decode' replicas come together: one of them is missing");

@@ -4,7 +4,7 @@
 #include "sim/device/device_spec.hpp"
 #include "workloads/model/model_spec.hpp"
 #include "workloads/serving/cluster/service_spec.hpp"
-#include "workloads/serving/cost/step_cost.hpp"
+#include "workloads/serving/cost/given_step.hpp"
 #include "workloads/serving/requests/arrivals.hpp"
 
 namespace orrery::inline serving {
@@ -48,6 +48,8 @@ struct EngineSpec {
     double expert_load = 1;  ///< tokens of the busiest expert group over their mean
     HostSpec software;
     bool has_software = false;
+    bool has_step_cost = false;
+    GivenStepSpec step_cost;
     std::int64_t block = 16;       ///< tokens of a cache block
     double memory_fraction = 0.9;  ///< of a device's memory that the engine may use
     bool of_free = false;          ///< the fraction is of what weights and buffers leave, for the cache alone

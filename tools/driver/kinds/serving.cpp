@@ -220,11 +220,12 @@ class ServingScenario final : public ScenarioRun {
                                .head = stage + 1 == phase->pipeline,
                                .adapters = engine_.adapters,
                                .partitioned = engine_.same_devices ? &gpu : nullptr,
-                               .units = phase->units};
+                               .units = phase->units,
+                               .given = engine_.has_step_cost ? &engine_.step_cost : nullptr};
             if (options_.serving != nullptr) {
                 options_.serving->stage(service_.pools.size(), model);
             }
-            costs_.push_back(std::make_unique<ModelStep>(model));
+            costs_.push_back(make_step(model));
             pool.cost.push_back(costs_.back().get());
         }
         if (phase->scales) {
@@ -360,8 +361,10 @@ class ServingScenario final : public ScenarioRun {
             const double usd = price_ / 3600 * running(result) * std::max(result.window_s, 1e-12);
             summary.add("cost_per_million_tokens_usd", usd / static_cast<double>(result.output_tokens) * 1e6, "USD");
         }
+        // A given step cost does not say how busy the devices are.
         const std::optional<Bounded> joules =
-            energy_of_pools(devices_, engine_, result, running(result) * result.window_s);
+            engine_.has_step_cost ? std::nullopt
+                                  : energy_of_pools(devices_, engine_, result, running(result) * result.window_s);
         if (joules && result.output_tokens > 0) {
             constexpr double kJoulesPerKilowattHour = 3.6e6;
             const auto add = [&](const char* name, const char* unit, double scale) {
@@ -465,7 +468,7 @@ class ServingScenario final : public ScenarioRun {
     ServiceSpec service_;
     ServiceHooks hooks_;
     std::vector<std::unique_ptr<CostModel>> capped_;  ///< devices at another clock
-    std::vector<std::unique_ptr<ModelStep>> costs_;
+    std::vector<std::unique_ptr<StepCost>> costs_;
     std::vector<PoolDevices> devices_;
     std::unique_ptr<RequestSource> requests_;
     std::vector<RequestRow> rows_;

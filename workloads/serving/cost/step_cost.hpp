@@ -72,6 +72,8 @@ class AffineStep final : public StepCost {
     double fixed_, token_, context_;
 };
 
+struct GivenStepSpec;
+
 /// Number formats of a served model.
 struct Quantisation {
     Precision weights = Precision::bf16;  ///< of dense products; int4: the weights alone
@@ -106,6 +108,7 @@ struct ServingModel {
     AdapterSpec adapters{};                   ///< that requests may name; rank 0: none
     const DeviceSpec* partitioned = nullptr;  ///< the device, where kernels have a part of its compute units alone:
     double units = 1;                         ///< this share
+    const GivenStepSpec* given = nullptr;     ///< what iterations take, where the scenario says it
 };
 
 /// Prices with a device's cost model; every product is priced once for each number of tokens.
@@ -163,6 +166,9 @@ class ModelStep final : public StepCost {
     std::vector<StepWork> head_;                            ///< by sequences
     std::unordered_map<std::uint64_t, StepWork> adapters_;  ///< by tokens and adapters; only looked up
 };
+
+/// Prices iterations as the scenario gives them, or by the device's cost model.
+[[nodiscard]] std::unique_ptr<StepCost> make_step(const ServingModel& model);
 
 /// Bytes of keys and values of one token over all layers on all ranks of an attention group.
 [[nodiscard]] double cache_bytes_per_token(const ModelSpec& model, Precision cache);
