@@ -1,0 +1,181 @@
+#include "workloads/faults/campaign_run.hpp"
+
+#include <algorithm>
+
+namespace orrery::inline faults::running {
+
+void Campaign::add_sources(std::uint64_t seed) {
+    for (std::size_t i = 0; i < spec_.processes.size(); ++i) {
+        const ProcessSpec& one = spec_.processes[i];
+        const std::uint32_t count = plan_.shape.count(one.component);
+        const bool machines = one.component != Component::switches && one.component != Component::storage &&
+                              one.component != Component::software;
+        const std::uint32_t per_machine = machines ? count / plan_.shape.nodes : 1;
+        const std::string name = std::to_string(i);
+        Source source{&one,
+                      Exposed(machines ? plan_.shape.nodes : count, per_machine, one.mtbf_s, one.bad_factor),
+                      one.law.make(),
+                      RandomStream(seed, "faults/process/" + name),
+                      RandomStream(seed, "faults/lasts/" + name),
+                      machines};
+        for (std::uint32_t place = 0; machines && place < fleet_.places().size(); ++place) {
+            source.exposed.set_bad(place, fleet_.bad(fleet_.machine_at(place), i));
+        }
+        source.process->begin(source.exposed, source.random);
+        sources_.push_back(std::move(source));
+    }
+}
+
+void Campaign::take_event() {
+    for (std::uint32_t i = 0; i < sources_.size(); ++i) {
+        Source& source = sources_[i];
+        if (arrival(source) <= now_) {
+            strikes_.clear();
+            source.process->strike(source.exposed, source.random, strikes_);
+            for (const Strike& one : strikes_) {
+                push(in(one.after_s), Event::Kind::strike, one.component, i);
+            }
+            return;
+        }
+    }
+    const Event event = queue_.top();
+    queue_.pop();
+    switch (event.kind) {
+        case Event::Kind::given:
+            return strike(plan_.given[event.what].fault);
+        case Event::Kind::strike: {
+            Source& source = sources_[event.source];
+            const ProcessSpec& spec = *source.spec;
+            const double lasts = spec.lasts_s > 0 ? source.marks.exponential(spec.lasts_s) : 0;
+            return strike({spec.kind, place_of(spec.component, event.what, plan_.shape), spec.factor, lasts});
+        }
+        case Event::Kind::end:
+            impairments_.end(event.what);
+            priced_ = false;
+            return;
+        case Event::Kind::back:
+        case Event::Kind::mended:
+            if (event.kind == Event::Kind::mended) {
+                impairments_.end_of(event.what);
+            }
+            fleet_.give_back(event.what, event.kind == Event::Kind::mended);
+            if (step_ == Step::waiting) {
+                acquire();
+            }
+            return;
+        case Event::Kind::found:
+            return find_corruption(event.what);
+        case Event::Kind::noticed:
+            if (const Impairments::Active* one = impairments_.find(event.what); one != nullptr) {
+                draining_.push_back(one->machine);
+            }
+            return;
+    }
+}
+
+std::uint32_t Campaign::place_on(const Place& place) const {
+    switch (place.what) {
+        case Place::What::gpu:
+            return place.index / plan_.shape.gpus_per_node;
+        case Place::What::nic:
+            return place.index / plan_.shape.nics_per_node;
+        case Place::What::node:
+            return place.index;
+        default:
+            return Fleet::kNone;
+    }
+}
+
+void Campaign::strike(const Fault& fault) {
+    if (free_ && step_ == Step::training) {
+        save_for_free();
+    }
+    ++out_.faults;
+    ++out_.by_kind[static_cast<std::size_t>(fault.kind)];
+    if (keeps_timeline_) {
+        out_.struck.push_back({now_, fault});
+    }
+    const std::uint32_t place = place_on(fault.place);
+    const std::uint32_t machine = place == Fleet::kNone ? Fleet::kNone : fleet_.machine_at(place);
+    if (fault.kind == FaultKind::preemption && machine == Fleet::kNone) {
+        return preempt_standby(fault);
+    }
+    if (place != Fleet::kNone && machine == Fleet::kNone) {
+        return;  // nobody is there
+    }
+    switch (fault.kind) {
+        case FaultKind::fail_stop:
+            if (place != Fleet::kNone) {
+                lose(place, 0);
+            }
+            return interrupt(chance(recovery_.heartbeat_misses) ? recovery_.timeout_s : recovery_.heartbeat_s);
+        case FaultKind::preemption:
+            lose(place, fault.lasts_s > 0 ? fault.lasts_s : kNeverBack);
+            return interrupt(recovery_.heartbeat_s);
+        case FaultKind::hang: {
+            const bool noticed = recovery_.watches && !chance(recovery_.anomaly_misses);
+            return interrupt(noticed ? std::min(recovery_.anomaly_s, recovery_.timeout_s) : recovery_.timeout_s);
+        }
+        case FaultKind::corruption:
+            corruptions_.push_back({next_corruption_, now_, machine});
+            return push(in(recovery_.corruption_s), Event::Kind::found, next_corruption_++);
+        case FaultKind::link_down:
+        case FaultKind::link_flap:
+            return strike_link(fault, place, machine);
+        case FaultKind::switch_loss:
+            if (fault.place.what == Place::What::leaf) {
+                return lose_leaf(fault);
+            }
+            break;
+        default:
+            break;
+    }
+    impair(fault, machine);
+}
+
+void Campaign::preempt_standby(const Fault& fault) {
+    const std::uint32_t machine = fleet_.take_standby();
+    if (machine != Fleet::kNone && fault.lasts_s > 0) {
+        push(in(fault.lasts_s), Event::Kind::back, machine);
+    }
+}
+
+void Campaign::strike_link(const Fault& fault, std::uint32_t place, std::uint32_t machine) {
+    const bool uplink = fault.place.what == Place::What::leaf_spine;
+    const bool endures = uplink ? plan_.shape.spines > 1
+                                : fault.kind == FaultKind::link_flap && fault.lasts_s <= recovery_.retry_limit_s;
+    if (endures) {
+        return impair(fault, machine);
+    }
+    if (uplink) {  // the only way out of its leaf
+        return lose_leaf({FaultKind::switch_loss, {Place::What::leaf, fault.place.index, 0}, 1, fault.lasts_s});
+    }
+    lose(place, fault.lasts_s);
+    interrupt(recovery_.retry_limit_s);
+}
+
+void Campaign::lose_leaf(const Fault& fault) {
+    const std::uint32_t first = fault.place.index / plan_.shape.rails * plan_.shape.nodes_per_leaf;
+    bool any = false;
+    for (std::uint32_t place = first; place < first + plan_.shape.nodes_per_leaf; ++place) {
+        any = any || fleet_.machine_at(place) != Fleet::kNone;
+        lose(place, fault.lasts_s);
+    }
+    if (any) {
+        interrupt(recovery_.retry_limit_s);
+    }
+}
+
+void Campaign::impair(const Fault& fault, std::uint32_t machine) {
+    const std::uint32_t id = impairments_.add(fault, machine);
+    priced_ = false;
+    if (fault.lasts_s > 0) {
+        push(in(fault.lasts_s), Event::Kind::end, id);
+    }
+    const bool of_machine = machine != Fleet::kNone && fault.kind != FaultKind::power_cap;
+    if (of_machine && recovery_.watches && !chance(recovery_.anomaly_misses)) {
+        push(in(recovery_.anomaly_s), Event::Kind::noticed, id);
+    }
+}
+
+}  // namespace orrery::inline faults::running
