@@ -200,6 +200,28 @@ TEST_CASE("what a campaign cannot be is refused with its line") {
                     InfeasibleError);
 }
 
+TEST_CASE("months of 16,384 GPUs with failing switches share the prices of their states") {
+    Scenario scenario = load_scenario(ORRERY_SOURCE_DIR "/scenarios/faults/llama3-405b-16384xH100-month.yaml",
+                                      {"faults.runs=8"}, test::data());
+    ProcessSpec process;
+    process.component = Component::switches;
+    process.kind = FaultKind::switch_loss;
+    process.mtbf_s = 100000 * 3600.0;
+    process.lasts_s = 4 * 3600.0;
+    scenario.faults.processes.push_back(process);
+    RunOptions options;
+    options.campaigns = {{"again", scenario.faults, 1}};
+    const RunOutput out = run(scenario, test::models(), options);
+    check_sum(out);
+    CHECK(value(out, "goodput_fraction") > 0.85);
+    CHECK(value(out, "goodput_fraction") < 0.95);
+    double mean = 0;
+    for (const double goodput : out.campaigns.at(0).goodput) {
+        mean += goodput / 8;
+    }
+    CHECK(mean == doctest::Approx(value(out, "goodput_fraction")).epsilon(1e-12));
+}
+
 TEST_CASE("the timeline of a campaign covers it, and faults have a row of their own") {
     const RunOutput out = run_file("gpu-fail-stop");
     double job = 0;

@@ -99,6 +99,18 @@ struct ServingObserver {
     ServiceHooks hooks;
 };
 
+/// A campaign of training under other faults, recovery or checkpoints. Its states of the cluster are priced together with those of
+/// the scenario's own.
+struct CampaignVariant {
+    std::string name;
+    FaultsSpec faults;
+    double interval = 1;  ///< factor on the interval between checkpoints
+};
+struct CampaignOutcome {
+    std::vector<double> goodput;  ///< fraction, by seed
+    double interval_s = 0;        ///< between checkpoints
+};
+
 struct RunOptions {
     bool timeline = false;
     bool check_memory = true;  ///< refuse what does not fit
@@ -106,6 +118,7 @@ struct RunOptions {
     bool requests = false;     ///< keep what became of each request of a serving scenario, at 64 B each
     SteadySpec steady;         ///< when a serving run without an end of its own has said enough
     const ServingObserver* serving = nullptr;  ///< sees a serving run from inside
+    std::vector<CampaignVariant> campaigns;    ///< of training with a campaign: run beside its own
     std::function<void(double)> progress;
 };
 
@@ -121,8 +134,9 @@ struct RunOutput {
     double seconds = 0;  ///< until the last of it was done, from its start on
     Timeline timeline;
     std::optional<TrainingResult> training;
-    Timeline campaign;     ///< of training under faults: where the time of its first run went
-    PacketReport packets;  ///< of packet fidelity, else empty
+    Timeline campaign;                       ///< of training under faults: where the time of its first run went
+    std::vector<CampaignOutcome> campaigns;  ///< of the variants asked for
+    PacketReport packets;                    ///< of packet fidelity, else empty
     std::optional<MessageRecord> messages;
     std::vector<RequestRow> requests;
     std::vector<ReplayBlame> replay_path;  ///< what the end of a replay waited for

@@ -19,6 +19,16 @@ namespace {
 // measure in MLPerf Storage's workloads and in BLOOM (13.0 to 14.0).
 constexpr double kBytesPerParameter = 14;
 
+constexpr double kNoInterval = 1e10;  // s: what is longer never comes
+
+unsigned campaign_threads() {
+    return std::max(1U, std::thread::hardware_concurrency());
+}
+
+double goodput_of(const CampaignResult& run) {
+    return static_cast<double>(run.tally[Cause::useful]) / static_cast<double>(run.length.ns());
+}
+
 // Places of a cluster are folded onto the few that differ, so that each distinct state is simulated once.
 class TrainingJob final : public JobModel {
   public:
@@ -243,6 +253,40 @@ class TrainingJob final : public JobModel {
     std::map<double, double> speeds_;
 };
 
+// The same job with another store.
+class OtherStore final : public JobModel {
+  public:
+    OtherStore(JobModel& job, const StorageSpec& storage) : job_(job), storage_(storage) {}
+    double iteration_s(const ClusterState& state) override { return job_.iteration_s(state); }
+    std::uint32_t nodes_used(std::uint32_t nodes) const override { return job_.nodes_used(nodes); }
+    CheckpointSetting checkpoint() const override {
+        CheckpointSetting out = job_.checkpoint();
+        out.storage = storage_;
+        return out;
+    }
+
+  private:
+    JobModel& job_;
+    const StorageSpec& storage_;
+};
+
+CampaignOutcome run_variant(const CampaignVariant& variant, const JobShape& shape, TrainingJob& job,
+                            const std::vector<TimedFault>& trace, std::uint64_t seed) {
+    OtherStore stored(job, variant.faults.checkpoint.storage);
+    CampaignPlan plan = plan_campaign(variant.faults, shape, stored, trace);
+    if (plan.interval_s < kNoInterval) {
+        plan.interval_s =
+            plan.iteration_s * std::max(1.0, std::floor(variant.interval * plan.interval_s / plan.iteration_s + 0.5));
+    }
+    CampaignOutcome out;
+    out.interval_s = plan.interval_s;
+    for (const CampaignResult& run :
+         run_campaigns(plan, stored, seed, static_cast<std::uint64_t>(variant.faults.runs), campaign_threads())) {
+        out.goodput.push_back(goodput_of(run));
+    }
+    return out;
+}
+
 void add_metrics(const CampaignPlan& plan, const CheckpointSetting& setting, const std::vector<CampaignResult>& runs,
                  Summary& out) {
     const auto samples = [&](const auto& value) {
@@ -261,9 +305,7 @@ void add_metrics(const CampaignPlan& plan, const CheckpointSetting& setting, con
         }
     };
     const auto ratio = [](double a, double b) { return b > 0 ? a / b : kNotMeasured; };
-    add("goodput_fraction", "1", [](const CampaignResult& run) {
-        return static_cast<double>(run.tally[Cause::useful]) / static_cast<double>(run.length.ns());
-    });
+    add("goodput_fraction", "1", goodput_of);
     for (std::size_t i = 1; i < kCauses; ++i) {
         const auto seconds = [&](const CampaignResult& run) {
             return static_cast<double>(run.tally[static_cast<Cause>(i)]) * 1e-9;
@@ -294,7 +336,7 @@ void add_metrics(const CampaignPlan& plan, const CheckpointSetting& setting, con
     out.add("checkpoint_bytes", setting.bytes, "B");
     out.add("checkpoint_stall_s", plan.cost.stall_s, "s");
     out.add("checkpoint_load_s", plan.cost.load_s, "s");
-    out.add("checkpoint_interval_s", plan.interval_s < 1e10 ? plan.interval_s : kNotMeasured, "s");
+    out.add("checkpoint_interval_s", plan.interval_s < kNoInterval ? plan.interval_s : kNotMeasured, "s");
 }
 
 void add_notes(const CampaignPlan& plan, const std::vector<CampaignResult>& runs, Summary& out) {
@@ -404,7 +446,8 @@ void check_faults(const YamlNode& root, const Scenario& scenario, std::vector<Di
     }
 }
 
-void add_campaign(const Scenario& scenario, const TrainingInput& input, double iteration_s, RunOutput& out) {
+void add_campaign(const Scenario& scenario, const TrainingInput& input, double iteration_s,
+                  const std::vector<CampaignVariant>& variants, RunOutput& out) {
     TrainingJob job(scenario, input, iteration_s);
     const JobShape shape = job_shape(scenario);
     const FaultsSpec& faults = scenario.faults;
@@ -412,15 +455,18 @@ void add_campaign(const Scenario& scenario, const TrainingInput& input, double i
     if (!faults.trace.empty()) {
         trace = read_fault_trace(scenario.file(faults.trace), shape);
     }
-    const CampaignPlan plan = plan_campaign(faults, shape, job, std::move(trace));
+    const CampaignPlan plan = plan_campaign(faults, shape, job, trace);
+    const auto seed = static_cast<std::uint64_t>(scenario.seed);
     const std::vector<CampaignResult> runs =
-        run_campaigns(plan, job, static_cast<std::uint64_t>(scenario.seed), static_cast<std::uint64_t>(faults.runs),
-                      std::max(1U, std::thread::hardware_concurrency()));
+        run_campaigns(plan, job, seed, static_cast<std::uint64_t>(faults.runs), campaign_threads());
     add_metrics(plan, job.checkpoint(), runs, out.summary);
     add_notes(plan, runs, out.summary);
     out.summary.notes.push_back(fmt::format("campaign of {} run{}, {} states of the cluster simulated", faults.runs,
                                             faults.runs == 1 ? "" : "s", job.states()));
     out.campaign = draw(runs.front());
+    for (const CampaignVariant& variant : variants) {
+        out.campaigns.push_back(run_variant(variant, shape, job, trace, seed));
+    }
 }
 
 }  // namespace orrery::inline driver

@@ -18,6 +18,8 @@ namespace orrery::inline driver {
 void check_faults(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors);
 
 /// Runs the campaign and adds its metrics, notes and timeline. `input`: of the iteration without faults, which took `iteration_s`.
-void add_campaign(const Scenario& scenario, const TrainingInput& input, double iteration_s, RunOutput& out);
+/// `variants`: campaigns to run beside it.
+void add_campaign(const Scenario& scenario, const TrainingInput& input, double iteration_s,
+                  const std::vector<CampaignVariant>& variants, RunOutput& out);
 
 }  // namespace orrery::inline driver

@@ -2,6 +2,7 @@
 
 #include "sim/config/units.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/explain/fault_what_ifs.hpp"
 #include "tools/explain/paths.hpp"
 #include "tools/explain/what_ifs.hpp"
 
@@ -114,6 +115,18 @@ std::string training_verdict(const Explanation& e, const Scenario&) {
     return out;
 }
 
+std::string campaign_verdict(const Explanation& e) {
+    if (!e.campaign) {
+        return "";
+    }
+    const CampaignLever& best = e.campaign->levers.front();
+    std::string out = fmt::format("; {:.1f} % of the campaign is useful", 100 * e.campaign->goodput);
+    if (best.change > best.noise && best.change > kWorthSaying) {
+        out += fmt::format(", and {} adds {:.1f} points", best.what_if, 100 * best.change);
+    }
+    return out;
+}
+
 std::string replay_verdict(const Explanation& e, const Scenario&) {
     std::string out = what_if_verdict(e);
     if (!e.critical_path.empty()) {
@@ -177,11 +190,13 @@ Explanation explain(const Scenario& given, ModelCache& models) {
     const Explainer& explainer = explainer_of(scenario.kind);
     RunOptions options;
     options.messages = true;
+    options.campaigns = fault_variants(scenario);
     const RunOutput base = run(scenario, models, options);
     out.seconds = base.summary.find(headline_metric(scenario.kind))->value;
     explainer.parts(scenario, models, base, out);
+    out.campaign = fault_levers(options.campaigns, base.campaigns);
     try_what_ifs(scenario, models, base.summary, out);
-    out.verdict = explainer.verdict(out, scenario) + ".";
+    out.verdict = explainer.verdict(out, scenario) + campaign_verdict(out) + ".";
     out.verdict[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(out.verdict[0])));
     if (by_packet) {
         out.verdict = "Of the same run with fidelity fluid: " + out.verdict;

@@ -103,6 +103,18 @@ struct IterationMix {
     std::vector<std::pair<std::string, double>> shares;  ///< of the seconds, by class; they add up to 1
 };
 
+/// What a change of faults, recovery or checkpoints gives.
+struct CampaignLever {
+    std::string what_if;
+    double change = 0;  ///< of the goodput fraction, mean over pairs of runs with equal seeds
+    double noise = 0;   ///< half its 95 % interval
+};
+struct CampaignLevers {
+    double goodput = 0;  ///< fraction, as it is
+    std::size_t runs = 0;
+    std::vector<CampaignLever> levers;  ///< best first
+};
+
 struct Explanation {
     double seconds = 0;  ///< headline time
     std::vector<BlameRow> critical_path;
@@ -116,6 +128,7 @@ struct Explanation {
     std::vector<IterationMix> iterations;               ///< serving
     std::vector<LatencyCurve> latencies;                ///< serving
     std::vector<Elasticity> what_ifs;                   ///< best first
+    std::optional<CampaignLevers> campaign;             ///< training under faults
     int replicas = 1;                                   ///< runs that a what-if's gain is the mean of
     std::vector<PhaseBound> phases;
     std::string verdict;  ///< one sentence: what limits this run

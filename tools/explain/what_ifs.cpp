@@ -172,6 +172,7 @@ std::vector<PhaseBound> bounds_of(const Outcome& base, const std::vector<Elastic
 
 void try_what_ifs(const Scenario& asked, ModelCache& models, const Summary& base, Explanation& out) {
     Scenario scenario = asked;
+    scenario.faults = FaultsSpec();  // the headline is that of one iteration without them
     Outcome before = outcome_of(base);
     // A run that ends by itself ends elsewhere at other rates: equal loads are compared.
     if (scenario.kind == ScenarioKind::serving &&

@@ -441,7 +441,17 @@ PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, con
     if (scenario.cluster.nodes == 0) {
         throw ConfigError({scenario.cluster_mark.error("training needs 'nodes' with GPUs, not bare hosts")});
     }
-    return PlanSearcher(scenario, data, options).search();
+    Scenario plain = scenario;
+    plain.faults = FaultsSpec();  // plans are ranked by their iteration without faults
+    PlanSearch out = PlanSearcher(plain, data, options).search();
+    if (scenario.faults.campaign) {
+        Scenario best = scenario;
+        best.cluster.nodes = out.ranked.front().nodes;
+        best.plan = out.ranked.front().plan;
+        ModelCache models(data);
+        out.recovery = search_recovery(best, models);
+    }
+    return out;
 }
 
 std::string describe_plan(const PlanSpec& plan) {

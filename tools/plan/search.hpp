@@ -6,7 +6,7 @@
 // recomputation, ZeRO stages and sequence parallelism. Everything else (model, software, kernels, overlaps, batch) is
 // as in the scenario.
 
-#include "tools/driver/scenario.hpp"
+#include "tools/plan/recovery_search.hpp"
 
 #include <cstdint>
 #include <string>
@@ -38,9 +38,10 @@ struct RankedPlan {
 struct PlanSearch {
     std::uint64_t listed = 0;  ///< combinations
     std::uint64_t do_not_divide = 0;
-    std::uint64_t do_not_fit = 0;    ///< into memory less the headroom
-    std::vector<RankedPlan> ranked;  ///< feasible ones: simulated by time, then the others by estimate
-    double worst_error = 0;          ///< largest relative difference of estimate and simulation among the simulated
+    std::uint64_t do_not_fit = 0;          ///< into memory less the headroom
+    std::vector<RankedPlan> ranked;        ///< feasible ones: simulated by time, then the others by estimate
+    std::vector<RecoveryChoice> recovery;  ///< of the best plan, where the scenario has a campaign; best first
+    double worst_error = 0;  ///< largest relative difference of estimate and simulation among the simulated
 };
 
 /// Throws ConfigError for scenarios that are not training, InfeasibleError when no plan is feasible.

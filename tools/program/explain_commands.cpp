@@ -172,6 +172,19 @@ void print_levers(const Terminal& terminal, const Explanation& e) {
     }
 }
 
+void print_campaign(const Terminal& terminal, const CampaignLevers& campaign) {
+    terminal.heading(
+        fmt::format("what would change the goodput of {:.2f} %: the campaign again, mean of {} pair{} of runs",
+                    100 * campaign.goodput, campaign.runs, campaign.runs == 1 ? "" : "s"));
+    std::vector<std::vector<std::string>> rows;
+    for (const CampaignLever& lever : campaign.levers) {
+        rows.push_back({lever.what_if,
+                        lever.change == 0 ? "nothing" : fmt::format("{:+.3f} points", 100 * lever.change),
+                        lever.noise > 0 ? fmt::format("+-{:.3f}", 100 * lever.noise) : ""});
+    }
+    terminal.table({"change", "goodput", "95 %"}, rows);
+}
+
 void print_explanation(const Terminal& terminal, const Explanation& e) {
     if (!e.path_meaning.empty()) {
         print_path(terminal, e, e.critical_path, "critical path: " + e.path_meaning);
@@ -201,6 +214,9 @@ void print_explanation(const Terminal& terminal, const Explanation& e) {
         terminal.table({"part", "time", "bound by", ""}, rows);
     }
     print_levers(terminal, e);
+    if (e.campaign) {
+        print_campaign(terminal, *e.campaign);
+    }
 }
 
 // "better" or "worse" for a move of a metric that has a better side.

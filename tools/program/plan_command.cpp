@@ -45,7 +45,29 @@ std::string plan_json(const PlanSearch& search, const Scenario& scenario, double
         }
         out["plans"].push_back(std::move(row));
     }
+    for (const RecoveryChoice& choice : search.recovery) {
+        out["recovery"].push_back({{"interval_s", rounded(choice.interval_s)},
+                                   {"standbys", choice.standbys},
+                                   {"goodput_fraction", rounded(choice.goodput)},
+                                   {"half_width", rounded(choice.half_width)},
+                                   {"goodput_per_machine", rounded(choice.per_machine)}});
+    }
     return out.dump(1) + "\n";
+}
+
+void print_recovery(const Terminal& terminal, const std::vector<RecoveryChoice>& choices, std::size_t shown) {
+    if (choices.empty()) {
+        return;
+    }
+    std::vector<std::vector<std::string>> rows;
+    for (std::size_t i = 0; i < std::min(shown, choices.size()); ++i) {
+        const RecoveryChoice& choice = choices[i];
+        rows.push_back({fmt::format("{:.4g} s", choice.interval_s), std::to_string(choice.standbys),
+                        fmt::format("{:.2f} % +-{:.2f}", 100 * choice.goodput, 100 * choice.half_width),
+                        fmt::format("{:.2f} %", 100 * choice.per_machine)});
+    }
+    terminal.heading("checkpoints and standbys for the best plan: useful training per machine, standbys included");
+    terminal.table({"checkpoint every", "standbys", "goodput", "per machine"}, rows);
 }
 
 std::vector<std::string> row_of(const RankedPlan& plan, std::size_t rank, const RankedPlan& best, double price,
@@ -138,6 +160,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     }
     terminal.heading("Pareto front: no plan is better in time, memory and cost at once");
     terminal.fitted_table(header, rows, fit, line.has("all"));
+    print_recovery(terminal, search.recovery, shown);
     if (simulated < search.ranked.size()) {
         fmt::print(
             "\nThe best plan that was not simulated is estimated at {:.4g} s; among the simulated the estimate errs by "
@@ -148,6 +171,12 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     std::string sets;
     for (const std::string& assignment : assignments_of(best)) {
         sets += " --set " + assignment;
+    }
+    if (!search.recovery.empty()) {
+        sets += fmt::format(
+            " --set faults.checkpoint.interval.kind=fixed --set 'faults.checkpoint.interval.every={:.6g} s' "
+            "--set faults.recovery.standbys={}",
+            search.recovery.front().interval_s, search.recovery.front().standbys);
     }
     fmt::print("\nTo run the best: orrery run {}{}\n", line.arguments[0], sets);
     return 0;

@@ -42,6 +42,27 @@ Json lever_bars(const Explanation& why) {
             {"items", items}};
 }
 
+Json campaign_bars(const CampaignLevers& campaign) {
+    Json items = Json::array();
+    for (const CampaignLever& lever : campaign.levers) {
+        items.push_back(
+            {{"name", lever.what_if},
+             {"value", rounded(lever.change)},
+             {"text", lever.change == 0
+                          ? "no effect"
+                          : fmt::format("{:+.3f} points{}", 100 * lever.change,
+                                        lever.noise > 0 ? fmt::format(" +-{:.3f}", 100 * lever.noise) : "")},
+             {"colour", lever.change < 0 ? "#d55e00" : "#009e73"}});
+    }
+    return {{"kind", "bars"},
+            {"title", "What would change goodput"},
+            {"note",
+             fmt::format(
+                 "The campaign again with one change: points of its {:.2f} %, mean of {} run{} of equal seed{}.",
+                 100 * campaign.goodput, campaign.runs, campaign.runs == 1 ? "" : "s", campaign.runs == 1 ? "" : "s")},
+            {"items", items}};
+}
+
 Json path_bars(const std::vector<BlameRow>& path, double seconds, const std::string& title, const std::string& note) {
     Json items = Json::array();
     for (const BlameRow& row : path) {
@@ -190,6 +211,9 @@ std::string sentence(std::string text) {
 std::string explanation_blocks(const Explanation& why) {
     Json blocks = Json::array();
     blocks.push_back(lever_bars(why));
+    if (why.campaign) {
+        blocks.push_back(campaign_bars(*why.campaign));
+    }
     if (!why.requests.empty()) {
         blocks.push_back(request_stacks(why));
         Json curves = Json::array();

@@ -113,6 +113,29 @@ Json breakdown_bars(const Summary& summary) {
             {"items", items}};
 }
 
+// Where the time of a campaign goes, useful training included.
+Json campaign_bars(const Summary& summary) {
+    const double whole = summary.find("campaign_s")->value;
+    Json items = Json::array();
+    const auto add = [&](const std::string& name, double seconds) {
+        items.push_back({{"name", name},
+                         {"value", rounded(seconds)},
+                         {"text", fmt::format("{} ({:.2f} %)", seconds_text(seconds), 100 * seconds / whole)},
+                         {"colour", colour_of(name == "useful" ? "training" : name)}});
+    };
+    add("useful", summary.find("goodput_fraction")->value * whole);
+    constexpr std::string_view kLost = "lost_s.";
+    for (const Metric& metric : summary.metrics) {
+        if (metric.name.rfind(kLost, 0) == 0) {
+            add(metric.name.substr(kLost.size()), metric.value);
+        }
+    }
+    return {{"kind", "bars"},
+            {"title", "Where the time of the campaign goes"},
+            {"note", "Mean over its runs; the parts add up to its length."},
+            {"items", items}};
+}
+
 // Share of the drawn ranks that compute, communicate on the compute stream's behalf, or wait, over time.
 Json utilisation(const Timeline& timeline) {
     double end = 0;
@@ -304,6 +327,13 @@ std::string run_report(const Scenario& scenario, const RunOutput& out, const Exp
         if (ranks) {
             blocks.push_back(utilisation(out.timeline));
         }
+    }
+    if (!out.campaign.spans.empty()) {
+        blocks.push_back(campaign_bars(out.summary));
+        blocks.push_back({{"kind", "svg"},
+                          {"title", "Campaign"},
+                          {"note", "The first run: what the job does, by cause, and when faults strike."},
+                          {"svg", timeline_svg("campaign", out.campaign, TimelineRows::streams, 2, kPage)}});
     }
     if (const auto layers = fabric_layers(scenario, why.link_use); layers.size() > 1) {
         blocks.push_back({{"kind", "svg"},

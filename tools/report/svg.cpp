@@ -130,7 +130,15 @@ std::string colour_of(const std::string& category) {
                                                                 {"tensor communication", "#e69f00"},
                                                                 {"pipeline communication", "#cc79a7"},
                                                                 {"data communication", "#d55e00"},
-                                                                {"context communication", "#009e73"}};
+                                                                {"context communication", "#009e73"},
+                                                                {"training", "#0072b2"},
+                                                                {"checkpoint", "#e69f00"},
+                                                                {"storage", "#8a7a00"},
+                                                                {"lost_work", "#d55e00"},
+                                                                {"detection", "#cc79a7"},
+                                                                {"restart", "#009e73"},
+                                                                {"load", "#56b4e9"},
+                                                                {"fault", "#d55e00"}};
     // A job's part is "NAME: part".
     const std::size_t job = category.rfind(": ");
     const auto found = kColours.find(job == std::string::npos ? category : category.substr(job + 2));

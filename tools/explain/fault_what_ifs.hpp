@@ -1,0 +1,14 @@
+#pragma once
+// What would raise the goodput of training under faults: campaigns again with one part of recovery, checkpoints or faults changed.
+
+#include "tools/explain/explain.hpp"
+
+namespace orrery::inline explanation {
+
+/// The campaigns to run: the scenario's own first. None for a scenario without a campaign.
+[[nodiscard]] std::vector<CampaignVariant> fault_variants(const Scenario& scenario);
+/// What they made. `outcomes`: of these variants.
+[[nodiscard]] std::optional<CampaignLevers> fault_levers(const std::vector<CampaignVariant>& variants,
+                                                         const std::vector<CampaignOutcome>& outcomes);
+
+}  // namespace orrery::inline explanation
