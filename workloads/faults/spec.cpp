@@ -154,7 +154,8 @@ void describe_campaign(Fields& fields, FaultsSpec& faults) {
     fields.integer({"runs", "with different seeds", false, 1, 1'000'000}, faults.runs);
     describe_list(fields, {"processes", "faults that are drawn"}, faults.processes, describe_process);
     describe_list(fields, {"events", "faults that are given"}, faults.events, describe_event);
-    fields.text({"trace", "file of faults, or of machines that are there"}, faults.trace);
+    fields.text({"trace", "file of faults or of machines that come and go; its first line tells the format"},
+                faults.trace);
     fields.section({"recovery", "from detection to training again"},
                    [&](Fields& inner) { describe_recovery(inner, faults.recovery); });
     fields.section({"checkpoint", "what is saved, and when"},

@@ -100,8 +100,7 @@ struct TimedFault {
     double at_s = 0;
     Fault fault;
 };
-/// Reads a file of faults: CSV with the header time_s,kind,where,factor,lasts_s (the last two may be absent); or of machines that
-/// are there: CSV with the header time_s,nodes, from which preemptions and returns follow, the last places of the job going first.
+/// Reads a file of faults, or of machines that come and go, in a format of workloads/faults/traces: which it is, its first line tells.
 /// Throws ConfigError with every bad line.
 [[nodiscard]] std::vector<TimedFault> read_fault_trace(const std::string& path, const JobShape& shape);
 

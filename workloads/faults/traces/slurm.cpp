@@ -1,0 +1,52 @@
+// Nodes that Slurm took down or drained: sacctmgr -P show event format=NodeName,TimeStart,TimeEnd,State,Reason. Times count from the
+// first; an event without an end ("Unknown") has none. Events of the whole cluster have no node and are left out.
+
+#include "sim/base/text.hpp"
+#include "workloads/faults/traces/format.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace orrery::inline faults {
+
+namespace {
+
+constexpr const char* kHeader = "NodeName|TimeStart|TimeEnd|State|Reason";
+
+std::vector<TimedFault> read(TraceLines& lines, const JobShape& shape) {
+    std::vector<Absence> absences;
+    double first = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 1; i < lines.lines().size() && !lines.hopeless(); ++i) {
+        const auto& [at, line] = lines.lines()[i];
+        const auto cells = split(line, '|');
+        Absence one;
+        if (cells.size() < 4) {
+            lines.fail(at, std::string("expected ") + kHeader);
+            continue;
+        }
+        if (cells[0].empty()) {
+            continue;
+        }
+        one.machine = cells[0];
+        one.to_s = std::numeric_limits<double>::infinity();
+        if (!parse_instant(cells[1], one.from_s) || (cells[2] != "Unknown" && !parse_instant(cells[2], one.to_s))) {
+            lines.fail(at, "expected times such as 2026-01-31T12:00:00, and perhaps Unknown for the second");
+            continue;
+        }
+        first = std::min(first, one.from_s);
+        absences.push_back(one);
+    }
+    for (Absence& one : absences) {
+        one.from_s -= first;
+        one.to_s -= first;
+    }
+    return faults_of_absences(std::move(absences), shape);
+}
+
+}  // namespace
+
+extern const FaultTraceFormat kSlurmFormat = {"slurm",
+                                              "NodeName|TimeStart|TimeEnd|State|Reason: sacctmgr -P show event",
+                                              [](std::string_view line) { return line == kHeader; }, read};
+
+}  // namespace orrery::inline faults
