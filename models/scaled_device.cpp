@@ -34,17 +34,20 @@ double launches_of(const Operation& operation) {
 
 }  // namespace
 
-Cost ScaledDevice::cost(const Operation& operation) const {
-    Cost cost = base_.cost(operation);
-    const double arithmetic = cost.flops / peak_of(operation, device_);
-    const double memory = cost.bytes / (device_.memory_bandwidth.value * device_.memory_efficiency.value);
-    const double bound = std::max(arithmetic, memory);
-    const double launches = launches_of(operation) * device_.launch.value;
+Cost scaled(Cost cost, const Operation& operation, const DeviceSpec& device, double arithmetic, double memory) {
+    const double computing = cost.flops / peak_of(operation, device);
+    const double moving = cost.bytes / (device.memory_bandwidth.value * device.memory_efficiency.value);
+    const double bound = std::max(computing, moving);
+    const double launches = launches_of(operation) * device.launch.value;
     const double kernels = cost.seconds.value() - launches;
     if (bound > 0 && kernels > 0) {
-        cost.seconds = Seconds(launches + kernels * std::max(arithmetic / arithmetic_, memory / memory_) / bound);
+        cost.seconds = Seconds(launches + kernels * std::max(computing / arithmetic, moving / memory) / bound);
     }
     return cost;
+}
+
+Cost ScaledDevice::cost(const Operation& operation) const {
+    return scaled(base_.cost(operation), operation, device_, arithmetic_, memory_);
 }
 
 bool ScaledDevice::runs_beside(const Operation& operation) const {

@@ -14,6 +14,10 @@
 
 namespace orrery::inline cost {
 
+/// `cost` of an operation with arithmetic and memory this much faster.
+[[nodiscard]] Cost scaled(Cost cost, const Operation& operation, const DeviceSpec& device, double arithmetic,
+                          double memory);
+
 class ScaledDevice final : public CostModel, public SeparateUnits {
   public:
     /// `arithmetic`, `memory`: factors of the rates, above 0. `base` outlives this ...

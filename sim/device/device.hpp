@@ -54,35 +54,10 @@ class Device {
     ResourceId units_, memory_, to_device_, to_host_;
 };
 
+/// FLOP/s of the best measured product in a format; in 16 bits where the device has no unit for it.
+[[nodiscard]] double best_flops(const DeviceSpec& spec, Precision precision);
+
 /// Share of the compute units that is busy at this rate in FLOP/s of 16-bit products, at least `Device::kLeastUnits`.
 [[nodiscard]] double units_share(const DeviceSpec& spec, double rate);
-
-/// Mean power of a device that spends `seconds` busy with this cost, in W: between idle and what matrix products or
-/// streaming kernels draw, by how far the cost uses either.
-[[nodiscard]] double power_of(const DeviceSpec& spec, const Cost& cost);
-/// Energy in J.
-[[nodiscard]] double energy_of(const DeviceSpec& spec, const Cost& cost);
-
-/// What devices did over a run, summed over them.
-struct DeviceWork {
-    double seconds = 0;       ///< switched on
-    double busy_seconds = 0;  ///< running kernels
-    double flops = 0;         ///< of matrix products and attention, in 16 bits
-};
-/// Energy of a run in J: kernels draw the power of matrix products for as long as their FLOPs need at the rate where that power is
-/// reached, that of streaming for the rest of their time, and all other time is idle. Boards only: no host, network or cooling.
-[[nodiscard]] double energy_of(const DeviceSpec& spec, const DeviceWork& work);
-
-/// A value of which only bounds are known.
-struct Bounded {
-    double low = 0, value = 0, high = 0;
-};
-/// The same with the units at `clock` times their usual frequency. Switching takes an energy of C V^2 (Chandrakasan et al.,
-/// "Low-power CMOS digital design", IEEE JSSC 27(4), 1992), so what products take above idle follows the square of the voltage.
-/// That is not known: it lies between one that stays (the regulator's floor) and one in proportion to the clock. While kernels
-/// stream, the memory's share does not change with the clock and the rest does with f V^2; how they divide is not known
-/// either, so the bounds are all of the one and all of the other. The value is the geometric middle of each pair of bounds.
-/// A board draws no more than its limit.
-[[nodiscard]] Bounded energy_of(const DeviceSpec& spec, const DeviceWork& work, double clock);
 
 }  // namespace orrery::inline device

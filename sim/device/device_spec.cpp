@@ -113,6 +113,17 @@ void describe(Fields& fields, DeviceSpec& device) {
                    Dimension::power, device.matrix_power);
     fields.sourced({"memory_power", "power under streaming kernels without pause (0: 0.8 tdp)", false, 0, 1e5},
                    Dimension::power, device.memory_power);
+    fields.sourced({"active_power", "power with kernels under way, before what they compute and move", false, 0, 1e5},
+                   Dimension::power, device.active_power);
+    fields.sourced({"energy_per_flop", "pJ of a FLOP in 16 bits, above active_power", false, 0, 1e4}, Dimension::number,
+                   device.energy_per_flop);
+    fields.sourced({"energy_per_byte", "pJ of a byte through the main memory, above active_power", false, 0, 1e6},
+                   Dimension::number, device.energy_per_byte);
+    fields.sourced({"power_limit",
+                    "that the clock of the units is lowered for, while memory keeps its own; needs active_power, "
+                    "energy_per_flop and energy_per_byte (0: tdp)",
+                    false, 0, 1e5},
+                   Dimension::power, device.power_limit);
     fields.sourced({"price", "rent in USD per hour", false, 0, 1e4}, Dimension::number, device.price);
     fields.sourced({"flash2", "rate of FlashAttention-2 over that of the measured attention kernels", false, 0, 2},
                    Dimension::fraction, device.flash2);

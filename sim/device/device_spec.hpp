@@ -30,16 +30,20 @@ struct DeviceSpec {
     Sourced<double> power_knee;  ///< fraction of flops_bf16 from where the power limit slows long runs; 0: nowhere
     /// s, after which the power limit acted in the sweep behind the fitted kernels; 0: never
     Sourced<double> power_delay;
-    Sourced<double> launch;          ///< s, from one kernel's end to the next one's start in a stream
-    Sourced<double> graph_launch;    ///< s, the same inside a replayed graph; 0: as launch
-    Sourced<double> host_bandwidth;  ///< B/s, pinned host memory each way; 0: not known
-    Sourced<double> tdp;             ///< W
-    Sourced<double> idle_power;      ///< W
-    Sourced<double> matrix_power;    ///< W while matrix products run without pause; 0: tdp
-    Sourced<double> memory_power;    ///< W while streaming kernels run without pause; 0: 0.8 tdp
-    Sourced<double> price;           ///< USD per hour, rented
-    Sourced<double> flash2;          ///< rate of FlashAttention-2 over that of the measured attention kernels; 0: 1
-    std::int64_t compute_units = 0;  ///< SMs or CUs
+    Sourced<double> launch;           ///< s, from one kernel's end to the next one's start in a stream
+    Sourced<double> graph_launch;     ///< s, the same inside a replayed graph; 0: as launch
+    Sourced<double> host_bandwidth;   ///< B/s, pinned host memory each way; 0: not known
+    Sourced<double> tdp;              ///< W
+    Sourced<double> idle_power;       ///< W
+    Sourced<double> matrix_power;     ///< W while matrix products run without pause; 0: tdp
+    Sourced<double> memory_power;     ///< W while streaming kernels run without pause; 0: 0.8 tdp
+    Sourced<double> active_power;     ///< W with kernels under way, before what they compute and move; 0: not known
+    Sourced<double> energy_per_flop;  ///< pJ of a FLOP in 16 bits
+    Sourced<double> energy_per_byte;  ///< pJ of a byte through the main memory
+    Sourced<double> power_limit;      ///< W that the board is held to by its clock; 0: tdp
+    Sourced<double> price;            ///< USD per hour, rented
+    Sourced<double> flash2;           ///< rate of FlashAttention-2 over that of the measured attention kernels; 0: 1
+    std::int64_t compute_units = 0;   ///< SMs or CUs
     /// Standard deviation of the matrix rate among devices of one kind; 0 where not given: kSpeedSpread.
     Sourced<double> speed_spread;
     std::string kernels;            ///< folder of fitted kernels in models/data/kernels; empty: roofline only

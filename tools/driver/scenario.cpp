@@ -2,8 +2,10 @@
 
 #include "models/calibrated.hpp"
 #include "models/collective_library.hpp"
+#include "models/power_capped.hpp"
 #include "sim/base/input_file.hpp"
 #include "sim/base/random.hpp"
+#include "sim/device/power.hpp"
 #include "tools/driver/kind.hpp"
 #include "workloads/trace/flow_trace.hpp"
 
@@ -221,6 +223,24 @@ void read_job(const YamlNode& node, const DataDirectory& data, Scenario& scenari
     }
 }
 
+// A limit lowers the clock by the law of power, which takes its figures.
+static void check_power_limit(const Scenario& scenario, std::vector<Diagnostic>& errors) {
+    const auto check = [&](const DeviceSpec& device, const Mark& mark) {
+        if (device.power_limit.value > 0 && !(has_power_law(device) && device.tdp.value > 0)) {
+            errors.push_back(mark.error(fmt::format(
+                "power_limit needs the figures of a power law, which {} lacks: active_power, energy_per_flop, "
+                "energy_per_byte and tdp",
+                device.name.empty() ? "the device" : device.name)));
+        }
+    };
+    check(scenario.cluster.node.gpu, scenario.cluster_mark);
+    for (const PhaseSpec* phase : {&scenario.engine.mixed, &scenario.engine.prefill, &scenario.engine.decode}) {
+        if (phase->other_device) {
+            check(phase->device, scenario.engine_mark);
+        }
+    }
+}
+
 void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& scenario,
                   std::vector<Diagnostic>& errors) {
     const ClusterSpec cluster = scenario.cluster;
@@ -238,6 +258,7 @@ void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& sce
             "a job beside others has no 'faults': the states of the cluster are priced for a job that runs alone"));
     }
     const std::size_t before = errors.size();
+    check_power_limit(scenario, errors);
     row.check(node, data, scenario, errors);
     if (errors.size() == before) {
         complete(scenario.model);
@@ -297,6 +318,7 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
             scenario.cluster_mark.error(fmt::format("{} needs 'nodes' with GPUs, not bare hosts", row.name)));
     }
     check_topology(scenario, errors);
+    check_power_limit(scenario, errors);
     row.check(root, data, scenario, errors);
     if (!errors.empty()) {
         throw ConfigError(errors);
@@ -437,6 +459,9 @@ const CostModel& ModelCache::device(const DeviceSpec& device, ComputeKind kind, 
             slot = std::make_unique<Roofline>(device);
         } else {
             slot = make_calibrated_model(device, data_, kernels);
+        }
+        if (board_limit(device) < device.tdp.value) {
+            slot = std::make_unique<PowerCapped>(std::move(slot), device);
         }
         if (wrap_) {
             slot = wrap_(std::move(slot), device);

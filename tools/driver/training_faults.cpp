@@ -1,6 +1,7 @@
 #include "tools/driver/training_faults.hpp"
 
 #include "models/scaled_device.hpp"
+#include "sim/device/power.hpp"
 #include "workloads/faults/campaign.hpp"
 
 #include <fmt/format.h>
@@ -339,6 +340,26 @@ void add_metrics(const CampaignPlan& plan, const CheckpointSetting& setting, con
     out.add("checkpoint_interval_s", plan.interval_s < kNoInterval ? plan.interval_s : kNotMeasured, "s");
 }
 
+// Devices draw the power of an iteration while they train, whether it is kept or not, and that of idle boards in all other time.
+void add_energy(const Scenario& scenario, const std::vector<CampaignResult>& runs, Summary& out) {
+    const Metric* power = out.find("power_w");
+    if (power == nullptr) {
+        return;
+    }
+    const double idle = idle_power(scenario.cluster.node.gpu) * static_cast<double>(scenario.plan.ranks());
+    std::vector<double> joules;
+    for (const CampaignResult& run : runs) {
+        const double trained = static_cast<double>(run.tally[Cause::useful] + run.tally[Cause::lost_work]) * 1e-9;
+        joules.push_back(trained * power->value + (run.length.seconds() - trained) * idle);
+    }
+    const MeanInterval interval = mean_interval(joules, 0.90);
+    out.add("campaign_energy_j", interval.mean, "J");
+    if (runs.size() > 1) {
+        out.metrics.back().low = interval.mean - interval.half_width;
+        out.metrics.back().high = interval.mean + interval.half_width;
+    }
+}
+
 void add_notes(const CampaignPlan& plan, const std::vector<CampaignResult>& runs, Summary& out) {
     std::size_t locked = 0;
     std::size_t unfinished = 0;
@@ -460,6 +481,7 @@ void add_campaign(const Scenario& scenario, const TrainingInput& input, double i
     const std::vector<CampaignResult> runs =
         run_campaigns(plan, job, seed, static_cast<std::uint64_t>(faults.runs), campaign_threads());
     add_metrics(plan, job.checkpoint(), runs, out.summary);
+    add_energy(scenario, runs, out.summary);
     add_notes(plan, runs, out.summary);
     out.summary.notes.push_back(fmt::format("campaign of {} run{}, {} states of the cluster simulated", faults.runs,
                                             faults.runs == 1 ? "" : "s", job.states()));

@@ -3,7 +3,7 @@
 #include "tools/driver/kind.hpp"
 
 #include "models/scaled_device.hpp"
-#include "sim/device/device.hpp"
+#include "sim/device/power.hpp"
 #include "tools/driver/serving_intervals.hpp"
 
 #include <fmt/format.h>
@@ -93,13 +93,13 @@ std::optional<Bounded> energy_of_pools(const std::vector<PoolDevices>& pools, co
     Bounded joules;
     for (std::size_t i = 0; i < pools.size(); ++i) {
         const auto& [gpu, count, clock] = pools[i];
-        if (gpu->tdp.value <= 0) {
+        if (!knows_power(*gpu)) {
             return std::nullopt;
         }
         const PoolWork& work = result.pools[i];
-        const Bounded own = energy_of(*gpu, DeviceWork{count * seconds, work.kernel_s, work.flops}, clock);
+        const Bounded own = energy_of(*gpu, DeviceWork{count * seconds, work.kernel_s, work.flops, work.bytes}, clock);
         // On the same devices idle power is counted with the first phase; the second adds what it does on them.
-        const double counted = engine.same_devices && i > 0 ? energy_of(*gpu, DeviceWork{count * seconds, 0, 0}) : 0;
+        const double counted = engine.same_devices && i > 0 ? energy_of(*gpu, DeviceWork{count * seconds, 0, 0, 0}) : 0;
         joules.low += own.low - counted;
         joules.value += own.value - counted;
         joules.high += own.high - counted;
@@ -361,10 +361,10 @@ class ServingScenario final : public ScenarioRun {
             const double usd = price_ / 3600 * running(result) * std::max(result.window_s, 1e-12);
             summary.add("cost_per_million_tokens_usd", usd / static_cast<double>(result.output_tokens) * 1e6, "USD");
         }
+        const double seconds = running(result) * result.window_s;
         // A given step cost does not say how busy the devices are.
         const std::optional<Bounded> joules =
-            engine_.has_step_cost ? std::nullopt
-                                  : energy_of_pools(devices_, engine_, result, running(result) * result.window_s);
+            engine_.has_step_cost ? std::nullopt : energy_of_pools(devices_, engine_, result, seconds);
         if (joules && result.output_tokens > 0) {
             constexpr double kJoulesPerKilowattHour = 3.6e6;
             const auto add = [&](const char* name, const char* unit, double scale) {
@@ -378,6 +378,8 @@ class ServingScenario final : public ScenarioRun {
             add("energy_j", "J", 1);
             add("energy_per_token_j", "J", per_token);
             add("energy_per_million_tokens_kwh", "kWh", per_token * 1e6 / kJoulesPerKilowattHour);
+            summary.add("power_w", joules->value / std::max(result.window_s, 1e-12), "W");
+            summary.add("tokens_per_j", static_cast<double>(result.output_tokens) / joules->value, "1/J");
             if (scaled_clock_) {
                 summary.notes.emplace_back(
                     "the energy at another clock lies between its bounds: voltage and the memory's share of power are "

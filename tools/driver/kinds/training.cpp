@@ -4,7 +4,7 @@
 #include "tools/driver/kind.hpp"
 #include "tools/driver/training_faults.hpp"
 
-#include "sim/device/device.hpp"
+#include "sim/device/power.hpp"
 
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ void add_training_metrics(const Scenario& s, const TrainingResult& result, Summa
         }
     }
     out.breakdown.emplace_back("bubble", result.bubble_s);
-    if (s.cluster.node.gpu.tdp.value > 0) {
+    if (knows_power(s.cluster.node.gpu)) {
         double busy = 0;
         for (const Category kernels :
              {Category::forward, Category::backward, Category::recompute, Category::optimizer}) {
@@ -43,6 +43,9 @@ void add_training_metrics(const Scenario& s, const TrainingResult& result, Summa
         const double joules =
             energy_of(s.cluster.node.gpu, DeviceWork{gpus * result.iteration_s, gpus * busy, result.hardware_flops});
         out.add("energy_per_token_j", joules / tokens, "J");
+        out.add("energy_j", joules, "J");
+        out.add("power_w", joules / result.iteration_s, "W");
+        out.add("tokens_per_j", tokens / joules, "1/J");
     }
     if (result.folded_into_one > 1) {
         out.notes.push_back(

@@ -230,6 +230,7 @@ void Fleet::enter(std::uint32_t index, std::uint32_t id) {
         PoolWork& pool = result_.pools[replica.pool_number];
         pool.kernel_s += devices * work.kernels;
         pool.flops += devices * work.flops;
+        pool.bytes += devices * work.bytes;
     }
     const std::uint64_t token = Token{ServiceTask::stage, index, id}.pack();
     if (replica.devices.empty()) {

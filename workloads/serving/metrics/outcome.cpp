@@ -56,6 +56,7 @@ void WindowCounts::add(const WindowCounts& other) {
     for (std::size_t i = 0; i < other.pools.size(); ++i) {
         pools[i].kernel_s += other.pools[i].kernel_s;
         pools[i].flops += other.pools[i].flops;
+        pools[i].bytes += other.pools[i].bytes;
     }
 }
 

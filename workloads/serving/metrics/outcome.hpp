@@ -84,6 +84,7 @@ struct AdapterRecord {
 struct PoolWork {
     double kernel_s = 0;  ///< with kernels under way
     double flops = 0;     ///< as many as the units do in 16 bits in the same time
+    double bytes = 0;     ///< through the main memories
 };
 
 /// Parts of a timeline are kept up to these numbers, so that a long run does not fill the memory.
