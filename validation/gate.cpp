@@ -14,7 +14,8 @@ namespace orrery::inline validation {
 
 namespace {
 
-const std::vector<std::string> kSuites = {"compute", "collectives", "devices", "serving", "training", "faults"};
+const std::vector<std::string> kSuites = {"compute",  "collectives", "devices", "serving",
+                                          "training", "faults",      "energy"};
 
 struct Limit {
     bool at_least = false;

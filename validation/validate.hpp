@@ -50,4 +50,11 @@ Comparison validate_logged(ModelCache& models, const Terminal& terminal, const s
 /// Runs campaigns of published studies (validation/faults) and compares goodput, interruptions and times of checkpoints.
 Comparison validate_faults(const DataDirectory& data, const Terminal& terminal);
 
+/// Prints the constants of the power law of each GPU, fitted on the declared rows of validation/energy/serving.csv.
+void fit_power(const DataDirectory& data, const Terminal& terminal);
+
+/// Compares power and energy of serving with measured ones, and time and energy under power limits (validation/energy). `points`: print
+/// every point of serving.
+Comparison validate_energy(const DataDirectory& data, const Terminal& terminal, bool points);
+
 }  // namespace orrery::inline validation

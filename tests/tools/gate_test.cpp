@@ -67,6 +67,10 @@ TEST_CASE("accuracy: the suite faults keeps the limits of validation/thresholds.
     check_suite("faults");
 }
 
+TEST_CASE("accuracy: the suite energy keeps the limits of validation/thresholds.yaml") {
+    check_suite("energy");
+}
+
 TEST_CASE("accuracy: the suite compute keeps the limits of validation/thresholds.yaml") {
     check_suite("compute");
 }

@@ -330,7 +330,7 @@ const std::vector<CommandSpec>& command_table() {
          "[SUITE]",
          0,
          1,
-         "predictions against measured runs: compute, training, collectives, devices, serving, faults",
+         "predictions against measured runs: compute, training, collectives, devices, serving, faults, energy",
          {{"points", "", "print every point"},
           {"data", "DIR",
            "compute: fit the public profiles in DIR anew; collectives: compare other collections; with --trace: "

@@ -178,13 +178,14 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal(line.color(), line.quiet());
     const std::string suite = line.arguments.empty() ? "all" : line.arguments[0];
     if (suite != "all" && suite != "training" && suite != "collectives" && suite != "compute" && suite != "devices" &&
-        suite != "serving" && suite != "faults") {
+        suite != "serving" && suite != "faults" && suite != "energy") {
         throw ConfigError(fmt::format(
-            "unknown suite '{}'; it is one of compute, training, collectives, devices, serving, faults", suite));
+            "unknown suite '{}'; it is one of compute, training, collectives, devices, serving, faults, energy",
+            suite));
     }
     const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {
         {"data", {"compute", "collectives", "serving"}},
-        {"fit", {"training", "serving"}},
+        {"fit", {"training", "serving", "energy"}},
         {"engine", {"serving"}},
         {"svg", {"training"}},
         {"runs", {"training"}},
@@ -244,6 +245,13 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     }
     if (suite == "all" || suite == "faults") {
         compared.push_back(validate_faults(data, terminal));
+    }
+    if (suite == "energy" && line.has("fit")) {
+        fit_power(data, terminal);
+        return 0;
+    }
+    if (suite == "all" || suite == "energy") {
+        compared.push_back(validate_energy(data, terminal, line.has("points")));
     }
     if (line.has("report")) {
         write_file(line.text("report"), validation_report(compared));

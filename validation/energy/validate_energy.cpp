@@ -1,0 +1,248 @@
+#include "sim/base/text.hpp"
+#include "sim/device/power.hpp"
+#include "validation/energy/limit_sweeps.hpp"
+#include "validation/facts_table.hpp"
+#include "validation/validate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+namespace orrery::inline validation {
+
+namespace {
+
+// What the sources leave open: lengths of the prompts (a chat's question).
+constexpr int kPrompt = 200;
+
+Scenario scenario_of(const FactsRow& row, const DataDirectory& data) {
+    const auto batch = static_cast<int>(row.number("max_seqs"));
+    const double expert = row.number("expert");
+    const std::string node = row.text("gpu") == "B200" ? "dgx-b200" : "dgx-h100";
+    return read_scenario(
+        parse_yaml(fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: {}}}\nmodel: {}\n"
+                               "engine: {{software: vllm-0.11, tensor: {}, {}weights: {}, "
+                               "scheduler: {{kind: chunked-prefill, max_sequences: {}}}}}\n"
+                               "requests: {{arrivals: closed, clients: {}, count: {}, "
+                               "prompt: {{kind: uniform, mean: {}, spread: 0}}, "
+                               "output: {{kind: uniform, mean: {}, spread: 0.5}}}}\n"
+                               "network: {{collectives: vllm}}\n",
+                               node, row.text("model"), expert > 1 ? expert : row.number("tensor"),
+                               expert > 1 ? fmt::format("expert: {}, ", expert) : std::string(), row.text("weights"),
+                               batch, batch, std::min(6 * batch, 3000 + batch), kPrompt, row.text("output")),
+                   "serving.csv"),
+        row.text("name"), data);
+}
+
+double median(std::vector<double> values) {
+    if (values.empty()) {
+        return 0;
+    }
+    std::sort(values.begin(), values.end());
+    const std::size_t middle = values.size() / 2;
+    return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// Mean watts of a GPU by what it did, before the constants that they are worth: with kernels under way (share of the time), TFLOP/s and
+// TB/s.
+struct Activity {
+    double idle_w, measured_w;  ///< of the board
+    double speed;               ///< simulated over measured
+    std::array<double, 3> rates;
+};
+
+// Energy is linear in the constants: with each of them alone it says what it is multiplied with.
+Activity activity_of(const FactsRow& row, const DataDirectory& data, ModelCache& models) {
+    Scenario scenario = scenario_of(row, data);
+    DeviceSpec& gpu = scenario.cluster.node.gpu;
+    const double gpus = row.number("gpus");
+    double speed = 0;
+    const auto watts = [&](double active, double flop, double byte) {
+        gpu.active_power.value = active;
+        gpu.energy_per_flop.value = flop;
+        gpu.energy_per_byte.value = byte;
+        const Summary summary = run(scenario, models, {}).summary;
+        const double rate = summary.find("output_tokens_per_s")->value;
+        speed = rate / row.number("tokens_per_s");
+        return summary.find("energy_per_token_j")->value * rate / gpus;
+    };
+    const double idle = idle_power(gpu);
+    gpu.idle_power.value = idle;
+    gpu.tdp.value = 1e5;  // no cap
+    const double base = watts(idle, 1e-12, 0);
+    const std::array<double, 3> rates = {watts(idle + 1, 0, 0) - base, watts(idle, 1, 0) - base,
+                                         watts(idle, 0, 1) - base};
+    return Activity{idle, row.number("watts") / gpus, speed, rates};
+}
+
+// Of HBM2, 3.92 pJ a bit: O'Connor et al., "Fine-grained DRAM", MICRO 2017, table 1; later generations publish none.
+constexpr double kMemoryPj = 31.4;
+
+// The first two constants with the least absolute relative errors, by least squares that weigh each point with the inverse of its
+// error.
+std::array<double, 2> fit_constants(const std::vector<Activity>& points) {
+    std::array<double, 2> constants{};
+    std::vector<double> weights(points.size(), 1);
+    for (int round = 0; round < 50; ++round) {
+        double aa = 0;
+        double ab = 0;
+        double bb = 0;
+        double ay = 0;
+        double by = 0;
+        for (std::size_t i = 0; i < points.size(); ++i) {
+            const auto& [idle, measured, speed, rates] = points[i];
+            const double scale = weights[i] / (measured * measured);
+            const double left = measured - idle - kMemoryPj * rates[2];
+            aa += scale * rates[0] * rates[0];
+            ab += scale * rates[0] * rates[1];
+            bb += scale * rates[1] * rates[1];
+            ay += scale * rates[0] * left;
+            by += scale * rates[1] * left;
+        }
+        const double determinant = aa * bb - ab * ab;
+        constants = {(ay * bb - by * ab) / determinant, (by * aa - ay * ab) / determinant};
+        for (std::size_t i = 0; i < points.size(); ++i) {
+            const auto& [idle, measured, speed, rates] = points[i];
+            const double found = idle + constants[0] * rates[0] + constants[1] * rates[1] + kMemoryPj * rates[2];
+            weights[i] = 1 / std::max(0.005, std::abs(found / measured - 1));
+        }
+    }
+    return constants;
+}
+
+struct Errors {
+    std::vector<double> power, energy;
+};
+
+void compare_serving(const DataDirectory& data, const Terminal& terminal, bool points, Comparison& out) {
+    ModelCache models(data);
+    std::map<std::string, Errors> groups;  // set and GPU
+    Errors dense_held_back;
+    Errors all;
+    std::vector<std::vector<std::string>> rows;
+    std::vector<std::string> missing;
+    for (const FactsRow& row : read_facts_table(data.path("validation/energy/serving.csv"))) {
+        const std::string label =
+            fmt::format("{} {}x{} batch {}", row.text("name"), row.text("gpus"), row.text("gpu"), row.text("max_seqs"));
+        Summary summary;
+        try {
+            summary = run(scenario_of(row, data), models, {}).summary;
+        } catch (const InfeasibleError& error) {
+            missing.push_back(fmt::format("{}: {}", label, error.what()));
+            continue;
+        }
+        const double joules = summary.find("energy_per_token_j")->value;
+        const double rate = summary.find("output_tokens_per_s")->value;
+        const double power = joules * rate;
+        const double power_error = power / row.number("watts") - 1;
+        const double energy_error = joules / row.number("joules") - 1;
+        for (Errors* errors : {&groups[row.text("set") + " " + row.text("gpu")], &all,
+                               row.text("set") == "held-back" ? &dense_held_back : nullptr}) {
+            if (errors != nullptr) {
+                errors->power.push_back(std::abs(power_error));
+                errors->energy.push_back(std::abs(energy_error));
+            }
+        }
+        out.points.push_back({row.number("joules"), joules, row.text("gpu"), label, {}});
+        if (points) {
+            rows.push_back({label, row.text("set"), fmt::format("{:.0f}", row.number("watts")),
+                            fmt::format("{:.0f}", power), fmt::format("{:+.1f} %", 100 * power_error),
+                            row.text("joules"), fmt::format("{:.4g}", joules),
+                            fmt::format("{:+.1f} %", 100 * energy_error),
+                            fmt::format("{:+.1f} %", 100 * (rate / row.number("tokens_per_s") - 1))});
+        }
+    }
+    if (points) {
+        terminal.heading("Serving: power of all GPUs and energy per output token");
+        terminal.table({"point", "set", "W", "here", "", "J/token", "here", "", "tokens/s"}, rows);
+    }
+    rows.clear();
+    for (const auto& [name, errors] : groups) {
+        rows.push_back({name, fmt::format("{}", errors.power.size()),
+                        fmt::format("{:.1f} %", 100 * median(errors.power)),
+                        fmt::format("{:.1f} %", 100 * median(errors.energy))});
+    }
+    out.tables.push_back(
+        {"Serving by set: median errors of power, and of energy per token with the simulated speed in it",
+         {"set", "points", "power", "energy"},
+         std::move(rows)});
+    terminal.heading(out.tables.back().title);
+    terminal.table(out.tables.back().columns, out.tables.back().rows);
+    for (const std::string& one : missing) {
+        fmt::print("  not run: {}\n", one);
+    }
+    out.scores.push_back({"serving_points", static_cast<double>(all.power.size()), ""});
+    out.scores.push_back({"serving_power", 100 * median(all.power), "%"});
+    out.scores.push_back({"serving_power_held_back", 100 * median(dense_held_back.power), "%"});
+    out.scores.push_back({"serving_energy", 100 * median(all.energy), "%"});
+    out.scores.push_back({"serving_energy_held_back", 100 * median(dense_held_back.energy), "%"});
+}
+
+void compare_limits(const DataDirectory& data, const Terminal& terminal, Comparison& out) {
+    std::vector<std::vector<std::string>> rows;
+    Errors all;
+    for (const LimitSweep& sweep : read_limit_sweeps(data.path("validation/energy/limits.csv"))) {
+        const LimitLaw law = fit_limit_law(sweep.fitted, sweep.highest);
+        std::vector<double> time;
+        std::vector<double> energy;
+        for (const LimitPoint& point : sweep.scored) {
+            const LimitLaw::Relative found = law.at(point.limit, point.unlimited);
+            time.push_back(std::abs(found.time / point.time - 1));
+            energy.push_back(std::abs(found.energy / point.energy - 1));
+        }
+        all.power.insert(all.power.end(), time.begin(), time.end());
+        all.energy.insert(all.energy.end(), energy.begin(), energy.end());
+        rows.push_back({sweep.gpu, fmt::format("{}", sweep.fitted.size()), fmt::format("{}", sweep.scored.size()),
+                        fmt::format("{:.1f} %", 100 * median(time)), fmt::format("{:.1f} %", 100 * median(energy)),
+                        fmt::format("{:.0f} W busy, {:.0f} W other, {:.0f} W fixed, clock^{:.2f}, {:.2f} bound",
+                                    law.busy, law.other, law.fixed, law.exponent, law.bound)});
+    }
+    out.tables.push_back(
+        {"Power limits: time and energy over those at the highest limit, medians of absolute errors on BERT",
+         {"GPU", "fitted", "scored", "time", "energy", "law"},
+         std::move(rows)});
+    terminal.heading(out.tables.back().title);
+    terminal.table(out.tables.back().columns, out.tables.back().rows);
+    out.scores.push_back({"limit_points", static_cast<double>(all.power.size()), ""});
+    out.scores.push_back({"limit_time", 100 * median(all.power), "%"});
+    out.scores.push_back({"limit_energy", 100 * median(all.energy), "%"});
+}
+
+}  // namespace
+
+void fit_power(const DataDirectory& data, const Terminal& terminal) {
+    constexpr double kCapped = 0.95;    // of the limit: what the board holds back says nothing of the law
+    constexpr double kOffSpeed = 0.25;  // rates that are not those of the run say nothing of it either
+    ModelCache models(data);
+    std::map<std::string, std::vector<Activity>> points;
+    for (const FactsRow& row : read_facts_table(data.path("validation/energy/serving.csv"))) {
+        const double limit = scenario_of(row, data).cluster.node.gpu.tdp.value;
+        if (row.text("set") == "fit" && row.number("watts") / row.number("gpus") < kCapped * limit) {
+            const Activity point = activity_of(row, data, models);
+            if (std::abs(point.speed - 1) <= kOffSpeed) {
+                points[row.text("gpu")].push_back(point);
+            }
+        }
+    }
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [gpu, ones] : points) {
+        const std::array<double, 2> constants = fit_constants(ones);
+        rows.push_back({gpu, fmt::format("{}", ones.size()),
+                        fmt::format("{:.0f} W", ones.front().idle_w + constants[0]),
+                        fmt::format("{:.3f} pJ", constants[1]), fmt::format("{} pJ, given", kMemoryPj)});
+    }
+    terminal.heading("Constants of the power law");
+    terminal.table({"GPU", "points", "active_power", "energy_per_flop", "energy_per_byte"}, rows);
+}
+
+Comparison validate_energy(const DataDirectory& data, const Terminal& terminal, bool points) {
+    Comparison out{"energy", "J per output token of serving", "Measured.", "", {"GPU"}, {}, {}};
+    compare_serving(data, terminal, points, out);
+    compare_limits(data, terminal, out);
+    return out;
+}
+
+}  // namespace orrery::inline validation
