@@ -200,6 +200,24 @@ TEST_CASE("what a campaign cannot be is refused with its line") {
                     InfeasibleError);
 }
 
+TEST_CASE(
+    "scenarios/faults/spot-preemptions: an elastic job trains through a day on spot machines, one that waits hardly") {
+    const RunOutput elastic = run_file("spot-preemptions");
+    const RunOutput waits = run_file("spot-preemptions", {"faults.recovery.shrinks=false"});
+    check_sum(elastic);
+    check_sum(waits);
+    CHECK(value(elastic, "goodput_fraction") > 0.6);
+    CHECK(value(elastic, "goodput_fraction") < 57.3 / 64);  // the machines that were there
+    CHECK(value(waits, "goodput_fraction") < 0.5 * value(elastic, "goodput_fraction"));
+    // It waits at least until all 64 are there for the first time.
+    CHECK(value(waits, "lost_s.hardware") > 20000);
+    CHECK(value(elastic, "lost_s.fewer_nodes") > 0);
+    // 154 machines were lost and 163 gained, as the source's statistics have it; 9 of the 64 are away at the start.
+    const Scenario scenario =
+        load_scenario(ORRERY_SOURCE_DIR "/scenarios/faults/spot-preemptions.yaml", {}, test::data());
+    CHECK(read_fault_trace(scenario.file(scenario.faults.trace), job_shape(scenario)).size() == 9 + 154);
+}
+
 TEST_CASE("months of 16,384 GPUs with failing switches share the prices of their states") {
     Scenario scenario = load_scenario(ORRERY_SOURCE_DIR "/scenarios/faults/llama3-405b-16384xH100-month.yaml",
                                       {"faults.runs=8"}, test::data());
