@@ -26,43 +26,6 @@ TrainingResult train(Scenario s) {
 
 }  // namespace
 
-TEST_CASE("a schedule runs each pass once, forward before backward, ends with chunk 0, and holds what its row says") {
-    for (const PipelineSchedule* schedule : schedule_table()) {
-        for (const std::uint32_t stages : {1U, 2U, 4U, 7U}) {
-            for (const std::uint32_t chunks : {1U, 3U}) {
-                for (const std::uint32_t m : {1U, stages, 4 * stages, 4 * stages + 1}) {
-                    const PipelineShape shape{stages, chunks, m};
-                    if ((chunks > 1 && !schedule->chunked) || !schedule->problem(shape).empty()) {
-                        continue;
-                    }
-                    for (std::uint32_t stage = 0; stage < stages; ++stage) {
-                        const auto passes = schedule->passes(shape, stage);
-                        REQUIRE(passes.size() == (schedule->splits ? 3 : 2) * m * chunks);
-                        std::set<std::pair<std::uint32_t, std::uint32_t>> forward;
-                        std::set<std::pair<std::uint32_t, std::uint32_t>> backward;
-                        std::set<std::pair<std::uint32_t, std::uint32_t>> weights;
-                        for (const Pass& pass : passes) {
-                            const std::pair key{pass.chunk, pass.micro_batch};
-                            if (pass.weights) {
-                                REQUIRE(schedule->splits);
-                                REQUIRE(backward.contains(key));
-                                REQUIRE(weights.insert(key).second);
-                            } else if (pass.backward) {
-                                REQUIRE(forward.contains(key));
-                                REQUIRE(backward.insert(key).second);
-                            } else {
-                                REQUIRE(forward.insert(key).second);
-                            }
-                        }
-                        CHECK(passes.back().chunk == 0);
-                        CHECK_MESSAGE(schedule->in_flight(shape, stage) == peak_in_flight(passes), schedule->name);
-                    }
-                }
-            }
-        }
-    }
-}
-
 TEST_CASE("layers split evenly, and where layers + 2 divides the ends hold one fewer") {
     CHECK(split_layers(8, 4) == std::vector<std::uint32_t>{2, 2, 2, 2});
     CHECK(split_layers(10, 4) == std::vector<std::uint32_t>{2, 3, 3, 2});
@@ -77,7 +40,7 @@ TEST_CASE("layers split evenly, and where layers + 2 divides the ends hold one f
 TEST_CASE("the bubble of equal stages is what the row of the schedule says: (p - 1)(f + b) over the chunks") {
     for (const PipelineSchedule* schedule : schedule_table()) {
         if (schedule->splits) {
-            continue;  // passes of three lengths: below
+            continue;  // passes of three lengths: pipeline_schedules_test.cpp
         }
         Scenario s = test::scenario(R"(orrery: 1
 kind: training
@@ -108,12 +71,8 @@ TEST_CASE("zero bubble: a third of the wait of 1F1B with its memory, none with n
         CHECK(once.bubble(shape) == doctest::Approx((stages - 1) / 3.0));  // (p - 1)(f + b - w) of equal f, b and w
         CHECK(twice.bubble(shape) == 0);
         for (std::uint32_t stage = 0; stage < stages; ++stage) {
-            CHECK(once.in_flight(shape, stage) <= stages);
-            CHECK(twice.in_flight(shape, stage) <= 2 * stages - 1);
-            // Further micro-batches hold no more.
-            const PipelineShape longer{stages, 1, 9 * stages};
-            CHECK(once.in_flight(longer, stage) == peak_in_flight(once.passes(longer, stage)));
-            CHECK(twice.in_flight(longer, stage) == peak_in_flight(twice.passes(longer, stage)));
+            CHECK(once.in_flight(shape)[stage] <= stages);
+            CHECK(twice.in_flight(shape)[stage] <= 2 * stages - 1);
         }
     }
     const auto trained = [](const std::string& plan) {
@@ -171,9 +130,7 @@ network: {collectives: ideal}
     const double work = booked(r, Category::forward) + booked(r, Category::backward);
     CHECK(r.bubble_s / work == doctest::Approx(7.0 / 24).epsilon(0.02));
     CHECK(schedule.bubble(s.plan.shape()) / 12 == 7.0 / 24);
-    for (std::uint32_t stage = 0; stage < 8; ++stage) {
-        CHECK(schedule.in_flight(s.plan.shape(), stage) == 24);
-    }
+    CHECK(schedule.in_flight(s.plan.shape()) == std::vector<std::uint32_t>(8, 24));
     // Fewer micro-batches than stages: the second chunk waits for the far end too.
     s.plan.global_batch = 8;
     CHECK(schedule.bubble(s.plan.shape()) == (7 + 4) / 2.0);
@@ -183,13 +140,14 @@ network: {collectives: ideal}
     // The gradients of chunk 1 are final when half of the backward passes are still to come, and go meanwhile; an
     // interleaved schedule ends its last groups of both chunks close together.
     s.plan.global_batch = 32;
-    const auto passes = schedule.passes(s.plan.shape(), 3);
-    const auto last_of_chunk_1 = std::find(passes.rbegin(), passes.rend(), Pass{true, 1, 15});
+    const auto passes = schedule.order(s.plan.shape())[3];
+    const auto last_of_chunk_1 = std::find(passes.rbegin(), passes.rend(), Pass{PassWork::backward, 1, 15});
     CHECK(last_of_chunk_1 - passes.rbegin() == 16);
     const double hidden = train(s).iteration_s;
     s.plan.schedule = &schedule_named("interleaved");
-    const auto interleaved = s.plan.schedule->passes(s.plan.shape(), 3);
-    CHECK(std::find(interleaved.rbegin(), interleaved.rend(), Pass{true, 1, 15}) - interleaved.rbegin() == 8);
+    const auto interleaved = s.plan.schedule->order(s.plan.shape())[3];
+    CHECK(std::find(interleaved.rbegin(), interleaved.rend(), Pass{PassWork::backward, 1, 15}) - interleaved.rbegin() ==
+          8);
     CHECK(hidden <= train(s).iteration_s * (1 + 1e-9));
     // What it needs is said by its row.
     s.plan.schedule = &schedule;
@@ -208,8 +166,9 @@ TEST_CASE("chunks belong to schedules that take several, and the error names the
     } catch (const ConfigError& error) {
         problem = error.what();
     }
-    CHECK_MESSAGE(problem.find("'chunks' above 1 needs schedule: interleaved or breadth-first") != std::string::npos,
-                  problem);
+    CHECK_MESSAGE(
+        problem.find("'chunks' above 1 needs schedule: interleaved or breadth-first") != std::string::npos,
+        problem);
 }
 
 TEST_CASE("a folded iteration takes exactly as long as the unfolded one") {

@@ -14,7 +14,7 @@ class Estimate {
                 input.paths),
           stages_(static_cast<std::uint32_t>(input.plan.pipeline)),
           chunks_(static_cast<std::uint32_t>(input.plan.chunks)),
-          layers_(split_layers(input.model.layers, static_cast<std::int64_t>(stages_) * chunks_)) {
+          layers_(layers_of_parts(input.model, input.plan)) {
         std::int64_t first = 0;
         for (const std::uint32_t count : layers_) {
             first_.push_back(first);
@@ -49,6 +49,16 @@ class Estimate {
 
   private:
     [[nodiscard]] std::int64_t width() const { return in_.plan.data * in_.plan.context; }
+    [[nodiscard]] std::uint32_t part(std::uint32_t stage, std::uint32_t chunk) const {
+        return part_at(in_.plan.schedule->map, in_.plan.shape(), {stage, chunk});
+    }
+    [[nodiscard]] bool holds(std::uint32_t stage, std::uint32_t wanted) const {
+        bool held = false;
+        for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
+            held = held || part(stage, chunk) == wanted;
+        }
+        return held;
+    }
     // Forward and backward of one micro-batch through all chunks of a stage.
     [[nodiscard]] double stage_seconds(std::uint32_t stage) const {
         double seconds = 0;
@@ -56,7 +66,7 @@ class Estimate {
             const LayerKind kind{i % 2 == 1, i >= 2};
             std::int64_t count = 0;
             for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
-                const std::uint32_t v = chunk * stages_ + stage;
+                const std::uint32_t v = part(stage, chunk);
                 count += in_.model.layers_of(kind, first_[v], layers_[v]);
             }
             if (count > 0) {
@@ -64,22 +74,32 @@ class Estimate {
                            (cost_.layer_forward(kind).total() + cost_.layer_backward(kind).total());
             }
         }
-        if (stage == 0) {
-            seconds += cost_.embedding_forward().total() + cost_.embedding_backward().total();
+        if (in_.plan.vocabulary != VocabularyParallel::none) {
+            seconds += cost_.vocabulary_pass(PassWork::scores).total() +
+                       cost_.vocabulary_pass(PassWork::score_gradients).total();
+        } else {
+            if (holds(stage, 0)) {
+                seconds += cost_.embedding_forward().total() + cost_.embedding_backward().total();
+            }
+            if (holds(stage, static_cast<std::uint32_t>(layers_.size()) - 1)) {
+                seconds += cost_.head_forward().total() + cost_.head_backward().total();
+            }
         }
-        if (stage + 1 == stages_) {
-            seconds += cost_.head_forward().total() + cost_.head_backward().total();
-        }
+        // Under two copies of the parameters a micro-batch takes one of a stage's two parts.
+        seconds /= static_cast<double>(in_.plan.copies());
         return seconds + (stages_ > 1 ? 2 * chunks_ * cost_.boundary_gather() : 0);
     }
 
     [[nodiscard]] RankWeights stage_parameters(std::uint32_t stage) const {
-        const bool first = stage == 0;
-        const bool last = stage + 1 == stages_;
-        const double tables = first && last && in_.model.tied_embeddings ? 1 : (first ? 1 : 0) + (last ? 1 : 0);
+        const bool first = holds(stage, 0);
+        const bool last = holds(stage, static_cast<std::uint32_t>(layers_.size()) - 1);
+        const double tables = in_.plan.vocabulary != VocabularyParallel::none
+                                  ? (in_.model.tied_embeddings ? 1.0 : 2.0) / stages_
+                              : first && last && in_.model.tied_embeddings ? 1
+                                                                           : (first ? 1 : 0) + (last ? 1 : 0);
         LayerMix mix;
         for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
-            const std::uint32_t v = chunk * stages_ + stage;
+            const std::uint32_t v = part(stage, chunk);
             const LayerMix held = mix_of(in_.model, first_[v], layers_[v]);
             mix.dense += held.dense;
             mix.experts += held.experts;

@@ -89,7 +89,9 @@ class Space {
         const std::int64_t layers = scenario_.model.layers;
         const std::int64_t most = plan.schedule->chunked ? layers / plan.pipeline : 1;
         for (plan.chunks = plan.schedule->chunked ? 2 : 1; plan.chunks <= most; ++plan.chunks) {
-            const std::int64_t parts = plan.pipeline * plan.chunks;
+            const std::int64_t parts = plan.parts();
+            plan.vocabulary = plan.schedule->cuts_vocabulary && plan.pipeline > 1 ? scenario_.plan.vocabulary
+                                                                                  : VocabularyParallel::none;
             if ((plan.chunks == 1 || layers % parts == 0 || (layers + 2) % parts == 0) &&
                 plan.schedule->problem(plan.shape()).empty()) {
                 add_recomputation(plan);
@@ -438,6 +440,9 @@ PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, con
     if (!row_of(scenario.kind).plans) {
         throw ConfigError("plans are searched for training scenarios; this one is of another kind");
     }
+    if (!scenario.plan.stages.empty()) {
+        throw ConfigError({scenario.plan_mark.error("'plan' searches even stages: leave 'stages' out")});
+    }
     if (scenario.cluster.nodes == 0) {
         throw ConfigError({scenario.cluster_mark.error("training needs 'nodes' with GPUs, not bare hosts")});
     }
@@ -461,7 +466,7 @@ std::string describe_plan(const PlanSpec& plan) {
         out += fmt::format(", context {}", plan.context);
     }
     out += fmt::format(", micro-batch {}", plan.micro_batch);
-    if (!plan.schedule->searched) {
+    if (!plan.schedule->searched || plan.schedule->splits) {  // 1F1B, interleaved where it has chunks, needs no name
         out += fmt::format(", {}", plan.schedule->name);
     }
     if (plan.chunks > 1) {

@@ -169,7 +169,7 @@ TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16
                       out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows), after);
 }
 
-std::vector<Lowering::Group> Lowering::groups(std::uint32_t stage, std::uint32_t size, bool across) const {
+std::vector<Lowering::Group> Lowering::groups(std::uint32_t stage, std::uint32_t size, bool across, bool alone) const {
     std::vector<Group> out;
     for (std::uint32_t t = 0; t < tensor_; ++t) {
         for (std::uint32_t g = 0; g < (across ? size : width() / size); ++g) {
@@ -183,7 +183,7 @@ std::vector<Lowering::Group> Lowering::groups(std::uint32_t stage, std::uint32_t
                     group.members.push_back((stage * block_ + replica) * per_replica() + member);
                 }
             }
-            if (!group.members.empty() && group.gpus.size() > 1) {
+            if (!group.members.empty() && group.gpus.size() > (alone ? 0 : 1)) {
                 out.push_back(std::move(group));
             }
         }
@@ -221,10 +221,10 @@ void Lowering::add_hosts() {
     out_.graph.add_companions(pairs);
 }
 
-std::vector<Lowering::Group> Lowering::expert_groups(std::uint32_t stage) const {
+std::vector<Lowering::Group> Lowering::expert_groups(std::uint32_t stage, bool alone) const {
     std::vector<Group> out;
     const auto copies = static_cast<std::uint32_t>(in_.plan.expert_data());
-    if (in_.model.experts.count == 0 || copies < 2) {
+    if (in_.model.experts.count == 0 || copies < (alone ? 1 : 2)) {
         return out;
     }
     const std::uint32_t ranks = data_ * per_replica();
@@ -244,13 +244,20 @@ std::vector<Lowering::Group> Lowering::expert_groups(std::uint32_t stage) const 
     return out;
 }
 
-RankWeights Lowering::parameters(Layers layers, bool first, bool last) const {
-    const bool shared = first && last && in_.model.tied_embeddings;
-    const double tables = (first ? 1 : 0) + (last && !shared ? 1 : 0);
+double Lowering::tables_of(bool first, bool last) const {
+    if (in_.plan.vocabulary != VocabularyParallel::none) {
+        return 0;  // cut over all stages
+    }
+    const bool meet = (first && last) || (stages_ > 1 && in_.plan.ends_meet());
+    const bool shared = meet && in_.model.tied_embeddings;
+    return (first ? 1 : 0) + (last && !shared ? 1 : 0);
+}
+
+RankWeights Lowering::parameters(Layers layers, double tables) const {
     return weights_of(in_.model, in_.plan, mix_of(in_.model, layers.first, layers.count), tables);
 }
 
-Price Lowering::chunk_price(Layers layers, bool first, bool last, Work work) const {
+Price Lowering::chunk_price(Layers layers, bool first, bool last, PassWork work) const {
     struct Parts {
         const Price& (PassCost::*layer)(LayerKind) const;
         const Price* embedding;  ///< of the first; its gradient is of weights alone
@@ -258,13 +265,13 @@ Price Lowering::chunk_price(Layers layers, bool first, bool last, Work work) con
     };
     const auto parts = [&]() -> Parts {
         switch (work) {
-            case Work::forward:
+            case PassWork::forward:
                 return {&PassCost::layer_forward, &cost_.embedding_forward(), &cost_.head_forward()};
-            case Work::backward:
+            case PassWork::backward:
                 return {&PassCost::layer_backward, &cost_.embedding_backward(), &cost_.head_backward()};
-            case Work::input_gradient:
+            case PassWork::input_gradient:
                 return {&PassCost::layer_input_gradient, nullptr, &cost_.head_input_gradient()};
-            case Work::weight_gradient:
+            default:
                 break;
         }
         return {&PassCost::layer_weight_gradient, &cost_.embedding_backward(), &cost_.head_weight_gradient()};
@@ -276,6 +283,9 @@ Price Lowering::chunk_price(Layers layers, bool first, bool last, Work work) con
         if (count > 0) {
             price += (cost_.*parts.layer)(kind)*count;
         }
+    }
+    if (in_.plan.vocabulary != VocabularyParallel::none) {
+        return last ? price += cost_.final_norm(work != PassWork::forward) : price;  // tables are passes of their own
     }
     if (first && parts.embedding != nullptr) {
         price += *parts.embedding;
@@ -303,8 +313,9 @@ void Lowering::finish_step(const TaskLists& reduced, const std::vector<RankWeigh
     barrier.rank = out_.ranks[0];
     const TaskId norm = graph.add(barrier);
     const PlanSpec& plan = in_.plan;
-    // Schedules that split backward passes take the step and check the norm behind it: each stage waits for its own alone.
-    const bool all_wait = !plan.schedule->splits || stages_ == 1;
+    // Where stages begin the next iteration one after another they take the step and check the norm behind it: each waits for its
+    // own gradients alone.
+    const bool all_wait = !plan.schedule->staggers || stages_ == 1;
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         graph.add_edge(out_.compute[rank].back(), norm);
         for (const TaskId id : reduced[rank]) {
@@ -358,22 +369,63 @@ TrainingGraph lower(const TrainingInput& input) {
     return input.plan.zero >= 2 && input.plan.pipeline == 1 ? lower_sharded(input) : lower_pipeline(input);
 }
 
-std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software) {
-    const auto stages = static_cast<std::uint32_t>(plan.pipeline);
-    const auto chunks = static_cast<std::uint32_t>(plan.chunks);
-    const std::vector<std::uint32_t> layers = split_layers(model.layers, static_cast<std::int64_t>(stages) * chunks);
-    std::vector<LayerMix> held(stages);
-    std::int64_t first = 0;
-    for (std::uint32_t v = 0; v < layers.size(); ++v) {
-        const LayerMix mix = mix_of(model, first, layers[v]);
-        held[v % stages].dense += mix.dense;
-        held[v % stages].experts += mix.experts;
-        first += layers[v];
+std::vector<std::uint32_t> layers_of_parts(const ModelSpec& model, const PlanSpec& plan) {
+    if (plan.stages.empty()) {
+        return split_layers(model.layers, plan.parts());
     }
+    return {plan.stages.begin(), plan.stages.end()};
+}
+
+// Passes that a stage holds at its peak, each with the mean of the stage's chunks.
+static std::vector<double> held_by_stage(const PlanSpec& plan, const std::vector<std::vector<double>>& layers) {
+    const PipelineSchedule& schedule = *plan.schedule;
+    const PipelineShape shape = plan.shape();
+    std::vector<double> out;
+    if (plan.stages.empty()) {
+        for (const std::uint32_t count : schedule.in_flight(shape)) {
+            out.push_back(count);
+        }
+        return out;
+    }
+    const PipelineOrder order = schedule.order(shape);
+    for (std::uint32_t stage = 0; stage < shape.stages; ++stage) {
+        double sum = 0;
+        for (const double count : layers[stage]) {
+            sum += count;
+        }
+        const double mean = sum / static_cast<double>(layers[stage].size());
+        out.push_back(mean > 0 ? peak_in_flight(order[stage], layers[stage]) / mean : 0);
+    }
+    return out;
+}
+
+std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software) {
+    const PipelineShape shape = plan.shape();
+    const StageMap map = plan.schedule->map;
+    const std::vector<std::uint32_t> layers = layers_of_parts(model, plan);
+    std::vector<std::int64_t> first_of(layers.size(), 0);
+    for (std::size_t part = 1; part < layers.size(); ++part) {
+        first_of[part] = first_of[part - 1] + layers[part - 1];
+    }
+    std::vector<LayerMix> held(shape.stages);
+    std::vector<std::vector<double>> by_chunk(shape.stages);
+    std::vector<std::pair<bool, bool>> ends(shape.stages);
+    for (std::uint32_t stage = 0; stage < shape.stages; ++stage) {
+        for (std::uint32_t chunk = 0; chunk < shape.chunks; ++chunk) {
+            const std::uint32_t part = part_at(map, shape, {stage, chunk});
+            const LayerMix mix = mix_of(model, first_of[part], layers[part]);
+            held[stage].dense += mix.dense;
+            held[stage].experts += mix.experts;
+            by_chunk[stage].push_back(layers[part]);
+            ends[stage].first = ends[stage].first || part == 0;
+            ends[stage].second = ends[stage].second || part + 1 == layers.size();
+        }
+    }
+    const std::vector<double> in_flight = held_by_stage(plan, by_chunk);
     std::vector<MemoryUse> out;
-    for (std::uint32_t stage = 0; stage < stages; ++stage) {
-        out.push_back(memory_of(model, plan, software, held[stage], stage == 0, stage + 1 == stages,
-                                plan.schedule->in_flight(plan.shape(), stage)));
+    for (std::uint32_t stage = 0; stage < shape.stages; ++stage) {
+        out.push_back(
+            memory_of(model, plan, software, held[stage], ends[stage].first, ends[stage].second, in_flight[stage]));
     }
     return out;
 }

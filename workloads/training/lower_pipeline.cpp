@@ -1,5 +1,6 @@
 #include "workloads/training/lowering.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -7,26 +8,24 @@ namespace orrery::inline training {
 
 namespace {
 
-// Virtual stage v = chunk * stages + stage holds the v-th part of the model; a micro-batch visits them in order.
+// A micro-batch visits the parts of the model in order. Place chunk * stages + stage holds one; of the parts, each is in one place or,
+// where micro-batches come from both ends, in two.
 class PipelineLowering final : public Lowering {
   public:
     explicit PipelineLowering(const TrainingInput& input)
         : Lowering(input),
-          virtual_stages_(stages_ * chunks_),
-          works_(input.plan.schedule->splits
-                     ? std::vector<Work>{Work::forward, Work::input_gradient, Work::weight_gradient}
-                     : std::vector<Work>{Work::forward, Work::backward}),
+          map_(input.plan.schedule->map),
+          shape_(input.plan.shape()),
+          parts_(input.plan.parts()),
+          places_(stages_ * chunks_),
+          schedules_(input.plan.schedule->order(shape_)),
           reduced_(rank_count()) {
         std::uint32_t first = 0;
-        for (const std::uint32_t count : split_layers(input.model.layers, virtual_stages_)) {
+        for (const std::uint32_t count : layers_of_parts(input.model, input.plan)) {
             layers_.push_back({first, count});
             first += count;
         }
-        for (std::uint32_t stage = 0; stage < stages_; ++stage) {
-            schedules_.push_back(input.plan.schedule->passes(input.plan.shape(), stage));
-            groups_.push_back(groups(stage, width(), false));
-            expert_groups_.push_back(expert_groups(stage));
-        }
+        find_holders();
     }
 
   private:
@@ -39,8 +38,11 @@ class PipelineLowering final : public Lowering {
         }
         add_passes();
         add_sends();
+        if (cuts_vocabulary()) {
+            add_meetings();
+        }
         reduce_gradients();
-        if (stages_ > 1 && in_.model.tied_embeddings) {
+        if (!in_.plan.ends_meet() && in_.model.tied_embeddings && !cuts_vocabulary()) {
             reduce_embeddings();
         }
         std::vector<RankWeights> totals;
@@ -59,16 +61,62 @@ class PipelineLowering final : public Lowering {
         RankWeights weights;
     };
 
-    /// Index of what a pass does in works_ and prices_.
-    [[nodiscard]] static std::size_t way_of(const Pass& pass) {
-        return static_cast<std::size_t>(pass.backward) + static_cast<std::size_t>(pass.weights);
+    /// Stages that hold the same parts, and who holds the same weights there.
+    struct Holders {
+        std::vector<std::uint32_t> stages;
+        std::vector<std::uint32_t> parts;  ///< in the order in which their gradients are final
+        std::vector<Group> groups;
+        std::vector<Group> experts;
+    };
+
+    void find_holders() {
+        const bool twice = map_ == StageMap::both_ways;
+        for (std::uint32_t stage = 0; stage < (twice ? stages_ / 2 : stages_); ++stage) {
+            Holders one{{stage}, {}, groups(stage, width(), false, twice), expert_groups(stage, twice)};
+            for (std::uint32_t chunk = chunks_; chunk-- > 0;) {
+                one.parts.push_back(part_at(map_, shape_, {stage, chunk}));
+            }
+            if (twice) {
+                one.stages.push_back(stages_ - 1 - stage);
+                join(one.groups, groups(one.stages[1], width(), false, true));
+                join(one.experts, expert_groups(one.stages[1], true));
+            }
+            holders_.push_back(std::move(one));
+        }
     }
-    [[nodiscard]] std::size_t slot(std::uint32_t member, std::uint32_t v, std::uint32_t micro_batch) const {
-        return (static_cast<std::size_t>(member) * virtual_stages_ + v) * micro_batches_ + micro_batch;
+    static void join(std::vector<Group>& groups, const std::vector<Group>& others) {
+        for (std::size_t i = 0; i < groups.size(); ++i) {
+            groups[i].members.insert(groups[i].members.end(), others[i].members.begin(), others[i].members.end());
+            groups[i].gpus.insert(groups[i].gpus.end(), others[i].gpus.begin(), others[i].gpus.end());
+        }
+    }
+    [[nodiscard]] const Holders& holders_of(std::uint32_t stage) const {
+        return holders_[map_ == StageMap::both_ways ? std::min(stage, stages_ - 1 - stage) : stage];
+    }
+    [[nodiscard]] std::uint32_t copies() const { return static_cast<std::uint32_t>(in_.plan.copies()); }
+    [[nodiscard]] bool cuts_vocabulary() const { return in_.plan.vocabulary != VocabularyParallel::none; }
+
+    /// Index of what a pass does in prices_.
+    [[nodiscard]] static std::size_t index_of(PassWork work) { return static_cast<std::size_t>(work); }
+    [[nodiscard]] std::uint32_t part_of(std::uint32_t place) const {
+        return part_at(map_, shape_, {place % stages_, place / stages_});
+    }
+    /// The chunk of a stage that holds this part, which it does.
+    [[nodiscard]] std::uint32_t chunk_of(std::uint32_t part, std::uint32_t stage) const {
+        return map_ == StageMap::both_ways ? (part == stage ? 0 : 1) : place_of_part(map_, shape_, part, 0).chunk;
+    }
+    [[nodiscard]] std::size_t slot(std::uint32_t member, ChunkPlace place, std::uint32_t micro_batch) const {
+        return (static_cast<std::size_t>(member) * places_ + place.chunk * stages_ + place.stage) * micro_batches_ +
+               micro_batch;
+    }
+    // The part of a cut vocabulary that a stage holds goes with its last layers' weights.
+    [[nodiscard]] RankWeights part_parameters(Layers layers, bool first, bool last, bool any_end = true) const {
+        const double cut = cuts_vocabulary() && any_end ? (in_.model.tied_embeddings ? 1.0 : 2.0) / stages_ : 0;
+        return parameters(layers, tables_of(first, last) + cut);
     }
     [[nodiscard]] RankWeights chunk_parameters(std::uint32_t stage, std::uint32_t chunk) const {
-        const std::uint32_t v = chunk * stages_ + stage;
-        return parameters(layers_[v], v == 0, v + 1 == virtual_stages_);
+        const std::uint32_t v = part_of(chunk * stages_ + stage);
+        return part_parameters(layers_[v], v == 0, v + 1 == parts_);
     }
     [[nodiscard]] RankWeights stage_parameters(std::uint32_t stage) const {
         RankWeights sum;
@@ -80,26 +128,49 @@ class PipelineLowering final : public Lowering {
 
     // A chunk's layers, the tables at the ends of the model, and completing a scattered input.
     void price_passes() {
-        for (std::size_t way = 0; way < works_.size(); ++way) {
-            for (std::uint32_t v = 0; v < virtual_stages_; ++v) {
-                const Price price = pass_price(v, layers_[v], true, true, works_[way]);
-                out_.hardware_flops += price.flops * micro_batches_ / stages_;
-                prices_[way].push_back(add_price(price));
+        std::array<bool, kPassWorks> used{};
+        for (const Pass& pass : schedules_[0]) {
+            used[index_of(pass.work)] = true;
+        }
+        // Whole backward passes and those in two are the same work.
+        const bool splits = used[index_of(PassWork::input_gradient)];
+        for (const PassWork work :
+             {PassWork::forward, PassWork::backward, PassWork::input_gradient, PassWork::weight_gradient}) {
+            for (std::uint32_t v = 0; used[index_of(work)] && v < parts_; ++v) {
+                const Price price = pass_price(v, layers_[v], true, true, work);
+                out_.hardware_flops +=
+                    splits && work == PassWork::backward ? 0 : price.flops * micro_batches_ / stages_;
+                prices_[index_of(work)].push_back(add_price(price));
             }
         }
-        for (std::uint32_t v = 0; v < virtual_stages_; ++v) {
-            buckets_[0].push_back(buckets_of(v, false));
-            buckets_[1].push_back(buckets_of(v, true));
+        for (const PassWork work : {PassWork::scores, PassWork::score_gradients}) {
+            if (used[index_of(work)]) {
+                const Price price = cost_.vocabulary_pass(work);
+                out_.hardware_flops += price.flops * micro_batches_;
+                prices_[index_of(work)].assign(parts_, add_price(price));
+            }
+        }
+        last_works_.assign(places_, PassWork::backward);
+        for (std::uint32_t stage = 0; stage < stages_; ++stage) {
+            for (const Pass& pass : schedules_[stage]) {
+                if (pass.ends_micro_batch()) {
+                    last_works_[pass.chunk * stages_ + stage] = pass.work;
+                }
+            }
+        }
+        for (std::uint32_t place = 0; place < places_; ++place) {
+            buckets_[0].push_back(buckets_of(place, false));
+            buckets_[1].push_back(buckets_of(place, true));
         }
     }
 
     // Some of the layers of a chunk, in the order of their pass: with what comes before the first and after the last.
-    [[nodiscard]] Price pass_price(std::uint32_t v, Layers layers, bool begins, bool ends, Work work) {
-        const bool backward = work != Work::forward;
+    [[nodiscard]] Price pass_price(std::uint32_t v, Layers layers, bool begins, bool ends, PassWork work) {
+        const bool backward = work != PassWork::forward;
         const bool first = v == 0 && (backward ? ends : begins);
-        const bool last = v + 1 == virtual_stages_ && (backward ? begins : ends);
+        const bool last = v + 1 == parts_ && (backward ? begins : ends);
         Price price = chunk_price(layers, first, last, work);
-        if (begins && virtual_stages_ > 1 && work != Work::weight_gradient && !(backward ? last : first)) {
+        if (begins && parts_ > 1 && work != PassWork::weight_gradient && !(backward ? last : first)) {
             price[Category::pipeline_communication] += cost_.boundary_gather();
         }
         if (stages_ > 1 && in_.software.pipeline_sync) {
@@ -110,14 +181,17 @@ class PipelineLowering final : public Lowering {
 
     // The first or the last pass of a chunk in the pieces whose weights travel together: gradients leave as soon as those of a bucket are final, and the
     // first forward pass waits for the weights of its next layers alone.
-    [[nodiscard]] std::vector<Bucket> buckets_of(std::uint32_t v, bool backward) {
+    [[nodiscard]] std::vector<Bucket> buckets_of(std::uint32_t place, bool backward) {
+        const std::uint32_t v = part_of(place);
+        const PassWork work = backward ? last_works_[place] : PassWork::forward;
         const bool first = v == 0;
-        const bool last = v + 1 == virtual_stages_;
-        const RankWeights weights = parameters(layers_[v], first, last);
-        const double least = std::ceil(weights.total() / in_.software.bucket_weights(static_cast<double>(width())));
+        const bool last = v + 1 == parts_;
+        const std::uint32_t alike = width() * copies();
+        const RankWeights weights = part_parameters(layers_[v], first, last);
+        const double least = std::ceil(weights.total() / in_.software.bucket_weights(static_cast<double>(alike)));
         const bool hidden = backward ? in_.plan.overlap_data : in_.plan.overlap_parameters && in_.plan.zero >= 1;
         const auto most = static_cast<double>(std::max(1U, layers_[v].count));
-        const auto count = static_cast<std::uint32_t>(hidden && width() > 1 ? std::clamp(least, 1.0, most) : 1.0);
+        const auto count = static_cast<std::uint32_t>(hidden && alike > 1 ? std::clamp(least, 1.0, most) : 1.0);
         std::vector<Bucket> out;
         for (std::uint32_t i = 0; i < count; ++i) {
             const std::uint32_t all = layers_[v].count;
@@ -128,17 +202,18 @@ class PipelineLowering final : public Lowering {
             }
             const bool begins = i == 0;
             const bool ends = i + 1 == count;
-            const RankWeights held = count == 1 ? weights
-                                                : parameters(layers, first && (backward ? ends : begins),
-                                                             last && (backward ? begins : ends));
-            std::uint32_t price = (backward ? prices_[works_.size() - 1] : prices_[0])[v];
+            const RankWeights held =
+                count == 1 ? weights
+                           : part_parameters(layers, first && (backward ? ends : begins),
+                                             last && (backward ? begins : ends), backward ? begins : ends);
+            std::uint32_t price = prices_[index_of(work)][v];
             if (count > 1) {
-                Price part = pass_price(v, layers, begins, ends, backward ? works_.back() : Work::forward);
+                Price part = pass_price(v, layers, begins, ends, work);
                 // Beside a piece of the backward pass the gradients of the one before travel, beside one of the forward pass
                 // the weights of the next.
                 if (backward ? !begins : !ends) {
                     part[backward ? Category::backward : Category::forward] +=
-                        lost_to(bucket_seconds(v % stages_, held, backward), part);
+                        lost_to(bucket_seconds(place % stages_, held, backward), part);
                 }
                 price = add_price(part);
             }
@@ -155,16 +230,16 @@ class PipelineLowering final : public Lowering {
         const auto seconds = [&](const std::vector<Group>& alike, double held) {
             return alike.empty() || held <= 0 ? 0 : seconds_of(op, alike[0], bytes * held);
         };
-        return seconds(groups_[stage], weights.dense) + seconds(expert_groups_[stage], weights.experts);
+        return seconds(holders_of(stage).groups, weights.dense) + seconds(holders_of(stage).experts, weights.experts);
     }
 
-    // Calls `one(group, weights)` for the groups of a stage that hold the same weights: of all layers, and of experts.
+    // Calls `one(group, weights)` for the groups that hold the same weights: of all layers, and of experts.
     template <class One>
-    void for_groups(std::uint32_t stage, const RankWeights& weights, const One& one) const {
-        for (const Group& group : groups_[stage]) {
+    void for_groups(const Holders& holders, const RankWeights& weights, const One& one) const {
+        for (const Group& group : holders.groups) {
             one(group, weights.dense);
         }
-        for (const Group& group : expert_groups_[stage]) {
+        for (const Group& group : holders.experts) {
             if (weights.experts > 0) {
                 one(group, weights.experts);
             }
@@ -175,15 +250,16 @@ class PipelineLowering final : public Lowering {
     void gather_early() {
         const std::uint16_t name = out_.graph.name("gather weights");
         gathered_.assign(rank_count(), std::vector<std::vector<Gathered>>(chunks_));
-        for (std::uint32_t stage = 0; stage < stages_; ++stage) {
-            for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
-                const std::vector<Bucket>& buckets = buckets_[0][chunk * stages_ + stage];
+        for (const Holders& holders : holders_) {
+            for (auto part = holders.parts.rbegin(); part != holders.parts.rend(); ++part) {
+                const std::uint32_t stage = holders.stages[0];
+                const std::vector<Bucket>& buckets = buckets_[0][chunk_of(*part, stage) * stages_ + stage];
                 for (std::uint32_t i = 0; i < buckets.size(); ++i) {
-                    for_groups(stage, buckets[i].weights, [&](const Group& group, double weights) {
+                    for_groups(holders, buckets[i].weights, [&](const Group& group, double weights) {
                         const TaskId id =
                             collective(group, kGatherStream, name, CollectiveOp::all_gather, 2 * weights, {});
                         for (const std::uint32_t member : group.members) {
-                            gathered_[member][chunk].push_back({i, id});
+                            gathered_[member][chunk_of(*part, member / per_stage())].push_back({i, id});
                         }
                     });
                 }
@@ -193,8 +269,8 @@ class PipelineLowering final : public Lowering {
 
     void gather_late() {
         const std::uint16_t name = out_.graph.name("gather weights");
-        for (std::uint32_t stage = 0; stage < stages_; ++stage) {
-            for_groups(stage, stage_parameters(stage), [&](const Group& group, double weights) {
+        for (const Holders& holders : holders_) {
+            for_groups(holders, stage_parameters(holders.stages[0]), [&](const Group& group, double weights) {
                 std::vector<TaskId> after;
                 after.reserve(group.members.size());
                 for (const std::uint32_t member : group.members) {
@@ -206,12 +282,19 @@ class PipelineLowering final : public Lowering {
     }
 
     void add_passes() {
-        const bool splits = works_.size() > 2;
-        const std::uint16_t names[3] = {out_.graph.name("forward"),
-                                        out_.graph.name(splits ? "input gradients" : "backward"),
-                                        splits ? out_.graph.name("weight gradients") : std::uint16_t{0}};
+        constexpr std::array<const char*, kPassWorks> kNames = {
+            "forward", "backward", "input gradients", "weight gradients", "output scores", "output gradients"};
+        std::array<std::uint16_t, kPassWorks> names{};
+        for (std::size_t work = 0; work < kPassWorks; ++work) {
+            if (!prices_[work].empty()) {
+                names[work] = out_.graph.name(kNames[work]);
+            }
+        }
         for (std::vector<TaskId>& tasks : pass_starts_) {
-            tasks.resize(static_cast<std::size_t>(per_stage()) * virtual_stages_ * micro_batches_);
+            tasks.resize(static_cast<std::size_t>(per_stage()) * places_ * micro_batches_);
+        }
+        for (std::vector<TaskId>& tasks : vocabulary_) {
+            tasks.resize(cuts_vocabulary() ? std::size_t{rank_count()} * micro_batches_ : 0);
         }
         starts_.resize(rank_count());
         ends_.resize(rank_count());
@@ -223,35 +306,46 @@ class PipelineLowering final : public Lowering {
             std::vector<std::size_t> last(chunks_, 0);
             for (std::size_t i = schedules_[stage].size(); i-- > 0;) {
                 const Pass& pass = schedules_[stage][i];
-                std::size_t& place = pass.backward ? last[pass.chunk] : first[pass.chunk];
-                place = pass.backward ? std::max(place, i) : i;  // of those that split, weight gradients come last
+                if (pass.ends_micro_batch()) {
+                    last[pass.chunk] = std::max(last[pass.chunk], i);
+                } else if (pass.work == PassWork::forward) {
+                    first[pass.chunk] = i;
+                }
             }
             for (std::size_t i = 0; i < schedules_[stage].size(); ++i) {
                 const Pass& pass = schedules_[stage][i];
-                const bool in_buckets = i == (pass.backward ? last : first)[pass.chunk];
-                add_pass(rank, pass, names[way_of(pass)], in_buckets);
+                const bool in_buckets = pass.work == PassWork::forward
+                                            ? i == first[pass.chunk]
+                                            : pass.ends_micro_batch() && i == last[pass.chunk];
+                add_pass(rank, pass, names[index_of(pass.work)], in_buckets);
+                if (pass.work == PassWork::forward || pass.gives_gradient()) {
+                    // The second of two joined passes needs its input where the first begins.
+                    const bool second = i > 0 && schedules_[stage][i - 1].joined;
+                    pass_starts_[pass.work == PassWork::forward ? 0 : 1][slot(
+                        rank % per_stage(), {stage, pass.chunk}, pass.micro_batch)] = starts_[rank][second ? i - 1 : i];
+                } else if (pass.work != PassWork::weight_gradient) {
+                    vocabulary_[pass.work == PassWork::scores ? 0 : 1]
+                               [std::size_t{rank} * micro_batches_ + pass.micro_batch] = ends_[rank].back();
+                }
             }
         }
     }
 
     void add_pass(std::uint32_t rank, const Pass& pass, std::uint16_t name, bool in_buckets) {
-        const std::size_t way = way_of(pass);
-        const std::uint32_t v = pass.chunk * stages_ + rank / per_stage();
-        const Category category = pass.backward ? Category::backward : Category::forward;
+        const std::uint32_t place = pass.chunk * stages_ + rank / per_stage();
+        const bool backward = pass.work != PassWork::forward && pass.work != PassWork::scores;
+        const Category category = backward ? Category::backward : Category::forward;
         std::vector<TaskId> pieces;
         if (in_buckets) {
-            for (const Bucket& bucket : buckets_[pass.backward ? 1 : 0][v]) {
+            for (const Bucket& bucket : buckets_[backward ? 1 : 0][place]) {
                 pieces.push_back(compute(rank, name, category, bucket.price));
             }
         } else {
-            pieces.push_back(compute(rank, name, category, prices_[way][v]));
-        }
-        if (!pass.weights) {
-            pass_starts_[way][slot(rank % per_stage(), v, pass.micro_batch)] = pieces.front();
+            pieces.push_back(compute(rank, name, category, prices_[index_of(pass.work)][part_of(place)]));
         }
         starts_[rank].push_back(pieces.front());
         ends_[rank].push_back(pieces.back());
-        if (in_buckets && pass.backward) {
+        if (in_buckets && backward) {
             final_[rank][pass.chunk] = std::move(pieces);
         } else if (in_buckets && !gathered_.empty()) {
             for (const Gathered& gathered : gathered_[rank][pass.chunk]) {
@@ -260,7 +354,7 @@ class PipelineLowering final : public Lowering {
         }
     }
 
-    // Between neighbouring virtual stages; the tasks of both ends exist by now.
+    // Between neighbouring parts on different stages; the tasks of both ends exist by now.
     void add_sends() {
         const std::uint16_t names[2] = {out_.graph.name("send activations"), out_.graph.name("send gradients")};
         for (std::uint32_t rank = 0; stages_ > 1 && rank < rank_count(); ++rank) {
@@ -268,17 +362,22 @@ class PipelineLowering final : public Lowering {
             const std::uint32_t member = rank % per_stage();
             for (std::size_t i = 0; i < schedules_[stage].size(); ++i) {
                 const Pass& pass = schedules_[stage][i];
-                const std::uint32_t v = pass.chunk * stages_ + stage;
-                if (pass.weights || (pass.backward ? v == 0 : v + 1 == virtual_stages_)) {
+                const bool forward = pass.work == PassWork::forward;
+                const std::uint32_t v = part_of(pass.chunk * stages_ + stage);
+                if ((!forward && !pass.gives_gradient()) || (forward ? v + 1 == parts_ : v == 0)) {
                     continue;
                 }
-                const std::uint32_t next = pass.backward ? v - 1 : v + 1;
-                const int way = pass.backward ? 1 : 0;
-                const TaskId id = send(rank, next % stages_ * per_stage() + member, names[way]);
-                out_.graph.add_edge(ends_[rank][i], id);
+                const ChunkPlace next = place_of_part(map_, shape_, forward ? v + 1 : v - 1, pass.chunk);
+                if (next.stage == stage) {
+                    continue;  // it is there
+                }
+                const int way = forward ? 0 : 1;
+                const TaskId id = send(rank, next.stage * per_stage() + member, names[way]);
+                const std::size_t end = pass.joined ? i + 1 : i;
+                out_.graph.add_edge(ends_[rank][end], id);
                 out_.graph.add_edge(id, pass_starts_[way][slot(member, next, pass.micro_batch)]);
-                if (!in_.plan.overlap_pipeline && i + 1 < starts_[rank].size()) {
-                    out_.graph.add_edge(id, starts_[rank][i + 1]);  // the sender waits for its send
+                if (!in_.plan.overlap_pipeline && end + 1 < starts_[rank].size()) {
+                    out_.graph.add_edge(id, starts_[rank][end + 1]);  // the sender waits for its send
                 }
             }
         }
@@ -297,37 +396,124 @@ class PipelineLowering final : public Lowering {
                         planned.latency_before(in_.routes_flows).value(), set, planned.bytes.value());
     }
 
+    // Among the stages of a pipeline, over the parts of a vocabulary cut over them: what the output layer needs of a micro-batch,
+    // what its parts have to agree on, and the input and its gradient at the other end. They hide behind passes, on a communicator
+    // of their own. Source: Yeung et al., arXiv:2411.05288, sections 4 and 5.
+    void add_meetings() {
+        const bool one_barrier = in_.plan.vocabulary == VocabularyParallel::one_barrier;
+        const double hidden = cost_.hidden_bytes();
+        for (std::uint32_t member = 0; member < per_stage(); ++member) {
+            Group group;
+            for (std::uint32_t stage = 0; stage < stages_; ++stage) {
+                group.members.push_back(stage * per_stage() + member);
+                group.gpus.push_back(in_.placement.gpu(out_.ranks[group.members.back()]));
+            }
+            // A sum that one rank wants moves what a broadcast does.
+            const Meeting spread{out_.graph.name("spread input"), plan_meeting(CollectiveOp::broadcast, group, hidden)};
+            const Meeting sum{out_.graph.name("sum over vocabulary"), spread.planned};
+            const Meeting agree{out_.graph.name("largest score and sum"),
+                                plan_meeting(CollectiveOp::all_reduce, group, 2 * cost_.token_bytes())};
+            const auto all = [&](std::size_t kind, std::uint32_t m) {
+                std::vector<TaskId> out;
+                for (const std::uint32_t rank : group.members) {
+                    out.push_back(vocabulary_[kind][std::size_t{rank} * micro_batches_ + m]);
+                }
+                return out;
+            };
+            const std::uint32_t ahead = 2 * stages_;
+            for (std::uint32_t m = 0; m < micro_batches_; ++m) {
+                const auto pass = [&](bool backward, std::uint32_t stage) {
+                    return pass_starts_[backward ? 1 : 0][slot(member, {stage, 0}, m)];
+                };
+                std::vector<TaskId> begun;
+                if (m >= ahead) {
+                    begun = all(0, m - ahead);
+                } else {
+                    for (const std::uint32_t rank : group.members) {
+                        begun.push_back(out_.compute[rank].front());
+                    }
+                }
+                meet(group, sum, begun, {pass(false, 0)});
+                meet(group, spread, {end_of(group.members.back(), PassWork::forward, m)}, all(0, m));
+                const TaskId agreed = meet(group, agree, all(0, m), all(1, m));
+                meet(group, sum, one_barrier ? std::vector<TaskId>{agreed} : all(1, m), {pass(true, stages_ - 1)});
+                const TaskId back = meet(group, spread, {end_of(group.members.front(), PassWork::backward, m)}, {});
+                for (const std::uint32_t rank : group.members) {
+                    reduced_[rank].push_back(back);
+                }
+            }
+        }
+    }
+    struct Meeting {
+        std::uint16_t name;
+        std::pair<std::uint32_t, GroupTransfer> planned;
+    };
+    [[nodiscard]] std::pair<std::uint32_t, GroupTransfer> plan_meeting(CollectiveOp op, const Group& group,
+                                                                       double bytes) {
+        const GroupTransfer planned = plan_transfer(op, group, bytes);
+        return {out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows), planned};
+    }
+    TaskId meet(const Group& group, const Meeting& meeting, const std::vector<TaskId>& after,
+                const std::vector<TaskId>& before) {
+        const GroupTransfer& planned = meeting.planned.second;
+        const TaskId id =
+            transfer(group.members[0], kVocabularyStream, meeting.name, Category::pipeline_communication,
+                     planned.latency_before(in_.routes_flows).value(), meeting.planned.first, planned.bytes.value());
+        for (const TaskId task : after) {
+            out_.graph.add_edge(task, id);
+        }
+        for (const TaskId task : before) {
+            out_.graph.add_edge(id, task);
+        }
+        return id;
+    }
+    [[nodiscard]] TaskId end_of(std::uint32_t rank, PassWork work, std::uint32_t micro_batch) {
+        const std::vector<Pass>& passes = schedules_[rank / per_stage()];
+        std::size_t& at = searched_[{rank, work}];  // micro-batches come in order
+        while (passes[at].work != work || passes[at].micro_batch != micro_batch) {
+            ++at;
+        }
+        return ends_[rank][at];
+    }
+
     // By bucket behind what remains of the passes, or all at the end.
     void reduce_gradients() {
         const std::uint16_t name = out_.graph.name("reduce gradients");
         const CollectiveOp op = in_.plan.zero >= 1 ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce;
         const double bytes = bytes_of(in_.plan.gradient_precision);
-        const auto reduce = [&](const Group& group, std::uint32_t chunk, std::size_t bucket, double weights) {
+        const auto reduce = [&](const Group& group, const std::uint32_t* part, std::size_t bucket, double weights) {
             std::vector<TaskId> after;
             after.reserve(group.members.size());
             for (const std::uint32_t member : group.members) {
-                after.push_back(final_[member][chunk][bucket]);
+                const std::uint32_t stage = member / per_stage();
+                after.push_back(final_[member][part == nullptr ? last_chunk(stage) : chunk_of(*part, stage)][bucket]);
             }
             const TaskId id = collective(group, kReduceStream, name, op, bytes * weights, after);
             for (const std::uint32_t member : group.members) {
                 reduced_[member].push_back(id);
             }
         };
-        for (std::uint32_t stage = 0; stage < stages_; ++stage) {
+        for (const Holders& holders : holders_) {
+            const std::uint32_t stage = holders.stages[0];
             if (!in_.plan.overlap_data) {
-                // Chunk 0 is the last whose gradients are final.
-                for_groups(stage, stage_parameters(stage),
-                           [&](const Group& group, double weights) { reduce(group, 0, 0, weights); });
+                for_groups(holders, stage_parameters(stage),
+                           [&](const Group& group, double weights) { reduce(group, nullptr, 0, weights); });
                 continue;
             }
-            for (std::uint32_t chunk = chunks_; chunk-- > 0;) {
-                const std::vector<Bucket>& buckets = buckets_[1][chunk * stages_ + stage];
+            for (const std::uint32_t& part : holders.parts) {
+                const std::vector<Bucket>& buckets = buckets_[1][chunk_of(part, stage) * stages_ + stage];
                 for (std::size_t i = 0; i < buckets.size(); ++i) {
-                    for_groups(stage, buckets[i].weights,
-                               [&](const Group& group, double weights) { reduce(group, chunk, i, weights); });
+                    for_groups(holders, buckets[i].weights,
+                               [&](const Group& group, double weights) { reduce(group, &part, i, weights); });
                 }
             }
         }
+    }
+    // The chunk whose gradients are final last.
+    [[nodiscard]] std::uint32_t last_chunk(std::uint32_t stage) const {
+        const std::vector<Pass>& passes = schedules_[stage];
+        return std::find_if(passes.rbegin(), passes.rend(), [](const Pass& pass) { return pass.ends_micro_batch(); })
+            ->chunk;
     }
 
     // The two ends of a pipeline keep their copies of a shared embedding equal.
@@ -348,17 +534,19 @@ class PipelineLowering final : public Lowering {
         }
     }
 
-    std::uint32_t virtual_stages_;
-    std::vector<Layers> layers_;                ///< by virtual stage
-    std::vector<std::vector<Pass>> schedules_;  ///< by stage
-    std::vector<std::vector<Group>> groups_;    ///< by stage: who holds the same weights
-    std::vector<std::vector<Group>> expert_groups_;
-    std::vector<Work> works_;               ///< of a micro-batch on a stage
-    std::vector<std::uint32_t> prices_[3];  ///< of works_: by virtual stage
-    std::vector<std::vector<Bucket>>
-        buckets_[2];                      ///< of the first forward pass and the last backward one: by virtual stage
-    std::vector<TaskId> pass_starts_[2];  ///< forward, backward: by slot()
-    TaskLists starts_, ends_;             ///< by rank, of each pass of its schedule
+    StageMap map_;
+    PipelineShape shape_;
+    std::uint32_t parts_, places_;
+    std::vector<Layers> layers_;  ///< by part
+    PipelineOrder schedules_;
+    std::vector<Holders> holders_;
+    std::vector<std::uint32_t> prices_[kPassWorks];  ///< by part; empty: there are none
+    std::vector<PassWork> last_works_;               ///< by place: of the pass that makes its gradients final
+    std::vector<std::vector<Bucket>> buckets_[2];    ///< of the first forward pass and the last backward one: by place
+    std::vector<TaskId> pass_starts_[2];             ///< forward, backward: by slot()
+    std::vector<TaskId> vocabulary_[2];              ///< scores and their gradients: by rank and micro-batch
+    std::map<std::pair<std::uint32_t, PassWork>, std::size_t> searched_;
+    TaskLists starts_, ends_;  ///< by rank, of each pass of its schedule
     struct Gathered {
         std::uint32_t bucket;
         TaskId id;

@@ -38,7 +38,7 @@ class ShardedLowering final : public Lowering {
             sweep(m, false);
             sweep(m, true);
         }
-        finish_step(reduced_, {parameters({0, static_cast<std::uint32_t>(in_.model.layers)}, true, true)});
+        finish_step(reduced_, {parameters({0, static_cast<std::uint32_t>(in_.model.layers)}, tables_of(true, true))});
         if (pieces() > 0) {
             gather_kept();
         }
@@ -56,7 +56,7 @@ class ShardedLowering final : public Lowering {
 
     [[nodiscard]] Price unit_price(std::uint32_t unit, bool backward) const {
         return chunk_price({is_table(unit) ? 0 : unit - 1, is_table(unit) ? 0U : 1U}, unit == 0, unit + 1 == units_,
-                           backward ? Work::backward : Work::forward);
+                           forward_or(backward));
     }
 
     // Host seconds of one collective over a list with a tensor for every rank: 0 where buffers are flat.

@@ -14,7 +14,8 @@ inline constexpr std::uint8_t kSendStream = 1;
 inline constexpr std::uint8_t kGatherStream = 2;
 inline constexpr std::uint8_t kReduceStream = 3;
 inline constexpr std::uint8_t kHostStream = 4;
-inline constexpr std::uint8_t kStreamCount = 5;
+inline constexpr std::uint8_t kVocabularyStream = 5;
+inline constexpr std::uint8_t kStreamCount = 6;
 
 /// Rank r of the job sits on GPU r: tensor-parallel ranks are neighbours, then context, data and pipeline (Megatron's
 /// order). `block_` replicas are simulated; lower.hpp says when they can stand for all.
@@ -65,22 +66,25 @@ class Lowering {
 
     /// Groups of `size` neighbours among the ranks of a stage that hold the same weights, or (across) the groups of
     /// equal places in those: shards and their replicas.
-    [[nodiscard]] std::vector<Group> groups(std::uint32_t stage, std::uint32_t size, bool across) const;
-    /// Those of a stage that hold the same experts; none where all are different.
-    [[nodiscard]] std::vector<Group> expert_groups(std::uint32_t stage) const;
+    /// `alone`: also those of one rank.
+    [[nodiscard]] std::vector<Group> groups(std::uint32_t stage, std::uint32_t size, bool across,
+                                            bool alone = false) const;
+    /// Those of a stage that hold the same experts; none where all are different, unless those of one rank count.
+    [[nodiscard]] std::vector<Group> expert_groups(std::uint32_t stage, bool alone = false) const;
 
     /// Layers of the model, in order.
     struct Layers {
         std::uint32_t first = 0;
         std::uint32_t count = 0;
     };
-    /// Weights of layers on a rank, with the embedding tables that the ends of the model hold.
-    [[nodiscard]] RankWeights parameters(Layers layers, bool first, bool last) const;
+    /// Weights of layers on a rank, with so many tables of the vocabulary.
+    [[nodiscard]] RankWeights parameters(Layers layers, double tables) const;
+    /// Tables that a part of the model brings: the embedding of the first, the output layer of the last.
+    [[nodiscard]] double tables_of(bool first, bool last) const;
     /// Seconds in which the host launches what a pass runs.
     [[nodiscard]] double host_seconds(const Price& price) const { return price.launches * in_.software.launch.value; }
-    /// What a pass takes: backward whole, or the two parts that some schedules make of it.
-    enum class Work { forward, backward, input_gradient, weight_gradient };
-    [[nodiscard]] Price chunk_price(Layers layers, bool first, bool last, Work work) const;
+    /// What a pass takes, with what stands at the ends of the model.
+    [[nodiscard]] Price chunk_price(Layers layers, bool first, bool last, PassWork work) const;
 
     /// Starts every rank's compute stream with the overhead of a step.
     void start_step();

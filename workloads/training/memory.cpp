@@ -34,14 +34,18 @@ double expert_activations(const ModelSpec& model, const PlanSpec& plan, double t
 }  // namespace
 
 MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const LayerMix& layers,
-                    bool first_stage, bool last_stage, std::uint32_t in_flight) {
+                    bool first_stage, bool last_stage, double in_flight) {
     const auto t = static_cast<double>(plan.tensor);
     const bool shared = first_stage && last_stage && model.tied_embeddings;
-    const double tables = shared ? 1 : (first_stage ? 1 : 0) + (last_stage ? 1 : 0);
+    const bool cut = plan.vocabulary != VocabularyParallel::none;
+    const auto stages = static_cast<double>(plan.pipeline);
+    const double tables = cut      ? (model.tied_embeddings ? 1 : 2) / stages
+                          : shared ? 1
+                                   : (first_stage ? 1 : 0) + (last_stage ? 1 : 0);
     const RankWeights held = weights_of(model, plan, layers, tables);
-    const double group = static_cast<double>(plan.data * plan.context);
+    const double group = static_cast<double>(plan.data * plan.context * plan.copies());
     const double shard = plan.shard > 0 ? static_cast<double>(plan.shard) : group;
-    const auto expert_group = static_cast<double>(plan.expert_data());
+    const auto expert_group = static_cast<double>(plan.expert_data() * plan.copies());
     const auto divided = [&](bool dense) {
         return held.dense / (dense ? shard : 1) + held.experts / (dense ? expert_group : 1);
     };
@@ -98,7 +102,11 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     }
     const auto chunks = static_cast<double>(plan.chunks);
     use.activations = (layer * layers.dense + expert_layer * layers.experts) / chunks * in_flight + working;
-    if (last_stage) {
+    if (cut) {
+        // A stage's part of them for two micro-batches, and the input of the output layer with its gradient for each.
+        use.activations += 2 * s * static_cast<double>(plan.micro_batch) *
+                           (static_cast<double>(model.vocabulary) / t / stages * 6 + 4 * hidden);
+    } else if (last_stage) {
         // Logits in 16 bits and their fp32 softmax.
         use.activations += s * static_cast<double>(plan.micro_batch) * static_cast<double>(model.vocabulary) / t * 6;
     }

@@ -23,7 +23,7 @@ struct MemoryUse {
 
 /// `layers`: of the stage; `in_flight`: micro-batch passes of one chunk held at the peak (of `chunks` a stage).
 [[nodiscard]] MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
-                                  const LayerMix& layers, bool first_stage, bool last_stage, std::uint32_t in_flight);
+                                  const LayerMix& layers, bool first_stage, bool last_stage, double in_flight);
 
 /// Every stage's, from the first.
 [[nodiscard]] std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& plan,

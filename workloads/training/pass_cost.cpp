@@ -536,6 +536,54 @@ PassProgram PassCost::head(Direction direction, Part part) const {
     return out.program();
 }
 
+Price PassCost::vocabulary_pass(PassWork work) const {
+    const bool gradients = work == PassWork::score_gradients;
+    const bool one_barrier = plan_.vocabulary == VocabularyParallel::one_barrier;
+    Writer out(gradients ? Category::backward : Category::forward, *this);
+    const auto stages = static_cast<double>(plan_.pipeline);
+    const double vocabulary = static_cast<double>(model_.vocabulary) / t_ / stages;
+    const Product logits{product(tokens_, vocabulary, static_cast<double>(model_.hidden), false), false, false};
+    // With one barrier the gradient of the input is taken by the softmax of a stage's own scores, and put right as it is summed.
+    const bool input = gradients != one_barrier;
+    out.program().add_flops(((gradients ? 1 : 0) + (input ? 1 : 0) + (gradients ? 0 : 1)) * logits.gemm.flops());
+    if (!gradients) {
+        out.kernel("logits", forward_seconds(logits, 1));
+        out.kernel("loss", stream_slowdown_ * streaming(tokens_ * vocabulary * 18, 4), 4);
+        if (one_barrier) {
+            out.kernel("cast", stream_slowdown_ * streaming(tokens_ * vocabulary * 6));  // for the next product
+        }
+    } else {
+        out.kernel("loss", stream_slowdown_ * streaming(tokens_ * vocabulary * 10, 2), 2);
+    }
+    if (input) {
+        out.kernel("data gradient of logits", data_gradient_seconds(logits, 1));
+    }
+    if (gradients && one_barrier) {
+        // What was taken by the stage's own sum: scaled, and less the rows of the targets.
+        out.kernel("gradient by the sum of all", stream_slowdown_ * streaming(hidden_bytes() * 6, 2), 2);
+    }
+    if (gradients) {
+        out.kernel("weight gradient of logits", weight_gradient_seconds(logits));
+    }
+    Price price = out.program().price();
+    // Its rows of the embedding, or their gradients.
+    return price += (gradients ? embedding_backward_ : embedding_forward_) * (1 / stages);
+}
+
+Price PassCost::final_norm(bool backward) const {
+    Writer out(backward ? Category::backward : Category::forward, *this);
+    out.kernel("norm", stream_slowdown_ * streaming(hidden_bytes() * (backward ? 4 : 3)));
+    return out.program().price();
+}
+
+double PassCost::hidden_bytes() const {
+    return tokens_ * static_cast<double>(model_.hidden) * 2;
+}
+
+double PassCost::token_bytes() const {
+    return tokens_ * 4;
+}
+
 Price PassCost::optimizer(double parameters) const {
     Price price;
     // Adam: reads gradient, weight, both moments (fp32), writes weight, both moments and the 16-bit copy; before it one

@@ -53,6 +53,14 @@ class PassCost {
     /// Final norm, logits and loss.
     [[nodiscard]] const Price& head_forward() const { return head_forward_; }
     [[nodiscard]] const Price& head_backward() const { return head_backward_; }
+    /// A stage's part of the output layer, where the vocabulary is cut over all stages: its scores and their largest value and sum
+    /// (and, with one barrier, the gradient of the input as if its own sum were that of all), or what comes after the barrier.
+    [[nodiscard]] Price vocabulary_pass(PassWork work) const;
+    /// The norm before the output layer.
+    [[nodiscard]] Price final_norm(bool backward) const;
+    /// Bytes of a micro-batch's input of the output layer on a rank, and of a number in 32 bits for each of its tokens.
+    [[nodiscard]] double hidden_bytes() const;
+    [[nodiscard]] double token_bytes() const;
     /// The optimizer step over this many weights of a rank.
     [[nodiscard]] Price optimizer(double parameters) const;
     /// Seconds that kernels which only move this many bytes take.

@@ -1,5 +1,7 @@
 #include "workloads/training/simulate.hpp"
 
+#include "workloads/training/lowering.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -114,6 +116,9 @@ Timeline draw(const TrainingGraph& lowered, const Executor& executor, std::uint3
         }
         timeline.spans.push_back(Span{lowered.graph.name_of(id), category_name(task.category), task.rank, task.stream,
                                       us(executor.start_of(id)), us(executor.end_of(id) - executor.start_of(id))});
+        if (task.stream == kVocabularyStream && timeline.threads.back().first != kVocabularyStream) {
+            timeline.threads.emplace_back(kVocabularyStream, "vocabulary");
+        }
         if (task.category != Category::pipeline_communication) {
             continue;
         }
@@ -149,7 +154,7 @@ TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
     const SimTime end = executor_.finished_at();
     result.iteration_s = end.seconds();
     book(lowered_, executor_, end, result);
-    if (input_.plan.schedule->splits && lowered_.stages > 1) {
+    if (input_.plan.schedule->staggers && lowered_.stages > 1) {
         // Stages begin the next iteration as they end this one, one after another: what all have waited for by then is not lost.
         const double hidden = result.iteration_s - period(lowered_, executor_);
         result.iteration_s -= hidden;

@@ -50,6 +50,25 @@ void describe(Fields& fields, PlanSpec& plan) {
     fields.choice({"schedule", "pipeline schedule"}, names, index);
     plan.schedule = schedules[index];
     fields.integer({"chunks", "model chunks a stage, where the schedule takes several", false, 1, 1000}, plan.chunks);
+    fields.group(plan.stages_given, [&](Fields& same) {
+        std::size_t count = plan.stages.size();
+        same.list({"stages", "layers of each part of the model, in order; none: as even as can be"}, count,
+                  [&](Fields& inner, std::size_t i) {
+                      plan.stages.resize(std::max(plan.stages.size(), i + 1));
+                      inner.integer(
+                          {"layers", "of this part; only the first and the last may have none", true, 0, 100'000},
+                          plan.stages[i]);
+                  });
+        if (same.names_all()) {
+            plan.stages.clear();
+        }
+    });
+    fields.group(plan.vocabulary_given, [&](Fields& same) {
+        same.enumeration(
+            {"vocabulary_parallel",
+             "embedding and output layer: on the ends, or cut over all stages, which meet in so many barriers"},
+            {"none", "two-barriers", "one-barrier"}, plan.vocabulary);
+    });
     fields.enumeration({"recompute", "activation recomputation"}, {"none", "selective", "half", "full", "experts"},
                        plan.recompute);
     fields.boolean({"sequence_parallel", "shard norms and dropout over the tensor-parallel group"},
@@ -164,9 +183,9 @@ double updated_weights(const PlanSpec& plan, const RankWeights& weights) {
     if (plan.zero == 0) {
         return weights.total();
     }
-    const double group = static_cast<double>(plan.data * plan.context);
+    const double group = static_cast<double>(plan.data * plan.context * plan.copies());
     const double shard = plan.zero == 3 && plan.shard > 0 ? static_cast<double>(plan.shard) : group;
-    return weights.dense / shard + weights.experts / static_cast<double>(plan.expert_data());
+    return weights.dense / shard + weights.experts / static_cast<double>(plan.expert_data() * plan.copies());
 }
 
 // Of an iteration: lists of more would fill the memory before the tasks made of them are counted.
@@ -249,6 +268,37 @@ void check_experts(const ModelSpec& model, const PlanSpec& plan, Problems& probl
 
 }  // namespace
 
+static void check_pipeline(const ModelSpec& model, const PlanSpec& plan, Problems& problems) {
+    const auto parts = static_cast<std::size_t>(plan.parts());
+    if (!plan.stages.empty()) {
+        std::int64_t layers = 0;
+        for (std::size_t i = 0; i < plan.stages.size(); ++i) {
+            layers += plan.stages[i];
+            problems.refuse(plan.stages[i] == 0 && i > 0 && i + 1 < plan.stages.size(),
+                            fmt::format("stages: part {} has no layer, which only the first and the last may", i));
+        }
+        problems.refuse(plan.stages.size() != parts,
+                        fmt::format("stages lists {} parts, and {} on {} stages makes {} of the model",
+                                    plan.stages.size(), plan.schedule->name, plan.pipeline, parts));
+        problems.refuse(layers != model.layers,
+                        fmt::format("stages hold {} layers in all, and the model has {}", layers, model.layers));
+    }
+    if (plan.vocabulary != VocabularyParallel::none) {
+        std::vector<std::string> able;
+        for (const PipelineSchedule* row : schedule_table()) {
+            if (row->cuts_vocabulary) {
+                able.emplace_back(row->name);
+            }
+        }
+        problems.refuse(!plan.schedule->cuts_vocabulary,
+                        fmt::format("vocabulary_parallel needs schedule: {}", fmt::join(able, " or ")));
+        problems.refuse(plan.pipeline < 2,
+                        "vocabulary_parallel cuts the vocabulary over stages: pipeline of at least 2");
+        problems.refuse(plan.sequence_parallel && plan.tensor > 1,
+                        "vocabulary_parallel with sequence_parallel is not modelled");
+    }
+}
+
 void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, const Mark& mark) {
     Problems problems{{}, {}, mark};
     const auto require = [&](bool fits, const std::string& text) { problems.require(fits, text); };
@@ -271,8 +321,9 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
     require(model.sequence % plan.context == 0,
             fmt::format("context {} must divide the sequence {}", plan.context, model.sequence));
     const std::int64_t chunks = plan.schedule->chunked ? plan.chunks : 1;
-    require(plan.pipeline * chunks <= model.layers + 2,
+    require((plan.copies() == 1 ? plan.pipeline * chunks : plan.pipeline) <= model.layers + 2,
             fmt::format("pipeline {} x chunks {} is more than the {} layers", plan.pipeline, chunks, model.layers));
+    check_pipeline(model, plan, problems);
     problems.refuse(
         plan.gather_given && (!plan.sequence_parallel || (bytes_of(plan.gather_precision) < 2 &&
                                                           bytes_of(plan.precision) > bytes_of(plan.gather_precision))),

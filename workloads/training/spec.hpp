@@ -54,6 +54,10 @@ struct PlanSpec {
     std::int64_t global_batch = 0;
     const PipelineSchedule* schedule = default_schedule();
     std::int64_t chunks = 1;  ///< of the model in a stage
+    bool stages_given = false;
+    std::vector<std::int64_t> stages;  ///< layers of each part of the model, in order; empty: as even as can be
+    bool vocabulary_given = false;
+    VocabularyParallel vocabulary = VocabularyParallel::none;
     Recompute recompute = Recompute::none;
     bool sequence_parallel = false;
     std::int64_t zero = 0;   ///< ZeRO stage; 3 is FSDP
@@ -80,8 +84,13 @@ struct PlanSpec {
     [[nodiscard]] std::int64_t micro_batches() const { return global_batch / (micro_batch * data); }
     [[nodiscard]] PipelineShape shape() const {
         return {static_cast<std::uint32_t>(pipeline), static_cast<std::uint32_t>(chunks),
-                static_cast<std::uint32_t>(micro_batches())};
+                static_cast<std::uint32_t>(micro_batches()), vocabulary};
     }
+    /// Parts that the model is cut into, and stages that hold the same part.
+    [[nodiscard]] std::uint32_t parts() const { return parts_of(schedule->map, shape()); }
+    [[nodiscard]] std::int64_t copies() const { return schedule->map == StageMap::both_ways ? 2 : 1; }
+    /// The end parts are on one stage.
+    [[nodiscard]] bool ends_meet() const { return pipeline == 1 || schedule->map != StageMap::round_robin; }
 };
 
 /// What a generation of training software adds to its kernels. kernel_slowdown and step_overhead are the only constants in

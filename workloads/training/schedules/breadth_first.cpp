@@ -19,14 +19,17 @@ extern const PipelineSchedule kBreadthFirstSchedule = {
                                ? "a breadth-first schedule of several chunks needs at least two pipeline stages"
                                : "");
     },
-    [](const PipelineShape& shape, std::uint32_t) {
+    [](const PipelineShape& shape) {
         const std::uint32_t total = shape.micro_batches * shape.chunks;
-        return forward_then_in_turn(total, total, [&](bool backward, std::uint32_t i) {
+        const auto passes = forward_then_in_turn(total, total, [&](bool backward, std::uint32_t i) {
             const std::uint32_t chunk = i / shape.micro_batches;
-            return Pass{backward, backward ? shape.chunks - 1 - chunk : chunk, i % shape.micro_batches};
+            return Pass{forward_or(backward), backward ? shape.chunks - 1 - chunk : chunk, i % shape.micro_batches};
         });
+        return PipelineOrder(shape.stages, passes);
     },
-    [](const PipelineShape& shape, std::uint32_t) { return shape.micro_batches * shape.chunks; },
+    [](const PipelineShape& shape) {
+        return std::vector<std::uint32_t>(shape.stages, shape.micro_batches * shape.chunks);
+    },
     [](const PipelineShape& shape) {
         const std::uint32_t waits = std::max(shape.stages, shape.micro_batches) - shape.micro_batches;
         return static_cast<double>(shape.stages - 1 + (shape.chunks - 1) * waits) / shape.chunks;

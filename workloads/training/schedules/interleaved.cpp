@@ -11,12 +11,13 @@ namespace {
 // Forward passes go through groups of `stages` micro-batches chunk by chunk; backward passes the same, last chunk first.
 Pass interleaved_pass(const PipelineShape& shape, bool backward, std::uint32_t index) {
     if (shape.chunks == 1) {
-        return Pass{backward, 0, index};
+        return Pass{forward_or(backward), 0, index};
     }
     const std::uint32_t group = index / (shape.stages * shape.chunks);
     const std::uint32_t within = index % (shape.stages * shape.chunks);
     const std::uint32_t chunk = within / shape.stages;
-    return Pass{backward, backward ? shape.chunks - 1 - chunk : chunk, group * shape.stages + within % shape.stages};
+    return Pass{forward_or(backward), backward ? shape.chunks - 1 - chunk : chunk,
+                group * shape.stages + within % shape.stages};
 }
 
 std::uint32_t warmup(const PipelineShape& shape, std::uint32_t stage) {
@@ -44,13 +45,17 @@ extern const PipelineSchedule kInterleavedSchedule = {
         }
         return "";
     },
-    [](const PipelineShape& shape, std::uint32_t stage) {
-        return forward_then_in_turn(
-            warmup(shape, stage), shape.micro_batches * shape.chunks,
-            [&](bool backward, std::uint32_t i) { return interleaved_pass(shape, backward, i); });
+    [](const PipelineShape& shape) {
+        return of_stages(shape, [&](std::uint32_t stage) {
+            return forward_then_in_turn(
+                warmup(shape, stage), shape.micro_batches * shape.chunks,
+                [&](bool backward, std::uint32_t i) { return interleaved_pass(shape, backward, i); });
+        });
     },
-    [](const PipelineShape& shape, std::uint32_t stage) {
-        return std::min(warmup(shape, stage) + 1, shape.micro_batches * shape.chunks);
+    [](const PipelineShape& shape) {
+        return of_stages(shape, [&](std::uint32_t stage) {
+            return std::min(warmup(shape, stage) + 1, shape.micro_batches * shape.chunks);
+        });
     },
     [](const PipelineShape& shape) { return static_cast<double>(shape.stages - 1) / shape.chunks; }};
 

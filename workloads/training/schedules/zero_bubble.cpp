@@ -39,7 +39,9 @@ class UnitPipeline {
         }
     }
 
-    [[nodiscard]] const std::vector<Pass>& passes(std::uint32_t stage) const { return stages_[stage].passes; }
+    [[nodiscard]] PipelineOrder order() && {
+        return of_stages(shape_, [&](std::uint32_t stage) { return std::move(stages_[stage].passes); });
+    }
     /// Steps that the stage which waits longest waits between its first and last pass.
     [[nodiscard]] std::uint32_t longest_wait() const {
         std::uint32_t wait = 0;
@@ -65,14 +67,14 @@ class UnitPipeline {
         const std::uint32_t most = twice_ ? 2 * shape_.stages - 1 : shape_.stages;
         if (stage.forward < shape_.micro_batches && stage.forward - stage.input < ahead &&
             stage.forward - stage.weights < most && (s == 0 || ended(stages_[s - 1].forward_end[stage.forward]))) {
-            return Pass{false, 0, stage.forward};
+            return Pass{PassWork::forward, 0, stage.forward};
         }
         if (stage.input < stage.forward && ended(stage.forward_end[stage.input]) &&
             (s + 1 == shape_.stages || ended(stages_[s + 1].input_end[stage.input]))) {
-            return Pass{true, 0, stage.input};
+            return Pass{PassWork::input_gradient, 0, stage.input};
         }
         if (stage.weights < stage.input) {
-            return Pass{true, 0, stage.weights, true};
+            return Pass{PassWork::weight_gradient, 0, stage.weights};
         }
         return std::nullopt;
     }
@@ -82,14 +84,14 @@ class UnitPipeline {
         stage.start = std::min(stage.start, now);
         stage.end = now + 1;
         stage.passes.push_back(pass);
-        if (!pass.backward) {
+        if (pass.work == PassWork::forward) {
             stage.forward_end[stage.forward++] = now + 1;
-        } else if (!pass.weights) {
+        } else if (pass.work == PassWork::input_gradient) {
             stage.input_end[stage.input++] = now + 1;
         } else {
             ++stage.weights;
         }
-        return pass.weights;
+        return pass.ends_micro_batch();
     }
 
     PipelineShape shape_;
@@ -122,11 +124,11 @@ extern const PipelineSchedule kZeroBubbleH1 = {
     false,
     true,
     needs_stages,
-    [](const PipelineShape& shape, std::uint32_t stage) { return UnitPipeline(shape, false).passes(stage); },
-    [](const PipelineShape& shape, std::uint32_t stage) {
-        return peak_in_flight(UnitPipeline(enough(shape), false).passes(stage));
-    },
+    [](const PipelineShape& shape) { return UnitPipeline(shape, false).order(); },
+    [](const PipelineShape& shape) { return peaks_of(UnitPipeline(enough(shape), false).order()); },
     [](const PipelineShape& shape) { return UnitPipeline(enough(shape), false).longest_wait() / 3.0; },
+    true,
+    StageMap::round_robin,
     true};
 
 extern const PipelineSchedule kZeroBubbleH2 = {
@@ -135,11 +137,11 @@ extern const PipelineSchedule kZeroBubbleH2 = {
     false,
     false,  // memory is what plans are short of
     needs_stages,
-    [](const PipelineShape& shape, std::uint32_t stage) { return UnitPipeline(shape, true).passes(stage); },
-    [](const PipelineShape& shape, std::uint32_t stage) {
-        return peak_in_flight(UnitPipeline(enough(shape), true).passes(stage));
-    },
+    [](const PipelineShape& shape) { return UnitPipeline(shape, true).order(); },
+    [](const PipelineShape& shape) { return peaks_of(UnitPipeline(enough(shape), true).order()); },
     [](const PipelineShape& shape) { return UnitPipeline(enough(shape), true).longest_wait() / 3.0; },
+    true,
+    StageMap::round_robin,
     true};
 
 }  // namespace orrery::inline training
