@@ -84,6 +84,10 @@ class PointReader {
         if (out.measured <= 0) {
             throw ConfigError({measured.mark.error("measured: a run takes longer than nothing")});
         }
+        if (const YamlNode* memory = node.find("memory");
+            memory != nullptr && !parse_quantity(memory->scalar, Dimension::bytes, out.memory, problem)) {
+            throw ConfigError({memory->mark.error("memory: " + problem)});
+        }
         const YamlNode* unknown = node.find("unknown");
         for (const YamlNode& variant : expand(need(node, "scenario", YamlNode::Kind::map), unknown)) {
             out.variants.push_back(read_scenario(variant, out.id, data_));
@@ -143,6 +147,7 @@ void predict(TrainingPoint& point, ModelCache& models) {
                 point.interval_high = metric.high.value_or(seconds);
                 point.parts_spread =
                     parts_spread(variant, *out.training, models.device(variant.cluster.node.gpu, variant.compute));
+                point.allocated = out.training->memory_bytes - variant.software.reserved_memory.value;
                 point.refused_by_memory = out.training->memory_bytes > variant.cluster.node.gpu.memory.value;
                 point.low = point.low == 0 ? seconds : std::min(point.low, seconds);
                 point.high = std::max(point.high, seconds);

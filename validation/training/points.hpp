@@ -6,6 +6,7 @@
 //   points:
 //     - id: NAME
 //       measured: 5.92 s
+//       memory: 16.4 GB     peak that the framework allocated on the fullest GPU; may be left out
 //       unknown: {plan.recompute: [none, full]}   what the source leaves open: such a point has a range and no score
 //       scenario: {...}                           of kind training
 // Scored points at even positions of their file (first, third, ...) are the declared half that constants are fitted on.
@@ -25,12 +26,14 @@ struct TrainingPoint {
     std::string hardware;
     std::string family;   ///< model and size: plans of one family compete
     double measured = 0;  ///< s
+    double memory = 0;    ///< B, measured; 0: not known
     bool fitted_half = false;
     std::vector<Scenario> variants;  ///< one, or what the source leaves open
     // Results of predict():
     double low = 0, high = 0;                    ///< s; 0: no variant can run
     double interval_low = 0, interval_high = 0;  ///< 90 %, of the last variant
     double parts_spread = 0;                     ///< of log(time), of all but the software
+    double allocated = 0;                        ///< B on the fullest GPU, of the last variant, without reserved_memory
     bool refused_by_memory = false;              ///< although it ran
 
     [[nodiscard]] bool scored() const { return variants.size() == 1; }

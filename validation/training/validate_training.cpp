@@ -284,6 +284,80 @@ Open open_runs(const std::vector<TrainingPoint>& points) {
     return out;
 }
 
+/// Pairs of plans for one job, and how many of them are predicted in the order in which they were measured.
+struct PairOrder {
+    std::size_t pairs = 0;
+    std::size_t right = 0;
+    [[nodiscard]] double share() const {
+        return pairs == 0 ? 0 : 100.0 * static_cast<double>(right) / static_cast<double>(pairs);
+    }
+};
+
+// Pairs that differ by less than repeated runs do have no order.
+PairOrder order_of_plans(const std::vector<TrainingPoint>& points,
+                         const std::function<bool(const TrainingPoint&)>& wanted) {
+    constexpr double kRunsDiffer = 0.01;
+    PairOrder out;
+    const auto job = [](const TrainingPoint& p) {
+        const ModelSpec& model = p.variants[0].model;
+        return fmt::format("{} {} {}", p.family, model.vocabulary, model.sequence);
+    };
+    for (std::size_t i = 0; i < points.size(); ++i) {
+        for (std::size_t j = i + 1; j < points.size(); ++j) {
+            const TrainingPoint& a = points[i];
+            const TrainingPoint& b = points[j];
+            if (!wanted(a) || !wanted(b) || !a.scored() || !b.scored() || a.low <= 0 || b.low <= 0 ||
+                job(a) != job(b) || std::abs(log_pinned(a.measured / b.measured)) < kRunsDiffer) {
+                continue;
+            }
+            ++out.pairs;
+            out.right += (a.measured < b.measured) == (a.low < b.low) ? 1 : 0;
+        }
+    }
+    return out;
+}
+
+// The vocabulary cut over the stages of a pipeline, and what it is compared with: scored apart, with constants fitted without them.
+constexpr const char* kVocabulary = "vocabulary";
+
+std::string way_of_vocabulary(const TrainingPoint& point) {
+    const PlanSpec& plan = point.variants[0].plan;
+    return plan.vocabulary == VocabularyParallel::two_barriers  ? "cut, two barriers"
+           : plan.vocabulary == VocabularyParallel::one_barrier ? "cut, one barrier"
+           : plan.stages.empty()                                ? "on the ends"
+                                                                : "on the ends, layers redistributed";
+}
+
+std::vector<Score> score_vocabulary(const std::vector<TrainingPoint>& points, const Terminal& terminal) {
+    const auto any = [](const TrainingPoint&) { return true; };
+    print_groups(terminal, "vocabulary, by plan", points, way_of_vocabulary);
+    print_groups(terminal, "vocabulary, by job", points, [](const TrainingPoint& p) {
+        const ModelSpec& model = p.variants[0].model;
+        return fmt::format("sequence {}, vocabulary {}", model.sequence, model.vocabulary);
+    });
+    const ErrorStatistics s = statistics_of(score_of(points, any).errors);
+    std::vector<double> memory;
+    for (const TrainingPoint& point : points) {
+        if (point.memory > 0 && point.low > 0) {
+            memory.push_back(point.allocated / point.memory - 1);
+        }
+    }
+    const ErrorStatistics m = statistics_of(memory);
+    const PairOrder order = order_of_plans(points, any);
+    terminal.heading("vocabulary over the stages of a pipeline");
+    terminal.table({}, {{"scored points", std::to_string(s.count)},
+                        {"MAPE over points", fmt::format("{:.2f} %", s.mape)},
+                        {"median bias", percent(s.median_bias)},
+                        {"worst", fmt::format("{:.1f} %", s.worst)},
+                        {"pairs of plans in order", fmt::format("{} of {}", order.right, order.pairs)},
+                        {"peak memory: MAPE", fmt::format("{:.2f} %", m.mape)},
+                        {"  median bias", percent(m.median_bias)}});
+    return {{"vocabulary_points", static_cast<double>(s.count), ""},
+            {"vocabulary_error_over_points", s.mape, "%"},
+            {"vocabulary_pairs_in_order", order.share(), "%"},
+            {"vocabulary_memory_error", m.mape, "%"}};
+}
+
 // Mixtures of experts are predicted with constants that were fitted without them, and are scored apart.
 constexpr const char* kExperts = "experts";
 
@@ -315,22 +389,29 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
     for (const std::string& mechanism : options.without) {
         leave_out(points, mechanism);
     }
-    std::vector<TrainingPoint> experts;
-    if (options.runs.empty()) {
+    const auto taken_apart = [&](const char* subset) {
         const auto apart = std::stable_partition(points.begin(), points.end(),
-                                                 [](const TrainingPoint& p) { return p.subset != kExperts; });
-        experts.assign(std::make_move_iterator(apart), std::make_move_iterator(points.end()));
+                                                 [&](const TrainingPoint& p) { return p.subset != subset; });
+        std::vector<TrainingPoint> out(std::make_move_iterator(apart), std::make_move_iterator(points.end()));
         points.erase(apart, points.end());
+        return out;
+    };
+    std::vector<TrainingPoint> experts;
+    std::vector<TrainingPoint> vocabulary;
+    if (options.runs.empty()) {
+        experts = taken_apart(kExperts);
+        vocabulary = taken_apart(kVocabulary);
     }
+    const std::size_t count = points.size() + experts.size() + vocabulary.size();
     if (options.fit) {
         fit_software(points, models, terminal);
     }
     Progress progress(terminal.quiet());
     std::size_t done = 0;
-    for (std::vector<TrainingPoint>* set : {&points, &experts}) {
+    for (std::vector<TrainingPoint>* set : {&points, &experts, &vocabulary}) {
         for (TrainingPoint& point : *set) {
             predict(point, models);
-            progress.update(static_cast<double>(++done) / static_cast<double>(points.size() + experts.size()));
+            progress.update(static_cast<double>(++done) / static_cast<double>(count));
         }
     }
     progress.finish();
@@ -359,6 +440,7 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
     if (options.points) {
         print_points(terminal, points);
         print_points(terminal, experts);
+        print_points(terminal, vocabulary);
     }
     print_groups(terminal, "by source", points, [](const TrainingPoint& p) { return p.source; });
     print_groups(terminal, "by software", points, [](const TrainingPoint& p) { return p.software().name; });
@@ -378,6 +460,8 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
                                        [](const TrainingPoint& p) { return p.scored() && p.refused_by_memory; });
     const auto lost = std::count_if(points.begin(), points.end(), [](const TrainingPoint& p) { return p.low <= 0; });
     const SetScore all = score_of(points, [](const TrainingPoint&) { return true; });
+    const auto zero_bubble = [](const TrainingPoint& p) { return p.source == "zero-bubble"; };
+    const PairOrder schedules = order_of_plans(points, zero_bubble);
     const SetScore original = score_of(points, [](const TrainingPoint& p) { return p.subset == "original"; });
     const ErrorStatistics s = statistics_of(all.errors);
     terminal.heading("summary");
@@ -395,6 +479,7 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
              {"runs that cannot be predicted", std::to_string(lost)},
              {"runs with something left open",
               fmt::format("{}, measured inside the predicted range: {}", open.count, open.inside)},
+             {"pairs of schedules of Zero Bubble in order", fmt::format("{} of {}", schedules.right, schedules.pairs)},
              {"  MAPE to the range of those outside", fmt::format("{:.1f} %", statistics_of(open.outside).mape)}});
     out.scores = {{"points", static_cast<double>(s.count), ""},
                   {"error_over_points", s.mape, "%"},
@@ -408,6 +493,15 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
                   {"open_inside", static_cast<double>(open.inside), ""},
                   {"kendall_tau", ranking.tau, ""},
                   {"regret", ranking.regret, "%"}};
+    if (schedules.pairs > 0) {
+        out.scores.push_back(
+            {"zero_bubble_error_over_points", statistics_of(score_of(points, zero_bubble).errors).mape, "%"});
+        out.scores.push_back({"zero_bubble_pairs_in_order", schedules.share(), "%"});
+    }
+    if (!vocabulary.empty()) {
+        const std::vector<Score> apart = score_vocabulary(vocabulary, terminal);
+        out.scores.insert(out.scores.end(), apart.begin(), apart.end());
+    }
     if (!experts.empty()) {
         const std::vector<Score> apart = score_experts(experts, terminal);
         out.scores.insert(out.scores.end(), apart.begin(), apart.end());
