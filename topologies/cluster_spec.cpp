@@ -1,6 +1,9 @@
 #include "topologies/cluster_spec.hpp"
 
+#include "sim/network/topology/joined.hpp"
+
 #include <algorithm>
+#include <map>
 
 namespace orrery {
 
@@ -24,6 +27,10 @@ void describe(Fields& fields, NodeSpec& node) {
                    Dimension::rate, node.pcie_bandwidth);
     fields.table({"collectives", "table of measured collectives inside the node (models/data/collectives)"},
                  {"models/data/collectives", ".fit"}, node.collectives);
+    fields.group(node.shares_domain, [&](Fields& same) {
+        same.integer({"domain", "nodes whose GPUs one NVSwitch fabric joins, as in a rack of GB200", false, 1, 4096},
+                     node.domain);
+    });
 }
 
 static const PresetKind kFabricPresets{"fabric", "topologies/data/fabrics"};
@@ -36,26 +43,216 @@ static void describe(Fields& fields, FabricSpec& fabric) {
                     fabric.latency);
 }
 
+static void describe(Fields& fields, GroupSpec& group) {
+    fields.text({"name", "name of the group", true}, group.name);
+    fields.integer({"nodes", "nodes of the group", true, 1, 1'000'000}, group.nodes);
+    bool present = false;
+    fields.section({"node", "what its nodes are: a preset or its parts", true}, kNodePresets, present,
+                   [&](Fields& inner) { describe(inner, group.node); });
+    fields.group(group.has_fabric, [&](Fields& same) {
+        same.section(
+            {"fabric", "what joins its own nodes; the cluster's fabric then joins one further NIC of every node"},
+            kFabricPresets, present, [&](Fields& inner) { describe(inner, group.fabric); });
+    });
+}
+
 void describe(Fields& fields, ClusterSpec& cluster) {
-    fields.integer({"nodes", "number of nodes", false, 0, 1'000'000}, cluster.nodes);
+    const bool written = cluster.mixed;  // by a visitor that does not read: nodes are those of the groups
+    std::int64_t none = 0;
+    fields.integer({"nodes", "number of nodes", false, 0, 1'000'000}, written ? none : cluster.nodes);
     fields.integer({"hosts", "instead of nodes: bare hosts with one NIC each", false, 0, 1'000'000}, cluster.hosts);
-    cluster.has_node = cluster.has_node || cluster.nodes > 0;
-    fields.group(cluster.has_node, [&](Fields& same) {
+    bool one_kind = !written && (cluster.has_node || cluster.nodes > 0);
+    fields.group(one_kind, [&](Fields& same) {
         bool present = false;
         same.section({"node", "what a node is: a preset or its parts"}, kNodePresets, present,
                      [&](Fields& inner) { describe(inner, cluster.node); });
     });
+    cluster.has_node = cluster.has_node || one_kind;
+    fields.group(cluster.mixed, [&](Fields& same) {
+        std::size_t count = cluster.groups.size();
+        const bool empty = cluster.groups.empty();
+        same.list({"groups", "instead of nodes: groups of them, each of one kind, in this order"}, count,
+                  [&](Fields& inner, std::size_t i) {
+                      cluster.groups.resize(std::max(cluster.groups.size(), i + 1));
+                      describe(inner, cluster.groups[i]);
+                  });
+        if (same.names_all() && empty) {
+            cluster.groups.clear();
+        }
+    });
     bool given = false;
     fields.section({"fabric", "what joins the nodes: a preset or its parts"}, kFabricPresets, given,
                    [&](Fields& inner) { describe(inner, cluster.fabric); });
+    if (cluster.mixed && !written) {
+        cluster.twice = cluster.has_node || cluster.nodes > 0;
+        cluster.nodes = 0;
+        for (const GroupSpec& group : cluster.groups) {
+            cluster.nodes += group.nodes;
+        }
+        if (!cluster.groups.empty()) {
+            cluster.node = cluster.groups.front().node;
+        }
+    }
 }
+
+const NodeSpec& node_at(const ClusterSpec& cluster, std::uint32_t node) {
+    std::int64_t before = 0;
+    for (const GroupSpec& group : cluster.groups) {
+        before += group.nodes;
+        if (node < before) {
+            return group.node;
+        }
+    }
+    return cluster.node;
+}
+
+void for_each_node(ClusterSpec& cluster, const std::function<void(NodeSpec&)>& change) {
+    change(cluster.node);
+    for (GroupSpec& group : cluster.groups) {
+        change(group.node);
+    }
+}
+
+std::vector<const FabricSpec*> fabrics_of(const ClusterSpec& cluster) {
+    std::vector<const FabricSpec*> out = {&cluster.fabric};
+    for (const GroupSpec& group : cluster.groups) {
+        if (group.has_fabric) {
+            out.push_back(&group.fabric);
+        }
+    }
+    return out;
+}
+
+namespace {
+
+// The parts of nodes of one kind.
+void take_node(FabricShape& shape, const NodeSpec& node, double link) {
+    shape.gpus_per_node = static_cast<std::uint32_t>(node.gpus);
+    shape.nics_per_node = static_cast<std::uint32_t>(node.nics);
+    shape.nodes_per_domain = static_cast<std::uint32_t>(node.domain);
+    shape.intra = node.intra;
+    shape.intra_bandwidth = node.intra_bandwidth.value;
+    shape.intra_latency = node.intra_latency.value;
+    shape.nic_bandwidth = link > 0 ? link : node.nic_bandwidth.value;
+    shape.nic_latency = node.nic_latency.value;
+    shape.pcie_bandwidth = node.pcie_bandwidth.value;
+}
+
+// Nodes side by side behind one NVSwitch fabric.
+void check_domain(const FabricShape& shape, const std::string& whose, std::vector<std::string>& problems) {
+    if (shape.nodes_per_domain == 1) {
+        return;
+    }
+    if (shape.nodes % shape.nodes_per_domain != 0) {
+        problems.push_back(std::to_string(shape.nodes) + " nodes" + whose + " do not fill domains of " +
+                           std::to_string(shape.nodes_per_domain) + " ('node.domain')");
+    }
+    if (shape.intra != IntraKind::nvswitch) {
+        problems.push_back("a domain of several nodes" + whose + " needs node.intra: nvswitch");
+    }
+}
+
+// What the groups have in common, and what each has of its own.
+void take_groups(FabricShape& shape, const ClusterSpec& cluster, std::vector<std::string>& problems) {
+    std::map<std::string, int> names;
+    for (const GroupSpec& group : cluster.groups) {
+        if (names[group.name]++ == 1) {
+            problems.push_back("group '" + group.name + "' is there twice");
+        }
+        FabricShape own;
+        own.nodes = static_cast<std::uint32_t>(group.nodes);
+        take_node(own, group.node, group.has_fabric ? group.fabric.link : cluster.fabric.link);
+        check_domain(own, " of '" + group.name + "'", problems);
+        if (!shape.groups.empty() && own.gpus_per_node != shape.gpus_per_node) {
+            problems.push_back("nodes of '" + group.name + "' have " + std::to_string(own.gpus_per_node) +
+                               " GPUs, those of '" + cluster.groups.front().name + "' " +
+                               std::to_string(shape.gpus_per_node) + ": all nodes of a cluster have the same number");
+        }
+        if (!shape.groups.empty() && own.nodes_per_domain != shape.nodes_per_domain) {
+            problems.push_back("domains of '" + group.name + "' have " + std::to_string(own.nodes_per_domain) +
+                               " nodes, those of '" + cluster.groups.front().name + "' " +
+                               std::to_string(shape.nodes_per_domain) + ": all of a cluster have the same number");
+        }
+        if (group.has_fabric != cluster.groups.front().has_fabric) {
+            problems.push_back("group '" + group.name + "' has " + (group.has_fabric ? "a" : "no") +
+                               " fabric of its own, '" + cluster.groups.front().name + "' has " +
+                               (group.has_fabric ? "none" : "one") + ": either all have one or none has");
+        }
+        if (own.nics_per_node == 0 || own.nic_bandwidth <= 0) {
+            problems.push_back("nodes of '" + group.name + "' have no NIC, so that others cannot reach them");
+        }
+        if (shape.groups.empty()) {
+            const std::uint32_t nodes = shape.nodes;
+            shape = own;
+            shape.nodes = nodes;
+        }
+        NodeGroup parts{group.name,        0,
+                        own.nodes,         own.nics_per_node,
+                        own.intra,         own.intra_bandwidth,
+                        own.intra_latency, own.pcie_bandwidth,
+                        own.nic_bandwidth, own.nic_latency};
+        parts.first = shape.groups.empty() ? 0 : shape.groups.back().first + shape.groups.back().nodes;
+        shape.groups.push_back(parts);
+        shape.nics_per_node = std::max(shape.nics_per_node, own.nics_per_node);
+        shape.nic_bandwidth = std::max(shape.nic_bandwidth, own.nic_bandwidth);
+        shape.nic_latency = std::max(shape.nic_latency, own.nic_latency);
+    }
+}
+
+// A fabric for each group and one that joins a further NIC of every node.
+void join_fabrics(FabricShape& shape, const ClusterSpec& cluster, std::vector<std::string>& problems) {
+    std::vector<FabricShape> fabrics;
+    const auto add = [&](const FabricSpec& spec, const std::string& whose, FabricShape own) {
+        const auto plan = spec.topology.make();
+        if (plan->needs_packets()) {
+            problems.push_back("adaptive routing" + whose + " is simulated where one fabric joins all nodes");
+        }
+        own.gpus_per_node = shape.gpus_per_node;
+        own.link_latency = spec.latency;
+        own.groups.clear();
+        std::vector<std::string> own_problems;
+        plan->complete(own, own_problems);
+        for (const std::string& problem : own_problems) {
+            problems.push_back(problem + whose);
+        }
+        fabrics.push_back(std::move(own));
+    };
+    for (std::size_t i = 0; i < shape.groups.size(); ++i) {
+        const NodeGroup& group = shape.groups[i];
+        FabricShape own;
+        own.nodes = group.nodes;
+        own.nics_per_node = group.nics;
+        own.nic_bandwidth = group.nic_bandwidth;
+        add(cluster.groups[i].fabric, " (fabric of '" + group.name + "')", std::move(own));
+    }
+    if (cluster.fabric.link <= 0) {
+        problems.push_back(
+            "'fabric.link' is missing: the rate of the NIC by which nodes reach other groups, as groups have fabrics "
+            "of "
+            "their own");
+    }
+    FabricShape outer;
+    outer.nodes = shape.nodes;
+    outer.nics_per_node = 1;
+    outer.nic_bandwidth = cluster.fabric.link;
+    add(cluster.fabric, " (fabric between groups)", std::move(outer));
+    shape.outer_bandwidth = cluster.fabric.link;
+    shape.nics_per_node += 1;
+    shape.nic_bandwidth = std::max(shape.nic_bandwidth, shape.outer_bandwidth);
+    shape.nodes_per_leaf = 1;
+    shape.topology = [fabrics = std::move(fabrics)](const FabricShape& s) {
+        return std::make_shared<JoinedFabrics>(s, fabrics);
+    };
+}
+
+}  // namespace
 
 FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark) {
     const FabricSpec& f = cluster.fabric;
-    std::vector<Diagnostic> errors;
+    std::vector<std::string> problems;
     FabricShape shape;
-    if ((cluster.nodes > 0) == (cluster.hosts > 0)) {
-        errors.push_back(mark.error("a cluster has either 'nodes' (with a 'node') or 'hosts'"));
+    if (cluster.twice || (cluster.nodes > 0) == (cluster.hosts > 0)) {
+        problems.emplace_back("a cluster has either 'nodes' (with a 'node'), 'groups' or 'hosts'");
     } else if (cluster.hosts > 0) {
         shape.nodes = static_cast<std::uint32_t>(cluster.hosts);
         shape.gpus_per_node = 1;
@@ -63,31 +260,33 @@ FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark) {
         shape.nic_bandwidth = f.link;
     } else {
         if (cluster.node.gpu.memory.how.empty()) {
-            errors.push_back(mark.error("'node' is missing: a preset ('orrery list nodes') or its parts"));
+            problems.emplace_back("'node' is missing: a preset ('orrery list nodes') or its parts");
         }
         shape.nodes = static_cast<std::uint32_t>(cluster.nodes);
-        shape.gpus_per_node = static_cast<std::uint32_t>(cluster.node.gpus);
-        shape.nics_per_node = static_cast<std::uint32_t>(cluster.node.nics);
-        shape.intra = cluster.node.intra;
-        shape.intra_bandwidth = cluster.node.intra_bandwidth.value;
-        shape.intra_latency = cluster.node.intra_latency.value;
-        shape.nic_bandwidth = f.link > 0 ? f.link : cluster.node.nic_bandwidth.value;
-        shape.nic_latency = cluster.node.nic_latency.value;
-        shape.pcie_bandwidth = cluster.node.pcie_bandwidth.value;
+        if (cluster.mixed) {
+            take_groups(shape, cluster, problems);
+        } else {
+            take_node(shape, cluster.node, f.link);
+            check_domain(shape, "", problems);
+        }
     }
     if (static_cast<std::int64_t>(shape.nodes) * shape.gpus_per_node > 4'000'000) {
-        errors.push_back(mark.error("more than 4,000,000 GPUs"));
+        problems.emplace_back("more than 4,000,000 GPUs");
     }
     shape.link_latency = f.latency;
-    std::vector<std::string> problems;
-    f.topology.make()->complete(shape, problems);
-    for (const std::string& problem : problems) {
-        errors.push_back(mark.error(problem));
+    if (cluster.mixed && !cluster.groups.empty() && cluster.groups.front().has_fabric) {
+        join_fabrics(shape, cluster, problems);
+    } else {
+        f.topology.make()->complete(shape, problems);
     }
     if (cluster.hosts > 0 && shape.nic_bandwidth <= 0) {
-        errors.push_back(mark.error("'fabric.link' is missing: the rate of each host's link"));
+        problems.emplace_back("'fabric.link' is missing: the rate of each host's link");
     }
-    if (!errors.empty()) {
+    if (!problems.empty()) {
+        std::vector<Diagnostic> errors;
+        for (const std::string& problem : problems) {
+            errors.push_back(mark.error(problem));
+        }
         throw ConfigError(errors);
     }
     return shape;

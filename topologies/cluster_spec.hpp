@@ -20,6 +20,8 @@ struct NodeSpec {
     Sourced<double> nic_latency;          ///< s
     Sourced<double> pcie_bandwidth;       ///< B/s per GPU and direction; absent: not limiting
     std::string collectives = "nvlink3";  ///< generation of the table of measured collectives
+    bool shares_domain = false;           ///< `domain` was given
+    std::int64_t domain = 1;              ///< nodes whose GPUs one NVSwitch fabric joins
 };
 
 struct FabricSpec {
@@ -28,7 +30,20 @@ struct FabricSpec {
     double latency = 500e-9;  ///< s per link
 };
 
+/// Nodes of one kind, of a cluster of several.
+struct GroupSpec {
+    std::string name;
+    std::int64_t nodes = 0;
+    NodeSpec node;
+    bool has_fabric = false;  ///< a fabric of its own; the cluster's then joins a further NIC of each node
+    FabricSpec fabric;
+};
+
 struct ClusterSpec {
+    bool mixed = false;             ///< `groups` was given, in place of `nodes` and `node`
+    bool twice = false;             ///< both were
+    std::vector<GroupSpec> groups;  ///< in the order of their nodes
+    /// Of a mixed cluster: of all groups, and of the first.
     std::int64_t nodes = 0;
     std::int64_t hosts = 0;  ///< bare hosts with one NIC each, instead of nodes
     bool has_node = false;   ///< `node` was given; bare hosts have none
@@ -41,6 +56,13 @@ inline constexpr PresetKind kDevicePresets{"device", "models/data/devices"};
 
 void describe(Fields& fields, NodeSpec& node);
 void describe(Fields& fields, ClusterSpec& cluster);
+
+/// What a node of the cluster is made of, by its number.
+[[nodiscard]] const NodeSpec& node_at(const ClusterSpec& cluster, std::uint32_t node);
+/// Calls `change` for the description of every node that the cluster has: one, or that of each group.
+void for_each_node(ClusterSpec& cluster, const std::function<void(NodeSpec&)>& change);
+/// The fabrics between nodes: the cluster's, and those of groups.
+[[nodiscard]] std::vector<const FabricSpec*> fabrics_of(const ClusterSpec& cluster);
 
 /// Checks what a single field cannot see (a node is given, the fabric is not larger than the limits) and computes the
 /// shape. Throws ConfigError with the position of the section.

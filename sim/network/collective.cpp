@@ -15,8 +15,20 @@ const std::vector<std::string>& collective_op_names() {
 }
 
 // What the library reaches of a NIC's rate limits a routed flow; its bytes stay what they are.
-static double flow_limit(const FabricShape& shape, const CollectivePrice& price) {
-    return price.nic_efficiency < 1 ? price.nic_efficiency * shape.nic_bandwidth : 0;
+static double flow_limit(const Fabric& fabric, GpuId from, GpuId to, const CollectivePrice& price) {
+    if (price.nic_efficiency >= 1) {
+        return 0;
+    }
+    const Fabric::Crossing crossing = fabric.crossing(from, to);
+    return price.nic_efficiency *
+           std::min(fabric.capacity(fabric.nic_out(crossing.out)), fabric.capacity(fabric.nic_in(crossing.in)));
+}
+
+// B/s of a GPU towards the others of its node.
+static double port_of(const Fabric& fabric, GpuId gpu) {
+    const NodeGroup& parts = fabric.parts_of(gpu);
+    return parts.intra == IntraKind::mesh ? parts.intra_bandwidth * (fabric.shape().gpus_per_node - 1)
+                                          : parts.intra_bandwidth;
 }
 
 Bytes wire_bytes(CollectiveOp op, std::uint32_t ranks, Bytes payload) {
@@ -44,7 +56,7 @@ Bytes wire_bytes(CollectiveOp op, std::uint32_t ranks, Bytes payload) {
 GroupLayout layout_of(const Fabric& fabric, const std::vector<GpuId>& group) {
     std::map<std::uint32_t, std::uint32_t> count;
     for (const GpuId gpu : group) {
-        ++count[fabric.node_of(gpu)];
+        ++count[fabric.domain_of(gpu)];
     }
     for (const auto& [node, members] : count) {
         if (members != count.begin()->second) {
@@ -66,11 +78,18 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
     }
     const GroupLayout layout = layout_of(fabric, group);
     const FabricShape& shape = fabric.shape();
-    const double port =
-        shape.intra == IntraKind::mesh ? shape.intra_bandwidth * (shape.gpus_per_node - 1) : shape.intra_bandwidth;
+    double port = port_of(fabric, group[0]);
+    double inside_latency = 0;
+    double nic_latency = 0;
+    for (const GpuId gpu : group) {
+        port = std::min(port, port_of(fabric, gpu));
+        inside_latency = std::max(inside_latency, fabric.parts_of(gpu).intra_latency);
+        nic_latency = std::max(nic_latency, fabric.parts_of(gpu).nic_latency);
+    }
     const CollectivePrice price = model.price(op, layout, payload, BytesPerSecond(port));
-    out.propagation = Seconds(layout.nodes > 1 ? shape.nic_latency + 4 * shape.link_latency : 0);
-    out.latency = price.latency + (layout.nodes > 1 ? out.propagation : Seconds(shape.intra_latency));
+    // Over several fabrics the longest of the paths says it.
+    const bool one_fabric = shape.outer_bandwidth == 0;
+    out.propagation = Seconds(layout.nodes > 1 && one_fabric ? nic_latency + 4 * shape.link_latency : 0);
     out.bytes = wire_bytes(op, layout.ranks, payload);
 
     const double r = layout.per_node();
@@ -94,7 +113,7 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
             const GpuId from = group[i];
             const GpuId to = group[(i + per_node) % group.size()];
             if (only_nodes == nullptr) {
-                out.flows.push_back(RoutedFlow{from, to, outside / r, flow_limit(shape, price)});
+                out.flows.push_back(RoutedFlow{from, to, outside / r, flow_limit(fabric, from, to, price)});
             }
             const bool from_wanted = wanted(fabric.node_of(from));
             const bool to_wanted = wanted(fabric.node_of(to));
@@ -104,10 +123,13 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
             const Route route = fabric.route(from, to, paths, mix64((std::uint64_t{from.value()} << 32U) | to.value()));
             const std::span<const ResourceId> links = route.resources();
             // A folded run keeps the ports at its own nodes; the path in between cannot bind.
-            const std::size_t ports = shape.pcie_bandwidth > 0 ? 2 : 1;
+            const auto ports = [&](GpuId gpu) { return fabric.parts_of(gpu).pcie_bandwidth > 0 ? 2U : 1U; };
+            if (!one_fabric) {
+                out.propagation = std::max(out.propagation, Seconds(route.latency));
+            }
             for (std::size_t k = 0; k < links.size(); ++k) {
-                const bool at_from = k < ports;
-                const bool at_to = k + ports >= links.size();
+                const bool at_from = k < ports(from);
+                const bool at_to = k + ports(to) >= links.size();
                 const bool keep = only_nodes == nullptr || (at_from && from_wanted) || (at_to && to_wanted);
                 if (keep) {
                     weights[links[k].value()] += weight * route.share(k);
@@ -115,6 +137,7 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
             }
         }
     }
+    out.latency = price.latency + (layout.nodes > 1 ? out.propagation : Seconds(inside_latency));
     for (const auto& [resource, weight] : weights) {
         out.demands.push_back(Demand{ResourceId(resource), weight});
     }
@@ -123,16 +146,16 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
 
 GroupTransfer make_send(const Fabric& fabric, const CollectiveModel& model, GpuId from, GpuId to, Bytes payload,
                         PathChoice choice, std::uint64_t hash) {
-    const bool inside = fabric.node_of(from) == fabric.node_of(to);
+    const bool inside = fabric.domain_of(from) == fabric.domain_of(to);
     const CollectivePrice price = model.price(CollectiveOp::send_recv, GroupLayout{2, inside ? 1U : 2U}, payload,
-                                              BytesPerSecond(fabric.shape().intra_bandwidth));
+                                              BytesPerSecond(fabric.parts_of(from).intra_bandwidth));
     const Route route = fabric.route(from, to, choice, hash);
     GroupTransfer out;
     out.latency = price.latency + Seconds(route.latency);
     out.bytes = payload;
     if (!inside) {
         out.propagation = Seconds(route.latency);
-        out.flows.push_back(RoutedFlow{from, to, 1, flow_limit(fabric.shape(), price)});
+        out.flows.push_back(RoutedFlow{from, to, 1, flow_limit(fabric, from, to, price)});
     }
     const double weight = 1 / (inside ? price.intra_efficiency : price.nic_efficiency);
     const std::span<const ResourceId> links = route.resources();

@@ -6,39 +6,68 @@
 
 namespace orrery::inline network {
 
-std::uint32_t Fabric::reserve(std::size_t count, double capacity) {
+template <class Capacity>
+std::uint32_t Fabric::reserve(std::size_t per_node, const Capacity& capacity) {
     const auto first = static_cast<std::uint32_t>(capacities_.size());
-    capacities_.insert(capacities_.end(), count, capacity);
+    for (const NodeGroup& group : groups_) {
+        capacities_.insert(capacities_.end(), group.nodes * per_node, capacity(group));
+    }
     return first;
 }
 
-Fabric::Fabric(const FabricShape& shape) : shape_(shape) {
+void Fabric::require_paths() const {
+    for (const NodeGroup& group : groups_) {
+        if (shape_.nodes > 1 && (group.nics == 0 || group.nic_bandwidth <= 0)) {
+            throw InfeasibleError("no route: node 1 cannot be reached from node 0, because the nodes have no NIC");
+        }
+        if (shape_.gpus_per_node > 1 && group.intra_bandwidth <= 0) {
+            throw InfeasibleError(
+                "no route: GPU 1 cannot be reached from GPU 0 inside a node (no intra-node bandwidth)");
+        }
+    }
+}
+
+Fabric::Fabric(const FabricShape& shape) : shape_(shape), groups_(shape.groups) {
     const FabricShape& s = shape_;
     ORRERY_ASSERT(s.nodes > 0 && s.gpus_per_node > 0 && s.rails > 0 && s.nodes_per_leaf > 0 && s.spines > 0);
-    if (s.nodes > 1 && (s.nics_per_node == 0 || s.nic_bandwidth <= 0)) {
-        throw InfeasibleError("no route: node 1 cannot be reached from node 0, because the nodes have no NIC");
+    if (groups_.empty()) {
+        groups_.push_back({"", 0, s.nodes, s.nics_per_node, s.intra, s.intra_bandwidth, s.intra_latency,
+                           s.pcie_bandwidth, s.nic_bandwidth, s.nic_latency});
     }
-    if (s.gpus_per_node > 1 && s.intra_bandwidth <= 0) {
-        throw InfeasibleError("no route: GPU 1 cannot be reached from GPU 0 inside a node (no intra-node bandwidth)");
+    require_paths();
+    for (const NodeGroup& group : groups_) {
+        meshes_ = meshes_ || group.intra == IntraKind::mesh;
+        pcie_limits_ = pcie_limits_ || group.pcie_bandwidth > 0;
     }
-    const std::uint32_t gpu_count = gpus();
-    const std::uint32_t nic_count = s.nodes * s.nics_per_node;
-    if (s.intra == IntraKind::mesh) {
-        mesh_ = reserve(static_cast<std::size_t>(gpu_count) * (s.gpus_per_node - 1), s.intra_bandwidth);
-        // The collectives see one port a GPU: its links to all peers together.
-        intra_up_ = reserve(gpu_count, s.intra_bandwidth * (s.gpus_per_node - 1));
-        intra_down_ = reserve(gpu_count, s.intra_bandwidth * (s.gpus_per_node - 1));
-    } else {
-        intra_up_ = reserve(gpu_count, s.intra_bandwidth);
-        intra_down_ = reserve(gpu_count, s.intra_bandwidth);
+    // Resources that a group has no use for are there, too, so that numbers follow those of GPUs.
+    constexpr double kUnused = 1;
+    const std::uint32_t peers = s.gpus_per_node - 1;
+    if (meshes_) {
+        mesh_ = reserve(static_cast<std::size_t>(s.gpus_per_node) * peers, [](const NodeGroup& group) {
+            return group.intra == IntraKind::mesh ? group.intra_bandwidth : kUnused;
+        });
     }
-    if (s.pcie_bandwidth > 0) {
-        pcie_up_ = reserve(gpu_count, s.pcie_bandwidth);
-        pcie_down_ = reserve(gpu_count, s.pcie_bandwidth);
+    // The collectives see one port a GPU: in a mesh its links to all peers together.
+    const auto port = [&](const NodeGroup& group) {
+        return group.intra == IntraKind::mesh ? group.intra_bandwidth * peers : group.intra_bandwidth;
+    };
+    intra_up_ = reserve(s.gpus_per_node, port);
+    intra_down_ = reserve(s.gpus_per_node, port);
+    if (pcie_limits_) {
+        const auto rate = [](const NodeGroup& group) {
+            return group.pcie_bandwidth > 0 ? group.pcie_bandwidth : kUnused;
+        };
+        pcie_up_ = reserve(s.gpus_per_node, rate);
+        pcie_down_ = reserve(s.gpus_per_node, rate);
     }
-    nic_out_ = reserve(nic_count, s.nic_bandwidth);
-    nic_in_ = reserve(nic_count, s.nic_bandwidth);
-    switch_links_ = reserve(0, 0);
+    const auto nic = [](const NodeGroup& group) { return group.nic_bandwidth; };
+    nic_out_ = reserve(s.nics_per_node, nic);
+    nic_in_ = reserve(s.nics_per_node, nic);
+    for (std::uint32_t node = 0; s.outer_bandwidth > 0 && node < s.nodes; ++node) {
+        capacities_[nic_out_ + outer_nic(node)] = s.outer_bandwidth;
+        capacities_[nic_in_ + outer_nic(node)] = s.outer_bandwidth;
+    }
+    switch_links_ = static_cast<std::uint32_t>(capacities_.size());
     if (s.topology) {
         topology_ = s.topology(s);
     } else {
@@ -49,11 +78,29 @@ Fabric::Fabric(const FabricShape& shape) : shape_(shape) {
     capacities_.insert(capacities_.end(), topology_->capacities().begin(), topology_->capacities().end());
 }
 
+std::uint32_t Fabric::group_of_node(std::uint32_t node) const {
+    if (groups_.size() == 1) {
+        return 0;
+    }
+    const auto after =
+        std::upper_bound(groups_.begin(), groups_.end(), node,
+                         [](std::uint32_t wanted, const NodeGroup& group) { return wanted < group.first; });
+    return static_cast<std::uint32_t>(after - groups_.begin() - 1);
+}
+
 std::uint32_t Fabric::nic_of(GpuId gpu) const {
     const std::uint32_t local = gpu.value() % shape_.gpus_per_node;
-    const std::uint32_t nic =
-        static_cast<std::uint32_t>(static_cast<std::uint64_t>(local) * shape_.nics_per_node / shape_.gpus_per_node);
+    const std::uint32_t nics = parts_of(gpu).nics;
+    const auto nic = static_cast<std::uint32_t>(static_cast<std::uint64_t>(local) * nics / shape_.gpus_per_node);
     return node_of(gpu) * shape_.nics_per_node + nic;
+}
+
+Fabric::Crossing Fabric::crossing(GpuId from, GpuId to) const {
+    if (shape_.outer_bandwidth > 0 && group_of(from) != group_of(to)) {
+        return {from, outer_nic(node_of(from)), outer_nic(node_of(to))};
+    }
+    const GpuId leaving = leaving_gpu(from, to);
+    return {leaving, nic_of(leaving), nic_of(to)};
 }
 
 std::uint32_t Fabric::leaves() const {
@@ -79,7 +126,8 @@ GpuId Fabric::leaving_gpu(GpuId from, GpuId to) const {
     }
     // The first GPU of the node whose NIC is on the same rail.
     const std::uint32_t gpus = shape_.gpus_per_node;
-    const std::uint32_t local = (nic % shape_.nics_per_node * gpus + shape_.nics_per_node - 1) / shape_.nics_per_node;
+    const std::uint32_t nics = parts_of(from).nics;
+    const std::uint32_t local = (nic % shape_.nics_per_node * gpus + nics - 1) / nics;
     return GpuId(node_of(from) * gpus + local);
 }
 
@@ -91,36 +139,37 @@ std::uint32_t Fabric::mesh_link(GpuId from, GpuId to) const {
 }
 
 void Fabric::add_inside(Route& route, GpuId from, GpuId to) const {
-    if (shape_.intra == IntraKind::mesh) {
+    const NodeGroup& parts = parts_of(from);
+    if (parts.intra == IntraKind::mesh) {
         route.add(mesh_link(from, to));
     } else {
         route.add(intra_up_ + from.value());
         route.add(intra_down_ + to.value());
     }
-    route.latency += shape_.intra_latency;
+    route.latency += parts.intra_latency;
 }
 
 Route Fabric::route(GpuId from, GpuId to, PathChoice choice, std::uint64_t hash) const {
     ORRERY_ASSERT(from != to && from.value() < gpus() && to.value() < gpus());
     Route route;
-    if (node_of(from) == node_of(to)) {
+    if (domain_of(from) == domain_of(to)) {
         add_inside(route, from, to);
         return route;
     }
-    const GpuId leaving = leaving_gpu(from, to);
+    const auto [leaving, out, in] = crossing(from, to);
     if (leaving != from) {
         add_inside(route, from, leaving);
     }
-    const std::uint32_t nic_a = nic_of(leaving);
-    const std::uint32_t nic_b = nic_of(to);
-    if (shape_.pcie_bandwidth > 0) {
+    const NodeGroup& sender = parts_of(leaving);
+    const NodeGroup& receiver = parts_of(to);
+    if (sender.pcie_bandwidth > 0) {
         route.add(pcie_up_ + leaving.value());
     }
-    route.add(nic_out_ + nic_a);
-    route.latency += shape_.nic_latency;
-    topology_->route(route, switch_links_, nic_a, nic_b, choice, hash);
-    route.add(nic_in_ + nic_b);
-    if (shape_.pcie_bandwidth > 0) {
+    route.add(nic_out_ + out);
+    route.latency += (sender.nic_latency + receiver.nic_latency) / 2;
+    topology_->route(route, switch_links_, out, in, choice, hash);
+    route.add(nic_in_ + in);
+    if (receiver.pcie_bandwidth > 0) {
         route.add(pcie_down_ + to.value());
     }
     return route;
@@ -136,13 +185,15 @@ TreeLinks Fabric::tree(std::span<const GpuId> members, PathChoice choice, std::u
         nics.push_back(nic_of(gpu));
         out.links.emplace_back(nic_out_ + nics.back());
         out.links.emplace_back(nic_in_ + nics.back());
-        if (shape_.pcie_bandwidth > 0) {
+        const NodeGroup& parts = parts_of(gpu);
+        if (parts.pcie_bandwidth > 0) {
             out.links.emplace_back(pcie_up_ + gpu.value());
             out.links.emplace_back(pcie_down_ + gpu.value());
         }
+        out.latency = std::max(out.latency, parts.nic_latency);
     }
     const std::uint32_t hops = tree_->add_tree(out.links, switch_links_, nics, choice, number);
-    out.latency = shape_.nic_latency + hops * shape_.link_latency;
+    out.latency += hops * shape_.link_latency;
     return out;
 }
 
@@ -170,10 +221,10 @@ std::string Fabric::resource_name(ResourceId resource) const {
                                  {intra_down_, "node switch to GPU "},
                                  {nic_out_, "NIC out "},
                                  {nic_in_, "NIC in "}};
-    if (shape_.intra == IntraKind::mesh) {
+    if (meshes_) {
         tables.push_back({mesh_, "mesh link "});
     }
-    if (shape_.pcie_bandwidth > 0) {
+    if (pcie_limits_) {
         tables.push_back({pcie_up_, "PCIe out of GPU "});
         tables.push_back({pcie_down_, "PCIe into GPU "});
     }
@@ -188,11 +239,11 @@ std::string Fabric::resource_name(ResourceId resource) const {
 }
 
 std::size_t Fabric::vertex_count() const {
-    return static_cast<std::size_t>(gpus()) + shape_.nodes + shape_.nics() + topology_->switches();
+    return static_cast<std::size_t>(gpus()) + domains() + shape_.nics() + topology_->switches();
 }
 
 VertexKind Fabric::vertex_kind(std::uint32_t vertex) const {
-    const std::uint32_t sizes[] = {gpus(), shape_.nodes, shape_.nics()};
+    const std::uint32_t sizes[] = {gpus(), domains(), shape_.nics()};
     const VertexKind kinds[] = {VertexKind::gpu, VertexKind::node_switch, VertexKind::nic};
     for (std::size_t i = 0; i < std::size(sizes); ++i) {
         if (vertex < sizes[i]) {
@@ -206,7 +257,7 @@ VertexKind Fabric::vertex_kind(std::uint32_t vertex) const {
 std::vector<Fabric::Link> Fabric::links() const {
     const FabricShape& s = shape_;
     const std::uint32_t node_switch = gpus();
-    const std::uint32_t first_nic = node_switch + s.nodes;
+    const std::uint32_t first_nic = node_switch + domains();
     const std::uint32_t first_switch = first_nic + s.nics();
     std::vector<Link> out;
     const auto both = [&](std::uint32_t a, std::uint32_t b, std::uint32_t up, std::uint32_t down) {
@@ -214,7 +265,8 @@ std::vector<Fabric::Link> Fabric::links() const {
         out.push_back(Link{b, a, ResourceId(down)});
     };
     for (std::uint32_t g = 0; g < gpus(); ++g) {
-        if (s.intra == IntraKind::mesh) {
+        const NodeGroup& parts = parts_of(GpuId(g));
+        if (parts.intra == IntraKind::mesh) {
             const std::uint32_t base = g / s.gpus_per_node * s.gpus_per_node;
             for (std::uint32_t peer = base; peer < base + s.gpus_per_node; ++peer) {
                 if (peer != g) {
@@ -222,13 +274,18 @@ std::vector<Fabric::Link> Fabric::links() const {
                 }
             }
         } else {
-            both(g, node_switch + g / s.gpus_per_node, intra_up_ + g, intra_down_ + g);
+            both(g, node_switch + domain_of(GpuId(g)), intra_up_ + g, intra_down_ + g);
         }
-        if (s.nics_per_node > 0) {
-            // Without a PCIe limit the NIC's own ports stand for this hop too.
-            const std::uint32_t nic = nic_of(GpuId(g));
-            const bool limited = s.pcie_bandwidth > 0;
+        // Without a PCIe limit the NIC's own ports stand for this hop too.
+        const auto join = [&](std::uint32_t nic) {
+            const bool limited = parts.pcie_bandwidth > 0;
             both(g, first_nic + nic, limited ? pcie_up_ + g : nic_out_ + nic, limited ? pcie_down_ + g : nic_in_ + nic);
+        };
+        if (parts.nics > 0) {
+            join(nic_of(GpuId(g)));
+        }
+        if (s.outer_bandwidth > 0) {
+            join(outer_nic(node_of(GpuId(g))));
         }
     }
     for (std::uint32_t nic = 0; nic < s.nics(); ++nic) {

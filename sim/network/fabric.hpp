@@ -4,7 +4,8 @@
 // Claims: paths are shortest paths of the graph of links (checked against a breadth-first search in the tests),
 // found in constant time without stored routes, so 16,384 GPUs build in milliseconds and in a few MiB.
 // Scope: nodes with GPUs joined by a switch (NVSwitch), a full mesh (xGMI) or PCIe, NICs on PCIe; between the NICs a topology
-// (sim/network/topology). A path's hops between the NICs are one of:
+// (sim/network/topology). Nodes may be of several groups with parts of their own, and some nodes may share one NVSwitch fabric.
+// A path's hops between the NICs are one of:
 //   spray  evenly over all parallel paths: in a tree the bundle of parallel links is one resource with their summed capacity,
 //          elsewhere each link carries its share
 //   ecmp   a hash of the flow picks one path: single links are resources, and collisions happen
@@ -28,11 +29,30 @@ class TreeTopology;
 enum class IntraKind { nvswitch, mesh, pcie };
 enum class FabricKind { leaf_spine, fat_tree };
 
+/// Equal nodes, side by side, of a cluster whose nodes are not all equal. Base units.
+struct NodeGroup {
+    std::string name;
+    std::uint32_t first = 0;  ///< number of its first node
+    std::uint32_t nodes = 0;
+    std::uint32_t nics = 0;  ///< of a node, from its first one on
+    IntraKind intra = IntraKind::nvswitch;
+    double intra_bandwidth = 0;
+    double intra_latency = 0;
+    double pcie_bandwidth = 0;
+    double nic_bandwidth = 0;
+    double nic_latency = 0;
+};
+
 /// Everything the fabric is computed from. Plain numbers in base units; the `cluster` section fills it.
 struct FabricShape {
     std::uint32_t nodes = 1;
     std::uint32_t gpus_per_node = 8;
-    std::uint32_t nics_per_node = 8;
+    std::uint32_t nics_per_node = 8;     ///< the most of any node
+    std::uint32_t nodes_per_domain = 1;  ///< neighbours whose GPUs one NVSwitch fabric joins
+    /// Every node is of one of them, in order; empty: all nodes are as the fields below say, which else hold the fastest.
+    std::vector<NodeGroup> groups = {};
+    /// B/s of a further NIC of every node, its last, which alone reaches other groups; 0: one fabric joins all.
+    double outer_bandwidth = 0;
     IntraKind intra = IntraKind::nvswitch;
     double intra_bandwidth = 0;  ///< B/s per GPU and direction (nvswitch, pcie), or a pair and direction (mesh)
     double intra_latency = 0;    ///< s, GPU to GPU inside a node
@@ -68,7 +88,23 @@ class Fabric {
     [[nodiscard]] const FabricShape& shape() const { return shape_; }
     [[nodiscard]] std::uint32_t gpus() const { return shape_.nodes * shape_.gpus_per_node; }
     [[nodiscard]] std::uint32_t node_of(GpuId gpu) const { return gpu.value() / shape_.gpus_per_node; }
+    /// Nodes that one NVSwitch fabric joins, as a number; a node alone where there is none between nodes.
+    [[nodiscard]] std::uint32_t domain_of(GpuId gpu) const { return gpu.value() / gpus_per_domain(); }
+    [[nodiscard]] std::uint32_t gpus_per_domain() const { return shape_.gpus_per_node * shape_.nodes_per_domain; }
+    /// Place of the group of a GPU's node among shape().groups; 0 where all nodes are alike.
+    [[nodiscard]] std::uint32_t group_of(GpuId gpu) const { return group_of_node(node_of(gpu)); }
+    [[nodiscard]] std::uint32_t group_of_node(std::uint32_t node) const;
+    /// What the node of a GPU is made of.
+    [[nodiscard]] const NodeGroup& parts_of(GpuId gpu) const { return groups_[group_of(gpu)]; }
+    /// The NIC that a GPU uses to reach others of its group.
     [[nodiscard]] std::uint32_t nic_of(GpuId gpu) const;
+    /// How data leave a node for another: from which GPU, out of which NIC and into which.
+    struct Crossing {
+        GpuId leaving;
+        std::uint32_t out;
+        std::uint32_t in;
+    };
+    [[nodiscard]] Crossing crossing(GpuId from, GpuId to) const;
     /// The GPU of `from`'s node over whose NIC data go to `to`: another one where the own NIC does not reach that of `to`
     /// (rail-only). Precondition: different nodes.
     [[nodiscard]] GpuId leaving_gpu(GpuId from, GpuId to) const;
@@ -122,11 +158,21 @@ class Fabric {
     [[nodiscard]] VertexKind vertex_kind(std::uint32_t vertex) const;
 
   private:
-    [[nodiscard]] std::uint32_t reserve(std::size_t count, double capacity);
+    /// So many resources of each node, of a capacity that its group decides.
+    template <class Capacity>
+    std::uint32_t reserve(std::size_t per_node, const Capacity& capacity);
+    void require_paths() const;
+    [[nodiscard]] std::uint32_t domains() const {
+        return (shape_.nodes + shape_.nodes_per_domain - 1) / shape_.nodes_per_domain;
+    }
+    [[nodiscard]] std::uint32_t outer_nic(std::uint32_t node) const { return (node + 1) * shape_.nics_per_node - 1; }
     [[nodiscard]] std::uint32_t mesh_link(GpuId from, GpuId to) const;
     void add_inside(Route& route, GpuId from, GpuId to) const;
 
     FabricShape shape_;
+    std::vector<NodeGroup> groups_;  ///< of the shape; of equal nodes one
+    bool meshes_ = false;            ///< of some nodes
+    bool pcie_limits_ = false;
     std::vector<double> capacities_;
     std::shared_ptr<const Topology> topology_;
     const TreeTopology* tree_ = nullptr;

@@ -17,6 +17,13 @@ class Placement {
           gpus_(static_cast<std::uint32_t>(nodes.size()) * per_node_),
           nodes_(std::move(nodes)) {}
 
+    /// The same nodes with ranks in another order: rank r takes the place of `order[r]`, and further ranks their own.
+    [[nodiscard]] Placement reordered(std::vector<std::uint32_t> order) const {
+        Placement out = *this;
+        out.order_ = std::move(order);
+        return out;
+    }
+
     [[nodiscard]] std::uint32_t gpus() const { return gpus_; }
     /// True when the ranks lie as on a fabric of their own: on consecutive nodes from the first of a leaf on. Only then does what
     /// is known of the symmetry of a fabric hold for them.
@@ -26,9 +33,11 @@ class Placement {
                 return false;
             }
         }
-        return nodes_.empty() || nodes_[0] % fabric.shape().nodes_per_leaf == 0;
+        return order_.empty() && (nodes_.empty() || (nodes_[0] % fabric.shape().nodes_per_leaf == 0 &&
+                                                     nodes_[0] % fabric.shape().nodes_per_domain == 0));
     }
     [[nodiscard]] GpuId gpu(std::uint32_t rank) const {
+        rank = rank < order_.size() ? order_[rank] : rank;
         return nodes_.empty() ? GpuId(rank) : GpuId(nodes_[rank / per_node_] * per_node_ + rank % per_node_);
     }
 
@@ -36,6 +45,7 @@ class Placement {
     std::uint32_t per_node_;
     std::uint32_t gpus_;
     std::vector<std::uint32_t> nodes_;  ///< empty: all, in their own order
+    std::vector<std::uint32_t> order_;  ///< by rank: its place; empty: its own number
 };
 
 }  // namespace orrery::inline network

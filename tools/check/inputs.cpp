@@ -63,6 +63,9 @@ static std::set<std::string> tables_of(const Scenario& scenario, const DataDirec
     }
     if (kind.kernels && scenario.compute == ComputeKind::calibrated) {
         std::vector<const DeviceSpec*> devices = {&scenario.cluster.node.gpu};
+        for (const GroupSpec& group : scenario.cluster.groups) {
+            devices.push_back(&group.node.gpu);
+        }
         for (const PhaseSpec* phase : {&scenario.engine.mixed, &scenario.engine.prefill, &scenario.engine.decode}) {
             if (phase->other_device) {
                 devices.push_back(&phase->device);
@@ -77,6 +80,9 @@ static std::set<std::string> tables_of(const Scenario& scenario, const DataDirec
     if (kind.network.library && scenario.network.collectives != LibraryKind::ideal) {
         out.insert(data.path("models/data/collectives/across_nodes.yaml"));
         out.insert(data.path("models/data/collectives/" + scenario.cluster.node.collectives + ".fit"));
+        for (const GroupSpec& group : scenario.cluster.groups) {
+            out.insert(data.path("models/data/collectives/" + group.node.collectives + ".fit"));
+        }
     }
     return out;
 }

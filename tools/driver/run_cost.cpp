@@ -72,13 +72,14 @@ RunCost cost_of_traffic(const Scenario& s) {
 RunCost cost_of_collective(const Scenario& s) {
     const double ranks = s.collective.ranks > 0 ? static_cast<double>(s.collective.ranks) : endpoints(s.cluster);
     const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
-    const CollectiveSpec spec = ranks <= fabric.gpus() ? resolved(s.collective, fabric, s.network.path_choice(),
-                                                                  static_cast<std::uint32_t>(ranks))
-                                                       : s.collective;
-    const double messages = spec.algorithm->messages(spec, ranks, static_cast<double>(s.cluster.node.gpus));
+    const CollectiveSpec spec = ranks <= fabric.gpus()
+                                    ? resolved(s.collective, fabric, Placement(fabric), s.network.path_choice(),
+                                               static_cast<std::uint32_t>(ranks))
+                                    : s.collective;
+    const double messages = spec.algorithm->messages(spec, ranks, fabric.gpus_per_domain());
     const double volume = spec.op == CollectiveOp::all_reduce ? 2 : 1;  // of the payload, by each rank
     const bool ring = spec.algorithm == &algorithm("ring");
-    const double per_node = s.cluster.nodes > 0 ? static_cast<double>(s.cluster.node.gpus) : 1;
+    const double per_node = s.cluster.nodes > 0 ? fabric.gpus_per_domain() : 1;
     // Rings, and what works inside nodes first, cross once for all ranks of a node.
     const std::string name = spec.algorithm->name;
     const bool by_node =

@@ -22,6 +22,7 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <sstream>
 
 namespace orrery::inline driver {
 
@@ -267,18 +268,29 @@ void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& sce
 
 // What a topology cannot be simulated with.
 static void check_topology(const Scenario& scenario, std::vector<Diagnostic>& errors) {
+    for (const FabricSpec* fabric : fabrics_of(scenario.cluster)) {
+        const auto topology = fabric->topology.make();
+        if (topology->needs_packets() && !scenario.network.by_packet()) {
+            errors.push_back(scenario.cluster_mark.error(
+                "adaptive routing looks at the queues of switches: it needs network.fidelity: packet"));
+        }
+        if (topology->limits_connections() && !row_of(scenario.kind).messages) {
+            errors.push_back(scenario.cluster_mark.error(
+                "'window' and 'loss' of a connection are simulated in collective and network scenarios only"));
+        }
+    }
+    if (scenario.cluster.mixed && scenario.kind == ScenarioKind::replay) {
+        errors.push_back(scenario.cluster_mark.error("a replay knows one kind of node: it has no 'groups'"));
+    }
+    if (scenario.cluster.mixed && scenario.network.packets.nic.rails > 1) {
+        errors.push_back(scenario.network_mark.error("nic.rails needs nodes that all have the same NICs"));
+    }
+    // Several fabrics are forwarded over switch by switch, trees among them, too.
+    const bool joined = fabrics_of(scenario.cluster).size() > 1;
     const auto topology = scenario.cluster.fabric.topology.make();
-    const std::string name = scenario.cluster.fabric.topology.name();
-    if (topology->needs_packets() && !scenario.network.by_packet()) {
-        errors.push_back(scenario.cluster_mark.error(
-            "adaptive routing looks at the queues of switches: it needs network.fidelity: packet"));
-    }
-    if (topology->limits_connections() && !row_of(scenario.kind).messages) {
-        errors.push_back(scenario.cluster_mark.error(
-            "'window' and 'loss' of a connection are simulated in collective and network scenarios only"));
-    }
+    const std::string name = joined ? "a cluster of several fabrics" : scenario.cluster.fabric.topology.name();
     const packet::PathNeeds paths = scenario.network.packets.paths.policy.make()->needs();
-    if (!topology->is_tree() && (paths.leaves_choose || paths.plans)) {
+    if ((joined || !topology->is_tree()) && (paths.leaves_choose || paths.plans)) {
         errors.push_back(scenario.network_mark.error(fmt::format(
             "paths '{}' choose among the spines of a tree; {} has none: take spray, ecmp, oblivious, flowlet "
             "or recycled",
@@ -483,26 +495,131 @@ const CollectiveModel& ModelCache::collectives(const std::string& generation, Li
     return *slot;
 }
 
+// The order of groups that a plan names, those that it does not after them.
+static std::vector<std::uint32_t> group_order(const Scenario& scenario, const Fabric& fabric) {
+    const std::vector<NodeGroup>& groups = fabric.shape().groups;
+    std::vector<std::string> names;
+    for (const NodeGroup& group : groups) {
+        names.push_back(group.name);
+    }
+    std::vector<std::uint32_t> order;
+    std::vector<Diagnostic> errors;
+    std::istringstream list(scenario.plan.groups);
+    for (std::string name; std::getline(list, name, ',');) {
+        name.erase(0, name.find_first_not_of(' '));
+        name.erase(name.find_last_not_of(' ') + 1);
+        const auto found = static_cast<std::uint32_t>(std::find(names.begin(), names.end(), name) - names.begin());
+        if (found == names.size()) {
+            const std::string guess = nearest_name(name, names);
+            errors.push_back(scenario.plan_mark.error(
+                fmt::format("the cluster has no group '{}'{}", name,
+                            guess.empty() ? "" : fmt::format(" (did you mean '{}'?)", guess))));
+        } else if (std::find(order.begin(), order.end(), found) != order.end()) {
+            errors.push_back(scenario.plan_mark.error(fmt::format("plan.groups names '{}' twice", name)));
+        } else {
+            order.push_back(found);
+        }
+    }
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+    for (std::uint32_t group = 0; group < groups.size(); ++group) {
+        if (std::find(order.begin(), order.end(), group) == order.end()) {
+            order.push_back(group);
+        }
+    }
+    return order;
+}
+
+// Where the ranks of a plan are: on its groups in their order, stage after stage or replica after replica.
+static Placement placed(const Scenario& scenario, const Fabric& fabric, const Placement& placement) {
+    const PlanSpec& plan = scenario.plan;
+    if (!plan.placed) {
+        return placement;
+    }
+    const std::vector<std::uint32_t> groups = group_order(scenario, fabric);
+    std::vector<std::uint32_t> places;
+    for (std::size_t i = 0; i < std::max<std::size_t>(1, groups.size()); ++i) {
+        for (std::uint32_t place = 0; place < placement.gpus(); ++place) {
+            if (groups.empty() || fabric.group_of(placement.gpu(place)) == groups[i]) {
+                places.push_back(place);
+            }
+        }
+    }
+    const auto per_replica = static_cast<std::uint32_t>(plan.tensor * plan.context);
+    const auto data = static_cast<std::uint32_t>(plan.data);
+    const auto stages = static_cast<std::uint32_t>(plan.pipeline);
+    std::vector<std::uint32_t> order(places.size());
+    bool moved = false;
+    for (std::uint32_t rank = 0; rank < order.size(); ++rank) {
+        const std::uint32_t member = rank % per_replica;
+        const std::uint32_t replica = rank / per_replica % data;
+        const std::uint32_t stage = rank / per_replica / data;
+        order[rank] = places[plan.spread == Spread::stages ? rank : (replica * stages + stage) * per_replica + member];
+        moved = moved || order[rank] != rank;
+    }
+    return moved ? placement.reordered(std::move(order)) : placement;
+}
+
+// Ranks that compute one layer together are on nodes of one kind. All that are not are named at once.
+static void check_groups(const TrainingInput& input) {
+    const std::vector<NodeGroup>& groups = input.fabric.shape().groups;
+    const std::int64_t last = input.plan.tensor * input.plan.context - 1;
+    std::string wrong;
+    for (std::int64_t stage = 0; stage < input.plan.pipeline; ++stage) {
+        for (std::int64_t replica = 0; replica < input.plan.data; ++replica) {
+            const GpuId first = input.first_gpu(stage, replica);
+            const auto rank = static_cast<std::uint32_t>((stage * input.plan.data + replica) * (last + 1) + last);
+            const std::uint32_t from = input.fabric.group_of(first);
+            const std::uint32_t to = input.fabric.group_of(input.placement.gpu(rank));
+            if (from != to) {
+                wrong += fmt::format("{}stage {} of replica {} lies on '{}' and '{}'", wrong.empty() ? "" : "; ", stage,
+                                     replica, groups[from].name, groups[to].name);
+            }
+        }
+    }
+    if (!wrong.empty()) {
+        throw InfeasibleError(
+            fmt::format("tensor x context = {} ranks of a replica are on nodes of one group, but {}", last + 1, wrong));
+    }
+}
+
 TrainingInput training_input(const Scenario& scenario, ModelCache& models, const Fabric& fabric,
                              const Placement& placement) {
-    const DeviceSpec& gpu = scenario.cluster.node.gpu;
     check(scenario.model, scenario.plan, placement.gpus(), scenario.plan_mark);
-    if (gpu.matrix_flops(scenario.plan.precision) <= 0) {
-        throw InfeasibleError(fmt::format("{} has no matrix unit for {}", gpu.name,
-                                          precision_names()[static_cast<std::size_t>(scenario.plan.precision)]));
+    const Placement own = placed(scenario, fabric, placement);
+    std::vector<GroupDevice> groups;
+    std::string unfit;
+    const auto device_of = [&](const NodeSpec& node) {
+        if (node.gpu.matrix_flops(scenario.plan.precision) <= 0) {
+            unfit += fmt::format("{}{} has no matrix unit for {}", unfit.empty() ? "" : "; ", node.gpu.name,
+                                 precision_names()[static_cast<std::size_t>(scenario.plan.precision)]);
+        }
+        return GroupDevice{&models.device(node.gpu, scenario.compute), &node.gpu,
+                           &models.collectives(node.collectives, scenario.network.collectives)};
+    };
+    for (const GroupSpec& group : scenario.cluster.groups) {
+        groups.push_back(device_of(group.node));
+    }
+    const GroupDevice first = groups.empty() ? device_of(scenario.cluster.node) : groups[fabric.group_of(own.gpu(0))];
+    if (!unfit.empty()) {
+        throw InfeasibleError(unfit);
     }
     const bool by_packet = scenario.network.by_packet();
-    return TrainingInput{scenario.model,
-                         scenario.plan,
-                         scenario.software,
-                         models.device(gpu, scenario.compute),
-                         gpu,
-                         fabric,
-                         models.collectives(scenario.cluster.node.collectives, scenario.network.collectives),
-                         placement,
-                         scenario.network.path_choice(),
-                         scenario.network.fold && !by_packet,
-                         by_packet};
+    TrainingInput input{scenario.model,
+                        scenario.plan,
+                        scenario.software,
+                        *first.device,
+                        *first.gpu,
+                        fabric,
+                        *first.collectives,
+                        own,
+                        scenario.network.path_choice(),
+                        scenario.network.fold && !by_packet,
+                        by_packet};
+    input.groups = std::move(groups);
+    check_groups(input);
+    return input;
 }
 
 RunSettings run_settings(const Scenario& scenario) {

@@ -65,7 +65,7 @@ class MessagePath {
             const Message& message = record_.schedule.messages[at];
             const LastMessage parts = split(at);
             const std::string name = message.group != Message::kNoGroup ? "in-network reduction"
-                                     : fabric_.node_of(GpuId(message.from)) == fabric_.node_of(GpuId(message.to))
+                                     : fabric_.domain_of(GpuId(message.from)) == fabric_.domain_of(GpuId(message.to))
                                          ? "messages inside a node"
                                          : "messages between nodes";
             const Links route = path_of(message);
@@ -257,7 +257,7 @@ void explain_collective(const Scenario& scenario, const RunOutput& base, Explana
     if (base.messages && !base.messages->completions.empty()) {
         MessagePath(scenario, fabric, *base.messages).book(out, true);
     } else if (const CollectiveSpec spec =
-                   resolved(scenario.collective, fabric, scenario.network.path_choice(),
+                   resolved(scenario.collective, fabric, Placement(fabric), scenario.network.path_choice(),
                             scenario.collective.ranks > 0 ? static_cast<std::uint32_t>(scenario.collective.ranks)
                                                           : fabric.gpus());
                spec.algorithm == &algorithm("ring") && scenario.network.fidelity != Fidelity::simgrid) {

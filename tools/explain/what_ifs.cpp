@@ -62,18 +62,32 @@ struct WhatIf {
 
 // Everything that is not the device's own rates; what a scenario does not use changes nothing and is left out.
 constexpr WhatIf kWhatIfs[] = {
-    {"bandwidth inside the node", [](Scenario& s, double more) { s.cluster.node.intra_bandwidth.value *= more; }},
+    {"bandwidth inside the node",
+     [](Scenario& s, double more) {
+         for_each_node(s.cluster, [&](NodeSpec& node) { node.intra_bandwidth.value *= more; });
+     }},
     {"bandwidth between nodes",
      [](Scenario& s, double more) {
-         s.cluster.node.nic_bandwidth.value *= more;
+         for_each_node(s.cluster, [&](NodeSpec& node) { node.nic_bandwidth.value *= more; });
          s.cluster.fabric.link *= more;
+         for (GroupSpec& group : s.cluster.groups) {
+             group.fabric.link *= more;
+         }
      }},
-    {"PCIe bandwidth", [](Scenario& s, double more) { s.cluster.node.pcie_bandwidth.value *= more; }},
+    {"PCIe bandwidth",
+     [](Scenario& s, double more) {
+         for_each_node(s.cluster, [&](NodeSpec& node) { node.pcie_bandwidth.value *= more; });
+     }},
     {"lower network latency",
      [](Scenario& s, double more) {
-         s.cluster.node.intra_latency.value /= more;
-         s.cluster.node.nic_latency.value /= more;
+         for_each_node(s.cluster, [&](NodeSpec& node) {
+             node.intra_latency.value /= more;
+             node.nic_latency.value /= more;
+         });
          s.cluster.fabric.latency /= more;
+         for (GroupSpec& group : s.cluster.groups) {
+             group.fabric.latency /= more;
+         }
      }},
     {"lower host overhead",
      [](Scenario& s, double more) {

@@ -446,6 +446,9 @@ PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, con
     if (scenario.cluster.nodes == 0) {
         throw ConfigError({scenario.cluster_mark.error("training needs 'nodes' with GPUs, not bare hosts")});
     }
+    if (scenario.cluster.mixed) {
+        throw ConfigError({scenario.cluster_mark.error("plans are searched for clusters of one kind of node")});
+    }
     Scenario plain = scenario;
     plain.faults = FaultsSpec();  // plans are ranked by their iteration without faults
     PlanSearch out = PlanSearcher(plain, data, options).search();

@@ -263,6 +263,9 @@ std::string describe_phase(const PhaseSpec& phase) {
 }  // namespace
 
 ServingSearch search_serving(const Scenario& scenario, const DataDirectory& data, const ServingPlanOptions& options) {
+    if (scenario.cluster.mixed) {
+        throw ConfigError({scenario.cluster_mark.error("plans are searched for clusters of one kind of node")});
+    }
     check_capacity(scenario, options.capacity);
     return ServingSearcher(scenario, data, options).search();
 }

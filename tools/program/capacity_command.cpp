@@ -122,7 +122,7 @@ int command_capacity(const CommandLine& line, const DataDirectory& data) {
     const Capacity capacity = find_capacity(scenario, models, options);
     progress.finish();
     const CapacityTrial& best = capacity.best();
-    const double price = scenario.cluster.node.gpu.price.value;
+    const double price = scenario.cluster.mixed ? 0 : scenario.cluster.node.gpu.price.value;
     const double usd = price > 0 && best.output_tokens > 0
                            ? price / 3600 * static_cast<double>(capacity.gpus) / best.output_tokens * 1e6
                            : 0;

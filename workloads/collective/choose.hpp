@@ -10,7 +10,8 @@
 
 namespace orrery::inline collective {
 
-[[nodiscard]] CollectiveSpec resolved(const CollectiveSpec& spec, const Fabric& fabric, PathChoice paths,
-                                      std::uint32_t ranks);
+/// Over the first so many ranks of a placement.
+[[nodiscard]] CollectiveSpec resolved(const CollectiveSpec& spec, const Fabric& fabric, const Placement& placement,
+                                      PathChoice paths, std::uint32_t ranks);
 
 }  // namespace orrery::inline collective

@@ -25,7 +25,7 @@ struct Path {
         for (std::size_t i = 0; i < links.size(); ++i) {
             demands.push_back(Demand{links[i], route.share(i)});
         }
-        crosses = fabric.node_of(from) != fabric.node_of(to);
+        crosses = fabric.domain_of(from) != fabric.domain_of(to);
         flow.from = from;
         flow.to = to;
         flow.rate_limit = route.rate_limit;
@@ -64,7 +64,7 @@ class ScheduleRun final : public MessageRun, public TaskSource {
         double crossing = 0;
         for (const Message& message : schedule.messages) {
             waiting_.push_back(message.waits_for);
-            const bool crosses = fabric_.node_of(gpu(message.from)) != fabric_.node_of(gpu(message.to));
+            const bool crosses = fabric_.domain_of(gpu(message.from)) != fabric_.domain_of(gpu(message.to));
             crossing += crosses ? message.bytes * copies(message) : 0;
         }
         resources_.set_progress(crossing, options.progress);
@@ -286,7 +286,7 @@ std::uint32_t ring_period(const Fabric& fabric, const CollectiveSpec& spec, std:
     const FabricShape& shape = fabric.shape();
     if (!options.fold || options.run.fidelity == Fidelity::packet || spec.slow_rank >= 0 || !fabric.full_bisection() ||
         options.paths != PathChoice::spray || shape.kind != FabricKind::leaf_spine ||
-        ranks % shape.gpus_per_node != 0) {
+        ranks % shape.gpus_per_node != 0 || shape.nodes_per_domain > 1 || !shape.groups.empty()) {
         return ranks;
     }
     const std::uint32_t nodes = ranks / shape.gpus_per_node;

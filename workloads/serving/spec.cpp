@@ -58,6 +58,9 @@ void describe_phase(Fields& fields, PhaseSpec& phase) {
     optional_section(
         fields, {"device", "of these replicas, in place of the nodes' own"}, phase.other_device,
         [&](Fields& inner) { describe(inner, phase.device); }, kDevices);
+    fields.group(phase.placed, [&](Fields& same) {
+        same.text({"group", "of the cluster's groups, on whose nodes these replicas are"}, phase.group);
+    });
     fields.quantity({"clock", "of the compute units over the usual one: a cap on power", false, 0.05, 2},
                     Dimension::fraction, phase.clock);
     bool shares = phase.units < 1;

@@ -19,8 +19,10 @@ struct PhaseSpec {
     SchedulerSpec scheduler;
     bool other_device = false;  ///< its replicas have `device` instead of the node's
     DeviceSpec device;
-    double units = 1;  ///< share of the compute units, on devices that both phases use
-    double clock = 1;  ///< of the compute units over what the device's prices were measured at: a cap on power
+    double units = 1;     ///< share of the compute units, on devices that both phases use
+    double clock = 1;     ///< of the compute units over what the device's prices were measured at: a cap on power
+    bool placed = false;  ///< `group` was given
+    std::string group;    ///< of the cluster, on whose nodes its replicas are; empty: on those that follow
     bool scales = false;
     ScalingSpec scaling;
 

@@ -136,13 +136,13 @@ double ExpertExchange::together(CollectiveOp op, const Groups& groups, double pa
     }
     std::set<std::uint32_t> nodes;
     for (const GpuId gpu : groups[0]) {
-        nodes.insert(fabric_.node_of(gpu));
+        nodes.insert(fabric_.domain_of(gpu));
     }
     std::map<std::uint32_t, double> weights;
     GroupTransfer one;
     for (const std::vector<GpuId>& group : groups) {
         const bool meets =
-            std::any_of(group.begin(), group.end(), [&](GpuId gpu) { return nodes.contains(fabric_.node_of(gpu)); });
+            std::any_of(group.begin(), group.end(), [&](GpuId gpu) { return nodes.contains(fabric_.domain_of(gpu)); });
         if (!meets) {
             continue;
         }

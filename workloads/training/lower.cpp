@@ -10,17 +10,41 @@ namespace orrery::inline training {
 
 Lowering::Lowering(const TrainingInput& input)
     : in_(input),
-      cost_(input.model, input.plan, input.software, input.device, input.gpu, input.fabric, input.collectives,
-            input.paths),
       tensor_(static_cast<std::uint32_t>(input.plan.tensor)),
       context_(static_cast<std::uint32_t>(input.plan.context)),
       data_(static_cast<std::uint32_t>(input.plan.data)),
       stages_(static_cast<std::uint32_t>(input.plan.pipeline)),
       chunks_(static_cast<std::uint32_t>(input.plan.chunks)),
       micro_batches_(static_cast<std::uint32_t>(input.plan.micro_batches())) {
+    add_costs();
     choose_block();
     require_size();
     list_ranks();
+}
+
+// Ranks are of as many kinds as groups of nodes hold some.
+void Lowering::add_costs() {
+    const auto add = [&](const GroupDevice& of, GpuId first) {
+        costs_.emplace_back(in_.model, in_.plan, in_.software, *of.device, *of.gpu, in_.fabric, *of.collectives,
+                            in_.paths, first);
+    };
+    if (in_.groups.empty()) {
+        kind_of_ = {0};
+        add({&in_.device, &in_.gpu, &in_.collectives}, GpuId(0));
+        return;
+    }
+    constexpr std::uint32_t kNone = 0xFFFFFFFFU;
+    kind_of_.assign(in_.groups.size(), kNone);
+    for (std::uint32_t stage = 0; stage < stages_; ++stage) {
+        for (std::uint32_t replica = 0; replica < data_; ++replica) {
+            const GpuId first = in_.first_gpu(stage, replica);
+            std::uint32_t& kind = kind_of_[in_.fabric.group_of(first)];
+            if (kind == kNone) {
+                kind = static_cast<std::uint32_t>(costs_.size());
+                add(in_.groups[in_.fabric.group_of(first)], first);
+            }
+        }
+    }
 }
 
 // About 60 bytes a task with its edges: refuse what would not fit into the memory of an ordinary machine.
@@ -58,17 +82,13 @@ void Lowering::list_ranks() {
             for (std::uint32_t member = 0; member < per_replica(); ++member) {
                 const std::uint32_t rank = global_rank(stage, replica, member);
                 out_.ranks.push_back(rank);
+                rank_kind_.push_back(kind_of_[in_.fabric.group_of(in_.placement.gpu(rank))]);
                 kept_nodes_[in_.fabric.node_of(in_.placement.gpu(rank))] = true;
             }
         }
     }
     out_.compute.resize(out_.ranks.size());
     last_.assign(out_.ranks.size() * kStreamCount, TaskId());
-}
-
-std::uint32_t Lowering::add_price(const Price& price) {
-    out_.prices.push_back(price);
-    return static_cast<std::uint32_t>(out_.prices.size() - 1);
 }
 
 TaskId Lowering::in_order(std::uint32_t rank, std::uint8_t stream, TaskId id) {
@@ -101,13 +121,14 @@ std::uint32_t Lowering::price_on(std::uint32_t rank, std::uint32_t price) {
              {Category::forward, Category::backward, Category::recompute, Category::optimizer}) {
             slow[kernels] /= factor;
         }
-        found->second = add_price(slow);
+        found->second = static_cast<std::uint32_t>(out_.prices.size());
+        out_.prices.push_back(slow);
     }
     return found->second;
 }
 
 TaskId Lowering::compute(std::uint32_t rank, std::uint16_t name, Category category, std::uint32_t price) {
-    price = price_on(rank, price);
+    price = price_on(rank, price + rank_kind_[rank]);
     Task task;
     task.duration = SimTime::from_seconds(out_.prices[price].total());
     task.rank = out_.ranks[rank];
@@ -135,8 +156,28 @@ TaskId Lowering::transfer(std::uint32_t rank, std::uint8_t stream, std::uint16_t
 }
 
 GroupTransfer Lowering::plan_transfer(CollectiveOp op, const Group& group, double bytes) const {
-    return make_transfer(in_.fabric, in_.collectives, op, group.gpus, Bytes(bytes), in_.paths,
-                         block_ == data_ ? nullptr : &kept_nodes_);
+    const auto make = [&](const CollectiveModel& library) {
+        return make_transfer(in_.fabric, library, op, group.gpus, Bytes(bytes), in_.paths,
+                             block_ == data_ ? nullptr : &kept_nodes_);
+    };
+    if (in_.groups.empty()) {
+        return make(in_.collectives);
+    }
+    // Where the curves of several groups apply, the slowest holds all.
+    GroupTransfer slowest;
+    std::vector<const CollectiveModel*> tried;
+    for (const GpuId gpu : group.gpus) {
+        const CollectiveModel* library = in_.groups[in_.fabric.group_of(gpu)].collectives;
+        if (std::find(tried.begin(), tried.end(), library) != tried.end()) {
+            continue;
+        }
+        tried.push_back(library);
+        GroupTransfer one = make(*library);
+        if (tried.size() == 1 || seconds_alone(in_.fabric, slowest) < seconds_alone(in_.fabric, one)) {
+            slowest = std::move(one);
+        }
+    }
+    return slowest;
 }
 
 double Lowering::seconds_of(CollectiveOp op, const Group& group, double bytes) const {
@@ -145,7 +186,7 @@ double Lowering::seconds_of(CollectiveOp op, const Group& group, double bytes) c
 
 // While both run the kernels lose a share of their speed; a pass shorter than the collectives loses it all along.
 double Lowering::lost_to(double busy, const Price& pass) const {
-    const double share = cost_.communication_share();
+    const double share = cost().communication_share();
     return share * std::min(busy, pass.total() / (1 - share));
 }
 
@@ -266,26 +307,26 @@ Price Lowering::chunk_price(Layers layers, bool first, bool last, PassWork work)
     const auto parts = [&]() -> Parts {
         switch (work) {
             case PassWork::forward:
-                return {&PassCost::layer_forward, &cost_.embedding_forward(), &cost_.head_forward()};
+                return {&PassCost::layer_forward, &cost().embedding_forward(), &cost().head_forward()};
             case PassWork::backward:
-                return {&PassCost::layer_backward, &cost_.embedding_backward(), &cost_.head_backward()};
+                return {&PassCost::layer_backward, &cost().embedding_backward(), &cost().head_backward()};
             case PassWork::input_gradient:
-                return {&PassCost::layer_input_gradient, nullptr, &cost_.head_input_gradient()};
+                return {&PassCost::layer_input_gradient, nullptr, &cost().head_input_gradient()};
             default:
                 break;
         }
-        return {&PassCost::layer_weight_gradient, &cost_.embedding_backward(), &cost_.head_weight_gradient()};
+        return {&PassCost::layer_weight_gradient, &cost().embedding_backward(), &cost().head_weight_gradient()};
     }();
     Price price;
     for (std::size_t i = 0; i < LayerKind::kCount; ++i) {
         const LayerKind kind{i % 2 == 1, i >= 2};
         const auto count = static_cast<double>(in_.model.layers_of(kind, layers.first, layers.count));
         if (count > 0) {
-            price += (cost_.*parts.layer)(kind)*count;
+            price += (cost().*parts.layer)(kind)*count;
         }
     }
     if (in_.plan.vocabulary != VocabularyParallel::none) {
-        return last ? price += cost_.final_norm(work != PassWork::forward) : price;  // tables are passes of their own
+        return last ? price += cost().final_norm(work != PassWork::forward) : price;  // tables are passes of their own
     }
     if (first && parts.embedding != nullptr) {
         price += *parts.embedding;
@@ -299,7 +340,7 @@ Price Lowering::chunk_price(Layers layers, bool first, bool last, PassWork work)
 void Lowering::start_step() {
     Price start;
     start[Category::overhead] = in_.software.step_overhead.value;
-    const std::uint32_t price = add_price(start);
+    const std::uint32_t price = add_prices([&] { return start; });
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         compute(rank, out_.graph.name("start of step"), Category::overhead, price);
     }
@@ -324,7 +365,8 @@ void Lowering::finish_step(const TaskLists& reduced, const std::vector<RankWeigh
     }
     const std::uint16_t name = graph.name("optimizer");
     for (std::uint32_t stage = 0; stage < stages_; ++stage) {
-        const std::uint32_t price = add_price(cost_.optimizer(updated_weights(plan, stage_parameters[stage])));
+        const std::uint32_t price =
+            add_prices([&] { return cost().optimizer(updated_weights(plan, stage_parameters[stage])); });
         for (std::uint32_t rank = stage * per_stage(); rank < (stage + 1) * per_stage(); ++rank) {
             const TaskId step = compute(rank, name, Category::optimizer, price);
             if (all_wait) {
@@ -340,8 +382,15 @@ void Lowering::finish_step(const TaskLists& reduced, const std::vector<RankWeigh
 
 // Replicas that share nodes among themselves and with nobody else.
 std::uint32_t folding_set(const TrainingInput& in) {
-    const std::uint32_t gpus = in.fabric.shape().gpus_per_node;
+    const std::uint32_t gpus = in.fabric.gpus_per_domain();
     const auto data = static_cast<std::uint32_t>(in.plan.data);
+    for (std::int64_t stage = 0; stage < in.plan.pipeline && !in.groups.empty(); ++stage) {
+        for (std::int64_t replica = 1; replica < in.plan.data; ++replica) {
+            if (in.fabric.group_of(in.first_gpu(stage, replica)) != in.fabric.group_of(in.first_gpu(stage, 0))) {
+                return data;  // replicas on unlike nodes
+            }
+        }
+    }
     const auto per_replica = static_cast<std::uint32_t>(in.plan.tensor * in.plan.context);
     if (!in.fold || !in.fabric.full_bisection() || in.paths != PathChoice::spray || !in.placement.aligned(in.fabric)) {
         return data;

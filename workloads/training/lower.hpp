@@ -7,7 +7,9 @@
 // Folding: data-parallel replicas that own whole nodes do the same at the same time, when the fabric has full
 // bisection; one set of nodes (`block` replicas) then stands for all. A folded run gives the same times as the
 // unfolded one.
-// Limits: equal devices; stragglers are given by rank (`slow`), in the first sets of replicas where the run is folded; the
+// Ranks on nodes of other groups have prices of their own, by the device and the links of their group; collectives over groups
+// take the measured curves of the group that makes them slowest.
+// Limits: stragglers are given by rank (`slow`), in the first sets of replicas where the run is folded; the
 // tensor-parallel group's collectives are inside a pass's price.
 // Sources: Narayanan et al., SC21; Rajbhandari et al., "ZeRO", SC20; Zhao et al., "PyTorch FSDP", VLDB 2023.
 // Validated by tests/workloads/training_test.cpp (bubble closed forms, folded = unfolded) and `orrery validate
@@ -23,6 +25,13 @@ namespace orrery::inline training {
 struct SlowRank {
     std::uint32_t rank;
     double factor;  ///< share of the speed that is left
+};
+
+/// What the nodes of a group of a mixed cluster are priced by. All outlive the lowering.
+struct GroupDevice {
+    const CostModel* device;
+    const DeviceSpec* gpu;
+    const CollectiveModel* collectives;
 };
 
 /// Everything that decides an iteration's time. References must outlive the lowering.
@@ -41,6 +50,13 @@ struct TrainingInput {
     std::vector<SlowRank> slow = {};
     /// Sets of replicas, from the first, that are not like the others: folding simulates them beside the one that stands for all.
     std::uint32_t unlike = 0;
+    /// By group of the fabric; empty: all nodes are alike.
+    std::vector<GroupDevice> groups = {};
+
+    /// The first GPU of the ranks of a stage's replica, which are all in one group.
+    [[nodiscard]] GpuId first_gpu(std::int64_t stage, std::int64_t replica) const {
+        return placement.gpu(static_cast<std::uint32_t>((stage * plan.data + replica) * plan.tensor * plan.context));
+    }
 };
 
 /// A lowered iteration.

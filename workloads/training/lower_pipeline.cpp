@@ -137,17 +137,17 @@ class PipelineLowering final : public Lowering {
         for (const PassWork work :
              {PassWork::forward, PassWork::backward, PassWork::input_gradient, PassWork::weight_gradient}) {
             for (std::uint32_t v = 0; used[index_of(work)] && v < parts_; ++v) {
-                const Price price = pass_price(v, layers_[v], true, true, work);
+                const std::uint32_t price = add_prices([&] { return pass_price(v, layers_[v], true, true, work); });
                 out_.hardware_flops +=
-                    splits && work == PassWork::backward ? 0 : price.flops * micro_batches_ / stages_;
-                prices_[index_of(work)].push_back(add_price(price));
+                    splits && work == PassWork::backward ? 0 : out_.prices[price].flops * micro_batches_ / stages_;
+                prices_[index_of(work)].push_back(price);
             }
         }
         for (const PassWork work : {PassWork::scores, PassWork::score_gradients}) {
             if (used[index_of(work)]) {
-                const Price price = cost_.vocabulary_pass(work);
-                out_.hardware_flops += price.flops * micro_batches_;
-                prices_[index_of(work)].assign(parts_, add_price(price));
+                const std::uint32_t price = add_prices([&] { return cost().vocabulary_pass(work); });
+                out_.hardware_flops += out_.prices[price].flops * micro_batches_;
+                prices_[index_of(work)].assign(parts_, price);
             }
         }
         last_works_.assign(places_, PassWork::backward);
@@ -171,7 +171,7 @@ class PipelineLowering final : public Lowering {
         const bool last = v + 1 == parts_ && (backward ? begins : ends);
         Price price = chunk_price(layers, first, last, work);
         if (begins && parts_ > 1 && work != PassWork::weight_gradient && !(backward ? last : first)) {
-            price[Category::pipeline_communication] += cost_.boundary_gather();
+            price[Category::pipeline_communication] += cost().boundary_gather();
         }
         if (stages_ > 1 && in_.software.pipeline_sync) {
             price[Category::overhead] += std::max(0.0, host_seconds(price) - price.total());
@@ -208,14 +208,16 @@ class PipelineLowering final : public Lowering {
                                              last && (backward ? begins : ends), backward ? begins : ends);
             std::uint32_t price = prices_[index_of(work)][v];
             if (count > 1) {
-                Price part = pass_price(v, layers, begins, ends, work);
-                // Beside a piece of the backward pass the gradients of the one before travel, beside one of the forward pass
-                // the weights of the next.
-                if (backward ? !begins : !ends) {
-                    part[backward ? Category::backward : Category::forward] +=
-                        lost_to(bucket_seconds(place % stages_, held, backward), part);
-                }
-                price = add_price(part);
+                price = add_prices([&] {
+                    Price part = pass_price(v, layers, begins, ends, work);
+                    // Beside a piece of the backward pass the gradients of the one before travel, beside one of the
+                    // forward pass the weights of the next.
+                    if (backward ? !begins : !ends) {
+                        part[backward ? Category::backward : Category::forward] +=
+                            lost_to(bucket_seconds(place % stages_, held, backward), part);
+                    }
+                    return part;
+                });
             }
             out.push_back({price, held});
         }
@@ -387,8 +389,8 @@ class PipelineLowering final : public Lowering {
         auto [entry, fresh] = sends_.try_emplace({from, to});
         auto& [set, planned] = entry->second;
         if (fresh) {
-            planned = make_send(in_.fabric, in_.collectives, in_.placement.gpu(out_.ranks[from]),
-                                in_.placement.gpu(out_.ranks[to]), Bytes(cost_.boundary_bytes()), in_.paths,
+            planned = make_send(in_.fabric, library_of(from), in_.placement.gpu(out_.ranks[from]),
+                                in_.placement.gpu(out_.ranks[to]), Bytes(cost().boundary_bytes()), in_.paths,
                                 (static_cast<std::uint64_t>(from) << 32) | to);
             set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
         }
@@ -396,12 +398,17 @@ class PipelineLowering final : public Lowering {
                         planned.latency_before(in_.routes_flows).value(), set, planned.bytes.value());
     }
 
+    [[nodiscard]] const CollectiveModel& library_of(std::uint32_t rank) const {
+        const std::uint32_t group = in_.fabric.group_of(in_.placement.gpu(out_.ranks[rank]));
+        return in_.groups.empty() ? in_.collectives : *in_.groups[group].collectives;
+    }
+
     // Among the stages of a pipeline, over the parts of a vocabulary cut over them: what the output layer needs of a micro-batch,
     // what its parts have to agree on, and the input and its gradient at the other end. They hide behind passes, on a communicator
     // of their own. Source: Yeung et al., arXiv:2411.05288, sections 4 and 5.
     void add_meetings() {
         const bool one_barrier = in_.plan.vocabulary == VocabularyParallel::one_barrier;
-        const double hidden = cost_.hidden_bytes();
+        const double hidden = cost().hidden_bytes();
         for (std::uint32_t member = 0; member < per_stage(); ++member) {
             Group group;
             for (std::uint32_t stage = 0; stage < stages_; ++stage) {
@@ -412,7 +419,7 @@ class PipelineLowering final : public Lowering {
             const Meeting spread{out_.graph.name("spread input"), plan_meeting(CollectiveOp::broadcast, group, hidden)};
             const Meeting sum{out_.graph.name("sum over vocabulary"), spread.planned};
             const Meeting agree{out_.graph.name("largest score and sum"),
-                                plan_meeting(CollectiveOp::all_reduce, group, 2 * cost_.token_bytes())};
+                                plan_meeting(CollectiveOp::all_reduce, group, 2 * cost().token_bytes())};
             const auto all = [&](std::size_t kind, std::uint32_t m) {
                 std::vector<TaskId> out;
                 for (const std::uint32_t rank : group.members) {

@@ -22,15 +22,9 @@ class ShardedLowering final : public Lowering {
     void add_tasks() override {
         for (const bool backward : {false, true}) {
             for (std::uint32_t unit = 0; unit < units_; ++unit) {
-                Price price = unit_price(unit, backward);
-                if (in_.plan.overlap_data && unit_parameters(unit) > 0 && !shards_.empty()) {
-                    price[backward ? Category::backward : Category::forward] +=
-                        lost_to(transfer_time(unit, backward), price);
-                }
-                price[Category::overhead] += host_time(unit, backward);
-                price[Category::data_communication] += copy_time(unit, backward);
-                out_.hardware_flops += price.flops * micro_batches_;
-                prices_[backward ? 1 : 0].push_back(add_price(price));
+                const std::uint32_t first = add_prices([&] { return full_price(unit, backward); });
+                out_.hardware_flops += out_.prices[first].flops * micro_batches_;
+                prices_[backward ? 1 : 0].push_back(first);
             }
         }
         start_step();
@@ -57,6 +51,17 @@ class ShardedLowering final : public Lowering {
     [[nodiscard]] Price unit_price(std::uint32_t unit, bool backward) const {
         return chunk_price({is_table(unit) ? 0 : unit - 1, is_table(unit) ? 0U : 1U}, unit == 0, unit + 1 == units_,
                            forward_or(backward));
+    }
+
+    // With what the transfers beside it and the host take.
+    [[nodiscard]] Price full_price(std::uint32_t unit, bool backward) const {
+        Price price = unit_price(unit, backward);
+        if (in_.plan.overlap_data && unit_parameters(unit) > 0 && !shards_.empty()) {
+            price[backward ? Category::backward : Category::forward] += lost_to(transfer_time(unit, backward), price);
+        }
+        price[Category::overhead] += host_time(unit, backward);
+        price[Category::data_communication] += copy_time(unit, backward);
+        return price;
     }
 
     // Host seconds of one collective over a list with a tensor for every rank: 0 where buffers are flat.
@@ -110,7 +115,7 @@ class ShardedLowering final : public Lowering {
             bytes += 2 + bytes_of(in_.plan.gradient_precision);
         }
         const double moved = bytes * unit_parameters(unit);
-        return moved > 0 ? in_.software.kernel_slowdown.value * cost_.memory_traffic(moved) : 0;
+        return moved > 0 ? in_.software.kernel_slowdown.value * cost().memory_traffic(moved) : 0;
     }
 
     // Tensors too small to be sharded in the passes (norms, biases) are gathered once a step, in pieces as well.
@@ -119,7 +124,7 @@ class ShardedLowering final : public Lowering {
                             static_cast<double>(in_.software.reductions_per_layer - in_.software.gathers_per_layer);
         Price price;
         price[Category::overhead] = std::max(0.0, kept) * pieces();
-        const std::uint32_t index = add_price(price);
+        const std::uint32_t index = add_prices([&] { return price; });
         for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
             compute(rank, out_.graph.name("gather kept weights"), Category::overhead, index);
         }
@@ -136,7 +141,7 @@ class ShardedLowering final : public Lowering {
             planned.latency = planned.latency * static_cast<double>(collectives);
             if (pieces() > 0 && op != CollectiveOp::all_reduce) {
                 const double copies = op == CollectiveOp::all_gather ? 3 : 2;
-                planned.latency = planned.latency + Seconds(cost_.memory_traffic(copies * bytes));
+                planned.latency = planned.latency + Seconds(cost().memory_traffic(copies * bytes));
             }
             set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
         }

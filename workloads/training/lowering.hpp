@@ -45,8 +45,19 @@ class Lowering {
     /// Ranks that hold the same weights: data-parallel replicas and, with them, context-parallel ranks.
     [[nodiscard]] std::uint32_t width() const { return data_ * context_; }
 
-    std::uint32_t add_price(const Price& price);
-    /// Appends a task to the compute stream of a simulated rank.
+    /// Adds a price for each kind of rank, made while cost() is that of the kind; compute() takes that of its rank.
+    template <class Make>
+    std::uint32_t add_prices(const Make& make) {
+        const auto first = static_cast<std::uint32_t>(out_.prices.size());
+        for (kind_ = 0; kind_ < costs_.size(); ++kind_) {
+            out_.prices.push_back(make());
+        }
+        kind_ = 0;
+        return first;
+    }
+    /// What passes cost the kind of rank whose prices are being made.
+    [[nodiscard]] const PassCost& cost() const { return costs_[kind_]; }
+    /// Appends a task to the compute stream of a simulated rank; `price`: of add_prices.
     TaskId compute(std::uint32_t rank, std::uint16_t name, Category category, std::uint32_t price);
     /// Adds an activity that belongs to no stream yet.
     TaskId transfer(std::uint32_t rank, std::uint8_t stream, std::uint16_t name, Category category, double latency,
@@ -92,12 +103,12 @@ class Lowering {
     void finish_step(const TaskLists& reduced, const std::vector<RankWeights>& stage_parameters);
 
     TrainingInput in_;
-    PassCost cost_;
     std::uint32_t tensor_, context_, data_, stages_, chunks_, micro_batches_;
     std::uint32_t block_ = 1;  ///< simulated replicas
     TrainingGraph out_;
 
   private:
+    void add_costs();
     void choose_block();
     void require_size() const;
     void list_ranks();
@@ -110,6 +121,10 @@ class Lowering {
 
     [[nodiscard]] std::uint32_t price_on(std::uint32_t rank, std::uint32_t price);
 
+    std::vector<PassCost> costs_;           ///< by kind of rank: of each group that has some
+    std::size_t kind_ = 0;                  ///< of which prices are being made
+    std::vector<std::uint32_t> kind_of_;    ///< by group of the fabric
+    std::vector<std::uint32_t> rank_kind_;  ///< by simulated rank
     std::vector<bool> kept_nodes_;
     std::map<std::pair<std::uint32_t, double>, std::uint32_t> slow_prices_;  ///< by price and factor
     std::vector<TaskId> last_;                                               ///< by simulated rank and stream

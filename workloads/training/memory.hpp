@@ -29,10 +29,10 @@ struct MemoryUse {
 [[nodiscard]] std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& plan,
                                                      const SoftwareSpec& software);
 
-/// Throws InfeasibleError that names the first stage that does not fit into `capacity` bytes, and the changes of the plan
+/// Throws InfeasibleError that names the first stage that does not fit into its `capacity` of bytes, and the changes of the plan
 /// (sequence parallelism, ZeRO, recomputation, micro-batch, context, tensor and pipeline degrees on the same GPUs) that were
 /// tried and make it fit: single ones first, else together.
-void require_fits(const std::vector<MemoryUse>& stages, double capacity, const ModelSpec& model, const PlanSpec& plan,
-                  const SoftwareSpec& software);
+void require_fits(const std::vector<MemoryUse>& stages, const std::vector<double>& capacity, const ModelSpec& model,
+                  const PlanSpec& plan, const SoftwareSpec& software);
 
 }  // namespace orrery::inline training

@@ -146,13 +146,16 @@ class Advice {
 
 }  // namespace
 
-void require_fits(const std::vector<MemoryUse>& stages, double capacity, const ModelSpec& model, const PlanSpec& plan,
-                  const SoftwareSpec& software) {
-    const auto full =
-        std::find_if(stages.begin(), stages.end(), [&](const MemoryUse& use) { return use.total() > capacity; });
+void require_fits(const std::vector<MemoryUse>& stages, const std::vector<double>& capacities, const ModelSpec& model,
+                  const PlanSpec& plan, const SoftwareSpec& software) {
+    auto full = stages.begin();
+    auto limit = capacities.begin();
+    for (; full != stages.end() && full->total() <= *limit; ++full, ++limit) {
+    }
     if (full == stages.end()) {
         return;
     }
+    const double capacity = *limit;
     const auto show = [](double bytes) { return pretty_quantity(bytes, Dimension::bytes); };
     throw InfeasibleError(
         fmt::format("out of memory: stage {} needs {} a GPU, the device has {} (weights {}, gradients {}, optimizer "

@@ -16,7 +16,8 @@ double share_of(const Sourced<double>& units, const DeviceSpec& gpu) {
 }  // namespace
 
 PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
-                   const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths)
+                   const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths,
+                   GpuId first_gpu)
     : model_(model),
       plan_(plan),
       software_(software),
@@ -32,10 +33,10 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
       tensor_units_(plan.overlap_tensor == TensorOverlap::full ? share_of(software.tensor_communication_units, gpu)
                                                                : units_) {
     for (std::int64_t i = 0; i < plan.tensor; ++i) {
-        tensor_group_.emplace_back(static_cast<std::uint32_t>(i));
+        tensor_group_.emplace_back(first_gpu.value() + static_cast<std::uint32_t>(i));
     }
     for (std::int64_t i = 0; i < plan.context; ++i) {
-        context_group_.emplace_back(static_cast<std::uint32_t>(i * plan.tensor));
+        context_group_.emplace_back(first_gpu.value() + static_cast<std::uint32_t>(i * plan.tensor));
     }
     if (model.experts.count > 0) {
         exchange_.emplace(model, plan, fabric, collectives, paths);

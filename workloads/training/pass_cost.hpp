@@ -33,8 +33,10 @@ namespace orrery::inline training {
 
 class PassCost {
   public:
+    /// `first`: the GPU of the first rank of a replica, which tensor- and context-parallel ranks follow.
     PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
-             const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths);
+             const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths,
+             GpuId first = GpuId(0));
 
     /// What a layer runs, in order; the backward program begins with what is recomputed. Of a kind that the model has.
     [[nodiscard]] const PassProgram& forward_program(LayerKind kind) const { return of(kind).forward_program; }

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace orrery::inline training {
 
@@ -133,13 +135,28 @@ Timeline draw(const TrainingGraph& lowered, const Executor& executor, std::uint3
     return timeline;
 }
 
+// Bytes that the ranks of each stage have: the least of any device that holds some of them.
+std::vector<double> capacities(const TrainingInput& input, double capacity) {
+    std::vector<double> out(static_cast<std::size_t>(input.plan.pipeline), capacity);
+    for (std::int64_t stage = 0; std::isfinite(capacity) && !input.groups.empty() && stage < input.plan.pipeline;
+         ++stage) {
+        double least = std::numeric_limits<double>::infinity();
+        for (std::int64_t replica = 0; replica < input.plan.data; ++replica) {
+            const std::uint32_t group = input.fabric.group_of(input.first_gpu(stage, replica));
+            least = std::min(least, input.groups[group].gpu->memory.value);
+        }
+        out[static_cast<std::size_t>(stage)] = least;
+    }
+    return out;
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const TrainingInput& input, double memory_capacity, Simulation& simulation, SimTime start)
     : input_(input),
       memory_([&] {
           std::vector<MemoryUse> memory = memory_by_stage(input.model, input.plan, input.software);
-          require_fits(memory, memory_capacity, input.model, input.plan, input.software);
+          require_fits(memory, capacities(input, memory_capacity), input.model, input.plan, input.software);
           return memory;
       }()),
       lowered_(lower(input)),

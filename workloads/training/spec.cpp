@@ -40,6 +40,13 @@ void describe(Fields& fields, PlanSpec& plan) {
     fields.integer({"context", "context-parallel degree", false, 1, 1024}, plan.context);
     fields.integer({"micro_batch", "sequences in a micro-batch", false, 1, 1'000'000}, plan.micro_batch);
     fields.integer({"global_batch", "sequences in a step, over all ranks", true, 1, 1'000'000'000}, plan.global_batch);
+    fields.group(plan.placed, [&](Fields& same) {
+        same.text(
+            {"groups", "groups of the cluster in the order in which ranks fill them, by commas: those named first"},
+            plan.groups);
+        same.enumeration({"spread", "ranks fill nodes stage after stage, or replica after replica with all its stages"},
+                         {"stages", "replicas"}, plan.spread);
+    });
     const auto& schedules = schedule_table();
     std::vector<std::string> names;
     for (const PipelineSchedule* row : schedules) {

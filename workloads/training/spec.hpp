@@ -45,6 +45,9 @@ struct ExpertPlan {
     ExpertOverlap overlap = ExpertOverlap::none;
 };
 
+/// How ranks fill the nodes: stage after stage, or replica after replica with all its stages.
+enum class Spread { stages, replicas };
+
 struct PlanSpec {
     std::int64_t tensor = 1;
     std::int64_t pipeline = 1;
@@ -75,6 +78,9 @@ struct PlanSpec {
     bool overlap_data = false;
     bool overlap_parameters = false;  ///< all-gather of ZeRO-1 weights behind the first forward passes
     ExpertPlan experts;
+    bool placed = false;  ///< one of the next two was given
+    std::string groups;   ///< of the cluster, in the order in which ranks fill them, by commas; empty: as they stand
+    Spread spread = Spread::stages;
 
     /// Ranks of a stage; how many of them cut an expert, and how many hold the same experts.
     [[nodiscard]] std::int64_t stage_ranks() const { return tensor * context * data; }

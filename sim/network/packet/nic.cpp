@@ -95,9 +95,8 @@ void Nics::pass_on(std::uint32_t id) {
     }
 }
 
-// The NIC of a GPU, or the one that many rails further.
-std::uint32_t Nics::nic_on_rail(GpuId gpu, std::uint32_t rail) const {
-    const std::uint32_t own = setup_.fabric.nic_of(gpu);
+// A NIC of a node, or the one that many rails further.
+std::uint32_t Nics::nic_on_rail(std::uint32_t own, std::uint32_t rail) const {
     const std::uint32_t nics = setup_.fabric.shape().nics_per_node;
     return own / nics * nics + (own % nics + rail) % nics;
 }
@@ -107,8 +106,9 @@ std::uint32_t Nics::new_flow(std::uint32_t message, std::uint64_t bytes, std::ui
     Flow& flow = flows_[id];
     flow.message = message;
     const std::uint32_t rail = part % static_cast<std::uint32_t>(setup_.spec.nic.rails);
-    flow.source = nic_on_rail(setup_.fabric.leaving_gpu(messages_[message].from, messages_[message].to), rail);
-    flow.destination = nic_on_rail(messages_[message].to, rail);
+    const Fabric::Crossing crossing = setup_.fabric.crossing(messages_[message].from, messages_[message].to);
+    flow.source = nic_on_rail(crossing.out, rail);
+    flow.destination = nic_on_rail(crossing.in, rail);
     flow.packets = static_cast<std::uint32_t>((bytes + setup_.mtu - 1) / setup_.mtu);
     flow.last_payload = static_cast<std::uint32_t>(bytes - std::uint64_t{flow.packets - 1} * setup_.mtu);
     flow.path.hash = hash;

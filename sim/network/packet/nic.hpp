@@ -97,7 +97,7 @@ class Nics {
     }
     void cancel_flow(std::uint32_t flow);
     void leave_plan(const Flow& flow);
-    [[nodiscard]] std::uint32_t nic_on_rail(GpuId gpu, std::uint32_t rail) const;
+    [[nodiscard]] std::uint32_t nic_on_rail(std::uint32_t own, std::uint32_t rail) const;
     [[nodiscard]] bool may_send(const Flow& flow) const;
     /// True when the flow may send another packet at once.
     bool send_packet(std::uint32_t flow);

@@ -1,10 +1,29 @@
 #include "sim/network/packet/packet_model.hpp"
 
+#include "sim/network/topology/tree.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 namespace orrery::inline network {
+
+// Ports of a kind have one rate. Where nodes differ, those of slower NICs, and of the leaves that they hang on, have a share of it.
+static std::vector<double> slower_ports(const Fabric& fabric) {
+    std::vector<double> shares;
+    if (fabric.shape().groups.empty()) {
+        return shares;
+    }
+    const std::uint32_t first = fabric.nic_out(0).value();
+    const std::uint32_t nics = 2 * fabric.shape().nics();
+    const TreeTopology* tree = fabric.as_tree();
+    const std::uint32_t leaf_links = tree != nullptr ? 2 * tree->leaves() * fabric.shape().spines : 0;
+    for (std::uint32_t port = 0; port < nics + leaf_links; ++port) {
+        const double rate = port < nics ? fabric.shape().nic_bandwidth : tree->leaf_link_rate();
+        shares.push_back(fabric.capacity(ResourceId(first + port)) / rate);
+    }
+    return shares;
+}
 
 PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec& spec,
                          const std::vector<LinkEvent>& link_events, std::uint64_t seed, bool links_change)
@@ -13,10 +32,16 @@ PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec&
       inside_(engine),
       from_inside_(inside_.add_listener(*this)),
       handler_(engine.add_handler(*this, true)),  // settles after the fluid part
+      slower_(slower_ports(fabric)),
       ideal_(!spec.transport.needs().acknowledged),
       wire_((spec.mtu + spec.header) / spec.mtu),
       host_memory_(spec.nic.host_memory),
-      network_(fabric, spec, seed, links_change) {
+      network_(fabric, spec, seed, links_change || !slower_.empty()) {
+    for (std::uint32_t port = 0; port < slower_.size(); ++port) {
+        if (slower_[port] < 1) {
+            network_.set_rate(port, slower_[port]);
+        }
+    }
     for (const LinkEvent& event : link_events) {
         network_.add_link_event(event);
     }
@@ -68,7 +93,9 @@ void PacketModel::drop(ClassId id) {
 
 void PacketModel::set_capacity(ResourceId resource, double capacity) {
     if (!inside(resource)) {
-        network_.set_rate(resource.value() - fabric_.nic_out(0).value(), capacity / fabric_.capacity(resource));
+        const std::uint32_t port = resource.value() - fabric_.nic_out(0).value();
+        const double share = port < slower_.size() ? slower_[port] : 1;
+        network_.set_rate(port, share * capacity / fabric_.capacity(resource));
     }
     inside_.set_capacity(resource, capacity);
 }

@@ -81,6 +81,7 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     FluidModel inside_;
     ListenerId from_inside_;
     std::uint32_t handler_;
+    std::vector<double> slower_;    ///< by port from the first on: its rate over that of its kind; empty: all 1
     bool ideal_;                    ///< shares of the links between nodes count as well
     double wire_;                   ///< bytes on the wire a byte of payload
     double host_memory_;            ///< B/s per node; 0: no limit

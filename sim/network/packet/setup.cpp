@@ -201,7 +201,13 @@ void Setup::set_windows() {
                           : transport.fills_queues  ? 4 * product + queues.size
                                                     : std::max(1.5 * product, product + tell_every * full);
     congestion.max_window = std::max<double>(window, full);
-    timeout = spec.transport.timeout > 0 ? to_ps(spec.transport.timeout) : 8 * round_trip;
+    // Where NICs differ, a window of the fastest may wait for the slowest.
+    double slowest_nic = congestion.line_rate;
+    for (std::uint32_t nic = 0; nic < nics && !fabric.shape().groups.empty(); ++nic) {
+        slowest_nic = std::min(slowest_nic, fabric.capacity(fabric.nic_out(nic)));
+    }
+    const double wait = slowest_nic < congestion.line_rate ? congestion.max_window / slowest_nic : 0;
+    timeout = spec.transport.timeout > 0 ? to_ps(spec.transport.timeout) : 8 * (round_trip + to_ps(wait));
     reorder = spec.transport.reorder > 0 ? static_cast<std::uint32_t>(spec.transport.reorder)
               : path_needs.one_path      ? 3
                                          : 0;

@@ -68,6 +68,12 @@ class RailOnlyPlan final : public TopologyPlan {
             problems.push_back("rail-only needs a GPU for each NIC: a node has " + std::to_string(shape.gpus_per_node) +
                                " GPUs and " + std::to_string(shape.nics_per_node) + " NICs");
         }
+        for (const NodeGroup& group : shape.groups) {
+            if (rails > 1 && group.nics != shape.nics_per_node) {
+                problems.push_back("rail-only needs as many NICs in every node: those of '" + group.name + "' have " +
+                                   std::to_string(group.nics) + ", others " + std::to_string(shape.nics_per_node));
+            }
+        }
         shape.nodes_per_leaf = shape.nodes;
         shape.topology = [rails](const FabricShape& s) { return std::make_shared<Rails>(s, rails); };
     }

@@ -22,6 +22,30 @@ std::uint32_t TreeTopology::reserve(std::size_t count, double capacity) {
     return first;
 }
 
+std::uint32_t TreeTopology::reserve_leaves(const std::vector<double>& bandwidths, std::uint32_t each) {
+    const auto first = static_cast<std::uint32_t>(capacities_.size());
+    for (const double bandwidth : bandwidths) {
+        capacities_.insert(capacities_.end(), each, bandwidth / each);
+    }
+    return first;
+}
+
+// B/s of all NICs under a leaf; where nodes differ, of as many of the mean of those that are there.
+static double host_bandwidth(const FabricShape& s, std::uint32_t leaf_group) {
+    double rate = s.nics_per_node * s.nic_bandwidth;
+    if (!s.groups.empty()) {
+        const std::uint32_t first = leaf_group * s.nodes_per_leaf;
+        const std::uint32_t end = std::min(s.nodes, first + s.nodes_per_leaf);
+        rate = 0;
+        for (const NodeGroup& group : s.groups) {
+            const std::uint32_t from = std::max(first, group.first);
+            const std::uint32_t to = std::min(end, group.first + group.nodes);
+            rate += to > from ? (to - from) * group.nics * group.nic_bandwidth / (end - first) : 0;
+        }
+    }
+    return s.nodes_per_leaf * rate / s.rails;
+}
+
 TreeTopology::TreeTopology(const FabricShape& s)
     : fat_(s.kind == FabricKind::fat_tree),
       nics_per_node_(s.nics_per_node),
@@ -40,14 +64,19 @@ TreeTopology::TreeTopology(const FabricShape& s)
         throw InfeasibleError(
             "the fabric has more than 200 million switch links: use fewer spines or more nodes_per_leaf");
     }
-    const double host_bandwidth = s.nodes_per_leaf * s.nics_per_node * s.nic_bandwidth / s.rails;
-    const double leaf_bandwidth = host_bandwidth / s.leaf_oversubscription;
+    std::vector<double> bandwidths;
+    double leaf_bandwidth = 0;  // of the fastest
+    for (std::uint32_t leaf = 0; leaf < leaves_; ++leaf) {
+        bandwidths.push_back(host_bandwidth(s, leaf / s.rails) / s.leaf_oversubscription);
+        leaf_bandwidth = std::max(leaf_bandwidth, bandwidths.back());
+    }
+    leaf_link_rate_ = leaf_bandwidth / s.spines;
     pods_ = fat_ ? ceil_div(groups, s.leaf_groups_per_pod) : 1;
     spines_ = s.spines * pods_;
-    leaf_up_ = reserve(static_cast<std::size_t>(leaves_) * s.spines, leaf_bandwidth / s.spines);
-    leaf_down_ = reserve(static_cast<std::size_t>(leaves_) * s.spines, leaf_bandwidth / s.spines);
-    leaf_up_bundle_ = reserve(leaves_, leaf_bandwidth);
-    leaf_down_bundle_ = reserve(leaves_, leaf_bandwidth);
+    leaf_up_ = reserve_leaves(bandwidths, s.spines);
+    leaf_down_ = reserve_leaves(bandwidths, s.spines);
+    leaf_up_bundle_ = reserve_leaves(bandwidths, 1);
+    leaf_down_bundle_ = reserve_leaves(bandwidths, 1);
     if (fat_) {
         const double pod_bandwidth = leaf_bandwidth * s.rails * s.leaf_groups_per_pod / s.spine_oversubscription;
         const double link = pod_bandwidth / s.spines / s.cores_per_spine;
@@ -100,6 +129,30 @@ void TreeTopology::route(Route& route, std::uint32_t first, std::uint32_t from_n
         }
     }
     route.latency += hops * latency_;
+}
+
+LinkSet TreeTopology::next_links(std::uint32_t at, std::uint32_t leaf) const {
+    LinkSet out;
+    const auto add = [&](std::uint32_t first, std::uint32_t count) {
+        for (std::uint32_t i = 0; i < count; ++i) {
+            out.add(first + i);
+        }
+    };
+    if (at < leaves_) {
+        add(leaf_up_ + at * spines_per_pod_, spines_per_pod_);
+    } else if (at < leaves_ + spines_) {
+        const std::uint32_t spine = at - leaves_;
+        if (spine / spines_per_pod_ == pod_of_leaf(leaf)) {
+            add(leaf_down_ + leaf * spines_per_pod_ + spine % spines_per_pod_, 1);
+        } else {
+            add(spine_up_ + spine * cores_per_spine_, cores_per_spine_);
+        }
+    } else {
+        const std::uint32_t core = at - leaves_ - spines_;
+        const std::uint32_t spine = pod_of_leaf(leaf) * spines_per_pod_ + core / cores_per_spine_;
+        add(spine_down_ + spine * cores_per_spine_ + core % cores_per_spine_, 1);
+    }
+    return out;
 }
 
 std::uint32_t TreeTopology::add_tree(std::vector<ResourceId>& out, std::uint32_t first,

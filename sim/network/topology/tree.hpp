@@ -3,7 +3,7 @@
 //
 // Parallel links between the same levels are equal, so that a sprayed flow sees one bundle with their summed capacity.
 
-#include "sim/network/topology/topology.hpp"
+#include "sim/network/topology/routed.hpp"
 
 namespace orrery::inline network {
 
@@ -24,13 +24,17 @@ class TreeTopology final : public Topology {
     [[nodiscard]] bool full_bisection() const override;
     [[nodiscard]] std::string summary() const override;
 
+    /// Links over which a switch sends towards a leaf. Precondition: another switch.
+    [[nodiscard]] LinkSet next_links(std::uint32_t at, std::uint32_t leaf) const;
+
     [[nodiscard]] std::uint32_t leaf_of_nic(std::uint32_t nic) const;
     [[nodiscard]] std::uint32_t pod_of_leaf(std::uint32_t leaf) const;
     [[nodiscard]] std::uint32_t leaves() const { return leaves_; }
     [[nodiscard]] std::uint32_t spines() const { return spines_; }
     [[nodiscard]] std::uint32_t cores() const { return cores_; }
-    /// B/s of one link between a leaf and a spine, and (fat tree) between a spine and a core switch.
-    [[nodiscard]] double leaf_link_rate() const { return capacities_[leaf_up_]; }
+    /// B/s of one link between a leaf and a spine, of the fastest where leaves differ, and (fat tree) between a spine and a core
+    /// switch.
+    [[nodiscard]] double leaf_link_rate() const { return leaf_link_rate_; }
     [[nodiscard]] double core_link_rate() const { return cores_ > 0 ? capacities_[spine_up_] : 0; }
 
     /// Adds the links of the tree that joins these NICs through the root of this number; returns the links of the longest
@@ -41,12 +45,15 @@ class TreeTopology final : public Topology {
 
   private:
     [[nodiscard]] std::uint32_t reserve(std::size_t count, double capacity);
+    /// So many resources for each leaf: of its bandwidth towards its hosts, this share.
+    [[nodiscard]] std::uint32_t reserve_leaves(const std::vector<double>& bandwidths, std::uint32_t each);
 
     // Of the shape.
     bool fat_;
     std::uint32_t nics_per_node_, nodes_per_leaf_, rails_, leaf_groups_per_pod_, spines_per_pod_, cores_per_spine_;
     double leaf_oversubscription_, spine_oversubscription_, latency_;
 
+    double leaf_link_rate_ = 0;
     std::uint32_t leaves_ = 0;
     std::uint32_t pods_ = 1;
     std::uint32_t spines_ = 0;

@@ -69,8 +69,10 @@ Schedule traffic_of(const Scenario& s, std::uint32_t hosts) {
 // Messages of either kind, and what is said of them afterwards.
 class MessageScenario {
   public:
-    MessageScenario(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, std::uint32_t gpus)
+    MessageScenario(const Scenario& scenario, const RunOptions& options, const Fabric& fabric,
+                    const Placement& placement)
         : collective_(scenario.kind == ScenarioKind::collective), spec_(scenario.collective), options_(options) {
+        const std::uint32_t gpus = placement.gpus();
         if (!collective_) {
             schedule_ = traffic_of(scenario, gpus);
             return;
@@ -80,7 +82,7 @@ class MessageScenario {
             throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks_, gpus));
         }
         const bool chooses = spec_.algorithm == &algorithm("auto");
-        spec_ = resolved(spec_, fabric, scenario.network.path_choice(), ranks_);
+        spec_ = resolved(spec_, fabric, placement, scenario.network.path_choice(), ranks_);
         chosen_ = chooses ? spec_.algorithm->name : "";
         const bool reduces = spec_.op == CollectiveOp::all_reduce || spec_.op == CollectiveOp::all_gather ||
                              spec_.op == CollectiveOp::reduce_scatter;
@@ -100,7 +102,7 @@ class MessageScenario {
                             (options.messages && ring_messages_ <= kMostKept && spec_.slow_rank < 0);
         unstored_ring_ = ring && !stored && scenario.network.fidelity != Fidelity::simgrid;
         if (!unstored_ring_) {
-            schedule_ = make_schedule(spec_, ranks_, fabric.shape().gpus_per_node);
+            schedule_ = make_schedule(spec_, ranks_, fabric.gpus_per_domain());
         }
     }
 
@@ -174,7 +176,7 @@ class MessageScenario {
 class MessageJob final : public ScenarioRun {
   public:
     explicit MessageJob(const RunContext& context)
-        : messages_(context.scenario, context.options, context.fabric, context.placement.gpus()) {
+        : messages_(context.scenario, context.options, context.fabric, context.placement) {
         MessageRunOptions options = message_options(context.scenario);
         options.progress = context.options.progress;
         if (!messages_.unstored_ring()) {
@@ -203,7 +205,7 @@ void check_nothing(const YamlNode&, const DataDirectory&, Scenario&, std::vector
 }  // namespace
 
 void run_on_simgrid(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out) {
-    MessageScenario messages(scenario, options, fabric, fabric.gpus());
+    MessageScenario messages(scenario, options, fabric, Placement(fabric));
     MessageRunResult result = run_messages_on_simgrid(fabric, messages.schedule(), scenario.network.path_choice());
     const double utilisation = result.max_link_utilisation;
     messages.summarise(std::move(result), out);

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace orrery::inline driver {
 
@@ -155,9 +156,68 @@ class ServingScenario final : public ScenarioRun {
     }
 
   private:
+    /// Where the replicas of a pool are.
+    struct PoolPlace {
+        std::uint32_t first_gpu;
+        std::uint32_t node;
+    };
+
+    // On the nodes of its group, or on those that follow the last pool's.
+    [[nodiscard]] PoolPlace place_of(const RunContext& context, const PhaseSpec& phase, bool again) {
+        const Fabric& fabric = context.fabric;
+        const std::vector<NodeGroup>& groups = fabric.shape().groups;
+        const std::uint32_t per_node = fabric.shape().gpus_per_node;
+        const auto needed = static_cast<std::uint32_t>(phase.replicas * phase.ranks());
+        std::uint32_t end = context.placement.gpus();
+        std::uint32_t group = 0;
+        std::uint32_t base = 0;
+        std::string where = "the cluster";
+        if (!groups.empty() && context.placement.gpus() != fabric.gpus()) {
+            throw InfeasibleError("serving on some nodes of a cluster of groups is not simulated: give it all of them");
+        }
+        if (phase.placed) {
+            std::vector<std::string> names;
+            for (; group < groups.size() && groups[group].name != phase.group; ++group) {
+                names.push_back(groups[group].name);
+            }
+            if (group == groups.size()) {
+                const std::string guess = nearest_name(phase.group, names);
+                throw ConfigError({scenario_.engine_mark.error(
+                    fmt::format("the cluster has no group '{}'{}", phase.group,
+                                guess.empty() ? "" : fmt::format(" (did you mean '{}'?)", guess)))});
+            }
+        }
+        if (!groups.empty()) {
+            // Without a name: the first group with room for them.
+            const auto room = [&](std::uint32_t g) {
+                const auto next = next_gpus_.try_emplace(g, groups[g].first * per_node).first->second;
+                return (groups[g].first + groups[g].nodes) * per_node - next;
+            };
+            while (!phase.placed && group + 1 < groups.size() && room(group) < needed) {
+                ++group;
+            }
+            (void)room(group);
+            base = groups[group].first * per_node;
+            end = base + groups[group].nodes * per_node;
+            where = fmt::format("group '{}'", groups[group].name);
+        }
+        std::uint32_t& next = next_gpus_[group];
+        const std::uint32_t first = again ? base : next;
+        if (first + needed > end) {
+            throw InfeasibleError(fmt::format("{} replicas of {} ranks need {} GPUs, but {} has {}", phase.replicas,
+                                              phase.ranks(), first + needed - base, where, end - base));
+        }
+        next = first + needed;
+        pool_gpus_ = again ? pool_gpus_ : pool_gpus_ + needed;
+        return {first, fabric.node_of(context.placement.gpu(first))};
+    }
+
     void add_pool(const RunContext& context, Role role, const PhaseSpec& spec) {
         const PhaseSpec* phase = &spec;
-        const DeviceSpec& gpu = phase->other_device ? phase->device : scenario_.cluster.node.gpu;
+        const bool again = engine_.same_devices && role == Role::decode;  // on the GPUs of the other phase
+        const PoolPlace place = place_of(context, *phase, again);
+        const NodeSpec& node = node_at(scenario_.cluster, place.node);
+        const DeviceSpec& gpu = phase->other_device ? phase->device : node.gpu;
         const CostModel* device = &context.models.device(gpu, scenario_.compute, engine_.software.kernels);
         if (phase->clock != 1) {
             capped_.push_back(std::make_unique<ScaledDevice>(*device, gpu, phase->clock, 1));
@@ -165,15 +225,6 @@ class ServingScenario final : public ScenarioRun {
         }
         check(*phase, scenario_.model);
         const std::int64_t ranks = phase->ranks();
-        const bool again = engine_.same_devices && role == Role::decode;  // on the GPUs of the other phase
-        if (again) {
-            next_gpu_ = 0;
-        }
-        const std::int64_t needed = next_gpu_ + phase->replicas * ranks;
-        if (needed > context.placement.gpus()) {
-            throw InfeasibleError(fmt::format("{} replicas of {} ranks need {} GPUs, but the cluster has {}",
-                                              phase->replicas, ranks, needed, context.placement.gpus()));
-        }
         PoolSpec pool;
         pool.role = role;
         pool.replicas = static_cast<std::uint32_t>(phase->replicas);
@@ -185,43 +236,43 @@ class ServingScenario final : public ScenarioRun {
         }
         pool.device = &gpu;
         pool.units = phase->units;
-        pool.first_gpu = next_gpu_;
+        pool.first_gpu = place.first_gpu;
         pool.gpus = static_cast<std::uint32_t>(ranks);
-        pool.host_bandwidth = scenario_.cluster.node.pcie_bandwidth.value * static_cast<double>(ranks);
+        pool.host_bandwidth = node.pcie_bandwidth.value * static_cast<double>(ranks);
         for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
             std::vector<GpuId> gpus;
             for (std::int64_t rank = 0; rank < phase->stage_ranks(); ++rank) {
-                gpus.push_back(
-                    context.placement.gpu(static_cast<std::uint32_t>(next_gpu_ + stage * phase->stage_ranks() + rank)));
+                gpus.push_back(context.placement.gpu(
+                    static_cast<std::uint32_t>(place.first_gpu + stage * phase->stage_ranks() + rank)));
             }
             // The host plans on the first stage; the later ones run what they are told.
             HostSpec host = engine_.software;
             if (stage > 0) {
                 host.step.value = host.sequence.value = 0;
             }
-            ServingModel model{.model = scenario_.model,
-                               .device = *device,
-                               .fabric = context.fabric,
-                               .collectives = context.models.collectives(scenario_.cluster.node.collectives,
-                                                                         scenario_.network.collectives),
-                               .paths = scenario_.network.path_choice(),
-                               .gpus = gpus,
-                               .quantisation = engine_.quantisation(gpu),
-                               .groups = static_cast<std::uint32_t>(phase->groups),
-                               .expert = static_cast<std::uint32_t>(phase->expert),
-                               .expert_load = engine_.expert_load,
-                               .dispatch = engine_.dispatch,
-                               .block = static_cast<double>(engine_.block),
-                               .host = host,
-                               .step_overhead = stage == 0 ? engine_.step_overhead : 0,
-                               .sequence_overhead = stage == 0 ? engine_.sequence_overhead : 0,
-                               .layers = stage_layers(scenario_.model.layers, stage, phase->pipeline),
-                               .embedding = stage == 0,
-                               .head = stage + 1 == phase->pipeline,
-                               .adapters = engine_.adapters,
-                               .partitioned = engine_.same_devices ? &gpu : nullptr,
-                               .units = phase->units,
-                               .given = engine_.has_step_cost ? &engine_.step_cost : nullptr};
+            ServingModel model{
+                .model = scenario_.model,
+                .device = *device,
+                .fabric = context.fabric,
+                .collectives = context.models.collectives(node.collectives, scenario_.network.collectives),
+                .paths = scenario_.network.path_choice(),
+                .gpus = gpus,
+                .quantisation = engine_.quantisation(gpu),
+                .groups = static_cast<std::uint32_t>(phase->groups),
+                .expert = static_cast<std::uint32_t>(phase->expert),
+                .expert_load = engine_.expert_load,
+                .dispatch = engine_.dispatch,
+                .block = static_cast<double>(engine_.block),
+                .host = host,
+                .step_overhead = stage == 0 ? engine_.step_overhead : 0,
+                .sequence_overhead = stage == 0 ? engine_.sequence_overhead : 0,
+                .layers = stage_layers(scenario_.model.layers, stage, phase->pipeline),
+                .embedding = stage == 0,
+                .head = stage + 1 == phase->pipeline,
+                .adapters = engine_.adapters,
+                .partitioned = engine_.same_devices ? &gpu : nullptr,
+                .units = phase->units,
+                .given = engine_.has_step_cost ? &engine_.step_cost : nullptr};
             if (options_.serving != nullptr) {
                 options_.serving->stage(service_.pools.size(), model);
             }
@@ -239,7 +290,6 @@ class ServingScenario final : public ScenarioRun {
             }
             scales_ = true;
         }
-        next_gpu_ = static_cast<std::uint32_t>(needed);
         devices_.push_back({&gpu, static_cast<double>(phase->replicas * ranks), phase->clock});
         scaled_clock_ = scaled_clock_ || phase->clock != 1;
         price_ += again ? 0 : gpu.price.value * static_cast<double>(phase->replicas * ranks);
@@ -321,7 +371,7 @@ class ServingScenario final : public ScenarioRun {
 
     // GPUs that ran, on average, of those that are there.
     [[nodiscard]] double running(const ServiceResult& result) const {
-        return scales_ ? result.gpu_s / result.end_s / next_gpu_ : 1;
+        return scales_ ? result.gpu_s / result.end_s / pool_gpus_ : 1;
     }
 
     void add_rates(const ServiceResult& result, Summary& summary) const {
@@ -475,7 +525,8 @@ class ServingScenario final : public ScenarioRun {
     std::unique_ptr<RequestSource> requests_;
     std::vector<RequestRow> rows_;
     std::unique_ptr<ServiceRun> run_;
-    std::uint32_t next_gpu_ = 0;
+    std::map<std::uint32_t, std::uint32_t> next_gpus_;  ///< by group: the first GPU that no pool has
+    std::uint32_t pool_gpus_ = 0;
     std::size_t in_time_ = 0;
     double price_ = 0;  ///< USD per hour of all GPUs
     bool priced_ = true;

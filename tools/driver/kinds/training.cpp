@@ -14,11 +14,35 @@ namespace orrery::inline driver {
 
 namespace {
 
-void add_training_metrics(const Scenario& s, const TrainingResult& result, Summary& out) {
+// How many GPUs of each device a run has.
+std::vector<std::pair<const DeviceSpec*, double>> devices_of(const TrainingInput& input) {
+    if (input.groups.empty()) {
+        return {{&input.gpu, static_cast<double>(input.plan.ranks())}};
+    }
+    std::vector<std::pair<const DeviceSpec*, double>> out;
+    for (const GroupDevice& group : input.groups) {
+        out.emplace_back(group.gpu, 0);
+    }
+    const auto replica = static_cast<double>(input.plan.tensor * input.plan.context);
+    for (std::int64_t stage = 0; stage < input.plan.pipeline; ++stage) {
+        for (std::int64_t i = 0; i < input.plan.data; ++i) {
+            out[input.fabric.group_of(input.first_gpu(stage, i))].second += replica;
+        }
+    }
+    return out;
+}
+
+void add_training_metrics(const Scenario& s, const TrainingInput& input, const TrainingResult& result, Summary& out) {
     const auto gpus = static_cast<double>(s.plan.ranks());
     const double tokens = static_cast<double>(s.plan.global_batch) * static_cast<double>(s.model.sequence);
     const double model_rate = result.model_flops / result.iteration_s / gpus;
-    const double peak = s.cluster.node.gpu.flops_bf16.value;
+    const auto devices = devices_of(input);
+    double peak = 0;  // of a GPU, on average
+    bool draws = true;
+    for (const auto& [gpu, count] : devices) {
+        peak += gpu->flops_bf16.value * (count / gpus);
+        draws = draws && gpu->tdp.value > 0;
+    }
     out.add("iteration_time_s", result.iteration_s, "s");
     out.add("tokens_per_s", tokens / result.iteration_s, "1/s");
     out.add("tflops_per_gpu", model_rate * 1e-12, "TFLOP/s");
@@ -34,14 +58,17 @@ void add_training_metrics(const Scenario& s, const TrainingResult& result, Summa
         }
     }
     out.breakdown.emplace_back("bubble", result.bubble_s);
-    if (knows_power(s.cluster.node.gpu)) {
+    if (draws) {
         double busy = 0;
         for (const Category kernels :
              {Category::forward, Category::backward, Category::recompute, Category::optimizer}) {
             busy += result.booked[static_cast<std::size_t>(kernels)];
         }
-        const double joules =
-            energy_of(s.cluster.node.gpu, DeviceWork{gpus * result.iteration_s, gpus * busy, result.hardware_flops});
+        double joules = 0;
+        for (const auto& [gpu, count] : devices) {
+            joules += energy_of(
+                *gpu, DeviceWork{count * result.iteration_s, count * busy, result.hardware_flops * (count / gpus)});
+        }
         out.add("energy_per_token_j", joules / tokens, "J");
         out.add("energy_j", joules, "J");
         out.add("power_w", joules / result.iteration_s, "W");
@@ -72,7 +99,7 @@ class TrainingScenario final : public ScenarioRun {
         constexpr std::uint32_t kDrawnRanks = 64;
         TrainingResult result = run_.result(options_.timeline ? kDrawnRanks : 0);
         out.seconds = result.iteration_s;
-        add_training_metrics(scenario_, result, out.summary);
+        add_training_metrics(scenario_, input_, result, out.summary);
         const double width = iteration_width(scenario_, result, input_.device);
         for (const char* name : {"iteration_time_s", "tokens_per_s", "tflops_per_gpu", "mfu", "hfu"}) {
             for (Metric& metric : out.summary.metrics) {
@@ -116,6 +143,14 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
                     [&](Fields& fields) { describe(fields, scenario.software); });
     }
     check_faults(root, scenario, errors);
+    if (scenario.cluster.mixed && scenario.faults.campaign) {
+        errors.push_back(scenario.cluster_mark.error(
+            "'faults' of a cluster of groups are not simulated: their processes know one kind of node"));
+    }
+    if (scenario.cluster.mixed && scenario.model.experts.count > 0) {
+        errors.push_back(scenario.cluster_mark.error(
+            "experts on a cluster of groups are not simulated: their exchanges are priced on one kind of node"));
+    }
 }
 
 }  // namespace

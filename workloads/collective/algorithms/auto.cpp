@@ -25,16 +25,28 @@ std::string kind_of(const std::string& name) {
     return name.substr(0, name.find_first_of("0123456789("));
 }
 
+/// The ranks of which an estimate is made.
+struct Ranks {
+    const Fabric& fabric;
+    const Placement& placement;
+    PathChoice paths;
+
+    [[nodiscard]] Route route(std::uint32_t from, std::uint32_t to, std::uint64_t hash) const {
+        return fabric.route(placement.gpu(from), placement.gpu(to), paths, hash);
+    }
+};
+
 // B/s out of a node that sends evenly to all others while they do the same: what each kind of link carries, over all of them.
-double all_to_all_rate(const Fabric& fabric, PathChoice paths, std::uint32_t nodes) {
+double all_to_all_rate(const Ranks& ranks, std::uint32_t nodes) {
     constexpr std::uint32_t kMostSamples = 512;
-    const std::uint32_t per_node = fabric.shape().gpus_per_node;
+    const Fabric& fabric = ranks.fabric;
+    const std::uint32_t per_node = fabric.gpus_per_domain();
     const std::uint32_t step = std::max(1U, nodes / kMostSamples);
     std::map<std::string, double> shares;  // of a byte that leaves a node, by kind of link
     double samples = 0;
     for (std::uint32_t to = 1; to < nodes; to += step) {
         for (std::uint32_t local = 0; local < per_node; ++local) {
-            const Route route = fabric.route(GpuId(local), GpuId(to * per_node + local), paths, to);
+            const Route route = ranks.route(local, to * per_node + local, to);
             const std::span<const ResourceId> links = route.resources();
             for (std::size_t i = 0; i < links.size(); ++i) {
                 shares[kind_of(fabric.resource_name(links[i]))] += route.share(i);
@@ -43,10 +55,11 @@ double all_to_all_rate(const Fabric& fabric, PathChoice paths, std::uint32_t nod
         }
     }
     std::map<std::string, double> capacity;
+    const double all_nodes = static_cast<double>(fabric.gpus()) / per_node;
     for (std::uint32_t i = 0; i < fabric.resource_count(); ++i) {
         const std::string kind = kind_of(fabric.resource_name(ResourceId(i)));
         if (shares.contains(kind)) {
-            capacity[kind] += fabric.capacity(ResourceId(i)) * nodes / fabric.shape().nodes;
+            capacity[kind] += fabric.capacity(ResourceId(i)) * nodes / all_nodes;
         }
     }
     double rate = std::numeric_limits<double>::infinity();
@@ -56,35 +69,56 @@ double all_to_all_rate(const Fabric& fabric, PathChoice paths, std::uint32_t nod
     return rate;
 }
 
-GroupLinks links_of(const Fabric& fabric, PathChoice paths, std::uint32_t ranks) {
-    const std::uint32_t per_node = std::min(ranks, fabric.shape().gpus_per_node);
+// What a node sends to the next one: of a message alone, and of one from each of its ranks.
+void take_crossing(const Ranks& ranks, std::uint32_t node, std::uint32_t count, GroupLinks& out) {
+    const Fabric& fabric = ranks.fabric;
+    const std::uint32_t per_node = fabric.gpus_per_domain();
+    const std::uint32_t first = node * per_node;
+    const Route route = ranks.route(first + per_node - 1, first + per_node, 0);
+    out.outside_latency = std::max(out.outside_latency, route.latency);
+    out.flow_rate = std::min(out.flow_rate, narrowest(fabric, route));
+    const Fabric::Crossing crossing =
+        fabric.crossing(ranks.placement.gpu(first + per_node - 1), ranks.placement.gpu(first + per_node));
+    out.nic_rate = std::min(out.nic_rate, fabric.capacity(fabric.nic_out(crossing.out)));
+    std::map<std::uint32_t, double> load;
+    for (std::uint32_t i = 0; i < per_node && first + per_node + i < count; ++i) {
+        const Route rail = ranks.route(first + i, first + per_node + i, i);
+        const std::span<const ResourceId> links = rail.resources();
+        for (std::size_t k = 0; k < links.size(); ++k) {
+            load[links[k].value()] += rail.share(k);
+        }
+    }
+    for (const auto& [link, bytes] : load) {
+        out.node_rate = std::min(out.node_rate, per_node * fabric.capacity(ResourceId(link)) / bytes);
+    }
+}
+
+GroupLinks links_of(const Ranks& group, std::uint32_t ranks) {
+    const Fabric& fabric = group.fabric;
+    const std::uint32_t per_node = std::min(ranks, fabric.gpus_per_domain());
     const std::uint32_t nodes = ranks / per_node;
     GroupLinks out;
     out.ranks = ranks;
     out.per_node = per_node;
+    // Where nodes differ, the slowest of some of them decides.
+    constexpr std::uint32_t kMostSamples = 256;
+    const bool alike = fabric.shape().groups.empty();
+    const std::uint32_t step = alike ? nodes : std::max(1U, nodes / kMostSamples);
+    constexpr double kUnknown = std::numeric_limits<double>::infinity();
     if (per_node > 1) {
-        const Route route = fabric.route(GpuId(0), GpuId(1), paths, 0);
-        out.inside_latency = route.latency;
-        out.inside_rate = narrowest(fabric, route);
+        out.inside_rate = kUnknown;
+        for (std::uint32_t node = 0; node < nodes; node += step) {
+            const Route route = group.route(node * per_node, node * per_node + 1, 0);
+            out.inside_latency = std::max(out.inside_latency, route.latency);
+            out.inside_rate = std::min(out.inside_rate, narrowest(fabric, route));
+        }
     }
     if (ranks > per_node) {
-        const Route route = fabric.route(GpuId(per_node - 1), GpuId(per_node), paths, 0);
-        out.outside_latency = route.latency;
-        out.flow_rate = narrowest(fabric, route);
-        out.nic_rate = fabric.shape().nic_bandwidth;
-        std::map<std::uint32_t, double> load;
-        for (std::uint32_t i = 0; i < per_node && per_node + i < ranks; ++i) {
-            const Route rail = fabric.route(GpuId(i), GpuId(per_node + i), paths, i);
-            const std::span<const ResourceId> links = rail.resources();
-            for (std::size_t k = 0; k < links.size(); ++k) {
-                load[links[k].value()] += rail.share(k);
-            }
+        out.flow_rate = out.nic_rate = out.node_rate = kUnknown;
+        for (std::uint32_t node = 0; (node + 1) * per_node < ranks; node += step) {
+            take_crossing(group, node, ranks, out);
         }
-        out.node_rate = std::numeric_limits<double>::infinity();
-        for (const auto& [link, bytes] : load) {
-            out.node_rate = std::min(out.node_rate, per_node * fabric.capacity(ResourceId(link)) / bytes);
-        }
-        out.all_rate = nodes > 1 ? all_to_all_rate(fabric, paths, nodes) : out.node_rate;
+        out.all_rate = nodes > 1 ? all_to_all_rate(group, nodes) : out.node_rate;
     }
     if (const auto* product = dynamic_cast<const ProductTopology*>(&fabric.topology());
         product != nullptr && fabric.shape().gpus_per_node == 1 && ranks == fabric.shape().nodes) {
@@ -97,7 +131,8 @@ GroupLinks links_of(const Fabric& fabric, PathChoice paths, std::uint32_t ranks)
 
 }  // namespace
 
-CollectiveSpec resolved(const CollectiveSpec& spec, const Fabric& fabric, PathChoice paths, std::uint32_t ranks) {
+CollectiveSpec resolved(const CollectiveSpec& spec, const Fabric& fabric, const Placement& placement, PathChoice paths,
+                        std::uint32_t ranks) {
     CollectiveSpec out = spec;
     if (ranks < 2) {
         return out;
@@ -106,7 +141,7 @@ CollectiveSpec resolved(const CollectiveSpec& spec, const Fabric& fabric, PathCh
     if (!chooses && (spec.algorithm != &algorithm("per-dimension") || !spec.shape.empty())) {
         return out;
     }
-    const GroupLinks links = links_of(fabric, paths, ranks);
+    const GroupLinks links = links_of({fabric, placement, paths}, ranks);
     for (const std::uint32_t size : links.shape) {
         out.shape += (out.shape.empty() ? "" : "x") + std::to_string(size);
     }

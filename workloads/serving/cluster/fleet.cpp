@@ -323,7 +323,7 @@ const Fleet::Path& Fleet::path(GpuRange from, GpuRange to) {
         for (std::size_t k = 0; k < links.size(); ++k) {
             weights[links[k].value()] += route.share(k) / flows;
         }
-        const bool crosses = spec_.fabric->node_of(a) != spec_.fabric->node_of(b);
+        const bool crosses = spec_.fabric->domain_of(a) != spec_.fabric->domain_of(b);
         if (crosses) {
             routed.push_back(RoutedFlow{a, b, 1.0 / flows});
         }

@@ -1,0 +1,150 @@
+// Training and serving on clusters whose nodes differ.
+
+#include "tests/support/support.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+using namespace orrery;
+
+namespace {
+
+Scenario job_on(const std::string& cluster, const std::string& plan, const char* settings = "") {
+    return test::scenario(
+        fmt::format("orrery: 1\nkind: training\ncluster: {}\n"
+                    "model: {{layers: 8, hidden: 1024, heads: 16, vocabulary: 1000, sequence: 1024}}\n"
+                    "plan: {{tensor: 4, global_batch: 16, micro_batch: 1, {}}}\n"
+                    "network: {{fidelity: fluid{}}}\n",
+                    cluster, plan, settings));
+}
+
+double metric(const Scenario& scenario, const char* name) {
+    return run(scenario, test::models(), {}).summary.find(name)->value;
+}
+
+double seconds(const std::string& cluster, const std::string& plan, const char* settings = "") {
+    return metric(job_on(cluster, plan, settings), "iteration_time_s");
+}
+
+std::string nodes(int count, const char* node) {
+    return fmt::format("{{nodes: {}, node: {}, fabric: {{rails: 8, nodes_per_leaf: 2}}}}", count, node);
+}
+
+std::string groups(const char* first, const char* second) {
+    return fmt::format(
+        "{{groups: [{{name: new, nodes: 1, node: {}}}, {{name: old, nodes: 1, node: {}}}], fabric: {{rails: 8, "
+        "nodes_per_leaf: 2}}}}",
+        first, second);
+}
+
+std::string infeasible(const Scenario& scenario) {
+    try {
+        (void)run(scenario, test::models(), {});
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("training on equal groups is training on their nodes, in pipelines and in shards") {
+    for (const char* plan : {"pipeline: 2, data: 2", "data: 4, zero: 3", "data: 4, zero: 1"}) {
+        CAPTURE(plan);
+        CHECK(seconds(groups("dgx-h100", "dgx-h100"), plan) == seconds(nodes(2, "dgx-h100"), plan));
+    }
+}
+
+TEST_CASE("a stage or a replica on older devices takes what they take: between all new and all old") {
+    const double fast = seconds(nodes(2, "dgx-h100"), "data: 4");
+    const double slow = seconds(nodes(2, "dgx-a100-80g"), "data: 4");
+    // Data parallelism waits for the slowest replica.
+    const double mixed = seconds(groups("dgx-h100", "dgx-a100-80g"), "data: 4");
+    CHECK(mixed > 1.1 * fast);
+    CHECK(mixed == doctest::Approx(slow).epsilon(0.1));
+    // A pipeline whose second stage is slow.
+    const double stages = seconds(groups("dgx-h100", "dgx-a100-80g"), "pipeline: 2, data: 2");
+    CHECK(stages > seconds(nodes(2, "dgx-h100"), "pipeline: 2, data: 2"));
+    CHECK(stages < seconds(nodes(2, "dgx-a100-80g"), "pipeline: 2, data: 2"));
+    // Utilisation is over the peaks of the devices that there are.
+    const Scenario s = job_on(groups("dgx-h100", "dgx-a100-80g"), "data: 4");
+    const double peak =
+        (s.cluster.groups[0].node.gpu.flops_bf16.value + s.cluster.groups[1].node.gpu.flops_bf16.value) / 2;
+    CHECK(metric(s, "mfu") == doctest::Approx(metric(s, "tflops_per_gpu") * 1e12 / peak));
+}
+
+TEST_CASE("a plan names the groups that its ranks fill, stage after stage or replica after replica") {
+    const std::string mixed = groups("dgx-h100", "dgx-a100-80g");
+    const std::string turned = groups("dgx-a100-80g", "dgx-h100");
+    const std::string pipeline = "pipeline: 2, data: 2";
+    CHECK(seconds(mixed, pipeline + ", groups: \"old, new\"") == seconds(turned, pipeline));
+    CHECK(seconds(mixed, pipeline + ", groups: \"new\"") == seconds(mixed, pipeline));
+    // With a replica on each group both stages of one are old, and nothing of a layer's gradients stays in a node.
+    CHECK(seconds(mixed, pipeline + ", spread: replicas") > seconds(mixed, pipeline));
+    const std::string unknown = infeasible(job_on(mixed, pipeline + ", groups: \"olt, new, new\""));
+    CHECK(unknown.find("no group 'olt' (did you mean 'old'?)") != std::string::npos);
+    CHECK(unknown.find("names 'new' twice") != std::string::npos);
+}
+
+TEST_CASE("folded training on groups takes as long as unfolded, where each stage is on one of them") {
+    const std::string cluster =
+        "{groups: [{name: a, nodes: 2, node: dgx-h100, fabric: {rails: 8}}, {name: b, nodes: 2, node: dgx-a100-80g, "
+        "fabric: {rails: 8}}], fabric: {link: 25 Gbps, latency: 20 us}}";
+    const Scenario folded = job_on(cluster, "pipeline: 2, data: 4");
+    const Scenario unfolded = job_on(cluster, "pipeline: 2, data: 4", ", fold: false");
+    CHECK(metric(folded, "iteration_time_s") == doctest::Approx(metric(unfolded, "iteration_time_s")).epsilon(1e-9));
+    const RunOutput out = run(folded, test::models(), {});
+    CHECK(out.summary.notes.front().find("each standing for 2") != std::string::npos);
+    // Ranks of a replica never span groups.
+    const Scenario wide =
+        test::scenario(fmt::format("orrery: 1\nkind: training\ncluster: {}\n"
+                                   "model: {{layers: 8, hidden: 1024, heads: 32, vocabulary: 1000, sequence: 1024}}\n"
+                                   "plan: {{tensor: 16, context: 2, global_batch: 16}}\n",
+                                   cluster));
+    CHECK(infeasible(wide).find("stage 0 of replica 0 lies on 'a' and 'b'") != std::string::npos);
+}
+
+TEST_CASE("each stage has to fit into the memory of its own group") {
+    const char* const kScenario =
+        "orrery: 1\nkind: training\ncluster: {{groups: [{{name: a, nodes: 1, node: {}}}, {{name: b, nodes: 1, node: "
+        "{}}}]}}\n"
+        "model: {{layers: 40, hidden: 5120, heads: 40, vocabulary: 51200, sequence: 2048}}\n"
+        "plan: {{tensor: 8, pipeline: 2, global_batch: 8, sequence_parallel: true, recompute: full}}\n";
+    const auto refused = [&](const char* first, const char* second) {
+        return infeasible(test::scenario(fmt::format(fmt::runtime(kScenario), first, second)));
+    };
+    const std::string small =
+        "{preset: dgx-a100-40g, gpu: {preset: a100-sxm-40g, memory: {value: 8 GB, how: assumed, source: a test}}}";
+    CHECK(refused("dgx-a100-80g", "dgx-a100-80g").empty());
+    CHECK(refused("dgx-a100-80g", small.c_str()).find("out of memory: stage 1 needs") != std::string::npos);
+    CHECK(refused(small.c_str(), "dgx-a100-80g").find("out of memory: stage 0 needs") != std::string::npos);
+}
+
+TEST_CASE("what groups are not simulated with is refused with its line") {
+    const auto refusal = [](const char* more) {
+        return test::refusal(
+            fmt::format("orrery: 1\nkind: training\ncluster: {}\n{}\nplan: {{tensor: 8, data: 2, "
+                        "global_batch: 16}}\n",
+                        groups("dgx-h100", "dgx-a100-80g"), more));
+    };
+    CHECK(refusal("model: {layers: 4, hidden: 1024, heads: 16, vocabulary: 1000}").empty());
+    CHECK(refusal("model: mixtral-8x7b").find("test.yaml:3") != std::string::npos);
+}
+
+TEST_CASE("replicas of serving are on the nodes of their group, with their devices") {
+    const auto serving = [](const std::string& cluster, const char* engine) {
+        return test::scenario(
+            fmt::format("orrery: 1\nkind: serving\ncluster: {}\nmodel: llama-2-70b\n"
+                        "engine: {{replicas: 1, tensor: 8, {}}}\n"
+                        "requests: {{rate: 0.5, count: 20, prompt: {{mean: 500}}, output: {{mean: 50}}}}\n",
+                        cluster, engine));
+    };
+    const auto tpot = [&](const std::string& cluster, const char* engine) {
+        return metric(serving(cluster, engine), "tpot_s.mean");
+    };
+    const std::string mixed = groups("dgx-h100", "dgx-a100-80g");
+    CHECK(tpot(mixed, "group: old") == tpot(nodes(1, "dgx-a100-80g"), "clock: 100 %"));
+    CHECK(tpot(mixed, "group: new") == tpot(nodes(1, "dgx-h100"), "clock: 100 %"));
+    CHECK(tpot(mixed, "group: old") > 1.2 * tpot(mixed, "group: new"));
+    CHECK(infeasible(serving(mixed, "group: odl")).find("no group 'odl' (did you mean 'old'?)") != std::string::npos);
+}
