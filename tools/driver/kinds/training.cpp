@@ -41,7 +41,7 @@ void add_training_metrics(const Scenario& s, const TrainingInput& input, const T
     bool draws = true;
     for (const auto& [gpu, count] : devices) {
         peak += gpu->flops_bf16.value * (count / gpus);
-        draws = draws && gpu->tdp.value > 0;
+        draws = draws && knows_power(*gpu);
     }
     out.add("iteration_time_s", result.iteration_s, "s");
     out.add("tokens_per_s", tokens / result.iteration_s, "1/s");
