@@ -7,7 +7,7 @@
 // Scope: devices with active_power, energy_per_flop and energy_per_byte.
 // Limits: each kernel has its own clock, where boards average over some milliseconds; a board that lowers its clock for kernels
 // of many kinds slows those below the limit, too.
-// Validated by tests/models/power_capped_test.cpp; the law of clock and limit on other devices by `orrery validate energy`.
+// Validated by tests/models/power_test.cpp; the law of clock and limit on other devices by `orrery validate energy`.
 
 #include "sim/device/cost_model.hpp"
 #include "sim/device/device_spec.hpp"

@@ -4,7 +4,7 @@
 // `profile_formats()` lists the layouts: what each maps and how. `public_profiles()` lists the files of the public
 // repositories in README.md ("Raw data") that are known to be sound, with their device; defects found in the others are
 // listed in validation/compute/README.md. A reader refuses malformed rows with their line and never crashes on any
-// input (fuzzed in tests/models/profiles_test.cpp).
+// input (fuzzed in tests/fuzz/trace_fuzz.cpp).
 
 #include "models/calibration/trace.hpp"
 

@@ -7,7 +7,7 @@
 // were measured to draw. Where neither is known, nothing is.
 // Scope: boards; no host, network, conversion of mains or cooling.
 // Limits: copies between devices draw what idle does; all formats of a width cost the same.
-// Validated by `orrery validate energy` and tests/sim/device/power_test.cpp.
+// Validated by `orrery validate energy` and tests/models/power_test.cpp.
 
 #include "sim/device/cost_model.hpp"
 #include "sim/device/device_spec.hpp"

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <set>
 
 using namespace orrery;
@@ -115,6 +116,24 @@ TEST_CASE("no hidden state, foreign randomness or wall clock where results come 
         for (const char* word : {"std::random_device", "std::mt19937", "_distribution<", "system_clock", "steady_clock",
                                  "getenv(", "std::exp(", "std::log(", "std::pow(", "rand("}) {
             CHECK_MESSAGE(text.find(word) == std::string::npos, path << " uses " << word);
+        }
+    });
+}
+
+TEST_CASE("the tests that a comment names are there") {
+    const std::regex named(R"(tests/[a-z0-9_/*]+\.cpp)");
+    const std::filesystem::path root = ORRERY_SOURCE_DIR;
+    each_source({"sim", "models", "topologies", "workloads", "tools", "validation"}, [&](const std::string& path,
+                                                                                         const std::string& text) {
+        for (std::sregex_iterator at(text.begin(), text.end(), named), end; at != end; ++at) {
+            const std::filesystem::path file = at->str();
+            // packet_*_test.cpp stands for all whose name begins so.
+            const std::string begins = file.filename().string().substr(0, file.filename().string().find('*'));
+            bool found = false;
+            for (const auto& entry : std::filesystem::directory_iterator(root / file.parent_path())) {
+                found = found || entry.path().filename().string().starts_with(begins);
+            }
+            CHECK_MESSAGE(found, path << " names " << file.string());
         }
     });
 }

@@ -7,7 +7,7 @@
 // Scope: one device; forward passes, and forward with backward (two products for each of the forward's).
 // Limits: no time of the host: rows in eager mode take longer where the host is slower than the device; compiled steps fuse
 // elementwise kernels, which here stay apart.
-// Validated by `orrery validate compute --trace` and tests/models/row_prices_test.cpp.
+// Validated by `orrery validate compute --trace` and tests/tools/price_test.cpp.
 
 #include "models/calibrated.hpp"
 #include "models/calibration/trace.hpp"
