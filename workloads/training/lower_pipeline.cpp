@@ -1,6 +1,7 @@
 #include "workloads/training/lowering.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -24,6 +25,9 @@ class PipelineLowering final : public Lowering {
         for (const std::uint32_t count : layers_of_parts(input.model, input.plan)) {
             layers_.push_back({first, count});
             first += count;
+        }
+        for (std::uint32_t place = 0; place < places_; ++place) {
+            parts_of_places_.push_back(part_at(map_, shape_, {place % stages_, place / stages_}));
         }
         find_holders();
     }
@@ -98,9 +102,7 @@ class PipelineLowering final : public Lowering {
 
     /// Index of what a pass does in prices_.
     [[nodiscard]] static std::size_t index_of(PassWork work) { return static_cast<std::size_t>(work); }
-    [[nodiscard]] std::uint32_t part_of(std::uint32_t place) const {
-        return part_at(map_, shape_, {place % stages_, place / stages_});
-    }
+    [[nodiscard]] std::uint32_t part_of(std::uint32_t place) const { return parts_of_places_[place]; }
     /// The chunk of a stage that holds this part, which it does.
     [[nodiscard]] std::uint32_t chunk_of(std::uint32_t part, std::uint32_t stage) const {
         return map_ == StageMap::both_ways ? (part == stage ? 0 : 1) : place_of_part(map_, shape_, part, 0).chunk;
@@ -359,25 +361,28 @@ class PipelineLowering final : public Lowering {
     // Between neighbouring parts on different stages; the tasks of both ends exist by now.
     void add_sends() {
         const std::uint16_t names[2] = {out_.graph.name("send activations"), out_.graph.name("send gradients")};
+        // Where the next part is in either direction, by place; itself at the ends of the model.
+        std::array<std::vector<ChunkPlace>, 2> next;
+        for (std::uint32_t place = 0; place < places_; ++place) {
+            const ChunkPlace here{place % stages_, place / stages_};
+            const std::uint32_t part = part_of(place);
+            next[0].push_back(part + 1 < parts_ ? place_of_part(map_, shape_, part + 1, here.chunk) : here);
+            next[1].push_back(part > 0 ? place_of_part(map_, shape_, part - 1, here.chunk) : here);
+        }
         for (std::uint32_t rank = 0; stages_ > 1 && rank < rank_count(); ++rank) {
             const std::uint32_t stage = rank / per_stage();
             const std::uint32_t member = rank % per_stage();
             for (std::size_t i = 0; i < schedules_[stage].size(); ++i) {
                 const Pass& pass = schedules_[stage][i];
-                const bool forward = pass.work == PassWork::forward;
-                const std::uint32_t v = part_of(pass.chunk * stages_ + stage);
-                if ((!forward && !pass.gives_gradient()) || (forward ? v + 1 == parts_ : v == 0)) {
-                    continue;
+                const std::size_t way = pass.work == PassWork::forward ? 0 : 1;
+                const ChunkPlace to = next[way][pass.chunk * stages_ + stage];
+                if (to.stage == stage || (way == 1 && !pass.gives_gradient())) {
+                    continue;  // it is there, or there is nothing to send
                 }
-                const ChunkPlace next = place_of_part(map_, shape_, forward ? v + 1 : v - 1, pass.chunk);
-                if (next.stage == stage) {
-                    continue;  // it is there
-                }
-                const int way = forward ? 0 : 1;
-                const TaskId id = send(rank, next.stage * per_stage() + member, names[way]);
+                const TaskId id = send(rank, to.stage * per_stage() + member, names[way]);
                 const std::size_t end = pass.joined ? i + 1 : i;
                 out_.graph.add_edge(ends_[rank][end], id);
-                out_.graph.add_edge(id, pass_starts_[way][slot(member, next, pass.micro_batch)]);
+                out_.graph.add_edge(id, pass_starts_[way][slot(member, to, pass.micro_batch)]);
                 if (!in_.plan.overlap_pipeline && end + 1 < starts_[rank].size()) {
                     out_.graph.add_edge(id, starts_[rank][end + 1]);  // the sender waits for its send
                 }
@@ -544,6 +549,7 @@ class PipelineLowering final : public Lowering {
     StageMap map_;
     PipelineShape shape_;
     std::uint32_t parts_, places_;
+    std::vector<std::uint32_t> parts_of_places_;
     std::vector<Layers> layers_;  ///< by part
     PipelineOrder schedules_;
     std::vector<Holders> holders_;
