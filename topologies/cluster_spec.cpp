@@ -270,7 +270,7 @@ FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark) {
             check_domain(shape, "", problems);
         }
     }
-    if (static_cast<std::int64_t>(shape.nodes) * shape.gpus_per_node > 4'000'000) {
+    if (std::max(cluster.nodes, cluster.hosts) > 4'000'000 / std::max(1U, shape.gpus_per_node)) {
         problems.emplace_back("more than 4,000,000 GPUs");
     }
     shape.link_latency = f.latency;
