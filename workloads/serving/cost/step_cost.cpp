@@ -18,6 +18,19 @@ bool weights_alone(Precision precision, const Quantisation& quantisation) {
     return precision == Precision::int4 || (precision == Precision::fp4 && !quantisation.fp4_units);
 }
 
+// Decoding attention leaves the units and the memory's interface free.
+bool attends_beside(const ServingModel& m, double tensor) {
+    const auto* units = dynamic_cast<const SeparateUnits*>(&m.device);
+    if (units == nullptr || m.model.latent.kv_rank > 0) {
+        return false;
+    }
+    Attention attention;
+    attention.batch_heads = static_cast<double>(m.model.heads) / tensor;
+    attention.head_dim = static_cast<double>(m.model.head_dim);
+    attention.cache = m.quantisation.cache;
+    return units->runs_beside(attention);
+}
+
 }  // namespace
 
 StepWork AffineStep::work(const Batch& batch) {
@@ -62,7 +75,8 @@ double weight_bytes_per_rank(const ModelSpec& model, const Quantisation& quantis
 ModelStep::ModelStep(const ServingModel& model)
     : m_(model),
       t_(static_cast<double>(model.gpus.size()) / static_cast<double>(model.groups)),
-      share_(model.layers > 0 ? static_cast<double>(model.layers) / static_cast<double>(model.model.layers) : 1) {
+      share_(model.layers > 0 ? static_cast<double>(model.layers) / static_cast<double>(model.model.layers) : 1),
+      beside_(attends_beside(model, t_)) {
     const std::size_t tensor = model.gpus.size() / model.groups;
     tensor_group_.assign(model.gpus.begin(), model.gpus.begin() + static_cast<std::ptrdiff_t>(tensor));
     for (std::size_t first = 0; first < model.gpus.size(); first += tensor) {
@@ -352,19 +366,6 @@ StepWork ModelStep::adapters(const Batch& batch) {
     return entry->second;
 }
 
-// Decoding attention leaves the units and the memory's interface free.
-static bool attends_beside(const ServingModel& m, double tensor) {
-    const auto* units = dynamic_cast<const SeparateUnits*>(&m.device);
-    if (units == nullptr || m.model.latent.kv_rank > 0) {
-        return false;
-    }
-    Attention attention;
-    attention.batch_heads = static_cast<double>(m.model.heads) / tensor;
-    attention.head_dim = static_cast<double>(m.model.head_dim);
-    attention.cache = m.quantisation.cache;
-    return units->runs_beside(attention);
-}
-
 // Both halves of a batch: one's decoding attention beside the other's products, layer by layer (Heo et al., "NeuPIMs", ASPLOS 2024,
 // section 6). `attention` and `products` are of a half, which reads all weights.
 static StepWork interleaved(const StepWork& attention, const StepWork& products, double layers) {
@@ -425,7 +426,7 @@ StepWork ModelStep::kernels(const Batch& batch) {
     const std::uint32_t passed = tokens + batch.drafted;
     const StepWork last = m_.head ? head(sequences + batch.drafted) : StepWork();
     const StepWork whole = work + dense(passed) + last;
-    if (own < 2 || !attends_beside(m_, t_)) {
+    if (own < 2 || !beside_) {
         return whole;
     }
     const double layers = share_ * static_cast<double>(m_.model.layers);

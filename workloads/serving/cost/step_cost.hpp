@@ -160,6 +160,7 @@ class ModelStep final : public StepCost {
     ServingModel m_;
     double t_;                                              ///< tensor-parallel degree
     double share_;                                          ///< of the model's layers of every kind
+    bool beside_;                                           ///< decoding attention leaves the other units free
     std::vector<GpuId> tensor_group_;                       ///< the first attention group
     std::vector<GpuId> across_groups_;                      ///< the first rank of every attention group
     std::vector<StepWork> dense_;                           ///< by tokens; seconds below 0: not priced yet
