@@ -89,8 +89,11 @@ std::uint32_t Fabric::group_of_node(std::uint32_t node) const {
 }
 
 std::uint32_t Fabric::nic_of(GpuId gpu) const {
-    const std::uint32_t local = gpu.value() % shape_.gpus_per_node;
     const std::uint32_t nics = parts_of(gpu).nics;
+    if (nics == shape_.gpus_per_node && nics == shape_.nics_per_node) {
+        return gpu.value();  // one each, without divisions
+    }
+    const std::uint32_t local = gpu.value() % shape_.gpus_per_node;
     const auto nic = static_cast<std::uint32_t>(static_cast<std::uint64_t>(local) * nics / shape_.gpus_per_node);
     return node_of(gpu) * shape_.nics_per_node + nic;
 }
@@ -99,8 +102,17 @@ Fabric::Crossing Fabric::crossing(GpuId from, GpuId to) const {
     if (shape_.outer_bandwidth > 0 && group_of(from) != group_of(to)) {
         return {from, outer_nic(node_of(from)), outer_nic(node_of(to))};
     }
-    const GpuId leaving = leaving_gpu(from, to);
-    return {leaving, nic_of(leaving), nic_of(to)};
+    const std::uint32_t out = nic_of(from);
+    const std::uint32_t in = nic_of(to);
+    if (topology_->joined(out, in)) {
+        return {from, out, in};
+    }
+    // The first GPU of the node whose NIC is on the same rail.
+    const std::uint32_t gpus = shape_.gpus_per_node;
+    const std::uint32_t nics = parts_of(from).nics;
+    const std::uint32_t local = (in % shape_.nics_per_node * gpus + nics - 1) / nics;
+    const GpuId leaving(node_of(from) * gpus + local);
+    return {leaving, nic_of(leaving), in};
 }
 
 std::uint32_t Fabric::leaves() const {
@@ -117,18 +129,6 @@ std::uint32_t Fabric::cores() const {
 
 double Fabric::core_link_rate() const {
     return tree_ != nullptr ? tree_->core_link_rate() : 0;
-}
-
-GpuId Fabric::leaving_gpu(GpuId from, GpuId to) const {
-    const std::uint32_t nic = nic_of(to);
-    if (topology_->joined(nic_of(from), nic)) {
-        return from;
-    }
-    // The first GPU of the node whose NIC is on the same rail.
-    const std::uint32_t gpus = shape_.gpus_per_node;
-    const std::uint32_t nics = parts_of(from).nics;
-    const std::uint32_t local = (nic % shape_.nics_per_node * gpus + nics - 1) / nics;
-    return GpuId(node_of(from) * gpus + local);
 }
 
 std::uint32_t Fabric::mesh_link(GpuId from, GpuId to) const {

@@ -92,22 +92,23 @@ class Fabric {
     [[nodiscard]] std::uint32_t domain_of(GpuId gpu) const { return gpu.value() / gpus_per_domain(); }
     [[nodiscard]] std::uint32_t gpus_per_domain() const { return shape_.gpus_per_node * shape_.nodes_per_domain; }
     /// Place of the group of a GPU's node among shape().groups; 0 where all nodes are alike.
-    [[nodiscard]] std::uint32_t group_of(GpuId gpu) const { return group_of_node(node_of(gpu)); }
+    [[nodiscard]] std::uint32_t group_of(GpuId gpu) const {
+        return groups_.size() == 1 ? 0 : group_of_node(node_of(gpu));
+    }
     [[nodiscard]] std::uint32_t group_of_node(std::uint32_t node) const;
     /// What the node of a GPU is made of.
     [[nodiscard]] const NodeGroup& parts_of(GpuId gpu) const { return groups_[group_of(gpu)]; }
     /// The NIC that a GPU uses to reach others of its group.
     [[nodiscard]] std::uint32_t nic_of(GpuId gpu) const;
-    /// How data leave a node for another: from which GPU, out of which NIC and into which.
+    /// How data leave a node for another: from which GPU, out of which NIC and into which. Another GPU of the node where the own
+    /// NIC does not reach that of the receiver (rail-only).
     struct Crossing {
         GpuId leaving;
         std::uint32_t out;
         std::uint32_t in;
     };
+    /// Precondition: different nodes.
     [[nodiscard]] Crossing crossing(GpuId from, GpuId to) const;
-    /// The GPU of `from`'s node over whose NIC data go to `to`: another one where the own NIC does not reach that of `to`
-    /// (rail-only). Precondition: different nodes.
-    [[nodiscard]] GpuId leaving_gpu(GpuId from, GpuId to) const;
     /// What joins the NICs; its resources follow those of the NICs.
     [[nodiscard]] const Topology& topology() const { return *topology_; }
     /// The same as a tree; null when it is none.

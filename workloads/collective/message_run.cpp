@@ -64,8 +64,9 @@ class ScheduleRun final : public MessageRun, public TaskSource {
         double crossing = 0;
         for (const Message& message : schedule.messages) {
             waiting_.push_back(message.waits_for);
-            const bool crosses = fabric_.domain_of(gpu(message.from)) != fabric_.domain_of(gpu(message.to));
-            crossing += crosses ? message.bytes * copies(message) : 0;
+            if (options.progress && fabric_.domain_of(gpu(message.from)) != fabric_.domain_of(gpu(message.to))) {
+                crossing += message.bytes * copies(message);
+            }
         }
         resources_.set_progress(crossing, options.progress);
         result_.starts.resize(schedule.messages.size(), 0);

@@ -31,18 +31,10 @@ enum class VertexKind { gpu, node_switch, nic, leaf, spine, core, router };
 class Route {
   public:
     void add(std::uint32_t resource, double share = 1) {
-        if (count_ == few_.size()) {
-            many_.assign(few_.begin(), few_.end());
-        }
-        if (count_ < few_.size()) {
-            few_[count_] = ResourceId(resource);
+        if (count_ < few_.size() && share == 1 && shares_.empty()) {
+            few_[count_++] = ResourceId(resource);
         } else {
-            many_.emplace_back(resource);
-        }
-        ++count_;
-        if (share != 1 || !shares_.empty()) {
-            shares_.resize(count_ - 1, 1.0);
-            shares_.push_back(share);
+            add_further(resource, share);
         }
     }
     [[nodiscard]] std::span<const ResourceId> resources() const {
@@ -56,6 +48,8 @@ class Route {
     double rate_limit = 0;  ///< B/s that one connection reaches on it; 0: no limit
 
   private:
+    void add_further(std::uint32_t resource, double share);  // long or spread paths, out of line
+
     std::array<ResourceId, 12> few_;
     std::uint32_t count_ = 0;
     std::vector<ResourceId> many_;  ///< all of them, when they are more

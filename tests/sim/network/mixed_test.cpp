@@ -162,5 +162,5 @@ TEST_CASE("an NVLink domain of several nodes is one node to collectives, with NI
     CHECK(fabric.domain_of(GpuId(72)) == 1);
     CHECK(fabric.route(GpuId(0), GpuId(71), PathChoice::spray, 0).resources().size() == 2);
     // Over another rail: first to the GPU of its own tray whose NIC is on it.
-    CHECK(fabric.leaving_gpu(GpuId(0), GpuId(143)) == GpuId(3));
+    CHECK(fabric.crossing(GpuId(0), GpuId(143)).leaving == GpuId(3));
 }

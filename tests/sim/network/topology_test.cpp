@@ -178,7 +178,7 @@ TEST_CASE("rail-only: the own rail over its switch, another over the inside of t
     const Route same = fabric.route(GpuId(3), GpuId(11), PathChoice::spray, 0);
     const Route other = fabric.route(GpuId(3), GpuId(12), PathChoice::spray, 0);
     CHECK(other.resources().size() == same.resources().size() + 2);
-    CHECK(fabric.leaving_gpu(GpuId(3), GpuId(12)) == GpuId(4));
+    CHECK(fabric.crossing(GpuId(3), GpuId(12)).leaving == GpuId(4));
     CHECK(fabric.resource_name(other.resources()[3]) == "NIC out 4");
     // Shifted by nine, every GPU sends to another rail: NICs still carry one flow each.
     const std::string shift = "{pattern: shift, shift: 9, size: 64 MB}";
