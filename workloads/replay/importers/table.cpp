@@ -23,11 +23,15 @@ extern const Importer kOtlpImporter;
 extern const Importer kMegatronImporter;
 extern const Importer kVllmImporter;
 extern const Importer kHuggingFaceImporter;
+extern const Importer kGraphCsvImporter;
+extern const Importer kGraphMlImporter;
+extern const Importer kInfraGraphImporter;
 
 const std::vector<const Importer*>& importer_table() {
     static const std::vector<const Importer*> kTable = {
-        &kPyTorchImporter, &kNsysImporter,     &kChakraImporter, &kGoalImporter,        &kAicbImporter,
-        &kOtlpImporter,    &kMegatronImporter, &kVllmImporter,   &kHuggingFaceImporter,
+        &kPyTorchImporter,     &kNsysImporter,     &kChakraImporter,   &kGoalImporter,
+        &kAicbImporter,        &kOtlpImporter,     &kMegatronImporter, &kVllmImporter,
+        &kHuggingFaceImporter, &kGraphCsvImporter, &kGraphMlImporter,  &kInfraGraphImporter,
     };
     return kTable;
 }

@@ -1,0 +1,174 @@
+// Graphs that other tools wrote as fabrics.
+
+#include "sim/network/fabric.hpp"
+#include "tests/support/support.hpp"
+#include "tools/driver/scenario.hpp"
+#include "workloads/replay/importers/importer.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+Imported imported(const std::string& format, const std::string& text, std::map<std::string, std::string> options = {}) {
+    return import_file(format, ImportInput::of_bytes("input", text, std::move(options)));
+}
+
+Fabric fabric_of(const Imported& imported) {
+    const Scenario s = read_scenario(parse_yaml(imported.text, "imported.yaml"), "imported", data());
+    return Fabric(shape_of(s.cluster, s.cluster_mark));
+}
+
+std::string refused(const std::string& format, const std::string& text,
+                    std::map<std::string, std::string> options = {}) {
+    try {
+        static_cast<void>(imported(format, text, std::move(options)));
+    } catch (const ConfigError& problems) {
+        std::string out;
+        for (const Diagnostic& problem : problems.diagnostics()) {
+            out += problem.to_string() + "\n";
+        }
+        return out;
+    }
+    return "";
+}
+
+constexpr const char* kTable = R"(# two leaves, two spines
+from,to,rate,latency,count
+h0,leaf0,100 Gbps,1 us,
+h1,leaf0,100 Gbps,1 us,
+h2,leaf1,100 Gbps,1 us,
+leaf0,spine0,200 Gbps,2 us,2
+leaf1,spine0,200 Gbps,2 us,2
+leaf0,spine1,200 Gbps,2 us,
+leaf1,spine1,200 Gbps,2 us,
+)";
+
+constexpr const char* kGraphMl = R"(<?xml version="1.0" encoding="utf-8"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+  <key attr.name="label" attr.type="string" for="node" id="d0" />
+  <key attr.name="type" attr.type="string" for="node" id="d1" />
+  <key attr.name="LinkSpeedRaw" attr.type="double" for="edge" id="d2" />
+  <key attr.name="Longitude" attr.type="double" for="node" id="d3" />
+  <graph edgedefault="EDGES">
+    <node id="0"><data key="d0">a</data><data key="d1">switch</data><data key="d3">8.5</data></node>
+    <node id="1"><data key="d0">b</data><data key="d1">switch</data></node>
+    <node id="2"><data key="d0">x</data><data key="d1">host</data></node>
+    <node id="3"><data key="d0">x</data><data key="d1">host</data></node>
+    <edge source="0" target="1"><data key="d2">10000000000.0</data></edge>
+    <edge source="2" target="0"><data key="d2">40000000000.0</data></edge>
+    <edge source="3" target="1"><data key="d2">40000000000.0</data></edge>
+  </graph>
+</graphml>
+)";
+
+constexpr const char* kInfra = R"(infrastructure:
+  name: two tiers
+  devices:
+    - {name: server, components: [{name: xpu, choice: xpu, count: 4}, {name: nic, choice: nic, count: 2}]}
+    - {name: switch, components: [{name: asic, choice: switch, count: 1}, {name: port, choice: port, count: 8}]}
+  links:
+    - {name: eth, physical: {bandwidth: {gigabits_per_second: 200}, latency: {us: 1}}}
+    - {name: up, physical: {bandwidth: {gigabits_per_second: 400}, latency: {ns: 700}}}
+  instances:
+    - {name: host, device: server, count: 4}
+    - {name: leaf, device: switch, count: 2}
+    - {name: spine, device: switch, count: 2}
+  edges:
+    - {ep1: {instance: "host[0:2]", component: "nic[0]"}, ep2: {instance: "leaf[0]", component: "port[0:2]"}, scheme: one2one, link: eth}
+    - {ep1: {instance: "host[2:4]", component: "nic[0]"}, ep2: {instance: "leaf[1]", component: "port[0:2]"}, scheme: one2one, link: eth}
+    - {ep1: {instance: "leaf", component: "asic"}, ep2: {instance: "spine", component: "asic"}, scheme: many2many, link: up}
+)";
+
+std::string replaced(std::string text, const std::string& what, const std::string& with) {
+    text.replace(text.find(what), what.size(), with);
+    return text;
+}
+
+}  // namespace
+
+TEST_CASE("a table of links becomes a fabric: vertices with one link are its hosts") {
+    const Imported out = imported("graph-csv", kTable);
+    const Fabric fabric = fabric_of(out);
+    CHECK(fabric.gpus() == 3);
+    CHECK(fabric.topology().switches() == 4);
+    CHECK(fabric.topology().links().size() == 2 * (2 + 2 + 1 + 1));
+    CHECK(fabric.topology().links()[0].rate == doctest::Approx(25e9));
+    // Host to host over one spine: two links of hosts, two between switches.
+    CHECK(fabric.route(GpuId(0), GpuId(2), PathChoice::spray, 0).latency == doctest::Approx(2 * 1e-6 + 2 * 2e-6));
+    CHECK(out.notes.assumed().size() == 1);
+    CHECK(refused("graph-csv", "from,to\na,b\n").find("has no rate (--rate") != std::string::npos);
+    CHECK(fabric_of(imported("graph-csv", "from,to\na,s\nb,s\n", {{"rate", "10 GB/s"}})).gpus() == 2);
+    CHECK(refused("graph-csv", "from;to\na;b\n").find("no column 'from'") != std::string::npos);
+    const std::string all =
+        refused("graph-csv", "from,to,gbps,latency_us\na,s,10,1\nb,s,20,1\nc,c,10,1\nd,s,fast,1\ne,s,10,9e9\n");
+    CAPTURE(all);
+    CHECK(all.find("input:3") != std::string::npos);
+    CHECK(all.find("joins 'c' with itself") != std::string::npos);
+    CHECK(all.find("'fast' is no rate") != std::string::npos);
+    CHECK(all.find("latency '9e9' is out of range") != std::string::npos);
+}
+
+TEST_CASE("GraphML becomes the same fabric, directed or not") {
+    for (const char* direction : {"directed", "undirected"}) {
+        CAPTURE(direction);
+        const Imported out = imported("graphml", replaced(kGraphMl, "EDGES", direction));
+        const Fabric fabric = fabric_of(out);
+        CHECK(fabric.gpus() == 2);
+        CHECK(fabric.topology().switches() == 2);
+        CHECK(fabric.topology().links().size() == 2);
+        CHECK(fabric.topology().links()[0].rate == doctest::Approx(10e9 / 8));
+        CHECK(out.text.find("link: 5000000000 B/s") != std::string::npos);
+        CHECK(out.notes.left_out().contains("attribute longitude of vertices"));
+    }
+    CHECK(refused("graphml", "<graphml><graph>").find("no GraphML") != std::string::npos);
+    CHECK(refused("graphml", "from,to\n").find("no GraphML") != std::string::npos);
+    std::string deep;
+    for (int i = 0; i < 100000; ++i) {
+        deep += "<a>";
+    }
+    CHECK(refused("graphml", deep).find("nest deeper") != std::string::npos);
+}
+
+TEST_CASE("InfraGraph becomes a fabric: instances that compute are hosts, the others switches") {
+    const Imported out = imported("infragraph", kInfra);
+    const Fabric fabric = fabric_of(out);
+    CHECK(fabric.gpus() == 4);
+    CHECK(fabric.topology().switches() == 4);
+    CHECK(fabric.topology().links().size() == 2 * 4);
+    CHECK(fabric.topology().links()[0].rate == doctest::Approx(50e9));
+    CHECK(fabric.route(GpuId(0), GpuId(3), PathChoice::spray, 0).latency == doctest::Approx(2e-6 + 2 * 0.7e-6));
+    CHECK(refused("infragraph", replaced(kInfra, "instance: \"leaf\"", "instance: \"laef\""))
+              .find("did you mean 'leaf'?") != std::string::npos);
+    CHECK(refused("infragraph", replaced(kInfra, "host[2:4]", "host[2:9]")).find("no slice within 4") !=
+          std::string::npos);
+    CHECK(refused("infragraph", replaced(kInfra, "nic[0]", "nic[0:2]")).find("joins 4 end points with 2") !=
+          std::string::npos);
+    CHECK(refused("infragraph", replaced(kInfra, "link: up", "link: dwon")).find("link 'dwon' is not among") !=
+          std::string::npos);
+}
+
+TEST_CASE("connections of earlier InfraGraph versions say the same; each link of a host is a host") {
+    const Imported out = imported("infragraph", R"(infrastructure:
+  devices:
+    - name: server
+      components: [{name: npu, type: npu, count: 2}, {name: nic, type: nic, count: 2}]
+      instances: [{name: server, count: 2}]
+    - name: switch
+      components: [{name: port, type: nic, count: 16}]
+      instances: [{name: leaf, count: 2}]
+  links: [{name: eth, bandwidth: {giga_bytes_per_second: 100}}]
+  connections:
+    - server.0.nic.0.eth.leaf.0.port.0
+    - server.0.nic.1.eth.leaf.0.port.1
+    - server.1.nic.0.eth.leaf.1.port.0
+    - server.1.nic.1.eth.leaf.1.port.1
+    - leaf.0.port.2.eth.leaf.1.port.2
+)");
+    const Fabric fabric = fabric_of(out);
+    CHECK(fabric.gpus() == 4);
+    CHECK(fabric.topology().links()[0].rate == doctest::Approx(100e9));
+    CHECK(out.notes.assumed().contains("hosts: one for each link of a host that has several"));
+}

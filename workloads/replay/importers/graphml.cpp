@@ -1,0 +1,204 @@
+// GraphML (Brandes et al., "GraphML Progress Report", GD 2001; http://graphml.graphdrawing.org) as a fabric, as Boost.Graph reads
+// it.
+//
+// Attributes, by attr.name and without regard to case. Of vertices: type (host or switch), nodes (that hang on it), label.
+// Of edges: rate, bandwidth or capacity (with a unit), LinkSpeedRaw (bit/s, as the Internet Topology Zoo has it), latency,
+// count. Others are left out. Edges go both ways.
+
+#include "sim/base/error.hpp"
+#include "sim/base/text.hpp"
+#include "sim/config/units.hpp"
+#include "workloads/replay/importers/graph_text.hpp"
+
+#include <fmt/format.h>
+#include <boost/graph/adjacency_list.hpp>
+#include <boost/graph/graphml.hpp>
+#include <boost/make_shared.hpp>
+
+#include <cmath>
+#include <sstream>
+
+namespace orrery::inline replay {
+
+namespace {
+
+template <class Directed>
+using Graph = boost::adjacency_list<boost::vecS, boost::vecS, Directed, boost::no_property,
+                                    boost::property<boost::edge_index_t, std::size_t>>;
+using Attributes = std::map<std::string, std::string>;  // by lower-case name
+
+std::string lower(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return text;
+}
+
+std::string text_of(const boost::any& value) {
+    if (const auto* text = boost::any_cast<std::string>(&value)) {
+        return *text;
+    }
+    const auto number = [&](auto like) -> std::optional<std::string> {
+        const auto* is = boost::any_cast<decltype(like)>(&value);
+        return is != nullptr ? std::optional(fmt::format("{}", *is)) : std::nullopt;
+    };
+    for (const auto& text : {number(int{}), number(long{}), number(float{}), number(double{}), number(bool{})}) {
+        if (text) {
+            return *text;
+        }
+    }
+    return "";
+}
+
+// What a file says of vertices and edges, in its order.
+template <class Directed>
+struct Read {
+    Graph<Directed> graph;
+    std::map<typename Graph<Directed>::vertex_descriptor, Attributes> vertices;
+    std::map<typename Graph<Directed>::edge_descriptor, Attributes> edges;
+};
+
+// An attribute of vertices or of edges: whatever type the file gives it, its value as text.
+template <class Key>
+class AttributeMap final : public boost::dynamic_property_map {
+  public:
+    AttributeMap(const std::string& name, std::map<Key, Attributes>& of) : name_(lower(name)), of_(of) {}
+    boost::any get(const boost::any&) override { return std::string(); }
+    std::string get_string(const boost::any&) override { return ""; }
+    void put(const boost::any& key, const boost::any& value) override {
+        of_[boost::any_cast<Key>(key)][name_] = text_of(value);
+    }
+    [[nodiscard]] const std::type_info& key() const override { return typeid(Key); }
+    [[nodiscard]] const std::type_info& value() const override { return typeid(std::string); }
+
+  private:
+    std::string name_;
+    std::map<Key, Attributes>& of_;
+};
+
+// The parser calls itself for each level of elements.
+void require_shallow(const std::string& text, const std::string& file) {
+    constexpr int kDeepest = 64;
+    int depth = 0;
+    int line = 1;
+    for (std::size_t i = 0; i + 1 < text.size(); ++i) {
+        line += text[i] == '\n' ? 1 : 0;
+        if (text[i] == '<' && text[i + 1] == '/') {
+            --depth;
+        } else if (text[i] == '<' && text[i + 1] != '!' && text[i + 1] != '?') {
+            const std::size_t end = text.find('>', i);
+            depth += end != std::string::npos && text[end - 1] == '/' ? 0 : 1;
+        }
+        if (depth > kDeepest) {
+            throw ConfigError({Diagnostic{file, line, 0, fmt::format("elements nest deeper than {}", kDeepest)}});
+        }
+    }
+}
+
+// The value of the first of these attributes that is there; taken away, so that what stays was not read.
+std::string take(Attributes& attributes, const std::vector<const char*>& names) {
+    for (const char* name : names) {
+        if (const auto found = attributes.find(name); found != attributes.end()) {
+            std::string value = found->second;
+            attributes.erase(found);
+            return value;
+        }
+    }
+    return "";
+}
+
+std::uint32_t whole(GraphText& graph, const std::string& text, const char* name, std::uint32_t otherwise) {
+    double number = 0;
+    if (text.empty()) {
+        return otherwise;
+    }
+    if (!parse_number(text, number) || number != std::floor(number) || number < otherwise || number > 65536) {
+        graph.error(fmt::format("'{}' must be a whole number from {} to 65536, not '{}'", name, otherwise,
+                                printable(text, 60)));
+        return otherwise;
+    }
+    return static_cast<std::uint32_t>(number);
+}
+
+void count_others(const Attributes& rest, const char* of, ImportNotes& notes) {
+    for (const auto& [name, value] : rest) {
+        notes.left_out(fmt::format("attribute {} of {}", printable(name, 40), of));
+    }
+}
+
+// A map for each name of vertices or of edges, made when the reader meets it; what belongs to the whole graph goes nowhere.
+template <class Directed>
+boost::shared_ptr<boost::dynamic_property_map> map_for(Read<Directed>& read, const std::string& name,
+                                                       const boost::any& key) {
+    using Vertex = typename Graph<Directed>::vertex_descriptor;
+    using Edge = typename Graph<Directed>::edge_descriptor;
+    if (key.type() == typeid(Vertex)) {
+        return boost::make_shared<AttributeMap<Vertex>>(name, read.vertices);
+    }
+    if (key.type() == typeid(Edge)) {
+        return boost::make_shared<AttributeMap<Edge>>(name, read.edges);
+    }
+    return nullptr;
+}
+
+template <class Directed>
+Imported read_as(const ImportInput& input, const std::string& text) {
+    Read<Directed> read;
+    boost::dynamic_properties attributes(
+        [&](const std::string& name, const boost::any& key, const boost::any&) { return map_for(read, name, key); });
+    try {
+        std::istringstream stream(text);
+        boost::read_graphml(stream, read.graph, attributes);
+    } catch (const std::exception& problem) {
+        throw ConfigError(
+            {Diagnostic{input.path(), 0, 0, "is no GraphML that can be read: " + printable(problem.what(), 200)}});
+    }
+    ImportNotes notes;
+    GraphText graph(input.path());
+    std::vector<std::string> names;
+    std::map<std::string, int> seen;
+    for (const auto vertex : boost::make_iterator_range(boost::vertices(read.graph))) {
+        Attributes& own = read.vertices[vertex];
+        std::string name = take(own, {"label", "name"});
+        if (name.empty() || ++seen[name] > 1) {
+            name = fmt::format("{}{}", name.empty() ? "n" : name + "-", vertex);
+        }
+        names.push_back(name);
+        const std::string type = lower(take(own, {"type", "kind"}));
+        const std::uint32_t nodes = whole(graph, take(own, {"nodes", "hosts"}), "nodes", 0);
+        GraphText::Kind kind = GraphText::Kind::unknown;
+        if (type == "host" || type == "server" || type == "node" || type == "gpu") {
+            kind = GraphText::Kind::host;
+        } else if (type == "switch" || nodes > 0) {
+            kind = GraphText::Kind::nodes_on_switch;
+        }
+        graph.add_vertex(name, kind, nodes);
+        count_others(own, "vertices", notes);
+    }
+    for (const auto edge : boost::make_iterator_range(boost::edges(read.graph))) {
+        Attributes& own = read.edges[edge];
+        const std::string raw = take(own, {"linkspeedraw"});
+        double rate = graph.rate(take(own, {"rate", "bandwidth", "capacity"}));
+        rate = rate < 0 ? graph.rate(raw, 1.0 / 8) : rate;
+        const double latency = graph.latency(take(own, {"latency", "delay"}));
+        const std::uint32_t count = whole(graph, take(own, {"count"}), "count", 1);
+        graph.add_link(names[boost::source(edge, read.graph)], names[boost::target(edge, read.graph)], rate, latency,
+                       count);
+        count_others(own, "edges", notes);
+    }
+    return graph.as_scenario(input, "graphml", std::move(notes));
+}
+
+Imported read_graphml_file(const ImportInput& input) {
+    const std::string text = input.bytes();
+    require_shallow(text, input.path());
+    // The library takes a graph of the kind that the file says, and no other.
+    return text.find("edgedefault=\"undirected\"") == std::string::npos ? read_as<boost::directedS>(input, text)
+                                                                        : read_as<boost::undirectedS>(input, text);
+}
+
+}  // namespace
+
+extern const Importer kGraphMlImporter = {"graphml", "a graph of switches and hosts in GraphML, as a fabric",
+                                          graph_options(), read_graphml_file, "yaml"};
+
+}  // namespace orrery::inline replay
