@@ -33,12 +33,21 @@ std::string limits_text(const Field& field) {
     return std::isfinite(field.min) ? fmt::format("at least {}", field.min) : fmt::format("at most {}", field.max);
 }
 
+using Maps = std::vector<const YamlNode*>;
+
 // Reads one map. Fields ask for their keys; what nobody asked for is an unknown key.
 class Reader final : public Fields {
   public:
+    /// `later`: maps that are read over this one.
     Reader(const YamlNode& node, const DataDirectory& data, std::vector<Diagnostic>& errors, bool partial,
-           Origins* origins, std::string prefix)
-        : node_(node), data_(data), errors_(errors), partial_(partial), origins_(origins), prefix_(std::move(prefix)) {}
+           Origins* origins, std::string prefix, Maps later = {})
+        : node_(node),
+          data_(data),
+          errors_(errors),
+          partial_(partial),
+          origins_(origins),
+          prefix_(std::move(prefix)),
+          later_(std::move(later)) {}
 
     void integer(const Field& field, std::int64_t& value) override {
         const YamlNode* node = scalar(field);
@@ -148,8 +157,12 @@ class Reader final : public Fields {
             return;
         }
         present = true;
+        // A preset begins anew: what an earlier one said of the section must not show through where the later is silent.
+        if (preset && begins_anew(field.key)) {
+            return;
+        }
         if (node->kind == YamlNode::Kind::scalar && preset) {
-            read_preset(*preset, *node, false, describe, field.key);
+            read_preset(*preset, *node, false, describe, field.key, later_at(field.key));
             return;
         }
         if (node->kind != YamlNode::Kind::map) {
@@ -157,11 +170,14 @@ class Reader final : public Fields {
                                            preset ? fmt::format(" or the name of a {} preset", preset->what) : ""));
         }
         bool based = false;
+        Maps later = later_at(field.key);
         if (const YamlNode* name = preset ? node->find("preset") : nullptr) {
-            read_preset(*preset, *name, true, describe, field.key);
+            later.push_back(node);
+            read_preset(*preset, *name, true, describe, field.key, later);
+            later.pop_back();
             based = true;
         }
-        Reader inner(*node, data_, errors_, based || partial_, origins_, prefix_ + field.key + ".");
+        Reader inner(*node, data_, errors_, based || partial_, origins_, prefix_ + field.key + ".", std::move(later));
         if (preset) {
             inner.known_.insert("preset");
         }
@@ -342,9 +358,27 @@ class Reader final : public Fields {
         return true;
     }
 
+    // What the maps that are read later say under a key.
+    [[nodiscard]] Maps later_at(const char* key) const {
+        Maps found;
+        for (const YamlNode* map : later_) {
+            if (const YamlNode* at = map->find(key); at != nullptr && at->kind != YamlNode::Kind::null) {
+                found.push_back(at);
+            }
+        }
+        return found;
+    }
+
+    [[nodiscard]] bool begins_anew(const char* key) const {
+        const Maps later = later_at(key);
+        return std::any_of(later.begin(), later.end(), [](const YamlNode* at) {
+            return at->kind == YamlNode::Kind::scalar || at->find("preset") != nullptr;
+        });
+    }
+
     // A preset may start from another of its kind, and that from none.
     bool read_preset(const PresetKind& kind, const YamlNode& name, bool partial,
-                     const std::function<void(Fields&)>& describe, const char* key, bool is_base = false) {
+                     const std::function<void(Fields&)>& describe, const char* key, Maps later, bool is_base = false) {
         const std::vector<std::string> names = data_.names(kind);
         if (std::find(names.begin(), names.end(), name.scalar) == names.end()) {
             fail(name, fmt::format("unknown {} preset '{}'{}; 'orrery list {}s' shows them all", kind.what, name.scalar,
@@ -357,10 +391,14 @@ class Reader final : public Fields {
             fail(*base, fmt::format("'{}' starts from a preset and cannot be what another starts from", name.scalar));
             return false;
         }
-        if (base != nullptr && !read_preset(kind, *base, partial, describe, key, true)) {
-            return false;
+        if (base != nullptr) {
+            Maps after_base = later;
+            after_base.push_back(&file);
+            if (!read_preset(kind, *base, partial, describe, key, std::move(after_base), true)) {
+                return false;
+            }
         }
-        Reader inner(file, data_, errors_, partial || base != nullptr, origins_, prefix_ + key + ".");
+        Reader inner(file, data_, errors_, partial || base != nullptr, origins_, prefix_ + key + ".", std::move(later));
         inner.known_.insert("preset");
         describe(inner);
         inner.finish();
@@ -373,6 +411,7 @@ class Reader final : public Fields {
     bool partial_;
     Origins* origins_;
     std::string prefix_;
+    Maps later_;
     std::set<std::string> known_;
     std::size_t found_ = 0;  ///< keys that were asked for and there
 };

@@ -1,6 +1,7 @@
 #include "sim/config/fields.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
+#include "validation/compute/collections.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -189,6 +190,31 @@ TEST_CASE("a preset can be overridden in place, and a scenario override reaches 
     apply_override(tree, "plan.tensr=4");
     CHECK_THROWS_WITH_AS((void)read_scenario(tree, "test", test::data()), doctest::Contains("did you mean 'tensor'"),
                          ConfigError);
+}
+
+TEST_CASE("a preset that replaces another in place begins anew: nothing of the earlier one shows through") {
+    // The A100 has measured powers at idle and of its memory, the A10 has none.
+    const DeviceSpec a10 = read_device("a10", test::data());
+    for (const char* node :
+         {"node: {preset: dgx-a100-80g, gpu: a10}", "node: {preset: dgx-a100-80g, gpu: {preset: a10}}"}) {
+        CAPTURE(node);
+        const Scenario replaced = test::scenario(with(test::kSmallTraining, "node: dgx-a100-80g", node));
+        CHECK(replaced.cluster.node.gpu.name == a10.name);
+        CHECK(replaced.cluster.node.gpu.idle_power.value == a10.idle_power.value);
+        CHECK(replaced.cluster.node.gpu.memory_power.value == a10.memory_power.value);
+        CHECK(replaced.cluster.node.gpu.idle_power.how == a10.idle_power.how);
+        CHECK(replaced.cluster.node.nics == 8);
+    }
+    YamlNode tree = parse_yaml(test::kSmallTraining, "test.yaml");
+    apply_override(tree, "cluster.node.gpu=a10");
+    apply_override(tree, "cluster.node.gpu.memory=40 GiB");
+    const Scenario overridden = read_scenario(tree, "test", test::data());
+    CHECK(overridden.cluster.node.gpu.idle_power.value == a10.idle_power.value);
+    CHECK(overridden.cluster.node.gpu.memory.value == 40.0 * 1024 * 1024 * 1024);
+    // Without a preset of its own a map changes what the earlier preset says.
+    const Scenario changed = test::scenario(
+        with(test::kSmallTraining, "node: dgx-a100-80g", "node: {preset: dgx-a100-80g, gpu: {memory: 40 GiB}}"));
+    CHECK(changed.cluster.node.gpu.idle_power.value > 0);
 }
 
 TEST_CASE("a resolved scenario reads back to itself") {
