@@ -31,6 +31,17 @@ void describe(Fields& fields, NodeSpec& node) {
         same.integer({"domain", "nodes whose GPUs one NVSwitch fabric joins, as in a rack of GB200", false, 1, 4096},
                      node.domain);
     });
+    fields.group(node.has_host, [&](Fields& same) {
+        same.section({"host", "memories beside those of the GPUs, and the way to them: a preset or its parts"},
+                     kHostPresets, present, [&](Fields& inner) { describe(inner, node.host); });
+    });
+}
+
+double NodeSpec::pcie_rate() const {
+    if (!has_host || pcie_bandwidth.value > 0) {
+        return pcie_bandwidth.value;
+    }
+    return host.pcie.generation > 0 ? host.pcie.rate() : gpu.host_bandwidth.value;
 }
 
 static const PresetKind kFabricPresets{"fabric", "topologies/data/fabrics"};
@@ -135,7 +146,27 @@ void take_node(FabricShape& shape, const NodeSpec& node, double link) {
     shape.intra_latency = node.intra_latency.value;
     shape.nic_bandwidth = link > 0 ? link : node.nic_bandwidth.value;
     shape.nic_latency = node.nic_latency.value;
-    shape.pcie_bandwidth = node.pcie_bandwidth.value;
+    shape.pcie_bandwidth = node.pcie_rate();
+}
+
+// Memories of a node, and the way to them.
+void check_host(const NodeSpec& node, const std::string& whose, std::vector<std::string>& problems) {
+    if (!node.has_host) {
+        return;
+    }
+    for (const std::string& problem : problems_of(node.host)) {
+        problems.push_back(problem + whose + " ('node.host')");
+    }
+    if (node.pcie_bandwidth.value > 0 && node.host.pcie.generation > 0) {
+        problems.push_back("node.pcie_bandwidth" + whose + " and node.host.pcie_generation say the same: give one");
+    }
+    if (node.pcie_rate() <= 0) {
+        problems.push_back("nodes" + whose + " with a host need node.pcie_bandwidth or node.host.pcie_generation");
+    }
+    if (node.host.devices_per_switch > 0 && node.gpus % node.host.devices_per_switch != 0) {
+        problems.push_back("node.host.devices_per_switch" + whose + " " + std::to_string(node.host.devices_per_switch) +
+                           " must divide the " + std::to_string(node.gpus) + " GPUs of a node");
+    }
 }
 
 // Nodes side by side behind one NVSwitch fabric.
@@ -163,6 +194,7 @@ void take_groups(FabricShape& shape, const ClusterSpec& cluster, std::vector<std
         own.nodes = static_cast<std::uint32_t>(group.nodes);
         take_node(own, group.node, group.has_fabric ? group.fabric.link : cluster.fabric.link);
         check_domain(own, " of '" + group.name + "'", problems);
+        check_host(group.node, " of '" + group.name + "'", problems);
         if (!shape.groups.empty() && own.gpus_per_node != shape.gpus_per_node) {
             problems.push_back("nodes of '" + group.name + "' have " + std::to_string(own.gpus_per_node) +
                                " GPUs, those of '" + cluster.groups.front().name + "' " +
@@ -268,6 +300,7 @@ FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark) {
         } else {
             take_node(shape, cluster.node, f.link);
             check_domain(shape, "", problems);
+            check_host(cluster.node, "", problems);
         }
     }
     if (std::max(cluster.nodes, cluster.hosts) > 4'000'000 / std::max(1U, shape.gpus_per_node)) {

@@ -4,6 +4,7 @@
 // Node presets live in topologies/data/nodes. Source of each constant is in the preset.
 
 #include "sim/device/device_spec.hpp"
+#include "sim/device/memory_tier.hpp"
 #include "sim/network/fabric.hpp"
 
 namespace orrery {
@@ -22,6 +23,11 @@ struct NodeSpec {
     std::string collectives = "nvlink3";  ///< generation of the table of measured collectives
     bool shares_domain = false;           ///< `domain` was given
     std::int64_t domain = 1;              ///< nodes whose GPUs one NVSwitch fabric joins
+    bool has_host = false;                ///< `host` was given
+    NodeHost host;                        ///< memories beside those of the GPUs, and the way to them
+    /// B/s between a GPU and its host or NIC, a direction: as given, by its PCIe link, or what copies of the device reach where a
+    /// host is described; 0: not limiting.
+    [[nodiscard]] double pcie_rate() const;
 };
 
 struct FabricSpec {

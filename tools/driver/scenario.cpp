@@ -8,6 +8,7 @@
 #include "sim/device/power.hpp"
 #include "tools/driver/kind.hpp"
 #include "workloads/trace/flow_trace.hpp"
+#include "workloads/training/offload.hpp"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -618,6 +619,9 @@ TrainingInput training_input(const Scenario& scenario, ModelCache& models, const
                         scenario.network.fold && !by_packet,
                         by_packet};
     input.groups = std::move(groups);
+    const NodeSpec& node = scenario.cluster.node;
+    check_tiers(scenario.plan, node.has_host ? &node.host : nullptr, scenario.plan_mark);
+    input.host = scenario.plan.offload.given ? &node.host : nullptr;
     check_groups(input);
     return input;
 }

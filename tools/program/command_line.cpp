@@ -103,7 +103,7 @@ constexpr const char* kExitCodes = "exit codes: 0 fine, 1 a check failed, 2 bad 
 // Of a command line's completions alone: `orrery list` and `orrery help` say what each is.
 std::vector<ChoiceSpec> list_topics() {
     std::vector<ChoiceSpec> out;
-    for (const char* topic : {"models", "nodes", "devices", "softwares", "engines", "schedules", "schedulers",
+    for (const char* topic : {"models", "nodes", "hosts", "devices", "softwares", "engines", "schedules", "schedulers",
                               "routers", "algorithms", "transports", "paths", "scenarios", "formats", "fields"}) {
         out.push_back({topic, ""});
     }

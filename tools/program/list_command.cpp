@@ -94,6 +94,7 @@ Rows fields(const DataDirectory& data) {
 std::vector<Topic> topics() {
     return {presets(kModelPresets),
             presets(kNodePresets),
+            presets(kHostPresets),
             presets(kDevicePresets),
             presets(kSoftwarePresets),
             presets(kEnginePresets),

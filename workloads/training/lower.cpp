@@ -50,8 +50,9 @@ void Lowering::add_costs() {
 // About 60 bytes a task with its edges: refuse what would not fit into the memory of an ordinary machine.
 void Lowering::require_size() const {
     constexpr double kMostTasks = 2e8;
-    const bool sharded = in_.plan.zero >= 2 && stages_ == 1;
-    const double passes = sharded ? 5.0 * static_cast<double>(in_.model.layers + 2) : 4.0 * chunks_;
+    const bool sharded = (in_.plan.zero >= 2 || in_.plan.offload.given) && stages_ == 1;
+    const double passes =
+        sharded ? (in_.plan.offload.given ? 16.0 : 5.0) * static_cast<double>(in_.model.layers + 2) : 4.0 * chunks_;
     const double tasks = passes * micro_batches_ * stages_ * per_stage();
     if (tasks > kMostTasks) {
         throw InfeasibleError(
@@ -414,8 +415,9 @@ std::vector<std::uint32_t> split_layers(std::int64_t layers, std::int64_t chunks
     return out;
 }
 
-TrainingGraph lower(const TrainingInput& input) {
-    return input.plan.zero >= 2 && input.plan.pipeline == 1 ? lower_sharded(input) : lower_pipeline(input);
+TrainingGraph lower(const TrainingInput& input, const NodeMemory* memory) {
+    const bool by_layer = input.plan.pipeline == 1 && (input.plan.zero >= 2 || input.plan.offload.given);
+    return by_layer ? lower_sharded(input, memory) : lower_pipeline(input);
 }
 
 std::vector<std::uint32_t> layers_of_parts(const ModelSpec& model, const PlanSpec& plan) {

@@ -15,6 +15,7 @@
 // Validated by tests/workloads/training_test.cpp (bubble closed forms, folded = unfolded) and `orrery validate
 // training`.
 
+#include "sim/network/node_memory.hpp"
 #include "sim/network/placement.hpp"
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"
@@ -52,6 +53,8 @@ struct TrainingInput {
     std::uint32_t unlike = 0;
     /// By group of the fabric; empty: all nodes are alike.
     std::vector<GroupDevice> groups = {};
+    /// Memories of every node beside those of its devices; null where the plan keeps nothing in them.
+    const NodeHost* host = nullptr;
 
     /// The first GPU of the ranks of a stage's replica, which are all in one group.
     [[nodiscard]] GpuId first_gpu(std::int64_t stage, std::int64_t replica) const {
@@ -83,6 +86,7 @@ struct TrainingGraph {
 /// Replicas in the smallest set that can stand for all others, as it shares nodes with nobody; all of them: nothing folds.
 [[nodiscard]] std::uint32_t folding_set(const TrainingInput& input);
 
-[[nodiscard]] TrainingGraph lower(const TrainingInput& input);
+/// `memory`: of the nodes, in a run, where the plan offloads.
+[[nodiscard]] TrainingGraph lower(const TrainingInput& input, const NodeMemory* memory = nullptr);
 
 }  // namespace orrery::inline training

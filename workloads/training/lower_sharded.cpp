@@ -1,4 +1,4 @@
-#include "workloads/training/lowering.hpp"
+#include "workloads/training/lower_offload.hpp"
 
 #include <map>
 
@@ -7,10 +7,10 @@ namespace orrery::inline training {
 namespace {
 
 // Gathers and reductions unit by unit: unit 0 is the embedding, the last one the head, between them the layers.
-class ShardedLowering final : public Lowering {
+class ShardedLowering final : public OffloadLowering {
   public:
-    explicit ShardedLowering(const TrainingInput& input)
-        : Lowering(input),
+    ShardedLowering(const TrainingInput& input, const NodeMemory* memory)
+        : OffloadLowering(input, memory),
           units_(static_cast<std::uint32_t>(input.model.layers) + 2),
           shard_(input.plan.shard > 0 ? static_cast<std::uint32_t>(input.plan.shard) : width()),
           shards_(groups(0, shard_, false)),
@@ -28,11 +28,17 @@ class ShardedLowering final : public Lowering {
             }
         }
         start_step();
+        begin_offload(unit_shares());
         for (std::uint32_t m = 0; m < micro_batches_; ++m) {
             sweep(m, false);
             sweep(m, true);
         }
-        finish_step(reduced_, {parameters({0, static_cast<std::uint32_t>(in_.model.layers)}, tables_of(true, true))});
+        const RankWeights held = parameters({0, static_cast<std::uint32_t>(in_.model.layers)}, tables_of(true, true));
+        if (in_.plan.offload.given) {
+            finish_offloaded(reduced_, updated_weights(in_.plan, held));
+        } else {
+            finish_step(reduced_, {held});
+        }
         if (pieces() > 0) {
             gather_kept();
         }
@@ -47,6 +53,14 @@ class ShardedLowering final : public Lowering {
         return weights_of(in_.model, in_.plan, {}, unit > 0 && in_.model.tied_embeddings ? 0 : 1);
     }
     [[nodiscard]] double unit_parameters(std::uint32_t unit) const { return unit_weights(unit).total(); }
+    // Weights of each unit that a rank updates.
+    [[nodiscard]] std::vector<double> unit_shares() const {
+        std::vector<double> out;
+        for (std::uint32_t unit = 0; unit < units_; ++unit) {
+            out.push_back(updated_weights(in_.plan, unit_weights(unit)));
+        }
+        return out;
+    }
 
     [[nodiscard]] Price unit_price(std::uint32_t unit, bool backward) const {
         return chunk_price({is_table(unit) ? 0 : unit - 1, is_table(unit) ? 0U : 1U}, unit == 0, unit + 1 == units_,
@@ -157,8 +171,12 @@ class ShardedLowering final : public Lowering {
             const std::uint32_t unit = backward ? units_ - 1 - step : step;
             // Without overlap a pass waits for the reduction of the unit before it.
             TaskLists inputs = in_.plan.overlap_data ? TaskLists(rank_count()) : scattered;
+            fetch_parameters(unit, inputs);
             if (gathers(backward, micro_batch) && unit_parameters(unit) > 0) {
                 gather(unit, step, gather_rounds(backward), done, inputs);
+            }
+            if (backward) {
+                fetch_activations(unit, inputs);
             }
             for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
                 const TaskId id = compute(rank, name, backward ? Category::backward : Category::forward,
@@ -168,8 +186,11 @@ class ShardedLowering final : public Lowering {
                 }
                 done[rank].push_back(id);
             }
-            if (backward && unit_parameters(unit) > 0) {
+            if (!backward) {
+                store_activations(unit);
+            } else if (unit_parameters(unit) > 0) {
                 reduce(unit, step, micro_batch + 1 == micro_batches_, done, scattered);
+                store_gradients(unit, micro_batch, scattered);
             }
         }
     }
@@ -189,8 +210,10 @@ class ShardedLowering final : public Lowering {
         const std::uint32_t ahead = in_.plan.overlap_data ? 2 : 1;
         const RankWeights weights = unit_weights(unit);
         const auto launch_one = [&](const Group& group, double held) {
-            const std::vector<TaskId> after =
-                step >= ahead ? of_members(group, done, step - ahead) : std::vector<TaskId>();
+            std::vector<TaskId> after = step >= ahead ? of_members(group, done, step - ahead) : std::vector<TaskId>();
+            for (const std::uint32_t member : group.members) {
+                after.insert(after.end(), fetched(member).begin(), fetched(member).end());
+            }
             const TaskId id =
                 launch(group, kGatherStream, "gather weights", CollectiveOp::all_gather, 2 * rounds * held,
                        static_cast<std::int64_t>(rounds) * in_.software.gathers_per_layer, after);
@@ -255,8 +278,8 @@ class ShardedLowering final : public Lowering {
 
 }  // namespace
 
-TrainingGraph lower_sharded(const TrainingInput& input) {
-    return ShardedLowering(input).build();
+TrainingGraph lower_sharded(const TrainingInput& input, const NodeMemory* memory) {
+    return ShardedLowering(input, memory).build();
 }
 
 }  // namespace orrery::inline training

@@ -15,7 +15,16 @@ inline constexpr std::uint8_t kGatherStream = 2;
 inline constexpr std::uint8_t kReduceStream = 3;
 inline constexpr std::uint8_t kHostStream = 4;
 inline constexpr std::uint8_t kVocabularyStream = 5;
-inline constexpr std::uint8_t kStreamCount = 6;
+/// Of copies between memories and of the host that updates weights. What passes wait for, and what an update waits for.
+inline constexpr std::uint8_t kFetchStream = 6;
+inline constexpr std::uint8_t kStoreStream = 7;
+inline constexpr std::uint8_t kLoadStream = 8;
+inline constexpr std::uint8_t kWriteBackStream = 9;
+inline constexpr std::uint8_t kStateLoadStream = 10;
+inline constexpr std::uint8_t kUpdateStream = 11;
+inline constexpr std::uint8_t kStateWriteBackStream = 12;
+inline constexpr std::uint8_t kUploadStream = 13;
+inline constexpr std::uint8_t kStreamCount = 14;
 
 /// Rank r of the job sits on GPU r: tensor-parallel ranks are neighbours, then context, data and pipeline (Megatron's
 /// order). `block_` replicas are simulated; lower.hpp says when they can stand for all.
@@ -62,6 +71,8 @@ class Lowering {
     /// Adds an activity that belongs to no stream yet.
     TaskId transfer(std::uint32_t rank, std::uint8_t stream, std::uint16_t name, Category category, double latency,
                     std::uint32_t demand_set, double bytes);
+    /// Puts a task behind the last one of a stream.
+    TaskId in_order(std::uint32_t rank, std::uint8_t stream, TaskId id);
     /// A transfer of a group whose demands are in the graph already, in order on a stream of each member.
     TaskId collective(const Group& group, std::uint8_t stream, std::uint16_t name, const GroupTransfer& planned,
                       std::uint32_t demand_set, const std::vector<TaskId>& after);
@@ -115,8 +126,6 @@ class Lowering {
     [[nodiscard]] std::uint32_t global_rank(std::uint32_t stage, std::uint32_t replica, std::uint32_t member) const {
         return (stage * data_ + replica) * per_replica() + member;
     }
-    TaskId in_order(std::uint32_t rank, std::uint8_t stream, TaskId id);
-
     void add_hosts();
 
     [[nodiscard]] std::uint32_t price_on(std::uint32_t rank, std::uint32_t price);
@@ -132,7 +141,7 @@ class Lowering {
 
 /// Pipelines and plain data parallelism: the granularity is a stage's chunk.
 [[nodiscard]] TrainingGraph lower_pipeline(const TrainingInput& input);
-/// ZeRO-2/3 without a pipeline: the granularity is a layer.
-[[nodiscard]] TrainingGraph lower_sharded(const TrainingInput& input);
+/// ZeRO-2/3 without a pipeline, and offloading: the granularity is a layer.
+[[nodiscard]] TrainingGraph lower_sharded(const TrainingInput& input, const NodeMemory* memory);
 
 }  // namespace orrery::inline training

@@ -1,6 +1,7 @@
 #include "workloads/training/memory.hpp"
 
 #include "workloads/training/experts.hpp"
+#include "workloads/training/offload.hpp"
 
 #include <algorithm>
 
@@ -60,6 +61,9 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
         const LayerMix one = layers.experts > 0 ? LayerMix{0, 1} : LayerMix{1, 0};
         use.buffers += 2 * 2 * weights_of(model, plan, one, 0).total();  // two gathered layers
     }
+    if (plan.offload.given) {
+        keep_away(use, plan, weights_of(model, plan, LayerMix{1, 0}, 0).total());
+    }
     const double s = static_cast<double>(model.sequence) / static_cast<double>(plan.context);
     const double sbh = s * static_cast<double>(plan.micro_batch) * static_cast<double>(model.hidden);
     // Equation 2 counts 34 sbh for a plain FFN of 4h with dropout: 10 outside the tensor-parallel region, 24 inside.
@@ -101,7 +105,8 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
         expert_layer /= 2;
     }
     const auto chunks = static_cast<double>(plan.chunks);
-    use.activations = (layer * layers.dense + expert_layer * layers.experts) / chunks * in_flight + working;
+    const double kept = (layer * layers.dense + expert_layer * layers.experts) / chunks * in_flight;
+    use.activations = on_device(plan.offload, kept, layer) + working;
     if (cut) {
         // A stage's part of them for two micro-batches, and the input of the output layer with its gradient for each.
         use.activations += 2 * s * static_cast<double>(plan.micro_batch) *

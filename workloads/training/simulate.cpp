@@ -1,6 +1,7 @@
 #include "workloads/training/simulate.hpp"
 
 #include "workloads/training/lowering.hpp"
+#include "workloads/training/offload.hpp"
 
 #include <fmt/format.h>
 
@@ -18,11 +19,35 @@ bool is_communication(Category category) {
            category == Category::expert_communication;
 }
 
+bool offloads(const Task& task) {
+    return task.stream >= kFetchStream;
+}
+
+// Books a wait for copies between memories and for updates by the host, back in time from `to`; returns what is left of it, with the
+// task that it then waited for in `cause`.
+SimTime book_offload(const TrainingGraph& lowered, const Executor& executor, TaskId& cause, SimTime from, SimTime to,
+                     TrainingResult& result) {
+    const auto barrier = [&](TaskId id) {
+        return lowered.graph.task(id).category == Category::other && executor.end_of(id) == executor.start_of(id);
+    };
+    while (cause.valid() && to > from && (offloads(lowered.graph.task(cause)) || barrier(cause))) {
+        const SimTime begun = std::clamp(executor.start_of(cause), from, to);
+        const bool update = lowered.graph.task(cause).stream == kUpdateStream;
+        (update ? result.exposed_update_s : result.exposed_copies_s) += (to - begun).seconds();
+        to = begun;
+        cause = executor.released_by(cause);
+    }
+    return to;
+}
+
 // Books a gap of the compute stream before `id` (from `from` to `to`): while the transfer it waited for was under way
 // it is exposed communication, before that the rank had nothing to do.
 void book_gap(const TrainingGraph& lowered, const Executor& executor, TaskId id, SimTime from, SimTime to,
               TrainingResult& result) {
-    const TaskId cause = executor.released_by(id);
+    TaskId cause = executor.released_by(id);
+    if (cause.valid() && offloads(lowered.graph.task(cause))) {
+        to = book_offload(lowered, executor, cause, from, to, result);
+    }
     SimTime active = to;
     Category kind = Category::other;
     if (cause.valid()) {
@@ -39,7 +64,15 @@ void book_gap(const TrainingGraph& lowered, const Executor& executor, TaskId id,
             active = std::max(from, executor.start_of(before));
         }
     }
-    result.bubble_s += (active - from).seconds();
+    SimTime idle = active;
+    if (cause.valid() && is_communication(kind) && active > from) {
+        // A gather may itself have waited for copies.
+        TaskId before = executor.released_by(cause);
+        if (before.valid() && offloads(lowered.graph.task(before))) {
+            idle = book_offload(lowered, executor, before, from, active, result);
+        }
+    }
+    result.bubble_s += (idle - from).seconds();
     if (is_communication(kind) || kind == Category::overhead) {
         result.booked[static_cast<std::size_t>(kind)] += (to - active).seconds();
     } else {
@@ -74,6 +107,8 @@ void book(const TrainingGraph& lowered, const Executor& executor, SimTime end, T
         seconds /= ranks;
     }
     result.bubble_s /= ranks;
+    result.exposed_copies_s /= ranks;
+    result.exposed_update_s /= ranks;
     for (int i = 0; i < kCategoryCount; ++i) {
         if (is_communication(static_cast<Category>(i))) {
             result.exposed_communication_s += result.booked[static_cast<std::size_t>(i)];
@@ -118,6 +153,19 @@ Timeline draw(const TrainingGraph& lowered, const Executor& executor, std::uint3
         }
         timeline.spans.push_back(Span{lowered.graph.name_of(id), category_name(task.category), task.rank, task.stream,
                                       us(executor.start_of(id)), us(executor.end_of(id) - executor.start_of(id))});
+        for (const auto& [stream, name] : {std::pair<std::uint8_t, const char*>{kFetchStream, "fetch"},
+                                           {kStoreStream, "store"},
+                                           {kLoadStream, "drives to DRAM"},
+                                           {kWriteBackStream, "DRAM to drives"},
+                                           {kStateLoadStream, "states to DRAM"},
+                                           {kUpdateStream, "update on host"},
+                                           {kStateWriteBackStream, "states to drives"},
+                                           {kUploadStream, "weights to device"}}) {
+            const auto known = [&](const auto& thread) { return thread.first == stream; };
+            if (task.stream == stream && std::none_of(timeline.threads.begin(), timeline.threads.end(), known)) {
+                timeline.threads.emplace_back(stream, name);
+            }
+        }
         if (task.stream == kVocabularyStream && timeline.threads.back().first != kVocabularyStream) {
             timeline.threads.emplace_back(kVocabularyStream, "vocabulary");
         }
@@ -150,6 +198,15 @@ std::vector<double> capacities(const TrainingInput& input, double capacity) {
     return out;
 }
 
+double ranks_of_node(const TrainingInput& input) {
+    return static_cast<double>(
+        std::min<std::int64_t>(input.plan.ranks(), static_cast<std::int64_t>(input.fabric.shape().gpus_per_node)));
+}
+
+std::vector<TierUse> use_of_tiers(const TrainingInput& input) {
+    return tier_use(input.model, input.plan, input.software, *input.host, ranks_of_node(input));
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const TrainingInput& input, double memory_capacity, Simulation& simulation, SimTime start)
@@ -157,9 +214,16 @@ TrainingRun::TrainingRun(const TrainingInput& input, double memory_capacity, Sim
       memory_([&] {
           std::vector<MemoryUse> memory = memory_by_stage(input.model, input.plan, input.software);
           require_fits(memory, capacities(input, memory_capacity), input.model, input.plan, input.software);
+          if (input.plan.offload.given && std::isfinite(memory_capacity)) {
+              require_tiers(use_of_tiers(input), *input.host, ranks_of_node(input));
+          }
           return memory;
       }()),
-      lowered_(lower(input)),
+      tiers_(input.plan.offload.given
+                 ? std::make_unique<NodeMemory>(*input.host, input.fabric, input.fabric.shape().pcie_bandwidth,
+                                                simulation.resources())
+                 : nullptr),
+      lowered_(lower(input, tiers_.get())),
       executor_(simulation.add(lowered_.graph, start)) {}
 
 TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
@@ -167,6 +231,11 @@ TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
     result.memory = memory_;
     for (const MemoryUse& stage : memory_) {
         result.memory_bytes = std::max(result.memory_bytes, stage.total());
+    }
+    if (tiers_ != nullptr) {
+        for (const TierUse& use : use_of_tiers(input_)) {
+            result.tier_bytes.emplace_back(input_.host->tiers[use.tier].name, use.total());
+        }
     }
     const SimTime end = executor_.finished_at();
     result.iteration_s = end.seconds();

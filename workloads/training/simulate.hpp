@@ -14,9 +14,12 @@ struct TrainingResult {
     std::array<double, kCategoryCount> booked{};
     double bubble_s = 0;
     double exposed_communication_s = 0;
-    double model_flops = 0;     ///< of the whole job, one iteration
-    double hardware_flops = 0;  ///< with recomputation
-    double memory_bytes = 0;    ///< of the fullest stage
+    double exposed_copies_s = 0;  ///< waits for copies from and to tiers, mean over the ranks
+    double exposed_update_s = 0;  ///< waits for updates by the host
+    std::vector<std::pair<std::string, double>> tier_bytes;  ///< placed in each tier of a node
+    double model_flops = 0;                                  ///< of the whole job, one iteration
+    double hardware_flops = 0;                               ///< with recomputation
+    double memory_bytes = 0;                                 ///< of the fullest stage
     std::vector<MemoryUse> memory;
     std::uint64_t tasks = 0;
     std::uint32_t simulated_ranks = 0;
@@ -40,6 +43,7 @@ class TrainingRun {
   private:
     const TrainingInput& input_;
     std::vector<MemoryUse> memory_;
+    std::unique_ptr<NodeMemory> tiers_;
     TrainingGraph lowered_;
     Executor& executor_;
 };

@@ -1,5 +1,7 @@
 #include "workloads/training/spec.hpp"
 
+#include "workloads/training/offload.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -99,6 +101,10 @@ void describe(Fields& fields, PlanSpec& plan) {
             training_precision_names(), plan.gather_precision);
     });
     fields.group(plan.experts.given, [&](Fields& same) { describe(same, plan.experts); });
+    fields.group(plan.offload.given, [&](Fields& same) {
+        same.section({"offload", "states and activations kept in memories of the node"},
+                     [&](Fields& inner) { describe(inner, plan.offload); });
+    });
     fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
         inner.enumeration({"tensor", "none; backward: behind weight gradients; full: also chunked into GEMMs"},
                           {"none", "backward", "full"}, plan.overlap_tensor);
@@ -350,6 +356,9 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
     }
     problems.refuse(plan.zero == 3 && plan.pipeline > 1,
                     "zero: 3 with pipeline > 1 is not supported: use zero: 1 or 2");
+    for (const std::string& problem : offload_problems(model, plan)) {
+        problems.refuse(true, problem);
+    }
     const std::int64_t shard = plan.shard > 0 ? plan.shard : plan.data * plan.context;
     require(plan.data * plan.context % shard == 0,
             fmt::format("shard {} must divide data x context {}", shard, plan.data * plan.context));

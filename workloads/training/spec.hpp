@@ -2,6 +2,7 @@
 // What a training scenario says beside its model: the plan, and the software that runs it. Immutable once read.
 
 #include "workloads/model/model_spec.hpp"
+#include "workloads/training/offload_spec.hpp"
 #include "workloads/training/schedules/schedule.hpp"
 
 #include <string>
@@ -81,6 +82,7 @@ struct PlanSpec {
     bool placed = false;  ///< one of the next two was given
     std::string groups;   ///< of the cluster, in the order in which ranks fill them, by commas; empty: as they stand
     Spread spread = Spread::stages;
+    OffloadPlan offload;
 
     /// Ranks of a stage; how many of them cut an expert, and how many hold the same experts.
     [[nodiscard]] std::int64_t stage_ranks() const { return tensor * context * data; }

@@ -51,11 +51,22 @@ void add_training_metrics(const Scenario& s, const TrainingInput& input, const T
     out.add("memory_per_gpu_gib", result.memory_bytes / (1024.0 * 1024 * 1024), "GiB");
     out.add("bubble_fraction", result.bubble_s / result.iteration_s, "1");
     out.add("exposed_communication_s", result.exposed_communication_s, "s");
+    if (s.plan.offload.given) {
+        out.add("exposed_copies_s", result.exposed_copies_s, "s");
+        out.add("exposed_update_s", result.exposed_update_s, "s");
+        for (const auto& [tier, bytes] : result.tier_bytes) {
+            out.add("tier_gib." + tier, bytes / (1024.0 * 1024 * 1024), "GiB");
+        }
+    }
     for (int i = 0; i < kCategoryCount; ++i) {
         if (result.booked[static_cast<std::size_t>(i)] > 0) {
             out.breakdown.emplace_back(category_name(static_cast<Category>(i)),
                                        result.booked[static_cast<std::size_t>(i)]);
         }
+    }
+    if (s.plan.offload.given) {
+        out.breakdown.emplace_back("copies between memories", result.exposed_copies_s);
+        out.breakdown.emplace_back("update on host", result.exposed_update_s);
     }
     out.breakdown.emplace_back("bubble", result.bubble_s);
     if (draws) {
@@ -146,6 +157,10 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
     if (scenario.cluster.mixed && scenario.faults.campaign) {
         errors.push_back(scenario.cluster_mark.error(
             "'faults' of a cluster of groups are not simulated: their processes know one kind of node"));
+    }
+    if (scenario.cluster.mixed && scenario.plan.offload.given) {
+        errors.push_back(scenario.plan_mark.error(
+            "offload on a cluster of groups is not simulated: tiers are those of one kind of node"));
     }
     if (scenario.cluster.mixed && scenario.model.experts.count > 0) {
         errors.push_back(scenario.cluster_mark.error(

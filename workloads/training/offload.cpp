@@ -1,0 +1,189 @@
+#include "workloads/training/offload.hpp"
+
+#include "sim/base/error.hpp"
+#include "sim/config/units.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace orrery::inline training {
+
+static void describe(Fields& fields, const Field& field, OffloadPlace& place) {
+    fields.group(place.given, [&](Fields& same) {
+        same.section(field, [&](Fields& inner) {
+            inner.text({"tier", "of node.host.tiers", true}, place.tier);
+            inner.number({"fraction", "of it that is kept there", false, 0, 1}, place.fraction);
+            inner.text({"rest", "the tier of what is left (none: the device)"}, place.rest);
+        });
+    });
+}
+
+void describe(Fields& fields, OffloadPlan& offload) {
+    describe(fields, {"optimizer", "states, which the host then updates"}, offload.optimizer);
+    describe(fields, {"gradients", "copied out after each micro-batch and added up by the host"}, offload.gradients);
+    describe(fields, {"parameters", "weights, fetched layer by layer"}, offload.parameters);
+    describe(fields, {"activations", "what layers keep for their backward pass"}, offload.activations);
+    fields.enumeration(
+        {"step",
+         "the host updates weights once the norm of all gradients is known, behind the backward pass, or "
+         "with the gradients of the step before"},
+        {"synchronous", "pipelined", "delayed"}, offload.step);
+    fields.integer({"prefetch", "layers fetched ahead of the one that computes", false, 0, 1000}, offload.prefetch);
+}
+
+namespace {
+
+struct Named {
+    const char* what;
+    const OffloadPlace* place;
+};
+std::vector<Named> places(const OffloadPlan& offload) {
+    return {{"optimizer", &offload.optimizer},
+            {"gradients", &offload.gradients},
+            {"parameters", &offload.parameters},
+            {"activations", &offload.activations}};
+}
+
+}  // namespace
+
+std::vector<std::string> offload_problems(const ModelSpec& model, const PlanSpec& plan) {
+    std::vector<std::string> out;
+    const OffloadPlan& offload = plan.offload;
+    if (!offload.given) {
+        return out;
+    }
+    const auto refuse = [&](bool wrong, const std::string& text) {
+        if (wrong) {
+            out.push_back(text);
+        }
+    };
+    bool any = false;
+    for (const auto& [what, place] : places(offload)) {
+        any = any || place->given;
+        refuse(place->given && place->tier.empty(), fmt::format("offload.{} needs a tier", what));
+        refuse(!place->rest.empty() && place->rest == place->tier,
+               fmt::format("offload.{}: rest is the tier itself", what));
+        refuse(!place->rest.empty() && place->fraction >= 1,
+               fmt::format("offload.{}: rest holds nothing, as fraction is 1", what));
+    }
+    refuse(!any, "offload names none of optimizer, gradients, parameters and activations");
+    refuse(plan.pipeline > 1, "offload with pipeline above 1 is not simulated: use tensor and data with zero");
+    refuse(model.experts.count > 0, "offload of a model with experts is not simulated");
+    refuse(plan.data * plan.context > 1 && plan.zero < 2, "offload on several ranks needs zero: 2 or 3");
+    refuse(plan.data * plan.context > 1 && plan.zero < 3 && offload.parameters.given,
+           "offload.parameters on several ranks needs zero: 3");
+    refuse(offload.gradients.given && !offload.optimizer.given,
+           "offload.gradients needs offload.optimizer: the device that updates weights needs their gradients");
+    refuse(offload.step != OptimizerStep::synchronous && !offload.optimizer.given,
+           "offload.step other than synchronous needs offload.optimizer");
+    return out;
+}
+
+void check_tiers(const PlanSpec& plan, const NodeHost* host, const Mark& mark) {
+    if (!plan.offload.given) {
+        return;
+    }
+    std::vector<std::string> names;
+    for (std::size_t i = 0; host != nullptr && i < host->tiers.size(); ++i) {
+        names.push_back(host->tiers[i].name);
+    }
+    std::vector<Diagnostic> errors;
+    for (const auto& [what, place] : places(plan.offload)) {
+        for (const std::string& tier : {place->tier, place->rest}) {
+            if (!place->given || tier.empty()) {
+                continue;
+            }
+            if (names.empty()) {
+                throw InfeasibleError(fmt::format(
+                    "the plan keeps {} in '{}', and a node has 0 tiers beside the memory of its devices: describe "
+                    "node.host.tiers",
+                    what, tier));
+            }
+            const std::size_t place_of = host->find(tier);
+            if (place_of == names.size()) {
+                const std::string nearest = nearest_name(tier, names);
+                errors.push_back(mark.error(
+                    fmt::format("offload.{}: the node has no tier '{}'{}; it has {}", what, tier,
+                                nearest.empty() ? "" : " (did you mean '" + nearest + "'?)", fmt::join(names, ", "))));
+            } else if (!host->tiers[place_of].addressed() && host->dram() == names.size() &&
+                       (place == &plan.offload.optimizer || place == &plan.offload.gradients)) {
+                errors.push_back(mark.error(fmt::format(
+                    "offload.{}: the host updates what is on drives in DRAM, and the node has none: add a tier with "
+                    "medium: dram",
+                    what)));
+            }
+        }
+    }
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+}
+
+void keep_away(MemoryUse& use, const PlanSpec& plan, double layer) {
+    const OffloadPlan& offload = plan.offload;
+    const auto ahead = static_cast<double>(offload.prefetch);
+    use.weights *= 1 - offload.parameters.away();
+    use.gradients *= 1 - offload.gradients.away();
+    use.optimizer *= 1 - offload.optimizer.away();
+    if (offload.parameters.away() > 0 && plan.zero < 3) {
+        use.buffers +=
+            2 * (ahead + 1) * layer;  // under ZeRO-3 what is fetched are shares, and gathered layers are counted
+    }
+    if (offload.gradients.away() > 0) {
+        use.buffers += 2 * bytes_of(plan.gradient_precision) * layer;
+    }
+}
+
+double on_device(const OffloadPlan& offload, double kept, double layer) {
+    const double away = offload.activations.away();
+    return away > 0 ? std::min(kept, (1 - away) * kept + away * static_cast<double>(offload.prefetch + 1) * layer)
+                    : kept;
+}
+
+double layer_activations(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software) {
+    PlanSpec here = plan;
+    here.offload = OffloadPlan();
+    const auto of = [&](double layers) {
+        return memory_of(model, here, software, LayerMix{layers, 0}, false, false, 1).activations;
+    };
+    return of(2) - of(1);
+}
+
+std::vector<TierUse> tier_use(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
+                              const NodeHost& host, double ranks) {
+    PlanSpec here = plan;
+    here.offload = OffloadPlan();
+    const MemoryUse rank = memory_by_stage(model, here, software).front();
+    std::vector<TierUse> out;
+    for (std::size_t i = 0; i < host.tiers.size(); ++i) {
+        out.push_back({i});
+    }
+    const auto place = [&](const OffloadPlace& from, double TierUse::*part, double bytes) {
+        from.each([&](const std::string& tier, double share) { out[host.find(tier)].*part += ranks * share * bytes; });
+    };
+    place(plan.offload.optimizer, &TierUse::optimizer, rank.optimizer);
+    place(plan.offload.gradients, &TierUse::gradients, rank.gradients);
+    place(plan.offload.parameters, &TierUse::parameters, rank.weights);
+    place(plan.offload.activations, &TierUse::activations,
+          static_cast<double>(model.layers) * layer_activations(model, plan, software));
+    std::erase_if(out, [](const TierUse& use) { return use.total() <= 0; });
+    return out;
+}
+
+void require_tiers(const std::vector<TierUse>& uses, const NodeHost& host, double ranks) {
+    const auto show = [](double bytes) { return pretty_quantity(bytes, Dimension::bytes); };
+    for (const TierUse& use : uses) {
+        const MemoryTier& tier = host.tiers[use.tier];
+        if (use.total() > tier.bytes()) {
+            throw InfeasibleError(fmt::format(
+                "out of memory: the {} ranks of a node place {} in its tier '{}', which holds {} (optimizer "
+                "{}, gradients {}, parameters {}, activations {})",
+                ranks, show(use.total()), tier.name, show(tier.bytes()), show(use.optimizer), show(use.gradients),
+                show(use.parameters), show(use.activations)));
+        }
+    }
+}
+
+}  // namespace orrery::inline training

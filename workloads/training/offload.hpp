@@ -1,0 +1,44 @@
+#pragma once
+// What offloading does to the memory of a rank and of its node, and what a plan must say for it.
+// Internal to workloads/training, but for what the driver checks against the node; offload_spec.hpp is what can be said.
+//
+// Claims: what is away leaves room for the layers under way: those fetched ahead with the one that computes, and the gradients of
+// two. A node's tier holds the shares of all its ranks: 12 B of states a weight, gradients in their precision, weights in 16 bits,
+// and the activations that a layer keeps.
+
+#include "sim/device/memory_tier.hpp"
+#include "workloads/training/memory.hpp"
+
+#include <utility>
+
+namespace orrery::inline training {
+
+/// What can never be right about the plan's offloading.
+[[nodiscard]] std::vector<std::string> offload_problems(const ModelSpec& model, const PlanSpec& plan);
+
+/// Checks the plan's tiers against those of the node. Throws ConfigError (at `mark`) for a tier of no such name, with the nearest, and
+/// InfeasibleError for a node without any.
+void check_tiers(const PlanSpec& plan, const NodeHost* host, const Mark& mark);
+
+/// Takes states that are away from the device's memory. `layer`: weights of a rank in a layer, before ZeRO.
+void keep_away(MemoryUse& use, const PlanSpec& plan, double layer);
+/// Bytes on the device of activations that all layers and one keep.
+[[nodiscard]] double on_device(const OffloadPlan& offload, double kept, double layer);
+/// Bytes that a layer keeps of a micro-batch on a rank.
+[[nodiscard]] double layer_activations(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software);
+
+/// Bytes that `ranks` of a node place in each tier that the plan names, and of what.
+struct TierUse {
+    std::size_t tier;
+    double optimizer = 0;
+    double gradients = 0;
+    double parameters = 0;
+    double activations = 0;
+    [[nodiscard]] double total() const { return optimizer + gradients + parameters + activations; }
+};
+[[nodiscard]] std::vector<TierUse> tier_use(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
+                                            const NodeHost& host, double ranks);
+/// Throws InfeasibleError that names the first tier which is too small, with what would be in it.
+void require_tiers(const std::vector<TierUse>& uses, const NodeHost& host, double ranks);
+
+}  // namespace orrery::inline training
