@@ -34,4 +34,7 @@ void compare_training(ModelCache& models, const Terminal& terminal, DeviceScores
 /// Units in the banks of memory: NeuPIMs and AttAcc.
 void compare_pim(const DataDirectory& data, const Terminal& terminal, DeviceScores& out);
 
+/// Copies between devices, DRAM, CXL and drives.
+void compare_tiers(const DataDirectory& data, const Terminal& terminal, DeviceScores& out);
+
 }  // namespace orrery::inline validation
