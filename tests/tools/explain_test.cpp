@@ -39,6 +39,16 @@ double gain(const Explanation& e, const std::string& what_if) {
 
 }  // namespace
 
+TEST_CASE("explain: the memory that an offloaded step waits for is named, and more of its bandwidth helps most") {
+    const std::string file = std::string(ORRERY_SOURCE_DIR) + "/scenarios/papers/fuyou/gpt3-175b.yaml";
+    const Explanation e = explain(load_scenario(file, {}, data()), models());
+    CHECK(path_of(e) == doctest::Approx(e.seconds).epsilon(1e-9));
+    const auto drives = [](const BlameRow& row) { return row.resource.find("nvme") != std::string::npos; };
+    CHECK(std::any_of(e.critical_path.begin(), e.critical_path.end(), drives));
+    CHECK(gain(e, "bandwidth of the node's memories") > 0.01);
+    CHECK(e.link_use.contains("nvme"));
+}
+
 TEST_CASE("explain: the critical path adds up to the iteration, and parts of it never exceed it") {
     for (const std::vector<std::string>& overrides :
          {std::vector<std::string>{},

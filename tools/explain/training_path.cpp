@@ -11,7 +11,13 @@ namespace {
 class CriticalPath {
   public:
     CriticalPath(const TrainingInput& input, const RunSettings& settings)
-        : input_(input), graph_(lower(input)), simulation_(input.fabric, settings) {
+        : input_(input),
+          simulation_(input.fabric, settings),
+          tiers_(input.host != nullptr
+                     ? std::make_unique<NodeMemory>(*input.host, input.fabric, input.fabric.shape().pcie_bandwidth,
+                                                    simulation_.resources())
+                     : nullptr),
+          graph_(lower(input, tiers_.get())) {
         executor_ = &simulation_.add(graph_.graph);
         simulation_.run();
         end_ = executor_->finished_at();
@@ -53,6 +59,9 @@ class CriticalPath {
         for (std::uint32_t i = 0; i < graph_.graph.size(); ++i) {
             const TaskId id(i);
             const Task& task = graph_.graph.task(id);
+            if (task.activity != Task::kNoActivity && task.category == Category::other) {
+                continue;  // between memories of a node: busy_memories
+            }
             if (task.activity != Task::kNoActivity) {
                 const double owners = task.category == Category::pipeline_communication ? 1 : members;
                 out[task.category] += (executor_->end_of(id) - executor_->start_of(id)).seconds() * owners / ranks;
@@ -66,25 +75,40 @@ class CriticalPath {
         return out;
     }
 
+    // The same of copies between memories of a node and of updates by its host: each is one rank's.
+    [[nodiscard]] std::map<std::string, double> busy_memories() const {
+        std::map<std::string, double> out;
+        for (std::uint32_t i = 0; i < graph_.graph.size(); ++i) {
+            const TaskId id(i);
+            const Task& task = graph_.graph.task(id);
+            if (task.activity != Task::kNoActivity && task.category == Category::other) {
+                const std::string name = graph_.graph.name_of(id);
+                const bool update = name == "update on host" || name == "add gradients";
+                out[update ? "update on host" : "copies between memories"] +=
+                    (executor_->end_of(id) - executor_->start_of(id)).seconds() /
+                    static_cast<double>(graph_.ranks.size());
+            }
+        }
+        return out;
+    }
+
     // What activities put on each link over what it could carry in the whole run: the busiest of each kind. Folded runs
     // hold the links of the simulated nodes, which are like all others.
     [[nodiscard]] std::map<std::string, double> link_use() const {
-        std::vector<double> bytes(input_.fabric.resource_count());
+        std::map<ResourceId, double> bytes;
         for (std::uint32_t i = 0; i < graph_.graph.size(); ++i) {
             const Task& task = graph_.graph.task(TaskId(i));
             if (task.activity != Task::kNoActivity) {
                 const auto& activity = graph_.graph.activity(task.activity);
                 for (const Demand& demand : graph_.graph.demands(activity.demand_set)) {
-                    bytes[demand.resource.value()] += activity.amount * demand.weight;
+                    bytes[demand.resource] += activity.amount * demand.weight;
                 }
             }
         }
         std::map<std::string, double> out;
-        for (std::uint32_t i = 0; i < bytes.size(); ++i) {
-            if (bytes[i] > 0) {
-                double& most = out[kind_of_resource(input_.fabric.resource_name(ResourceId(i)))];
-                most = std::max(most, bytes[i] / input_.fabric.capacity(ResourceId(i)) / end_.seconds());
-            }
+        for (const auto& [resource, carried] : bytes) {
+            double& most = out[kind_of(resource)];
+            most = std::max(most, carried / capacity(resource) / end_.seconds());
         }
         return out;
     }
@@ -102,10 +126,9 @@ class CriticalPath {
         if (price != TrainingGraph::kNoPrice) {
             for (int c = 0; c < kCategoryCount; ++c) {
                 const auto category = static_cast<Category>(c);
-                const bool link = category == Category::tensor_communication ||
-                                  category == Category::context_communication ||
-                                  category == Category::expert_communication ||
-                                  category == Category::pipeline_communication;
+                const bool link =
+                    category == Category::tensor_communication || category == Category::context_communication ||
+                    category == Category::expert_communication || category == Category::pipeline_communication;
                 sums[{category_name(category), link                             ? "links inside the group"
                                                : category == Category::overhead ? "host"
                                                                                 : "GPU"}] +=
@@ -123,24 +146,34 @@ class CriticalPath {
         sums[{name, tightest(task)}] += seconds - latency;
     }
 
+    [[nodiscard]] bool of_node(ResourceId resource) const { return tiers_ != nullptr && tiers_->has(resource); }
+    [[nodiscard]] double capacity(ResourceId resource) const {
+        return of_node(resource) ? tiers_->capacity(resource) : input_.fabric.capacity(resource);
+    }
+    [[nodiscard]] std::string kind_of(ResourceId resource) const {
+        return kind_of_resource(of_node(resource) ? tiers_->resource_name(resource)
+                                                  : input_.fabric.resource_name(resource));
+    }
+
     // The link on which an activity's demand is largest for its capacity.
     [[nodiscard]] std::string tightest(const Task& task) const {
         const auto& activity = graph_.graph.activity(task.activity);
         double most = 0;
         std::string name = "library";
         for (const Demand& demand : graph_.graph.demands(activity.demand_set)) {
-            const double load = demand.weight / input_.fabric.capacity(demand.resource);
+            const double load = demand.weight / capacity(demand.resource);
             if (load > most) {
                 most = load;
-                name = kind_of_resource(input_.fabric.resource_name(demand.resource));
+                name = kind_of(demand.resource);
             }
         }
         return name;
     }
 
     const TrainingInput& input_;
-    TrainingGraph graph_;
     Simulation simulation_;
+    std::unique_ptr<NodeMemory> tiers_;
+    TrainingGraph graph_;
     Executor* executor_ = nullptr;
     SimTime end_;
 };
@@ -160,7 +193,7 @@ std::string kind_of_resource(std::string name) {
     while (!name.empty() && (std::isdigit(static_cast<unsigned char>(name.back())) != 0 || name.back() == ' ')) {
         name.pop_back();
     }
-    for (const char* end : {", link", ", GPU"}) {
+    for (const char* end : {", link", ", GPU", ", node"}) {
         if (name.ends_with(end)) {
             name.resize(name.size() - std::string(end).size());
         }
@@ -189,6 +222,9 @@ void explain_training(const Scenario& scenario, ModelCache& models, const RunOut
         if (seconds > 0) {
             out.hidden.push_back({category_name(category), seconds, part(base.summary, category_name(category))});
         }
+    }
+    for (const auto& [name, seconds] : path.busy_memories()) {
+        out.hidden.push_back({name, seconds, part(base.summary, name)});
     }
 }
 

@@ -76,7 +76,24 @@ constexpr WhatIf kWhatIfs[] = {
      }},
     {"PCIe bandwidth",
      [](Scenario& s, double more) {
-         for_each_node(s.cluster, [&](NodeSpec& node) { node.pcie_bandwidth.value *= more; });
+         for_each_node(s.cluster, [&](NodeSpec& node) {
+             const double rate = node.pcie_rate();
+             node.pcie_bandwidth.value = rate * more;
+             node.host.pcie.generation = 0;
+         });
+     }},
+    {"bandwidth of the node's memories",
+     [](Scenario& s, double more) {
+         for_each_node(s.cluster, [&](NodeSpec& node) {
+             for (MemoryTier& tier : node.host.tiers) {
+                 tier.read.value *= more;
+                 tier.write.value *= more;
+             }
+         });
+     }},
+    {"cores of the host",
+     [](Scenario& s, double more) {
+         for_each_node(s.cluster, [&](NodeSpec& node) { node.host.core_bandwidth.value *= more; });
      }},
     {"lower network latency",
      [](Scenario& s, double more) {
