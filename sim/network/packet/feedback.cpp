@@ -119,7 +119,8 @@ void Nics::judge_gaps(std::uint32_t id) {
     for (std::uint32_t s = std::max(flow.scanned, flow.acked); s < end; ++s) {
         if (!flows_.test(flow, Bits::acknowledged, s) && !flows_.test(flow, Bits::lost, s)) {
             lose(flow, s);
-            flow.credits += setup_.transport.credits ? 1 : 0;  // no credit comes back for a packet that never arrives
+            flow.credits +=
+                setup_.transport.credits ? setup_.full : 0;  // no credit comes back for a packet that never arrives
             ++found;
         }
     }
@@ -210,7 +211,7 @@ void Nics::on_timeout(std::uint32_t id) {
         return;
     }
     const bool quiet = clock_.now - flow.last_news >= timeout_of(flow);
-    const bool waits = flow.in_flight > 0 || (setup_.transport.credits && flow.credits == 0) ||
+    const bool waits = flow.in_flight > 0 || (setup_.transport.credits && flow.credits <= 0) ||
                        ports_[setup_.base[0] + flow.source].down;
     if (waits && quiet && ++flow.backoff > setup_.spec.transport.retries) {
         messages_.fail(flow.message, std::to_string(setup_.spec.transport.retries) +
@@ -227,7 +228,7 @@ void Nics::on_timeout(std::uint32_t id) {
             for (std::uint32_t s = flow.acked; s < end; ++s) {
                 if (!flows_.test(flow, Bits::acknowledged, s) && !flows_.test(flow, Bits::lost, s)) {
                     lose(flow, s);
-                    flow.credits += setup_.transport.credits ? 1 : 0;
+                    flow.credits += setup_.transport.credits ? setup_.full : 0;
                 }
             }
         }
@@ -240,16 +241,21 @@ void Nics::on_timeout(std::uint32_t id) {
         }
         adopt(flow);
     }
-    if (setup_.transport.credits && quiet && flow.credits == 0) {
-        flow.credits = 1;  // the credit may have been what was lost
+    if (setup_.transport.credits && quiet && flow.credits <= 0) {
+        flow.credits = setup_.full;  // the credit may have been what was lost
     }
     touch_deadline(id);
     list(id);
 }
 
-void Nics::on_credit(std::uint32_t id) {
-    ++flows_[id].credits;
-    list(id);
+// Credit packets tell of all that was ever given: one makes up for those lost before it.
+void Nics::on_credit(const Packet& p) {
+    Flow& flow = flows_[p.flow];
+    if (p.selected > flow.credited) {
+        flow.credits += static_cast<std::int64_t>(p.selected - flow.credited);
+        flow.credited = p.selected;
+        list(p.flow);
+    }
 }
 
 }  // namespace orrery::inline network::packet

@@ -65,6 +65,10 @@ void Flows::retire(std::uint32_t id) {
 void Flows::discard(std::uint32_t packet) {
     const std::uint32_t flow = slab_[packet].flow;
     slab_.give(packet);
+    let_go(flow);
+}
+
+void Flows::let_go(std::uint32_t flow) {
     --flows_[flow].records;
     if (flows_[flow].records == 0 && !flows_[flow].live) {
         release(flow);

@@ -47,7 +47,8 @@ struct Flow {
     std::int64_t last_news = 0;   ///< ps, when an acknowledgement last told of an arrival
     std::int64_t round_trip = 0;  ///< ps, smoothed
     std::uint32_t overtaken = 0;  ///< `highest` when the deadline was set: gaps before it are lost when it passes
-    std::uint64_t credits = 0;    ///< receiver-driven: packets that may be sent
+    std::int64_t credits = 0;     ///< receiver-driven: bytes that may be sent
+    std::uint64_t credited = 0;   ///< bytes, the last total that a credit packet told of
 
     std::uint32_t reduction = kNone;  ///< in which it takes part
 
@@ -63,7 +64,8 @@ struct Flow {
     std::uint32_t untold = 0;       ///< packets that came since the last acknowledgement
     std::uint32_t untold_low = 0;   ///< the first of them
     std::uint32_t untold_high = 0;  ///< the last of them
-    std::uint32_t granted = 0;      ///< receiver-driven: packets that credits have been given for
+    std::uint32_t granted = 0;      ///< receiver-driven: packets whose credits are still to be given
+    std::uint64_t given = 0;        ///< bytes of credit in all, which every credit packet tells
     std::uint32_t next_grant = kNone;
     bool grant_listed = false;
     std::int64_t last_notification = 0;
@@ -97,6 +99,8 @@ class Flows {
     /// `capacity`: a power of two, 64 or more. Gives back what it had.
     void give_bitmaps(Flow& flow, std::uint32_t capacity);
 
+    /// A list that named a flow no longer does.
+    void let_go(std::uint32_t flow);
     /// A packet is no more.
     void discard(std::uint32_t packet);
     /// A packet is lost on its way.

@@ -120,7 +120,9 @@ std::uint32_t Nics::new_flow(std::uint32_t message, std::uint64_t bytes, std::ui
     flow.last_notification = -Wheel::kNever / 2;
     transport_.start(flow.congestion);
     if (setup_.transport.credits) {
-        flow.credits = static_cast<std::uint64_t>(std::max(1.0, setup_.congestion.max_window / setup_.full));
+        flow.credits =
+            std::max<std::int64_t>(1, static_cast<std::int64_t>(setup_.congestion.max_window) / setup_.full) *
+            setup_.full;
     }
     if (setup_.transport.acknowledged && !setup_.go_back) {
         flows_.give_bitmaps(
@@ -251,7 +253,7 @@ bool Nics::may_send(const Flow& flow) const {
     if (flow.lost == 0 && (flow.next_new == flow.packets || !within_bitmap)) {
         return false;
     }
-    if (setup_.transport.credits && flow.credits == 0) {
+    if (setup_.transport.credits && flow.credits <= 0) {
         return false;
     }
     return flow.in_flight == 0 || static_cast<double>(flow.in_flight + setup_.full) <= flow.window;
@@ -368,7 +370,7 @@ bool Nics::send_packet(std::uint32_t id) {
     flows_.counts.retransmissions += repeated ? 1 : 0;
     flow.sent_high = std::max(flow.sent_high, sequence + 1);
     if (setup_.transport.credits) {
-        --flow.credits;
+        flow.credits -= setup_.full;
     }
     const std::uint32_t path = chooser_.pick(id, flow.path, clock_.now);
     const std::uint32_t packet = slab_.take();

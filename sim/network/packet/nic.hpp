@@ -58,7 +58,7 @@ class Nics {
     void on_report(const Packet& p);
     void on_notification(std::uint32_t flow);
     void on_congestion_timer(std::uint32_t flow);
-    void on_credit(std::uint32_t flow);
+    void on_credit(const Packet& p);
     /// Whether the timeout that comes now finds a flow that has heard nothing.
     [[nodiscard]] bool silent(std::uint32_t flow) const;
     void on_timeout(std::uint32_t flow);

@@ -32,7 +32,7 @@ void Receivers::deliver(std::uint32_t id) {
             nics_.on_notification(p.flow);
             break;
         case PacketKind::credit:
-            nics_.on_credit(p.flow);
+            nics_.on_credit(p);
             break;
     }
     flows_.discard(id);
@@ -176,6 +176,7 @@ void Receivers::want_credit(std::uint32_t id) {
     if (!flow.grant_listed) {
         flow.grant_listed = true;
         flow.next_grant = nic.flows == kNone ? id : flows_[nic.flows].next_grant;
+        ++flow.records;  // its slot is not another flow's before it has left the ring
         if (nic.flows != kNone) {
             flows_[nic.flows].next_grant = id;
         }
@@ -208,16 +209,22 @@ void Receivers::grant(std::uint32_t nic_id) {
                 flows_[nic.flows].next_grant = flow.next_grant;
             }
         }
-        if (!wanted) {
-            continue;
+        const bool left = !flow.grant_listed;
+        if (wanted) {
+            flow.given += setup_.full;
+            Packet about{};
+            about.flow = id;
+            about.path = flow.path.entropy;
+            reply(PacketKind::credit, about, 0, flow.given);
+            // Credits leave at the pace at which the receiver's link can bring full packets.
+            nic.next = clock_.now + ports_.link(setup_.base[1] + nic_id).full_time;
         }
-        Packet about{};
-        about.flow = id;
-        about.path = flow.path.entropy;
-        reply(PacketKind::credit, about, 0);
-        // Credits leave at the pace at which the receiver's link can bring full packets.
-        nic.next = clock_.now + ports_.link(setup_.base[1] + nic_id).full_time;
-        break;
+        if (left) {
+            flows_.let_go(id);
+        }
+        if (wanted) {
+            break;
+        }
     }
     if (nic.flows != kNone) {
         nic.armed = true;

@@ -221,3 +221,16 @@ TEST_CASE("packet faults: where nothing gets through any more, a message is name
     // A few flows reach the end of their retries instead.
     CHECK_THROWS_WITH_AS(run(1), doctest::Contains("can never finish: 200 timeouts in a row"), InfeasibleError);
 }
+
+TEST_CASE("packet faults: credits lost with a link come back with the next one") {
+    PacketSpec spec;
+    spec.paths.policy.choose("ecmp");
+    spec.transport.policy.choose("receiver-driven");
+    spec.reroute_delay = 1e-3;
+    const auto clean = one(fat_tree(), spec, 7, 4096 * kMtu, {});
+    const auto flapped =
+        one(fat_tree(), spec, 7, 4096 * kMtu,
+            {{20e-6, 0, 0, What::down, 1, Link::nic_leaf}, {25e-6, 0, 0, What::up, 1, Link::nic_leaf}});
+    CHECK(flapped.statistics.drops > 20);
+    CHECK(flapped.last < clean.last + 60'000'000);
+}
