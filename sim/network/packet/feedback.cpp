@@ -85,12 +85,17 @@ void Nics::on_acknowledgement(const Packet& p) {
             flow.deadline = clock_.now + timeout_of(flow);
             flow.overtaken = flow.highest;
         }
-        const Acknowledged ack{clock_.now, clock_.now - p.sent, newly, (p.flags & kMarked) != 0,
-                               flow.acked, flow.next_new};
+        const Acknowledged ack{clock_.now,
+                               clock_.now - p.sent,
+                               newly,
+                               (p.flags & kMarked) != 0,
+                               flow.acked,
+                               flow.next_new,
+                               static_cast<double>(flow.in_flight)};
         transport_.on_ack(flow.congestion, ack);
         adopt(flow);
-        if (setup_.path_needs.learns && (p.flags & kMarked) == 0) {
-            chooser_.heard_unmarked(id, p.path);
+        if (setup_.path_needs.learns) {
+            chooser_.heard(id, p.path, (p.flags & kMarked) == 0 ? PathNews::good : PathNews::marked, clock_.now);
         }
     }
     if (flow.acked == flow.packets) {
@@ -115,20 +120,29 @@ void Nics::judge_gaps(std::uint32_t id) {
         return;
     }
     const std::uint32_t end = flow.highest - setup_.reorder;
-    std::uint32_t found = 0;
+    const std::int64_t before = flow.in_flight;
     for (std::uint32_t s = std::max(flow.scanned, flow.acked); s < end; ++s) {
         if (!flows_.test(flow, Bits::acknowledged, s) && !flows_.test(flow, Bits::lost, s)) {
             lose(flow, s);
             flow.credits +=
                 setup_.transport.credits ? setup_.full : 0;  // no credit comes back for a packet that never arrives
-            ++found;
         }
     }
     flow.scanned = std::max(flow.scanned, end);
-    if (found > 0) {
-        transport_.on_loss(flow.congestion, clock_.now, flow.acked, flow.next_new);
+    if (flow.in_flight < before) {
+        transport_.on_loss(flow.congestion, lost(flow, before - flow.in_flight));
         adopt(flow);
     }
+}
+
+Lost Nics::lost(const Flow& flow, std::int64_t bytes) const {
+    Lost out;
+    out.now = clock_.now;
+    out.bytes = static_cast<double>(bytes);
+    out.cumulative = flow.acked;
+    out.next = flow.next_new;
+    out.in_flight = static_cast<double>(flow.in_flight + bytes);
+    return out;
 }
 
 void Nics::lose(Flow& flow, std::uint32_t sequence) {
@@ -144,11 +158,13 @@ void Nics::on_report(const Packet& p) {
     if (!flow.live || flow.acked == flow.packets) {
         return;
     }
+    std::int64_t before = flow.in_flight;
     if (setup_.go_back) {
         on_acknowledgement(p);
         if (!flow.live || p.cumulative < flow.acked) {
             return;
         }
+        before = flow.in_flight;
         flow.next_new = flow.acked;
         flow.in_flight = 0;
     } else if (p.sequence >= flow.acked && !flows_.test(flow, Bits::acknowledged, p.sequence) &&
@@ -159,7 +175,17 @@ void Nics::on_report(const Packet& p) {
     } else {
         return;
     }
-    transport_.on_loss(flow.congestion, clock_.now, flow.acked, flow.next_new);
+    Lost news = lost(flow, before - flow.in_flight);
+    news.trimmed = setup_.go_back ? 0 : clock_.now - p.sent;
+    news.last_hop = (p.flags & kLastHop) != 0;
+    if (setup_.path_needs.learns && !setup_.go_back) {
+        chooser_.heard(id, p.path,
+                       !news.last_hop             ? PathNews::trimmed
+                       : (p.flags & kMarked) != 0 ? PathNews::marked
+                                                  : PathNews::trimmed_last,
+                       clock_.now);
+    }
+    transport_.on_loss(flow.congestion, news);
     adopt(flow);
     list(id);
 }
@@ -218,7 +244,7 @@ void Nics::on_timeout(std::uint32_t id) {
                                          " timeouts in a row without an acknowledgement, at t = " +
                                          std::to_string(static_cast<double>(clock_.now) * 1e-12) + " s");
     }
-    if (flow.in_flight > 0) {
+    if (const std::int64_t before = flow.in_flight; before > 0) {
         if (flow.capacity == 0) {
             flow.next_new = flow.acked;
             flow.in_flight = 0;
@@ -234,10 +260,13 @@ void Nics::on_timeout(std::uint32_t id) {
         }
         const bool controlled = flow.reduction == kNone;
         flows_.counts.timeouts += quiet ? 1 : 0;
+        if (setup_.path_needs.learns && flow.in_flight < before) {
+            chooser_.heard(id, 0, PathNews::timed_out, clock_.now);
+        }
         if (quiet && controlled) {
-            transport_.on_timeout(flow.congestion, clock_.now);
+            transport_.on_timeout(flow.congestion, lost(flow, before - flow.in_flight));
         } else if (flow.lost > 0 && controlled) {
-            transport_.on_loss(flow.congestion, clock_.now, flow.acked, flow.next_new);
+            transport_.on_loss(flow.congestion, lost(flow, before - flow.in_flight));
         }
         adopt(flow);
     }

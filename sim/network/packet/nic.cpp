@@ -396,7 +396,7 @@ bool Nics::send_packet(std::uint32_t id) {
         }
     }
     const bool more = may_send(flow);
-    p.flags |= more ? 0 : kAsks;
+    p.flags |= more && !(repeated && setup_.transport.eager) ? 0 : kAsks;
     if (flow.rate > 0) {
         const double gap = size / flow.rate * 1e12;
         // Ideal flows make up for what they wait behind others at their NIC, or they would fall behind their share.

@@ -108,6 +108,8 @@ class Nics {
     void arm_congestion(std::uint32_t flow);
     void touch_deadline(std::uint32_t flow);
     void lose(Flow& flow, std::uint32_t sequence);
+    /// What the transport is told of `bytes` that are lost and no longer in flight.
+    [[nodiscard]] Lost lost(const Flow& flow, std::int64_t bytes) const;
 
     const Setup& setup_;
     Clock& clock_;

@@ -19,6 +19,7 @@ inline constexpr std::uint8_t kDestroyed = 4;  ///< was on a link that went down
 inline constexpr std::uint8_t kAsks = 8;       ///< the sender waits: acknowledge at once
 inline constexpr std::uint8_t kDetour = 16;    ///< one way round a dead link; two bits count them
 inline constexpr std::uint8_t kDetours = 48;   ///< both bits: no more are taken
+inline constexpr std::uint8_t kLastHop = 64;   ///< trimmed at the port to its receiver
 
 /// A packet under way, or queued.
 struct alignas(64) Packet {

@@ -263,6 +263,7 @@ bool Ports::trim(std::uint32_t port, Packet& p) {
     }
     ++counts_[port].trims;
     p.kind = PacketKind::trimmed;
+    p.flags |= ports_[port].kind == PortKind::nic_in ? kLastHop : 0;
     p.size = setup_.header;
     return true;
 }

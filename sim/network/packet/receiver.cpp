@@ -16,7 +16,7 @@ void Receivers::deliver(std::uint32_t id) {
             ++flows_.counts.arrived;
             if (flows_[p.flow].live) {
                 notify(p);
-                reply(PacketKind::nack, p, 0);
+                reply(PacketKind::nack, p, p.flags & (kMarked | kLastHop));
                 if (setup_.transport.credits) {
                     want_credit(p.flow);
                 }
@@ -91,7 +91,8 @@ void Receivers::tell(Flow& flow, const Packet& p, bool fresh, bool complete) {
         flow.untold_low = flow.untold == 0 ? p.sequence : std::min(flow.untold_low, p.sequence);
         flow.untold_high = flow.untold == 0 ? p.sequence : std::max(flow.untold_high, p.sequence);
         ++flow.untold;
-        if (marked != 0 || complete || flow.untold >= setup_.tell_every || (p.flags & kAsks) != 0) {
+        if (marked != 0 || complete || flow.untold >= setup_.tell_every || (p.flags & kAsks) != 0 ||
+            (setup_.transport.eager && flow.received == 1)) {
             acknowledge_untold(p);
         }
     }
@@ -175,8 +176,8 @@ void Receivers::want_credit(std::uint32_t id) {
     Granting& nic = granting_[nic_id];
     if (!flow.grant_listed) {
         flow.grant_listed = true;
-        flow.next_grant = nic.flows == kNone ? id : flows_[nic.flows].next_grant;
         ++flow.records;  // its slot is not another flow's before it has left the ring
+        flow.next_grant = nic.flows == kNone ? id : flows_[nic.flows].next_grant;
         if (nic.flows != kNone) {
             flows_[nic.flows].next_grant = id;
         }

@@ -186,11 +186,12 @@ void Setup::set_windows() {
                           " bytes: a link would be let on before it is stopped");
     }
     congestion.packet = full;
+    congestion.payload = mtu;
     congestion.line_rate = fabric.shape().nic_bandwidth;
     congestion.base_rtt = static_cast<double>(round_trip);
     // Many paths keep the sender busy through a late acknowledgement; reordering on one path, control by delay and choices
     // that learn want to hear of every packet.
-    const bool batches = transport.rare_news && !path_needs.learns;
+    const bool batches = transport.rare_news && !path_needs.each;
     tell_every = spec.nic.acknowledge_every > 0 ? static_cast<std::uint32_t>(spec.nic.acknowledge_every)
                  : batches                      ? std::max(1U, 16384 / mtu)
                                                 : 1;
@@ -201,6 +202,8 @@ void Setup::set_windows() {
                           : transport.fills_queues  ? 4 * product + queues.size
                                                     : std::max(1.5 * product, product + tell_every * full);
     congestion.max_window = std::max<double>(window, full);
+    congestion.told = tell_every * full;
+    congestion.trims = queues.trim;
     // Where NICs differ, a window of the fastest may wait for the slowest.
     double slowest_nic = congestion.line_rate;
     for (std::uint32_t nic = 0; nic < nics && !fabric.shape().groups.empty(); ++nic) {

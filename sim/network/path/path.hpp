@@ -53,11 +53,21 @@ struct PlannedMessage {
     std::uint64_t packets = 0;
 };
 
+/// What became of a packet on the path of an entropy.
+enum class PathNews : std::uint8_t {
+    good,          ///< it met no congestion
+    marked,        ///< it was marked
+    trimmed,       ///< it was trimmed within the network
+    trimmed_last,  ///< it was trimmed at the port to its receiver, which no other path avoids
+    timed_out,     ///< nothing was heard of it; its entropy is not known
+};
+
 struct PathNeeds {
     bool hashed = false;         ///< levels without packets know it as one hashed path per flow
     bool one_path = false;       ///< packets of a flow stay in order
     bool leaves_choose = false;  ///< choose_lane is called
-    bool learns = false;         ///< heard_unmarked is called, for each packet
+    bool learns = false;         ///< heard is called
+    bool each = false;           ///< heard is called for each packet: acknowledgements do not wait for more of them
     bool plans = false;          ///< plan is called before messages start, and left when a flow has ended
 };
 
@@ -75,8 +85,8 @@ class PathChooser {
     }
     /// The spine that a leaf sends a packet to.
     [[nodiscard]] virtual std::uint32_t choose_lane(std::uint32_t /*leaf*/, const LeafPorts&) { return 0; }
-    /// A packet with this entropy has met no congestion.
-    virtual void heard_unmarked(std::uint32_t /*flow*/, std::uint32_t /*entropy*/) {}
+    /// An acknowledgement or a report of loss tells of a packet with this entropy.
+    virtual void heard(std::uint32_t /*flow*/, std::uint32_t /*entropy*/, PathNews, std::int64_t /*now*/) {}
     /// Entropies of the parts of each message, of which there are at most `subflows` times what the plan needs.
     [[nodiscard]] virtual std::vector<std::vector<std::uint32_t>> plan(const std::vector<PlannedMessage>&,
                                                                        std::uint32_t /*subflows*/) {

@@ -12,7 +12,7 @@ class RecycledEntropies final : public Oblivious {
 
     [[nodiscard]] PathNeeds needs() const override {
         PathNeeds out;
-        out.learns = true;
+        out.learns = out.each = true;
         return out;
     }
     void start(std::uint32_t flow) override {
@@ -30,7 +30,10 @@ class RecycledEntropies final : public Oblivious {
         --ring.count;
         return entropy;
     }
-    void heard_unmarked(std::uint32_t flow, std::uint32_t entropy) override {
+    void heard(std::uint32_t flow, std::uint32_t entropy, PathNews news, std::int64_t) override {
+        if (news != PathNews::good) {
+            return;
+        }
         Ring& ring = rings_[flow];
         ring.values[(ring.first + ring.count) % 8] = entropy;
         if (ring.count < 8) {

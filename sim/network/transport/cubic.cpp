@@ -51,15 +51,15 @@ class Cubic final : public Transport {
         const double next = segments + arrived * (goal - segments) / segments;
         flow.window = clamp_window(std::max(next, state.friendly) * run_.packet);
     }
-    void on_loss(CongestionState& flow, std::int64_t, std::uint32_t cumulative, std::uint32_t next) const override {
+    void on_loss(CongestionState& flow, const Lost& lost) const override {
         auto& state = flow.as<State>();
-        if (cumulative >= state.recover) {
+        if (lost.cumulative >= state.recover) {
             decrease(flow);
             flow.window = clamp_window(state.threshold);
-            state.recover = next;
+            state.recover = lost.next;
         }
     }
-    void on_timeout(CongestionState& flow, std::int64_t) const override {
+    void on_timeout(CongestionState& flow, const Lost&) const override {
         decrease(flow);
         flow.window = run_.packet;
     }

@@ -47,14 +47,14 @@ class Dctcp final : public Transport {
         }
         flow.window = clamp_window(flow.window);
     }
-    void on_loss(CongestionState& flow, std::int64_t, std::uint32_t cumulative, std::uint32_t next) const override {
+    void on_loss(CongestionState& flow, const Lost& lost) const override {
         auto& state = flow.as<State>();
-        if (cumulative >= state.recover) {
+        if (lost.cumulative >= state.recover) {
             flow.window = state.threshold = clamp_window(flow.window / 2);
-            state.recover = next;
+            state.recover = lost.next;
         }
     }
-    void on_timeout(CongestionState& flow, std::int64_t) const override {
+    void on_timeout(CongestionState& flow, const Lost&) const override {
         flow.as<State>().threshold = std::max(flow.window / 2, 2 * run_.packet);
         flow.window = run_.packet;
     }

@@ -53,18 +53,19 @@ class Multipath final : public Transport {
         }
         flow.window = clamp_window(flow.window);
     }
-    void on_loss(CongestionState& flow, std::int64_t now, std::uint32_t cumulative, std::uint32_t next) const override {
+    void on_loss(CongestionState& flow, const Lost& lost) const override {
         // A loss means that some port was full: halve, once for what was under way.
         auto& state = flow.as<State>();
-        if (cumulative >= state.recover || static_cast<double>(now - state.last_decrease) >= 2 * run_.base_rtt) {
+        if (lost.cumulative >= state.recover ||
+            static_cast<double>(lost.now - state.last_decrease) >= 2 * run_.base_rtt) {
             flow.window = clamp_window(flow.window / 2);
-            state.recover = next;
-            state.last_decrease = now;
+            state.recover = lost.next;
+            state.last_decrease = lost.now;
         }
     }
-    void on_timeout(CongestionState& flow, std::int64_t now) const override {
+    void on_timeout(CongestionState& flow, const Lost& lost) const override {
         flow.window = clamp_window(flow.window / 4);
-        flow.as<State>().last_decrease = now;
+        flow.as<State>().last_decrease = lost.now;
     }
     void renumber(CongestionState& flow) const override { flow.as<State>().recover = 0; }
 

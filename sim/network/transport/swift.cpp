@@ -43,16 +43,16 @@ class Swift final : public Transport {
         }
         flow.window = clamp_window(flow.window);
     }
-    void on_loss(CongestionState& flow, std::int64_t now, std::uint32_t, std::uint32_t) const override {
+    void on_loss(CongestionState& flow, const Lost& lost) const override {
         auto& state = flow.as<State>();
-        if (now - state.last_decrease >= std::max(state.delay, static_cast<std::int64_t>(run_.base_rtt))) {
+        if (lost.now - state.last_decrease >= std::max(state.delay, static_cast<std::int64_t>(run_.base_rtt))) {
             flow.window = clamp_window(flow.window * (1 - own_.max_decrease));
-            state.last_decrease = now;
+            state.last_decrease = lost.now;
         }
     }
-    void on_timeout(CongestionState& flow, std::int64_t now) const override {
+    void on_timeout(CongestionState& flow, const Lost& lost) const override {
         flow.window = run_.packet;
-        flow.as<State>().last_decrease = now;
+        flow.as<State>().last_decrease = lost.now;
     }
 
   private:

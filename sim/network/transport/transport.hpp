@@ -25,9 +25,12 @@ inline constexpr std::int64_t kNoTimer = std::numeric_limits<std::int64_t>::max(
 /// What a run's flows have in common.
 struct CongestionSettings {
     double packet = 0;      ///< bytes of a full packet on the wire
+    double payload = 0;     ///< bytes of data in it
     double line_rate = 0;   ///< B/s of a NIC
     double base_rtt = 0;    ///< ps of the longest path without load
     double max_window = 0;  ///< bytes
+    double told = 0;        ///< bytes that an acknowledgement may wait for
+    bool trims = false;     ///< switches trim what has no room
 };
 
 /// An acknowledgement as a transport sees it.
@@ -38,6 +41,18 @@ struct Acknowledged {
     bool marked = false;
     std::uint32_t cumulative = 0;  ///< packets before this have all arrived
     std::uint32_t next = 0;        ///< first packet not yet sent
+    double in_flight = 0;          ///< bytes, without these
+};
+
+/// Packets that a sender finds lost.
+struct Lost {
+    std::int64_t now = 0;  ///< ps
+    double bytes = 0;
+    std::uint32_t cumulative = 0;  ///< as in Acknowledged
+    std::uint32_t next = 0;
+    double in_flight = 0;      ///< bytes, with these
+    std::int64_t trimmed = 0;  ///< ps from sending a packet to the report that it was trimmed; 0: not trimmed
+    bool last_hop = false;     ///< trimmed at the port to its receiver
 };
 
 /// One flow's window and rate, and what its transport remembers of it.
@@ -45,7 +60,7 @@ struct CongestionState {
     double window = kNoLimit;       ///< bytes in flight
     double rate = 0;                ///< B/s, pacing; 0: as the link allows
     std::int64_t timer = kNoTimer;  ///< ps, when the transport wants to hear of the time
-    alignas(8) std::byte own[56]{};
+    alignas(8) std::byte own[120]{};
 
     /// The transport's record; the first call must be `begin`.
     template <class T>
@@ -67,6 +82,7 @@ struct TransportNeeds {
     bool fills_queues = false;     ///< its windows grow until packets are lost or marked
     bool rare_news = false;        ///< many packets an acknowledgement will do
     bool counts_bytes = false;     ///< on_sent is called
+    bool eager = false;            ///< a flow's first packet, and each that is sent again, is answered at once
     double notification_gap = -1;  ///< s at least between notifications of marks; negative: receivers send none
 };
 
@@ -80,10 +96,9 @@ class Transport {
     /// Sets up the record of a new flow.
     virtual void start(CongestionState&) const {}
     virtual void on_ack(CongestionState&, const Acknowledged&) const {}
-    /// Packets were found lost; `cumulative` and `next` as in Acknowledged.
-    virtual void on_loss(CongestionState&, std::int64_t /*now*/, std::uint32_t /*cumulative*/,
-                         std::uint32_t /*next*/) const {}
-    virtual void on_timeout(CongestionState&, std::int64_t /*now*/) const {}
+    virtual void on_loss(CongestionState&, const Lost&) const {}
+    /// Nothing was heard: all that was in flight counts as lost.
+    virtual void on_timeout(CongestionState&, const Lost&) const {}
     virtual void on_notification(CongestionState&, std::int64_t /*now*/) const {}
     virtual void on_sent(CongestionState&, double /*bytes*/) const {}
     /// The time of `CongestionState::timer` has come.

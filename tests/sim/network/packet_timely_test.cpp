@@ -18,7 +18,7 @@ struct Sender {
     packet::CongestionState flow;
 
     explicit Sender(const std::string& text) : transport(test::transport(text).policy.make()) {
-        transport->begin({1000, kLine, 20e6, 1e9});
+        transport->begin({1000, 1000, kLine, 20e6, 1e9});
         transport->start(flow);
     }
     double complete(double round_trip_us, int packets = 16) {

@@ -31,7 +31,7 @@ struct OneFlow : CongestionState {
     }
     void on_ack(const Acknowledged& ack) { transport->on_ack(*this, ack); }
     void on_loss(std::int64_t now, std::uint32_t cumulative, std::uint32_t next) {
-        transport->on_loss(*this, now, cumulative, next);
+        transport->on_loss(*this, {now, 4160, cumulative, next});
     }
 };
 
