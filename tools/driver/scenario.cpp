@@ -293,8 +293,8 @@ static void check_topology(const Scenario& scenario, std::vector<Diagnostic>& er
     const packet::PathNeeds paths = scenario.network.packets.paths.policy.make()->needs();
     if ((joined || !topology->is_tree()) && (paths.leaves_choose || paths.plans)) {
         errors.push_back(scenario.network_mark.error(fmt::format(
-            "paths '{}' choose among the spines of a tree; {} has none: take spray, ecmp, oblivious, flowlet "
-            "or recycled",
+            "paths '{}' choose among the spines of a tree; {} has none: take spray, ecmp, oblivious, "
+            "flowlet, recycled, reps, bitmap or mixed",
             scenario.network.packets.paths.policy.name(), name)));
     }
 }

@@ -83,9 +83,9 @@ void Setup::add_tree(const TreeTopology& of) {
 
 void Setup::add_switch_links() {
     if (path_needs.leaves_choose || path_needs.plans) {
-        throw ConfigError(
-            "network.paths: '" + spec.paths.policy.name() +
-            "' chooses among spines; this fabric has none: take spray, ecmp, oblivious, flowlet or recycled");
+        throw ConfigError("network.paths: '" + spec.paths.policy.name() +
+                          "' chooses among spines; this fabric has none: take spray, ecmp, oblivious, flowlet, "
+                          "recycled, reps, bitmap or mixed");
     }
     routed = static_cast<const RoutedTopology*>(&fabric.topology());
     switch_links = routed->links();

@@ -11,11 +11,15 @@ extern const PolicyRow<PathChooser> kOblivious;
 extern const PolicyRow<PathChooser> kRoundRobin;
 extern const PolicyRow<PathChooser> kAdaptive;
 extern const PolicyRow<PathChooser> kRecycled;
+extern const PolicyRow<PathChooser> kReps;
+extern const PolicyRow<PathChooser> kBitmap;
+extern const PolicyRow<PathChooser> kMixed;
 extern const PolicyRow<PathChooser> kPlanned;
 
 const PolicyTable<PathChooser>& path_table() {
     static const PolicyTable<PathChooser> kTable = {
-        &kSpray, &kEcmp, &kFlowlet, &kOblivious, &kRoundRobin, &kAdaptive, &kRecycled, &kPlanned,
+        &kSpray,    &kEcmp, &kFlowlet, &kOblivious, &kRoundRobin, &kAdaptive,
+        &kRecycled, &kReps, &kBitmap,  &kMixed,     &kPlanned,
     };
     return kTable;
 }

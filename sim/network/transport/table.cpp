@@ -10,13 +10,14 @@ extern const PolicyRow<Transport> kRoce;
 extern const PolicyRow<Transport> kSwift;
 extern const PolicyRow<Transport> kReceiverDriven;
 extern const PolicyRow<Transport> kMultipath;
+extern const PolicyRow<Transport> kNscc;
 extern const PolicyRow<Transport> kDctcp;
 extern const PolicyRow<Transport> kCubic;
 extern const PolicyRow<Transport> kTimely;
 
 const PolicyTable<Transport>& transport_table() {
     static const PolicyTable<Transport> kTable = {
-        &kIdeal, &kWindow, &kRoce, &kSwift, &kReceiverDriven, &kMultipath, &kDctcp, &kCubic, &kTimely,
+        &kIdeal, &kWindow, &kRoce, &kSwift, &kReceiverDriven, &kMultipath, &kNscc, &kDctcp, &kCubic, &kTimely,
     };
     return kTable;
 }

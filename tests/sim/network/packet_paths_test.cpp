@@ -140,3 +140,124 @@ TEST_CASE("packet paths: subflows split a message and finish it together") {
     CHECK(network.payload_delivered() == 100 * 4096 + 8);
     CHECK(network.statistics().packets_delivered == 102);
 }
+
+namespace {
+
+/// A path choice with one flow, among 16 spines.
+struct Chooser {
+    std::unique_ptr<packet::PathChooser> of;
+    packet::FlowPath path;
+
+    explicit Chooser(const std::string& text) : of(test::paths(text).policy.make()) {
+        of->begin({4, 16, 1});
+        of->start(0);
+        path.hash = 12345;
+    }
+    std::uint32_t pick(std::int64_t now = 0) { return of->pick(0, path, now); }
+    void heard(std::uint32_t entropy, packet::PathNews news, std::int64_t now = 0) { of->heard(0, entropy, news, now); }
+};
+
+}  // namespace
+
+TEST_CASE("REPS: an entropy that came back unmarked is sent once more, the oldest of eight first") {
+    Chooser reps("{kind: reps}");
+    for (std::uint32_t i = 1; i <= 10; ++i) {
+        reps.heard(i, packet::PathNews::good);
+    }
+    reps.heard(99, packet::PathNews::marked);
+    reps.heard(98, packet::PathNews::trimmed);
+    for (std::uint32_t i = 3; i <= 10; ++i) {
+        CHECK(reps.pick() == i);
+    }
+    CHECK(reps.pick() > 10);  // fresh ones
+    CHECK(reps.pick() != reps.pick());
+    reps.heard(7, packet::PathNews::trimmed_last);  // its path is not to blame
+    CHECK(reps.pick() == 7);
+}
+
+TEST_CASE("REPS: after a timeout the entropies heard of go round until the freeze ends, then sixteen packets explore") {
+    Chooser reps("{kind: reps, reps_freeze: 10 us}");
+    for (std::uint32_t i = 1; i <= 3; ++i) {
+        reps.heard(i, packet::PathNews::good);
+    }
+    CHECK(reps.pick() == 1);
+    reps.heard(0, packet::PathNews::timed_out, 1'000'000);
+    for (const std::uint32_t expected : {1U, 2U, 3U, 1U, 2U, 3U}) {
+        CHECK(reps.pick() == expected);
+    }
+    reps.heard(4, packet::PathNews::good, 11'000'000);
+    CHECK(reps.pick() == 1);
+    CHECK(reps.pick() == 2);
+    CHECK(reps.pick() == 3);
+    CHECK(reps.pick() == 4);
+    reps.heard(5, packet::PathNews::good, 11'000'001);
+    for (int i = 0; i < 16; ++i) {
+        CHECK(reps.pick() > 5);
+    }
+    CHECK(reps.pick() == 5);
+    CHECK(reps.pick() > 5);
+}
+
+TEST_CASE("bitmap: each entropy once a pass, and one that was trimmed is passed over four times") {
+    Chooser bitmap("{kind: bitmap, bitmap_paths: 8}");
+    std::map<std::uint32_t, int> sent;
+    for (int i = 0; i < 80; ++i) {
+        ++sent[bitmap.pick()];
+    }
+    CHECK(sent.size() == 8);
+    for (const auto& [entropy, times] : sent) {
+        CHECK(times == 10);
+    }
+    const std::uint32_t bad = sent.begin()->first;
+    bitmap.heard(bad, packet::PathNews::trimmed);
+    bitmap.heard(sent.rbegin()->first, packet::PathNews::good);
+    sent.clear();
+    for (int i = 0; i < 28; ++i) {
+        ++sent[bitmap.pick()];
+    }
+    CHECK(sent.count(bad) == 0);
+    for (int i = 0; i < 80; ++i) {
+        ++sent[bitmap.pick()];
+    }
+    CHECK(sent[bad] == 10);
+}
+
+TEST_CASE("mixed: entropies that came back unmarked before those of the bitmap") {
+    Chooser mixed("{kind: mixed, bitmap_paths: 8}");
+    const std::uint32_t first = mixed.pick();
+    mixed.heard(first, packet::PathNews::good);
+    CHECK(mixed.pick() == first);
+    CHECK(mixed.pick() != first);
+}
+
+TEST_CASE("packet paths: REPS, bitmap and mixed come near to placed paths, and leave links that went down") {
+    const Fabric fabric(test::hosts(64, 8, 8, 50e9, 500e-9));
+    const auto last = [&](const std::string& paths, bool down) {
+        PacketSpec spec;
+        spec.paths = test::paths(paths);
+        spec.transport.policy.choose("nscc");
+        spec.queues.size = 266240;
+        spec.queues.trim = true;
+        spec.queues.mark_low = 54080;
+        spec.queues.mark_high = 212160;
+        spec.link_events = "given directly";
+        spec.reroute_delay = 10e-3;
+        Network network(fabric, spec, 1);
+        if (down) {
+            network.add_link_event({20e-6, 0, 0, LinkEvent::What::down, 1});
+        }
+        for (std::uint32_t i = 0; i < 64; ++i) {
+            network.send({GpuId(i), GpuId((i + 8) % 64), 1024 * 4096, 0, i});
+        }
+        const auto done = test::finish(network, 64);
+        CHECK(network.conserved());
+        return static_cast<double>(*std::max_element(done.begin(), done.end()));
+    };
+    const double placed = last("{kind: planned}", false);
+    for (const char* kind : {"{kind: reps}", "{kind: bitmap}", "{kind: mixed}"}) {
+        CAPTURE(kind);
+        CHECK(last(kind, false) < 1.5 * placed);
+        CHECK(last(kind, true) < 8 * placed);
+    }
+    CHECK(last("{kind: reps}", true) < 0.7 * last("{kind: oblivious, entropies: 64}", true));
+}

@@ -69,7 +69,7 @@ Case random_case(RandomStream& random) {
     s.header = static_cast<double>(1 + random.below(100));
     const std::string paths = packet::path_table()[random.below(packet::path_table().size())]->name;
     const std::uint64_t entropies = random.below(20);
-    const bool hashes = paths == "oblivious" || paths == "recycled";
+    const bool hashes = paths == "oblivious" || paths == "recycled" || paths == "reps";
     s.paths = test::paths(hashes ? fmt::format("{{kind: {}, entropies: {}}}", paths, entropies) : "kind: " + paths);
     s.paths.subflows = static_cast<std::int64_t>(1 + random.below(4));
     const std::string transport = packet::transport_table()[random.below(packet::transport_table().size())]->name;
