@@ -108,8 +108,8 @@ static RunCost cost_of_campaign(const Scenario& s) {
 RunCost cost_of_training(const Scenario& s) {
     const PlanSpec& plan = s.plan;
     const double chunks = static_cast<double>(plan.chunks);
-    const bool by_layer = plan.zero >= 2 && plan.pipeline == 1;
-    const double parts = by_layer ? static_cast<double>(s.model.layers) : chunks;
+    const bool by_layer = plan.zero == 3 || (plan.zero == 2 && plan.pipeline == 1);
+    const double parts = by_layer ? static_cast<double>(s.model.layers) / static_cast<double>(plan.pipeline) : chunks;
     const bool folds = s.network.fold && !s.network.by_packet();
     const double ranks = static_cast<double>(folds ? plan.pipeline : plan.ranks());
     RunCost out =

@@ -76,6 +76,7 @@ class TrainingJob final : public JobModel {
              plan.data > 0; --plan.data) {
             if (plan.global_batch % (plan.micro_batch * plan.data) != 0 || plan.ranks() % shape_.gpus_per_node != 0 ||
                 (plan.shard > 0 && plan.data % plan.shard != 0) ||
+                !communication_problems(plan, input_.model.experts.count > 0).unfit.empty() ||
                 plan.stage_ranks() % (plan.experts.expert * plan.expert_tensor()) != 0) {
                 continue;
             }

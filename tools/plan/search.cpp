@@ -443,6 +443,10 @@ PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, con
     if (!scenario.plan.stages.empty()) {
         throw ConfigError({scenario.plan_mark.error("'plan' searches even stages: leave 'stages' out")});
     }
+    if (scenario.plan.sharding.given || scenario.plan.outer.given || scenario.plan.compression.given) {
+        throw ConfigError({scenario.plan_mark.error(
+            "'plan' searches degrees, schedules and ZeRO stages: leave 'sharding', 'outer' and 'compression' out")});
+    }
     if (scenario.cluster.nodes == 0) {
         throw ConfigError({scenario.cluster_mark.error("training needs 'nodes' with GPUs, not bare hosts")});
     }

@@ -50,9 +50,9 @@ void Lowering::add_costs() {
 // About 60 bytes a task with its edges: refuse what would not fit into the memory of an ordinary machine.
 void Lowering::require_size() const {
     constexpr double kMostTasks = 2e8;
-    const bool sharded = (in_.plan.zero >= 2 || in_.plan.offload.given) && stages_ == 1;
-    const double passes =
-        sharded ? (in_.plan.offload.given ? 16.0 : 5.0) * static_cast<double>(in_.model.layers + 2) : 4.0 * chunks_;
+    const bool by_unit = in_.plan.zero == 3 || (stages_ == 1 && (in_.plan.zero == 2 || in_.plan.offload.given));
+    const double of_unit = in_.plan.offload.given ? 16 : 5;
+    const double passes = by_unit ? of_unit * static_cast<double>(in_.model.layers + 2) / stages_ : 4.0 * chunks_;
     const double tasks = passes * micro_batches_ * stages_ * per_stage();
     if (tasks > kMostTasks) {
         throw InfeasibleError(
@@ -211,13 +211,14 @@ TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16
                       out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows), after);
 }
 
-std::vector<Lowering::Group> Lowering::groups(std::uint32_t stage, std::uint32_t size, bool across, bool alone) const {
+std::vector<Lowering::Group> Lowering::spans(std::uint32_t stage, std::uint32_t from, std::uint32_t to,
+                                             bool alone) const {
     std::vector<Group> out;
     for (std::uint32_t t = 0; t < tensor_; ++t) {
-        for (std::uint32_t g = 0; g < (across ? size : width() / size); ++g) {
+        for (std::uint32_t g = 0; g < data_ * context_ / to * from; ++g) {
             Group group;
-            for (std::uint32_t i = 0; i < (across ? width() / size : size); ++i) {
-                const std::uint32_t index = across ? g + i * size : g * size + i;
+            for (std::uint32_t i = 0; i < to / from; ++i) {
+                const std::uint32_t index = g / from * to + g % from + i * from;
                 const std::uint32_t replica = index / context_;
                 const std::uint32_t member = index % context_ * tensor_ + t;
                 group.gpus.push_back(in_.placement.gpu(global_rank(stage, replica, member)));
@@ -365,6 +366,7 @@ void Lowering::finish_step(const TaskLists& reduced, const std::vector<RankWeigh
         }
     }
     const std::uint16_t name = graph.name("optimizer");
+    out_.weights = stage_parameters;
     for (std::uint32_t stage = 0; stage < stages_; ++stage) {
         const std::uint32_t price =
             add_prices([&] { return cost().optimizer(updated_weights(plan, stage_parameters[stage])); });

@@ -73,7 +73,8 @@ struct TrainingGraph {
     std::vector<Price> prices;                 ///< composition of compute tasks
     std::vector<std::uint32_t> price_of;       ///< by task: index in prices, or kNoPrice
     static constexpr std::uint32_t kNoPrice = 0xFFFFFFFFU;
-    double hardware_flops = 0;  ///< of one simulated stage set, recomputation included, per GPU on average
+    std::vector<RankWeights> weights;  ///< of a rank of each stage
+    double hardware_flops = 0;         ///< of one simulated stage set, recomputation included, per GPU on average
 };
 
 /// Layers of each part of a model, in order. Where layers + 2 divides, the embedding and the head count as layers of the first and

@@ -10,7 +10,7 @@ constexpr double kWeightBytes = 2;  // of the weight in 16 bits
 }  // namespace
 
 OffloadLowering::OffloadLowering(const TrainingInput& input, const NodeMemory* memory)
-    : Lowering(input),
+    : UnitLowering(input),
       memory_(input.plan.offload.given ? memory : nullptr),
       fetched_(rank_count()),
       kept_(rank_count()),

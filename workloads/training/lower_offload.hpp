@@ -9,14 +9,14 @@
 // Delayed updates are those of the step before, so that one iteration shows the steady state.
 // Sources: as offload_spec.hpp. Validated by tests/workloads/offload_test.cpp (closed forms).
 
-#include "workloads/training/lowering.hpp"
+#include "workloads/training/lowering_units.hpp"
 #include "workloads/training/offload.hpp"
 
 #include <array>
 
 namespace orrery::inline training {
 
-class OffloadLowering : public Lowering {
+class OffloadLowering : public UnitLowering {
   protected:
     /// `memory`: null where the plan does not offload, and then all below does nothing.
     OffloadLowering(const TrainingInput& input, const NodeMemory* memory);

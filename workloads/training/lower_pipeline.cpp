@@ -1,4 +1,4 @@
-#include "workloads/training/lowering.hpp"
+#include "workloads/training/lowering_units.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,16 +11,15 @@ namespace {
 
 // A micro-batch visits the parts of the model in order. Place chunk * stages + stage holds one; of the parts, each is in one place or,
 // where micro-batches come from both ends, in two.
-class PipelineLowering final : public Lowering {
+class PipelineLowering final : public UnitLowering {
   public:
     explicit PipelineLowering(const TrainingInput& input)
-        : Lowering(input),
+        : UnitLowering(input),
           map_(input.plan.schedule->map),
           shape_(input.plan.shape()),
           parts_(input.plan.parts()),
           places_(stages_ * chunks_),
-          schedules_(input.plan.schedule->order(shape_)),
-          reduced_(rank_count()) {
+          schedules_(input.plan.schedule->order(shape_)) {
         std::uint32_t first = 0;
         for (const std::uint32_t count : layers_of_parts(input.model, input.plan)) {
             layers_.push_back({first, count});
@@ -36,18 +35,26 @@ class PipelineLowering final : public Lowering {
     void add_tasks() override {
         price_passes();
         start_step();
-        const bool gathers = in_.plan.zero >= 1;
+        const bool gathers = in_.plan.zero >= 1 && !by_unit();
         if (gathers && in_.plan.overlap_parameters) {
             gather_early();
         }
         add_passes();
+        if (by_unit()) {
+            move_units();
+        }
         add_sends();
         if (cuts_vocabulary()) {
             add_meetings();
         }
-        reduce_gradients();
+        if (!by_unit()) {
+            reduce_gradients();
+        }
         if (!in_.plan.ends_meet() && in_.model.tied_embeddings && !cuts_vocabulary()) {
             reduce_embeddings();
+        }
+        if (in_.plan.compression.given) {
+            add_up_gradients();
         }
         std::vector<RankWeights> totals;
         for (std::uint32_t stage = 0; stage < stages_; ++stage) {
@@ -63,6 +70,12 @@ class PipelineLowering final : public Lowering {
     struct Bucket {
         std::uint32_t price;  ///< of their part of the pass
         RankWeights weights;
+        std::uint32_t compress = TrainingGraph::kNoPrice;  ///< of choosing what is sent of their gradients
+    };
+    /// A layer of a chunk, with the tables beside it, under ZeRO-3: its part of a pass.
+    struct UnitPass {
+        std::uint32_t price;
+        Unit unit;
     };
 
     /// Stages that hold the same parts, and who holds the same weights there.
@@ -76,13 +89,13 @@ class PipelineLowering final : public Lowering {
     void find_holders() {
         const bool twice = map_ == StageMap::both_ways;
         for (std::uint32_t stage = 0; stage < (twice ? stages_ / 2 : stages_); ++stage) {
-            Holders one{{stage}, {}, groups(stage, width(), false, twice), expert_groups(stage, twice)};
+            Holders one{{stage}, {}, spans(stage, 1, width(), twice), expert_groups(stage, twice)};
             for (std::uint32_t chunk = chunks_; chunk-- > 0;) {
                 one.parts.push_back(part_at(map_, shape_, {stage, chunk}));
             }
             if (twice) {
                 one.stages.push_back(stages_ - 1 - stage);
-                join(one.groups, groups(one.stages[1], width(), false, true));
+                join(one.groups, spans(one.stages[1], 1, width(), true));
                 join(one.experts, expert_groups(one.stages[1], true));
             }
             holders_.push_back(std::move(one));
@@ -160,7 +173,13 @@ class PipelineLowering final : public Lowering {
                 }
             }
         }
-        for (std::uint32_t place = 0; place < places_; ++place) {
+        for (std::uint32_t place = 0; by_unit() && place < places_; ++place) {
+            for (std::size_t work = 0; work < kPassWorks; ++work) {
+                unit_passes_[work].push_back(used[work] ? units_of(place, static_cast<PassWork>(work))
+                                                        : std::vector<UnitPass>());
+            }
+        }
+        for (std::uint32_t place = 0; !by_unit() && place < places_; ++place) {
             buckets_[0].push_back(buckets_of(place, false));
             buckets_[1].push_back(buckets_of(place, true));
         }
@@ -222,8 +241,99 @@ class PipelineLowering final : public Lowering {
                 });
             }
             out.push_back({price, held});
+            if (backward && in_.plan.compression.given) {
+                out.back().compress = add_prices([&] { return traffic(compress_traffic(in_.plan, held.total())); });
+            }
         }
         return out;
+    }
+
+    // Layer by layer in the order of the pass.
+    [[nodiscard]] std::vector<UnitPass> units_of(std::uint32_t place, PassWork work) {
+        const std::uint32_t v = part_of(place);
+        const bool backward = work != PassWork::forward;
+        const std::uint32_t count = std::max(1U, layers_[v].count);
+        std::vector<UnitPass> out;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            const bool begins = i == 0;
+            const bool ends = i + 1 == count;
+            const std::uint32_t layer = layers_[v].first + (backward ? count - 1 - i : i);
+            const Layers layers{layer, std::min(1U, layers_[v].count)};
+            const Unit unit{part_parameters(layers, v == 0 && (backward ? ends : begins),
+                                            v + 1 == parts_ && (backward ? begins : ends))};
+            const std::uint32_t price = add_prices([&] {
+                Price part = pass_price(v, layers, begins, ends, work);
+                add_costs(part, place % stages_, unit, backward, needs_weights(work), makes_gradients(work));
+                return part;
+            });
+            out.push_back({price, unit});
+        }
+        return out;
+    }
+    [[nodiscard]] static bool needs_weights(PassWork work) { return work != PassWork::weight_gradient; }
+    [[nodiscard]] static bool makes_gradients(PassWork work) {
+        return work == PassWork::backward || work == PassWork::weight_gradient;
+    }
+
+    // The weights of each unit before its part of every pass, its gradients behind it.
+    void move_units() {
+        TaskLists inputs(rank_count());
+        TaskLists scattered(rank_count());
+        for (std::uint32_t stage = 0; stage < stages_; ++stage) {
+            const std::uint32_t first = stage * per_stage();
+            const std::vector<UnitStep>& steps = unit_steps_[stage];
+            for (std::size_t k = 0; k < steps.size(); ++k) {
+                const UnitStep& step = steps[k];
+                const auto done = [&](std::size_t back) {
+                    return [&, back](const Group& group) {
+                        std::vector<TaskId> out;
+                        for (const std::uint32_t member : group.members) {
+                            if (k >= back) {
+                                out.push_back(unit_tasks_[member][k - back]);
+                            }
+                        }
+                        return out;
+                    };
+                };
+                const bool backward = step.work != PassWork::forward;
+                for (std::uint32_t rank = first; rank < first + per_stage(); ++rank) {
+                    inputs[rank] = in_.plan.overlap_data ? std::vector<TaskId>() : scattered[rank];
+                }
+                if (needs_weights(step.work)) {
+                    gather(stage, *step.unit, backward, step.first, done(ahead()), inputs);
+                }
+                for (std::uint32_t rank = first; rank < first + per_stage(); ++rank) {
+                    for (const TaskId input : inputs[rank]) {
+                        out_.graph.add_edge(input, unit_tasks_[rank][k]);
+                    }
+                }
+                if (makes_gradients(step.work)) {
+                    reduce(stage, *step.unit, step.last, done(0), scattered);
+                }
+            }
+        }
+    }
+
+    // Kernels that only move bytes, for an exchange of gradients.
+    [[nodiscard]] Price traffic(double bytes) const {
+        Price price;
+        price[Category::data_communication] = in_.software.kernel_slowdown.value * cost().memory_traffic(bytes);
+        return price;
+    }
+
+    // Of what all ranks have sent.
+    void add_up_gradients() {
+        const std::uint16_t name = out_.graph.name("add up gradients");
+        for (std::uint32_t stage = 0; stage < stages_; ++stage) {
+            const std::uint32_t price = add_prices(
+                [&] { return traffic(decompress_traffic(in_.plan, stage_parameters(stage).total(), width())); });
+            for (std::uint32_t rank = stage * per_stage(); rank < (stage + 1) * per_stage(); ++rank) {
+                const TaskId id = compute(rank, name, Category::data_communication, price);
+                for (const TaskId exchanged : reduced_[rank]) {
+                    out_.graph.add_edge(exchanged, id);
+                }
+            }
+        }
     }
 
     [[nodiscard]] double bucket_seconds(std::uint32_t stage, const RankWeights& weights, bool backward) const {
@@ -302,6 +412,11 @@ class PipelineLowering final : public Lowering {
         }
         starts_.resize(rank_count());
         ends_.resize(rank_count());
+        unit_tasks_.resize(by_unit() ? rank_count() : 0);
+        unit_steps_.resize(stages_);
+        if (in_.plan.compression.given) {
+            chosen_ = out_.graph.name("choose gradients");
+        }
         final_.assign(rank_count(), std::vector<std::vector<TaskId>>(chunks_));
         for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
             const std::uint32_t stage = rank / per_stage();
@@ -340,9 +455,21 @@ class PipelineLowering final : public Lowering {
         const bool backward = pass.work != PassWork::forward && pass.work != PassWork::scores;
         const Category category = backward ? Category::backward : Category::forward;
         std::vector<TaskId> pieces;
-        if (in_buckets) {
+        std::vector<TaskId> sent;  // what follows the pieces where gradients are compressed
+        if (by_unit()) {
+            for (const UnitPass& part : unit_passes_[index_of(pass.work)][place]) {
+                pieces.push_back(compute(rank, name, category, part.price));
+                unit_tasks_[rank].push_back(pieces.back());
+                if (rank % per_stage() == 0) {
+                    unit_steps_[rank / per_stage()].push_back({&part.unit, pass.work, in_buckets, in_buckets});
+                }
+            }
+        } else if (in_buckets) {
             for (const Bucket& bucket : buckets_[backward ? 1 : 0][place]) {
                 pieces.push_back(compute(rank, name, category, bucket.price));
+                if (bucket.compress != TrainingGraph::kNoPrice) {
+                    sent.push_back(compute(rank, chosen_, Category::data_communication, bucket.compress));
+                }
             }
         } else {
             pieces.push_back(compute(rank, name, category, prices_[index_of(pass.work)][part_of(place)]));
@@ -350,7 +477,7 @@ class PipelineLowering final : public Lowering {
         starts_[rank].push_back(pieces.front());
         ends_[rank].push_back(pieces.back());
         if (in_buckets && backward) {
-            final_[rank][pass.chunk] = std::move(pieces);
+            final_[rank][pass.chunk] = sent.empty() ? std::move(pieces) : std::move(sent);
         } else if (in_buckets && !gathered_.empty()) {
             for (const Gathered& gathered : gathered_[rank][pass.chunk]) {
                 out_.graph.add_edge(gathered.id, pieces[gathered.bucket]);
@@ -500,10 +627,22 @@ class PipelineLowering final : public Lowering {
                 const std::uint32_t stage = member / per_stage();
                 after.push_back(final_[member][part == nullptr ? last_chunk(stage) : chunk_of(*part, stage)][bucket]);
             }
-            const TaskId id = collective(group, kReduceStream, name, op, bytes * weights, after);
-            for (const std::uint32_t member : group.members) {
-                reduced_[member].push_back(id);
+            const auto exchange = [&](CollectiveOp with, double payload) {
+                if (payload <= 0) {
+                    return;
+                }
+                const TaskId id = collective(group, kReduceStream, name, with, payload, after);
+                for (const std::uint32_t member : group.members) {
+                    reduced_[member].push_back(id);
+                }
+            };
+            if (!in_.plan.compression.given) {
+                exchange(op, bytes * weights);
+                return;
             }
+            const CompressedBytes sent = compressed_bytes(in_.plan, weights, static_cast<double>(group.gpus.size()));
+            exchange(CollectiveOp::all_reduce, sent.dense);
+            exchange(CollectiveOp::all_gather, sent.sparse);
         };
         for (const Holders& holders : holders_) {
             const std::uint32_t stage = holders.stages[0];
@@ -531,7 +670,9 @@ class PipelineLowering final : public Lowering {
     // The two ends of a pipeline keep their copies of a shared embedding equal.
     void reduce_embeddings() {
         const std::uint16_t name = out_.graph.name("reduce embedding gradients");
-        const double bytes = bytes_of(in_.plan.gradient_precision) * in_.model.embedding_parameters() / tensor_;
+        const double shared = by_unit() ? static_cast<double>(degrees_of(in_.plan).gradients) : 1;
+        const double bytes =
+            bytes_of(in_.plan.gradient_precision) * in_.model.embedding_parameters() / tensor_ / shared;
         for (std::uint32_t first = 0; first < per_stage(); ++first) {
             const std::uint32_t last = (stages_ - 1) * per_stage() + first;
             const Group group{{first, last},
@@ -556,8 +697,18 @@ class PipelineLowering final : public Lowering {
     std::vector<std::uint32_t> prices_[kPassWorks];  ///< by part; empty: there are none
     std::vector<PassWork> last_works_;               ///< by place: of the pass that makes its gradients final
     std::vector<std::vector<Bucket>> buckets_[2];    ///< of the first forward pass and the last backward one: by place
-    std::vector<TaskId> pass_starts_[2];             ///< forward, backward: by slot()
-    std::vector<TaskId> vocabulary_[2];              ///< scores and their gradients: by rank and micro-batch
+    struct UnitStep {
+        const Unit* unit;
+        PassWork work;
+        bool first;  ///< of the chunk's forward passes
+        bool last;   ///< of those that make gradients
+    };
+    std::vector<std::vector<UnitPass>> unit_passes_[kPassWorks];  ///< under ZeRO-3: by place
+    std::vector<std::vector<UnitStep>> unit_steps_;               ///< of a rank of each stage, in order
+    TaskLists unit_tasks_;                                        ///< of these, by rank
+    std::uint16_t chosen_ = 0;                                    ///< name of the kernels that compress gradients
+    std::vector<TaskId> pass_starts_[2];                          ///< forward, backward: by slot()
+    std::vector<TaskId> vocabulary_[2];  ///< scores and their gradients: by rank and micro-batch
     std::map<std::pair<std::uint32_t, PassWork>, std::size_t> searched_;
     TaskLists starts_, ends_;  ///< by rank, of each pass of its schedule
     struct Gathered {
@@ -566,7 +717,6 @@ class PipelineLowering final : public Lowering {
     };
     std::vector<std::vector<std::vector<Gathered>>> gathered_;  ///< by rank and chunk; empty without early gathers
     std::vector<TaskLists> final_;  ///< by rank and chunk: the pieces of the last backward pass
-    TaskLists reduced_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint32_t, GroupTransfer>> sends_;
 };
 

@@ -51,8 +51,11 @@ class Lowering {
     [[nodiscard]] std::uint32_t per_replica() const { return tensor_ * context_; }
     [[nodiscard]] std::uint32_t per_stage() const { return block_ * per_replica(); }
     [[nodiscard]] std::uint32_t rank_count() const { return static_cast<std::uint32_t>(out_.ranks.size()); }
-    /// Ranks that hold the same weights: data-parallel replicas and, with them, context-parallel ranks.
-    [[nodiscard]] std::uint32_t width() const { return data_ * context_; }
+    /// Ranks that hold the same weights and agree on them in every step: data-parallel replicas (of a worker, where a plan has
+    /// outer steps) and, with them, context-parallel ranks.
+    [[nodiscard]] std::uint32_t width() const {
+        return data_ * context_ / static_cast<std::uint32_t>(in_.plan.outer.workers);
+    }
 
     /// Adds a price for each kind of rank, made while cost() is that of the kind; compute() takes that of its rank.
     template <class Make>
@@ -86,11 +89,10 @@ class Lowering {
     /// Seconds that a collective takes alone.
     [[nodiscard]] double seconds_of(CollectiveOp op, const Group& group, double bytes) const;
 
-    /// Groups of `size` neighbours among the ranks of a stage that hold the same weights, or (across) the groups of
-    /// equal places in those: shards and their replicas.
-    /// `alone`: also those of one rank.
-    [[nodiscard]] std::vector<Group> groups(std::uint32_t stage, std::uint32_t size, bool across,
-                                            bool alone = false) const;
+    /// Groups among the ranks of a stage that hold the same weights: those `from` apart within `to` neighbours, `to / from` ranks
+    /// each (`from` divides `to`). `alone`: also those of one rank.
+    [[nodiscard]] std::vector<Group> spans(std::uint32_t stage, std::uint32_t from, std::uint32_t to,
+                                           bool alone = false) const;
     /// Those of a stage that hold the same experts; none where all are different, unless those of one rank count.
     [[nodiscard]] std::vector<Group> expert_groups(std::uint32_t stage, bool alone = false) const;
 

@@ -44,22 +44,35 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
                           : shared ? 1
                                    : (first_stage ? 1 : 0) + (last_stage ? 1 : 0);
     const RankWeights held = weights_of(model, plan, layers, tables);
-    const double group = static_cast<double>(plan.data * plan.context * plan.copies());
-    const double shard = plan.shard > 0 ? static_cast<double>(plan.shard) : group;
+    const ShardDegrees degrees = degrees_of(plan);
     const auto expert_group = static_cast<double>(plan.expert_data() * plan.copies());
-    const auto divided = [&](bool dense) {
-        return held.dense / (dense ? shard : 1) + held.experts / (dense ? expert_group : 1);
+    const auto divided = [&](std::int64_t ranks, bool experts) {
+        return held.dense / static_cast<double>(ranks) + held.experts / (experts ? expert_group : 1);
     };
     MemoryUse use;
-    use.weights = 2 * divided(plan.zero >= 3);
+    use.weights = 2 * divided(degrees.weights, plan.zero >= 3);
+    if (degrees.secondary > 0) {
+        use.weights += 2 * held.dense / static_cast<double>(degrees.secondary);
+    }
     // Gradients that add up over micro-batches or that are reduced in fp32 take 4 bytes.
     const double gradient = plan.gradient_precision == Precision::fp32 ? 4 : 2;
-    use.gradients = gradient * divided(plan.zero >= 2);
-    const double states = plan.zero >= 1 ? (plan.zero >= 3 ? shard : group) : 1;
-    use.optimizer = 12 * held.dense / states + 12 * held.experts / (plan.zero >= 1 ? expert_group : 1);
+    use.gradients = gradient * divided(degrees.gradients, plan.zero >= 2);
+    use.optimizer = 12 * held.dense / static_cast<double>(degrees.optimizer) +
+                    12 * held.experts / (plan.zero >= 1 ? expert_group : 1);
+    if (plan.outer.given) {
+        // The weights of the last exchange and the outer momentum in 32 bits, shared by a worker's ranks, and a fragment on its way.
+        const double share = held.dense / static_cast<double>(plan.alike());
+        use.optimizer += 8 * share;
+        use.buffers += static_cast<double>(plan.outer.bits) / 8 * share / static_cast<double>(plan.outer.fragments);
+    }
+    if (plan.compression.given) {
+        use.gradients +=
+            8 * (1 - plan.compression.dense) * held.dense;  // its momentum and what was not sent, in 32 bits
+    }
     if (plan.zero >= 3) {
         const LayerMix one = layers.experts > 0 ? LayerMix{0, 1} : LayerMix{1, 0};
-        use.buffers += 2 * 2 * weights_of(model, plan, one, 0).total();  // two gathered layers
+        const double quantised = plan.sharding.weight_bits > 0 ? weight_wire_bytes(plan) : 0;
+        use.buffers += gathered_layers(plan) * (2 + quantised) * weights_of(model, plan, one, 0).total();
     }
     if (plan.offload.given) {
         keep_away(use, plan, weights_of(model, plan, LayerMix{1, 0}, 0).total());

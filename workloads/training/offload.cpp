@@ -69,6 +69,8 @@ std::vector<std::string> offload_problems(const ModelSpec& model, const PlanSpec
                fmt::format("offload.{}: rest holds nothing, as fraction is 1", what));
     }
     refuse(!any, "offload names none of optimizer, gradients, parameters and activations");
+    refuse(plan.sharding.given || plan.outer.given || plan.compression.given,
+           "offload with sharding, outer or compression is not modelled");
     refuse(plan.pipeline > 1, "offload with pipeline above 1 is not simulated: use tensor and data with zero");
     refuse(model.experts.count > 0, "offload of a model with experts is not simulated");
     refuse(plan.data * plan.context > 1 && plan.zero < 2, "offload on several ranks needs zero: 2 or 3");

@@ -207,6 +207,26 @@ std::vector<TierUse> use_of_tiers(const TrainingInput& input) {
     return tier_use(input.model, input.plan, input.software, *input.host, ranks_of_node(input));
 }
 
+// The mean step of a round of outer steps in place of the inner step.
+void add_outer(const TrainingInput& input, const TrainingGraph& lowered, TrainingResult& result) {
+    const OuterTimes times = outer_times(input, lowered, result.iteration_s);
+    result.iteration_s = times.step;
+    result.exposed_communication_s += times.wait;
+    result.booked[static_cast<std::size_t>(Category::data_communication)] += times.wait;
+    result.booked[static_cast<std::size_t>(Category::optimizer)] += times.kernels;
+    result.outer = times;
+}
+
+// Payload of a rank of the fullest stage.
+double gradient_bytes(const TrainingInput& input, const TrainingGraph& lowered) {
+    double most = 0;
+    for (const RankWeights& weights : lowered.weights) {
+        const CompressedBytes sent = compressed_bytes(input.plan, weights.total(), 1);
+        most = std::max(most, sent.dense + sent.sparse);
+    }
+    return most;
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const TrainingInput& input, double memory_capacity, Simulation& simulation, SimTime start)
@@ -245,6 +265,12 @@ TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
         const double hidden = result.iteration_s - period(lowered_, executor_);
         result.iteration_s -= hidden;
         result.bubble_s -= hidden;
+    }
+    if (input_.plan.outer.given) {
+        add_outer(input_, lowered_, result);
+    }
+    if (input_.plan.compression.given) {
+        result.gradient_bytes = gradient_bytes(input_, lowered_);
     }
     const double tokens = static_cast<double>(input_.plan.global_batch) * static_cast<double>(input_.model.sequence);
     result.model_flops = tokens * input_.model.flops_per_token();

@@ -4,6 +4,9 @@
 #include "sim/record/summary.hpp"
 #include "sim/run/simulation.hpp"
 #include "workloads/training/lower.hpp"
+#include "workloads/training/outer.hpp"
+
+#include <optional>
 
 namespace orrery::inline training {
 
@@ -21,6 +24,9 @@ struct TrainingResult {
     double hardware_flops = 0;                               ///< with recomputation
     double memory_bytes = 0;                                 ///< of the fullest stage
     std::vector<MemoryUse> memory;
+    std::optional<OuterTimes>
+        outer;                  ///< of a plan with outer steps, whose means iteration_s and what is booked then are
+    double gradient_bytes = 0;  ///< payload of a rank's exchanges of gradients, of compressed ones
     std::uint64_t tasks = 0;
     std::uint32_t simulated_ranks = 0;
     std::uint32_t folded_into_one = 1;

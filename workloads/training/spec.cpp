@@ -105,6 +105,18 @@ void describe(Fields& fields, PlanSpec& plan) {
         same.section({"offload", "states and activations kept in memories of the node"},
                      [&](Fields& inner) { describe(inner, plan.offload); });
     });
+    fields.group(plan.sharding.given, [&](Fields& same) {
+        same.section({"sharding", "who shares what under ZeRO-3, and in how many bits it travels"},
+                     [&](Fields& inner) { describe(inner, plan.sharding); });
+    });
+    fields.group(plan.outer.given, [&](Fields& same) {
+        same.section({"outer", "islands of replicas that step alone and exchange weights now and then"},
+                     [&](Fields& inner) { describe(inner, plan.outer); });
+    });
+    fields.group(plan.compression.given, [&](Fields& same) {
+        same.section({"compression", "gradients of which the largest alone are exchanged"},
+                     [&](Fields& inner) { describe(inner, plan.compression); });
+    });
     fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
         inner.enumeration({"tensor", "none; backward: behind weight gradients; full: also chunked into GEMMs"},
                           {"none", "backward", "full"}, plan.overlap_tensor);
@@ -196,9 +208,8 @@ double updated_weights(const PlanSpec& plan, const RankWeights& weights) {
     if (plan.zero == 0) {
         return weights.total();
     }
-    const double group = static_cast<double>(plan.data * plan.context * plan.copies());
-    const double shard = plan.zero == 3 && plan.shard > 0 ? static_cast<double>(plan.shard) : group;
-    return weights.dense / shard + weights.experts / static_cast<double>(plan.expert_data() * plan.copies());
+    return weights.dense / static_cast<double>(degrees_of(plan).optimizer) +
+           weights.experts / static_cast<double>(plan.expert_data() * plan.copies());
 }
 
 // Of an iteration: lists of more would fill the memory before the tasks made of them are counted.
@@ -354,14 +365,20 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
         const std::string problem = plan.schedule->problem(plan.shape());
         require(problem.empty(), problem);
     }
-    problems.refuse(plan.zero == 3 && plan.pipeline > 1,
-                    "zero: 3 with pipeline > 1 is not supported: use zero: 1 or 2");
     for (const std::string& problem : offload_problems(model, plan)) {
         problems.refuse(true, problem);
     }
-    const std::int64_t shard = plan.shard > 0 ? plan.shard : plan.data * plan.context;
-    require(plan.data * plan.context % shard == 0,
-            fmt::format("shard {} must divide data x context {}", shard, plan.data * plan.context));
+    const PlanProblems communication = communication_problems(plan, model.experts.count > 0);
+    for (const std::string& text : communication.refused) {
+        problems.refuse(true, text);
+    }
+    for (const std::string& text : communication.unfit) {
+        require(false, text);
+    }
+    const std::int64_t alike = plan.data * plan.context / plan.outer.workers;
+    const std::int64_t shard = plan.shard > 0 ? plan.shard : std::max<std::int64_t>(1, alike);
+    require(alike % shard == 0, fmt::format("shard {} must divide data x context {}{}", shard, alike,
+                                            plan.outer.given ? " of a worker" : ""));
     problems.raise();
     const double passes = 2.0 * static_cast<double>(plan.micro_batches()) * static_cast<double>(plan.pipeline) *
                           static_cast<double>(plan.chunks);

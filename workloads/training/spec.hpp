@@ -2,6 +2,7 @@
 // What a training scenario says beside its model: the plan, and the software that runs it. Immutable once read.
 
 #include "workloads/model/model_spec.hpp"
+#include "workloads/training/communication_plan.hpp"
 #include "workloads/training/offload_spec.hpp"
 #include "workloads/training/schedules/schedule.hpp"
 
@@ -79,6 +80,9 @@ struct PlanSpec {
     bool overlap_data = false;
     bool overlap_parameters = false;  ///< all-gather of ZeRO-1 weights behind the first forward passes
     ExpertPlan experts;
+    ShardingPlan sharding;
+    OuterPlan outer;
+    CompressionPlan compression;
     bool placed = false;  ///< one of the next two was given
     std::string groups;   ///< of the cluster, in the order in which ranks fill them, by commas; empty: as they stand
     Spread spread = Spread::stages;
@@ -88,6 +92,8 @@ struct PlanSpec {
     [[nodiscard]] std::int64_t stage_ranks() const { return tensor * context * data; }
     [[nodiscard]] std::int64_t expert_tensor() const { return experts.tensor > 0 ? experts.tensor : tensor; }
     [[nodiscard]] std::int64_t expert_data() const { return stage_ranks() / (experts.expert * expert_tensor()); }
+    /// Ranks that hold the same weights and agree on them in every step.
+    [[nodiscard]] std::int64_t alike() const { return data * context * copies() / outer.workers; }
     [[nodiscard]] std::int64_t ranks() const { return tensor * pipeline * data * context; }
     [[nodiscard]] std::int64_t micro_batches() const { return global_batch / (micro_batch * data); }
     [[nodiscard]] PipelineShape shape() const {

@@ -58,6 +58,18 @@ void add_training_metrics(const Scenario& s, const TrainingInput& input, const T
             out.add("tier_gib." + tier, bytes / (1024.0 * 1024 * 1024), "GiB");
         }
     }
+    if (result.outer) {
+        out.add("inner_step_s", result.outer->inner, "s");
+        out.add("outer_wait_s", result.outer->wait, "s");
+        out.add("outer_exchange_s", result.outer->exchange, "s");
+        out.add("outer_bytes_per_step", result.outer->bytes, "B");
+        out.add("compute_utilisation", result.outer->inner / result.outer->step, "1");
+    }
+    if (s.plan.compression.given) {
+        const CompressedBytes sent = compressed_bytes(s.plan, 1, 1);
+        out.add("gradient_bytes", result.gradient_bytes, "B");
+        out.add("gradient_compression", bytes_of(s.plan.gradient_precision) / (sent.dense + sent.sparse), "1");
+    }
     for (int i = 0; i < kCategoryCount; ++i) {
         if (result.booked[static_cast<std::size_t>(i)] > 0) {
             out.breakdown.emplace_back(category_name(static_cast<Category>(i)),
