@@ -177,6 +177,29 @@ network: {{collectives: ideal}}
           doctest::Approx(8 * 0.9 * w));
 }
 
+TEST_CASE("papers of less communication: metrics of one run are within their bands") {
+    const std::string root = std::string(ORRERY_SOURCE_DIR) + "/scenarios/papers";
+    std::size_t count = 0;
+    for (const auto& folder : std::filesystem::directory_iterator(root)) {
+        const YamlNode expected = load_yaml(folder.path().string() + "/expected.yaml");
+        const YamlNode* values = expected.find("values");
+        for (const YamlNode& row : values != nullptr ? values->items : std::vector<YamlNode>()) {
+            double published = 0;
+            double band = 0;
+            REQUIRE(parse_number(row.find("published")->scalar, published));
+            REQUIRE(parse_number(row.find("band")->scalar, band));
+            const Scenario s =
+                load_scenario(folder.path().string() + "/" + row.find("scenario")->scalar, {}, test::data());
+            const RunOutput out = run(s, test::models(), {});
+            const Metric* metric = out.summary.find(row.find("metric")->scalar);
+            REQUIRE(metric != nullptr);
+            CHECK_MESSAGE(std::abs(metric->value / published - 1) <= band, folder.path().string());
+            ++count;
+        }
+    }
+    CHECK(count >= 1);
+}
+
 TEST_CASE("Streaming DiLoCo, table 4: compute utilisation at the published bandwidths") {
     // Its own simulation of two workers: seconds of compute a step, fragments, and Gb/s for 50, 80, 90, 95 and 99 % of each method.
     // Readings, fixed before scoring: 16 bits a weight, but 4 for FP4; 100 steps a round; overlap is one step; an exchange sends
