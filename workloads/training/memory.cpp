@@ -120,13 +120,15 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     const auto chunks = static_cast<double>(plan.chunks);
     const double kept = (layer * layers.dense + expert_layer * layers.experts) / chunks * in_flight;
     use.activations = on_device(plan.offload, kept, layer) + working;
+    // Logits in 16 bits and their fp32 softmax; a fused loss writes gradients over the logits.
+    const double logit = loss_kernels(plan, software) == LossKernels::fused ? 2 : 6;
     if (cut) {
         // A stage's part of them for two micro-batches, and the input of the output layer with its gradient for each.
         use.activations += 2 * s * static_cast<double>(plan.micro_batch) *
-                           (static_cast<double>(model.vocabulary) / t / stages * 6 + 4 * hidden);
+                           (static_cast<double>(model.vocabulary) / t / stages * logit + 4 * hidden);
     } else if (last_stage) {
-        // Logits in 16 bits and their fp32 softmax.
-        use.activations += s * static_cast<double>(plan.micro_batch) * static_cast<double>(model.vocabulary) / t * 6;
+        use.activations +=
+            s * static_cast<double>(plan.micro_batch) * static_cast<double>(model.vocabulary) / t * logit;
     }
     use.buffers += software.reserved_memory.value;
     return use;

@@ -13,6 +13,23 @@ double share_of(const Sourced<double>& units, const DeviceSpec& gpu) {
     return std::min(kMost, units.value / static_cast<double>(gpu.compute_units));
 }
 
+// Bytes that the loss moves per logit, and its kernels. Forward and backward, in turn:
+//   separate  cast 2 + 4, maximum 4, difference 8, exponentials 8, sum 4, quotient 8, rows of the targets; product with the
+//             gradient of the loss 8, cast 4 + 2
+//   compiled  cast with maximum 2 + 4, exponentials of differences with their sum 4 + 4, quotients 4 (over them); product and
+//             cast 4 + 4 + 2
+//   fused     maximum and sum 2, gradients over the logits 2 + 2; scaled by the gradient of the loss 2 + 2
+LossTraffic loss_traffic(LossKernels kernels) {
+    switch (kernels) {
+        case LossKernels::separate:
+            return {38, 8, 14, 2};
+        case LossKernels::fused:
+            return {6, 2, 4, 1};
+        default:
+            return {18, 4, 10, 2};
+    }
+}
+
 }  // namespace
 
 PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
@@ -31,7 +48,8 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
       matrix_slowdown_(stream_slowdown_ * gpu.slowest_of(static_cast<double>(plan.ranks()))),
       units_(share_of(software.communication_units, gpu)),
       tensor_units_(plan.overlap_tensor == TensorOverlap::full ? share_of(software.tensor_communication_units, gpu)
-                                                               : units_) {
+                                                               : units_),
+      loss_(loss_traffic(loss_kernels(plan, software))) {
     for (std::int64_t i = 0; i < plan.tensor; ++i) {
         tensor_group_.emplace_back(first_gpu.value() + static_cast<std::uint32_t>(i));
     }
@@ -498,6 +516,11 @@ PassProgram PassCost::embedding(Direction direction) const {
     return out.program();
 }
 
+double PassCost::loss_seconds(double logits, bool backward) const {
+    return stream_slowdown_ * (backward ? streaming(logits * loss_.backward_bytes, loss_.backward_kernels)
+                                        : streaming(logits * loss_.forward_bytes, loss_.forward_kernels));
+}
+
 PassProgram PassCost::head(Direction direction, Part part) const {
     const bool backward = direction == Direction::backward;
     Writer out(backward ? Category::backward : Category::forward, *this);
@@ -517,12 +540,11 @@ PassProgram PassCost::head(Direction direction, Part part) const {
             communicate("gather input", CollectiveOp::all_gather, bytes);
         }
         out.kernel("logits", forward_seconds(logits, 1));
-        out.kernel("loss", stream_slowdown_ * streaming(tokens_ * vocabulary * 18, 4),
-                   4);  // in fp32: cast, maximum, sum, exponentials
+        out.kernel("loss", loss_seconds(tokens_ * vocabulary, false), loss_.forward_kernels);
         communicate("maximum, sum and target of each token", CollectiveOp::all_reduce, tokens_ * 4, 3);
     } else {
         if (part != Part::weights) {
-            out.kernel("loss", stream_slowdown_ * streaming(tokens_ * vocabulary * 10, 2), 2);
+            out.kernel("loss", loss_seconds(tokens_ * vocabulary, true), loss_.backward_kernels);
             out.kernel("data gradient of logits", data_gradient_seconds(logits, 1));
             communicate("sum gradient",
                         plan_.sequence_parallel ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce, bytes);
@@ -549,12 +571,12 @@ Price PassCost::vocabulary_pass(PassWork work) const {
     out.program().add_flops(((gradients ? 1 : 0) + (input ? 1 : 0) + (gradients ? 0 : 1)) * logits.gemm.flops());
     if (!gradients) {
         out.kernel("logits", forward_seconds(logits, 1));
-        out.kernel("loss", stream_slowdown_ * streaming(tokens_ * vocabulary * 18, 4), 4);
+        out.kernel("loss", loss_seconds(tokens_ * vocabulary, false), loss_.forward_kernels);
         if (one_barrier) {
             out.kernel("cast", stream_slowdown_ * streaming(tokens_ * vocabulary * 6));  // for the next product
         }
     } else {
-        out.kernel("loss", stream_slowdown_ * streaming(tokens_ * vocabulary * 10, 2), 2);
+        out.kernel("loss", loss_seconds(tokens_ * vocabulary, true), loss_.backward_kernels);
     }
     if (input) {
         out.kernel("data gradient of logits", data_gradient_seconds(logits, 1));

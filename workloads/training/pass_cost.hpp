@@ -31,6 +31,11 @@
 
 namespace orrery::inline training {
 
+/// What the loss moves per logit, and in how many kernels.
+struct LossTraffic {
+    double forward_bytes, forward_kernels, backward_bytes, backward_kernels;
+};
+
 class PassCost {
   public:
     /// `first`: the GPU of the first rank of a replica, which tensor- and context-parallel ranks follow.
@@ -138,6 +143,7 @@ class PassCost {
     [[nodiscard]] Attention flash(LayerKind kind, double heads, double length, bool backward) const;
     [[nodiscard]] LayerTraffic traffic(bool backward) const;
     [[nodiscard]] double streaming(double bytes, double kernels = 1) const;
+    [[nodiscard]] double loss_seconds(double logits, bool backward) const;
     [[nodiscard]] double tensor_collective(CollectiveOp op, double bytes) const;
     [[nodiscard]] double gather_seconds() const;  ///< of a block's input, under sequence parallelism
     [[nodiscard]] double sum_seconds() const;     ///< of a block's output
@@ -156,6 +162,7 @@ class PassCost {
     double matrix_slowdown_;  ///< of products and attention
     double units_;            ///< share of the compute units that a collective holds
     double tensor_units_;     ///< the same of a tensor-parallel one
+    LossTraffic loss_;
     std::vector<GpuId> tensor_group_;
     std::vector<GpuId> context_group_;
     std::optional<ExpertExchange> exchange_;

@@ -92,6 +92,9 @@ void describe(Fields& fields, PlanSpec& plan) {
     });
     fields.enumeration({"attention", "attention kernel"}, {"unfused", "flash", "flash2"}, plan.attention);
     fields.enumeration({"fusion", "elementwise kernels: fused, or one an operation"}, {"fused", "eager"}, plan.fusion);
+    fields.enumeration(
+        {"loss", "kernels of the loss: one for each step, compiled together, or fused over 16-bit logits"},
+        {"separate", "compiled", "fused", "software"}, plan.loss);
     fields.enumeration({"gradient_precision", "of gradients on the wire"}, training_precision_names(),
                        plan.gradient_precision);
     fields.group(plan.gather_given, [&](Fields& same) {
@@ -144,6 +147,8 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.pipeline_sync);
     fields.sourced({"step_overhead", "time per iteration beyond its passes", true, 0, 60}, Dimension::time,
                    software.step_overhead);
+    fields.enumeration({"loss", "kernels of the loss, where the plan names none"},
+                       {"separate", "compiled", "fused"}, software.loss);
     fields.boolean({"fused_casts", "casts to fp8 by known scales are part of the norm or activation before a product"},
                    software.fused_casts);
     fields.sourced(
@@ -179,6 +184,13 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    Dimension::fraction, software.interval);
     fields.sourced({"reserved_memory", "memory a GPU for context and library buffers", true, 0, 1e12}, Dimension::bytes,
                    software.reserved_memory);
+}
+
+LossKernels loss_kernels(const PlanSpec& plan, const SoftwareSpec& software) {
+    if (plan.loss != LossKernels::software) {
+        return plan.loss;
+    }
+    return plan.fusion == Fusion::eager ? LossKernels::separate : software.loss;
 }
 
 double SoftwareSpec::bucket_weights(double ranks) const {

@@ -50,6 +50,13 @@ struct ExpertPlan {
 /// How ranks fill the nodes: stage after stage, or replica after replica with all its stages.
 enum class Spread { stages, replicas };
 
+/// Kernels of the loss over the logits of a token, of 16 bits each:
+///   separate  one for each step, in 32 bits: Megatron-LM without --cross-entropy-loss-fusion (core/tensor_parallel/cross_entropy.py)
+///             casts, takes the maximum, subtracts, takes exponentials, sums and divides; PyTorch's own takes about as much
+///   compiled  steps that follow each other in one kernel, as Megatron-Core's jit_fuser, torch.compile and XLA make them
+///   fused     reads logits twice and writes their gradients over them: Transformer Engine, FlashAttention's xentropy
+enum class LossKernels { separate, compiled, fused, software };
+
 struct PlanSpec {
     std::int64_t tensor = 1;
     std::int64_t pipeline = 1;
@@ -72,6 +79,7 @@ struct PlanSpec {
     Fp8Scaling fp8_scaling = Fp8Scaling::delayed;
     AttentionKernel attention = AttentionKernel::flash;
     Fusion fusion = Fusion::fused;
+    LossKernels loss = LossKernels::software;
     Precision gradient_precision = Precision::bf16;  ///< of gradients on the wire
     bool gather_given = false;                       ///< `gather_precision` was given
     Precision gather_precision = Precision::bf16;    ///< of activations and their gradients that tensor ranks gather
@@ -111,10 +119,11 @@ struct PlanSpec {
 /// Orrery that were fitted on training runs; see validation/training/README.md for the points they were fitted on.
 struct SoftwareSpec {
     std::string name;
-    Sourced<double> kernel_slowdown;  ///< kernels in a training step over the same kernels in a microbenchmark
-    Sourced<double> launch;           ///< s of the host per kernel or collective of a pass
-    bool pipeline_sync = false;       ///< the host waits for the device where a stage has sent or received
-    Sourced<double> step_overhead;    ///< s per iteration: data loading, gradient clipping, logging
+    Sourced<double> kernel_slowdown;           ///< kernels in a training step over the same kernels in a microbenchmark
+    Sourced<double> launch;                    ///< s of the host per kernel or collective of a pass
+    bool pipeline_sync = false;                ///< the host waits for the device where a stage has sent or received
+    Sourced<double> step_overhead;             ///< s per iteration: data loading, gradient clipping, logging
+    LossKernels loss = LossKernels::compiled;  ///< never software
     bool fused_casts = false;  ///< casts to fp8 are part of the norm or activation before a product, and of its gather
     /// SMs or CUs that the kernels of a collective hold while they run beside other kernels; 0: none.
     Sourced<double> communication_units;
@@ -141,6 +150,10 @@ struct SoftwareSpec {
 };
 
 inline constexpr PresetKind kSoftwarePresets{"software", "workloads/data/software"};
+
+/// What a plan's loss takes under this software: as the plan says, one kernel for each step where it has no fusion, else as
+/// the software.
+[[nodiscard]] LossKernels loss_kernels(const PlanSpec& plan, const SoftwareSpec& software);
 
 void describe(Fields& fields, PlanSpec& plan);
 void describe(Fields& fields, SoftwareSpec& software);
