@@ -50,6 +50,14 @@ TEST_CASE("a Megatron-LM script becomes its model, plan and cluster") {
     CHECK(s.plan.sequence_parallel);
     CHECK(s.plan.zero == 1);
     CHECK(s.plan.overlap_data);
+    CHECK(s.plan.loss == LossKernels::separate);
+    const auto loss_with = [](const std::string& flags) {
+        std::string script = kScript;
+        script.replace(script.find("--bf16"), 6, "--bf16 " + flags);
+        return imported("megatron-args", script).plan.loss;
+    };
+    CHECK(loss_with("--cross-entropy-loss-fusion") == LossKernels::compiled);
+    CHECK(loss_with("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te") == LossKernels::fused);
     const Imported out = import_file("megatron-args", ImportInput::of_bytes("input", kScript));
     CHECK(out.notes.left_out().contains("--lr"));
     CHECK(out.notes.left_out().contains("--vocab-file"));

@@ -99,6 +99,14 @@ struct Degrees {
     [[nodiscard]] std::int64_t product() const { return tensor * pipeline * context; }
 };
 
+// Without the flag each step of the loss is a kernel of its own.
+std::string loss_of(CommandText& flags) {
+    if (!flags.has("cross-entropy-loss-fusion")) {
+        return "separate";
+    }
+    return flags.text({"cross-entropy-fusion-impl"}) == "te" ? "fused" : "compiled";
+}
+
 YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data, std::int64_t layers,
                   ImportNotes& notes) {
     std::string chunks = number(flags.whole({"num-virtual-stages-per-pipeline-rank"}));
@@ -143,6 +151,7 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
                           : flags.has("bf16")                                ? "bf16"
                                                                              : ""},
             {"attention", flags.has("use-flash-attn") ? "flash" : ""},
+            {"loss", loss_of(flags)},
             {"overlap", flags.has("overlap-grad-reduce")
                             ? (flags.has("overlap-param-gather") ? "{data: true, parameters: true}" : "{data: true}")
                             : ""}};
