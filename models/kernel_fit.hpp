@@ -47,6 +47,8 @@ inline constexpr std::size_t kTileTerms = 8;
 class KernelFit {
   public:
     enum class Prior { roofline, waves, serial };
+    /// How calibration found the nodes: a smooth surface by regularised least squares, or kriging.
+    enum class Surface { spline, kriging };
     /// Beyond the grid: r of the border; r halved for each octave; for products, r of a product with as many rows and
     /// columns in all (m past its end goes to n, which serves tiles alike); or further work, which grows
     /// with the first size, at the rate of the last two octaves within (a kernel short of its best rate at the border).
@@ -75,6 +77,7 @@ class KernelFit {
     KernelFormat format = KernelFormat::bf16;
     std::map<std::string, std::string> meta;  ///< device, source, date, library, licence
     Prior prior = Prior::roofline;
+    Surface surface = Surface::spline;
     double start = 0;               ///< t0 in s
     double compute_efficiency = 1;  ///< e_c
     double memory_efficiency = 1;   ///< e_m

@@ -25,6 +25,11 @@ const std::vector<std::string>& prior_names() {
     return kNames;
 }
 
+const std::vector<std::string>& surface_names() {
+    static const std::vector<std::string> kNames = {"spline", "kriging"};
+    return kNames;
+}
+
 const std::vector<std::string>& beyond_names() {
     static const std::vector<std::string> kNames = {"border", "fade", "shift", "slope"};
     return kNames;
@@ -89,6 +94,8 @@ class Parser {
             has_format_ = choose(value, kernel_format_names(), fit_.format);
         } else if (key == "prior") {
             choose(value, prior_names(), fit_.prior);
+        } else if (key == "surface") {
+            choose(value, surface_names(), fit_.surface);
         } else if (key == "beyond") {
             choose(value, beyond_names(), fit_.beyond);
         } else if (key == "axis") {
@@ -245,6 +252,9 @@ std::string format_fit(const KernelFit& fit) {
         fit.memory_efficiency);
     if (is_experts(fit.kind)) {
         out += fmt::format("passing: {:.4f}\n", fit.passing);
+    }
+    if (fit.surface == KernelFit::Surface::kriging) {
+        out += "surface: kriging\n";
     }
     out += fmt::format("smoothness: {}\nrounding: {}\npowers: {}\nbeyond: {}\ntile_weights:", fit.smoothness,
                        fit.rounding, fit.powers ? 1 : 0, beyond_names()[static_cast<std::size_t>(fit.beyond)]);

@@ -1,9 +1,9 @@
 #pragma once
-// Fits a kernel model to measured points (Eigen): prior by a pattern search, residuals by regularised least squares.
+// Fits a kernel model to measured points (Eigen): prior by a pattern search, residuals by regularised least squares or kriging.
 //
-// The nodes of the grid minimise sum (r - grid)^2 + smoothness * (second differences)^2 over the rows, so that scattered
-// rows do as well as rows on the grid and empty cells are filled from their neighbours; outliers of products and experts count
-// in proportion (Huber). Which prior, which rounding and
+// The nodes of products and experts minimise sum (r - grid)^2 + smoothness * (second differences)^2 over the rows, so that scattered
+// rows do as well as rows on the grid and empty cells are filled from their neighbours; outliers count in proportion (Huber). Those
+// of attention are kriged along the axes and the number of keys (models/calibration/kriging.hpp). Which prior, which rounding and
 // which smoothness is decided by cross-validation inside the rows given. Deterministic.
 
 #include "models/kernel_fit.hpp"
@@ -22,6 +22,7 @@ struct MeasuredPoint {
 
 struct FitOptions {
     std::size_t most_nodes = 2000;
+    std::size_t most_kriged_nodes = 6000;
     bool cross_validate = true;  ///< false: the choices of `like`
     const KernelFit* like = nullptr;
     KernelFit::Beyond beyond = KernelFit::Beyond::border;
