@@ -38,13 +38,18 @@ const std::string kKernels = "models/data/kernels/";
 
 struct KernelFolder {
     std::string path;
-    bool attention;  ///< its fits of attention are taken
-    bool products;   ///< and those of everything else
+    bool attention;        ///< its fits of attention are taken
+    bool experts;          ///< and those of mixtures of experts
+    bool products = true;  ///< and those of everything else
+
+    [[nodiscard]] bool has(KernelKind kind) const {
+        return is_attention(kind) ? attention : is_experts(kind) ? experts : products;
+    }
 };
 
 // In the order in which they are read: what a later one has goes before.
 std::vector<KernelFolder> kernel_folders(const DeviceSpec& device, const DataDirectory& data,
-                                         const std::string& kernels) {
+                                         const KernelSets& kernels) {
     const bool elsewhere = !device.attention_kernels.empty() && device.attention_kernels != device.kernels;
     std::vector<KernelFolder> out;
     if (!device.sibling_kernels.empty()) {
@@ -52,12 +57,17 @@ std::vector<KernelFolder> kernel_folders(const DeviceSpec& device, const DataDir
     }
     out.push_back({data.path(kKernels + device.kernels), !elsewhere, true});
     if (elsewhere) {
-        out.push_back({data.path(kKernels + device.attention_kernels), true, false});
+        out.push_back({data.path(kKernels + device.attention_kernels), true, false, false});
     }
-    const std::string own = data.path(kKernels + device.kernels + "/" + kernels);
-    if (!kernels.empty() && std::filesystem::is_directory(own)) {
-        out.push_back({own, !elsewhere, true});
-    }
+    const auto add = [&](const std::string& name, bool attention, bool experts, bool products) {
+        const std::string own = data.path(kKernels + device.kernels + "/" + name);
+        if (!name.empty() && std::filesystem::is_directory(own)) {
+            out.push_back({own, attention && !elsewhere, experts, products});
+        }
+    };
+    add(kernels.all, true, true, true);
+    add(kernels.attention, true, false, false);
+    add(kernels.experts, false, true, false);
     return out;
 }
 
@@ -93,7 +103,7 @@ std::vector<std::string> fits_in(const std::string& folder) {
 
 }  // namespace
 
-std::vector<std::string> kernel_files(const DeviceSpec& device, const DataDirectory& data, const std::string& kernels) {
+std::vector<std::string> kernel_files(const DeviceSpec& device, const DataDirectory& data, const KernelSets& kernels) {
     std::vector<std::string> out;
     if (!device.kernels.empty()) {
         for (const KernelFolder& folder : kernel_folders(device, data, kernels)) {
@@ -107,10 +117,16 @@ std::vector<std::string> kernel_files(const DeviceSpec& device, const DataDirect
     return out;
 }
 
-Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, double duty, const std::string& kernels)
+Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, double duty, const KernelSets& kernels)
     : device_(device), roofline_(device), without_(model_without_kernels(device, data)), duty_(duty) {
     for (const KernelFolder& folder : kernel_folders(device, data, kernels)) {
-        load_folder(folder.path, folder.attention, folder.products);
+        for (const std::string& path : fits_in(folder.path)) {
+            auto fit = std::make_shared<const KernelFit>(load_fit(path));
+            if (folder.has(fit->kind)) {
+                entries_[static_cast<std::size_t>(fit->kind)][static_cast<std::size_t>(fit->format)].fit =
+                    std::move(fit);
+            }
+        }
     }
     for (std::size_t kind = 0; kind < kKernelKinds; ++kind) {
         auto& formats = entries_[kind];
@@ -132,15 +148,6 @@ Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, doub
                                         : f == static_cast<std::size_t>(KernelFormat::fp32) ? Precision::fp32
                                                                                             : Precision::bf16;
             formats[f].rates = kernel_rates(device, precision);
-        }
-    }
-}
-
-void Calibrated::load_folder(const std::string& folder, bool attention, bool products) {
-    for (const std::string& path : fits_in(folder)) {
-        auto fit = std::make_shared<const KernelFit>(load_fit(path));
-        if (is_attention(fit->kind) ? attention : products) {
-            entries_[static_cast<std::size_t>(fit->kind)][static_cast<std::size_t>(fit->format)].fit = std::move(fit);
         }
     }
 }
@@ -262,7 +269,7 @@ bool Calibrated::runs_beside(const Operation& operation) const {
 }
 
 std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const DataDirectory& data,
-                                                 const std::string& kernels) {
+                                                 const KernelSets& kernels) {
     if (device.kernels.empty()) {
         return std::make_unique<Roofline>(device);
     }

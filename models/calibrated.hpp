@@ -25,6 +25,7 @@
 
 #include "models/kernel_fit.hpp"
 #include "models/roofline.hpp"
+#include "sim/device/kernel_sets.hpp"
 #include "sim/device/separate_units.hpp"
 
 #include <memory>
@@ -42,10 +43,10 @@ inline constexpr double kTransformer = 0.7;
 
 class Calibrated final : public CostModel, public SeparateUnits {
   public:
-    /// Fits are in models/data/kernels of `data`; where the device has a set of the name `kernels` in it, its fits replace the
+    /// Fits are in models/data/kernels of `data`; where the device has a set that `kernels` names, its fits replace the
     /// device's own. Throws ConfigError for malformed fits.
     Calibrated(const DeviceSpec& device, const DataDirectory& data, double duty = kTransformer,
-               const std::string& kernels = "");
+               const KernelSets& kernels = {});
     [[nodiscard]] Cost cost(const Operation& operation) const override;
     [[nodiscard]] bool runs_beside(const Operation& operation) const override;
     /// The fit that prices a kind and format, or nullptr.
@@ -56,7 +57,6 @@ class Calibrated final : public CostModel, public SeparateUnits {
         std::shared_ptr<const KernelFit> fit;
         KernelRates rates;
     };
-    void load_folder(const std::string& folder, bool attention, bool products);
     [[nodiscard]] Cost cost_of_skewed(const FusedExperts& experts) const;
     [[nodiscard]] double governed(double seconds, double flops, double bytes, double peak) const;
 
@@ -69,10 +69,10 @@ class Calibrated final : public CostModel, public SeparateUnits {
 
 /// The files that the model of a device is made from, which are none for a device without kernels. Throws ConfigError.
 [[nodiscard]] std::vector<std::string> kernel_files(const DeviceSpec& device, const DataDirectory& data,
-                                                    const std::string& kernels);
+                                                    const KernelSets& kernels);
 
 /// The model a device gets for `compute: {model: calibrated}`: its fits, or the roofline where there are none.
 [[nodiscard]] std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const DataDirectory& data,
-                                                               const std::string& kernels = "");
+                                                               const KernelSets& kernels = {});
 
 }  // namespace orrery::inline cost

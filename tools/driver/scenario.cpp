@@ -462,10 +462,10 @@ std::string scenario_schema(ScenarioKind kind, const DataDirectory& data) {
     return out.dump(2);
 }
 
-const CostModel& ModelCache::device(const DeviceSpec& device, ComputeKind kind, const std::string& kernels) {
+const CostModel& ModelCache::device(const DeviceSpec& device, ComputeKind kind, const KernelSets& kernels) {
     DeviceSpec copy = device;
     const std::string key = write_fields([&](Fields& fields) { orrery::describe(fields, copy); }) +
-                            (kind == ComputeKind::roofline ? "roofline" : "calibrated") + kernels;
+                            (kind == ComputeKind::roofline ? "roofline" : "calibrated") + kernels.text();
     std::unique_ptr<CostModel>& slot = devices_[key];
     if (!slot) {
         if (kind == ComputeKind::roofline) {

@@ -151,7 +151,7 @@ class ModelCache {
     explicit ModelCache(DataDirectory data, DeviceWrap wrap = {}) : data_(std::move(data)), wrap_(std::move(wrap)) {}
     [[nodiscard]] const DataDirectory& data() const { return data_; }
     /// `kernels`: set of kernels that the software runs where the device has one of this name.
-    [[nodiscard]] const CostModel& device(const DeviceSpec& device, ComputeKind kind, const std::string& kernels = "");
+    [[nodiscard]] const CostModel& device(const DeviceSpec& device, ComputeKind kind, const KernelSets& kernels = {});
     [[nodiscard]] const CollectiveModel& collectives(const std::string& generation, LibraryKind kind);
 
   private:

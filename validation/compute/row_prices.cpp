@@ -142,7 +142,7 @@ std::vector<Repeated> operations_in(const TraceRow& row) {
     return operation ? std::vector<Repeated>{{*operation, 1.0}} : std::vector<Repeated>();
 }
 
-RowPricer::RowPricer(const DeviceSpec& device, const DataDirectory& data, const std::string& kernels, double duty)
+RowPricer::RowPricer(const DeviceSpec& device, const DataDirectory& data, const KernelSets& kernels, double duty)
     : device_(device), roofline_(device) {
     if (!device.kernels.empty()) {
         calibrated_.emplace(device, data, duty, kernels);

@@ -38,7 +38,7 @@ struct RowPrice {
 class RowPricer {
   public:
     /// `kernels`: a set of kernels, where the device has one of this name. `duty`: see models/calibrated.hpp.
-    RowPricer(const DeviceSpec& device, const DataDirectory& data, const std::string& kernels = "",
+    RowPricer(const DeviceSpec& device, const DataDirectory& data, const KernelSets& kernels = {},
               double duty = kTransformer);
     /// Empty where no model has an operation for it.
     [[nodiscard]] std::optional<RowPrice> price(const TraceRow& row) const;

@@ -137,7 +137,7 @@ TEST_CASE("tables that a scenario names must be there") {
     serving = with(serving, "software: megatron-lm-2021", "engine: {software: {preset: vllm-0.19, kernels: tritn}}");
     // A set that some device has, whatever this one's are.
     CHECK(test::refusal(serving).find("has no 'tritn' (did you mean 'triton'?)") != std::string::npos);
-    CHECK(test::scenario(with(serving, "tritn", "triton")).engine.software.kernels == "triton");
+    CHECK(test::scenario(with(serving, "tritn", "triton")).engine.software.kernels.all == "triton");
 }
 
 TEST_CASE("a preset may start from another, and that from none") {

@@ -21,11 +21,13 @@ void describe(Fields& fields, HostSpec& host) {
         same.sourced({"experts_launch", "host time beyond that to launch a layer's routed experts", false, 0, 1},
                      Dimension::time, host.experts_launch);
     });
-    bool own = !host.kernels.empty();
-    fields.group(own, [&](Fields& same) {
-        same.table({"kernels", "set of kernels that it runs where a device has one of this name"},
-                   {"models/data/kernels/*", ""}, host.kernels);
-    });
+    const auto kernels = [&](const char* name, const char* description, std::string& set) {
+        bool own = !set.empty();
+        fields.group(own, [&](Fields& same) { same.table({name, description}, {"models/data/kernels/*", ""}, set); });
+    };
+    kernels("kernels", "set of kernels that it runs where a device has one of this name", host.kernels.all);
+    kernels("attention_kernels", "the same of attention alone, before that", host.kernels.attention);
+    kernels("expert_kernels", "the same of mixtures of experts alone, before that", host.kernels.experts);
     fields.sourced({"layer_gap", "device time a layer for small kernels that are not modelled", false, 0, 1e-2},
                    Dimension::time, host.layer_gap);
     fields.sourced({"slowdown", "kernels in an engine over the same in a microbenchmark", false, 0.5, 3},

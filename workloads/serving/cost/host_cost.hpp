@@ -13,6 +13,7 @@
 // Validated by `orrery validate serving` and tests/workloads/serving_price_test.cpp.
 
 #include "sim/config/fields.hpp"
+#include "sim/device/kernel_sets.hpp"
 
 #include <string>
 
@@ -28,12 +29,12 @@ struct HostSpec {
     Sourced<double> experts_launch;       ///< s of the host beyond that, to launch those of routed experts
     Sourced<double> layer_gap;            ///< s of the device a layer: small kernels that are not modelled
     Sourced<double> slowdown{1, "", ""};  ///< kernels in an engine over the same in a microbenchmark
-    std::string kernels;   ///< set of kernels that it runs where a device has one of this name; "": the device's own
-    bool overlap = false;  ///< the host prepares an iteration while the device runs the one before
-    std::int64_t graph_sequences = 0;  ///< iterations of decodes alone up to this size replay a graph
-    std::int64_t graph_tokens = 0;     ///< others of up to this many tokens replay one graph between two attentions
-    std::int64_t graph_regular = 0;    ///< graphs exist for 1, 2, 4, multiples of 8 up to this, and powers of two
-                                       ///< beyond; 0: for every size
+    KernelSets kernels;                   ///< that it runs where a device has them
+    bool overlap = false;                 ///< the host prepares an iteration while the device runs the one before
+    std::int64_t graph_sequences = 0;     ///< iterations of decodes alone up to this size replay a graph
+    std::int64_t graph_tokens = 0;        ///< others of up to this many tokens replay one graph between two attentions
+    std::int64_t graph_regular = 0;       ///< graphs exist for 1, 2, 4, multiples of 8 up to this, and powers of two
+                                          ///< beyond; 0: for every size
 };
 
 inline constexpr PresetKind kEnginePresets{"engine", "workloads/data/engines"};
