@@ -77,6 +77,14 @@ static std::set<std::string> tables_of(const Scenario& scenario, const DataDirec
             }
         }
     }
+    if (const std::string& recorded = scenario.replay.recorded_on; !recorded.empty()) {
+        out.insert(data.path("models/data/devices/" + recorded + ".yaml"));
+        for (const DeviceSpec& device : {read_device(recorded, data), scenario.cluster.node.gpu}) {
+            for (std::string& file : kernel_files(device, data, {})) {
+                out.insert(std::move(file));
+            }
+        }
+    }
     if (kind.network.library && scenario.network.collectives != LibraryKind::ideal) {
         out.insert(data.path("models/data/collectives/across_nodes.yaml"));
         out.insert(data.path("models/data/collectives/" + scenario.cluster.node.collectives + ".fit"));

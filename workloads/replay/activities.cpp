@@ -196,6 +196,9 @@ class Builder {
         op.name = trace_.name(activity.name);
         op.lane = trace_.lane(fmt::format("stream {}", activity.stream));
         op.bytes = activity.bytes;
+        if (!activity.work.empty()) {
+            op.work = trace_.work(activity.work);
+        }
         if (activity.collective) {
             op.collective = *activity.collective;
             op.group = trace_.group(activity.group);

@@ -36,6 +36,7 @@ struct RecordedActivity {
     std::int64_t stream = 0;
     bool copy = false;
     std::string name;
+    std::string work;  ///< what a kernel computes (work.hpp); empty: not said
     // Of a communication kernel, as far as the record says:
     std::optional<CollectiveOp> collective;
     double bytes = 0;

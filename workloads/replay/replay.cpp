@@ -1,6 +1,7 @@
 #include "workloads/replay/replay.hpp"
 
 #include "sim/base/error.hpp"
+#include "workloads/replay/work.hpp"
 
 #include <fmt/format.h>
 
@@ -18,6 +19,17 @@ constexpr std::uint16_t kMostNames = 65'000;
 
 [[noreturn]] void refuse(const ReplaySpec& spec, const std::string& problem) {
     throw ConfigError({Diagnostic{spec.trace, 0, 0, problem}});
+}
+
+// Names that libraries give to kernels bound by matrix units.
+bool names_product(const std::string& name) {
+    std::string lower = name;
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    constexpr const char* kWords[] = {"gemm",  "cutlass", "xmma",      "cublas", "nvjet",
+                                      "flash", "fmha",    "attention", "conv"};
+    return std::any_of(std::begin(kWords), std::end(kWords),
+                       [&](const char* word) { return lower.find(word) != std::string::npos; });
 }
 
 }  // namespace
@@ -50,6 +62,36 @@ class ReplayRun::Lowering {
                                                  : op.kind != ReplayKind::send && op.kind != ReplayKind::recv;
     }
 
+    double repriced = 0;  ///< share of the kernels' time
+
+    [[nodiscard]] bool has_another_device() const { return !is_product_.empty(); }
+
+    /// Before `run`: kernels were recorded on another device.
+    void reprice(const ReplayDevices& devices) {
+        const auto ratio = [&](const Operation& operation) {
+            return devices.now->cost(operation).seconds.value() / devices.recorded->cost(operation).seconds.value();
+        };
+        for (const std::string& work : trace_.works) {
+            std::string problem;
+            of_work_.push_back(ratio(*parse_work(work, problem)));
+        }
+        of_product_ = ratio(Gemm{8192, 8192, 8192});
+        Streaming stream;
+        stream.bytes = 1e9;
+        of_stream_ = ratio(stream);
+        for (const std::string& name : trace_.names) {
+            is_product_.push_back(names_product(name));
+        }
+        double known = 0;
+        double all = 0;
+        for (const ReplayOp& op : trace_.ops) {
+            const double seconds = op.kind == ReplayKind::kernel ? std::max(0.0, op.duration_s) : 0;
+            all += seconds;
+            known += op.work != ReplayOp::kNone ? seconds : 0;
+        }
+        repriced = all > 0 ? known / all : 0;
+    }
+
     void run() {
         assign_operations();
         for (const std::string& name : trace_.names) {
@@ -78,6 +120,10 @@ class ReplayRun::Lowering {
     struct Channel {
         std::deque<TaskId> sends, receives;
     };
+
+    std::vector<double> of_work_;   ///< by work: time on this device over that on the recorded one
+    std::vector<bool> is_product_;  ///< by name, of kernels whose work is not known
+    double of_product_ = 1, of_stream_ = 1;
 
     [[nodiscard]] bool simulated(const ReplayOp& op) const {
         const bool network = op.kind == ReplayKind::collective || op.kind == ReplayKind::send;
@@ -138,7 +184,12 @@ class ReplayRun::Lowering {
             op.duration_s != ReplayOp::kUnknown
                 ? op.duration_s
                 : std::max(op.flops / device_.flops_bf16.value, op.bytes / device_.memory_bandwidth.value);
-        return seconds / spec_.kernel_speed;
+        const bool elsewhere = has_another_device() && op.kind == ReplayKind::kernel && op.duration_s >= 0;
+        return seconds * (elsewhere ? times_as_long(op) : 1) / spec_.kernel_speed;
+    }
+
+    [[nodiscard]] double times_as_long(const ReplayOp& op) const {
+        return op.work != ReplayOp::kNone ? of_work_[op.work] : is_product_[op.name] ? of_product_ : of_stream_;
     }
 
     // What an operation of this rank waits for, with its lag as a task of its own where others have to wait too.
@@ -566,18 +617,26 @@ void describe(Fields& fields, ReplaySpec& spec) {
                        {"recorded", "simulated"}, spec.communication);
     fields.number({"kernel_speed", "kernels and copies run this many times as fast", false, 1e-3, 1e3},
                   spec.kernel_speed);
+    bool elsewhere = !spec.recorded_on.empty();
+    fields.group(elsewhere, [&](Fields& same) {
+        same.table({"recorded_on", "device of the record, where that is not the cluster's: kernels are priced anew"},
+                   {"models/data/devices", ".yaml"}, spec.recorded_on);
+    });
     fields.number({"host_speed", "host calls and gaps are this many times as fast", false, 1e-3, 1e3}, spec.host_speed);
 }
 
 ReplayRun::ReplayRun(const ReplayTrace& trace, const ReplaySpec& spec, const DeviceSpec& device,
                      const Placement& placement, const CollectiveModel& collectives, PathChoice paths,
-                     Simulation& simulation, SimTime start)
+                     Simulation& simulation, SimTime start, const ReplayDevices& devices)
     : trace_(trace), spec_(spec) {
     if (trace.ops.empty()) {
         refuse(spec, "holds no operation");
     }
     lowered_ = std::make_unique<Lowering>(trace, spec, device, *simulation.fabric(), placement, collectives, paths,
                                           simulation.by_packet());
+    if (devices.recorded != nullptr) {
+        lowered_->reprice(devices);
+    }
     lowered_->run();
     executor_ = &simulation.add(lowered_->graph, start);
 }
@@ -591,7 +650,9 @@ ReplayResult ReplayRun::result(bool timeline) const {
     result.recorded_s = trace_.recorded_s;
     result.ranks = lowered_->ranks;
     result.tasks = lowered_->graph.size();
-    result.unchanged = !lowered_->needs_network && spec_.kernel_speed == 1 && spec_.host_speed == 1;
+    result.repriced = lowered_->repriced;
+    result.unchanged =
+        !lowered_->needs_network && spec_.kernel_speed == 1 && spec_.host_speed == 1 && !lowered_->has_another_device();
     book(trace_, spec_, *lowered_, *executor_, end, result);
     result.critical_path = blame(trace_, spec_, *lowered_, *executor_, end);
     if (timeline) {

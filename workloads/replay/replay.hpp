@@ -3,12 +3,15 @@
 //
 // Claims: an unchanged replay takes the recorded time (within 1 %, checked by the run); every operation waits for what it
 // waited for in the record, then its lag, then its duration.
-// Scope: kernels and copies divide by `kernel_speed`, host calls and lags by `host_speed`; collectives and messages either take
+// Scope: kernels and copies divide by `kernel_speed`, host calls and lags by `host_speed`; kernels of a record from another device
+// (`recorded_on`) take as many times as long as the cost models of the two devices say for what they compute, or, where the record
+// does not say it, for a large matrix product or a large stream, whichever their name is of; collectives and messages either take
 // their recorded time once all ranks have come to them, or are activities of the fabric and contend there.
 // Limits: a recorded collective of one rank includes its waiting for the others; with `same` programs all ranks do the same
 // at the same time, so that their simulation shows what the network makes of it and no imbalance.
 // Validated by tests/workloads/replay_test.cpp.
 
+#include "sim/device/cost_model.hpp"
 #include "sim/device/device_spec.hpp"
 #include "sim/network/placement.hpp"
 #include "sim/record/summary.hpp"
@@ -28,6 +31,7 @@ struct ReplaySpec {
     ReplayCommunication communication = ReplayCommunication::recorded;
     double kernel_speed = 1;
     double host_speed = 1;
+    std::string recorded_on;  ///< device preset of the record; "": that of the cluster
 };
 void describe(Fields& fields, ReplaySpec& spec);
 
@@ -47,10 +51,17 @@ struct ReplayResult {
     double device_s = 0, exposed_communication_s = 0, host_s = 0, idle_s = 0;
     std::uint32_t ranks = 0;
     std::uint64_t tasks = 0;
+    double repriced = 0;     ///< share of the kernels' time whose work the record says; of records from another device
     bool unchanged = false;  ///< nothing was scaled: `seconds` should be `recorded_s`
     /// Back from the last operation to end, by what released each; the longest first. Adds up to `seconds`.
     std::vector<ReplayBlame> critical_path;
     Timeline timeline;
+};
+
+/// Cost models of the device of the record and of the cluster's; none: they are the same device.
+struct ReplayDevices {
+    const CostModel* recorded = nullptr;
+    const CostModel* now = nullptr;
 };
 
 /// A replay as a job of a simulation.
@@ -59,7 +70,8 @@ class ReplayRun {
     /// Lowers the trace and adds it. All references outlive this. Throws InfeasibleError when the placement has fewer GPUs
     /// than ranks or the run is too large, ConfigError when communication does not match or has no size.
     ReplayRun(const ReplayTrace& trace, const ReplaySpec& spec, const DeviceSpec& device, const Placement& placement,
-              const CollectiveModel& collectives, PathChoice paths, Simulation& simulation, SimTime start = SimTime());
+              const CollectiveModel& collectives, PathChoice paths, Simulation& simulation, SimTime start = SimTime(),
+              const ReplayDevices& devices = {});
     ~ReplayRun();
 
     void set_progress(std::function<void(double)> progress) { executor_->set_progress(std::move(progress)); }

@@ -4,6 +4,7 @@
 #include "sim/base/input_file.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
+#include "workloads/replay/work.hpp"
 
 #include <fmt/format.h>
 
@@ -18,7 +19,8 @@ namespace {
 constexpr const char* kVersionLine = "# orrery-replay: 1";
 constexpr const char* kColumns =
     "op,rank,lane,kind,name,duration_ns,lag_ns,flops,bytes,collective,group,peer,tag,after";
-constexpr std::size_t kColumnCount = 14;
+constexpr const char* kWorkColumn = ",work";
+constexpr std::size_t kColumnCount = 14;  // or one more
 constexpr std::size_t kMostErrors = 100;
 constexpr std::size_t kMostOps = 50'000'000;
 constexpr double kMostRanks = 1 << 20;
@@ -69,12 +71,18 @@ class Parser {
             trace_.lanes.emplace_back(line.substr(5));
         } else if (line.substr(0, 6) == "group,") {
             read_group(line.substr(6));
-        } else if (line == kColumns) {
+        } else if (line.substr(0, 5) == "work,") {
+            std::string problem;
+            if (!parse_work(line.substr(5), problem)) {
+                fail(problem);
+            }
+            trace_.works.emplace_back(line.substr(5));
+        } else if (line == kColumns || line == std::string(kColumns) + kWorkColumn) {
             return;
         } else if (line.substr(0, 3) == "op,") {
             read_op(line);
         } else {
-            fail("a line is '# key: value', 'lane,...', 'group,...' or 'op,...'");
+            fail("a line is '# key: value', 'lane,...', 'group,...', 'work,...' or 'op,...'");
         }
     }
 
@@ -164,8 +172,8 @@ class Parser {
 
     void read_op(std::string_view line) {
         const std::vector<std::string_view> cells = split(line, ',');
-        if (cells.size() != kColumnCount) {
-            fail(fmt::format("{} cells, an operation has {}", cells.size(), kColumnCount));
+        if (cells.size() != kColumnCount && cells.size() != kColumnCount + 1) {
+            fail(fmt::format("{} cells, an operation has {} or {}", cells.size(), kColumnCount, kColumnCount + 1));
             return;
         }
         if (trace_.ops.size() == kMostOps) {
@@ -196,6 +204,9 @@ class Parser {
         op.group = whole(cells[10], "group", 1e9);
         op.peer = whole(cells[11], "peer", kMostRanks);
         op.tag = cells[12].empty() ? 0 : whole(cells[12], "tag", 4294967295.0);
+        if (cells.size() > kColumnCount) {
+            op.work = whole(cells[kColumnCount], "work", 1e9);
+        }
         std::vector<std::uint32_t> waits;
         const auto own = static_cast<double>(trace_.ops.size());
         for (const std::string_view part : split(cells[13], ' ')) {
@@ -236,6 +247,9 @@ class Parser {
             if (op.rank >= trace_.ranks || (trace_.same_program && op.rank != 0)) {
                 fail(trace_.same_program ? "all rows of program: same belong to rank 0"
                                          : fmt::format("rank {} of {} ranks", op.rank, trace_.ranks));
+            }
+            if (op.work != ReplayOp::kNone && op.work >= trace_.works.size()) {
+                fail(fmt::format("work {} is not listed", op.work));
             }
             if (op.lane >= trace_.lanes.size()) {
                 fail(fmt::format("lane {} is not listed", op.lane));
@@ -278,6 +292,14 @@ std::uint32_t ReplayTrace::lane(const std::string& text) {
         lanes.push_back(entry->first);
     }
     return entry->second;
+}
+
+std::uint32_t ReplayTrace::work(const std::string& text) {
+    const auto [found, inserted] = work_index_.emplace(text, static_cast<std::uint32_t>(works.size()));
+    if (inserted) {
+        works.push_back(text);
+    }
+    return found->second;
 }
 
 std::uint32_t ReplayTrace::group(const ReplayGroup& group) {
@@ -328,7 +350,10 @@ std::string format_replay(const ReplayTrace& trace) {
             fmt::format_to(to(), "group,{}\n", fmt::join(group.members, " "));
         }
     }
-    fmt::format_to(to(), "{}\n", kColumns);
+    for (const std::string& work : trace.works) {
+        fmt::format_to(to(), "work,{}\n", work);
+    }
+    fmt::format_to(to(), "{}{}\n", kColumns, trace.works.empty() ? "" : kWorkColumn);
     const auto known = [](double value) { return value > 0 ? fmt::format("{:.10g}", value) : std::string(); };
     const auto index = [](std::uint32_t value) {
         return value == ReplayOp::kNone ? std::string() : std::to_string(value);
@@ -345,6 +370,9 @@ std::string format_replay(const ReplayTrace& trace) {
                        index(op.group), index(op.peer), op.tag == 0 ? std::string() : std::to_string(op.tag));
         for (std::uint32_t k = 0; k < op.after_count; ++k) {
             fmt::format_to(to(), "{}-{}", k == 0 ? "" : " ", i - trace.after[op.first_after + k]);
+        }
+        if (!trace.works.empty()) {
+            fmt::format_to(to(), ",{}", index(op.work));
         }
         out.push_back('\n');
     }

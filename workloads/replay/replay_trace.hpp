@@ -12,13 +12,14 @@
 //   lane,kernels 7                       streams and threads, in the order of their numbers
 //   group,size=8 stride=1                groups of a collective, in the order of their numbers: the ranks r with equal
 //   group,0 4 8 12                       r / (size * stride) and r % stride (program: same), or a list (program: each)
-//   op,rank,lane,kind,name,duration_ns,lag_ns,flops,bytes,collective,group,peer,tag,after
-//   op,0,0,kernel,gemm,1500,20,0,0,,,,,-1 -3
+//   work,product m=4096 n=8192 k=4096 batch=1 type=bf16    what kernels compute, in the order of their numbers (work.hpp)
+//   op,rank,lane,kind,name,duration_ns,lag_ns,flops,bytes,collective,group,peer,tag,after,work
+//   op,0,0,kernel,gemm,1500,20,0,0,,,,,-1 -3,0
 //
 // `op` rows: kind is kernel, host, copy, collective, send or recv. `after` lists what an operation waits for, as places
 // before its own row (-1: the row before). It starts `lag_ns` after the last of them ends and takes `duration_ns`; an empty
 // duration is not known: kernels then follow from flops and bytes, communication from the network. `bytes` of a collective are
-// the larger of a rank's input and output buffer; `peer` and `tag` belong to sends and receives.
+// the larger of a rank's input and output buffer; `peer` and `tag` belong to sends and receives. The last column may be missing.
 //
 // Limits: 50 million operations, 4 GiB of text; what an operation waits for comes before it in the file.
 // Validated by tests/workloads/replay_test.cpp and the fuzzer tests/fuzz/replay_fuzz.cpp.
@@ -60,6 +61,7 @@ struct ReplayOp {
     std::uint32_t group = kNone;
     std::uint32_t peer = kNone;
     std::uint32_t tag = 0;
+    std::uint32_t work = kNone;     ///< of a kernel: what it computes, in `ReplayTrace::works`
     std::uint32_t first_after = 0;  ///< in `ReplayTrace::after`
     std::uint32_t after_count = 0;
 };
@@ -71,6 +73,7 @@ struct ReplayTrace {
     double recorded_s = ReplayOp::kUnknown;
     std::vector<std::string> lanes;
     std::vector<ReplayGroup> groups;
+    std::vector<std::string> works;
     std::vector<std::string> names;
     std::vector<ReplayOp> ops;
     std::vector<std::uint32_t> after;  ///< operations waited for, by op
@@ -79,6 +82,7 @@ struct ReplayTrace {
     /// Index of a name; equal names share one.
     [[nodiscard]] std::uint32_t name(const std::string& text);
     [[nodiscard]] std::uint32_t lane(const std::string& text);
+    [[nodiscard]] std::uint32_t work(const std::string& text);
     [[nodiscard]] std::uint32_t group(const ReplayGroup& group);
     /// Adds an operation that waits for `waits` (earlier operations; duplicates are dropped). Returns its index.
     std::uint32_t add(ReplayOp op, std::vector<std::uint32_t> waits);
@@ -86,6 +90,7 @@ struct ReplayTrace {
   private:
     std::map<std::string, std::uint32_t> name_index_;
     std::map<std::string, std::uint32_t> lane_index_;
+    std::map<std::string, std::uint32_t> work_index_;
 };
 
 /// Reads a file of the layout above. Throws ConfigError with every problem found (the first hundred), each with its line.

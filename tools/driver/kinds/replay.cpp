@@ -14,11 +14,12 @@ class ReplayScenario final : public ScenarioRun {
   public:
     explicit ReplayScenario(const RunContext& context)
         : options_(context.options),
+          recorded_on_(context.scenario.replay.recorded_on),
           trace_(read_replay(context.scenario.file(context.scenario.replay.trace))),
           run_(trace_, context.scenario.replay, context.scenario.cluster.node.gpu, context.placement,
                context.models.collectives(context.scenario.cluster.node.collectives,
                                           context.scenario.network.collectives),
-               context.scenario.network.path_choice(), context.simulation, context.start) {
+               context.scenario.network.path_choice(), context.simulation, context.start, devices_of(context)) {
         run_.set_progress(context.options.progress);
     }
 
@@ -44,12 +45,30 @@ class ReplayScenario final : public ScenarioRun {
                 fmt::format("unchanged replay: {:+.3f} % of the recorded time{}", error * 100,
                             std::abs(error) > kFaithful ? ", more than the 1 % that it should keep" : ""));
         }
+        if (!recorded_on_.empty()) {
+            summary.notes.push_back(
+                fmt::format("recorded on {}: {:.0f} % of the kernels' time priced anew by what they compute, the "
+                            "rest as a large product or stream",
+                            recorded_on_, 100 * result.repriced));
+        }
         out.timeline = std::move(result.timeline);
         out.replay_path = std::move(result.critical_path);
     }
 
   private:
+    static ReplayDevices devices_of(const RunContext& context) {
+        const std::string& name = context.scenario.replay.recorded_on;
+        if (name.empty()) {
+            return {};
+        }
+        const auto model = [&](const DeviceSpec& device) {
+            return &context.models.device(device, ComputeKind::calibrated);
+        };
+        return {model(read_device(name, context.models.data())), model(context.scenario.cluster.node.gpu)};
+    }
+
     const RunOptions& options_;
+    std::string recorded_on_;
     ReplayTrace trace_;
     ReplayRun run_;
 };

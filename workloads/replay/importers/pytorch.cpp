@@ -4,6 +4,7 @@
 #include "sim/config/units.hpp"
 #include "workloads/replay/activities.hpp"
 #include "workloads/replay/importers/importer.hpp"
+#include "workloads/replay/work.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -30,10 +31,59 @@ double bytes_of_type(const std::string& type) {
     return 1;  // Byte, Char, Bool, ...
 }
 
+using Sizes = std::vector<double>;
+
+// What an operator computes, from the sizes of its inputs; empty where they do not tell.
+std::string work_of(const std::string& name, const std::vector<Sizes>& dims, const std::vector<std::string>& types) {
+    const auto named = [&](std::initializer_list<const char*> names) {
+        return std::any_of(names.begin(), names.end(), [&](const char* one) { return name == one; });
+    };
+    const double bytes = types.empty() ? 2 : bytes_of_type(types.front());
+    const Precision precision = bytes >= 4 ? Precision::fp32 : bytes < 2 ? Precision::fp8 : Precision::bf16;
+    // The bias of addmm and baddbmm comes first.
+    const std::size_t first = named({"aten::addmm", "aten::baddbmm"}) ? 1 : 0;
+    if (named({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"}) && dims.size() > first + 1 &&
+        dims[first].size() >= 2 && dims[first].size() == dims[first + 1].size()) {
+        const Sizes& a = dims[first];
+        const Sizes& b = dims[first + 1];
+        Gemm product{a[a.size() - 2], b.back(), a.back(), a.size() > 2 ? a.front() : 1};
+        product.precision = precision;
+        return product.m >= 1 && product.n >= 1 && product.k >= 1 && product.batch >= 1 ? format_work(product) : "";
+    }
+    const bool heads_second = name.find("scaled_dot_product") != std::string::npos;
+    if ((heads_second || name == "aten::_flash_attention_forward") && name.find("backward") == std::string::npos &&
+        dims.size() > 2 && dims[0].size() == 4 && dims[1].size() == 4) {
+        const std::size_t heads = heads_second ? 1 : 2;
+        Attention attention;
+        attention.batch_heads = dims[0][0] * dims[0][heads];
+        attention.queries = dims[0][3 - heads];
+        attention.keys = dims[1][3 - heads];
+        attention.head_dim = dims[0][3];
+        attention.group = dims[1][heads] >= 1 ? std::max(1.0, dims[0][heads] / dims[1][heads]) : 1;
+        attention.cache = precision;
+        return attention.flops() > 0 ? format_work(attention) : "";
+    }
+    // Anything else reads its inputs, and writes as much as the largest of them.
+    Streaming streaming;
+    double largest = 0;
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+        double size = dims[i].empty() ? 0 : i < types.size() ? bytes_of_type(types[i]) : bytes;
+        for (const double extent : dims[i]) {
+            size *= std::max(0.0, extent);
+        }
+        streaming.bytes += size;
+        largest = std::max(largest, size);
+    }
+    streaming.bytes += largest;
+    return streaming.bytes >= 1 && streaming.bytes < 1e18 ? format_work(streaming) : "";
+}
+
 // Values of one event as they come: top-level members, and the members of "args" that matter.
 struct Event {
     std::map<std::string, Json> members;
     std::map<std::string, Json> arguments;
+    std::vector<std::vector<double>> dims;  ///< of the inputs of an operator
+    std::vector<std::string> types;
 
     [[nodiscard]] const Json* find(const std::map<std::string, Json>& from, const char* key) const {
         const auto found = from.find(key);
@@ -151,6 +201,18 @@ class Reader final : public nlohmann::json_sax<Json> {
         }
     }
 
+    // The operators that launched kernels say what these compute, where the profiler recorded shapes.
+    void resolve_works() {
+        for (std::size_t i = 0; i < activities.size(); ++i) {
+            const auto found = works_.find(externals_[i]);
+            RecordedActivity& activity = activities[i];
+            if (found != works_.end() && !activity.copy && !activity.collective) {
+                activity.work = found->second;
+                notes.read("kernels whose sizes are known");
+            }
+        }
+    }
+
     // Correlation of the call that recorded an event, to the stream and time of the record.
     void resolve_waits() {
         std::map<std::uint64_t, const HostCall*> by_correlation;
@@ -178,9 +240,18 @@ class Reader final : public nlohmann::json_sax<Json> {
         if (in_events_ && depth_ == events_depth_ + 2 && key_ == "args" && !array) {
             in_arguments_ = true;
         }
+        if (in_arguments_ && array && depth_ == events_depth_ + 3) {
+            in_dims_ = key_ == "Input Dims";
+            in_types_ = key_ == "Input type";
+        } else if (in_dims_ && depth_ == events_depth_ + 4) {
+            event_.dims.emplace_back();
+        }
         return true;
     }
     bool close() {
+        if (depth_ == events_depth_ + 3) {
+            in_dims_ = in_types_ = false;
+        }
         if (in_events_ && depth_ == events_depth_ + 2) {
             in_arguments_ = false;
         }
@@ -196,7 +267,11 @@ class Reader final : public nlohmann::json_sax<Json> {
             }
             return true;
         }
-        if (depth_ == events_depth_ + 1) {
+        if (in_dims_ && depth_ == events_depth_ + 4 && value.is_number()) {
+            event_.dims.back().push_back(value.get<double>());
+        } else if (in_types_ && depth_ == events_depth_ + 3 && value.is_string()) {
+            event_.types.push_back(value.get<std::string>());
+        } else if (depth_ == events_depth_ + 1) {
             event_.members[key_] = std::move(value);
         } else if (in_arguments_ && depth_ == events_depth_ + 2) {
             event_.arguments[key_] = std::move(value);
@@ -241,6 +316,7 @@ class Reader final : public nlohmann::json_sax<Json> {
             add_collective(activity);
             ++devices[whole(event_.argument("device"))];
             activities.push_back(std::move(activity));
+            externals_.push_back(external());
         } else if (category == "cuda_runtime" || category == "cuda_driver") {
             HostCall call;
             call.start_s = start;
@@ -264,9 +340,17 @@ class Reader final : public nlohmann::json_sax<Json> {
                 wait.other = whole(event_.argument("wait_on_stream"));
                 raw_waits_.push_back({wait, correlation, static_cast<std::uint64_t>(std::min(record, 1e18))});
             }
+        } else if (category == "cpu_op" && !event_.dims.empty() && external() > 0) {
+            if (std::string work = work_of(event_.text("name"), event_.dims, event_.types); !work.empty()) {
+                works_.insert_or_assign(external(), std::move(work));
+            }
         } else {
             notes.left_out(fmt::format("events of category {}", category.empty() ? "(none)" : category));
         }
+    }
+
+    [[nodiscard]] std::uint64_t external() const {
+        return static_cast<std::uint64_t>(std::clamp(event_.argument("External id"), 0.0, 1e18));
     }
 
     void add_collective(RecordedActivity& activity) {
@@ -312,6 +396,9 @@ class Reader final : public nlohmann::json_sax<Json> {
     bool in_arguments_ = false;
     Event event_;
     std::vector<RawWait> raw_waits_;
+    bool in_dims_ = false, in_types_ = false;
+    std::vector<std::uint64_t> externals_;        ///< of the activities: the operator that launched them
+    std::map<std::uint64_t, std::string> works_;  ///< of operators
 };
 
 Imported import_pytorch(const ImportInput& input) {
@@ -327,6 +414,7 @@ Imported import_pytorch(const ImportInput& input) {
     }
     reader.resolve_waits();
     reader.resolve_collectives();
+    reader.resolve_works();
     ReplayTrace trace = from_activities(std::move(reader.calls), std::move(reader.activities), reader.waits,
                                         reader.ranks, "pytorch-profiler", name, reader.notes);
     scale_program(trace, input, reader.notes);
