@@ -1,6 +1,7 @@
 #include "models/collective_library.hpp"
 
 #include "sim/base/input_file.hpp"
+#include "sim/base/math.hpp"
 
 #include <fmt/format.h>
 
@@ -11,20 +12,34 @@ namespace orrery::inline cost {
 
 namespace {
 constexpr const char* kNccl = "nccl";
+constexpr const char* kRccl = "rccl";
 constexpr double kSmallest = 8192;  // bytes: below, a collective takes what its start-up takes
 }  // namespace
 
-void describe(Fields& fields, AcrossNodes& across) {
-    fields.sourced({"latency", "start of a collective across nodes", true, 0, 1e-2}, Dimension::time, across.latency);
-    fields.sourced({"step_latency", "a step of the ring across nodes", true, 0, 1e-3}, Dimension::time,
-                   across.step_latency);
+void describe(Fields& fields, BetweenNodes& between) {
+    fields.sourced({"latency", "start of a collective between nodes", true, 0, 1e-2}, Dimension::time, between.latency);
+    fields.sourced({"step_latency", "a step of the ring between nodes", false, 0, 1e-3}, Dimension::time,
+                   between.step_latency);
+    fields.sourced({"level_latency", "each doubling of the nodes", false, 0, 1e-2}, Dimension::time,
+                   between.level_latency);
+    fields.sourced({"fill", "a node: what the ramp of large messages costs", false, 0, 1e-2}, Dimension::time,
+                   between.fill);
+    fields.sourced({"ramp", "a node: time on the wire until half of that is lost", false, 0, 1}, Dimension::time,
+                   between.ramp);
+    fields.boolean({"exchange", "two nodes exchange an all-reduce's payload once"}, between.exchange);
     fields.sourced({"efficiency", "fraction of the NICs' rate that large messages reach", true, 0.05, 1},
-                   Dimension::fraction, across.efficiency);
+                   Dimension::fraction, between.efficiency);
     fields.sourced({"send_latency", "a point-to-point message between nodes", true, 0, 1e-2}, Dimension::time,
-                   across.send_latency);
+                   between.send_latency);
     fields.sourced({"send_efficiency", "fraction of a NIC's rate that it reaches", true, 0.05, 1}, Dimension::fraction,
-                   across.send_efficiency);
+                   between.send_efficiency);
 }
+
+MeasuredCollectives::MeasuredCollectives(CollectiveFit fit, std::string library, const BetweenNodes& between)
+    : between_(between),
+      fit_(std::move(fit)),
+      library_(std::move(library)),
+      vendor_(fit_.has(kNccl, CollectiveOp::all_reduce) ? kNccl : kRccl) {}
 
 double MeasuredCollectives::time_in_node(CollectiveOp op, double ranks, double bytes, double bandwidth) const {
     // What has no curves of its own goes by the operation that moves its data alike.
@@ -32,7 +47,13 @@ double MeasuredCollectives::time_in_node(CollectiveOp op, double ranks, double b
                                   : op < CollectiveOp::send_recv ? op
                                   : op == CollectiveOp::reduce   ? CollectiveOp::reduce_scatter
                                                                  : CollectiveOp::all_gather;
-    return fit_.seconds(fit_.has(library_, measured) ? library_ : kNccl, measured, ranks, bytes, bandwidth);
+    const std::string& library = fit_.has(library_, measured) ? library_ : vendor_;
+    if (fit_.has(library, measured)) {
+        return fit_.seconds(library, measured, ranks, bytes, bandwidth);
+    }
+    const auto n = static_cast<std::uint32_t>(ranks);
+    const double share = wire_bytes(measured, n, Bytes(1)) / wire_bytes(CollectiveOp::all_reduce, n, Bytes(1));
+    return share * fit_.seconds(library, CollectiveOp::all_reduce, ranks, bytes, bandwidth);
 }
 
 CollectivePrice MeasuredCollectives::price(CollectiveOp op, const GroupLayout& layout, Bytes payload,
@@ -50,14 +71,24 @@ CollectivePrice MeasuredCollectives::price(CollectiveOp op, const GroupLayout& l
         out.intra_efficiency = on_links / std::max(time - out.latency.value(), on_links * 0.5);
         return out;
     }
-    const double steps = (op == CollectiveOp::all_reduce ? 2.0 : 1.0) * (layout.ranks - 1);
+    const bool both_ways = op == CollectiveOp::all_reduce;
+    const double steps = (both_ways ? 2.0 : 1.0) * (layout.ranks - 1);
     if (op == CollectiveOp::send_recv) {
-        out.latency = Seconds(across_.send_latency.value);
-        out.nic_efficiency = across_.send_efficiency.value;
+        out.latency = Seconds(between_.send_latency.value);
+        out.nic_efficiency = between_.send_efficiency.value;
         return out;
     }
-    out.latency = Seconds(across_.latency.value + steps * across_.step_latency.value);
-    out.nic_efficiency = across_.efficiency.value;
+    if (between_.exchange && both_ways && layout.nodes == 2) {
+        out.outside = bytes / wire;
+    }
+    out.latency = Seconds(between_.latency.value + steps * between_.step_latency.value +
+                          (both_ways ? 1 : 0.5) * log2_pinned(layout.nodes) * between_.level_latency.value);
+    if (between_.fill.value > 0) {
+        const double on_nics = out.outside * wire / layout.nics.value();
+        out.latency +=
+            Seconds(between_.fill.value * layout.nodes * on_nics / (on_nics + between_.ramp.value * layout.nodes));
+    }
+    out.nic_efficiency = between_.efficiency.value;
     // Inside the nodes the same channels run at the rate that large messages reach there.
     if (layout.per_node() > 1) {
         constexpr double kLarge = 512.0 * 1024 * 1024;
@@ -69,35 +100,40 @@ CollectivePrice MeasuredCollectives::price(CollectiveOp op, const GroupLayout& l
     return out;
 }
 
+namespace {
+// The path of a table by its name; throws with the nearest name.
+std::string path_of(const std::string& folder, const char* ending, const char* what, const std::string& name,
+                    const DataDirectory& data) {
+    const std::string file = data.path(folder + "/" + name + ending);
+    if (!std::filesystem::exists(file)) {
+        const std::vector<std::string> known = data.names(TableKind{folder.c_str(), ending});
+        const std::string near = nearest_name(name, known);
+        throw ConfigError(
+            {Diagnostic{data.path(folder), 0, 0,
+                        fmt::format("no {} are called '{}'; there are {}{}", what, name, fmt::join(known, ", "),
+                                    near.empty() ? "" : fmt::format("; did you mean '{}'?", near))}});
+    }
+    return file;
+}
+}  // namespace
+
 std::unique_ptr<CollectiveModel> make_collectives(const std::string& interconnect, const std::string& library,
-                                                  const DataDirectory& data) {
-    AcrossNodes across;
+                                                  const DataDirectory& data, const std::string& between) {
+    const std::string folder = "models/data/collectives";
+    BetweenNodes constants;
     std::vector<Diagnostic> errors;
-    const std::string path = data.path("models/data/collectives/across_nodes.yaml");
-    read_fields(load_yaml(path), data, errors, [&](Fields& fields) { describe(fields, across); });
+    const std::string path =
+        path_of(folder + "/between", ".yaml", "constants of collectives between nodes", between, data);
+    read_fields(load_yaml(path), data, errors, [&](Fields& fields) { describe(fields, constants); });
     if (!errors.empty()) {
         throw ConfigError(errors);
     }
-    const std::string folder = data.path("models/data/collectives");
-    const std::string file = data.path("models/data/collectives/" + interconnect + ".fit");
-    if (!std::filesystem::exists(file)) {
-        const std::vector<std::string> known = data.names(TableKind{"models/data/collectives", ".fit"});
-        const std::string near = nearest_name(interconnect, known);
-        throw ConfigError({Diagnostic{
-            folder, 0, 0,
-            fmt::format("no measured collectives are called '{}'; there are {}{}", interconnect, fmt::join(known, ", "),
-                        near.empty() ? "" : fmt::format("; did you mean '{}'?", near))}});
-    }
+    const std::string file = path_of(folder, ".fit", "measured collectives", interconnect, data);
     CollectiveFit fit = parse_collective_fit(read_input(file), file);
-    for (const CollectiveOp op :
-         {CollectiveOp::all_reduce, CollectiveOp::all_gather, CollectiveOp::reduce_scatter, CollectiveOp::all_to_all}) {
-        if (!fit.has(kNccl, op)) {
-            throw ConfigError({Diagnostic{
-                file, 0, 0,
-                fmt::format("has no curve of nccl {}", collective_op_names()[static_cast<std::size_t>(op)])}});
-        }
+    if (!fit.has(kNccl, CollectiveOp::all_reduce) && !fit.has(kRccl, CollectiveOp::all_reduce)) {
+        throw ConfigError({Diagnostic{file, 0, 0, "has no curve of the all-reduce of nccl or rccl"}});
     }
-    return std::make_unique<MeasuredCollectives>(std::move(fit), library, across);
+    return std::make_unique<MeasuredCollectives>(std::move(fit), library, constants);
 }
 
 }  // namespace orrery::inline cost

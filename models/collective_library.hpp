@@ -2,12 +2,15 @@
 // A library of collectives as measured: the time beyond what the links alone take.
 //
 // Claims: inside one node the fitted pieces of models/collective_fit, so algorithm switches (NVLS, trees, LL protocols)
-// appear where the library makes them. Across nodes: a fixed time, a latency for each step of the ring, and a fraction of the
-// NICs' rate. Serving engines bring an all-reduce of their own (one- and two-shot over peer memory); all else is NCCL.
-// Scope: NVLink 3 to 5 with NVSwitch, PCIe 4 and 5; xGMI nodes use the NVLink 3 fit scaled to their bandwidth.
-// Limits: one version of each library a generation; trees across nodes are not told from rings (large messages are what training
-// sends); small messages across nodes carry the largest error.
-// Sources: header lines of models/data/collectives/*.fit; across nodes models/data/collectives/across_nodes.yaml.
+// appear where the library makes them; an operation without a curve takes its share of the all-reduce's time by what it sends (a
+// ring all-reduce is a reduce-scatter and an all-gather). Between nodes, of the time x that a ring's bytes take on the NICs of a
+// node: latency + steps x step_latency + level_latency x log2(nodes) + fill x nodes x / (x + ramp x nodes) + x / efficiency. The fill is
+// the pipeline of rings and trees, whose chunks and channels grow with the message until they are all in use.
+// Serving engines bring an all-reduce of their own (one- and two-shot over peer memory); all else is NCCL, or RCCL.
+// Scope: NVLink 3 to 5 with NVSwitch, PCIe 4 and 5, xGMI meshes; InfiniBand, RoCE, EFA, Slingshot between nodes.
+// Limits: one version of each library a generation; where a library picks a slow algorithm for some sizes (NCCL on Slingshot), the
+// curve goes through the middle; small messages between nodes carry the largest error.
+// Sources: header lines of models/data/collectives/*.fit; between nodes models/data/collectives/between/*.yaml.
 // Validated by `orrery validate collectives`, which prints the error by system.
 
 #include "models/collective_fit.hpp"
@@ -19,36 +22,40 @@
 
 namespace orrery::inline cost {
 
-/// Constants of collectives between nodes; see models/data/collectives/across_nodes.yaml for their fit.
-struct AcrossNodes {
-    Sourced<double> latency;          ///< s, start of a collective
-    Sourced<double> step_latency;     ///< s, a step of the ring
-    Sourced<double> efficiency;       ///< of the NICs' rate
+/// Constants of collectives between nodes; see models/data/collectives/between for their fits.
+struct BetweenNodes {
+    Sourced<double> latency;        ///< s, start of a collective
+    Sourced<double> step_latency;   ///< s, a step of the ring
+    Sourced<double> level_latency;  ///< s, for each doubling of the nodes, of an all-reduce; of the others half
+    Sourced<double> fill;           ///< s a node: by how much the largest messages are later for the ramp
+    Sourced<double> ramp;           ///< s a node on the wire until half of that is lost
+    bool exchange = false;       ///< two nodes exchange the payload once, by trees, where a ring sends it almost twice
+    Sourced<double> efficiency;  ///< of the NICs' rate
     Sourced<double> send_latency;     ///< s, a point-to-point message
     Sourced<double> send_efficiency;  ///< of one NIC's rate that it reaches
 };
-void describe(Fields& fields, AcrossNodes& across);
+void describe(Fields& fields, BetweenNodes& between);
 
 class MeasuredCollectives final : public CollectiveModel {
   public:
-    /// `library`: whose curves to use where it has any; NCCL's otherwise. Precondition: `fit` has NCCL's all-reduce, all-gather,
-    /// reduce-scatter and all-to-all.
-    MeasuredCollectives(CollectiveFit fit, std::string library, const AcrossNodes& across)
-        : across_(across), fit_(std::move(fit)), library_(std::move(library)) {}
+    /// `library`: whose curves to use where it has any; NCCL's or RCCL's otherwise. Precondition: `fit` has that one's all-reduce.
+    MeasuredCollectives(CollectiveFit fit, std::string library, const BetweenNodes& between);
     [[nodiscard]] CollectivePrice price(CollectiveOp op, const GroupLayout& layout, Bytes payload,
                                         BytesPerSecond intra_bandwidth) const override;
 
   private:
     [[nodiscard]] double time_in_node(CollectiveOp op, double ranks, double bytes, double bandwidth) const;
 
-    AcrossNodes across_;
+    BetweenNodes between_;
     CollectiveFit fit_;
     std::string library_;
+    std::string vendor_;  ///< whose curves stand in for those that the library lacks
 };
 
-/// `library` ("nccl", "vllm", "sglang", "trtllm") on an interconnect: the name of a fit in models/data/collectives. Throws ConfigError
-/// for an unknown interconnect, with the nearest name.
+/// `library` ("nccl", "vllm", "sglang", "trtllm") on an interconnect: the name of a fit in models/data/collectives, and of constants
+/// in its folder `between`. Throws ConfigError for an unknown name, with the nearest.
 [[nodiscard]] std::unique_ptr<CollectiveModel> make_collectives(const std::string& interconnect,
-                                                                const std::string& library, const DataDirectory& data);
+                                                                const std::string& library, const DataDirectory& data,
+                                                                const std::string& between = "infiniband");
 
 }  // namespace orrery::inline cost

@@ -16,6 +16,11 @@ void describe(Fields& fields, NodeSpec& node) {
     fields.enumeration({"intra", "what joins the GPUs of a node"}, {"nvswitch", "mesh", "pcie"}, node.intra);
     fields.sourced({"intra_bandwidth", "bandwidth inside the node, a GPU and direction (mesh: a pair)", false, 0, 1e14},
                    Dimension::rate, node.intra_bandwidth);
+    fields.group(node.has_packages, [&](Fields& same) {
+        same.sourced({"package_bandwidth",
+                      "mesh: between the two dies of a package, a direction (GPUs 0 and 1, 2 and 3)", false, 1, 1e14},
+                     Dimension::rate, node.package_bandwidth);
+    });
     fields.sourced({"intra_latency", "latency of a transfer inside the node", false, 0, 1e-3}, Dimension::time,
                    node.intra_latency);
     fields.integer({"nics", "NICs in a node", false, 0, 1024}, node.nics);
@@ -27,6 +32,10 @@ void describe(Fields& fields, NodeSpec& node) {
                    Dimension::rate, node.pcie_bandwidth);
     fields.table({"collectives", "table of measured collectives inside the node (models/data/collectives)"},
                  {"models/data/collectives", ".fit"}, node.collectives);
+    fields.group(node.names_between, [&](Fields& same) {
+        same.table({"between", "constants of collectives between nodes (models/data/collectives/between)"},
+                   {"models/data/collectives/between", ".yaml"}, node.between);
+    });
     fields.group(node.shares_domain, [&](Fields& same) {
         same.integer({"domain", "nodes whose GPUs one NVSwitch fabric joins, as in a rack of GB200", false, 1, 4096},
                      node.domain);
@@ -147,6 +156,14 @@ void take_node(FabricShape& shape, const NodeSpec& node, double link) {
     shape.nic_bandwidth = link > 0 ? link : node.nic_bandwidth.value;
     shape.nic_latency = node.nic_latency.value;
     shape.pcie_bandwidth = node.pcie_rate();
+    shape.package_bandwidth = node.has_packages ? node.package_bandwidth.value : 0;
+}
+
+// Two dies of a package are joined in a mesh alone, and all GPUs have a partner.
+void check_packages(const NodeSpec& node, const std::string& whose, std::vector<std::string>& problems) {
+    if (node.has_packages && (node.intra != IntraKind::mesh || node.gpus % 2 != 0)) {
+        problems.push_back("node.package_bandwidth" + whose + " needs node.intra: mesh and an even number of GPUs");
+    }
 }
 
 // Memories of a node, and the way to them.
@@ -195,6 +212,7 @@ void take_groups(FabricShape& shape, const ClusterSpec& cluster, std::vector<std
         take_node(own, group.node, group.has_fabric ? group.fabric.link : cluster.fabric.link);
         check_domain(own, " of '" + group.name + "'", problems);
         check_host(group.node, " of '" + group.name + "'", problems);
+        check_packages(group.node, " of '" + group.name + "'", problems);
         if (!shape.groups.empty() && own.gpus_per_node != shape.gpus_per_node) {
             problems.push_back("nodes of '" + group.name + "' have " + std::to_string(own.gpus_per_node) +
                                " GPUs, those of '" + cluster.groups.front().name + "' " +
@@ -218,11 +236,17 @@ void take_groups(FabricShape& shape, const ClusterSpec& cluster, std::vector<std
             shape = own;
             shape.nodes = nodes;
         }
-        NodeGroup parts{group.name,        0,
-                        own.nodes,         own.nics_per_node,
-                        own.intra,         own.intra_bandwidth,
-                        own.intra_latency, own.pcie_bandwidth,
-                        own.nic_bandwidth, own.nic_latency};
+        NodeGroup parts{group.name,
+                        0,
+                        own.nodes,
+                        own.nics_per_node,
+                        own.intra,
+                        own.intra_bandwidth,
+                        own.intra_latency,
+                        own.pcie_bandwidth,
+                        own.nic_bandwidth,
+                        own.nic_latency,
+                        own.package_bandwidth};
         parts.first = shape.groups.empty() ? 0 : shape.groups.back().first + shape.groups.back().nodes;
         shape.groups.push_back(parts);
         shape.nics_per_node = std::max(shape.nics_per_node, own.nics_per_node);
@@ -301,6 +325,7 @@ FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark) {
             take_node(shape, cluster.node, f.link);
             check_domain(shape, "", problems);
             check_host(cluster.node, "", problems);
+            check_packages(cluster.node, "", problems);
         }
     }
     if (std::max(cluster.nodes, cluster.hosts) > 4'000'000 / std::max(1U, shape.gpus_per_node)) {

@@ -24,11 +24,44 @@ static double flow_limit(const Fabric& fabric, GpuId from, GpuId to, const Colle
            std::min(fabric.capacity(fabric.nic_out(crossing.out)), fabric.capacity(fabric.nic_in(crossing.in)));
 }
 
-// B/s of a GPU towards the others of its node.
-static double port_of(const Fabric& fabric, GpuId gpu) {
+// B/s of a GPU towards the others of a group with so many members on its node. In a mesh it has a link to each of them.
+static double port_of(const Fabric& fabric, GpuId gpu, std::uint32_t members, bool packages) {
     const NodeGroup& parts = fabric.parts_of(gpu);
-    return parts.intra == IntraKind::mesh ? parts.intra_bandwidth * (fabric.shape().gpus_per_node - 1)
-                                          : parts.intra_bandwidth;
+    if (parts.intra != IntraKind::mesh) {
+        return parts.intra_bandwidth;
+    }
+    if (packages && parts.package_bandwidth > 0) {
+        return parts.package_bandwidth;
+    }
+    return parts.intra_bandwidth * (members > 1 ? members - 1 : fabric.shape().gpus_per_node - 1);
+}
+
+// Whether the members on each node are the two dies of a package.
+static bool are_packages(const Fabric& fabric, const std::vector<GpuId>& group, std::uint32_t members) {
+    const std::uint32_t gpus = fabric.shape().gpus_per_node;
+    for (std::size_t i = 0; members == 2 && i + 1 < group.size(); i += 2) {
+        if (group[i].value() % gpus / 2 != group[i + 1].value() % gpus / 2) {
+            return false;
+        }
+    }
+    return members == 2;
+}
+
+// Of the NICs that the ranks of a node use together, on the node where that is least.
+static BytesPerSecond nics_of(const Fabric& fabric, const std::vector<GpuId>& group) {
+    double least = 0;
+    double here = 0;
+    std::uint32_t last = 0;
+    for (std::size_t i = 0; i < group.size(); ++i) {
+        const std::uint32_t nic = fabric.nic_of(group[i]);
+        if (i > 0 && fabric.domain_of(group[i]) != fabric.domain_of(group[i - 1])) {
+            least = least > 0 ? std::min(least, here) : here;
+            here = 0;
+        }
+        here += here == 0 || nic != last ? fabric.capacity(fabric.nic_out(nic)) : 0;
+        last = nic;
+    }
+    return BytesPerSecond(least > 0 ? std::min(least, here) : here);
 }
 
 Bytes wire_bytes(CollectiveOp op, std::uint32_t ranks, Bytes payload) {
@@ -66,7 +99,8 @@ GroupLayout layout_of(const Fabric& fabric, const std::vector<GpuId>& group) {
                                   std::to_string(count.begin()->first) + "; choose degrees that divide the node");
         }
     }
-    return GroupLayout{static_cast<std::uint32_t>(group.size()), static_cast<std::uint32_t>(count.size())};
+    return GroupLayout{static_cast<std::uint32_t>(group.size()), static_cast<std::uint32_t>(count.size()),
+                       count.size() > 1 ? nics_of(fabric, group) : BytesPerSecond()};
 }
 
 GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, CollectiveOp op,
@@ -78,11 +112,13 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
     }
     const GroupLayout layout = layout_of(fabric, group);
     const FabricShape& shape = fabric.shape();
-    double port = port_of(fabric, group[0]);
+    const std::uint32_t members = layout.per_node();
+    const bool packages = are_packages(fabric, group, members);
+    double port = port_of(fabric, group[0], members, packages);
     double inside_latency = 0;
     double nic_latency = 0;
     for (const GpuId gpu : group) {
-        port = std::min(port, port_of(fabric, gpu));
+        port = std::min(port, port_of(fabric, gpu, members, packages));
         inside_latency = std::max(inside_latency, fabric.parts_of(gpu).intra_latency);
         nic_latency = std::max(nic_latency, fabric.parts_of(gpu).nic_latency);
     }
@@ -96,13 +132,16 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
     const double n = layout.ranks;
     // A ring leaves each node once; of an all-to-all only what goes to the own node stays inside.
     const double inside = op == CollectiveOp::all_to_all ? (r - 1) / (n - 1) : (layout.nodes > 1 ? (r - 1) / r : 1);
-    const double outside = op == CollectiveOp::all_to_all ? (n - r) / (n - 1) * r : (layout.nodes > 1 ? 1 : 0);
+    const double outside =
+        price.outside * (op == CollectiveOp::all_to_all ? (n - r) / (n - 1) * r : (layout.nodes > 1 ? 1 : 0));
     std::map<std::uint32_t, double> weights;
     const auto wanted = [&](std::uint32_t node) { return only_nodes == nullptr || (*only_nodes)[node]; };
     for (const GpuId gpu : group) {
         if (inside > 0 && wanted(fabric.node_of(gpu))) {
-            weights[fabric.intra_up(gpu).value()] += inside / price.intra_efficiency;
-            weights[fabric.intra_down(gpu).value()] += inside / price.intra_efficiency;
+            // A resource stands for all links of a GPU; those to the members are a part of it.
+            const double part = fabric.capacity(fabric.intra_up(gpu)) / port_of(fabric, gpu, members, packages);
+            weights[fabric.intra_up(gpu).value()] += part * inside / price.intra_efficiency;
+            weights[fabric.intra_down(gpu).value()] += part * inside / price.intra_efficiency;
         }
     }
     if (outside > 0) {
@@ -147,7 +186,7 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
 GroupTransfer make_send(const Fabric& fabric, const CollectiveModel& model, GpuId from, GpuId to, Bytes payload,
                         PathChoice choice, std::uint64_t hash) {
     const bool inside = fabric.domain_of(from) == fabric.domain_of(to);
-    const CollectivePrice price = model.price(CollectiveOp::send_recv, GroupLayout{2, inside ? 1U : 2U}, payload,
+    const CollectivePrice price = model.price(CollectiveOp::send_recv, GroupLayout{2, inside ? 1U : 2U, {}}, payload,
                                               BytesPerSecond(fabric.parts_of(from).intra_bandwidth));
     const Route route = fabric.route(from, to, choice, hash);
     GroupTransfer out;

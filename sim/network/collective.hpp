@@ -37,6 +37,7 @@ enum class CollectiveOp {
 struct GroupLayout {
     std::uint32_t ranks = 1;
     std::uint32_t nodes = 1;
+    BytesPerSecond nics;  ///< of the NICs that the ranks of a node use, together; of the slowest node
     [[nodiscard]] std::uint32_t per_node() const { return ranks / nodes; }
 };
 
@@ -45,6 +46,7 @@ struct CollectivePrice {
     Seconds latency;              ///< before and between the transfers, whatever the size of the links
     double intra_efficiency = 1;  ///< of the links inside a node
     double nic_efficiency = 1;    ///< of the NICs
+    double outside = 1;           ///< of the bytes that a ring sends between nodes, what this algorithm sends
 };
 
 class CollectiveModel {

@@ -32,7 +32,7 @@ Fabric::Fabric(const FabricShape& shape) : shape_(shape), groups_(shape.groups) 
     ORRERY_ASSERT(s.nodes > 0 && s.gpus_per_node > 0 && s.rails > 0 && s.nodes_per_leaf > 0 && s.spines > 0);
     if (groups_.empty()) {
         groups_.push_back({"", 0, s.nodes, s.nics_per_node, s.intra, s.intra_bandwidth, s.intra_latency,
-                           s.pcie_bandwidth, s.nic_bandwidth, s.nic_latency});
+                           s.pcie_bandwidth, s.nic_bandwidth, s.nic_latency, s.package_bandwidth});
     }
     require_paths();
     for (const NodeGroup& group : groups_) {
@@ -46,10 +46,19 @@ Fabric::Fabric(const FabricShape& shape) : shape_(shape), groups_(shape.groups) 
         mesh_ = reserve(static_cast<std::size_t>(s.gpus_per_node) * peers, [](const NodeGroup& group) {
             return group.intra == IntraKind::mesh ? group.intra_bandwidth : kUnused;
         });
+        for (const NodeGroup& group : groups_) {
+            const std::uint32_t gpu = group.first * s.gpus_per_node;
+            for (std::uint32_t i = 0; group.package_bandwidth > 0 && i < group.nodes * s.gpus_per_node; ++i) {
+                if (const GpuId own(gpu + i), other((gpu + i) ^ 1U); other.value() < gpus()) {
+                    capacities_[mesh_link(own, other)] = group.package_bandwidth;
+                }
+            }
+        }
     }
     // The collectives see one port a GPU: in a mesh its links to all peers together.
     const auto port = [&](const NodeGroup& group) {
-        return group.intra == IntraKind::mesh ? group.intra_bandwidth * peers : group.intra_bandwidth;
+        return group.intra == IntraKind::mesh ? std::max(group.intra_bandwidth * peers, group.package_bandwidth)
+                                              : group.intra_bandwidth;
     };
     intra_up_ = reserve(s.gpus_per_node, port);
     intra_down_ = reserve(s.gpus_per_node, port);

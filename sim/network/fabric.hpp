@@ -41,6 +41,7 @@ struct NodeGroup {
     double pcie_bandwidth = 0;
     double nic_bandwidth = 0;
     double nic_latency = 0;
+    double package_bandwidth = 0;  ///< mesh: between GPUs 2k and 2k + 1; 0: as between any two
 };
 
 /// Everything the fabric is computed from. Plain numbers in base units; the `cluster` section fills it.
@@ -54,12 +55,13 @@ struct FabricShape {
     /// B/s of a further NIC of every node, its last, which alone reaches other groups; 0: one fabric joins all.
     double outer_bandwidth = 0;
     IntraKind intra = IntraKind::nvswitch;
-    double intra_bandwidth = 0;  ///< B/s per GPU and direction (nvswitch, pcie), or a pair and direction (mesh)
-    double intra_latency = 0;    ///< s, GPU to GPU inside a node
-    double pcie_bandwidth = 0;   ///< B/s per GPU and direction between GPU and NIC; 0: not limiting
-    double nic_bandwidth = 0;    ///< B/s and direction
-    double nic_latency = 0;      ///< s, through both NICs and the host
-    double link_latency = 0;     ///< s per link, switch included
+    double intra_bandwidth = 0;    ///< B/s per GPU and direction (nvswitch, pcie), or a pair and direction (mesh)
+    double intra_latency = 0;      ///< s, GPU to GPU inside a node
+    double package_bandwidth = 0;  ///< B/s between GPUs 2k and 2k + 1 of a mesh, a direction; 0: as between any two
+    double pcie_bandwidth = 0;     ///< B/s per GPU and direction between GPU and NIC; 0: not limiting
+    double nic_bandwidth = 0;      ///< B/s and direction
+    double nic_latency = 0;        ///< s, through both NICs and the host
+    double link_latency = 0;       ///< s per link, switch included
     /// What joins the NICs; null: the tree of the fields below.
     std::function<std::shared_ptr<const Topology>(const FabricShape&)> topology;
     FabricKind kind = FabricKind::leaf_spine;

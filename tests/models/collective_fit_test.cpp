@@ -119,7 +119,7 @@ TEST_CASE("rows of a trace become curves by library, operation and ranks; betwee
 TEST_CASE("a serving engine's own all-reduce is far below NCCL's where decode steps need it, and all else is NCCL's") {
     const auto nccl = make_collectives("nvlink4", "nccl", test::data());
     const auto vllm = make_collectives("nvlink4", "vllm", test::data());
-    const GroupLayout node{8, 1};
+    const GroupLayout node{8, 1, {}};
     const auto latency = [&](const CollectiveModel& model, CollectiveOp op) {
         return 1e6 * model.price(op, node, Bytes(65536), BytesPerSecond(450e9)).latency.value();
     };

@@ -149,7 +149,7 @@ TEST_CASE("check: only tables that the scenario reads are its inputs") {
         });
     };
     CHECK(read.size() > 2);
-    CHECK(all_in({"kernels/a100-sxm-80g/", "collectives/nvlink3.fit", "collectives/across_nodes.yaml"}));
+    CHECK(all_in({"kernels/a100-sxm-80g/", "collectives/nvlink3.fit", "collectives/between/infiniband.yaml"}));
     CHECK(tables(training + "compute: {model: roofline}\n").size() == 2);
     CHECK(tables(training + "compute: {model: roofline}\nnetwork: {collectives: ideal}\n").empty());
     CHECK(tables("orrery: 1\nkind: network\ncluster: {hosts: 4, fabric: {link: 1 Gbps}}\ntraffic: {size: 1 MB}\n")

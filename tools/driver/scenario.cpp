@@ -275,9 +275,12 @@ static void check_topology(const Scenario& scenario, std::vector<Diagnostic>& er
             errors.push_back(scenario.cluster_mark.error(
                 "adaptive routing looks at the queues of switches: it needs network.fidelity: packet"));
         }
-        if (topology->limits_connections() && !row_of(scenario.kind).messages) {
-            errors.push_back(scenario.cluster_mark.error(
-                "'window' and 'loss' of a connection are simulated in collective and network scenarios only"));
+        if (topology->limits_connections() &&
+            (!row_of(scenario.kind).messages || scenario.network.fidelity == Fidelity::simgrid)) {
+            errors.push_back(
+                scenario.cluster_mark.error("'window' and 'loss' of a connection are simulated in collective and "
+                                            "network scenarios only, and not with "
+                                            "fidelity simgrid"));
         }
     }
     if (scenario.cluster.mixed && scenario.kind == ScenarioKind::replay) {
@@ -292,10 +295,10 @@ static void check_topology(const Scenario& scenario, std::vector<Diagnostic>& er
     const std::string name = joined ? "a cluster of several fabrics" : scenario.cluster.fabric.topology.name();
     const packet::PathNeeds paths = scenario.network.packets.paths.policy.make()->needs();
     if ((joined || !topology->is_tree()) && (paths.leaves_choose || paths.plans)) {
-        errors.push_back(scenario.network_mark.error(fmt::format(
-            "paths '{}' choose among the spines of a tree; {} has none: take spray, ecmp, oblivious, "
-            "flowlet, recycled, reps, bitmap or mixed",
-            scenario.network.packets.paths.policy.name(), name)));
+        errors.push_back(scenario.network_mark.error(
+            fmt::format("paths '{}' choose among the spines of a tree; {} has none: take spray, ecmp, oblivious, "
+                        "flowlet, recycled, reps, bitmap or mixed",
+                        scenario.network.packets.paths.policy.name(), name)));
     }
 }
 
@@ -483,14 +486,15 @@ const CostModel& ModelCache::device(const DeviceSpec& device, ComputeKind kind, 
     return *slot;
 }
 
-const CollectiveModel& ModelCache::collectives(const std::string& generation, LibraryKind kind) {
+const CollectiveModel& ModelCache::collectives(const NodeSpec& node, LibraryKind kind) {
     const std::string& name = library_names()[static_cast<std::size_t>(kind)];
-    std::unique_ptr<CollectiveModel>& slot = libraries_[kind == LibraryKind::ideal ? "ideal" : name + " " + generation];
+    std::unique_ptr<CollectiveModel>& slot =
+        libraries_[kind == LibraryKind::ideal ? "ideal" : name + " " + node.collectives + " " + node.between];
     if (!slot) {
         if (kind == LibraryKind::ideal) {
             slot = std::make_unique<IdealCollectives>();
         } else {
-            slot = make_collectives(generation, name, data_);
+            slot = make_collectives(node.collectives, name, data_, node.between);
         }
     }
     return *slot;
@@ -597,7 +601,7 @@ TrainingInput training_input(const Scenario& scenario, ModelCache& models, const
                                  precision_names()[static_cast<std::size_t>(scenario.plan.precision)]);
         }
         return GroupDevice{&models.device(node.gpu, scenario.compute), &node.gpu,
-                           &models.collectives(node.collectives, scenario.network.collectives)};
+                           &models.collectives(node, scenario.network.collectives)};
     };
     for (const GroupSpec& group : scenario.cluster.groups) {
         groups.push_back(device_of(group.node));

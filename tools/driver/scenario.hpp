@@ -152,7 +152,7 @@ class ModelCache {
     [[nodiscard]] const DataDirectory& data() const { return data_; }
     /// `kernels`: set of kernels that the software runs where the device has one of this name.
     [[nodiscard]] const CostModel& device(const DeviceSpec& device, ComputeKind kind, const KernelSets& kernels = {});
-    [[nodiscard]] const CollectiveModel& collectives(const std::string& generation, LibraryKind kind);
+    [[nodiscard]] const CollectiveModel& collectives(const NodeSpec& node, LibraryKind kind);
 
   private:
     DataDirectory data_;

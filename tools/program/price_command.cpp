@@ -212,8 +212,8 @@ class Pricers {
                                         fmt::join(names, ", ")));
         }
         const Fabric fabric(shape_of(on.cluster, on.cluster_mark));
-        const std::string& generation = on.cluster.node.collectives;
-        const CollectiveModel& model = models_.collectives(generation, static_cast<LibraryKind>(known - names.begin()));
+        const CollectiveModel& model =
+            models_.collectives(on.cluster.node, static_cast<LibraryKind>(known - names.begin()));
         std::vector<GpuId> group;
         for (std::uint32_t node = 0; node < nodes; ++node) {
             for (std::uint32_t i = 0; i < ranks / nodes; ++i) {
@@ -237,9 +237,10 @@ class Pricers {
         out.high = time * std::exp(kNineOfTen * spread);
         out.of_memory = links / time;
         out.binds = latency > time / 2 ? "start-up" : nodes > 1 ? "links between nodes" : "links of the node";
-        out.source = library == "ideal" ? "closed form over the links"
-                                        : fmt::format("models/data/collectives/{}.fit, {}", generation, library) +
-                                              (nodes > 1 ? " and across_nodes.yaml" : "");
+        out.source = library == "ideal"
+                         ? "closed form over the links"
+                         : fmt::format("models/data/collectives/{}.fit, {}", on.cluster.node.collectives, library) +
+                               (nodes > 1 ? " and between/" + on.cluster.node.between + ".yaml" : "");
         return out;
     }
 

@@ -139,7 +139,7 @@ void validate_passes(const DataDirectory& data, const Terminal& terminal, bool p
                                      "pass"),
                           "pass", data);
         const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
-        const CollectiveModel& library = models.collectives(scenario.cluster.node.collectives, LibraryKind::nccl);
+        const CollectiveModel& library = models.collectives(scenario.cluster.node, LibraryKind::nccl);
         std::vector<GpuId> group;
         for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(tensor); ++i) {
             group.emplace_back(i);

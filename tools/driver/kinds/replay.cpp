@@ -17,8 +17,7 @@ class ReplayScenario final : public ScenarioRun {
           recorded_on_(context.scenario.replay.recorded_on),
           trace_(read_replay(context.scenario.file(context.scenario.replay.trace))),
           run_(trace_, context.scenario.replay, context.scenario.cluster.node.gpu, context.placement,
-               context.models.collectives(context.scenario.cluster.node.collectives,
-                                          context.scenario.network.collectives),
+               context.models.collectives(context.scenario.cluster.node, context.scenario.network.collectives),
                context.scenario.network.path_choice(), context.simulation, context.start, devices_of(context)) {
         run_.set_progress(context.options.progress);
     }

@@ -254,7 +254,7 @@ class ServingScenario final : public ScenarioRun {
                 .model = scenario_.model,
                 .device = *device,
                 .fabric = context.fabric,
-                .collectives = context.models.collectives(node.collectives, scenario_.network.collectives),
+                .collectives = context.models.collectives(node, scenario_.network.collectives),
                 .paths = scenario_.network.path_choice(),
                 .gpus = gpus,
                 .quantisation = engine_.quantisation(gpu),
