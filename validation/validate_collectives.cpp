@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <map>
 #include <sstream>
+#include <tuple>
 
 namespace orrery::inline validation {
 
@@ -128,6 +129,97 @@ void compare_collections(ModelCache& models, const Terminal& terminal, const std
     terminal.table({"fabric", "device", "source", "sizes", "error", "median bias"}, table);
 }
 
+// What the model says of a row.
+double predicted_seconds(ModelCache& models, const Row& row) {
+    const YamlNode scenario = parse_yaml(
+        fmt::format("orrery: 1\nkind: collective\ncluster: {{nodes: {}, node: {}, fabric: {{nodes_per_leaf: 16}}}}\n"
+                    "collective: {{size: {} B}}\n",
+                    row.nodes, row.node, row.bytes),
+        "measured.csv");
+    const Scenario parsed = read_scenario(scenario, "point", models.data());
+    const Fabric fabric(shape_of(parsed.cluster, parsed.cluster_mark));
+    std::vector<GpuId> group;
+    const auto per_node = static_cast<std::uint32_t>(row.gpus / row.nodes);
+    for (std::uint32_t node = 0; node < static_cast<std::uint32_t>(row.nodes); ++node) {
+        for (std::uint32_t i = 0; i < per_node; ++i) {
+            group.emplace_back(node * fabric.shape().gpus_per_node + i);
+        }
+    }
+    const auto& names = collective_op_names();
+    const auto op = static_cast<CollectiveOp>(std::find(names.begin(), names.end(), row.op) - names.begin());
+    const CollectiveModel& model = models.collectives(parsed.cluster.node, LibraryKind::nccl);
+    return seconds_alone(fabric, make_transfer(fabric, model, op, group, Bytes(row.bytes), PathChoice::spray)).value();
+}
+
+// The further systems: each row that another measurement of the same size contradicts by a tenth counts as disturbed.
+void compare_further(ModelCache& models, const Terminal& terminal, bool print_points, Comparison& out) {
+    constexpr double kMiB = 1024 * 1024;
+    constexpr double kAgree = 1.1;
+    const std::vector<Row> rows = load_rows(models.data().path("validation/collectives/more.csv"));
+    using Series = std::tuple<std::string, std::string, double, double>;
+    std::map<Series, std::pair<double, double>> repeats;  // least and most
+    for (const Row& row : rows) {
+        auto [at, first] = repeats.try_emplace({row.system, row.op, row.gpus, row.bytes}, row.microseconds, 0);
+        at->second.first = std::min(at->second.first, row.microseconds);
+        at->second.second = std::max(at->second.second, row.microseconds);
+    }
+    struct Sums {
+        std::vector<double> all, reduce, agreeing, large;
+    };
+    std::map<std::string, Sums> systems;
+    std::vector<std::vector<std::string>> listed;
+    for (const Row& row : rows) {
+        if (row.bytes < kMiB) {
+            continue;
+        }
+        const double predicted = predicted_seconds(models, row);
+        const double error = predicted / (row.microseconds * 1e-6) - 1;
+        Sums& sums = systems[row.system];
+        sums.all.push_back(error);
+        if (row.op == "all-reduce") {
+            sums.reduce.push_back(error);
+        }
+        if (const auto& [least, most] = repeats.at({row.system, row.op, row.gpus, row.bytes}); most <= kAgree * least) {
+            sums.agreeing.push_back(error);
+        }
+        if (row.bytes >= 64 * kMiB) {
+            sums.large.push_back(error);
+        }
+        listed.push_back({row.system, row.op, fmt::format("{:.0f}", row.gpus), fmt::format("{:.0f}", row.bytes),
+                          fmt::format("{:.1f} us", row.microseconds), fmt::format("{:.1f} us", predicted * 1e6),
+                          fmt::format("{:+.1f} %", 100 * error)});
+    }
+    if (print_points) {
+        terminal.heading("measured collectives of further systems");
+        terminal.table({"system", "op", "GPUs", "bytes", "measured", "predicted", "error"}, listed);
+    }
+    const auto mape = [](const std::vector<double>& errors) {
+        return errors.empty() ? std::string("-") : fmt::format("{:.1f} %", statistics_of(errors).mape);
+    };
+    std::vector<std::vector<std::string>> table;
+    double sum = 0;
+    double within = 0;
+    for (const auto& [name, sums] : systems) {
+        const ErrorStatistics s = statistics_of(sums.all);
+        sum += s.mape;
+        within += s.mape <= 10 ? 1 : 0;
+        table.push_back({name, std::to_string(s.count), fmt::format("{:.1f} %", s.mape),
+                         fmt::format("{:+.1f} %", s.median_bias), mape(sums.reduce), mape(sums.agreeing),
+                         mape(sums.large)});
+    }
+    out.tables.push_back(
+        {"Further systems, from 1 MiB on",
+         {"system", "points", "MAPE", "median bias", "all-reduce", "repeats within 10 %", "from 64 MiB"},
+         std::move(table)});
+    terminal.heading(out.tables.back().title);
+    terminal.table(out.tables.back().columns, out.tables.back().rows);
+    const auto count = static_cast<double>(systems.size());
+    out.scores.insert(out.scores.end(), {{"further_points", static_cast<double>(listed.size()), ""},
+                                         {"further_systems", count, ""},
+                                         {"further_systems_within_10", within, ""},
+                                         {"further_error_mean_of_systems", sum / std::max(1.0, count), "%"}});
+}
+
 }  // namespace
 
 Comparison validate_collectives(ModelCache& models, const Terminal& terminal, bool print_points,
@@ -138,26 +230,7 @@ Comparison validate_collectives(ModelCache& models, const Terminal& terminal, bo
     std::vector<std::vector<std::string>> listed;
     Comparison out{"collectives", "collectives", "", "", {"operation", "system", "size"}, {}, {}};
     for (const Row& row : rows) {
-        const YamlNode scenario = parse_yaml(
-            fmt::format(
-                "orrery: 1\nkind: collective\ncluster: {{nodes: {}, node: {}, fabric: {{nodes_per_leaf: 16}}}}\n"
-                "collective: {{size: {} B}}\n",
-                row.nodes, row.node, row.bytes),
-            "measured.csv");
-        const Scenario parsed = read_scenario(scenario, "point", models.data());
-        const Fabric fabric(shape_of(parsed.cluster, parsed.cluster_mark));
-        std::vector<GpuId> group;
-        const auto per_node = static_cast<std::uint32_t>(row.gpus / row.nodes);
-        for (std::uint32_t node = 0; node < static_cast<std::uint32_t>(row.nodes); ++node) {
-            for (std::uint32_t i = 0; i < per_node; ++i) {
-                group.emplace_back(node * fabric.shape().gpus_per_node + i);
-            }
-        }
-        const auto& names = collective_op_names();
-        const auto op = static_cast<CollectiveOp>(std::find(names.begin(), names.end(), row.op) - names.begin());
-        const CollectiveModel& model = models.collectives(parsed.cluster.node.collectives, LibraryKind::nccl);
-        const double predicted =
-            seconds_alone(fabric, make_transfer(fabric, model, op, group, Bytes(row.bytes), PathChoice::spray)).value();
+        const double predicted = predicted_seconds(models, row);
         const double error = predicted / (row.microseconds * 1e-6) - 1;
         groups[row.system].push_back(error);
         if (row.bytes >= 64.0 * 1024 * 1024) {
@@ -203,6 +276,7 @@ Comparison validate_collectives(ModelCache& models, const Terminal& terminal, bo
                   {"systems", systems, ""},
                   {"error_mean_of_systems", sum / std::max(1.0, systems), "%"},
                   {"error_from_64_mib", large_sum / std::max(1.0, large_systems), "%"}};
+    compare_further(models, terminal, print_points, out);
     if (!data.empty()) {
         compare_collections(models, terminal, data);
     }
