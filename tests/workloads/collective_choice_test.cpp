@@ -75,6 +75,46 @@ TEST_CASE("an all-reduce per dimension uses all links of a torus: 2 (N-1)/N S ov
     CHECK(seconds(ring, "op: all-reduce, algorithm: ring, size: 80 MB") == doctest::Approx(0.14).epsilon(1e-9));
 }
 
+TEST_CASE("on a wrapped torus one node stands for all: the time, messages and bytes of every node") {
+    for (const auto& [shape, nodes, link] : {std::tuple{"4x4", 16, "1000 GB/s"},
+                                             {"3x5", 15, "1000 GB/s"},
+                                             {"2x3x4", 24, "1000 GB/s"},
+                                             {"4x4x4", 64, "4 GB/s"},  // the NIC binds, and not its six links
+                                             {"3x4x5", 60, "4 GB/s"}}) {
+        for (const char* op : {"all-reduce", "all-gather", "reduce-scatter"}) {
+            for (const char* fidelity : {"fluid", "analytic"}) {
+                CAPTURE(shape);
+                CAPTURE(op);
+                CAPTURE(fidelity);
+                const auto summary = [&](const char* fold) {
+                    const Scenario s = test::scenario(fmt::format(
+                        "orrery: 1\nkind: collective\ncluster: {{hosts: {}, fabric: {{kind: torus, shape: {}, link: "
+                        "{}, "
+                        "neighbour_link: 1 GB/s}}}}\ncollective: {{op: {}, algorithm: per-dimension, size: 96 MB}}\n"
+                        "network: {{fidelity: {}, fold: {}}}\n",
+                        nodes, shape, link, op, fidelity, fold));
+                    return run(s, test::models(), {}).summary;
+                };
+                const Summary folded = summary("true");
+                const Summary each = summary("false");
+                for (const char* metric : {"collective_time_s", "messages", "bytes_on_wire"}) {
+                    CAPTURE(metric);
+                    CHECK(folded.find(metric)->value == doctest::Approx(each.find(metric)->value).epsilon(1e-9));
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("a torus of 131,072 devices all-reduces folded, in 2 (N-1)/N S over its links and a latency a step") {
+    const auto taken = seconds(
+        "hosts: 131072, fabric: {kind: torus, shape: 64x64x32, link: 1000 GB/s, neighbour_link: 1 GB/s, "
+        "neighbour_latency: 0 ns}",
+        "op: all-reduce, size: 131072 MB");
+    CHECK(taken >= 2 * 131071.0 / 131072 * 131.072 / 6);
+    CHECK(taken < 1.2 * 2 * 131.072 / 6);  // parts that begin with different sizes are not in step
+}
+
 TEST_CASE("by default every operation does what it says, over all NICs of a node") {
     const std::string nodes = "nodes: 4, node: dgx-h100, fabric: {kind: rail-only}";
     // Each GPU has 24 of 31 other ranks behind its NIC of 50 GB/s.

@@ -122,6 +122,7 @@ struct Explanation {
     std::vector<BlameRow> longest;  ///< single operations with most time on the critical path (replays)
     std::vector<HiddenRow> hidden;
     std::map<std::string, double> link_use;             ///< utilisation of the busiest link of each kind, by activities
+    std::vector<double> link_loads;                     ///< by resource, share of the time in use; empty: not known
     std::string link_users = "where it was simulated";  ///< which activities those are, for a caption
     std::optional<LastMessage> last;                    ///< collective and network
     std::vector<RequestPart> requests;                  ///< serving

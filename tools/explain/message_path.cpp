@@ -88,6 +88,7 @@ class MessagePath {
         out.last = split(last);
         add_links(last, *out.last);
         add_use(out.link_use);
+        add_loads(out.link_loads);
     }
 
   private:
@@ -207,6 +208,24 @@ class MessagePath {
             if (bytes[i] > 0 && seconds > 0 && fabric_.capacity(ResourceId(i)) > 0) {
                 double& most = use[kind_of_resource(fabric_.resource_name(ResourceId(i)))];
                 most = std::max(most, bytes[i] / (fabric_.capacity(ResourceId(i)) * seconds));
+            }
+        }
+    }
+
+    // By resource, for pictures; a spread message puts on each link its share.
+    void add_loads(std::vector<double>& loads) const {
+        const auto& ends = record_.completions;
+        const double seconds = *std::max_element(ends.begin(), ends.end());
+        loads.assign(fabric_.resource_count(), 0);
+        for (const Message& message : record_.schedule.messages) {
+            if (message.group != Message::kNoGroup) {
+                continue;
+            }
+            const Route route = fabric_.route(GpuId(message.from), GpuId(message.to), paths_,
+                                              (static_cast<std::uint64_t>(message.from) << 32U) | message.to);
+            const std::span<const ResourceId> links = route.resources();
+            for (std::size_t i = 0; i < links.size() && seconds > 0; ++i) {
+                loads[links[i].value()] += message.bytes * route.share(i) / (fabric_.capacity(links[i]) * seconds);
             }
         }
     }

@@ -12,6 +12,7 @@
 #include "tools/program/print_summary.hpp"
 #include "tools/program/terminal.hpp"
 #include "tools/report/report.hpp"
+#include "tools/report/topology_svg.hpp"
 #include "tools/sweep/sweep_spec.hpp"
 #include "topologies/graph.hpp"
 #include "validation/gate.hpp"
@@ -150,6 +151,11 @@ int command_topology(const CommandLine& line, const DataDirectory& data) {
             rows.push_back({fabric.resource_name(link), rate(fabric.capacity(link))});
         }
         terminal.table({}, rows);
+    }
+    if (line.has("svg")) {
+        const ChartStyle style;
+        write_file(line.text("svg"), fabric.as_tree() == nullptr ? topology_svg(fabric, {}, style)
+                                                                 : fabric_svg(fabric_layers(scenario, {}), style));
     }
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/report/report.hpp"
+#include "tools/report/topology_svg.hpp"
 #include "tools/sweep/expression.hpp"
 
 #include <fmt/format.h>
@@ -24,7 +25,10 @@ std::string plot_scenario(const std::string& kind, const CommandLine& line, cons
     ModelCache models(data);
     const ChartStyle style;
     if (kind == "fabric") {
-        return fabric_svg(fabric_layers(scenario, explain(scenario, models).link_use), style);
+        const Explanation why = explain(scenario, models);
+        const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+        return fabric.as_tree() == nullptr ? topology_svg(fabric, why.link_loads, style)
+                                           : fabric_svg(fabric_layers(scenario, why.link_use), style);
     }
     RunOptions options;
     options.timeline = kind == "timeline";

@@ -2,6 +2,7 @@
 #include "tools/report/explanation_blocks.hpp"
 #include "tools/report/over_time.hpp"
 #include "tools/report/report.hpp"
+#include "tools/report/topology_svg.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -336,6 +337,15 @@ std::string run_report(const Scenario& scenario, const RunOutput& out, const Exp
                           {"svg", timeline_svg("campaign", out.campaign, TimelineRows::streams, 2, kPage)}});
     }
     if (const auto layers = fabric_layers(scenario, why.link_use); layers.size() > 1) {
+        const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+        if (fabric.as_tree() == nullptr) {
+            blocks.push_back(
+                {{"kind", "svg"},
+                 {"title", "Topology"},
+                 {"note", why.link_loads.empty() ? "What joins the nodes."
+                                                 : "What joins the nodes, with the use of each link over the run."},
+                 {"svg", topology_svg(fabric, why.link_loads, kPage)}});
+        }
         blocks.push_back({{"kind", "svg"},
                           {"title", "Fabric"},
                           {"note", fmt::format("With the use of the busiest link of each kind over the whole run, {}.",

@@ -1,6 +1,7 @@
 #include "workloads/collective/message_run.hpp"
 
 #include "sim/network/simgrid_job.hpp"
+#include "sim/network/topology/routed.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -43,6 +44,16 @@ double latency_of(const ResourceModel& resources, const Route& route, bool cross
     return resources.routes_flows() && crosses ? 0 : route.latency;
 }
 
+// What the slow start of its connections adds.
+double slow_start_of(const Fabric& fabric, GpuId from, GpuId to, double bytes) {
+    const auto* routed = dynamic_cast<const RoutedTopology*>(&fabric.topology());
+    if (routed == nullptr || fabric.domain_of(from) == fabric.domain_of(to)) {
+        return 0;
+    }
+    const Fabric::Crossing crossing = fabric.crossing(from, to);
+    return routed->slow_start(routed->switch_of(crossing.out), routed->switch_of(crossing.in), bytes);
+}
+
 // What hashed paths go by.
 std::uint64_t hash_of(GpuId from, std::uint32_t to) {
     return (static_cast<std::uint64_t>(from.value()) << 32) | to;
@@ -73,7 +84,12 @@ class ScheduleRun final : public MessageRun, public TaskSource {
         result_.completions.resize(schedule.messages.size(), 0);
     }
 
-    MessageRunResult result() override { return std::move(result_); }
+    MessageRunResult result() override {
+        result_.folded_into_one = schedule_.copies;
+        result_.messages *= schedule_.copies;
+        result_.bytes *= schedule_.copies;
+        return std::move(result_);
+    }
 
     void begin(Dispatcher&) override {
         for (std::uint32_t id = 0; id < waiting_.size(); ++id) {
@@ -131,8 +147,15 @@ class ScheduleRun final : public MessageRun, public TaskSource {
         const GpuId to = gpu(message.to);
         const Route route = fabric_.route(from, to, options_.paths, hash_of(from, to.value()));
         path_.take(fabric_, from, to, route);
+        if (schedule_.copies > 1) {
+            const ResourceId arrives = fabric_.nic_in(fabric_.nic_of(to));
+            for (Demand& demand : path_.demands) {
+                demand.resource = demand.resource == arrives ? fabric_.nic_in(fabric_.nic_of(from)) : demand.resource;
+            }
+        }
         classes_[id] = resources_.hold_flows(path_.flows(), path_.demands, bound_of(route));
-        const double latency = latency_of(resources_, route, path_.crosses);
+        const double latency =
+            latency_of(resources_, route, path_.crosses) + slow_start_of(fabric_, from, to, message.bytes);
         dispatcher_.share(classes_[id], message.bytes, SimTime::from_seconds(message.delay + latency), message.from,
                           id);
     }
@@ -224,7 +247,8 @@ class RingRun final : public MessageRun, public TaskSource {
             }
             path.take(fabric_, from, to, route);
             edges_[i].flow = dispatcher_.keep_flows(path.flows(), path.demands, bound);
-            edges_[i].latency = SimTime::from_seconds(latency_of(resources_, route, path.crosses));
+            edges_[i].latency = SimTime::from_seconds(latency_of(resources_, route, path.crosses) +
+                                                      slow_start_of(fabric_, from, to, bytes_));
             crossing += path.crosses ? 1 : 0;
         }
         resources_.set_progress(crossing * steps_ * bytes_, options_.progress);

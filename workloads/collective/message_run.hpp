@@ -4,7 +4,7 @@
 // Claims: a schedule states for each message who sends how much to whom and which earlier messages must have
 // arrived. The runner starts a message when its dependencies are met and counts every one. Equal messages of a
 // symmetric ring are one class: a ring over whole nodes looks the same from each of them, so one node (or one group
-// under a leaf) stands for all where the fabric has full bisection and sprays.
+// under a leaf) stands for all where the fabric has full bisection and sprays. On a wrapped torus one node stands for all.
 // Scope: the algorithms of workloads/collective/algorithms; permutation, incast, shift, all-to-all and ring traffic.
 // Limits: no protocol overhead here (that is CollectiveModel's); reductions cost no time.
 // Sources: Thakur et al., IJHPCA 2005; Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast",
@@ -68,6 +68,8 @@ struct Schedule {
     std::vector<Message> messages;
     std::vector<std::uint32_t> releases;
     std::vector<std::vector<std::uint32_t>> groups;  ///< ranks of all-reduces inside the switches, one per node
+    /// Ranks of which one is simulated, because all send alike: what its neighbours send to it arrives as what it sends to them.
+    std::uint32_t copies = 1;
 };
 
 /// The messages of a collective over `ranks` ranks in nodes of `per_node`. Throws InfeasibleError when the algorithm

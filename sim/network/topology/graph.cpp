@@ -3,8 +3,11 @@
 //
 // What one connection reaches between sites is its window over the round trip, and with losses MSS / RTT x sqrt(3/2) /
 // sqrt(loss): Mathis, Semke, Mahdavi, Ott, "The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm", CCR 27(3), 1997.
+// With an initial window W0 a message's connections start slowly (RFC 5681): they send W0 and twice as much in each further round
+// trip, up to their window W. Until then log2(1 + b / W0) round trips carry the bytes b that need b / W of them at the full window.
 
 #include "sim/base/error.hpp"
+#include "sim/base/math.hpp"
 #include "sim/network/fabric.hpp"
 #include "sim/network/topology/routed.hpp"
 
@@ -40,11 +43,13 @@ struct GraphParameters {
 
 class GraphTopology final : public RoutedTopology {
   public:
-    GraphTopology(const FabricShape& shape, const GraphParameters& own, bool by_latency, double connections, double mss)
+    GraphTopology(const FabricShape& shape, const GraphParameters& own, bool by_latency, double connections, double mss,
+                  double initial_window)
         : RoutedTopology(shape.link_latency),
           nics_per_node_(shape.nics_per_node),
           connections_(connections),
           mss_(mss),
+          initial_window_(initial_window),
           what_(by_latency ? "sites" : "graph") {
         std::map<std::string, std::uint32_t> numbers;
         for (const GraphSwitch& one : own.switches) {
@@ -92,21 +97,22 @@ class GraphTopology final : public RoutedTopology {
         return out;
     }
     [[nodiscard]] double connection_limit(std::uint32_t from, std::uint32_t to) const override {
-        double window = std::numeric_limits<double>::infinity();
-        double arrives = 1;
-        double round_trip = 2 * 2 * host_latency();
-        for (std::uint32_t at = from; at != to;) {
-            const std::uint32_t link = next_link(at, to, 0);
-            window = windows_[link] > 0 ? std::min(window, windows_[link]) : window;
-            arrives *= 1 - losses_[link];
-            round_trip += 2 * links_[link].latency;
-            at = links_[link].to;
-        }
-        double limit = window / round_trip;
-        if (arrives < 1) {
-            limit = std::min(limit, mss_ / round_trip * std::sqrt(1.5 / (1 - arrives)));
+        const Connection one = connection(from, to);
+        double limit = one.window / one.round_trip;
+        if (one.arrives < 1) {
+            limit = std::min(limit, mss_ / one.round_trip * std::sqrt(1.5 / (1 - one.arrives)));
         }
         return std::isfinite(limit) ? connections_ * limit : 0;
+    }
+    [[nodiscard]] double slow_start(std::uint32_t from, std::uint32_t to, double bytes) const override {
+        const Connection one = initial_window_ > 0 ? connection(from, to) : Connection();
+        // No further than what its share of the link carries in a round trip.
+        const double window = std::min(one.window, one.rate * one.round_trip / connections_);
+        if (!std::isfinite(window) || window <= initial_window_) {
+            return 0;
+        }
+        const double slow = std::min(bytes / connections_, window - initial_window_);
+        return one.round_trip * (log2_pinned(1 + slow / initial_window_) - slow / window);
     }
     [[nodiscard]] std::string summary() const override {
         return what_ + ": " + std::to_string(names_.size()) + (what_ == "graph" ? " switches, " : ", ") +
@@ -114,6 +120,25 @@ class GraphTopology final : public RoutedTopology {
     }
 
   private:
+    struct Connection {
+        double window = std::numeric_limits<double>::infinity();  // bytes
+        double arrives = 1;                                       // of its packets
+        double rate = std::numeric_limits<double>::infinity();    // B/s of the links
+        double round_trip = 0;                                    // s
+    };
+    [[nodiscard]] Connection connection(std::uint32_t from, std::uint32_t to) const {
+        Connection out;
+        out.round_trip = 2 * 2 * host_latency();
+        for (std::uint32_t at = from; at != to;) {
+            const std::uint32_t link = next_link(at, to, 0);
+            out.window = windows_[link] > 0 ? std::min(out.window, windows_[link]) : out.window;
+            out.arrives *= 1 - losses_[link];
+            out.rate = std::min(out.rate, links_[link].rate);
+            out.round_trip += 2 * links_[link].latency;
+            at = links_[link].to;
+        }
+        return out;
+    }
     [[nodiscard]] double cost(std::uint32_t link) const { return by_latency_ ? links_[link].latency : 1; }
 
     // Dijkstra's algorithm towards one switch; links go both ways, so backwards is the same.
@@ -145,6 +170,7 @@ class GraphTopology final : public RoutedTopology {
     std::uint32_t nics_per_node_;
     double connections_;
     double mss_;
+    double initial_window_;  ///< bytes; 0: connections start at their full window
     std::string what_;
     bool by_latency_ = false;
     std::uint32_t nodes_last_ = 0;
@@ -251,6 +277,8 @@ struct SwitchGraphParameters : GraphParameters {
 struct SiteParameters : GraphParameters {
     double connections = 1;
     double segment = 1460;
+    double initial_window = 0;
+    bool starts_slowly = false;
     void describe(Fields& fields) {
         describe_list(fields, {"sites", "the sites; nodes are in them in this order, on one switch each", true},
                       switches, [](Fields& inner, GraphSwitch& one) {
@@ -269,6 +297,13 @@ struct SiteParameters : GraphParameters {
                       connections);
         fields.quantity({"segment", "bytes of a packet of a connection, for what losses cost", false, 64, 65536},
                         Dimension::bytes, segment);
+        fields.group(starts_slowly, [&](Fields& same) {
+            same.quantity({"initial_window",
+                           "bytes that a message's connections send before the first acknowledgement; "
+                           "twice as many in each further round trip, up to the window",
+                           false, 64, 1e9},
+                          Dimension::bytes, initial_window);
+        });
     }
 };
 
@@ -280,7 +315,7 @@ class GraphPlan final : public TopologyPlan {
         check_graph(own_, shape.nodes, "switches", problems);
         shape.nodes_per_leaf = 1;
         shape.topology = [own = own_](const FabricShape& s) {
-            return std::make_shared<GraphTopology>(s, own, false, 1, 1460);
+            return std::make_shared<GraphTopology>(s, own, false, 1, 1460, 0);
         };
     }
 
@@ -298,9 +333,14 @@ class SitesPlan final : public TopologyPlan {
     }
     void complete(FabricShape& shape, std::vector<std::string>& problems) const override {
         check_graph(own_, shape.nodes, "sites", problems);
+        const bool windows =
+            std::any_of(own_.links.begin(), own_.links.end(), [](const auto& l) { return l.window > 0; });
+        if (own_.initial_window > 0 && !windows) {
+            problems.emplace_back("'initial_window' needs a 'window' of some link, up to which it grows");
+        }
         shape.nodes_per_leaf = 1;
         shape.topology = [own = own_](const FabricShape& s) {
-            return std::make_shared<GraphTopology>(s, own, true, own.connections, own.segment);
+            return std::make_shared<GraphTopology>(s, own, true, own.connections, own.segment, own.initial_window);
         };
     }
 

@@ -53,6 +53,10 @@ class RoutedTopology : public Topology {
     [[nodiscard]] virtual bool adaptive() const { return false; }
     /// B/s that one connection reaches between two switches; 0: no limit.
     [[nodiscard]] virtual double connection_limit(std::uint32_t /*from*/, std::uint32_t /*to*/) const { return 0; }
+    /// s by which a message of so many bytes arrives later because its connections start slowly.
+    [[nodiscard]] virtual double slow_start(std::uint32_t /*from*/, std::uint32_t /*to*/, double /*bytes*/) const {
+        return 0;
+    }
     /// Links between two switches by this entropy.
     [[nodiscard]] std::uint32_t distance(std::uint32_t from, std::uint32_t to, std::uint32_t entropy) const;
     /// Switches that NICs hang on; their numbers come first.

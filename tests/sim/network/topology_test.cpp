@@ -207,6 +207,30 @@ TEST_CASE("sites: one connection reaches its window over the round trip, several
           doctest::Approx(0.025 + 100e6 / (1460 / 0.05 * std::sqrt(1.5 / 0.01))).epsilon(1e-9));
 }
 
+TEST_CASE("sites: connections that start slowly need log2(1 + b / W0) round trips for what b / W of them would carry") {
+    const auto seconds = [](const std::string& size, const std::string& more) {
+        return slowest(
+            network_for("hosts: 2, fabric: {kind: sites, link: 100 Gbps, latency: 0 ns, sites: [{name: a, nodes: 1}, "
+                        "{name: b, nodes: 1}], "
+                        "wan: [{from: a, to: b, link: 10 Gbps, latency: 25 ms, window: 1 MB}], initial_window: 10 kB" +
+                            more + "}",
+                        "{pattern: incast, size: " + size + "}", "{fidelity: fluid}"));
+    };
+    const double window = 1e6 / 0.05;  // B/s at the full window
+    const auto start = [](double bytes, double full) { return 0.05 * (std::log2(1 + bytes / 10e3) - bytes / full); };
+    CHECK(seconds("100 MB", "") == doctest::Approx(0.025 + start(990e3, 1e6) + 100e6 / window).epsilon(1e-9));
+    CHECK(seconds("150 kB", "") == doctest::Approx(0.025 + 0.05 * 4).epsilon(1e-9));
+    CHECK(seconds("100 MB", ", connections: 10") ==
+          doctest::Approx(0.025 + start(990e3, 1e6) + 100e6 / (10 * window)).epsilon(1e-9));
+    // A hundred connections grow to their share of the link alone: 625 kB under way each.
+    CHECK(seconds("100 MB", ", connections: 100") ==
+          doctest::Approx(0.025 + start(615e3, 625e3) + 100e6 / 1.25e9).epsilon(1e-9));
+    CHECK(test::refusal("orrery: 1\nkind: network\ncluster: {hosts: 2, fabric: {kind: sites, link: 1 GB/s, sites: "
+                        "[{name: a, nodes: 2}], "
+                        "initial_window: 10 kB}}\ntraffic: {pattern: incast, size: 1 MB}\n")
+              .find("'initial_window' needs a 'window'") != std::string::npos);
+}
+
 TEST_CASE("16,384 devices of every topology build in under a second") {
     for (const char* cluster : {"nodes: 2048, node: dgx-h100, fabric: {kind: rail-only}",
                                 "nodes: 16384, node: {preset: dgx-h100, gpus: 1, nics: 1}, "

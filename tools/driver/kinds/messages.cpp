@@ -101,7 +101,12 @@ class MessageScenario {
         const bool stored = (options.timeline && ring_messages_ <= kMostDrawn) ||
                             (options.messages && ring_messages_ <= kMostKept && spec_.slow_rank < 0);
         unstored_ring_ = ring && !stored && scenario.network.fidelity != Fidelity::simgrid;
-        if (!unstored_ring_) {
+        const bool each = options.timeline || options.messages;  // message is asked for
+        std::optional<Schedule> one =
+            each ? std::nullopt : folded_torus(spec_, fabric, placement, message_options(scenario));
+        if (one.has_value()) {
+            schedule_ = std::move(*one);
+        } else if (!unstored_ring_) {
             schedule_ = make_schedule(spec_, ranks_, fabric.gpus_per_domain());
         }
     }

@@ -89,6 +89,11 @@ struct CollectiveAlgorithm {
 };
 [[nodiscard]] const std::vector<const CollectiveAlgorithm*>& algorithm_table();
 
+/// The schedule of one node for all, where every node of the fabric sees the same: algorithm per-dimension over all nodes of a torus
+/// that is wrapped in every dimension, at analytic and fluid fidelity. Nothing where that is not so.
+[[nodiscard]] std::optional<Schedule> folded_torus(const CollectiveSpec& spec, const Fabric& fabric,
+                                                   const Placement& placement, const MessageRunOptions& options);
+
 // What several algorithms share.
 
 inline constexpr std::uint32_t kNoMessage = 0xFFFFFFFFU;

@@ -12,6 +12,8 @@
 
 namespace orrery::inline collective {
 
+extern const CollectiveAlgorithm kPerDimensionAlgorithm;
+
 namespace {
 
 std::vector<std::uint32_t> shape_for(const CollectiveSpec& spec, std::uint32_t ranks) {
@@ -30,6 +32,26 @@ std::vector<std::uint32_t> shape_for(const CollectiveSpec& spec, std::uint32_t r
     return shape;
 }
 
+// Calls `along(dimension, bytes)` for every ring of a part, in their order.
+template <class F>
+void for_each_ring(const std::vector<std::uint32_t>& shape, CollectiveOp op, std::size_t first, double bytes,
+                   const F& along) {
+    const std::size_t count = shape.size();
+    double left = bytes;
+    for (std::size_t k = 0; k < count && op != CollectiveOp::all_gather; ++k) {
+        left /= shape[(first + k) % count];
+        along((first + k) % count, left);
+    }
+    left = bytes;
+    for (const std::uint32_t size : shape) {
+        left /= size;
+    }
+    for (std::size_t k = count; k-- > 0 && op != CollectiveOp::reduce_scatter;) {
+        along((first + k) % count, left);
+        left *= shape[(first + k) % count];
+    }
+}
+
 class PerDimension {
   public:
     PerDimension(ScheduleBuilder& builder, std::vector<std::uint32_t> shape, std::uint32_t ranks)
@@ -37,20 +59,8 @@ class PerDimension {
 
     void add_part(CollectiveOp op, std::size_t first, bool backwards, double bytes) {
         std::vector<std::uint32_t> reached(ranks_, kNoMessage);
-        std::vector<std::size_t> order;
-        for (std::size_t k = 0; k < shape_.size(); ++k) {
-            order.push_back((first + k) % shape_.size());
-        }
-        double left = bytes;
-        for (std::size_t k = 0; k < order.size() && op != CollectiveOp::all_gather; ++k) {
-            left /= shape_[order[k]];
-            along(order[k], backwards, left, reached);
-        }
-        left = bytes / ranks_;
-        for (std::size_t k = order.size(); k-- > 0 && op != CollectiveOp::reduce_scatter;) {
-            along(order[k], backwards, left, reached);
-            left *= shape_[order[k]];
-        }
+        for_each_ring(shape_, op, first, bytes,
+                      [&](std::size_t dimension, double each) { along(dimension, backwards, each, reached); });
     }
 
   private:
@@ -84,7 +94,66 @@ class PerDimension {
     std::uint32_t ranks_;
 };
 
+// B/s that the NIC of a node needs so that its links bind, and not it.
+double links_of(const ProductTopology& torus) {
+    double out = 0;
+    for (const ProductDimension& dimension : torus.dimensions()) {
+        out += dimension.size > 1 ? 2 * dimension.rate : 0;
+    }
+    return out;
+}
+
 }  // namespace
+
+std::optional<Schedule> folded_torus(const CollectiveSpec& spec, const Fabric& fabric, const Placement& placement,
+                                     const MessageRunOptions& options) {
+    const auto* torus = dynamic_cast<const ProductTopology*>(&fabric.topology());
+    const FabricShape& shape = fabric.shape();
+    const bool flows = options.run.fidelity == Fidelity::fluid || options.run.fidelity == Fidelity::analytic;
+    if (!options.fold || !flows || torus == nullptr || spec.algorithm != &kPerDimensionAlgorithm ||
+        !reduces_or_gathers(spec.op) || shape.gpus_per_node != 1 || shape.nics_per_node != 1 ||
+        shape.pcie_bandwidth > 0 || !shape.groups.empty() || placement.gpus() != fabric.gpus() ||
+        !placement.aligned(fabric) || (spec.ranks != 0 && spec.ranks != fabric.gpus())) {
+        return std::nullopt;
+    }
+    // Analytic transfers reserve a NIC in the order in which they begin, which differs from node to node.
+    if (options.run.fidelity == Fidelity::analytic && shape.nic_bandwidth < links_of(*torus)) {
+        return std::nullopt;
+    }
+    std::vector<std::uint32_t> sizes;
+    for (const ProductDimension& dimension : torus->dimensions()) {
+        if (dimension.kind != DimensionKind::ring) {
+            return std::nullopt;
+        }
+        sizes.push_back(dimension.size);
+    }
+    if (shape_for(spec, fabric.gpus()) != sizes) {
+        return std::nullopt;
+    }
+    ScheduleBuilder builder;
+    const double part = spec.bytes / (2 * static_cast<double>(sizes.size()));
+    for (std::size_t first = 0; first < sizes.size(); ++first) {
+        for (const bool backwards : {false, true}) {
+            std::uint32_t last = kNoMessage;
+            for_each_ring(sizes, spec.op, first, part, [&](std::size_t dimension, double bytes) {
+                std::uint32_t stride = 1;
+                for (std::size_t d = 0; d < dimension; ++d) {
+                    stride *= sizes[d];
+                }
+                for (std::uint32_t step = 0; step + 1 < sizes[dimension]; ++step) {
+                    const std::uint32_t next = builder.add(0, (backwards ? sizes[dimension] - 1 : 1) * stride, bytes);
+                    if (last != kNoMessage) {
+                        builder.after(last, next);
+                    }
+                    last = next;
+                }
+            });
+        }
+    }
+    Schedule schedule = builder.finish();
+    schedule.copies = fabric.gpus();
+    return schedule;
+}
 
 extern const CollectiveAlgorithm kPerDimensionAlgorithm = {
     "per-dimension",
