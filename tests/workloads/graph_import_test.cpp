@@ -109,6 +109,17 @@ TEST_CASE("a table of links becomes a fabric: vertices with one link are its hos
     CHECK(all.find("joins 'c' with itself") != std::string::npos);
     CHECK(all.find("'fast' is no rate") != std::string::npos);
     CHECK(all.find("latency '9e9' is out of range") != std::string::npos);
+    // Holes in rows, counts that are none, parts without a path, links without a rate: all of it at once, with its lines.
+    const std::string holes =
+        refused("graph-csv", "from,to,gbps,count\na,s,10,1\nb,s,10\nc,s,10,half\nd,t,10,1\ne,t,,1\n");
+    CAPTURE(holes);
+    CHECK(holes.find("input:3: error: 3 values where the header names 4 columns") != std::string::npos);
+    CHECK(holes.find("input:4: error: 'count' must be a whole number") != std::string::npos);
+    CHECK(holes.find("input:5: error: no path from 'a' to 'd'") != std::string::npos);
+    CHECK(holes.find("input:6: error: the link from 'e' to 't' has no rate") != std::string::npos);
+    const std::string columns = refused("graph-csv", "rate\n1 GB/s\n");
+    CHECK(columns.find("no column 'from'") != std::string::npos);
+    CHECK(columns.find("no column 'to'") != std::string::npos);
 }
 
 TEST_CASE("GraphML becomes the same fabric, directed or not") {

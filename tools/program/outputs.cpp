@@ -65,7 +65,7 @@ void collect(const CommandLine& line, std::vector<NamedFile>& inputs, std::vecto
         }
     }
     if (line.command == "import" && !line.has("output")) {
-        outputs.push_back({"the trace that is made", importer(line.arguments[0]).default_output(line.arguments[1])});
+        outputs.push_back({"the file that is made", importer(line.arguments[0]).default_output(line.arguments[1])});
     }
 }
 

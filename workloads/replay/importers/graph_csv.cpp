@@ -34,7 +34,7 @@ std::string trimmed(std::string_view text) {
 // The lines of a table by the names of its columns.
 class Table {
   public:
-    Table(const std::string& text, std::string file) : file_(std::move(file)) {
+    Table(const std::string& text, std::string file, GraphText& graph) : file_(std::move(file)), graph_(graph) {
         int line = 0;
         for (const std::string_view row : split(text, '\n')) {
             ++line;
@@ -48,19 +48,23 @@ class Table {
             if (columns_.empty()) {
                 columns_ = cells;
             } else if (cells.size() != columns_.size()) {
-                throw ConfigError({Diagnostic{
+                graph_.error(Diagnostic{
                     file_, line, 0,
-                    fmt::format("{} values where the header names {} columns", cells.size(), columns_.size())}});
+                    fmt::format("{} values where the header names {} columns", cells.size(), columns_.size())});
             } else {
                 rows_.push_back({line, std::move(cells)});
             }
         }
     }
     void require(const std::vector<std::string>& names) const {
+        std::vector<Diagnostic> errors;
         for (const std::string& name : names) {
             if (std::find(columns_.begin(), columns_.end(), name) == columns_.end()) {
-                throw ConfigError({Diagnostic{file_, 1, 0, fmt::format("no column '{}' in the header", name)}});
+                errors.push_back(Diagnostic{file_, 1, 0, fmt::format("no column '{}' in the header", name)});
             }
+        }
+        if (!errors.empty()) {
+            throw ConfigError(errors);
         }
     }
     void count_others(const std::vector<std::string>& known, ImportNotes& notes) const {
@@ -82,15 +86,17 @@ class Table {
         const std::string text = value(row, column);
         double number = 0;
         if (!parse_number(text, number) || number != std::floor(number) || number < least || number > 65536) {
-            throw ConfigError({Diagnostic{file_, line(row), 0,
-                                          fmt::format("'{}' must be a whole number from {} to 65536, not '{}'", column,
-                                                      least, printable(text, 60))}});
+            graph_.error(Diagnostic{file_, line(row), 0,
+                                    fmt::format("'{}' must be a whole number from {} to 65536, not '{}'", column, least,
+                                                printable(text, 60))});
+            return static_cast<std::uint32_t>(least);
         }
         return static_cast<std::uint32_t>(number);
     }
 
   private:
     std::string file_;
+    GraphText& graph_;
     std::vector<std::string> columns_;
     std::vector<std::pair<int, std::vector<std::string>>> rows_;
 };
@@ -99,11 +105,11 @@ Imported read_table(const ImportInput& input) {
     constexpr double kGbps = 1e9 / 8;
     ImportNotes notes;
     GraphText graph(input.path());
-    const Table links(input.bytes(), input.path());
+    const Table links(input.bytes(), input.path(), graph);
     links.require({"from", "to"});
     links.count_others({"from", "to", "rate", "gbps", "latency", "latency_us", "count"}, notes);
     if (const std::string file = input.option("switches"); !file.empty()) {
-        const Table switches(read_input(file), file);
+        const Table switches(read_input(file), file, graph);
         switches.require({"name", "nodes"});
         switches.count_others({"name", "nodes"}, notes);
         for (std::size_t i = 0; i < switches.rows(); ++i) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace orrery::inline replay {
 
@@ -146,10 +147,35 @@ void GraphText::take_defaults(const ImportInput& input, ImportNotes& notes) {
     }
 }
 
+// Every vertex that no path joins with the first is told, of each part one.
+void GraphText::require_paths() {
+    std::vector<std::size_t> part(vertices_.size());
+    std::iota(part.begin(), part.end(), std::size_t{0});
+    const auto root = [&](std::size_t i) {
+        while (part[i] != i) {
+            i = part[i] = part[part[i]];
+        }
+        return i;
+    };
+    for (const Link& link : links_) {
+        const std::size_t a = root(link.from);
+        const std::size_t b = root(link.to);
+        part[std::max(a, b)] = std::min(a, b);
+    }
+    for (std::size_t i = 1; i < vertices_.size(); ++i) {
+        if (root(i) == i && vertices_[i].links > 0) {
+            line_ = vertices_[i].line;
+            error(fmt::format("no path from '{}' to '{}'", printable(vertices_[0].name, 60),
+                              printable(vertices_[i].name, 60)));
+        }
+    }
+}
+
 Imported GraphText::as_scenario(const ImportInput& input, const char* format, ImportNotes notes) {
     line_ = 0;
     tell_hosts(notes);
     take_defaults(input, notes);
+    require_paths();
     // Hosts hang on the one switch that their links name; equal links of all of them are the fabric's.
     constexpr std::size_t kNone = SIZE_MAX;
     std::vector<std::size_t> switch_of(vertices_.size(), kNone);
