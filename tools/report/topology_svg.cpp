@@ -19,7 +19,7 @@ namespace {
 constexpr double kWide = 720;
 constexpr std::uint32_t kMostInRow = 16;      // of a dimension, nodes or rails; more are said in words
 constexpr std::uint32_t kMostInCircle = 128;  // switches
-constexpr std::uint32_t kMostNamed = 40;
+constexpr std::uint32_t kMostNamed = 24;
 
 struct Point {
     double x = 0;
@@ -110,11 +110,12 @@ class Picture {
         }
         const double step = std::min(40.0, (kWide - 80) / (shown[0] + 0.45 * shown[2]));
         const double aside = 0.45 * step;
+        const double left = (kWide - step * (shown[0] - 1) - aside * (shown[2] - 1)) / 2;
         const auto place = [&](std::uint32_t node) {
             return std::array<std::uint32_t, 3>{node % size[0], node / size[0] % size[1], node / size[0] / size[1]};
         };
         const auto at = [&](const std::array<std::uint32_t, 3>& p) {
-            return Point{40 + step * p[0] + aside * p[2], 50 + step * p[1] + 0.6 * aside * (shown[2] - 1 - p[2])};
+            return Point{left + step * p[0] + aside * p[2], 50 + step * p[1] + 0.6 * aside * (shown[2] - 1 - p[2])};
         };
         const auto drawn = [&](const std::array<std::uint32_t, 3>& p) {
             return p[0] < shown[0] && p[1] < shown[1] && p[2] < shown[2];
@@ -138,7 +139,7 @@ class Picture {
         std::uint32_t count = 0;
         for (std::uint32_t node = 0; node < torus.edge_switches(); ++node) {
             if (drawn(place(node))) {
-                dot(at(place(node)), std::max(1.5, 0.12 * step), torus.switch_name(node));
+                dot(at(place(node)), std::max(1.5, (shown[2] > 1 ? 0.07 : 0.12) * step), torus.switch_name(node));
                 ++count;
             }
         }
