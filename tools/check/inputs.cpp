@@ -86,10 +86,13 @@ static std::set<std::string> tables_of(const Scenario& scenario, const DataDirec
         }
     }
     if (kind.network.library && scenario.network.collectives != LibraryKind::ideal) {
-        out.insert(data.path("models/data/collectives/across_nodes.yaml"));
-        out.insert(data.path("models/data/collectives/" + scenario.cluster.node.collectives + ".fit"));
+        const auto add = [&](const NodeSpec& node) {
+            out.insert(data.path("models/data/collectives/between/" + node.between + ".yaml"));
+            out.insert(data.path("models/data/collectives/" + node.collectives + ".fit"));
+        };
+        add(scenario.cluster.node);
         for (const GroupSpec& group : scenario.cluster.groups) {
-            out.insert(data.path("models/data/collectives/" + group.node.collectives + ".fit"));
+            add(group.node);
         }
     }
     return out;

@@ -336,7 +336,7 @@ class SitesPlan final : public TopologyPlan {
         const bool windows =
             std::any_of(own_.links.begin(), own_.links.end(), [](const auto& l) { return l.window > 0; });
         if (own_.initial_window > 0 && !windows) {
-            problems.emplace_back("'initial_window' needs a 'window' of some link, up to which it grows");
+            problems.emplace_back("initial_window needs a window of some link, up to which it grows");
         }
         shape.nodes_per_leaf = 1;
         shape.topology = [own = own_](const FabricShape& s) {

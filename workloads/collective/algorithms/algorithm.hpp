@@ -90,7 +90,8 @@ struct CollectiveAlgorithm {
 [[nodiscard]] const std::vector<const CollectiveAlgorithm*>& algorithm_table();
 
 /// The schedule of one node for all, where every node of the fabric sees the same: algorithm per-dimension over all nodes of a torus
-/// that is wrapped in every dimension, at analytic and fluid fidelity. Nothing where that is not so.
+/// that is wrapped in every dimension, at fluid fidelity: analytic transfers take turns at a NIC, in an order of each node. Nothing
+/// where that is not so.
 [[nodiscard]] std::optional<Schedule> folded_torus(const CollectiveSpec& spec, const Fabric& fabric,
                                                    const Placement& placement, const MessageRunOptions& options);
 

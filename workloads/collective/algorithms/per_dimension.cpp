@@ -94,30 +94,17 @@ class PerDimension {
     std::uint32_t ranks_;
 };
 
-// B/s that the NIC of a node needs so that its links bind, and not it.
-double links_of(const ProductTopology& torus) {
-    double out = 0;
-    for (const ProductDimension& dimension : torus.dimensions()) {
-        out += dimension.size > 1 ? 2 * dimension.rate : 0;
-    }
-    return out;
-}
-
 }  // namespace
 
 std::optional<Schedule> folded_torus(const CollectiveSpec& spec, const Fabric& fabric, const Placement& placement,
                                      const MessageRunOptions& options) {
     const auto* torus = dynamic_cast<const ProductTopology*>(&fabric.topology());
     const FabricShape& shape = fabric.shape();
-    const bool flows = options.run.fidelity == Fidelity::fluid || options.run.fidelity == Fidelity::analytic;
-    if (!options.fold || !flows || torus == nullptr || spec.algorithm != &kPerDimensionAlgorithm ||
-        !reduces_or_gathers(spec.op) || shape.gpus_per_node != 1 || shape.nics_per_node != 1 ||
-        shape.pcie_bandwidth > 0 || !shape.groups.empty() || placement.gpus() != fabric.gpus() ||
-        !placement.aligned(fabric) || (spec.ranks != 0 && spec.ranks != fabric.gpus())) {
-        return std::nullopt;
-    }
-    // Analytic transfers reserve a NIC in the order in which they begin, which differs from node to node.
-    if (options.run.fidelity == Fidelity::analytic && shape.nic_bandwidth < links_of(*torus)) {
+    if (!options.fold || options.run.fidelity != Fidelity::fluid || torus == nullptr ||
+        spec.algorithm != &kPerDimensionAlgorithm || !reduces_or_gathers(spec.op) || shape.gpus_per_node != 1 ||
+        shape.nics_per_node != 1 || shape.pcie_bandwidth > 0 || !shape.groups.empty() ||
+        placement.gpus() != fabric.gpus() || !placement.aligned(fabric) ||
+        (spec.ranks != 0 && spec.ranks != fabric.gpus())) {
         return std::nullopt;
     }
     std::vector<std::uint32_t> sizes;

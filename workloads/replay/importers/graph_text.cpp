@@ -136,6 +136,7 @@ void GraphText::take_defaults(const ImportInput& input, ImportNotes& notes) {
         if (link.rate < 0 && rate_given < 0) {
             error(fmt::format("the link from '{}' to '{}' has no rate (--rate gives one to all that have none)",
                               printable(vertices_[link.from].name, 60), printable(vertices_[link.to].name, 60)));
+            link.rate = std::numeric_limits<double>::quiet_NaN();
         } else if (link.rate < 0) {
             link.rate = rate_given;
             notes.assumed("rates of links: those of --rate");
