@@ -301,7 +301,7 @@ struct SiteParameters : GraphParameters {
             same.quantity({"initial_window",
                            "bytes that a message's connections send before the first acknowledgement; "
                            "twice as many in each further round trip, up to the window",
-                           false, 64, 1e9},
+                           false, 64, 1024.0 * 1024 * 1024},
                           Dimension::bytes, initial_window);
         });
     }
