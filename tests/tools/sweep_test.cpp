@@ -388,6 +388,18 @@ TEST_CASE("points that resolve to the same scenario are computed once, infeasibl
     CHECK(rows[1]["iteration_time_s"].is_null());
 }
 
+TEST_CASE("a database is one file, after its sweep and after it was read") {
+    const Folder folder;
+    (void)folder.file("base.yaml", kSmallTraining);
+    const std::string sweep =
+        folder.file("sweep.yaml", "orrery: 1\nkind: sweep\nbase: base.yaml\naxes: {plan.zero: [0, 1]}\n");
+    const std::string db = folder.file("one.sqlite");
+    REQUIRE(orrery_command(fmt::format("sweep {} --db {} -j 2", sweep, db)).code == 0);
+    REQUIRE(orrery_command("table " + db).code == 0);
+    CHECK(!std::filesystem::exists(db + "-wal"));
+    CHECK(!std::filesystem::exists(db + "-shm"));
+}
+
 TEST_CASE("tables filter, group, pivot and sort") {
     ResultTable table;
     table.columns = {"point", "a", "b", "mfu", "message"};

@@ -113,7 +113,15 @@ class ResultStore::Database {
             throw;
         }
     }
-    ~Database() { sqlite3_close(handle_); }
+    ~Database() {
+        if (writes_) {
+            // The last writer leaves one file: readers of a write-ahead log would leave its two others behind. Where somebody else has the
+            // database open this fails at once, and he does it.
+            (void)sqlite3_busy_timeout(handle_, 0);
+            (void)sqlite3_exec(handle_, "PRAGMA journal_mode = DELETE", nullptr, nullptr, nullptr);
+        }
+        sqlite3_close(handle_);
+    }
     Database(const Database&) = delete;
     Database& operator=(const Database&) = delete;
 
@@ -172,6 +180,7 @@ class ResultStore::Database {
             return;
         }
         use_write_ahead_log();
+        writes_ = true;
         run("PRAGMA synchronous = NORMAL");
         run("BEGIN IMMEDIATE");
         run(kSchema);
@@ -193,6 +202,7 @@ class ResultStore::Database {
 
     std::string path_;
     sqlite3* handle_ = nullptr;
+    bool writes_ = false;
 };
 
 namespace {
