@@ -262,7 +262,7 @@ class Reader final : public Fields {
   private:
     // What an unknown key may have been meant for: a key of this level or below by another tool's word for it, one of this
     // level by its spelling, one elsewhere, or any of this level.
-    [[nodiscard]] std::string guess(const std::string& word) const {
+    [[nodiscard]] std::string guess(const std::string& word) {
         const std::vector<const char*> meant = keys_meant(word);
         for (const std::string key : meant) {
             for (std::size_t start = 0; start <= prefix_.size(); ++start) {
@@ -281,6 +281,10 @@ class Reader final : public Fields {
         if (!meant.empty()) {
             return fmt::format(" (its place is {})", fmt::join(meant, " or "));
         }
+        if (listed_) {
+            return "";  // the keys of this level stand beside its first such key
+        }
+        listed_ = true;
         constexpr std::size_t kListed = 40;
         const std::vector<std::string> listed(
             names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kListed, names.size())));
@@ -411,6 +415,7 @@ class Reader final : public Fields {
     bool partial_;
     Origins* origins_;
     std::string prefix_;
+    bool listed_ = false;  ///< an error has named the keys of this level
     Maps later_;
     std::set<std::string> known_;
     std::size_t found_ = 0;  ///< keys that were asked for and there

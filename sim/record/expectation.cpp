@@ -65,11 +65,17 @@ std::string problem_of(Expectation& out) {
                                                                          : fmt::format("'{}': {}", out.metric, problem);
     }
     out.percent = ends_with(rest, "%");
+    if (!out.percent) {
+        // The unit of the metric may stand behind the number: "< 80 GiB".
+        const std::size_t space = std::min(rest.find(' '), rest.size());
+        out.unit = rest.substr(std::min(rest.find_first_not_of(' ', space), rest.size()));
+        rest.resize(space);
+    }
     if (out.percent ? parse_quantity(rest, Dimension::fraction, out.bound, problem) : parse_number(rest, out.bound)) {
         return "";
     }
     return fmt::format("'{}' is expected to be '{}': its bound is a number{}", out.metric, out.text,
-                       problem.empty() ? ", in the unit that its name says" : ": " + problem);
+                       problem.empty() ? ", in the unit of the metric" : ": " + problem);
 }
 
 void read_level(const YamlNode& node, const std::string& prefix, std::vector<Expectation>& out,
@@ -157,6 +163,12 @@ std::vector<ExpectationOutcome> judge(const std::vector<Expectation>& expectatio
         if (one.percent && found->unit != "1") {
             errors.push_back(one.mark.error(
                 fmt::format("'{}' is no share but in {}: its bound is a number", one.metric, found->unit)));
+            continue;
+        }
+        if (!one.unit.empty() && one.unit != found->unit) {
+            errors.push_back(
+                one.mark.error(fmt::format("'{}' is expected to be '{}': its bound is a number{}", one.metric, one.text,
+                                           found->unit == "1" ? "" : ", in " + found->unit)));
             continue;
         }
         out.push_back({*found, one.text, found->measured() && holds(one, found->value)});

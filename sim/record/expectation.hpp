@@ -20,6 +20,7 @@ struct Expectation {
     Sign sign = Sign::below;
     double bound = 0;      ///< in the metric's unit
     bool percent = false;  ///< written as a percentage
+    std::string unit;      ///< written behind a plain number; empty: none
     Mark mark;
 };
 

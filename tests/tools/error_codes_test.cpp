@@ -55,6 +55,11 @@ TEST_CASE("error codes: each is explained, and every family has its own") {
                     "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n"
                     "requests: {trace: requests.csv}\n");
     CHECK(orrery_command("run " + traced).text.find("[E213]") != std::string::npos);
+    // An override has the code of the same value in a file, dots in its name or not; so has a compressed scenario.
+    const std::string ring = folder.file("ring.yaml", kRing);
+    CHECK(orrery_command("run " + ring + " --set collective.ranks=many").text.find("[E205]") != std::string::npos);
+    CHECK(shell_command("gzip -k " + folder.file("s.yaml", head + "collective: {size: 5}\n")).code == 0);
+    CHECK(orrery_command("run " + folder.file("s.yaml.gz")).text.find("[E204]") != std::string::npos);
 }
 
 TEST_CASE("output format github: an annotation for each error, with its file and line") {
@@ -66,6 +71,10 @@ TEST_CASE("output format github: an annotation for each error, with its file and
         out.text.rfind("::error file=" + file + ",line=5,col=1,title=E201 unknown key::unknown key 'seeed'", 0) == 0,
         out.text);
     CHECK_MESSAGE(out.text.find("unknown key 'foo%25bar'") != std::string::npos, out.text);
+    // A value of the command line is on no line of a file.
+    const Outcome set = orrery_command("run " + file + " --set collective.ranks=many --output-format github");
+    CHECK_MESSAGE(set.text.find("::error title=E205 wrong type::--set collective.ranks=many: ") != std::string::npos,
+                  set.text);
     const Outcome wrong = orrery_command("run " + file + " --output-format githup");
     CHECK(wrong.code == 2);
     CHECK_MESSAGE(wrong.text.find("did you mean 'github'") != std::string::npos, wrong.text);

@@ -85,6 +85,16 @@ TEST_CASE("expect: the program shows ticks and crosses first and ends with exit 
     CHECK(orrery_command("run " + unknown).text.find("[E208]") != std::string::npos);
     const std::string boundless = folder.file("boundless.yaml", std::string(kRing) + "expect: {events: many}\n");
     CHECK(orrery_command("run " + boundless).text.find("[E209]") != std::string::npos);
+    // The unit of the metric may be written, and no other.
+    const auto bound = [&](const std::string& text) {
+        return orrery_command("run --quiet " +
+                              folder.file("bound.yaml", std::string(kRing) + "expect: {" + text + "}\n"));
+    };
+    CHECK(bound("busbw_gbps: \"> 0.001 Gb/s\"").code == 0);
+    CHECK(bound("busbw_gbps: \"> 1e9 Gb/s\"").code == 1);
+    const Outcome other = bound("busbw_gbps: \"> 1 GiB\"");
+    CHECK(other.code == 2);
+    CHECK_MESSAGE(other.text.find("its bound is a number, in ") != std::string::npos, other.text);
     // In a check it fails the baseline.
     const std::string baseline = folder.file("baseline.yaml");
     CHECK(orrery_command("check " + baseline + " --update --scenario " + bad + " --reason first").code == 0);

@@ -26,8 +26,14 @@ TEST_CASE("words of other tools lead to the key, and unknown keys that are near 
         {serving + " --set engine.gpu_memory_utilization=0.8", "did you mean 'kv.memory'?"},
         {serving + " --set max_num_batched_tokens=512", "did you mean 'engine.scheduler.token_budget'?"},
         {serving + " --set requests.qps=4", "did you mean 'rate'?"},
-        {training + " --set plan.zzzzzz=2", "the keys here are attention, capacity, chunks, compression, context, data"},
+        {training + " --set plan.zzzzzz=2",
+         "the keys here are attention, capacity, chunks, compression, context, data"},
     };
+    // Keys that nothing is like are answered with the list of those that there are, once.
+    const Outcome several = orrery_command("run " + training + " --set plan.zzzzzz=2 --set plan.qqqqqq=2");
+    const auto first = several.text.find("the keys here are");
+    CHECK(first != std::string::npos);
+    CHECK_MESSAGE(several.text.find("the keys here are", first + 1) == std::string::npos, several.text);
     for (const auto& [arguments, expected] : cases) {
         const Outcome out = orrery_command("run " + arguments);
         CHECK_MESSAGE(out.code == 2, arguments);

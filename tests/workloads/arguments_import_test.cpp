@@ -101,6 +101,8 @@ TEST_CASE("a vLLM command line becomes its engine") {
     CHECK(small.cluster.node.gpus == 2);
     CHECK(small.requests.rate == 4);
     CHECK(small.requests.prompt.mean == 512);
+    // The plainest command line of all has no flag.
+    CHECK(imported("vllm-args", "vllm serve llama-3-8b").engine.mixed.tensor == 1);
 }
 
 TEST_CASE("a Hugging Face config.json becomes the model that the preset is") {

@@ -143,9 +143,14 @@ const std::vector<ErrorCode>& error_table() {
 const ErrorCode& code_of(int exit_code, const Diagnostic& diagnostic) {
     const char kind = exit_code == 3 ? '3' : '2';
     const std::string& text = diagnostic.text;
-    const std::string extension = std::filesystem::path(diagnostic.file).extension().string();
-    const bool in_trace =
-        kind == '2' && diagnostic.line > 0 && !extension.empty() && extension != ".yaml" && extension != ".yml";
+    std::filesystem::path file = diagnostic.file;
+    if (file.extension() == ".gz" || file.extension() == ".xz" || file.extension() == ".zst") {
+        file = file.stem();
+    }
+    const std::string extension = file.extension().string();
+    const bool overridden = diagnostic.file.rfind("--", 0) == 0;  // a value of the command line: no file at all
+    const bool in_trace = kind == '2' && diagnostic.line > 0 && !extension.empty() && extension != ".yaml" &&
+                          extension != ".yml" && !overridden;
     const bool of_option = kind == '2' && diagnostic.file.empty() && text.rfind("--", 0) == 0;
     const char* own = in_trace ? kTrace : of_option ? kCommandLine : "";
     const auto& table = error_table();
@@ -210,7 +215,7 @@ std::string github_annotation(const Diagnostic& diagnostic, const std::string& t
     if (in_file) {
         add("file", diagnostic.file);
     }
-    if (diagnostic.line > 0) {
+    if (diagnostic.line > 0 && in_file) {
         add("line", std::to_string(diagnostic.line));
         add("col", std::to_string(diagnostic.column));
     }

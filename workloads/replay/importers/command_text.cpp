@@ -137,7 +137,7 @@ CommandText::CommandText(const std::string& text, std::string name) : name_(std:
             flag.clear();
         }
     }
-    if (flags_.empty()) {
+    if (flags_.empty() && std::find(words_.begin(), words_.end(), "serve") == words_.end()) {
         throw ConfigError({Diagnostic{name_, 0, 0, "holds no flag such as --tensor-parallel-size 8"}});
     }
 }
