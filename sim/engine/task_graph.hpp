@@ -38,6 +38,7 @@ struct Task {
     std::uint16_t name = 0;                ///< index in the graph's names
     std::uint8_t stream = 0;               ///< stream of the rank
     Category category = Category::other;
+    std::uint32_t label = 0;  ///< index in what its owner says of tasks, such as micro-batches; 0: nothing
 
     static constexpr std::uint32_t kNoActivity = 0xFFFFFFFFU;
 };

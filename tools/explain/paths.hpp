@@ -1,12 +1,10 @@
 #pragma once
 // Where the time of a run goes, by kind of scenario: the parts of an explanation that need no second run.
 
+#include "sim/network/resource_kind.hpp"
 #include "tools/explain/explain.hpp"
 
 namespace orrery::inline explanation {
-
-/// "NIC out 17" -> "NIC out": equal links are one resource in an explanation.
-[[nodiscard]] std::string kind_of_resource(std::string name);
 
 /// Critical path, hidden transfers and use of links of a training run.
 void explain_training(const Scenario& scenario, ModelCache& models, const RunOutput& base, Explanation& out);

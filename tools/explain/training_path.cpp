@@ -189,18 +189,6 @@ double part(const Summary& summary, const std::string& name) {
 
 }  // namespace
 
-std::string kind_of_resource(std::string name) {
-    while (!name.empty() && (std::isdigit(static_cast<unsigned char>(name.back())) != 0 || name.back() == ' ')) {
-        name.pop_back();
-    }
-    for (const char* end : {", link", ", GPU", ", node"}) {
-        if (name.ends_with(end)) {
-            name.resize(name.size() - std::string(end).size());
-        }
-    }
-    return name;
-}
-
 void explain_training(const Scenario& scenario, ModelCache& models, const RunOutput& base, Explanation& out) {
     const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
     const TrainingInput input = training_input(scenario, models, fabric, Placement(fabric));

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace orrery {
 
@@ -149,7 +150,11 @@ Json utilisation(const Timeline& timeline) {
     }
     std::vector<double> transfers(kBins, 0);
     const double bin = end / kBins;
-    const double ranks = static_cast<double>(timeline.processes.size());
+    std::set<std::uint32_t> drawn;
+    for (const Span& span : timeline.spans) {
+        drawn.insert(span.process);
+    }
+    const auto ranks = static_cast<double>(drawn.size());
     const auto add = [&](std::vector<double>& bins, const Span& span) {
         const auto first = static_cast<int>(span.start_us / bin);
         for (int i = first; i < kBins && i * bin < span.start_us + span.duration_us; ++i) {
@@ -159,7 +164,10 @@ Json utilisation(const Timeline& timeline) {
         }
     };
     for (const Span& span : timeline.spans) {
-        add(span.thread == 0 ? busy["computing"] : transfers, span);
+        if (span.category != "tensor communication" && span.category != "context communication" &&
+            span.category != "expert communication") {  // those are parts of passes
+            add(span.thread == 0 ? busy["computing"] : transfers, span);
+        }
     }
     Json series = Json::array();
     const auto points = [&](const std::vector<double>& bins) {
@@ -262,7 +270,10 @@ std::vector<FabricLayer> fabric_layers(const Scenario& scenario, const std::map<
         const auto leaves = static_cast<double>(fabric.leaves());
         layers.push_back({shape.gpus_per_node > 1 ? "nodes" : "hosts", static_cast<double>(shape.nodes),
                           fmt::format("{} NIC{} each", shape.nics_per_node, shape.nics_per_node > 1 ? "s" : ""),
-                          shape.nic_bandwidth, fabric.as_tree() == nullptr ? 1 : leaves / shape.rails,
+                          shape.nic_bandwidth,
+                          // Elsewhere a node hangs on one switch or router.
+                          fabric.as_tree() == nullptr ? std::max(1.0, static_cast<double>(fabric.topology().switches()))
+                                                      : leaves / shape.rails,
                           use({"NIC out", "NIC in"})});
         if (fabric.as_tree() == nullptr) {
             add_switches(layers, fabric, link_use);
@@ -320,9 +331,11 @@ std::string run_report(const Scenario& scenario, const RunOutput& out, const Exp
         blocks.push_back(
             {{"kind", "svg"},
              {"title", ranks ? "Schedule" : "Timeline"},
-             {"note", ranks
-                          ? "One row a rank, compute above, transfers as a thin line below; at most 16 ranks are drawn."
-                          : "One row a stream; at most 16 are drawn."},
+             {"note",
+              ranks ? "One row per rank: compute, below it what its passes exchange (of the first rank of a stage, "
+                      "fainter where a pixel is filled in part), at the bottom transfers between passes. At most 16 "
+                      "ranks are drawn."
+                    : "One row per stream; at most 16 are drawn."},
              {"svg", timeline_svg("timeline", out.timeline, ranks ? TimelineRows::processes : TimelineRows::streams,
                                   kTimelineRows, kPage)}});
         if (ranks) {

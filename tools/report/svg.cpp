@@ -3,12 +3,14 @@
 #include "sim/base/math.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
+#include "tools/report/page.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 namespace orrery {
 
@@ -36,7 +38,12 @@ class Canvas {
             "font-size=\"12\" role=\"img\" aria-label=\"{2}\">\n",
             width, height, escaped(title));
         if (style.background != "none") {
-            out_ += fmt::format("<rect width=\"100%\" height=\"100%\" fill=\"{}\"/>\n", style.background);
+            // Where a page or viewer is dark; colours of others stay as they are written, as papers need them.
+            out_ += fmt::format(
+                "<style>@media (prefers-color-scheme: dark) {{ svg text[fill=\"{0}\"] {{ fill: #e8e8ea; }} "
+                "svg line[stroke=\"{1}\"] {{ stroke: #4a505a; }} svg > rect.back {{ fill: #16181c; }} }}</style>\n"
+                "<rect class=\"back\" width=\"100%\" height=\"100%\" fill=\"{2}\"/>\n",
+                style.ink, style.grid, style.background);
         }
         if (style.titled) {
             text(width / 2, 18, title, "middle", 14);
@@ -97,10 +104,6 @@ std::vector<double> ticks(double low, double high) {
     return out;
 }
 
-std::string seconds_text(double seconds) {
-    return pretty_quantity(seconds, Dimension::time);
-}
-
 }  // namespace
 
 std::string colour_of(std::size_t series) {
@@ -131,6 +134,7 @@ std::string colour_of(const std::string& category) {
                                                                 {"pipeline communication", "#cc79a7"},
                                                                 {"data communication", "#d55e00"},
                                                                 {"context communication", "#009e73"},
+                                                                {"expert communication", "#882255"},
                                                                 {"training", "#0072b2"},
                                                                 {"checkpoint", "#e69f00"},
                                                                 {"storage", "#8a7a00"},
@@ -164,7 +168,8 @@ std::string bars_svg(const std::string& title, const std::vector<std::pair<std::
         canvas.text(kLeft - 8, y + 16, name, "end");
         canvas.box(kLeft, y + 3, width, kRow - 6, colour_of(name));
         canvas.text(kLeft + width + 6, y + 16,
-                    fmt::format("{}  {:.1f} %", seconds_text(seconds), total > 0 ? 100 * seconds / total : 0), "start");
+                    fmt::format("{} ({:.1f} %)", report::seconds_text(seconds), total > 0 ? 100 * seconds / total : 0),
+                    "start");
         y += kRow;
     }
     return canvas.finish();
@@ -221,10 +226,16 @@ using RowKey = std::pair<std::uint32_t, std::uint32_t>;  // process and stream; 
 std::vector<std::pair<RowKey, std::string>> rows_of(const Timeline& timeline, TimelineRows kind, std::size_t rows) {
     std::vector<std::pair<RowKey, std::string>> out;
     if (kind == TimelineRows::processes) {
-        const std::size_t step =
-            std::max<std::size_t>(1, (timeline.processes.size() + rows - 1) / std::max<std::size_t>(1, rows));
-        for (std::size_t i = 0; i < timeline.processes.size(); i += step) {
-            out.push_back({{timeline.processes[i].first, 0}, timeline.processes[i].second});
+        std::set<std::uint32_t> busy;  // others have counters alone
+        for (const Span& span : timeline.spans) {
+            busy.insert(span.process);
+        }
+        const std::size_t step = std::max<std::size_t>(1, (busy.size() + rows - 1) / std::max<std::size_t>(1, rows));
+        std::size_t seen = 0;
+        for (const auto& [process, name] : timeline.processes) {
+            if (busy.count(process) > 0 && seen++ % step == 0) {
+                out.push_back({{process, 0}, name});
+            }
         }
         return out;
     }
@@ -248,6 +259,45 @@ std::vector<std::pair<RowKey, std::string>> rows_of(const Timeline& timeline, Ti
     return out;
 }
 
+// What is exchanged inside passes has a line of its own.
+bool inside_pass(const Span& span) {
+    return span.category == "tensor communication" || span.category == "context communication" ||
+           span.category == "expert communication";
+}
+
+// A line of spans that may be far narrower than a pixel: each pixel is the more opaque the more of it is covered.
+class ThinLine {
+  public:
+    explicit ThinLine(double wide) : covered_(static_cast<std::size_t>(wide) + 1, 0) {}
+    void add(double from, double width) {
+        for (auto i = static_cast<std::size_t>(from); i < covered_.size() && static_cast<double>(i) < from + width;
+             ++i) {
+            const auto left = static_cast<double>(i);
+            covered_[i] += std::min(from + width, left + 1) - std::max(from, left);
+        }
+    }
+    /// Runs of equal opacity, in tenths: where they start, how long they are.
+    template <class One>
+    void each(const One& one) const {
+        for (std::size_t i = 0; i < covered_.size();) {
+            const auto tenths = [&](std::size_t at) {
+                return std::min(10, static_cast<int>(std::ceil(10 * covered_[at] - 1e-9)));
+            };
+            std::size_t end = i + 1;
+            while (end < covered_.size() && tenths(end) == tenths(i)) {
+                ++end;
+            }
+            if (tenths(i) > 0) {
+                one(static_cast<double>(i), static_cast<double>(end - i), tenths(i));
+            }
+            i = end;
+        }
+    }
+
+  private:
+    std::vector<double> covered_;
+};
+
 }  // namespace
 
 std::string timeline_svg(const std::string& title, const Timeline& timeline, TimelineRows kind, std::size_t rows,
@@ -269,31 +319,58 @@ std::string timeline_svg(const std::string& title, const Timeline& timeline, Tim
     Canvas canvas(1200, top + kRow * static_cast<double>(shown.size()) + 48, title, style);
     // One path a category: thousands of spans stay small.
     std::map<std::string, std::string> paths;
+    std::map<std::pair<RowKey, std::string>, ThinLine> thin_lines;
+    const bool whole = kind == TimelineRows::processes;
+    const bool exchanges = whole && std::any_of(timeline.spans.begin(), timeline.spans.end(), inside_pass);
     std::map<RowKey, double> row_of;
     for (std::size_t i = 0; i < shown.size(); ++i) {
         row_of[shown[i].first] = top + kRow * static_cast<double>(i);
         canvas.text(left - 6, row_of[shown[i].first] + 14, shown[i].second, "end", 11);
     }
     for (const Span& span : timeline.spans) {
-        const bool whole = kind == TimelineRows::processes;
         const auto row = row_of.find({span.process, whole ? 0 : span.thread});
         if (row == row_of.end() || end <= 0) {
             continue;
         }
-        // The compute stream fills its row; transfers are a thin line below it.
+        // The compute stream fills its row; below it are a thin line of what its passes exchange and one of transfers.
+        if (whole && inside_pass(span)) {
+            paths[span.category];  // its place in the legend
+            thin_lines.try_emplace({{span.process, 0}, span.category}, wide)
+                .first->second.add(wide * span.start_us / end, wide * span.duration_us / end);
+            continue;
+        }
         const bool thin = whole && span.thread > 0;
-        paths[span.category] += fmt::format("M{:.2f} {:.0f}h{:.2f}v{}h-{:.2f}z", left + wide * span.start_us / end,
-                                            row->second + (thin ? 17 : 2), std::max(0.1, wide * span.duration_us / end),
-                                            thin ? 3 : 14, std::max(0.1, wide * span.duration_us / end));
+        const int high = thin ? 3 : exchanges ? 11 : 14;
+        paths[span.category] +=
+            fmt::format("M{:.2f} {:.0f}h{:.2f}v{}h-{:.2f}z", left + wide * span.start_us / end,
+                        row->second + (thin ? (exchanges ? 18 : 17) : 2), std::max(0.1, wide * span.duration_us / end),
+                        high, std::max(0.1, wide * span.duration_us / end));
     }
     for (const auto& [category, path] : paths) {
         canvas.raw(fmt::format("<path d=\"{}\" fill=\"{}\"/>\n", path, colour_of(category)));
     }
+    for (const auto& [key, line] : thin_lines) {
+        const double y = row_of[key.first] + 14;
+        line.each([&](double from, double width, int tenths) {
+            canvas.raw(
+                fmt::format("<rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.0f}\" height=\"3\" fill=\"{}\" "
+                            "fill-opacity=\"{:.1f}\"/>\n",
+                            left + from, y, width, colour_of(key.second), 0.3 + 0.07 * tenths));
+        });
+    }
     const double bottom = top + kRow * static_cast<double>(shown.size());
-    for (const double tick : ticks(0, end * 1e-6)) {
-        const double x = left + wide * tick / (end * 1e-6);
+    // Round steps in the unit that the labels have.
+    const double seconds = end * 1e-6;
+    const double unit = seconds >= 72 * 3600 ? 86400 : seconds >= 3 * 3600 ? 3600 : 1;
+    for (const double step : ticks(0, seconds / unit)) {
+        const double tick = step * unit;
+        const double x = left + wide * tick / seconds;
         canvas.line(x, top, x, bottom + 4, style.grid, 0.5);
-        canvas.text(x, bottom + 16, tick == 0 ? "0" : seconds_text(tick), "middle", 11);
+        canvas.text(x, bottom + 16,
+                    tick == 0   ? "0"
+                    : unit == 1 ? report::seconds_text(tick)
+                                : fmt::format("{:.4g} {}", step, unit > 3600 ? "d" : "h"),
+                    "middle", 11);
     }
     double x = left;
     for (const auto& [category, path] : paths) {
@@ -407,7 +484,7 @@ std::string heat_svg(const std::string& title, const std::string& x, const std::
             canvas.box(left + 1, top + 1, kCellWide - 2, kCellHigh - 2,
                        fmt::format("#{:02x}{:02x}{:02x}", mix(20, 253), mix(60, 231), mix(120, 140)));
             canvas.text(left + kCellWide / 2, top + 19, fmt::format("{:.4g}", *cells[r][c]), "middle", 11,
-                        f < 0.5 ? "#ffffff" : "#111111");
+                        f < 0.35 ? "#ffffff" : "#111111");
         }
     }
     return canvas.finish();
@@ -417,14 +494,15 @@ std::string fabric_svg(const std::vector<FabricLayer>& layers, const ChartStyle&
     constexpr double kLayer = 70;
     constexpr double kLeft = 150;
     constexpr double kWide = 360;
-    constexpr std::size_t kDrawn = 12;  // boxes a layer; more are counted in words
-    Canvas canvas(720, kLayer * static_cast<double>(layers.size()) + 10, "fabric", style);
+    constexpr std::size_t kDrawn = 12;            // boxes a layer; more are counted in words
+    const double first = style.titled ? 36 : 20;  // y of the topmost boxes
+    Canvas canvas(720, kLayer * static_cast<double>(layers.size()) + first - 10, "fabric", style);
     const auto x_of = [&](std::size_t i, std::size_t count) {
         return kLeft + kWide * (static_cast<double>(i) + 0.5) / static_cast<double>(count);
     };
     for (std::size_t l = 0; l < layers.size(); ++l) {
         const FabricLayer& layer = layers[l];
-        const double y = 20 + kLayer * static_cast<double>(layers.size() - 1 - l);
+        const double y = first + kLayer * static_cast<double>(layers.size() - 1 - l);
         const std::size_t count = std::clamp<std::size_t>(static_cast<std::size_t>(layer.count), 1, kDrawn);
         if (l + 1 < layers.size()) {
             const std::size_t above = std::clamp<std::size_t>(static_cast<std::size_t>(layers[l + 1].count), 1, kDrawn);

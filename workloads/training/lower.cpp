@@ -20,6 +20,25 @@ Lowering::Lowering(const TrainingInput& input)
     choose_block();
     require_size();
     list_ranks();
+    label({});
+}
+
+std::size_t Lowering::LabelHash::operator()(const TaskLabel& of) const {
+    std::size_t hash = 0;
+    for (const std::int64_t value : {std::int64_t{of.micro_batch}, std::int64_t{of.chunk}, std::int64_t{of.layer},
+                                     std::int64_t{of.layers}, std::int64_t{of.pass}, static_cast<std::int64_t>(of.work),
+                                     std::int64_t{of.embedding} + 2 * of.head + 4 * of.boundary}) {
+        hash = hash * 0x9E3779B97F4A7C15ULL + static_cast<std::size_t>(value + 1);
+    }
+    return hash;
+}
+
+void Lowering::label(const TaskLabel& of) {
+    const auto [found, added] = labels_.try_emplace(of, static_cast<std::uint32_t>(out_.labels.size()));
+    if (added) {
+        out_.labels.push_back(of);
+    }
+    label_ = found->second;
 }
 
 // Ranks are of as many kinds as groups of nodes hold some.
@@ -136,6 +155,7 @@ TaskId Lowering::compute(std::uint32_t rank, std::uint16_t name, Category catego
     task.name = name;
     task.stream = kComputeStream;
     task.category = category;
+    task.label = label_;
     const TaskId id = in_order(rank, kComputeStream, out_.graph.add(task));
     out_.price_of.resize(out_.graph.size(), TrainingGraph::kNoPrice);
     out_.price_of[id.value()] = price;
@@ -151,6 +171,7 @@ TaskId Lowering::transfer(std::uint32_t rank, std::uint8_t stream, std::uint16_t
     task.name = name;
     task.stream = stream;
     task.category = category;
+    task.label = label_;
     const TaskId id = out_.graph.add_activity(task, demand_set, bytes);
     out_.price_of.resize(out_.graph.size(), TrainingGraph::kNoPrice);
     return id;
@@ -258,6 +279,7 @@ void Lowering::add_hosts() {
             task.name = name;
             task.stream = kHostStream;
             task.category = Category::overhead;
+            task.label = out_.graph.task(pass).label;
             pairs.emplace_back(pass, in_order(rank, kHostStream, out_.graph.add(task)));
         }
     }

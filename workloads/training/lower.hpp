@@ -62,6 +62,21 @@ struct TrainingInput {
     }
 };
 
+/// What a task of an iteration works on, for whoever draws it; -1: not on one of these.
+struct TaskLabel {
+    std::int32_t micro_batch = -1;
+    std::int32_t chunk = -1;  ///< of its stage, where a stage has several
+    std::int32_t layer = -1;  ///< the first one
+    std::uint32_t layers = 0;
+    // Of passes:
+    bool pass = false;
+    PassWork work = PassWork::forward;
+    bool embedding = false;  ///< with the table at the front of the model
+    bool head = false;       ///< with the output layer
+    bool boundary = false;   ///< with the gather that completes a scattered input
+    friend bool operator==(const TaskLabel&, const TaskLabel&) = default;
+};
+
 /// A lowered iteration.
 struct TrainingGraph {
     TaskGraph graph;
@@ -73,6 +88,7 @@ struct TrainingGraph {
     std::vector<Price> prices;                 ///< composition of compute tasks
     std::vector<std::uint32_t> price_of;       ///< by task: index in prices, or kNoPrice
     static constexpr std::uint32_t kNoPrice = 0xFFFFFFFFU;
+    std::vector<TaskLabel> labels;     ///< by Task::label; the first one says nothing
     std::vector<RankWeights> weights;  ///< of a rank of each stage
     double hardware_flops = 0;         ///< of one simulated stage set, recomputation included, per GPU on average
 };

@@ -70,12 +70,14 @@ class PipelineLowering final : public UnitLowering {
     struct Bucket {
         std::uint32_t price;  ///< of their part of the pass
         RankWeights weights;
+        TaskLabel label;
         std::uint32_t compress = TrainingGraph::kNoPrice;  ///< of choosing what is sent of their gradients
     };
     /// A layer of a chunk, with the tables beside it, under ZeRO-3: its part of a pass.
     struct UnitPass {
         std::uint32_t price;
         Unit unit;
+        TaskLabel label;
     };
 
     /// Stages that hold the same parts, and who holds the same weights there.
@@ -185,6 +187,34 @@ class PipelineLowering final : public UnitLowering {
         }
     }
 
+    // What a pass through some of the layers of a chunk works on; see pass_price.
+    [[nodiscard]] TaskLabel label_of(std::uint32_t place, Layers layers, bool begins, bool ends, PassWork work) const {
+        const std::uint32_t v = part_of(place);
+        const bool backward = work != PassWork::forward;
+        TaskLabel out = transfer_label(place, layers);
+        out.pass = true;
+        out.work = work;
+        if (work == PassWork::scores || work == PassWork::score_gradients) {
+            out.layers = 0;
+            out.layer = -1;
+            return out;
+        }
+        const bool first = v == 0;
+        const bool last = v + 1 == parts_;
+        out.boundary = begins && parts_ > 1 && work != PassWork::weight_gradient && !(backward ? last : first);
+        out.embedding = first && (backward ? ends : begins) && !cuts_vocabulary();
+        out.head = last && (backward ? begins : ends) && !cuts_vocabulary();
+        return out;
+    }
+    // The same of what moves the weights or gradients of these layers.
+    [[nodiscard]] TaskLabel transfer_label(std::uint32_t place, Layers layers) const {
+        TaskLabel out;
+        out.chunk = chunks_ > 1 ? static_cast<std::int32_t>(place / stages_) : -1;
+        out.layer = layers.count > 0 ? static_cast<std::int32_t>(layers.first) : -1;
+        out.layers = layers.count;
+        return out;
+    }
+
     // Some of the layers of a chunk, in the order of their pass: with what comes before the first and after the last.
     [[nodiscard]] Price pass_price(std::uint32_t v, Layers layers, bool begins, bool ends, PassWork work) {
         const bool backward = work != PassWork::forward;
@@ -240,7 +270,7 @@ class PipelineLowering final : public UnitLowering {
                     return part;
                 });
             }
-            out.push_back({price, held});
+            out.push_back({price, held, label_of(place, layers, begins, ends, work)});
             if (backward && in_.plan.compression.given) {
                 out.back().compress = add_prices([&] { return traffic(compress_traffic(in_.plan, held.total())); });
             }
@@ -266,7 +296,7 @@ class PipelineLowering final : public UnitLowering {
                 add_costs(part, place % stages_, unit, backward, needs_weights(work), makes_gradients(work));
                 return part;
             });
-            out.push_back({price, unit});
+            out.push_back({price, unit, label_of(place, layers, begins, ends, work)});
         }
         return out;
     }
@@ -296,6 +326,7 @@ class PipelineLowering final : public UnitLowering {
                     };
                 };
                 const bool backward = step.work != PassWork::forward;
+                label(step.label);
                 for (std::uint32_t rank = first; rank < first + per_stage(); ++rank) {
                     inputs[rank] = in_.plan.overlap_data ? std::vector<TaskId>() : scattered[rank];
                 }
@@ -312,6 +343,7 @@ class PipelineLowering final : public UnitLowering {
                 }
             }
         }
+        label({});
     }
 
     // Kernels that only move bytes, for an exchange of gradients.
@@ -369,6 +401,7 @@ class PipelineLowering final : public UnitLowering {
                 const std::uint32_t stage = holders.stages[0];
                 const std::vector<Bucket>& buckets = buckets_[0][chunk_of(*part, stage) * stages_ + stage];
                 for (std::uint32_t i = 0; i < buckets.size(); ++i) {
+                    label(without_pass(buckets[i].label));
                     for_groups(holders, buckets[i].weights, [&](const Group& group, double weights) {
                         const TaskId id =
                             collective(group, kGatherStream, name, CollectiveOp::all_gather, 2 * weights, {});
@@ -379,6 +412,15 @@ class PipelineLowering final : public UnitLowering {
                 }
             }
         }
+        label({});
+    }
+    // Of a piece of a pass: the layers alone.
+    [[nodiscard]] static TaskLabel without_pass(const TaskLabel& of) {
+        TaskLabel out;
+        out.chunk = of.chunk;
+        out.layer = of.layer;
+        out.layers = of.layers;
+        return out;
     }
 
     void gather_late() {
@@ -448,30 +490,40 @@ class PipelineLowering final : public UnitLowering {
                 }
             }
         }
+        label({});
     }
 
     void add_pass(std::uint32_t rank, const Pass& pass, std::uint16_t name, bool in_buckets) {
         const std::uint32_t place = pass.chunk * stages_ + rank / per_stage();
         const bool backward = pass.work != PassWork::forward && pass.work != PassWork::scores;
         const Category category = backward ? Category::backward : Category::forward;
+        const auto on = [&](TaskLabel piece) {
+            piece.micro_batch = static_cast<std::int32_t>(pass.micro_batch);
+            label(piece);
+            return piece;
+        };
         std::vector<TaskId> pieces;
         std::vector<TaskId> sent;  // what follows the pieces where gradients are compressed
         if (by_unit()) {
             for (const UnitPass& part : unit_passes_[index_of(pass.work)][place]) {
+                TaskLabel moved = on(part.label);
+                moved.pass = false;
                 pieces.push_back(compute(rank, name, category, part.price));
                 unit_tasks_[rank].push_back(pieces.back());
                 if (rank % per_stage() == 0) {
-                    unit_steps_[rank / per_stage()].push_back({&part.unit, pass.work, in_buckets, in_buckets});
+                    unit_steps_[rank / per_stage()].push_back({&part.unit, pass.work, in_buckets, in_buckets, moved});
                 }
             }
         } else if (in_buckets) {
             for (const Bucket& bucket : buckets_[backward ? 1 : 0][place]) {
+                on(bucket.label);
                 pieces.push_back(compute(rank, name, category, bucket.price));
                 if (bucket.compress != TrainingGraph::kNoPrice) {
                     sent.push_back(compute(rank, chosen_, Category::data_communication, bucket.compress));
                 }
             }
         } else {
+            on(label_of(place, layers_[part_of(place)], true, true, pass.work));
             pieces.push_back(compute(rank, name, category, prices_[index_of(pass.work)][part_of(place)]));
         }
         starts_[rank].push_back(pieces.front());
@@ -506,6 +558,10 @@ class PipelineLowering final : public UnitLowering {
                 if (to.stage == stage || (way == 1 && !pass.gives_gradient())) {
                     continue;  // it is there, or there is nothing to send
                 }
+                const std::uint32_t place = pass.chunk * stages_ + stage;
+                TaskLabel sent = transfer_label(place, {});
+                sent.micro_batch = static_cast<std::int32_t>(pass.micro_batch);
+                label(sent);
                 const TaskId id = send(rank, to.stage * per_stage() + member, names[way]);
                 const std::size_t end = pass.joined ? i + 1 : i;
                 out_.graph.add_edge(ends_[rank][end], id);
@@ -515,6 +571,7 @@ class PipelineLowering final : public UnitLowering {
                 }
             }
         }
+        label({});
     }
 
     TaskId send(std::uint32_t from, std::uint32_t to, std::uint16_t name) {
@@ -561,6 +618,9 @@ class PipelineLowering final : public UnitLowering {
             };
             const std::uint32_t ahead = 2 * stages_;
             for (std::uint32_t m = 0; m < micro_batches_; ++m) {
+                TaskLabel of;
+                of.micro_batch = static_cast<std::int32_t>(m);
+                label(of);
                 const auto pass = [&](bool backward, std::uint32_t stage) {
                     return pass_starts_[backward ? 1 : 0][slot(member, {stage, 0}, m)];
                 };
@@ -582,6 +642,7 @@ class PipelineLowering final : public UnitLowering {
                 }
             }
         }
+        label({});
     }
     struct Meeting {
         std::uint16_t name;
@@ -654,11 +715,13 @@ class PipelineLowering final : public UnitLowering {
             for (const std::uint32_t& part : holders.parts) {
                 const std::vector<Bucket>& buckets = buckets_[1][chunk_of(part, stage) * stages_ + stage];
                 for (std::size_t i = 0; i < buckets.size(); ++i) {
+                    label(without_pass(buckets[i].label));
                     for_groups(holders, buckets[i].weights,
                                [&](const Group& group, double weights) { reduce(group, &part, i, weights); });
                 }
             }
         }
+        label({});
     }
     // The chunk whose gradients are final last.
     [[nodiscard]] std::uint32_t last_chunk(std::uint32_t stage) const {
@@ -702,6 +765,7 @@ class PipelineLowering final : public UnitLowering {
         PassWork work;
         bool first;  ///< of the chunk's forward passes
         bool last;   ///< of those that make gradients
+        TaskLabel label;
     };
     std::vector<std::vector<UnitPass>> unit_passes_[kPassWorks];  ///< under ZeRO-3: by place
     std::vector<std::vector<UnitStep>> unit_steps_;               ///< of a rank of each stage, in order

@@ -82,6 +82,7 @@ class ShardedLowering final : public OffloadLowering {
         for (std::uint32_t step = 0; step < units_; ++step) {
             const std::uint32_t index = backward ? units_ - 1 - step : step;
             const Unit unit = unit_of(index);
+            label(label_of(micro_batch, index, backward));
             // Without overlap a pass waits for the reduction of the unit before it.
             TaskLists inputs = in_.plan.overlap_data ? TaskLists(rank_count()) : scattered;
             fetch_parameters(index, inputs);
@@ -120,6 +121,19 @@ class ShardedLowering final : public OffloadLowering {
                 store_gradients(index, micro_batch, scattered);
             }
         }
+        label({});
+    }
+
+    [[nodiscard]] TaskLabel label_of(std::uint32_t micro_batch, std::uint32_t unit, bool backward) const {
+        TaskLabel out;
+        out.micro_batch = static_cast<std::int32_t>(micro_batch);
+        out.layer = is_table(unit) ? -1 : static_cast<std::int32_t>(unit) - 1;
+        out.layers = is_table(unit) ? 0 : 1;
+        out.pass = true;
+        out.work = backward ? PassWork::backward : PassWork::forward;
+        out.embedding = unit == 0;
+        out.head = unit + 1 == units_;
+        return out;
     }
 
     [[nodiscard]] static std::vector<TaskId> of_members(const Group& group, const TaskLists& tasks, std::size_t index) {

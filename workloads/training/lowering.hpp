@@ -5,6 +5,7 @@
 #include "workloads/training/lower.hpp"
 
 #include <map>
+#include <unordered_map>
 
 namespace orrery::inline training {
 
@@ -69,6 +70,8 @@ class Lowering {
     }
     /// What passes cost the kind of rank whose prices are being made.
     [[nodiscard]] const PassCost& cost() const { return costs_[kind_]; }
+    /// What the tasks that are added from now on work on.
+    void label(const TaskLabel& of);
     /// Appends a task to the compute stream of a simulated rank; `price`: of add_prices.
     TaskId compute(std::uint32_t rank, std::uint16_t name, Category category, std::uint32_t price);
     /// Adds an activity that belongs to no stream yet.
@@ -139,6 +142,11 @@ class Lowering {
     std::vector<bool> kept_nodes_;
     std::map<std::pair<std::uint32_t, double>, std::uint32_t> slow_prices_;  ///< by price and factor
     std::vector<TaskId> last_;                                               ///< by simulated rank and stream
+    struct LabelHash {
+        std::size_t operator()(const TaskLabel& of) const;
+    };
+    std::unordered_map<TaskLabel, std::uint32_t, LabelHash> labels_;
+    std::uint32_t label_ = 0;  ///< of tasks that are added now
 };
 
 /// Pipelines and plain data parallelism: the granularity is a stage's chunk.

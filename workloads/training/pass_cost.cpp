@@ -99,11 +99,20 @@ void PassCost::price_layer(LayerKind kind) {
     out.forward = out.forward_program.price();
     out.backward = out.backward_program.price();
     if (plan_.schedule->splits) {
-        PassProgram input = again;
-        input.append(layer(kind, Direction::backward, Part::input));
-        out.input = input.price();
-        out.weight = layer(kind, Direction::backward, Part::weights).price();
+        out.input_program = again;
+        out.input_program.append(layer(kind, Direction::backward, Part::input));
+        out.weight_program = layer(kind, Direction::backward, Part::weights);
+        out.input = out.input_program.price();
+        out.weight = out.weight_program.price();
     }
+}
+
+const PassProgram& PassCost::program(LayerKind kind, PassWork work) const {
+    const LayerPrices& layer = of(kind);
+    return work == PassWork::forward           ? layer.forward_program
+           : work == PassWork::input_gradient  ? layer.input_program
+           : work == PassWork::weight_gradient ? layer.weight_program
+                                               : layer.backward_program;
 }
 
 double PassCost::streaming(double bytes, double kernels) const {

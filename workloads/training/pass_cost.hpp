@@ -46,6 +46,8 @@ class PassCost {
     /// What a layer runs, in order; the backward program begins with what is recomputed. Of a kind that the model has.
     [[nodiscard]] const PassProgram& forward_program(LayerKind kind) const { return of(kind).forward_program; }
     [[nodiscard]] const PassProgram& backward_program(LayerKind kind) const { return of(kind).backward_program; }
+    /// Of any pass that has layers; the parts of a backward pass where the schedule splits it.
+    [[nodiscard]] const PassProgram& program(LayerKind kind, PassWork work) const;
     [[nodiscard]] const Price& layer_forward(LayerKind kind) const { return of(kind).forward; }
     /// Includes what is recomputed before it.
     [[nodiscard]] const Price& layer_backward(LayerKind kind) const { return of(kind).backward; }
@@ -102,7 +104,7 @@ class PassCost {
     };
     struct LayerPrices {
         bool priced = false;
-        PassProgram forward_program, backward_program;
+        PassProgram forward_program, backward_program, input_program, weight_program;
         Price forward, backward, input, weight;
     };
     [[nodiscard]] const LayerPrices& of(LayerKind kind) const {

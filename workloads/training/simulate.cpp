@@ -2,6 +2,7 @@
 
 #include "workloads/training/lowering.hpp"
 #include "workloads/training/offload.hpp"
+#include "workloads/training/timeline.hpp"
 
 #include <fmt/format.h>
 
@@ -129,60 +130,6 @@ double period(const TrainingGraph& lowered, const Executor& executor) {
     return (longest + (executor.finished_at() - last)).seconds();
 }
 
-Timeline draw(const TrainingGraph& lowered, const Executor& executor, std::uint32_t limit) {
-    Timeline timeline;
-    timeline.threads = {{0, "compute"}, {1, "send"}, {2, "gather"}, {3, "reduce"}, {4, "host"}};
-    const std::uint32_t per_stage = lowered.ranks_per_stage;
-    // As many ranks of each stage as fit, so that every stage is seen.
-    const std::uint32_t shown = std::max(1U, std::min(per_stage, limit / std::max(1U, lowered.stages)));
-    std::vector<bool> wanted;
-    for (std::uint32_t i = 0; i < lowered.ranks.size(); ++i) {
-        const std::uint32_t rank = lowered.ranks[i];
-        if (i % per_stage < shown) {
-            wanted.resize(std::max<std::size_t>(wanted.size(), rank + 1));
-            wanted[rank] = true;
-            timeline.processes.emplace_back(rank, fmt::format("rank {} (stage {})", rank, i / per_stage));
-        }
-    }
-    const auto us = [](SimTime time) { return static_cast<double>(time.ps()) * 1e-6; };
-    for (std::uint32_t i = 0; i < lowered.graph.size(); ++i) {
-        const TaskId id(i);
-        const Task& task = lowered.graph.task(id);
-        if (task.rank >= wanted.size() || !wanted[task.rank] || executor.end_of(id) == executor.start_of(id)) {
-            continue;
-        }
-        timeline.spans.push_back(Span{lowered.graph.name_of(id), category_name(task.category), task.rank, task.stream,
-                                      us(executor.start_of(id)), us(executor.end_of(id) - executor.start_of(id))});
-        for (const auto& [stream, name] : {std::pair<std::uint8_t, const char*>{kFetchStream, "fetch"},
-                                           {kStoreStream, "store"},
-                                           {kLoadStream, "drives to DRAM"},
-                                           {kWriteBackStream, "DRAM to drives"},
-                                           {kStateLoadStream, "states to DRAM"},
-                                           {kUpdateStream, "update on host"},
-                                           {kStateWriteBackStream, "states to drives"},
-                                           {kUploadStream, "weights to device"}}) {
-            const auto known = [&](const auto& thread) { return thread.first == stream; };
-            if (task.stream == stream && std::none_of(timeline.threads.begin(), timeline.threads.end(), known)) {
-                timeline.threads.emplace_back(stream, name);
-            }
-        }
-        if (task.stream == kVocabularyStream && timeline.threads.back().first != kVocabularyStream) {
-            timeline.threads.emplace_back(kVocabularyStream, "vocabulary");
-        }
-        if (task.category != Category::pipeline_communication) {
-            continue;
-        }
-        for (const std::uint32_t next : lowered.graph.successors(id)) {
-            const Task& receiver = lowered.graph.task(TaskId(next));
-            if (receiver.rank != task.rank && receiver.rank < wanted.size() && wanted[receiver.rank]) {
-                timeline.arrows.push_back(FlowArrow{task.rank, task.stream, us(executor.start_of(id)), receiver.rank,
-                                                    receiver.stream, us(executor.start_of(TaskId(next)))});
-            }
-        }
-    }
-    return timeline;
-}
-
 // Bytes that the ranks of each stage have: the least of any device that holds some of them.
 std::vector<double> capacities(const TrainingInput& input, double capacity) {
     std::vector<double> out(static_cast<std::size_t>(input.plan.pipeline), capacity);
@@ -279,7 +226,7 @@ TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
     result.simulated_ranks = static_cast<std::uint32_t>(lowered_.ranks.size());
     result.folded_into_one = lowered_.folded_into_one;
     if (timeline_ranks > 0) {
-        result.timeline = draw(lowered_, executor_, timeline_ranks);
+        result.timeline = draw_iteration(input_, lowered_, executor_, memory_, timeline_ranks);
     }
     return result;
 }

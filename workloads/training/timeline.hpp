@@ -1,0 +1,25 @@
+#pragma once
+// An iteration as a timeline: passes and transfers of some ranks, what the layers of a pass exchange, memory and links over time.
+//
+// Claims: what the layers of a pass exchange with tensor-, context- and expert-parallel neighbours is drawn where it stands in
+// their programs, stretched to what the pass took. Activations that a rank holds follow its passes, and reach at their most what
+// memory.hpp says. A transfer is drawn at its mean rate.
+// Limits: neighbours do the same at the same time, so exchanges inside passes are drawn of the first rank of each stage alone, and of as
+// many of its passes as kMostExchanges allows.
+// Validated by tests/workloads/training_timeline_test.cpp.
+
+#include "sim/engine/executor.hpp"
+#include "sim/record/summary.hpp"
+#include "workloads/training/lower.hpp"
+
+namespace orrery::inline training {
+
+/// Exchanges inside passes that are drawn, over all stages.
+inline constexpr std::size_t kMostExchanges = 200'000;
+
+/// After the run. `memory`: by stage; `ranks`: at most so many are drawn, and one of each stage at least.
+[[nodiscard]] Timeline draw_iteration(const TrainingInput& input, const TrainingGraph& lowered,
+                                      const Executor& executor, const std::vector<MemoryUse>& memory,
+                                      std::uint32_t ranks);
+
+}  // namespace orrery::inline training
