@@ -251,7 +251,24 @@ requests: {rate: 20, count: 50}
     RunOptions options;
     options.timeline = true;
     const RunOutput out = run(s, test::models(), options);
-    CHECK(2 * out.timeline.spans.size() == out.timeline.counters.size());
+    std::map<std::string, std::size_t> counters;
+    double waiting = 0;  // requests times seconds
+    std::pair<double, double> before{0, 0};
+    for (const CounterPoint& point : out.timeline.counters) {
+        ++counters[point.name];
+        if (point.name == "requests waiting") {
+            waiting += before.second * (point.at_us - before.first) * 1e-6;
+            before = {point.at_us, point.value};
+        }
+    }
+    CHECK(counters["cache blocks"] == out.timeline.spans.size());
+    CHECK(counters["sequences in the batch"] == out.timeline.spans.size());
+    CHECK(before.second == 0);  // at the end nobody waits
+    double lives = 0;
+    for (const Lifeline& part : out.timeline.lifelines) {
+        lives += part.phase == "waiting" ? part.duration_us * 1e-6 : 0;
+    }
+    CHECK(waiting == doctest::Approx(lives));
     const auto json = nlohmann::json::parse(to_chrome_trace(out.timeline));
     std::map<std::string, int> letters;
     for (const auto& event : json["traceEvents"]) {
@@ -265,7 +282,40 @@ requests: {rate: 20, count: 50}
     }
     CHECK(letters["b"] == letters["e"]);
     CHECK(letters["b"] >= 100);
-    CHECK(letters["C"] == 2 * letters["X"]);
+    CHECK(letters["C"] == static_cast<int>(out.timeline.counters.size()));
+}
+
+TEST_CASE("serving: a trace shows caches on their way between replicas, and at which rate") {
+    const Scenario s = test::scenario(R"(orrery: 1
+kind: serving
+cluster: {nodes: 2, node: dgx-h100}
+model: llama-2-70b
+engine: {transfer: layers, prefill: {replicas: 1, tensor: 8}, decode: {replicas: 1, tensor: 8}}
+requests: {rate: 2, count: 20, prompt: {mean: 1024}, output: {mean: 16}}
+)");
+    RunOptions options;
+    options.timeline = true;
+    const RunOutput out = run(s, test::models(), options);
+    std::size_t transfers = 0;
+    for (const Lifeline& part : out.timeline.lifelines) {
+        transfers += part.name == "KV transfers" ? 1 : 0;
+        CHECK((part.name != "KV transfers" || (part.process == 0 && part.phase == "to replica 1")));
+    }
+    CHECK(transfers == 2 * 20);             // layer by layer while the prompt is computed, and the last layer
+    std::map<std::string, double> carried;  // Gb
+    std::map<std::string, std::pair<double, double>> before;
+    for (const CounterPoint& point : out.timeline.counters) {
+        if (point.name.rfind("KV ", 0) == 0) {
+            CHECK(point.process == (point.name == "KV sent, Gb/s" ? 0 : 1));
+            auto& [at, rate] = before[point.name];
+            carried[point.name] += rate * (point.at_us - at) * 1e-6;
+            before[point.name] = {point.at_us, point.value};
+        }
+    }
+    // 80 layers of 8 heads of 128, keys and values of two bytes, 1,024 tokens.
+    const double bytes = 20.0 * 1024 * 80 * 2 * 8 * 128 * 2;
+    CHECK(carried["KV sent, Gb/s"] == doctest::Approx(bytes * 8e-9).epsilon(1e-3));
+    CHECK(carried["KV received, Gb/s"] == doctest::Approx(bytes * 8e-9).epsilon(1e-3));
 }
 
 TEST_CASE("serving: energy lies between idle and full power, and is that of the tokens") {

@@ -17,6 +17,8 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr std::size_t kBins = 120;
+constexpr const char* kSent = "KV sent, Gb/s";
+constexpr const char* kRequests = "requests";  // beside them a timeline has KV transfers
 
 // Means over equal parts of a time.
 class Bins {
@@ -69,6 +71,9 @@ std::string over_time_block(const Timeline& timeline) {
     std::map<std::uint64_t, double> finished;  // requests by number, and their last instant
     for (const Lifeline& part : timeline.lifelines) {
         end = std::max(end, part.start_us + part.duration_us);
+        if (part.name != kRequests) {
+            continue;
+        }
         double& last = finished[part.id];
         last = std::max(last, part.start_us + part.duration_us);
     }
@@ -80,6 +85,9 @@ std::string over_time_block(const Timeline& timeline) {
     Bins rate(end);
     Bins cache(end);
     for (const Lifeline& part : timeline.lifelines) {
+        if (part.name != kRequests) {
+            continue;
+        }
         const bool runs = part.phase == "prefill" || part.phase == "decode";
         (runs ? running : waiting).hold(part.start_us, part.start_us + part.duration_us, 1);
     }
@@ -87,12 +95,19 @@ std::string over_time_block(const Timeline& timeline) {
         rate.count(at);
     }
     std::map<std::uint32_t, std::pair<double, double>> held;  // of each replica: since when, how many
+    std::map<std::uint32_t, std::pair<double, double>> sent;
+    Bins sending(end);
     for (const CounterPoint& point : timeline.counters) {
         if (point.name == "cache blocks") {
             auto& [since, blocks] = held[point.process];
             cache.hold(since, point.at_us, blocks);
             since = point.at_us;
             blocks = point.value;
+        } else if (point.name == kSent) {
+            auto& [since, gbps] = sent[point.process];
+            sending.hold(since, point.at_us, gbps);
+            since = point.at_us;
+            gbps = point.value;
         }
     }
     Json blocks = Json::array();
@@ -100,6 +115,10 @@ std::string over_time_block(const Timeline& timeline) {
                            end, {{"waiting", waiting}, {"in a batch", running}}));
     blocks.push_back(chart("Cache", "Blocks in use, over all replicas.", "blocks", end, {{"cache blocks", cache}}));
     blocks.push_back(chart("Rate", "Requests that ended.", "requests per second", end, {{"finished", rate}}));
+    if (!sent.empty()) {
+        blocks.push_back(
+            chart("KV transfers", "Keys and values on their way to other replicas.", "Gb/s", end, {{"sent", sending}}));
+    }
     return Json{{"kind", "grid"}, {"title", "Over time"}, {"blocks", blocks}}.dump(-1, ' ', false,
                                                                                    Json::error_handler_t::replace);
 }

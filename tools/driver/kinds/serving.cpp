@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace orrery::inline driver {
@@ -31,6 +32,53 @@ void add_quantiles(Summary& summary, const std::string& name, std::vector<float>
     summary.add(name + ".p90", quantile(0.9), "s");
     summary.add(name + ".p99", quantile(0.99), "s");
     summary.add(name + ".max", values.empty() ? kNotMeasured : values.back(), "s");
+}
+
+// A value of each replica that changes over time, as counters.
+void add_counters(Timeline& timeline, const char* name,
+                  const std::map<std::uint32_t, std::map<double, double>>& changes) {
+    for (const auto& [replica, by] : changes) {
+        double now = 0;
+        for (const auto& [at, change] : by) {
+            now += change;
+            // Sums of rates end at a rounding of zero.
+            timeline.counters.push_back(CounterPoint{name, replica, at, std::max(0.0, std::round(now * 1e6) / 1e6)});
+        }
+    }
+}
+
+// Requests that wait for their first iteration, or again after a preemption, or for an adapter.
+void add_waiting(Timeline& timeline, const ServiceResult& result) {
+    std::map<std::uint32_t, std::map<double, double>> changes;
+    for (const LifeRecord& part : result.lives) {
+        if (part.phase == LifePhase::waiting || part.phase == LifePhase::adapter) {
+            changes[part.replica][static_cast<double>(part.start.ps()) * 1e-6] += 1;
+            changes[part.replica][static_cast<double>(part.end.ps()) * 1e-6] -= 1;
+        }
+    }
+    add_counters(timeline, "requests waiting", changes);
+}
+
+// Caches that go over the fabric, as lifelines, and the mean rates at which they do.
+void add_transfers(Timeline& timeline, const ServiceResult& result) {
+    std::map<std::uint32_t, std::map<double, double>> sent;
+    std::map<std::uint32_t, std::map<double, double>> received;
+    for (std::size_t i = 0; i < result.transfers.size(); ++i) {
+        const TransferRecord& one = result.transfers[i];
+        const double start = static_cast<double>(one.start.ps()) * 1e-6;
+        const double end = static_cast<double>(one.end.ps()) * 1e-6;
+        timeline.lifelines.push_back(
+            Lifeline{"KV transfers", fmt::format("to replica {}", one.to), i, one.from, start, end - start});
+        if (end > start) {
+            const double rate = one.bytes * 8e-9 / ((end - start) * 1e-6);
+            for (auto* changes : {&sent[one.from], &received[one.to]}) {
+                (*changes)[start] += rate;
+                (*changes)[end] -= rate;
+            }
+        }
+    }
+    add_counters(timeline, "KV sent, Gb/s", sent);
+    add_counters(timeline, "KV received, Gb/s", received);
 }
 
 // Iterations of the replicas as spans, requests as lifelines, caches as counters.
@@ -72,6 +120,8 @@ Timeline draw(const ServiceResult& result) {
         timeline.counters.push_back(
             CounterPoint{"adapters coming", record.replica, us(record.at), static_cast<double>(record.coming)});
     }
+    add_waiting(timeline, result);
+    add_transfers(timeline, result);
     for (std::uint32_t stage = 0; stage < stages; ++stage) {
         timeline.threads.emplace_back(stage, stages == 1 ? "iterations" : fmt::format("stage {}", stage));
     }

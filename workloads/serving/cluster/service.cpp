@@ -67,7 +67,7 @@ class ServiceRun::Service final : public TaskSource,
             case ServiceTask::fetch:
                 return fetches_.on_task(token);
             case ServiceTask::kv_transfer:
-                return kv_transfers_.on_transfer(token.index);
+                return kv_transfers_.on_transfer(token.index, token.entry);
             case ServiceTask::timeout:
                 return timeouts_.on_deadline();
             case ServiceTask::failure:

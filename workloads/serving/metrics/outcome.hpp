@@ -72,6 +72,13 @@ struct LifeRecord {
     SimTime start, end;
 };
 
+/// Keys and values on their way from one replica to another.
+struct TransferRecord {
+    std::uint32_t from, to;
+    SimTime start, end;
+    double bytes;
+};
+
 /// Adapters of a replica from a time on.
 struct AdapterRecord {
     std::uint32_t replica;
@@ -90,6 +97,7 @@ struct PoolWork {
 /// Parts of a timeline are kept up to these numbers, so that a long run does not fill the memory.
 inline constexpr std::size_t kMostIterationRecords = 200'000;
 inline constexpr std::size_t kMostLifeRecords = 200'000;
+inline constexpr std::size_t kMostTransferRecords = 200'000;
 
 /// What is counted in the measured window as it happens.
 struct WindowCounts {
@@ -150,6 +158,7 @@ struct ServiceResult : WindowCounts {
     std::vector<IterationRecord> timeline;  ///< the first ones
     std::vector<LifeRecord> lives;          ///< the first ones
     std::vector<AdapterRecord> adapters;    ///< the first ones
+    std::vector<TransferRecord> transfers;  ///< the first ones
     bool cut = false;                       ///< there were more
     std::optional<SteadyRun> steady;        ///< of a run that was watched for its steady state
 };

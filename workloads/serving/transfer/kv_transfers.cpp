@@ -105,14 +105,29 @@ void KvTransfers::send(std::uint32_t id, double share) {
     const Replica& to = fleet_[kv_transfer.to];
     const Sequence& sequence = to.state.sequence(kv_transfer.target);
     const Fleet::Path& path = fleet_.path({from.first_gpu, from.pool.gpus}, {to.first_gpu, to.pool.gpus});
-    dispatcher_->share(path.resources, share * sequence.cached * spec_.cache_token_bytes,
-                       SimTime::from_seconds(path.latency), kv_transfer.to + 1,
-                       Token{ServiceTask::kv_transfer, id, 0}.pack());
+    const double bytes = share * sequence.cached * spec_.cache_token_bytes;
+    const std::uint32_t part = kv_transfer.parts++;
+    kv_transfer.started.at(part) = dispatcher_->now();
+    kv_transfer.bytes.at(part) = bytes;
+    dispatcher_->share(path.resources, bytes, SimTime::from_seconds(path.latency), kv_transfer.to + 1,
+                       Token{ServiceTask::kv_transfer, id, part}.pack());
 }
 
-void KvTransfers::on_transfer(std::uint32_t id) {
+void KvTransfers::record(const KvTransfer& kv_transfer, std::uint32_t part) {
+    if (result_.transfers.size() == kMostTransferRecords) {
+        result_.cut = true;
+        return;
+    }
+    result_.transfers.push_back({kv_transfer.from, kv_transfer.to, kv_transfer.started.at(part), dispatcher_->now(),
+                                 kv_transfer.bytes.at(part)});
+}
+
+void KvTransfers::on_transfer(std::uint32_t id, std::uint32_t part) {
     KvTransfer& kv_transfer = kv_transfers_[id];
     --kv_transfer.transfers;
+    if (spec_.timeline) {
+        record(kv_transfer, part);
+    }
     if (kv_transfer.lost && kv_transfer.transfers == 0) {
         free_.push_back(id);
     }

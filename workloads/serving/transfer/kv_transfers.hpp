@@ -6,6 +6,8 @@
 
 #include "workloads/serving/cluster/routes.hpp"
 
+#include <array>
+
 namespace orrery::inline serving {
 
 class KvTransferListener {
@@ -31,7 +33,8 @@ class KvTransfers {
     [[nodiscard]] bool decoders_are_full() const;
     /// Sequences that have left a replica gave blocks back: the KV transfers that wait longest get them.
     void make_room(std::uint32_t replica);
-    void on_transfer(std::uint32_t kv_transfer);
+    /// `part`: 1 the rest of a cache that went layer by layer, else 0.
+    void on_transfer(std::uint32_t kv_transfer, std::uint32_t part);
     /// A replica fails: gives back what others hold for its KV transfers. Sequences that were on their way to it, prompt done,
     /// are freed at their source and returned.
     [[nodiscard]] std::vector<Sequence> fail(std::uint32_t replica);
@@ -47,14 +50,19 @@ class KvTransfers {
         std::uint32_t transfers = 0;           ///< under way
         bool prompt_done = false;
         bool has_room = false;
-        bool sent_whole = false;  ///< nothing went before the prompt was done
-        bool lost = false;        ///< a replica failed; waits for its transfers to end
-        SimTime ready;            ///< when the prompt was done
+        bool sent_whole = false;         ///< nothing went before the prompt was done
+        bool lost = false;               ///< a replica failed; waits for its transfers to end
+        SimTime ready;                   ///< when the prompt was done
+        std::array<SimTime, 2> started;  ///< by part
+        std::array<double, 2> bytes{};
+        std::uint32_t parts = 0;  ///< that were sent
     };
 
     std::uint32_t open(std::uint32_t from, std::uint32_t source, std::uint32_t cached);
     void send(std::uint32_t id, double share);
     void send_rest(std::uint32_t id);
+    /// For a timeline: a part has arrived.
+    void record(const KvTransfer& kv_transfer, std::uint32_t part);
     /// On the same devices the cache stays where it is, and the other replica goes on.
     void pass_on(std::uint32_t from, std::uint32_t source);
 
