@@ -2,6 +2,7 @@
 
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
+#include "tools/reference/reference.hpp"
 #include "tools/sweep/sweep_spec.hpp"
 #include "workloads/replay/importers/importer.hpp"
 #include "workloads/serving/requests/formats/trace_format.hpp"
@@ -101,6 +102,48 @@ TEST_CASE("completion completes commands and options; the manual page is one") {
     for (const std::string& name : commands()) {
         CHECK_MESSAGE(manual.find(".B " + name) != std::string::npos, name);
     }
+    // Section 5 has every key of every kind.
+    const std::string language = orrery_command("manual 5").text;
+    CHECK(language.rfind(".TH ORRERY 5", 0) == 0);
+    for (const std::string& kind : reference_kinds()) {
+        for (const KeyReference& row : reference_of_kind(kind, data())) {
+            const std::string key = roff(row.path.substr(row.path.rfind('.') + 1));
+            CHECK_MESSAGE(language.find(".B " + key + "\n") != std::string::npos, row.path);
+        }
+    }
+    CHECK(orrery_command("manual 4").code == 2);
+    const Folder pages;
+    for (const auto& [name, page] : {std::pair{"orrery.1", manual}, {"orrery.5", language}}) {
+        const std::string file = pages.file(name, page);
+        if (shell_command("command -v man").code == 0) {
+            const Outcome read = shell_command("MANWIDTH=80 man --warnings -l " + file + " > /dev/null");
+            CHECK_MESSAGE((read.code == 0 && read.text.empty()), read.text.substr(0, 500));
+        }
+    }
+}
+
+TEST_CASE("an installation has the program, its data, schemas, completions and manual pages, and runs where it lies") {
+    const Folder folder;
+    const std::string root = folder.file("installed");
+    const std::string build = std::filesystem::path(orrery_program()).parent_path().string();
+    if (!std::filesystem::exists(build + "/cmake_install.cmake")) {
+        MESSAGE("skipped: the program under test lies in no build folder to install from");
+        return;
+    }
+    const Outcome installed = shell_command(fmt::format("cmake --install {} --prefix {}", build, root));
+    REQUIRE_MESSAGE(installed.code == 0, installed.text);
+    for (const char* file : {"bin/orrery", "share/man/man1/orrery.1", "share/man/man5/orrery.5",
+                             "share/bash-completion/completions/orrery", "share/zsh/vendor-completions/_orrery",
+                             "share/orrery/schemas/training.json", "share/orrery/models/data/devices/h100-sxm.yaml"}) {
+        CHECK_MESSAGE((std::filesystem::exists(root + "/" + file) && std::filesystem::file_size(root + "/" + file) > 0),
+                      file);
+    }
+    CHECK(read(root + "/share/man/man5/orrery.5") == orrery_command("manual 5").text);
+    const Outcome version = shell_command(root + "/bin/orrery --version");
+    CHECK(version.text.find("data: " + std::filesystem::canonical(root).string() + "/share/orrery") !=
+          std::string::npos);
+    const std::string file = folder.file("scenario.yaml", kSmallTraining);
+    CHECK(shell_command(root + "/bin/orrery run --json - " + file).text == orrery_command("run --json - " + file).text);
 }
 
 TEST_CASE("the version names a commit and the libraries") {

@@ -11,7 +11,8 @@
 // of the capacity should last many times the limit of the first token. Attainment is taken to fall with the rate.
 // Source: Agrawal et al., "Sarathi-Serve", OSDI 2024, section 5 (capacity under a P99 limit); Zhong et al., "DistServe", OSDI
 // 2024, section 2 (goodput: share of requests within all limits).
-// Validated by tests/tools/capacity_test.cpp against closed forms of one server.
+// Validated by tests/tools/capacity_test.cpp against closed forms of one server; tests/bench/steady.cpp counts how often the interval
+// holds the answer of a search ten times longer.
 
 #include "tools/driver/scenario.hpp"
 

@@ -89,15 +89,6 @@ std::string choice_lines(const CommandSpec& spec) {
     return out.empty() ? out : fmt::format("{}:\n{}\n", arguments.substr(0, arguments.find(' ')), out);
 }
 
-// Text for roff: backslashes, hyphens of options and leading dots mean something there.
-std::string roff(const std::string& text) {
-    std::string out;
-    for (const char c : text) {
-        out += c == '\\' ? std::string("\\e") : c == '-' ? std::string("\\-") : std::string(1, c);
-    }
-    return out.rfind('.', 0) == 0 ? "\\&" + out : out;
-}
-
 constexpr const char* kExitCodes = "exit codes: 0 fine, 1 a check failed, 2 bad input, 3 infeasible, 4 internal error";
 
 // Of a command line's completions alone: `orrery list` and `orrery help` say what each is.
@@ -150,7 +141,8 @@ const std::vector<CommandSpec>& command_table() {
           writes("ports", "FILE.csv", "packet fidelity: bytes, queues, marks, drops, pauses of every port"),
           writes("queues", "FILE.csv", "packet fidelity: queues over time, every network.queue_samples"),
           kReport,
-          writes("resolved", "FILE", "write the scenario with all presets expanded")},
+          writes("resolved", "FILE", "write the scenario with all presets expanded"),
+          {"watch", "", "run again whenever the scenario or a file that it reads changes, until Ctrl-C"}},
          {"orrery run scenarios/training/gpt3-175b-1024xA100.yaml",
           "orrery run scenarios/training/gpt3-175b-1024xA100.yaml --set plan.tensor=4 --set plan.pipeline=32 --json -",
           "orrery run - --quiet --json summary.json < scenario.yaml"}},
@@ -182,7 +174,8 @@ const std::vector<CommandSpec>& command_table() {
           writes("export-markdown", "FILE",
                  "write the table (\"-\": standard output); --export markdown FILE is the same"),
           writes("export-csv", "FILE", "the same as CSV"),
-          writes("export-json", "FILE", "the same as JSON")},
+          writes("export-json", "FILE", "the same as JSON"),
+          writes("export-svg", "FILE", "as a chart: bars of what differs, against the first")},
          {"orrery compare scenarios/training/gpt3-175b-1024xA100.yaml other.yaml",
           "orrery compare before.json after.json --metrics iteration_time_s,mfu --export markdown comparison.md"}},
         {"plan",
@@ -405,7 +398,14 @@ const std::vector<CommandSpec>& command_table() {
          "a completion script for bash or zsh",
          {},
          {"orrery completion bash > ~/.local/share/bash-completion/completions/orrery"}},
-        {"manual", "", 0, 0, "the manual page, for man -l", {}, {"orrery manual | man -l -"}},
+        {"manual",
+         "[SECTION]",
+         0,
+         1,
+         "a manual page, for man -l",
+         {},
+         {"orrery manual | man -l -", "orrery manual 5 | man -l -"},
+         {{"1", "this program (the default)"}, {"5", "the scenario language"}}},
         {"help",
          "[TOPIC [KEY]]",
          0,
@@ -603,6 +603,7 @@ std::string manual_page(const std::string& version) {
         }
     }
     out += ".fi\n.SH EXIT STATUS\n0 fine, 1 a check failed, 2 bad input, 3 infeasible, 4 internal error\n";
+    out += ".SH SEE ALSO\n.BR orrery (5),\nthe scenario language.\n";
     return out;
 }
 

@@ -11,6 +11,8 @@
 #include "tools/program/outputs.hpp"
 #include "tools/program/print_summary.hpp"
 #include "tools/program/terminal.hpp"
+#include "tools/program/watch.hpp"
+#include "tools/reference/reference.hpp"
 #include "tools/report/report.hpp"
 #include "tools/report/topology_svg.hpp"
 #include "tools/sweep/sweep_spec.hpp"
@@ -72,9 +74,11 @@ int report_failed(const Scenario& scenario, const Summary& summary, OutputFormat
     return summary.failed() > 0 ? 1 : 0;
 }
 
-int command_run(const CommandLine& line, const DataDirectory& data) {
+// Returns the exit code, and in `files` what the scenario reads.
+int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std::string>& files) {
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
-    check_outputs(line, files_of(scenario));
+    files = files_of(scenario);
+    check_outputs(line, files);
     const Terminal terminal(line.color(), line.quiet());
     ModelCache models(data);
     RunOptions options;
@@ -121,6 +125,24 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
         print_summary(terminal, out.summary);
     }
     return report_failed(scenario, out.summary, output_format(line.text("output-format")));
+}
+
+int command_run(const CommandLine& line, const DataDirectory& data) {
+    if (line.has("watch")) {
+        if (line.arguments[0] == "-") {
+            throw ConfigError("--watch waits for a file to change; the standard input is read once");
+        }
+        watch(
+            line.arguments[0],
+            [&] {
+                std::vector<std::string> files;
+                (void)run_once(line, data, files);
+                return files;
+            },
+            output_format(line.text("output-format")), line.quiet());
+    }
+    std::vector<std::string> files;
+    return run_once(line, data, files);
 }
 
 int command_topology(const CommandLine& line, const DataDirectory& data) {
@@ -279,8 +301,12 @@ int command_completion(const CommandLine& line, const DataDirectory&) {
     return 0;
 }
 
-int command_manual(const CommandLine&, const DataDirectory&) {
-    fmt::print("{}", manual_page(program_version()));
+int command_manual(const CommandLine& line, const DataDirectory& data) {
+    const std::string section = line.arguments.empty() ? "1" : line.arguments[0];
+    if (section != "1" && section != "5") {
+        throw ConfigError(fmt::format("there is no section '{}' of the manual; it is 1 or 5", section));
+    }
+    fmt::print("{}", section == "1" ? manual_page(program_version()) : reference_manual(data, program_version()));
     return 0;
 }
 

@@ -87,17 +87,18 @@ std::vector<KeyReference> sweep_reference() {
     return rows;
 }
 
-std::string value_text(const KeyReference& row, const DataDirectory* data) {
+// `quote` stands around names.
+std::string value_text(const KeyReference& row, const DataDirectory* data, const std::string& quote = "`") {
     std::vector<std::string> parts = {row.type};
     if (!row.choices.empty()) {
         std::vector<std::string> names;
         for (const auto& choice : row.choices) {
-            names.push_back(data == nullptr ? "`" + choice.first + "`" : choice.first);
+            names.push_back(data == nullptr ? quote + choice.first + quote : choice.first);
         }
         parts[0] += fmt::format(" {}", fmt::join(names, ", "));
     }
     if (!row.presets.empty() && data == nullptr) {
-        parts[0] += fmt::format(" in `{}`", row.presets);
+        parts[0] += fmt::format(" in {0}{1}{0}", quote, row.presets);
     }
     if (!row.range.empty()) {
         parts.push_back(row.range);
@@ -307,6 +308,70 @@ std::string units_table() {
 }
 
 }  // namespace
+
+std::string roff(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+        out += c == '\\' ? std::string("\\e") : c == '-' ? std::string("\\-") : std::string(1, c);
+    }
+    return out.rfind('.', 0) == 0 || out.rfind('\'', 0) == 0 ? "\\&" + out : out;
+}
+
+namespace {
+
+std::string roff_rows(const std::vector<KeyReference>& rows, const std::string& section) {
+    std::string out;
+    for (const KeyReference& row : rows) {
+        if (section_of(row.path) != section) {
+            continue;
+        }
+        out += fmt::format(".TP\n.B {}\n{}\n", roff(last_of(row.path)),
+                           roff(row.doc + (row.required ? " (required)" : "") +
+                                (row.policy.empty() ? "" : fmt::format(" (with kind: {})", row.policy))));
+        const auto add = [&](const char* name, const std::string& text) {
+            out += text.empty() ? "" : fmt::format(".br\n{}\n", roff(fmt::format("{}: {}", name, text)));
+        };
+        add("value", value_text(row, nullptr, ""));
+        add("units", fmt::format("{}", fmt::join(row.units, ", ")));
+        add("default", row.otherwise);
+        add("example", row.example.empty() ? "" : fmt::format("{}: {}", last_of(row.path), row.example));
+        for (const auto& [name, help] : row.choices) {
+            add(name.c_str(), help);
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
+std::string reference_manual(const DataDirectory& data, const std::string& version) {
+    std::string out = fmt::format(".TH ORRERY 5 \"\" \"orrery {}\" \"File Formats\"\n", roff(version));
+    out += ".SH NAME\norrery \\- scenarios of the simulator of AI clusters\n.SH DESCRIPTION\n";
+    out +=
+        "A scenario is a YAML file; its key kind says which keys it has besides. A section with a preset is written as "
+        "its name (model: llama\\-3\\-8b), as keys, or as preset: and the keys to change. Quantities have units, and "
+        "bits are not bytes.\n";
+    std::map<std::string, std::string> written;  // keys that there are already, and where
+    for (const std::string& kind : reference_kinds()) {
+        const std::vector<KeyReference> rows = reference_of_kind(kind, data);
+        std::string title = kind;
+        std::transform(title.begin(), title.end(), title.begin(),
+                       [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+        out += fmt::format(".SH KIND {}\n{}", title, roff_rows(rows, ""));
+        for (const KeyReference& section : rows) {
+            const std::string path = section.type == "list of maps" ? section.path + "[]" : section.path;
+            const std::string keys = section.section ? roff_rows(rows, path) : "";
+            if (keys.empty()) {
+                continue;
+            }
+            const auto [first, is_new] = written.emplace(keys, fmt::format("{} of kind {}", path, kind));
+            out += fmt::format(
+                ".SS {}\n{}", roff(path),
+                is_new ? roff(section.doc) + "\n" + keys : roff("The keys are those of " + first->second + ".") + "\n");
+        }
+    }
+    return out + ".SH SEE ALSO\n.BR orrery (1)\n";
+}
 
 std::string reference_markdown(const DataDirectory& data) {
     std::string out =

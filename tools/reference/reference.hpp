@@ -19,5 +19,9 @@ namespace orrery::inline reference {
 [[nodiscard]] std::string help_of_key(const std::string& kind, const std::string& key, const DataDirectory& data);
 /// scenarios/REFERENCE.md: every kind and key.
 [[nodiscard]] std::string reference_markdown(const DataDirectory& data);
+/// The same as a manual page of section 5, in roff.
+[[nodiscard]] std::string reference_manual(const DataDirectory& data, const std::string& version);
+/// Text for roff: backslashes, hyphens, and dots and quotes at the start mean something there.
+[[nodiscard]] std::string roff(const std::string& text);
 
 }  // namespace orrery::inline reference
