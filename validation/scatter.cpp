@@ -38,7 +38,13 @@ std::string scatter_svg(const std::string& title, const std::vector<ScatterPoint
     std::string out = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" font-family=\"sans-serif\" "
         "font-size=\"12\">\n"
-        "<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n<text x=\"{2}\" y=\"22\" font-size=\"15\">{3}</text>\n",
+        "<style>@media (prefers-color-scheme: dark) {{ svg text {{ fill: #e8e8ea; }} svg > rect.back {{ fill: #16181c; "
+        "}} "
+        "svg polygon {{ fill: #263041; }} svg .frame {{ stroke: #a0a4ab; }} svg [fill=\"#000000\"] {{ fill: #ffffff; "
+        "}} "
+        "}}</style>\n"
+        "<rect class=\"back\" width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n<text x=\"{2}\" y=\"22\" "
+        "font-size=\"15\">{3}</text>\n",
         kLeft + kSize + 190, kTop + kSize + 50, kLeft, title);
     const double a = low / 1.3;
     const double b = high * 1.3;
@@ -53,8 +59,9 @@ std::string scatter_svg(const std::string& title, const std::vector<ScatterPoint
             "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\" fill-opacity=\"0.7\"><title>{}</title></circle>\n",
             x(point.measured), y(point.predicted), colors[point.group], point.label);
     }
-    out += fmt::format("</g><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#444\"/>\n",
-                       kLeft, kTop, kSize, kSize);
+    out += fmt::format(
+        "</g><rect class=\"frame\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#444\"/>\n",
+        kLeft, kTop, kSize, kSize);
     for (const double tick : {0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0}) {
         if (tick > a && tick < b) {
             out += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:g} s</text>\n", x(tick),

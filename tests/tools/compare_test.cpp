@@ -41,6 +41,14 @@ TEST_CASE("compare: scenarios and summaries side by side, with what is relative 
     CHECK(
         orrery_command("compare " + one + " " + two + " --metrics algbw_gbp").text.find("did you mean 'algbw_gbps'") !=
         std::string::npos);
+    // As a picture: 4 MiB take less than four times as long, and the first one is 1.
+    const std::string chart = folder.file("t.svg");
+    CHECK(orrery_command("compare " + one + " " + two + " --quiet --export svg " + chart).code == 0);
+    CHECK(read(chart).find(">times those of one</text>") != std::string::npos);
+    CHECK(read(chart).find(">1</text>") != std::string::npos);
+    CHECK(read(chart).find(fmt::format(">{:.4g}</text>", 1 + ratio)) != std::string::npos);
+    CHECK(orrery_command("compare " + one + " " + two + " --export xml t").text.find("markdown, csv, json, svg") !=
+          std::string::npos);
     CHECK(orrery_command("compare " + one + " " + folder.file("none.json")).code == 2);
     CHECK(orrery_command("compare " + one + " " + folder.file("odd.json", "{}")).code == 2);
     CHECK(orrery_command("compare " + one + " " + two + " --export csv " + one).code == 2);  // an input

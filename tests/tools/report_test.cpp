@@ -45,26 +45,84 @@ std::map<std::string, double> shown(const std::string& dom, const std::string& a
     return out;
 }
 
-// The page in frames as wide as a phone, a tablet and a screen: nothing reaches beyond, but what scrolls by itself.
-void check_fits(const Folder& folder, const std::string& page) {
+// What runs in a browser at the widths of a phone, a tablet and a screen; `measure(document, width)` returns what is wrong, in words.
+std::string measured(const Folder& folder, const std::string& page, const std::string& measure) {
     const std::string frames = folder.file("frames.html", fmt::format(R"(<!doctype html><body><script>
+const measure = {};
 const found = {{}};
 for (const width of [360, 768, 1440]) {{
     const frame = document.createElement("iframe");
     frame.width = width; frame.height = 2000; frame.src = "{}";
     frame.onload = () => setTimeout(() => {{
-        found[width] = frame.contentDocument.documentElement.scrollWidth <= width;
-        if (Object.keys(found).length === 3) document.body.dataset.fits = Object.values(found).join(" ");
+        for (const one of frame.contentDocument.querySelectorAll("details")) one.open = true;
+        setTimeout(() => {{
+            found[width] = measure(frame.contentDocument, width).slice(0, 5).map((text) => width + ": " + text).join("; ");
+            if (Object.keys(found).length === 3) document.body.dataset.wrong = "[" + Object.values(found).filter(Boolean).join("; ") + "]";
+        }}, 500);
     }}, 500);
     document.body.append(frame);
 }}
 </script>)",
-                                                                      "file://" + page));
+                                                                      measure, "file://" + page));
     const Outcome out = shell_command(
         fmt::format("timeout 60 chromium --headless --no-sandbox --disable-gpu --allow-file-access-from-files "
                     "--virtual-time-budget=30000 --user-data-dir={} --dump-dom file://{} 2>/dev/null",
                     folder.file("browser"), frames));
-    CHECK_MESSAGE(out.text.find("data-fits=\"true true true\"") != std::string::npos, out.text.substr(0, 300));
+    const auto from = out.text.find("data-wrong=\"[");
+    return from == std::string::npos ? "no answer: " + out.text.substr(0, 300)
+                                     : out.text.substr(from + 13, out.text.find("]\"", from) - from - 13);
+}
+
+// Nothing of a report reaches beyond its page, but what scrolls by itself; tables with few columns need not, and no word is cut.
+void check_fits(const Folder& folder, const std::string& page) {
+    const std::string wrong = measured(folder, page, R"((document, width) => {
+    const wrong = [];
+    if (document.documentElement.scrollWidth > width) wrong.push("the page is " + document.documentElement.scrollWidth + " wide");
+    for (const one of document.querySelectorAll("main *")) {
+        const box = one.getBoundingClientRect();
+        if (box.width > 0 && box.right > width + 1 && !one.closest(".wide, .scroll")) wrong.push(one.tagName + " " + one.className + " ends at " + box.right);
+        if (one.children.length === 0 && one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0 && !one.matches(".clip, canvas, option, select, input") && getComputedStyle(one).display !== "inline")
+            wrong.push("text is cut: " + one.textContent.slice(0, 40));
+    }
+    for (const one of document.querySelectorAll("table"))
+        if (one.rows[0].cells.length <= (width < 600 ? 4 : 6) || one.matches(".quantiles")) {
+            const host = one.parentElement;
+            if (host.scrollWidth > host.clientWidth + 1 && !host.matches(".scroll") && !one.querySelector(".heat")) wrong.push("a table of " + one.rows[0].cells.length + " columns runs off: " + one.rows[0].textContent);
+        }
+    return wrong;
+})");
+    CHECK_MESSAGE(wrong.empty(), page << ": " << wrong);
+}
+
+// The texts of charts stand inside them and not on each other.
+void check_charts(const Folder& folder, const std::vector<std::string>& charts) {
+    if (shell_command("command -v chromium").code != 0) {
+        return;
+    }
+    std::string body;
+    for (const std::string& svg : charts) {
+        body += "<div>" + svg + "</div>";
+    }
+    const std::string page = folder.file(
+        "charts.html", "<!doctype html><meta charset='utf-8'><body style='margin:0'><main>" + body + "</main>");
+    const std::string wrong = measured(folder, page, R"((document, width) => {
+    const wrong = [];
+    if (document.documentElement.scrollWidth > width) wrong.push("the page is " + document.documentElement.scrollWidth + " wide");
+    for (const svg of document.querySelectorAll("svg")) {
+        const all = svg.getBoundingClientRect(), name = svg.getAttribute("aria-label");
+        const texts = [...svg.querySelectorAll("text")].map((one) => [one.getBoundingClientRect(), one.textContent]);
+        for (const [box, text] of texts)
+            if (box.left < all.left - 1 || box.right > all.right + 1 || box.top < all.top - 1 || box.bottom > all.bottom + 1) wrong.push(name + ": outside: " + text);
+        for (let i = 0; i < texts.length && texts.length < 500; ++i)
+            for (let j = 0; j < i; ++j) {
+                const [a, b] = [texts[i][0], texts[j][0]];
+                const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left), high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+                if (wide > 1 && high > a.height / 3) wrong.push(name + ": on each other: " + texts[i][1] + " and " + texts[j][1]);
+            }
+    }
+    return wrong;
+})");
+    CHECK_MESSAGE(wrong.empty(), wrong);
 }
 
 void check_self_contained(const std::string& html) {
@@ -138,6 +196,7 @@ TEST_CASE("reports of sweeps, baselines, validation and messages draw without er
     if (dom.empty()) {
         return;
     }
+    check_fits(folder, folder.file("sweep.html"));
     const auto rows = nlohmann::json::parse(orrery_command("table --format json " + db).text);
     double best = 1e300;
     for (const auto& row : rows) {
@@ -157,6 +216,7 @@ TEST_CASE("reports of sweeps, baselines, validation and messages draw without er
                                        folder.file("check.html")))
                 .code == 0);
     CHECK(drawn(folder, folder.file("check.html")).find("Every baseline holds") != std::string::npos);
+    check_fits(folder, folder.file("check.html"));
     // What fell is drawn to the left of what rose.
     const std::string moved = folder.file("moved.yaml",
                                           "orrery-baseline: 1\nscenario: base.yaml\nmetrics:\n"
@@ -180,6 +240,7 @@ TEST_CASE("reports of sweeps, baselines, validation and messages draw without er
         CHECK(shown(validation, "metric").at("points") > least);
         CHECK(validation.find("data-block=\"compare\"") != std::string::npos);
         CHECK(validation.find("median absolute error, %") != std::string::npos);
+        check_fits(folder, folder.file("validate.html"));
     }
     const std::string ring = folder.file("ring.yaml",
                                          "orrery: 1\nkind: collective\ncluster: {hosts: 16, fabric: {link: 100 Gbps}}\n"
@@ -193,6 +254,8 @@ TEST_CASE("reports of every kind of run say what limits it, with the numbers of 
     const std::string scenarios = std::string(ORRERY_SOURCE_DIR) + "/scenarios/";
     const std::map<std::string, std::vector<std::string>> wanted = {
         {"network/permutation-4096.yaml", {"The slowest message", "Its path, while it was under way"}},
+        {"cluster/training-beside-serving.yaml", {"What would help"}},
+        {"faults/gpu-fail-stop.yaml", {"Where the time of the campaign goes", "What would change goodput"}},
         {"network/packet-incast-64.yaml", {"queues and congestion control", "pairs of runs with equal seeds"}},
         {"collective/ring-4096.yaml", {"steps of the slowest pair of neighbours"}},
         {"replay/two-layer-step.yaml", {"gemm_backward", "stream 7"}},
@@ -239,17 +302,25 @@ TEST_CASE("plot writes charts as SVG that are well-formed, and says what a chart
     const std::string db = folder.file("db");
     REQUIRE(orrery_command(fmt::format("sweep {} --db {}", sweep, db)).code == 0);
     const bool python = shell_command("python3 -c ''").code == 0;
+    std::vector<std::string> charts;
     for (const std::string& arguments :
          {"breakdown " + kBase, "timeline " + kBase, "fabric " + kBase, "pareto " + db,
           "curves " + db + " --x plan.tensor --y mfu --by plan.zero",
+          "curves " + db + " --x status --y mfu --by plan.zero",
+          "timeline " + std::string(ORRERY_SOURCE_DIR) + "/scenarios/replay/two-layer-step.yaml",
+          "fabric " + std::string(ORRERY_SOURCE_DIR) + "/scenarios/network/dragonfly-adaptive.yaml",
           "heat " + db + " --x plan.tensor --y plan.zero --value mfu --where 'plan.tensor > 1'"}) {
         const std::string svg = folder.file("chart.svg");
         const Outcome out = orrery_command(fmt::format("plot {} --output {}", arguments, svg));
         CHECK_MESSAGE(out.code == 0, arguments << out.text);
         CHECK(read(svg).rfind("<svg ", 0) == 0);
+        // It follows the page or viewer into the dark; a report has colours of its own.
+        CHECK(read(svg).find("prefers-color-scheme: dark") != std::string::npos);
+        charts.push_back(read(svg));
         CHECK((!python ||
                shell_command("python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' " + svg).code == 0));
     }
+    check_charts(folder, charts);
     CHECK(orrery_command("plot heat " + db).text.find("needs --x COLUMN") != std::string::npos);
     CHECK(orrery_command("plot pie " + db).text.find("unknown chart 'pie'") != std::string::npos);
     // An axis of words has no in-between: bars, each with its value.

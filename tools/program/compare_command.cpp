@@ -7,6 +7,7 @@
 #include "tools/program/outputs.hpp"
 #include "tools/program/print_summary.hpp"
 #include "tools/program/terminal.hpp"
+#include "tools/report/svg.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -242,6 +243,31 @@ std::string json(const std::vector<Compared>& all, const std::vector<Row>& rows)
     return out.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+// Bars: of each metric that differs what each run has of the first one's.
+std::string bars(const std::vector<Compared>& all, const std::vector<Row>& rows) {
+    std::vector<std::string> names;
+    const std::vector<std::string> header = header_of(all);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        names.push_back(header[i == 0 ? 1 : 2 * i]);
+    }
+    std::vector<std::string> groups;
+    std::vector<std::vector<std::optional<double>>> values;
+    for (const Row& row : rows) {
+        const bool positive = std::all_of(row.values.begin(), row.values.end(),
+                                          [](const Metric* m) { return m == nullptr || !(m->value < 0); });
+        if (row.same() || row.values.front() == nullptr || !(row.values.front()->value > 0) || !positive) {
+            continue;
+        }
+        groups.push_back(with_arrow(row.name));
+        auto& own = values.emplace_back();
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            const double relative = row.relative(i);
+            own.push_back(std::isnan(relative) ? std::nullopt : std::optional<double>(1 + relative));
+        }
+    }
+    return groups_svg("times those of " + names.front(), groups, names, values, ChartStyle());
+}
+
 }  // namespace
 
 int command_compare(const CommandLine& line, const DataDirectory& data) {
@@ -265,8 +291,10 @@ int command_compare(const CommandLine& line, const DataDirectory& data) {
     }
     using Writer = std::string (*)(const std::vector<Compared>&, const std::vector<Row>&);
     bool to_output = false;
-    for (const auto& [option, writer] :
-         {std::pair<const char*, Writer>{"export-markdown", markdown}, {"export-csv", csv}, {"export-json", json}}) {
+    for (const auto& [option, writer] : {std::pair<const char*, Writer>{"export-markdown", markdown},
+                                         {"export-csv", csv},
+                                         {"export-json", json},
+                                         {"export-svg", bars}}) {
         if (line.has(option)) {
             write_file(line.text(option), writer(all, rows));
             to_output = to_output || line.text(option) == "-";
@@ -283,7 +311,9 @@ int command_compare(const CommandLine& line, const DataDirectory& data) {
     }
     terminal.table(header_of(all), cells);
     if (cells.size() < rows.size()) {
-        fmt::print("{} metrics are the same everywhere (--all shows them)\n", rows.size() - cells.size());
+        const std::size_t same = rows.size() - cells.size();
+        fmt::print("{} the same everywhere (--all shows {})\n",
+                   same == 1 ? "1 metric is" : fmt::format("{} metrics are", same), same == 1 ? "it" : "them");
     }
     return 0;
 }

@@ -40,11 +40,19 @@ po::options_description all_options() {
     return options;
 }
 
+constexpr const char* kExportFormats[] = {"markdown", "csv", "json", "svg"};
+
 // "--export csv FILE" names a format and a file: it is the option --export-csv.
 std::vector<std::string> words_of(int argc, char** argv) {
     std::vector<std::string> words(argv + 1, argv + argc);
     for (std::size_t i = 0; i + 1 < words.size(); ++i) {
         if (words[i] == "--export") {
+            if (std::find(std::begin(kExportFormats), std::end(kExportFormats), words[i + 1]) ==
+                std::end(kExportFormats)) {
+                throw orrery::ConfigError(
+                    fmt::format("--export takes a format and a file, and '{}' is no format; it is one of {}",
+                                words[i + 1], fmt::join(kExportFormats, ", ")));
+            }
             words[i] += "-" + words[i + 1];
             words.erase(words.begin() + static_cast<std::ptrdiff_t>(i) + 1);
         }

@@ -82,10 +82,10 @@ bool is_number(const Cell& cell) {
 }
 
 // An axis of words: bars, a group for each row of the pivot.
-std::string plot_groups(const ResultTable& pivoted, const std::string& by, const std::string& y) {
+std::string plot_groups(const ResultTable& pivoted, const std::string& y) {
     std::vector<std::string> series;
     for (std::size_t c = 1; c < pivoted.columns.size(); ++c) {
-        series.push_back(pivoted.columns[c].substr(by.size() + 1));
+        series.push_back(pivoted.columns[c]);
     }
     std::vector<std::string> groups;
     std::vector<std::vector<std::optional<double>>> values;
@@ -109,7 +109,7 @@ std::string plot_curves(const ResultTable& table, const CommandLine& line) {
     options.pivot = {x, by, y};
     const ResultTable pivoted = select(table, options);
     if (std::any_of(pivoted.rows.begin(), pivoted.rows.end(), [](const auto& row) { return !is_number(row[0]); })) {
-        return plot_groups(pivoted, by, y);
+        return plot_groups(pivoted, y);
     }
     std::vector<CurveSeries> series;
     for (std::size_t c = 1; c < pivoted.columns.size(); ++c) {

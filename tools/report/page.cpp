@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <tuple>
 
 namespace orrery::report {
 
@@ -60,6 +61,13 @@ double rounded(double value) {
 }
 
 std::string seconds_text(double seconds) {
+    // Campaigns take days.
+    constexpr double kHour = 3600;
+    for (const auto& [unit, size, from] : {std::tuple{"d", 24 * kHour, 72 * kHour}, {"h", kHour, 3 * kHour}}) {
+        if (std::abs(seconds) >= from) {
+            return fmt::format("{:.4g} {}", seconds / size, unit);
+        }
+    }
     // Less than half a picosecond is the rounding of a sum: nothing simulated is as short.
     return pretty_quantity(std::abs(seconds) < 0.5e-12 ? 0 : seconds, Dimension::time);
 }

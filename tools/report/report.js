@@ -21,8 +21,11 @@ function make(tag, options, ...children) {
     return node;
 }
 
-// Names break after their underscores and dots, where they must.
-const breakable = (name) => typeof name === "string" ? name.replace(/([_./])(?=\w)/g, "$1\u200b") : name;
+// Names break after their underscores, dots and brackets and, where they are long, between their words, where they must.
+const breakable = (name) => typeof name === "string" ? name.replace(/([_./(<,:])(?=\w)/g, "$1\u200b").replace(/[A-Za-z0-9]{16,}/g, (word) => word.replace(/([a-z0-9])(?=[A-Z])/g, "$1\u200b")) : name;
+
+// A number and its unit stay on one line.
+const joined = (text) => String(text).replace(/(\d) (?=(%|[a-zA-Z]{1,3}\b))/g, "$1\u00a0");
 
 const short = (value) => typeof value !== "number" ? (value ?? "") : Number.isInteger(value) && Math.abs(value) < 1e9 ? String(value) : String(Number(value.toPrecision(6)));
 
@@ -141,7 +144,7 @@ const draw = {
         host.append(box);
     },
     text(block, host) {
-        for (const line of block.lines) host.append(make("p", { text: line }));
+        for (const line of block.lines) host.append(make("p", { text: joined(line).replace(/ -> /g, " \u2192 ") }));
     },
     table(block, host) {
         let rows = block.rows.slice(), column = -1, down = false;
@@ -179,7 +182,7 @@ const draw = {
         chart(host, {
             type: "line",
             data: { datasets: block.series.map((s, i) => ({ label: s.name, data: s.points.map(([x, y]) => ({ x, y })), borderColor: s.colour || colours[i % 8], backgroundColor: s.colour || colours[i % 8], pointRadius: s.points.length > 40 || s.dashed ? 0 : 3, borderWidth: 2, borderDash: s.dashed ? [6, 4] : [] })) },
-            options: { parsing: false, interaction: { mode: "nearest" }, scales: { x: wide ? logarithmic(block.x) : axis(block.x, { type: "linear", min: block.log ? undefined : 0, max: block.end, ticks: { includeBounds: false, maxRotation: 0, callback: seconds } }), y: axis(block.y, { beginAtZero: true, max: block.max }) } }
+            options: { parsing: false, interaction: { mode: "nearest" }, plugins: { legend: { labels: { usePointStyle: true, pointStyle: "line", pointStyleWidth: 28 } } }, scales: { x: wide ? logarithmic(block.x) : axis(block.x, { type: "linear", min: block.log ? undefined : 0, max: block.end, ticks: { includeBounds: false, maxRotation: 0, callback: seconds } }), y: axis(block.y, { beginAtZero: true, max: block.max }) } }
         });
     },
     scatter(block, host) {
@@ -235,7 +238,7 @@ const draw = {
             const cell = (v) => {
                 if (v == null) return make("td", { class: "heat soft", text: "-" });
                 const f = high > low ? (v - low) / (high - low) : 0, mix = (a, b) => Math.round(a + (b - a) * f);
-                return make("td", { class: "heat", style: `background:rgb(${mix(20, 253)},${mix(60, 231)},${mix(120, 140)});color:${f < 0.5 ? "#fff" : "#111"}`, text: String(Number(v.toPrecision(4))) });
+                return make("td", { class: "heat", style: `background:rgb(${mix(20, 253)},${mix(60, 231)},${mix(120, 140)});color:${f < 0.35 ? "#fff" : "#111"}`, text: String(Number(v.toPrecision(4))) });
             };
             heat.replaceChildren(make("table", {}, make("tr", {}, make("th", { text: `${s} \\ ${x}` }), ...xs.map((v) => make("th", { class: "heat", text: short(v) }))),
                 ...ss.map((sv, i) => make("tr", {}, make("th", { text: short(sv) }), ...grid[i].map(cell)))));
@@ -269,7 +272,7 @@ function section(block, host) {
 
 const main = document.querySelector("main");
 main.append(make("h1", { text: report.title }), make("p", { class: "soft", text: report.subtitle }));
-if (report.verdict) main.append(make("p", { class: "verdict", text: report.verdict }));
+if (report.verdict) main.append(make("p", { class: "verdict", text: joined(report.verdict) }));
 for (const block of report.blocks) section(block, main);
 addEventListener("beforeprint", () => { for (const d of document.querySelectorAll("details")) d.open = true; for (const c of Object.values(Chart.instances)) c.resize(); });
 document.documentElement.dataset.errors = errors.join("\n");
