@@ -1,7 +1,7 @@
 // Whether runs of no given length say what longer ones would: capacities and their 95 % intervals against ten times longer
 // searches, and default runs of five scenarios against runs twenty times longer.
 //
-// orrery_bench_steady [CASES]: searches per scenario, each from a seed of its own; 100 by default.
+// orrery_bench_steady [CASES [NAME]]: searches per scenario, each from a seed of its own, 100 by default; scenarios whose names hold NAME.
 
 #include "tools/plan/capacity.hpp"
 
@@ -96,14 +96,20 @@ void print_ratios(const Case& one, orrery::ModelCache& models) {
 
 int main(int argc, char** argv) {
     const int searches = argc > 1 ? std::atoi(argv[1]) : 100;
+    const std::string wanted = argc > 2 ? argv[2] : "";
+    const auto chosen = [&](const Case& one) { return std::string(one.name).find(wanted) != std::string::npos; };
     orrery::ModelCache models(orrery::DataDirectory(ORRERY_SOURCE_DIR));
     fmt::print("default runs against runs twenty times longer\n");
     for (const Case& one : cases()) {
-        print_ratios(one, models);
+        if (chosen(one)) {
+            print_ratios(one, models);
+        }
     }
     fmt::print("95 % intervals of capacities against searches ten times longer\n");
     for (const Case& one : cases()) {
-        print_coverage(one, models, searches);
+        if (chosen(one)) {
+            print_coverage(one, models, searches);
+        }
     }
     return 0;
 }

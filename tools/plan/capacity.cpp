@@ -1,5 +1,6 @@
 #include "tools/plan/capacity.hpp"
 
+#include "sim/base/math.hpp"
 #include "sim/record/batch_means.hpp"
 #include "tools/driver/kind.hpp"
 
@@ -51,7 +52,7 @@ class Search {
         };
         double good = 0;
         double bad = 0;
-        double rate = scenario_.requests.trace.empty() ? scenario_.requests.rate : own_rate_;
+        double rate = (scenario_.requests.trace.empty() ? scenario_.requests.rate : own_rate_) * shift_;
         while (good == 0 || bad == 0) {
             (try_rate(rate) ? good : bad) = rate;
             if (rate < kLeastRate) {
@@ -69,7 +70,15 @@ class Search {
         return {good, bad};
     }
 
-    void seed(std::int64_t seed) { scenario_.seed = seed; }
+    /// `part`: of a step of the rates that are tried by which they all are higher.
+    void seed(std::int64_t seed, double part) {
+        scenario_.seed = seed;
+        double step = 2;
+        while (step > 1 + options_.tolerance) {
+            step = std::sqrt(step);
+        }
+        shift_ = pow_pinned(step, part);
+    }
     [[nodiscard]] std::uint64_t runs() const { return runs_; }
 
   private:
@@ -136,6 +145,7 @@ class Search {
     ModelCache& models_;
     const CapacityOptions& options_;
     double own_rate_ = 0;  ///< of a trace
+    double shift_ = 1;     ///< of the rates that are tried
     std::uint64_t runs_ = 0;
     std::string last_limit_;
 };
@@ -178,7 +188,7 @@ Capacity find_capacity(const Scenario& scenario, ModelCache& models, const Capac
     out.gpus = serving_gpus(scenario.engine);
     Search search(scenario, models, options);
     for (int i = 0; i < options.seeds; ++i) {
-        search.seed(scenario.seed + i);
+        search.seed(scenario.seed + i, static_cast<double>(i) / options.seeds);
         const Search::Bracket found = search.find(i == 0 ? &out.trials : nullptr);
         out.by_seed.push_back(found.good);
         out.high += found.bad / options.seeds;

@@ -3,7 +3,8 @@
 //
 // Claims: for each seed the rate is bracketed by doubling and narrowed by bisection of its logarithm, on the whole simulation; the
 // capacity is the mean over the seeds of the highest rate that was borne. Its 95 % interval is that of Student's t around that mean, and
-// up to the mean of the lowest rates that were not. A generated load is asked for at that rate; a trace is
+// up to the mean of the lowest rates that were not. Each seed tries rates a part of a step higher than the one before: on the same ones
+// all would round to the same side, and agree on less than they know. A generated load is asked for at that rate; a trace is
 // played faster or slower (its lengths, order and bursts stay).
 // Without a count of requests each rate is watched until its steady state tells whether the limits are met (SteadySpec::attainment), in 64
 // batches of requests or more; a rate that overloads is not borne.

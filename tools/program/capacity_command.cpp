@@ -147,8 +147,9 @@ int command_capacity(const CommandLine& line, const DataDirectory& data) {
     if (capacity.by_seed.size() > 1) {
         fmt::print(" (95 % of {} seeds' mean: {:.4g} to {:.4g})", capacity.by_seed.size(), capacity.low, capacity.high);
     }
-    fmt::print(", {:.4g} a GPU on {} GPUs, {:.0f} output tokens/s", capacity.rate / static_cast<double>(capacity.gpus),
-               capacity.gpus, best.output_tokens);
+    fmt::print(", {:.4g} per GPU on {} GPU{}, {:.0f} output tokens/s",
+               capacity.rate / static_cast<double>(capacity.gpus), capacity.gpus, capacity.gpus == 1 ? "" : "s",
+               best.output_tokens);
     if (usd > 0) {
         fmt::print(", {:.3g} USD per million output tokens", usd);
     }
