@@ -175,3 +175,16 @@ TEST_CASE("timeline of training: memory rises to what it is at its fullest, and 
         }
     }
 }
+
+TEST_CASE("timelines as pictures: what takes no time is seen, and long times are in hours or days") {
+    Timeline timeline;
+    timeline.processes = {{0, "job"}};
+    timeline.threads = {{0, "job"}, {1, "faults"}};
+    timeline.spans = {{"training", "training", 0, 0, 0, 36e9}, {"gpu", "fault", 0, 1, 18e9, 0}};
+    const std::string hours = timeline_svg("t", timeline, TimelineRows::streams, 2, {});
+    CHECK(hours.find("h2.00v14h-2.00z") != std::string::npos);
+    CHECK(hours.find(">10 h</text>") != std::string::npos);
+    CHECK(hours.find("e+0") == std::string::npos);
+    timeline.spans[0].duration_us = 864e9;
+    CHECK(timeline_svg("t", timeline, TimelineRows::streams, 2, {}).find(">10 d</text>") != std::string::npos);
+}

@@ -22,7 +22,7 @@ function make(tag, options, ...children) {
 }
 
 // Names break after their underscores, dots and brackets and, where they are long, between their words, where they must.
-const breakable = (name) => typeof name === "string" ? name.replace(/([_./(<,:])(?=\w)/g, "$1\u200b").replace(/[A-Za-z0-9]{16,}/g, (word) => word.replace(/([a-z0-9])(?=[A-Z])/g, "$1\u200b")) : name;
+const breakable = (name) => typeof name === "string" ? name.replace(/([_./<,:]|(?<=\w)\()(?=\w)/g, "$1\u200b").replace(/[A-Za-z0-9]{16,}/g, (word) => word.replace(/([a-z0-9])(?=[A-Z])/g, "$1\u200b")) : name;
 
 // A number and its unit stay on one line.
 const joined = (text) => String(text).replace(/(\d) (?=(%|[a-zA-Z]{1,3}\b))/g, "$1\u00a0");
@@ -55,7 +55,7 @@ const draw = {
         const grid = make("div", { class: "tiles" });
         block.items.forEach((item, i) => grid.append(make("div", { class: "tile" + ((block.lead ? item.name === block.lead : i === 0) ? " lead" : ""), data: { metric: item.name, value: item.value } },
             make("span", { class: "soft", text: breakable(item.label || item.name) }), make("b", { text: item.text }),
-            item.low == null ? null : make("span", { class: "soft", text: `90 %: ${item.low} to ${item.high}` }))));
+            item.low == null ? null : make("span", { class: "soft", text: joined(`90 %: ${item.low} to ${item.high}`) }))));
         host.append(grid);
     },
     bars(block, host) {

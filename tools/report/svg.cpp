@@ -341,10 +341,10 @@ std::string timeline_svg(const std::string& title, const Timeline& timeline, Tim
         }
         const bool thin = whole && span.thread > 0;
         const int high = thin ? 3 : exchanges ? 11 : 14;
-        paths[span.category] +=
-            fmt::format("M{:.2f} {:.0f}h{:.2f}v{}h-{:.2f}z", left + wide * span.start_us / end,
-                        row->second + (thin ? (exchanges ? 18 : 17) : 2), std::max(0.1, wide * span.duration_us / end),
-                        high, std::max(0.1, wide * span.duration_us / end));
+        // What takes no time, such as a fault, is seen all the same.
+        const double width = span.duration_us > 0 ? std::max(0.1, wide * span.duration_us / end) : 2;
+        paths[span.category] += fmt::format("M{:.2f} {:.0f}h{:.2f}v{}h-{:.2f}z", left + wide * span.start_us / end,
+                                            row->second + (thin ? (exchanges ? 18 : 17) : 2), width, high, width);
     }
     for (const auto& [category, path] : paths) {
         canvas.raw(fmt::format("<path d=\"{}\" fill=\"{}\"/>\n", path, colour_of(category)));
