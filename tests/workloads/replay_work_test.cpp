@@ -1,5 +1,6 @@
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
+#include "topologies/device_preset.hpp"
 #include "workloads/replay/importers/importer.hpp"
 #include "workloads/replay/work.hpp"
 
@@ -71,13 +72,13 @@ TEST_CASE("works read back, and wrong ones are refused with their lines") {
 
 TEST_CASE("a record from another device takes what the two devices' models say") {
     const test::Folder folder;
-    folder.file("t.replay",
-                "# orrery-replay: 1\n# source: test\n# ranks: 1\n# recorded_ns: 2100000\nlane,a\n"
-                "work,product m=8192 n=8192 k=8192 batch=1 type=bf16\nwork,streaming bytes=1000000000\n"
-                "op,rank,lane,kind,name,duration_ns,lag_ns,flops,bytes,collective,group,peer,tag,after,work\n"
-                "op,0,0,kernel,first,1000000,,,,,,,,,0\nop,0,0,kernel,second,500000,,,,,,,,-1,1\n"
-                "op,0,0,kernel,sm80_xmma_gemm,300000,,,,,,,,-1,\nop,0,0,kernel,elementwise,200000,,,,,,,,-1,\n"
-                "op,0,0,copy,Memcpy,100000,,,,,,,,-1,\n");
+    (void)folder.file("t.replay",
+                      "# orrery-replay: 1\n# source: test\n# ranks: 1\n# recorded_ns: 2100000\nlane,a\n"
+                      "work,product m=8192 n=8192 k=8192 batch=1 type=bf16\nwork,streaming bytes=1000000000\n"
+                      "op,rank,lane,kind,name,duration_ns,lag_ns,flops,bytes,collective,group,peer,tag,after,work\n"
+                      "op,0,0,kernel,first,1000000,,,,,,,,,0\nop,0,0,kernel,second,500000,,,,,,,,-1,1\n"
+                      "op,0,0,kernel,sm80_xmma_gemm,300000,,,,,,,,-1,\nop,0,0,kernel,elementwise,200000,,,,,,,,-1,\n"
+                      "op,0,0,copy,Memcpy,100000,,,,,,,,-1,\n");
     const auto seconds = [&](const std::string& device) {
         const std::string file = folder.file(
             "s.yaml",

@@ -1,4 +1,5 @@
 #include "tools/check/inputs.hpp"
+#include "topologies/device_preset.hpp"
 
 #include "models/calibrated.hpp"
 #include "sim/base/random.hpp"

@@ -10,23 +10,6 @@
 
 namespace orrery::inline validation {
 
-DeviceSpec read_device(const std::string& name, const DataDirectory& data) {
-    const std::vector<std::string> names = data.names(kDevicePresets);
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-        const std::string near = nearest_name(name, names);
-        throw ConfigError(
-            fmt::format("unknown device '{}'{}", name, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
-    }
-    DeviceSpec spec;
-    std::vector<Diagnostic> errors;
-    read_fields(load_yaml(data.path(kDevicePresets, name)), data, errors,
-                [&](Fields& fields) { describe(fields, spec); });
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
-    return spec;
-}
-
 void require_profiles(const std::string& directory) {
     std::error_code failed;
     if (!std::filesystem::is_directory(directory, failed)) {

@@ -4,6 +4,7 @@
 #include "models/calibration/points.hpp"
 #include "models/calibration/profiles.hpp"
 #include "sim/config/fields.hpp"
+#include "topologies/device_preset.hpp"
 
 namespace orrery::inline validation {
 
@@ -17,8 +18,6 @@ struct Collection {
 /// Throws ConfigError where a directory is not there or has none of the public profiles.
 void require_profiles(const std::string& directory);
 
-/// Reads a device preset. Throws ConfigError.
-[[nodiscard]] DeviceSpec read_device(const std::string& name, const DataDirectory& data);
 /// Every collection whose files are in `directory`, in the order of `public_profiles()`; those without any file are
 /// there with no sets. Throws ConfigError for malformed files.
 [[nodiscard]] std::vector<Collection> load_collections(const std::string& directory, const DataDirectory& data);

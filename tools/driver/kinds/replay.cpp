@@ -1,6 +1,7 @@
 // kind: replay. A recorded program, as it was or changed.
 
 #include "tools/driver/kind.hpp"
+#include "topologies/device_preset.hpp"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,29 @@
+#include "topologies/device_preset.hpp"
+
+#include "sim/base/text.hpp"
+#include "topologies/cluster_spec.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace orrery::inline topologies {
+
+DeviceSpec read_device(const std::string& name, const DataDirectory& data) {
+    const std::vector<std::string> names = data.names(kDevicePresets);
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+        const std::string near = nearest_name(name, names);
+        throw ConfigError(
+            fmt::format("unknown device '{}'{}", name, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+    }
+    DeviceSpec spec;
+    std::vector<Diagnostic> errors;
+    read_fields(load_yaml(data.path(kDevicePresets, name)), data, errors,
+                [&](Fields& fields) { describe(fields, spec); });
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+    return spec;
+}
+
+}  // namespace orrery::inline topologies

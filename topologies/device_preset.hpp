@@ -1,0 +1,11 @@
+#pragma once
+// A device by the name of its preset.
+
+#include "sim/device/device_spec.hpp"
+
+namespace orrery::inline topologies {
+
+/// Throws ConfigError with the nearest name for one that is not there.
+[[nodiscard]] DeviceSpec read_device(const std::string& name, const DataDirectory& data);
+
+}  // namespace orrery::inline topologies
