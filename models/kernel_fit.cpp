@@ -60,36 +60,7 @@ KernelRates kernel_rates(const DeviceSpec& device, Precision precision) {
     return rates;
 }
 
-// How much of what was read is still in a cache of this capacity when it is read again: all of what fits, and nothing of what exceeds
-// it by a third, because each then drives out what comes next.
-static double resident(double bytes, double capacity) {
-    constexpr double kGone = 4.0 / 3;
-    return capacity > 0 ? std::clamp((kGone - bytes / capacity) / (kGone - 1), 0.0, 1.0) : 0;
-}
-
-// FlashAttention 2 gives every (sequence, key head) a block. With groups of query heads it splits the keys among blocks until the
-// units are full; with one query head a key head it does not, so that few blocks leave units idle.
-static std::array<double, kTileTerms> decode_terms(const KernelFit& fit, const KernelPoint& point,
-                                                   const KernelRates& rates) {
-    std::array<double, kTileTerms> terms{};
-    const double memory = point.bytes / (rates.bandwidth * fit.memory_efficiency);
-    const double share = memory / (fit.start + memory);
-    const double blocks = std::max(1.0, point.sizes[1]);
-    const bool whole = point.sizes[2] <= 1;
-    terms[0] = share * resident(point.bytes, 1.05 * rates.cache);
-    terms[1] = share * resident(point.bytes, rates.cache / 2);  // where each half of the units has a half of the cache
-    const std::size_t first = whole ? 2 : 5;
-    const double units = std::max(1.0, rates.units);
-    terms[first] = share;
-    terms[first + 1] = share * std::max(0.0, near_log2(units / 4 / blocks));
-    terms[first + 2] = share * (1 - blocks / units / ceil_size(blocks / units));
-    return terms;
-}
-
 std::array<double, kTileTerms> tile_terms(const KernelFit& fit, const KernelPoint& point, const KernelRates& rates) {
-    if (point.kind == KernelKind::decode) {
-        return decode_terms(fit, point, rates);
-    }
     std::array<double, kTileTerms> terms{};
     const bool experts = is_experts(point.kind);
     constexpr double kVector = 16;  // widths of experts that it does not divide are loaded value by value
@@ -207,8 +178,7 @@ double KernelFit::residual(const KernelPoint& point, const KernelRates& rates, c
     for (std::size_t c = 0; c < corners; ++c) {
         sum += weight[c] * values[node[c]];
     }
-    const bool stepped = kind == KernelKind::decode && tile_weights != std::array<double, kTileTerms>{};
-    if (point.rows > 0 || is_experts(kind) || stepped) {
+    if (point.rows > 0 || is_experts(kind)) {
         const auto terms = tile_terms(*this, point, rates);
         for (std::size_t i = 0; i < terms.size(); ++i) {
             sum += tile_weights[i] * terms[i];

@@ -5,8 +5,8 @@
 // term counted in whole tiles and whole waves over the compute units (tiles of 64 x 64 to 128 x 256, split along k in
 // 1 or 4, the fastest taken), or with the sum of the two terms instead of the larger (phases that do not overlap). r is
 // multilinear in log2 of the sizes on a rectilinear grid, plus, for products, a linear term in how much each of four tile
-// shapes pads and how much its last wave idles, for experts in whether 16 divides their width, and for decode attention in
-// whether the keys and values were still in the device's own cache and in how its units share them. Beyond the grid it does
+// shapes pads and how much its last wave idles, and for experts in whether 16 divides their width. The nodes of attention are kriged
+// along the axes and the number of keys, others a smooth grid (models/calibration). Beyond the grid it does
 // as cross-validation chose, see `Beyond`. The first size (rows of a product or of an expert) may be rounded up to
 // multiples of 64 or more, and below that to powers of two, as libraries choose their kernels; rows of experts whose tokens
 // choose independently are spread as an exponential law's. Choices of experts on other devices weigh a fitted share of what
@@ -14,8 +14,8 @@
 // of the same family.
 // No time is below FLOPs over the best rate among the rows, nor below what exceeds the cache / BW.
 // Scope: one library of kernels, running alone, times as measured in short bursts.
-// Sources: FlashAttention 2 splits keys of few sequences among the units (Dao-AILab/flash-attention, num_splits_heuristic), but not
-// with one query head a key head. The form won the trials on public kernel tables (5 % on held-back H200 GEMMs).
+// Source: the form won trials on public kernel tables (5 % on held-back H200 GEMMs, 3 to 5 % on a fifth of decode attention held
+// back on seven devices).
 // Validated by `orrery validate compute` (held-back shapes) and tests/models/kernel_fit_test.cpp.
 
 #include "models/kernel_point.hpp"
@@ -113,8 +113,8 @@ class KernelFit {
     std::vector<std::vector<double>> log_axes_;
 };
 
-/// The linear terms of a point: of products in tiles and waves, of experts in their width, of decode attention in whether its cache
-/// stays in the device's and in how its units share the keys.
+/// The linear terms of a point: of products in tiles and waves,
+/// of experts in their width.
 [[nodiscard]] std::array<double, kTileTerms> tile_terms(const KernelFit& fit, const KernelPoint& point,
                                                         const KernelRates& rates);
 

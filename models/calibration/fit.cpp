@@ -182,7 +182,7 @@ void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, con
     for (const std::vector<double>& axis : fit.axes) {
         nodes *= axis.size();
     }
-    const bool tiled = fit.kind == KernelKind::gemm || is_experts(fit.kind) || fit.kind == KernelKind::decode;
+    const bool tiled = fit.kind == KernelKind::gemm || is_experts(fit.kind);
     const bool shaped = !fit.values.empty();
     const std::size_t unknowns = nodes + (tiled ? kTileTerms : 0);
     std::vector<Triplet> triplets;
