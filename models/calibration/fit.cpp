@@ -269,16 +269,28 @@ void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, con
     fit.prepare();
 }
 
-// The sizes of attention in octaves, and what kernels go by that is a product of them: keys, or queries of all heads.
-Kriging::Place place_of(KernelKind kind, const std::array<double, 4>& sizes, std::size_t& coordinates) {
+// How much of what was read is still in a cache of this capacity when a sweep reads it again: all of what fits, and nothing of what
+// exceeds it by a third, because each then drives out what comes next.
+double resident(double bytes, double capacity) {
+    constexpr double kGone = 4.0 / 3;
+    return capacity > 0 ? std::clamp((kGone - bytes / capacity) / (kGone - 1), 0.0, 1.0) : 0;
+}
+
+// The sizes of attention in octaves, and what else its kernels go by: queries of all heads; in decoding the keys, which are split
+// among the units, and whether the cache holds them, as far as reading takes the time (in some octaves).
+Kriging::Place place_of(const KernelFit& fit, const std::array<double, 4>& sizes, const KernelRates& rates,
+                        std::size_t& coordinates) {
     Kriging::Place place{};
-    const std::size_t axes = kernel_axes(kind).size();
+    const std::size_t axes = kernel_axes(fit.kind).size();
     for (std::size_t d = 0; d < axes; ++d) {
         place[d] = log2_pinned(std::max(sizes[d], 1e-9));
     }
     coordinates = axes;
-    if (kind == KernelKind::decode) {
+    if (fit.kind == KernelKind::decode) {
+        constexpr double kOctaves = 4;
+        const double reading = sizes[0] / (rates.bandwidth * fit.memory_efficiency);
         place[coordinates++] = place[0] - place[1] - place[3];
+        place[coordinates++] = kOctaves * reading / (fit.start + reading) * resident(sizes[0], rates.cache);
     } else {
         place[coordinates++] = place[0] + place[1];
     }
@@ -294,7 +306,7 @@ void fit_surface(KernelFit& fit, const std::vector<MeasuredPoint>& points, const
         Kriging::Row row;
         std::array<double, 4> sizes = one.point.sizes;
         sizes[0] = fit.along_first(one.point);
-        row.at = place_of(fit.kind, sizes, coordinates);
+        row.at = place_of(fit, sizes, rates, coordinates);
         row.residual = log_pinned(one.seconds / fit.prior_seconds(one.point, rates));
         rows.push_back(row);
     }
@@ -310,7 +322,7 @@ void fit_surface(KernelFit& fit, const std::vector<MeasuredPoint>& points, const
         for (std::size_t d = fit.axes.size(); d-- > 0; rest /= fit.axes[d].size()) {
             sizes[d] = fit.axes[d][rest % fit.axes[d].size()];
         }
-        fit.values[node] = std::round(kriging.at(place_of(fit.kind, sizes, coordinates)) * 1e3) * 1e-3;
+        fit.values[node] = std::round(kriging.at(place_of(fit, sizes, rates, coordinates)) * 1e3) * 1e-3;
     }
     fit.prepare();
 }

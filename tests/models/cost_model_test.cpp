@@ -32,6 +32,34 @@ TEST_CASE("a calibrated GEMM comes out as measured in a burst, and slower under 
     CHECK(burst.seconds(thin) == sustained.seconds(thin));
 }
 
+TEST_CASE("an engine's sets of kernels: attention and experts by sets of their own, the rest as the device's") {
+    const DeviceSpec h200 = device_named("h200-sxm");
+    const auto model = [&](const KernelSets& sets) { return Calibrated(h200, test::data(), kTransformer, sets); };
+    KernelSets apart;
+    apart.attention = "sglang";
+    apart.experts = "triton";
+    FusedExperts experts;
+    experts.precision = Precision::fp8;
+    experts.scaling = Scaling::block;
+    experts.tokens = 256;
+    experts.experts = 128;
+    experts.topk = 8;
+    LatentAttention latent;
+    latent.batch = 64;
+    latent.keys = 4096;
+    latent.queries = 1;
+    const Gemm gemm{512, 4096, 4096};
+    const Calibrated own = model("");
+    const Calibrated both = model(apart);
+    CHECK(both.seconds(experts) == model("triton").seconds(experts));
+    CHECK(both.seconds(experts) != own.seconds(experts));
+    CHECK(both.seconds(latent) == model("sglang").seconds(latent));
+    CHECK(both.seconds(latent) != own.seconds(latent));
+    CHECK(both.seconds(gemm) == own.seconds(gemm));
+    // A set that the device lacks is the device's own.
+    CHECK(model("nobody").seconds(experts) == own.seconds(experts));
+}
+
 TEST_CASE("no GEMM beats the device's peak, whatever its shape") {
     for (const std::string& name : test::data().names(kDevicePresets)) {
         const DeviceSpec spec = device_named(name);
