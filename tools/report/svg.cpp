@@ -38,12 +38,7 @@ class Canvas {
             "font-size=\"12\" role=\"img\" aria-label=\"{2}\">\n",
             width, height, escaped(title));
         if (style.background != "none") {
-            // Where a page or viewer is dark; colours of others stay as they are written, as papers need them.
-            out_ += fmt::format(
-                "<style>@media (prefers-color-scheme: dark) {{ svg text[fill=\"{0}\"] {{ fill: #e8e8ea; }} "
-                "svg line[stroke=\"{1}\"] {{ stroke: #4a505a; }} svg > rect.back {{ fill: #16181c; }} }}</style>\n"
-                "<rect class=\"back\" width=\"100%\" height=\"100%\" fill=\"{2}\"/>\n",
-                style.ink, style.grid, style.background);
+            out_ += dark_mode(style);
         }
         if (style.titled) {
             text(width / 2, 18, title, "middle", 14);
@@ -105,6 +100,15 @@ std::vector<double> ticks(double low, double high) {
 }
 
 }  // namespace
+
+// Colours of others stay as they are written, as papers need them.
+std::string dark_mode(const ChartStyle& style) {
+    return fmt::format(
+        "<style>@media (prefers-color-scheme: dark) {{ svg text[fill=\"{0}\"] {{ fill: #e8e8ea; }} "
+        "svg line[stroke=\"{1}\"] {{ stroke: #4a505a; }} svg > rect.back {{ fill: #16181c; }} }}</style>\n"
+        "<rect class=\"back\" width=\"100%\" height=\"100%\" fill=\"{2}\"/>\n",
+        style.ink, style.grid, style.background);
+}
 
 std::string colour_of(std::size_t series) {
     return kPalette[series % std::size(kPalette)];

@@ -17,6 +17,9 @@ struct ChartStyle {
     bool titled = true;
 };
 
+/// The ground of a chart that has one: its own, and a dark one where the page or viewer is dark.
+[[nodiscard]] std::string dark_mode(const ChartStyle& style);
+
 struct CurveSeries {
     std::string name;
     std::vector<std::pair<double, double>> points;  ///< in the order in which they are joined

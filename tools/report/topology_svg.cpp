@@ -223,7 +223,7 @@ class Picture {
             "font-family=\"sans-serif\" font-size=\"12\" role=\"img\" aria-label=\"{2}\">\n",
             kWide, high_ + 24, escaped(title));
         if (style_.background != "none") {
-            out += fmt::format("<rect width=\"100%\" height=\"100%\" fill=\"{}\"/>\n", style_.background);
+            out += dark_mode(style_);
         }
         text({kWide / 2, 20}, title, "middle", 14);
         return out + body_ + dots_ + "</svg>\n";
