@@ -101,4 +101,14 @@ TEST_CASE("a record from another device takes what the two devices' models say")
     CHECK(of_product < 0.6);
     CHECK(of_stream < 0.8);
     CHECK(seconds("h100-sxm") == doctest::Approx(1.3e-3 * of_product + 0.7e-3 * of_stream + 0.1e-3).epsilon(1e-6));
+    // A program without times has none that another device's could be.
+    (void)folder.file("bare.replay",
+                      "# orrery-replay: 1\n# source: test\n# ranks: 1\nlane,a\n"
+                      "op,rank,lane,kind,name,duration_ns,lag_ns,flops,bytes,collective,group,peer,tag,after\n"
+                      "op,0,0,kernel,k,,,1e12,,,,,,\n");
+    const std::string bare =
+        folder.file("bare.yaml",
+                    "orrery: 1\nkind: replay\ncluster: {nodes: 1, node: dgx-a100-80g}\n"
+                    "compute: {model: replay, trace: bare.replay}\nreplay: {recorded_on: h100-sxm}\n");
+    CHECK_THROWS_AS((void)run(load_scenario(bare, {}, test::data()), test::models(), {}), ConfigError);
 }

@@ -89,7 +89,10 @@ class ReplayRun::Lowering {
             all += seconds;
             known += op.work != ReplayOp::kNone ? seconds : 0;
         }
-        repriced = all > 0 ? known / all : 0;
+        if (all <= 0) {
+            refuse(spec_, "has no kernel with a time, which recorded_on could price anew");
+        }
+        repriced = known / all;
     }
 
     void run() {
