@@ -47,8 +47,9 @@ inline constexpr std::size_t kTileTerms = 8;
 class KernelFit {
   public:
     enum class Prior { roofline, waves, serial };
-    /// How calibration found the nodes: a smooth surface by regularised least squares, or kriging.
-    enum class Surface { spline, kriging };
+    /// How calibration found the nodes: a smooth surface by regularised least squares, or kriging; in decoding also with a
+    /// coordinate that says whether the cache holds the keys.
+    enum class Surface { spline, kriging, kriging_by_cache };
     /// Beyond the grid: r of the border; r halved for each octave; for products, r of a product with as many rows and
     /// columns in all (m past its end goes to n, which serves tiles alike); or further work, which grows
     /// with the first size, at the rate of the last two octaves within (a kernel short of its best rate at the border).

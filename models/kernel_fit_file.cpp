@@ -26,7 +26,7 @@ const std::vector<std::string>& prior_names() {
 }
 
 const std::vector<std::string>& surface_names() {
-    static const std::vector<std::string> kNames = {"spline", "kriging"};
+    static const std::vector<std::string> kNames = {"spline", "kriging", "kriging_by_cache"};
     return kNames;
 }
 
@@ -253,8 +253,8 @@ std::string format_fit(const KernelFit& fit) {
     if (is_experts(fit.kind)) {
         out += fmt::format("passing: {:.4f}\n", fit.passing);
     }
-    if (fit.surface == KernelFit::Surface::kriging) {
-        out += "surface: kriging\n";
+    if (fit.surface != KernelFit::Surface::spline) {
+        out += fmt::format("surface: {}\n", surface_names()[static_cast<std::size_t>(fit.surface)]);
     }
     out += fmt::format("smoothness: {}\nrounding: {}\npowers: {}\nbeyond: {}\ntile_weights:", fit.smoothness,
                        fit.rounding, fit.powers ? 1 : 0, beyond_names()[static_cast<std::size_t>(fit.beyond)]);

@@ -158,9 +158,12 @@ KernelFit calibrate_kernel(const std::vector<MeasuredPoint>& points, const Kerne
         for (std::size_t i = 0; i < in.size(); ++i) {
             in[i] = mix64(i) % 5 != 0 ? 1 : 0;
         }
-        (void)judge("random", in, chosen);
+        chosen.choose_surface = true;
+        KernelFit dense = judge("random", in, chosen);
+        chosen.choose_surface = false;
+        chosen.like = &dense;
         in = smaller_part(points, 0.6);
-        chosen.beyond = best_beyond(split_by(points, in).in, rates, sparse);
+        chosen.beyond = best_beyond(split_by(points, in).in, rates, dense);
         KernelFit beyond = judge("larger", in, chosen);
         const Split outer = split_by(points, in);
         if (!outer.back.empty() && !beyond.values.empty()) {

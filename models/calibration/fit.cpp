@@ -277,7 +277,7 @@ double resident(double bytes, double capacity) {
 }
 
 // The sizes of attention in octaves, and what else its kernels go by: queries of all heads; in decoding the keys, which are split
-// among the units, and whether the cache holds them, as far as reading takes the time (in some octaves).
+// among the units, and by choice whether the cache holds them, as far as reading takes the time (in some octaves).
 Kriging::Place place_of(const KernelFit& fit, const std::array<double, 4>& sizes, const KernelRates& rates,
                         std::size_t& coordinates) {
     Kriging::Place place{};
@@ -287,10 +287,12 @@ Kriging::Place place_of(const KernelFit& fit, const std::array<double, 4>& sizes
     }
     coordinates = axes;
     if (fit.kind == KernelKind::decode) {
-        constexpr double kOctaves = 4;
-        const double reading = sizes[0] / (rates.bandwidth * fit.memory_efficiency);
         place[coordinates++] = place[0] - place[1] - place[3];
-        place[coordinates++] = kOctaves * reading / (fit.start + reading) * resident(sizes[0], rates.cache);
+        if (fit.surface == KernelFit::Surface::kriging_by_cache) {
+            constexpr double kOctaves = 4;
+            const double reading = sizes[0] / (rates.bandwidth * fit.memory_efficiency);
+            place[coordinates++] = kOctaves * reading / (fit.start + reading) * resident(sizes[0], rates.cache);
+        }
     } else {
         place[coordinates++] = place[0] + place[1];
     }
@@ -334,7 +336,7 @@ KernelFit fit_as(KernelFit fit, const std::vector<MeasuredPoint>& points, const 
         fit_residuals(fit, points, rates, 1);
         return fit;
     }
-    if (fit.surface == KernelFit::Surface::kriging) {
+    if (fit.surface != KernelFit::Surface::spline) {
         fit.axes = make_axes(fit, points, options.most_kriged_nodes);
         fit_surface(fit, points, rates);
         return fit;
@@ -408,11 +410,17 @@ const std::vector<Steps> kNoSteps = {{1, false}};
 // The priors, steps and smoothness that cross-validation decides between. Attention is kriged: on 5 % of the rows of eight tables
 // that was as good as the best of three splines or better by up to two fifths. Products and experts, which have outliers, gained on
 // some tables what they lost on others.
+std::vector<KernelFit::Surface> surfaces(KernelKind kind) {
+    if (kind == KernelKind::decode) {
+        return {KernelFit::Surface::kriging, KernelFit::Surface::kriging_by_cache};
+    }
+    return {is_attention(kind) ? KernelFit::Surface::kriging : KernelFit::Surface::spline};
+}
+
 std::vector<KernelFit> own_candidates(KernelFit base) {
     std::vector<KernelFit> out;
     const bool product = base.kind == KernelKind::gemm;
     const bool attention = is_attention(base.kind);
-    base.surface = attention ? KernelFit::Surface::kriging : KernelFit::Surface::spline;
     for (const auto prior :
          {KernelFit::Prior::roofline, product ? KernelFit::Prior::waves : KernelFit::Prior::serial}) {
         for (const Steps& steps : product ? kSteps : is_experts(base.kind) ? kExpertSteps : kNoSteps) {
@@ -422,7 +430,10 @@ std::vector<KernelFit> own_candidates(KernelFit base) {
                 base.rounding = steps.rounding;
                 base.powers = steps.powers;
                 base.smoothness = smoothness;
-                out.push_back(base);
+                for (const KernelFit::Surface surface : surfaces(base.kind)) {
+                    base.surface = surface;
+                    out.push_back(base);
+                }
             }
         }
     }
@@ -460,6 +471,12 @@ KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates
     }
     base.beyond = options.beyond;
     std::vector<KernelFit> candidates = options.cross_validate ? own_candidates(base) : std::vector{base};
+    if (options.choose_surface) {
+        candidates.assign(surfaces(base.kind).size(), base);
+        for (std::size_t i = 0; i < candidates.size(); ++i) {
+            candidates[i].surface = surfaces(base.kind)[i];
+        }
+    }
     if (options.sibling != nullptr) {
         const std::vector<KernelFit> shaped = sibling_candidates(*options.sibling);
         candidates.insert(candidates.end(), shaped.begin(), shaped.end());

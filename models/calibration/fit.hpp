@@ -25,6 +25,7 @@ struct FitOptions {
     std::size_t most_kriged_nodes = 6000;
     bool cross_validate = true;  ///< false: the choices of `like`
     const KernelFit* like = nullptr;
+    bool choose_surface = false;  ///< with `like`: all but how decoding is kriged, which depends on how dense the rows are
     KernelFit::Beyond beyond = KernelFit::Beyond::border;
     /// Fit of the same kernels on another device of the family: its residuals with constants of this device and a smooth
     /// correction are one more candidate. The result's `meta` has kSiblingKey where cross-validation takes it.
