@@ -5,6 +5,7 @@
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 #include "tools/explain/diff.hpp"
+#include "tools/explain/sensitivity.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -308,4 +309,26 @@ TEST_CASE("diff: names inputs, their effects, where time moved and the first rec
     CHECK_MESSAGE(out.text.find("plan.micro_batch") != std::string::npos, out.text);
     const Outcome explained = orrery_command("explain " + kBase);
     CHECK(explained.text.find("what would help") != std::string::npos);
+}
+
+TEST_CASE(
+    "sensitivity: a constant that is all of a run moves it by as much, in both directions, and others are counted") {
+    // A message of one byte between nodes takes the latency and nothing that could be seen beside it.
+    const Scenario scenario = read_scenario(
+        parse_yaml("orrery: 1\nkind: network\n"
+                   "cluster:\n  nodes: 2\n  node:\n    preset: dgx-a100-80g\n    gpus: 1\n    nics: 1\n    "
+                   "intra_latency: 1 us\n"
+                   "    nic_latency: {value: 5 us, how: spec, source: (recalled)}\n"
+                   "    gpu: {preset: a100-sxm-80g, launch: {value: 5 us, how: assumed, source: nobody}}\n"
+                   "  fabric: {nodes_per_leaf: 2, rails: 1, latency: 0 s}\n"
+                   "traffic: {pattern: permutation, size: 1 B}\n",
+                   "given"),
+        "given", data());
+    const Sensitivity s = sensitivity_of(scenario, data());
+    REQUIRE(s.moving.size() == 1);
+    CHECK(s.moving[0].path == "cluster.node.nic_latency");
+    CHECK(s.moving[0].how == "recalled");
+    CHECK(s.moving[0].lower == doctest::Approx(-0.2).epsilon(1e-3));
+    CHECK(s.moving[0].higher == doctest::Approx(0.2).epsilon(1e-3));
+    CHECK(s.without_effect == 1);  // the launch of a kernel
 }

@@ -4,6 +4,7 @@
 #include "sim/record/metric_table.hpp"
 #include "tools/explain/diff.hpp"
 #include "tools/explain/explain.hpp"
+#include "tools/explain/sensitivity.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/print_summary.hpp"
 
@@ -185,6 +186,20 @@ void print_campaign(const Terminal& terminal, const CampaignLevers& campaign) {
     terminal.table({"change", "goodput", "95 %"}, rows);
 }
 
+void print_sensitivity(const Terminal& terminal, const Sensitivity& s) {
+    terminal.heading(fmt::format("constants without a published source: {} with each of them 20 % lower and higher",
+                                 with_arrow(s.headline)));
+    std::vector<std::vector<std::string>> rows;
+    for (const ConstantEffect& effect : s.moving) {
+        rows.push_back({effect.path, effect.value, effect.how, fmt::format("{:+.2f} %", 100 * effect.lower),
+                        fmt::format("{:+.2f} %", 100 * effect.higher)});
+    }
+    terminal.table({"constant", "", "", "20 % lower", "20 % higher"}, rows);
+    if (s.without_effect > 0) {
+        fmt::print("  {} more {} nothing here\n", s.without_effect, s.without_effect == 1 ? "changes" : "change");
+    }
+}
+
 void print_explanation(const Terminal& terminal, const Explanation& e) {
     if (!e.path_meaning.empty()) {
         print_path(terminal, e, e.critical_path, "critical path: " + e.path_meaning);
@@ -252,6 +267,9 @@ int command_explain(const CommandLine& line, const DataDirectory& data) {
         print_memory(terminal, *out.training, scenario);
     }
     print_explanation(terminal, why);
+    if (line.has("sensitivity")) {
+        print_sensitivity(terminal, sensitivity_of(scenario, data));
+    }
     if (!line.quiet()) {
         print_values(terminal, scenario);
     }

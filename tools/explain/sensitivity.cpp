@@ -1,0 +1,124 @@
+#include "tools/explain/sensitivity.hpp"
+
+#include "tools/driver/kind.hpp"
+#include "tools/explain/explain.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery::inline explanation {
+
+namespace {
+
+constexpr double kChange = 0.2;
+
+bool unsure(const Sourced<double>& value) {
+    return value.value != 0 &&
+           (value.how == "assumed" || value.how == "estimated" || value.source.find("recalled") != std::string::npos);
+}
+
+// Goes through the unsure constants of a description in its order; changes the `which`-th.
+class Nudge final : public Fields {
+  public:
+    static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+    explicit Nudge(std::size_t which = kNone, double factor = 1) : which_(which), factor_(factor) {}
+
+    std::vector<ConstantEffect> found;
+
+    void integer(const Field& /*field*/, std::int64_t& /*value*/) override {}
+    void number(const Field& /*field*/, double& /*value*/) override {}
+    void boolean(const Field& /*field*/, bool& /*value*/) override {}
+    void text(const Field& /*field*/, std::string& /*value*/) override {}
+    void quantity(const Field& /*field*/, Dimension /*dimension*/, double& /*value*/) override {}
+    void choice(const Field& /*field*/, const std::vector<std::string>& /*names*/, std::size_t& /*index*/) override {}
+    void range(const Field& /*field*/, Dimension /*dimension*/, double& /*low*/, double& /*high*/) override {}
+    void sourced(const Field& field, Dimension dimension, Sourced<double>& value) override {
+        if (!unsure(value)) {
+            return;
+        }
+        found.push_back({prefix_ + field.key, pretty_quantity(value.value, dimension),
+                         value.how == "spec" ? "recalled" : value.how});
+        if (found.size() - 1 == which_) {
+            value.value = std::clamp(value.value * factor_, field.min, field.max);
+        }
+    }
+    void section(const Field& field, const std::optional<PresetKind>& /*preset*/, bool& /*present*/,
+                 const std::function<void(Fields&)>& describe) override {
+        within(fmt::format("{}.", field.key), [&] { describe(*this); });
+    }
+    void variant(const Field& field, const std::vector<std::string>& /*names*/, std::size_t& /*index*/, bool& detailed,
+                 const std::function<void(Fields&)>& describe) override {
+        if (detailed) {
+            within(fmt::format("{}.", field.key), [&] { describe(*this); });
+        }
+    }
+    void list(const Field& field, std::size_t& count,
+              const std::function<void(Fields&, std::size_t)>& describe) override {
+        for (std::size_t i = 0; i < count; ++i) {
+            within(fmt::format("{}.{}.", field.key, i), [&] { describe(*this, i); });
+        }
+    }
+    void group(bool& given, const std::function<void(Fields&)>& describe) override {
+        if (given) {
+            describe(*this);
+        }
+    }
+
+  private:
+    void within(const std::string& key, const std::function<void()>& visit) {
+        const std::string outer = prefix_;
+        prefix_ += key;
+        visit();
+        prefix_ = outer;
+    }
+
+    std::size_t which_;
+    double factor_;
+    std::string prefix_;
+};
+
+double headline_of(const Scenario& scenario, const DataDirectory& data) {
+    ModelCache models(data);
+    RunOptions options;
+    options.check_memory = false;
+    return run(scenario, models, options).summary.find(headline_metric(scenario.kind))->value;
+}
+
+double strength(const ConstantEffect& effect) {
+    return std::max(std::abs(effect.lower), std::abs(effect.higher));
+}
+
+}  // namespace
+
+Sensitivity sensitivity_of(const Scenario& scenario, const DataDirectory& data) {
+    Sensitivity out;
+    out.headline = headline_metric(scenario.kind);
+    out.seconds = headline_of(scenario, data);
+    const auto changed = [&](std::size_t which, double factor) {
+        Scenario other = scenario;
+        Nudge nudge(which, factor);
+        describe(nudge, other);
+        return headline_of(other, data) / out.seconds - 1;
+    };
+    Scenario as_it_is = scenario;
+    Nudge all;
+    describe(all, as_it_is);
+    for (std::size_t i = 0; i < all.found.size(); ++i) {
+        ConstantEffect& effect = all.found[i];
+        effect.lower = changed(i, 1 - kChange);
+        effect.higher = changed(i, 1 + kChange);
+        if (strength(effect) > 0) {
+            out.moving.push_back(effect);
+        } else {
+            ++out.without_effect;
+        }
+    }
+    std::stable_sort(out.moving.begin(), out.moving.end(),
+                     [](const ConstantEffect& a, const ConstantEffect& b) { return strength(a) > strength(b); });
+    return out;
+}
+
+}  // namespace orrery::inline explanation
