@@ -56,6 +56,9 @@ TEST_CASE("a Megatron-LM script becomes its model, plan and cluster") {
         script.replace(script.find("--bf16"), 6, "--bf16 " + flags);
         return imported("megatron-args", script).plan.loss;
     };
+    std::string some = kScript;
+    some.replace(some.find("selective"), 9, "full --recompute-method block --recompute-num-layers 4");
+    CHECK(imported("megatron-args", some).plan.recompute_layers == 4);
     CHECK(loss_with("--cross-entropy-loss-fusion") == LossKernels::compiled);
     CHECK(loss_with("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te") == LossKernels::fused);
     const Imported out = import_file("megatron-args", ImportInput::of_bytes("input", kScript));

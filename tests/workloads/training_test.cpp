@@ -166,9 +166,8 @@ TEST_CASE("chunks belong to schedules that take several, and the error names the
     } catch (const ConfigError& error) {
         problem = error.what();
     }
-    CHECK_MESSAGE(
-        problem.find("'chunks' above 1 needs schedule: interleaved or breadth-first") != std::string::npos,
-        problem);
+    CHECK_MESSAGE(problem.find("'chunks' above 1 needs schedule: interleaved or breadth-first") != std::string::npos,
+                  problem);
 }
 
 TEST_CASE("a folded iteration takes exactly as long as the unfolded one") {
@@ -423,6 +422,85 @@ TEST_CASE("an iteration takes at least its work at peak rate, and more under ful
     CHECK(none.iteration_s > none.model_flops / 64 / 312e12);
     CHECK(full.iteration_s > 1.15 * none.iteration_s);
     CHECK(full.memory_bytes < none.memory_bytes);
+}
+
+TEST_CASE("recomputing some layers lies between none and all by as many, in time and in memory") {
+    YamlNode tree = parse_yaml(kTwoStages, "test.yaml");
+    const auto with = [&](const std::string& recompute) {
+        apply_override(tree, recompute);
+        return read_scenario(tree, "test", test::data());
+    };
+    const auto kept = [](const Scenario& s) {
+        return memory_of(s.model, s.plan, s.software, LayerMix{4}, false, false, 3).activations;
+    };
+    const Scenario all = with("plan.recompute=full");
+    const Scenario one = with("plan.recompute_layers=1");
+    const Scenario every = with("plan.recompute_layers=4");  // of each stage
+    with("plan.recompute_layers=0");
+    const Scenario none = with("plan.recompute=none");
+    // Three micro-batches of four layers in flight; one layer at work is held whole besides.
+    const double layer = kept(none) / 12;
+    const double input = 2.0 * 1024 * 2048;
+    CHECK(kept(all) == doctest::Approx(12 * input + layer));
+    CHECK(kept(one) == doctest::Approx(9 * layer + 3 * input + layer));
+    CHECK(kept(every) == kept(all));
+    const double least = train(none).iteration_s;
+    const double most = train(all).iteration_s;
+    CHECK(train(every).iteration_s == most);
+    CHECK(train(one).iteration_s == doctest::Approx(least + (most - least) / 4).epsilon(0.01));
+}
+
+TEST_CASE("modules computed again are not kept: norms, the core, the activation function, the feed-forward") {
+    YamlNode tree = parse_yaml(kTwoStages, "test.yaml");
+    apply_override(tree, "plan.recompute=modules");
+    const auto with = [&](const std::string& modules) {
+        apply_override(tree, "plan.recompute_modules=" + modules);
+        return read_scenario(tree, "test", test::data());
+    };
+    const auto saved = [&](const Scenario& s) {
+        Scenario plain = s;
+        plain.plan.recompute = Recompute::none;
+        const auto kept = [](const Scenario& of) {
+            return memory_of(of.model, of.plan, of.software, LayerMix{4}, false, false, 3).activations;
+        };
+        return (kept(plain) - kept(s)) / (1024 * 2048.0);  // in values of a layer's input
+    };
+    // A plain feed-forward of 4h on four tensor-parallel ranks: its function writes 16 bits a value, of which the layer at work has
+    // one copy again.
+    CHECK(saved(with("norm")) == doctest::Approx(12 * 4));
+    CHECK(saved(with("attention")) == doctest::Approx(12 * 2 / 4.0));
+    CHECK(saved(with("activation")) == doctest::Approx((12 - 1) * 2 * 4 / 4.0));
+    CHECK(saved(with("ffn")) == doctest::Approx((12 - 1) * 4 * 4 / 4.0));
+    CHECK(saved(with("norm, attention")) == doctest::Approx(12 * (4 + 2 / 4.0)));
+    const double none = train([&] {
+                            Scenario s = with("norm");
+                            s.plan.recompute = Recompute::none;
+                            s.plan.recompute_modules.clear();
+                            return s;
+                        }())
+                            .iteration_s;
+    const double norms = train(with("norm")).iteration_s;
+    const double ffn = train(with("ffn")).iteration_s;
+    const double full = train(read_scenario(parse_yaml(kTwoStages, "test.yaml"), "test", test::data())).iteration_s;
+    CHECK(none < norms);
+    CHECK(norms < ffn);
+    CHECK(ffn < full);
+}
+
+TEST_CASE("what recomputation cannot do is said, with every reason at once") {
+    YamlNode tree = parse_yaml(kTwoStages, "test.yaml");
+    apply_override(tree, "plan.recompute=modules");
+    apply_override(tree, "plan.recompute_modules=norms, ffn, activation");
+    apply_override(tree, "plan.recompute_layers=2");
+    try {
+        (void)train(read_scenario(tree, "test", test::data()));
+        FAIL("was run");
+    } catch (const ConfigError& error) {
+        const std::string text = error.what();
+        CHECK(text.find("did you mean 'norm'?") != std::string::npos);
+        CHECK(text.find("recompute_layers needs recompute: full") != std::string::npos);
+        CHECK(text.find("ffn holds the activation function already") != std::string::npos);
+    }
 }
 
 TEST_CASE("long kernels hide the host that launches them, short ones wait for it") {

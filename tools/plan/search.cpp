@@ -100,6 +100,8 @@ class Space {
     }
 
     void add_recomputation(PlanSpec plan) {
+        plan.recompute_layers = 0;
+        plan.recompute_modules.clear();
         for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
             // Fused attention recomputes its scores by itself: selective recomputation would be the same plan again.
             if (recompute == Recompute::selective && plan.attention != AttentionKernel::unfused) {

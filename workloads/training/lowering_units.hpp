@@ -65,7 +65,8 @@ class UnitLowering : public Lowering {
     };
     [[nodiscard]] bool quantises() const { return in_.plan.sharding.gradient_bits > 0; }
     [[nodiscard]] double rounds(bool backward) const {
-        return backward && in_.software.regathers && in_.plan.recompute == Recompute::full ? 2 : 1;
+        const bool again = backward && in_.software.regathers && in_.plan.recompute == Recompute::full;
+        return again ? 1 + in_.plan.recomputed(static_cast<double>(in_.model.layers)) : 1;
     }
     [[nodiscard]] double transfer_time(std::uint32_t stage, const Unit& unit, bool backward, bool reduced) const;
     [[nodiscard]] double host_time(const Unit& unit, bool backward, bool reduced) const;

@@ -16,8 +16,13 @@ double latent_bytes(const ModelSpec& model) {
                : 0;
 }
 
+struct RoutedActivations {
+    double all;        ///< B
+    double activated;  ///< of them, what the function between the experts' products wrote
+};
+
 // B that the feed-forward of a layer with experts keeps on a rank for one micro-batch of `tokens`.
-double expert_activations(const ModelSpec& model, const PlanSpec& plan, double tokens) {
+RoutedActivations expert_activations(const ModelSpec& model, const PlanSpec& plan, double tokens) {
     const auto t = static_cast<double>(plan.tensor);
     const auto h = static_cast<double>(model.hidden);
     const double own = tokens / t;
@@ -28,8 +33,9 @@ double expert_activations(const ModelSpec& model, const PlanSpec& plan, double t
     const double shared = static_cast<double>(model.experts.shared);
     const double inner = model.gated ? 6 : 4;
     // Rows as they come in, what is between the products, and what comes back to be weighted; the router's logits in 32 bits.
-    return 2 * h * rows + inner * width * rows + 2 * h * sent + tokens * inner * shared / t +
-           4 * own * static_cast<double>(model.experts.count);
+    return {2 * h * rows + inner * width * rows + 2 * h * sent + tokens * inner * shared / t +
+                4 * own * static_cast<double>(model.experts.count),
+            2 * width * rows};
 }
 
 }  // namespace
@@ -87,31 +93,42 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     const double queries = (latent ? (model.query_width() + model.value_width()) / 2 : model.q_width()) / hidden;
     const double keys = latent ? queries : model.kv_width() / hidden;
     const bool bytes_kept = plan.precision == Precision::fp8 && software.fused_casts;
-    const double inside = 4 * queries + 4 * keys + (model.gated ? 6 : 4) * width - (bytes_kept ? queries + width : 0);
-    const double outside = (model.dropout ? 10 : 8) - (bytes_kept ? 2 : 0);
+    const double ffn = (model.gated ? 6 : 4) * width - (bytes_kept ? width : 0);
+    const double operand = bytes_kept ? 1 : 2;  // bytes of a value before a product
+    double inside = 4 * queries + 4 * keys + ffn - (bytes_kept ? queries : 0);
+    double outside = (model.dropout ? 10 : 8) - (bytes_kept ? 2 : 0);
+    // What modules compute again is not kept: the norms' outputs, the core's, the activation function's, or all of the feed-forward.
+    const RecomputeModules modules = plan.modules();
+    const double again = modules.ffn ? ffn : modules.activation ? operand * width : 0;  // of the feed-forward
+    outside -= modules.norm ? 2 * operand : 0;
+    inside -= modules.attention ? operand * queries : 0;
     // Attention scores, their softmax and its dropout: kept only where nothing is recomputed.
     const double scores = plan.attention == AttentionKernel::unfused
                               ? 5 * static_cast<double>(model.heads) * static_cast<double>(model.sequence) /
                                     static_cast<double>(model.hidden)
                               : 0;
-    const double kept_scores = plan.recompute == Recompute::selective ? 0 : scores;
+    const double kept_scores = plan.recompute == Recompute::selective || modules.attention ? 0 : scores;
     const double tokens = s * static_cast<double>(plan.micro_batch);
     const double around = outside / (plan.sequence_parallel ? t : 1);
-    double layer = sbh * (around + (inside + kept_scores) / t) + tokens * latent_bytes(model);
+    double layer = sbh * (around + (inside - again + kept_scores) / t) + tokens * latent_bytes(model);
     double expert_layer = 0;
+    double expert_again = 0;
     if (layers.experts > 0) {
-        const double ffn = (model.gated ? 6 : 4) * width - (bytes_kept ? width : 0);
-        expert_layer = sbh * (around + (inside - ffn + kept_scores) / t) + tokens * latent_bytes(model);
-        const double routed = expert_activations(model, plan, tokens);
-        expert_layer += plan.recompute == Recompute::experts ? 0 : routed;
+        const RoutedActivations routed = expert_activations(model, plan, tokens);
+        expert_again = plan.recompute == Recompute::experts || modules.ffn ? routed.all
+                       : modules.activation                                ? routed.activated
+                                                                           : 0;
+        expert_layer = sbh * (around + (inside - ffn + kept_scores) / t) + tokens * latent_bytes(model) + routed.all -
+                       expert_again;
     }
-    double working = 0;  // of the layer in work, under full recomputation: its scores too
+    // Of the layer in work: what it computes again, under full recomputation its scores too.
+    double working = std::max(layers.dense > 0 ? sbh * again / t : 0, expert_again);
     if (plan.recompute == Recompute::full) {
         working = std::max(layers.dense > 0 ? layer : 0, expert_layer);
-        layer = expert_layer = 2 * sbh / (plan.sequence_parallel ? t : 1);
-    }
-    if (plan.recompute == Recompute::experts) {
-        working = expert_activations(model, plan, tokens);
+        const double input = 2 * sbh / (plan.sequence_parallel ? t : 1);
+        const double share = plan.recomputed((layers.dense + layers.experts) / static_cast<double>(plan.chunks));
+        layer = share * input + (1 - share) * layer;
+        expert_layer = share * input + (1 - share) * expert_layer;
     }
     if (plan.recompute == Recompute::half) {
         layer /= 2;

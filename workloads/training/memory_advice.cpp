@@ -114,6 +114,10 @@ class Advice {
                 recompute.steps.back().second.recompute = value;
             }
         }
+        if (from.recompute_layers > 0) {
+            recompute.steps.emplace_back("plan.recompute_layers=0", from);
+            recompute.steps.back().second.recompute_layers = 0;
+        }
         out.push_back(std::move(recompute));
         std::vector<std::int64_t> batches;
         for (std::int64_t batch = from.micro_batch - 1; batch >= 1; --batch) {

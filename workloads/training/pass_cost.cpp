@@ -80,20 +80,7 @@ void PassCost::price_layer(LayerKind kind) {
     LayerPrices& out = layers_[kind.index()];
     out.priced = true;
     out.forward_program = layer(kind, Direction::forward);
-    PassProgram again;  // what is recomputed
-    // Fused attention recomputes its scores by itself: selective recomputation has nothing left to do.
-    const bool selective = plan_.recompute == Recompute::selective;
-    const bool routed = plan_.recompute == Recompute::experts;
-    const bool recomputes = selective ? plan_.attention == AttentionKernel::unfused
-                            : routed  ? kind.experts
-                                      : plan_.recompute != Recompute::none;
-    if (recomputes) {
-        PassProgram forward = selective ? attention_core(kind, Direction::forward)
-                              : routed  ? expert_feed_forward(Direction::forward, Part::whole)
-                                        : out.forward_program;
-        forward.book_kernels(Category::recompute);
-        again.append(forward, plan_.recompute == Recompute::half ? 0.5 : 1);
-    }
+    const PassProgram again = recomputed(kind, out.forward_program);
     out.backward_program = again;
     out.backward_program.append(layer(kind, Direction::backward));
     out.forward = out.forward_program.price();
@@ -105,6 +92,72 @@ void PassCost::price_layer(LayerKind kind) {
         out.input = out.input_program.price();
         out.weight = out.weight_program.price();
     }
+}
+
+PassProgram PassCost::recomputed(LayerKind kind, const PassProgram& forward) const {
+    PassProgram found;
+    double share = 1;  // of the layers
+    switch (plan_.recompute) {
+        case Recompute::none:
+            return found;
+        case Recompute::selective:
+            // Fused attention recomputes its scores by itself: there is nothing left to do.
+            if (plan_.attention == AttentionKernel::unfused) {
+                found = attention_core(kind, Direction::forward);
+            }
+            break;
+        case Recompute::experts:
+            if (kind.experts) {
+                found = expert_feed_forward(Direction::forward, Part::whole);
+            }
+            break;
+        case Recompute::modules:
+            found = recomputed_modules(kind);
+            break;
+        case Recompute::half:
+            found = forward;
+            share = 0.5;
+            break;
+        case Recompute::full:
+            found = forward;
+            share = plan_.recomputed(static_cast<double>(model_.layers) / static_cast<double>(plan_.parts()));
+            break;
+    }
+    found.book_kernels(Category::recompute);
+    PassProgram out;
+    out.append(found, share);
+    return out;
+}
+
+PassProgram PassCost::recomputed_modules(LayerKind kind) const {
+    const RecomputeModules modules = plan_.modules();
+    const LayerTraffic bytes = traffic(false);
+    const bool eager = plan_.fusion == Fusion::eager;
+    Writer out(Category::recompute, *this);
+    if (modules.norm) {
+        const double kernels = 2 * (eager ? 6 : 1);
+        out.kernel("norm", stream_slowdown_ * streaming(2 * bytes.norm, kernels), kernels);
+    }
+    if (modules.attention) {
+        out.program().append(attention_core(kind, Direction::forward));
+    }
+    if (modules.activation) {
+        const double moved = kind.experts ? expert_activation_bytes(false) : bytes.activation;
+        const double kernels = eager ? 2 : 1;
+        out.kernel("activation function", stream_slowdown_ * streaming(moved, kernels), kernels);
+    }
+    if (modules.ffn && kind.experts) {
+        out.program().append(expert_feed_forward(Direction::forward, Part::whole));
+    } else if (modules.ffn) {
+        const Block block = feed_forward(static_cast<double>(model_.ffn) / t_);
+        const std::span<const Block> both(&block, 1);
+        write_input_products(out, both);
+        const double kernels = eager ? 2 : 1;
+        out.kernel("activation function", stream_slowdown_ * streaming(bytes.activation, kernels), kernels);
+        write_output_products(out, both);
+        add_flops(out, block, false);
+    }
+    return out.program();
 }
 
 const PassProgram& PassCost::program(LayerKind kind, PassWork work) const {

@@ -112,11 +112,16 @@ class PassCost {
         return layers_[kind.index()];
     }
     void price_layer(LayerKind kind);
+    /// What a layer computes again before its backward pass, of all layers in the mean; `forward`: its forward pass.
+    [[nodiscard]] PassProgram recomputed(LayerKind kind, const PassProgram& forward) const;
+    [[nodiscard]] PassProgram recomputed_modules(LayerKind kind) const;
     [[nodiscard]] Block attention_block() const;
     [[nodiscard]] Block feed_forward(double width) const;
     static void add_flops(Writer& out, const Block& block, bool both_gradients);
     /// From the norm before the router to the sum of what the experts made.
     [[nodiscard]] PassProgram expert_feed_forward(Direction direction, Part part) const;
+    /// What the function between the experts' products moves.
+    [[nodiscard]] double expert_activation_bytes(bool backward) const;
     void write_expert_forward(Writer& out) const;
     void write_expert_backward(Writer& out, Part part) const;
     void write_shared(Writer& out, Direction direction, Part part) const;

@@ -33,6 +33,13 @@ PassCost::Block PassCost::expert_products() const {
             {{product(rows / used, h, width), true, false, used}}};
 }
 
+double PassCost::expert_activation_bytes(bool backward) const {
+    const Block products = expert_products();
+    const Product& in = products.in[0];
+    const double values = model_.gated ? (backward ? 5 : 3) : (backward ? 3 : 2);
+    return in.times * in.gemm.m * products.out[0].gemm.k * values * 2;
+}
+
 double PassCost::exchange_seconds() const {
     return exchange_->dispatch(tokens_ / t_, plan_.experts.dispatch_precision) + exchange_->combine(tokens_ / t_);
 }
@@ -112,9 +119,7 @@ void PassCost::write_expert_forward(Writer& out) const {
     out.wait(moved);
     write_sort(out);
     out.kernel("products of experts, in", forward_seconds(in, 1), in.times);
-    const double values = model_.gated ? 3 : 2;
-    out.kernel("activation function of experts",
-               stream_slowdown_ * streaming(in.times * in.gemm.m * last.gemm.k * values * 2));
+    out.kernel("activation function of experts", stream_slowdown_ * streaming(expert_activation_bytes(false)));
     out.kernel("products of experts, out", forward_seconds(last, 1), last.times);
     write_sort(out);
     if (!elsewhere) {
@@ -153,9 +158,7 @@ void PassCost::write_expert_backward(Writer& out, Part part) const {
         out.kernel("weight gradients of experts, out", weight_gradient_seconds(last), last.times);
     }
     if (input) {
-        const double values = model_.gated ? 5 : 3;
-        out.kernel("activation function of experts",
-                   stream_slowdown_ * streaming(in.times * in.gemm.m * last.gemm.k * values * 2));
+        out.kernel("activation function of experts", stream_slowdown_ * streaming(expert_activation_bytes(true)));
         out.kernel("data gradients of experts, in", data_gradient_seconds(in, 1), in.times);
     }
     if (weights) {

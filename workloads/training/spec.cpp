@@ -1,5 +1,7 @@
 #include "workloads/training/spec.hpp"
 
+#include "sim/base/error.hpp"
+#include "sim/base/text.hpp"
 #include "workloads/training/offload.hpp"
 
 #include <fmt/format.h>
@@ -78,8 +80,15 @@ void describe(Fields& fields, PlanSpec& plan) {
              "embedding and output layer: on the ends, or cut over all stages, which meet in so many barriers"},
             {"none", "two-barriers", "one-barrier"}, plan.vocabulary);
     });
-    fields.enumeration({"recompute", "activation recomputation"}, {"none", "selective", "half", "full", "experts"},
-                       plan.recompute);
+    fields.enumeration({"recompute", "activation recomputation"},
+                       {"none", "selective", "half", "full", "experts", "modules"}, plan.recompute);
+    fields.group(plan.recompute_given, [&](Fields& same) {
+        same.integer({"recompute_layers", "recompute: full: layers of each stage or chunk that it covers; 0: all",
+                      false, 0, 100'000},
+                     plan.recompute_layers);
+        same.text({"recompute_modules", "recompute: modules: of norm, activation, attention and ffn, by commas"},
+                  plan.recompute_modules);
+    });
     fields.boolean({"sequence_parallel", "shard norms and dropout over the tensor-parallel group"},
                    plan.sequence_parallel);
     fields.integer({"zero", "ZeRO stage (3: FSDP)", false, 0, 3}, plan.zero);
@@ -147,8 +156,8 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.pipeline_sync);
     fields.sourced({"step_overhead", "time per iteration beyond its passes", true, 0, 60}, Dimension::time,
                    software.step_overhead);
-    fields.enumeration({"loss", "kernels of the loss, where the plan names none"},
-                       {"separate", "compiled", "fused"}, software.loss);
+    fields.enumeration({"loss", "kernels of the loss, where the plan names none"}, {"separate", "compiled", "fused"},
+                       software.loss);
     fields.boolean({"fused_casts", "casts to fp8 by known scales are part of the norm or activation before a product"},
                    software.fused_casts);
     fields.sourced(
@@ -304,6 +313,57 @@ void check_experts(const ModelSpec& model, const PlanSpec& plan, Problems& probl
 
 }  // namespace
 
+static const std::vector<std::string>& module_names() {
+    static const std::vector<std::string> kNames = {"norm", "activation", "attention", "ffn"};
+    return kNames;
+}
+
+// Names that commas divide, without the blanks around them.
+static std::vector<std::string> names_in(const std::string& text) {
+    std::vector<std::string> out;
+    for (const std::string_view part : split(text, ',')) {
+        const std::size_t first = part.find_first_not_of(' ');
+        if (first != std::string_view::npos) {
+            out.emplace_back(part.substr(first, part.find_last_not_of(' ') - first + 1));
+        }
+    }
+    return out;
+}
+
+RecomputeModules PlanSpec::modules() const {
+    RecomputeModules out;
+    if (recompute != Recompute::modules) {
+        return out;
+    }
+    const std::vector<std::string> given = names_in(recompute_modules);
+    bool* const members[] = {&out.norm, &out.activation, &out.attention, &out.ffn};
+    for (std::size_t i = 0; i < module_names().size(); ++i) {
+        *members[i] = std::find(given.begin(), given.end(), module_names()[i]) != given.end();
+    }
+    return out;
+}
+
+static void check_recomputation(const PlanSpec& plan, Problems& problems) {
+    problems.refuse(plan.recompute_layers > 0 && plan.recompute != Recompute::full,
+                    "recompute_layers needs recompute: full");
+    problems.refuse(plan.recompute_layers > 0 && !plan.stages.empty(),
+                    "recompute_layers with stages of given lengths is not modelled");
+    problems.refuse(plan.recompute_layers > 0 && plan.offload.activations.away() > 0,
+                    "recompute_layers with offloaded activations is not modelled");
+    const std::vector<std::string> given = names_in(plan.recompute_modules);
+    problems.refuse(given.empty() != (plan.recompute != Recompute::modules),
+                    "recompute: modules and recompute_modules belong together");
+    for (const std::string& name : given) {
+        const auto& names = module_names();
+        const std::string nearest = nearest_name(name, names);
+        problems.refuse(std::find(names.begin(), names.end(), name) == names.end(),
+                        fmt::format("recompute_modules names '{}'; there are {}{}", name, fmt::join(names, ", "),
+                                    nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)));
+    }
+    problems.refuse(plan.modules().ffn && plan.modules().activation,
+                    "recompute_modules: ffn holds the activation function already");
+}
+
 static void check_pipeline(const ModelSpec& model, const PlanSpec& plan, Problems& problems) {
     const auto parts = static_cast<std::size_t>(plan.parts());
     if (!plan.stages.empty()) {
@@ -360,6 +420,7 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
     require((plan.copies() == 1 ? plan.pipeline * chunks : plan.pipeline) <= model.layers + 2,
             fmt::format("pipeline {} x chunks {} is more than the {} layers", plan.pipeline, chunks, model.layers));
     check_pipeline(model, plan, problems);
+    check_recomputation(plan, problems);
     problems.refuse(
         plan.gather_given && (!plan.sequence_parallel || (bytes_of(plan.gather_precision) < 2 &&
                                                           bytes_of(plan.precision) > bytes_of(plan.gather_precision))),

@@ -6,14 +6,22 @@
 #include "workloads/training/offload_spec.hpp"
 #include "workloads/training/schedules/schedule.hpp"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 namespace orrery::inline training {
 
 /// selective: the attention core; half: half of each layer's products (every second one); full: whole layers; experts: the
-/// feed-forward of layers with experts, its dispatch included.
-enum class Recompute { none, selective, half, full, experts };
+/// feed-forward of layers with experts, its dispatch included; modules: those of RecomputeModules.
+enum class Recompute { none, selective, half, full, experts, modules };
+/// Parts of a layer that are computed again, as Megatron-Core's --recompute-modules names them: layernorm, moe_act, core_attn, mlp (or moe).
+struct RecomputeModules {
+    bool norm = false;        ///< both norms before the products
+    bool activation = false;  ///< the function between the products of the feed-forward
+    bool attention = false;   ///< its core, fused or not
+    bool ffn = false;         ///< all of the feed-forward behind its norm
+};
 /// flash: the newest fused kernel of the device; flash2: FlashAttention-2.
 enum class AttentionKernel { unfused, flash, flash2 };
 enum class TensorOverlap { none, backward, full };
@@ -71,6 +79,9 @@ struct PlanSpec {
     bool vocabulary_given = false;
     VocabularyParallel vocabulary = VocabularyParallel::none;
     Recompute recompute = Recompute::none;
+    bool recompute_given = false;       ///< one of the next two was given
+    std::int64_t recompute_layers = 0;  ///< of each part of the model, under full recomputation; 0: all
+    std::string recompute_modules;      ///< names by commas
     bool sequence_parallel = false;
     std::int64_t zero = 0;   ///< ZeRO stage; 3 is FSDP
     std::int64_t shard = 0;  ///< ranks that share the weights under ZeRO-3; 0: all of the data-parallel group
@@ -102,6 +113,11 @@ struct PlanSpec {
     [[nodiscard]] std::int64_t expert_data() const { return stage_ranks() / (experts.expert * expert_tensor()); }
     /// Ranks that hold the same weights and agree on them in every step.
     [[nodiscard]] std::int64_t alike() const { return data * context * copies() / outer.workers; }
+    /// Share of a part's layers that full recomputation covers, where a part holds so many of them.
+    [[nodiscard]] double recomputed(double layers) const {
+        return recompute_layers > 0 ? std::min(1.0, static_cast<double>(recompute_layers) / layers) : 1;
+    }
+    [[nodiscard]] RecomputeModules modules() const;
     [[nodiscard]] std::int64_t ranks() const { return tensor * pipeline * data * context; }
     [[nodiscard]] std::int64_t micro_batches() const { return global_batch / (micro_batch * data); }
     [[nodiscard]] PipelineShape shape() const {

@@ -85,6 +85,13 @@ std::string recompute_of(CommandText& flags) {
     return granularity;  // full or selective, as here
 }
 
+// 'block' recomputes the first layers of each stage or chunk, 'uniform' all of them in groups of so many.
+std::string recompute_layers_of(CommandText& flags, const std::string& granularity) {
+    return granularity == "full" && flags.text({"recompute-method"}) == "block"
+               ? number(flags.whole({"recompute-num-layers"}))
+               : "";
+}
+
 // Megatron-LM gathers the tokens of all ranks unless another dispatcher is named; 'flex' is DeepEP's, over NVLink first.
 std::string dispatch_of(CommandText& flags, bool experts) {
     const std::string type = flags.text({"moe-token-dispatcher-type"});
@@ -142,6 +149,7 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
             {"schedule", chunks.empty() || chunks == "1" ? "" : "interleaved"},
             {"chunks", chunks == "1" ? "" : chunks},
             {"recompute", recompute_of(flags)},
+            {"recompute_layers", recompute_layers_of(flags, recompute_of(flags))},
             {"sequence_parallel", flags.has("sequence-parallel") ? "true" : ""},
             {"zero", sharded                                  ? "3"
                      : flags.has("use-distributed-optimizer") ? "1"
