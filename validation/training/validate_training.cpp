@@ -121,6 +121,26 @@ double mean_of_sources(const std::vector<TrainingPoint>& points,
     return groups.empty() ? 0 : sum / static_cast<double>(groups.size());
 }
 
+// Mean error with equal weight for each set-up: a job of one source on one hardware and its GPUs, however many plans it was run with.
+struct SetUps {
+    std::size_t count = 0;
+    double error = 0;  ///< %
+};
+
+SetUps mean_of_set_ups(const std::vector<TrainingPoint>& points) {
+    std::map<std::array<std::string, 3>, std::vector<double>> groups;
+    for (const TrainingPoint& point : points) {
+        if (point.scored() && point.low > 0) {
+            groups[{point.source, point.hardware, point.family}].push_back(point.error());
+        }
+    }
+    SetUps out{groups.size(), 0};
+    for (const auto& [set_up, errors] : groups) {
+        out.error += statistics_of(errors).mape / static_cast<double>(groups.size());
+    }
+    return out;
+}
+
 /// Means over the families of plans.
 struct Ranking {
     double tau = 0;
@@ -464,9 +484,12 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
     const PairOrder schedules = order_of_plans(points, zero_bubble);
     const SetScore original = score_of(points, [](const TrainingPoint& p) { return p.subset == "original"; });
     const ErrorStatistics s = statistics_of(all.errors);
+    const SetUps set_ups = mean_of_set_ups(points);
     terminal.heading("summary");
     terminal.table(
         {}, {{"scored points", std::to_string(s.count)},
+             {fmt::format("mean of {} set-ups (source, hardware, model and GPUs)", set_ups.count),
+              fmt::format("{:.2f} %", set_ups.error)},
              {"mean of the sources' MAPEs", fmt::format("{:.2f} %", all.sources)},
              {"  on the half held back", fmt::format("{:.2f} %", all.sources_held_back)},
              {"MAPE over points", fmt::format("{:.2f} %", s.mape)},
@@ -487,6 +510,7 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
                   {"error_held_back", all.sources_held_back, "%"},
                   {"original_error_over_points", statistics_of(original.errors).mape, "%"},
                   {"original_error_mean_of_sources", original.sources, "%"},
+                  {"error_mean_of_set_ups", set_ups.error, "%"},
                   {"median_bias", std::abs(s.median_bias), "%"},
                   {"coverage_held_back",
                    held_back > 0 ? 100.0 * static_cast<double>(covered) / static_cast<double>(held_back) : 0, "%"},
