@@ -1,5 +1,6 @@
 #include "sim/config/fields.hpp"
 
+#include "sim/config/given.hpp"
 #include "sim/config/synonyms.hpp"
 
 #include <fmt/format.h>
@@ -122,7 +123,7 @@ class Reader final : public Fields {
         }
         if (node->kind == YamlNode::Kind::scalar) {
             if (read_quantity(field, *node, dimension, value.value)) {
-                value.how = "scenario";
+                value.how = kGivenInScenario;
                 value.source = place_of(node->mark);
             }
             return;

@@ -1,6 +1,7 @@
 // Fields as JSON.
 
 #include "sim/config/fields.hpp"
+#include "sim/config/given.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -26,7 +27,10 @@ class Writer final : public Fields {
         json[field.key] = format_quantity(value, dimension);
     }
     void sourced(const Field& field, Dimension dimension, Sourced<double>& value) override {
-        if (!value.how.empty()) {
+        if (value.how == kGivenInScenario) {
+            // The line it stands on is no part of the scenario: what a run depends on stays when lines are added above.
+            json[field.key] = format_quantity(value.value, dimension);
+        } else if (!value.how.empty()) {
             json[field.key] = {
                 {"value", format_quantity(value.value, dimension)}, {"how", value.how}, {"source", value.source}};
         }

@@ -90,6 +90,52 @@ TEST_CASE("an output that is an input, a file that an input names, or another ou
     CHECK(read(own) == read(goal));
 }
 
+TEST_CASE(
+    "what a run depends on has no line numbers: lines above an inline device change neither hash nor resolved text") {
+    const std::string text =
+        "orrery: 1\nkind: collective\ncluster:\n  nodes: 1\n  node:\n    base: dgx-a100-80g\n"
+        "    gpu: {base: a100-sxm-80g, memory_bandwidth: 1.9 TB/s}\n    intra_latency: 2 us\ncollective: {size: 1 "
+        "MiB}\n";
+    const Scenario one = scenario(text);
+    const Scenario other = scenario("# what it asks\n\n" + text);
+    CHECK(one.cluster.node.gpu.memory_bandwidth.source != other.cluster.node.gpu.memory_bandwidth.source);
+    const std::string resolved = resolved_json(one);
+    CHECK(resolved == resolved_json(other));
+    CHECK(resolved == resolved_json(scenario(resolved)));
+    CHECK(run(one, models(), {}).summary.hash == run(other, models(), {}).summary.hash);
+    const Scenario faster = scenario(std::string(text).replace(text.find("1.9 TB/s"), 3, "1.8"));
+    CHECK(run(one, models(), {}).summary.hash != run(faster, models(), {}).summary.hash);
+}
+
+TEST_CASE("a resolved scenario in another folder finds its files, from wherever it is run") {
+    const Folder folder;
+    std::filesystem::create_directories(folder.file("in/files"));
+    std::filesystem::create_directories(folder.file("out"));
+    (void)folder.file("in/files/trace.csv", kTrace);
+    (void)folder.file("in/files/flows.csv", "src,dst,bytes,start\n0,1,1000000,0\n1,2,1000000,0\n");
+    (void)folder.file("in/files/step.goal", "num_ranks 1\nrank 0 {\na: calc 10\n}\n");
+    const std::vector<std::string> bodies = {
+        std::string(kServing).replace(std::string(kServing).find("trace.csv"), 9, "files/trace.csv"),
+        "orrery: 1\nkind: network\ncluster: {hosts: 4, fabric: {kind: leaf-spine, hosts_per_leaf: 2, spines: 1, "
+        "link: 100 Gbps}}\ntraffic: {flows: files/flows.csv}\n",
+        "orrery: 1\nkind: replay\ncluster: {nodes: 1, node: dgx-h100}\nreplay: {trace: files/step.goal}\n"};
+    for (const std::string& body : bodies) {
+        const std::string file = folder.file("in/s.yaml", body);
+        const auto json = [&](const std::string& of, const std::string& options) {
+            const Outcome out = orrery_command(fmt::format("run {} --quiet --json - {}", of, options));
+            REQUIRE_MESSAGE(out.code == 0, out.text);
+            return out.text.substr(out.text.find("\"metrics\""));
+        };
+        const std::string own = json(file, "--resolved " + folder.file("out/r.yaml"));
+        CHECK(json(folder.file("out/r.yaml"), "") == own);
+        // Written to stdout it is meant for where the command runs.
+        const Outcome here = shell_command(
+            fmt::format("cd {} && {} run in/s.yaml --quiet --resolved - > r.yaml", folder.file("."), orrery_program()));
+        REQUIRE_MESSAGE(here.code == 0, here.text);
+        CHECK(json(folder.file("r.yaml"), "") == own);
+    }
+}
+
 TEST_CASE("what loses nothing is written, and a file that is in the way of writing is left alone") {
     const Folder folder;
     const std::string scenario = folder.file("a.json.part", kSmallTraining);

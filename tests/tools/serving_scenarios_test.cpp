@@ -40,6 +40,7 @@ TEST_CASE("serving: every scenario, written out resolved, reads back and runs to
         const std::string resolved = resolved_json(first);
         Scenario second;
         CHECK_NOTHROW_MESSAGE(second = read_scenario(parse_yaml(resolved, "resolved"), first.name, test::data()), path);
+        second.directory = first.directory;
         CHECK_MESSAGE(resolved_json(second) == resolved, path);
         CHECK_MESSAGE(to_json(run(second, test::models(), {}).summary, false) ==
                           to_json(run(first, test::models(), {}).summary, false),
