@@ -63,6 +63,21 @@ TEST_CASE(
     const auto unmeasured = prices("gemm m=64 n=64 k=64 --device mi250x-gcd").at(0);
     CHECK(unmeasured["source"] == "roofline: no kernels of this device were measured");
     CHECK(unmeasured["binds"] == "start-up");
+    // What a device has no units for is said, and what it has is not.
+    const auto source = [&](const char* dtype, const char* device_name) {
+        return prices(fmt::format("gemm m=512 n=512 k=512 --dtype {} --device {}", dtype, device_name))
+            .at(0)["source"]
+            .get<std::string>();
+    };
+    for (const char* none : {"fp4", "fp4-nv", "fp8", "int8"}) {
+        CHECK(source(none, "a100-sxm-80g")
+                  .find("no " + std::string(none).substr(0, std::string(none).find('-')) + " arithmetic") !=
+              std::string::npos);
+    }
+    CHECK(source("fp4", "h100-sxm").find("no fp4 arithmetic, so it is that of 16 bits") != std::string::npos);
+    for (const char* has : {"bf16", "fp8", "int8", "int4"}) {
+        CHECK(source(has, "h100-sxm").find("arithmetic") == std::string::npos);
+    }
 }
 
 TEST_CASE("price: a collective over ideal links is its closed form, and a library's takes longer") {

@@ -157,7 +157,12 @@ RowPrice RowPricer::price(const Operation& operation) const {
     const double spread = std::hypot(cost.spread, cost.systematic);
     out.low = out.seconds * std::exp(-kNineOfTen * spread);
     out.high = out.seconds * std::exp(kNineOfTen * spread);
-    const KernelRates rates = kernel_rates(device_, precision_of(operation));
+    const Precision precision = precision_of(operation);
+    const KernelRates rates = kernel_rates(device_, precision);
+    const std::string emulated = device_.matrix_flops(precision) > 0
+                                     ? ""
+                                     : fmt::format("; the device has no {} arithmetic, so it is that of 16 bits",
+                                                   precision_names()[static_cast<std::size_t>(precision)]);
     out.of_peak = cost.flops / out.seconds / rates.flops;
     out.of_memory = cost.bytes / out.seconds / rates.bandwidth;
     std::optional<KernelPoint> point = kernel_point(operation);
@@ -165,8 +170,9 @@ RowPrice RowPricer::price(const Operation& operation) const {
     if (fit == nullptr) {
         const double memory = device_.memory_efficiency.value;
         out.binds = binding(device_.launch.value, cost.flops / rates.flops, cost.bytes / (rates.bandwidth * memory));
-        out.source = device_.kernels.empty() ? "roofline: no kernels of this device were measured"
-                                             : "roofline: no kernel of this kind was measured on the device";
+        out.source = (device_.kernels.empty() ? "roofline: no kernels of this device were measured"
+                                              : "roofline: no kernel of this kind was measured on the device") +
+                     emulated;
         return out;
     }
     out.binds = binding(fit->start, cost.flops / (rates.flops * fit->compute_efficiency),
@@ -189,6 +195,7 @@ RowPrice RowPricer::price(const Operation& operation) const {
     if (cost.spread > fit->spread) {
         out.source += ", beyond the sizes measured";
     }
+    out.source += emulated;
     return out;
 }
 
