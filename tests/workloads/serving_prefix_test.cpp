@@ -73,6 +73,23 @@ TEST_CASE("serving: sequences share the blocks of a prefix while both run") {
     CHECK(result.most_blocks == 5);  // three shared and one each; at the end five of request 0
 }
 
+TEST_CASE(
+    "serving: prompts that start in one iteration share a prefix where the engine names blocks as it plans them") {
+    // Three full blocks of four in common, of 14 tokens each.
+    std::vector<Request> requests = {request(0, 14, 1), request(0, 14, 1), request(0, 14, 1)};
+    for (Request& one : requests) {
+        one.content.common = 12;
+    }
+    ServiceSpec spec = caching(100);
+    CHECK(iterations(spec, requests) == Lines{"0:14 1:2 2:2"});
+    // A prompt that is cut shares what this iteration computes of it, and the rest with the next.
+    spec.pools[0].limits.token_budget = 10;
+    CHECK(iterations(spec, requests) == Lines{"0:10", "0:4 1:2 2:2"});
+    spec.pools[0].limits.token_budget = 100;
+    spec.pools[0].scheduler.policy.choose("vllm-v0");
+    CHECK(iterations(spec, requests) == Lines{"0:14 1:14 2:14"});
+}
+
 TEST_CASE("serving: idle blocks go when room is needed, the least recently used first") {
     // Four blocks: conversations 1 and 2 fill two each; 3 takes two, so the blocks of 1 go.
     const std::vector<Request> requests = {turn(0, 8, 1, 1), turn(2, 8, 1, 2), turn(4, 7, 1, 3), turn(6, 9, 1, 2),
