@@ -539,6 +539,7 @@ std::vector<Attack> attacks(const std::string& root) {
     attack_yaml(sweep, out);
     attack_by_hand(out);
     attack_command_lines(out);
+    attack_sections(out);
     return out;
 }
 

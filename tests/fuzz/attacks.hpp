@@ -24,6 +24,9 @@ struct Attack {
     Verdict verdict = Verdict::any;
 };
 
+/// Those of the newer sections of scenarios (sections.cpp).
+void attack_sections(std::vector<Attack>& out);
+
 /// The corpus, always the same. `root`: where the repository's good inputs are read.
 [[nodiscard]] std::vector<Attack> attacks(const std::string& root);
 

@@ -79,6 +79,50 @@ TEST_CASE("what means nothing is refused and not passed over") {
     CHECK(refusal(before + "  launch: 9 ms\n").find("'kernel_slowdown' is missing") != std::string::npos);
 }
 
+TEST_CASE("a value that nothing of its scenario reads is refused at its line, and its default is not") {
+    const std::string head = "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\n";
+    const auto said = [&](const std::string& rest) { return refusal(head + rest); };
+    const std::string dense = "model: llama-3-8b\n";
+    const std::vector<std::pair<std::string, std::string>> cases = {
+        {"requests:\n  rate: 2\n  burstiness: 3\n",
+         ":7:15: error: 'requests.burstiness' changes nothing: it needs arrivals"},
+        {"requests: {arrivals: at-once, count: 5, rate: 2}\n", "'requests.rate' changes nothing"},
+        {"requests: {rate: 2, clients: 4}\n", "'requests.clients' changes nothing: it needs arrivals: closed"},
+        {"requests: {arrivals: closed, count: 4}\n", "need 'clients'"},
+        {"requests: {rate: 2, period: 60 s}\n", "it needs a 'swing'"},
+        {"requests: {prompt: {mean: 5, spread: 0.5}}\n", "'requests.prompt.spread' changes nothing"},
+        {"requests: {prompt: {mean: 5}, mix: [{share: 1}]}\n", "'requests.prompt' changes nothing"},
+        {"engine: {experts: fp8, dispatch: all-to-all, expert_load: 2}\n", "'engine.expert_load' changes nothing"},
+        {"engine: {replicas: 2, router: prefix}\n", "it needs a prefix cache"},
+        {"engine: {transfer: layers}\n", "it needs 'prefill' and 'decode' replicas"},
+        {"engine: {kv: {host_memory: 1 GiB}}\n", "it needs a scheduler that swaps"},
+        {"engine: {failures: {at: 5 s}}\n", "'engine.failures.at' changes nothing"},
+        {"engine: {replicas: 2, autoscale: {target: 5, least: 9}}\n", "runs at least 9 replicas, and there are 2"}};
+    for (const auto& [rest, expected] : cases) {
+        CHECK_MESSAGE(said(dense + rest).find(expected) != std::string::npos, rest + said(dense + rest));
+    }
+    CHECK(said("model: {preset: llama-3-8b, full_every: 2}\n").find("it needs a 'window'") != std::string::npos);
+    CHECK(said(dense + "requests: {burstiness: 1, period: 1 d, prompt: {spread: 1}}\nengine: {transfer: whole}\n")
+              .empty());
+    const std::string training =
+        "orrery: 1\nkind: training\ncluster: {nodes: 2, node: dgx-h100}\nmodel: llama-2-7b\n"
+        "plan: {tensor: 8, data: 2, global_batch: 16}\nfaults:\n  duration: 1 d\n  processes:\n"
+        "    - {component: gpu, kind: fail-stop, mtbf: 1000 h, bad_factor: 5}\n  recovery: {borrow: 5 s}\n";
+    const std::string both = refusal(training);
+    CHECK_MESSAGE(both.find(":9:64: error: 'faults.processes.0.bad_factor' changes nothing") != std::string::npos,
+                  both);
+    CHECK(both.find("'faults.recovery.borrow' changes nothing: it needs 'spares'") != std::string::npos);
+}
+
+TEST_CASE("jobs that are the cluster which lists them are refused") {
+    const Folder folder;
+    const std::string file =
+        folder.file("self.yaml",
+                    "orrery: 1\nkind: cluster\ncluster: {nodes: 2, node: dgx-h100, fabric: {kind: single-switch}}\n"
+                    "jobs: [{name: a, file: self.yaml, nodes: 2}]\n");
+    check_refused("run " + file, "self.yaml:4:8: error: job 'a' cannot be a cluster of further jobs");
+}
+
 TEST_CASE("a merge takes no empty file for a database") {
     const Folder folder;
     (void)folder.file("base.yaml", kSmallTraining);

@@ -292,6 +292,12 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     if (engine.has_step_cost) {
         check_step_cost(engine, problems);
     }
+    for (const PhaseSpec* phase : {&engine.mixed, &engine.prefill, &engine.decode}) {
+        if (phase->scales && phase->scaling.least > phase->replicas) {
+            problems.push_back(fmt::format("'autoscale' runs at least {} replicas, and there are {}",
+                                           phase->scaling.least, phase->replicas));
+        }
+    }
     if (engine.split != engine.decodes) {
         problems.emplace_back("'prefill' and 'decode' replicas come together: one of them is missing");
     }

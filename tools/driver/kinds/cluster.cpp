@@ -217,6 +217,8 @@ void place_jobs(const YamlNode& list, Scenario& scenario, std::uint32_t nodes, s
     }
 }
 
+constexpr const char* kFurtherJobs = "job '{}' cannot be a cluster of further jobs";
+
 void check_cluster(const YamlNode& root, const DataDirectory& data, Scenario& scenario,
                    std::vector<Diagnostic>& errors) {
     const YamlNode* list = root.find("jobs");
@@ -260,6 +262,12 @@ void check_cluster(const YamlNode& root, const DataDirectory& data, Scenario& sc
             const fs::path file = fs::path(job.file).is_absolute() ? fs::path(job.file) : here / job.file;
             try {
                 YamlNode tree = load_yaml(file.string());
+                // Before its jobs are read: it may be one of them.
+                const YamlNode* kind = tree.find("kind");
+                if (kind != nullptr && kind->scalar == row_of(scenario.kind).name) {
+                    errors.push_back(item.mark.error(fmt::format(kFurtherJobs, job.name)));
+                    continue;
+                }
                 refuse_shared_sections(tree, errors);
                 read_job(tree, data, job.scenario, errors);
             } catch (const ConfigError& error) {
@@ -270,7 +278,7 @@ void check_cluster(const YamlNode& root, const DataDirectory& data, Scenario& sc
             job.scenario = seen_from(here.string(), std::move(job.scenario));
         }
         if (row_of(job.scenario.kind).jobs) {
-            errors.push_back(item.mark.error(fmt::format("job '{}' cannot be a cluster of further jobs", job.name)));
+            errors.push_back(item.mark.error(fmt::format(kFurtherJobs, job.name)));
         }
     }
     if (errors.empty()) {

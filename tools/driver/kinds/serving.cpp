@@ -5,6 +5,7 @@
 #include "models/scaled_device.hpp"
 #include "sim/device/power.hpp"
 #include "tools/driver/serving_intervals.hpp"
+#include "tools/driver/unread.hpp"
 
 #include <fmt/format.h>
 
@@ -608,6 +609,8 @@ void check_serving(const YamlNode& root, const DataDirectory&, Scenario& scenari
                                                       pretty_quantity(window.from, Dimension::time),
                                                       pretty_quantity(window.to, Dimension::time))));
     }
+    refuse_unread_model(root, scenario, errors);
+    refuse_unread_serving(root, scenario, errors);
     for (const std::string& problem : problems_of(scenario.requests)) {
         errors.push_back(scenario.requests_mark.error(problem));
     }

@@ -3,6 +3,7 @@
 #include "tools/driver/interval.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/driver/training_faults.hpp"
+#include "tools/driver/unread.hpp"
 
 #include "sim/device/power.hpp"
 
@@ -165,6 +166,8 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
         read_fields(load_yaml(data.path(kSoftwarePresets, kDefaultSoftware)), data, errors,
                     [&](Fields& fields) { describe(fields, scenario.software); });
     }
+    refuse_unread_model(root, scenario, errors);
+    refuse_unread_faults(root, scenario, errors);
     check_faults(root, scenario, errors);
     if (scenario.cluster.mixed && scenario.faults.campaign) {
         errors.push_back(scenario.cluster_mark.error(

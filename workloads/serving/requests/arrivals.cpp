@@ -151,6 +151,9 @@ static std::int64_t shortest(const LengthSpec& spec) {
 std::vector<std::string> problems_of(const RequestsSpec& spec) {
     std::vector<std::string> problems;
     const bool closed = spec.arrivals == ArrivalKind::closed;
+    if (closed && spec.clients == 0) {
+        problems.emplace_back("arrivals in a closed loop need 'clients', each of which sends when it is answered");
+    }
     if (spec.turns > 0 && (closed || !spec.trace.empty())) {
         problems.emplace_back("'turns' are of generated requests that come at a rate: no 'trace', no closed loop");
     }
