@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <vector>
 
 namespace {
@@ -52,10 +53,11 @@ void print_coverage(const Case& one, orrery::ModelCache& models, int searches) {
     orrery::CapacityOptions options;
     options.seeds = 5;  // as `orrery capacity`
     orrery::CapacityOptions longer = options;
-    longer.batch *= 10;
+    longer.requests *= 10;
     scenario.seed = 1'000'000;
     const double truth = find_capacity(scenario, models, longer).rate;
     int covered = 0;
+    const std::clock_t start = std::clock();
     double error = 0;
     double width = 0;
     for (int i = 0; i < searches; ++i) {
@@ -65,8 +67,11 @@ void print_coverage(const Case& one, orrery::ModelCache& models, int searches) {
         error += (found.rate / truth - 1) / searches;
         width += (found.high - found.low) / truth / searches;
     }
-    fmt::print("{:<28} {:>4} of {:>4} intervals hold {:>8.5g} /s   mean error {:>+6.2f} %   mean width {:>5.2f} %\n",
-               one.name, covered, searches, truth, 100 * error, 100 * width);
+    fmt::print(
+        "{:<28} {:>4} of {:>4} intervals hold {:>8.5g} /s   mean error {:>+6.2f} %   mean width {:>5.2f} %   {:.1f} s "
+        "each\n",
+        one.name, covered, searches, truth, 100 * error, 100 * width,
+        static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / searches);
     std::fflush(stdout);
 }
 
@@ -80,7 +85,7 @@ void print_ratios(const Case& one, orrery::ModelCache& models) {
     orrery::CapacityOptions options;
     options.seeds = 5;
     orrery::CapacityOptions twenty = options;
-    twenty.batch *= 20;
+    twenty.requests *= 20;
     twenty.seeds = 1;
     const double capacity = find_capacity(scenario, models, options).rate;
     const double truth = find_capacity(scenario, models, twenty).rate;

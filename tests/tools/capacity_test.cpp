@@ -40,10 +40,12 @@ TEST_CASE("capacity: of a server that takes one request at a time it is where th
     const double gap = service - (limit - service) / 179;
     CHECK(found.rate * gap == doctest::Approx(1).epsilon(0.002));
     CHECK(found.gpus == 8);
-    CHECK(found.low == found.rate);
+    CHECK(found.low <= found.rate);
+    CHECK(found.rate <= found.high);
+    CHECK(found.high <= found.low * (1 + options.tolerance));
     CHECK(found.best().attainment >= 0.9);
     for (const CapacityTrial& trial : found.trials) {
-        CHECK(trial.within == (trial.rate <= found.rate));
+        CHECK(trial.within == (trial.rate <= found.low));
     }
     // Of the 99th percentile the limit is stricter: only the last two may wait longer.
     options.percentile = 99;
@@ -53,18 +55,17 @@ TEST_CASE("capacity: of a server that takes one request at a time it is where th
     CHECK(strict.rate * (service - (limit - service) / 198) == doctest::Approx(1).epsilon(0.002));
 }
 
-TEST_CASE("capacity: seeds give an interval, even arrivals that of a step, and both are the same on every call") {
+TEST_CASE("capacity: seeds give an interval, even arrivals hardly any, and both are the same on every call") {
     const std::string text = one_server("slo: {ttft: 1 s}\n");
     CapacityOptions options;
     options.seeds = 3;
     const Capacity even = find_capacity(scenario(text), models(), options);
     CHECK(even.by_seed.size() == 3);
-    // What is left is the last bracket: each seed rounds on rates of its own, and they lie within a step of each other.
-    constexpr double kStep = 1.0109;
-    CHECK(even.by_seed.front() != even.by_seed.back());
-    CHECK(std::fabs(even.by_seed.front() / even.by_seed.back() - 1) < kStep - 1);
-    CHECK(even.low > even.rate / kStep);
-    CHECK(even.high < even.rate * kStep * kStep);
+    // Chance moves nothing: what is left is how far interpolation is trusted.
+    CHECK(even.by_seed.front() == doctest::Approx(even.by_seed.back()).epsilon(1e-9));
+    CHECK(even.low < even.rate);
+    CHECK(even.rate < even.high);
+    CHECK(even.high / even.low < 1 + options.tolerance);
     std::string random = text;
     random.replace(random.find("fixed"), 5, "poisson");
     const Capacity one = find_capacity(scenario(random), models(), options);

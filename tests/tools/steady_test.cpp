@@ -115,9 +115,9 @@ TEST_CASE("steady state: the capacity of a load without a count covers that of r
     Scenario s = scenario(text);
     CapacityOptions options;
     options.seeds = 5;
-    options.batch = 30;
+    options.requests = 6400;
     CapacityOptions longer = options;
-    longer.batch *= 10;
+    longer.requests *= 10;
     s.seed = 1000;
     const double truth = find_capacity(s, models(), longer).rate;
     int covered = 0;
@@ -130,4 +130,25 @@ TEST_CASE("steady state: the capacity of a load without a count covers that of r
     }
     MESSAGE(fmt::format("{} of {} intervals hold {:.5g} requests/s", covered, cases, truth));
     CHECK(covered >= 0.9 * cases);
+    // In closed form: P(W <= x) = (1 - r) sum over k <= x / s of (l (k s - x))^k / k! exp(l (x - k s)) (Erlang, 1909).
+    Scenario idle = s;
+    idle.requests.rate = 1e-2;
+    const double service = value(run(idle, models(), {}).summary, "ttft_s.p50");
+    const auto in_time = [&](double rate) {
+        const double wait = s.slo.ttft - service;
+        double sum = 0;
+        double factorial = 1;
+        for (int k = 0; k * service <= wait; ++k) {
+            factorial *= std::max(1, k);
+            sum += std::pow(rate * (k * service - wait), k) / factorial * std::exp(rate * (wait - k * service));
+        }
+        return (1 - rate * service) * sum;
+    };
+    double low = 0.01 / service;
+    double high = 1 / service;
+    for (int i = 0; i < 50; ++i) {
+        (in_time((low + high) / 2) >= options.attainment ? low : high) = (low + high) / 2;
+    }
+    CHECK(truth == doctest::Approx(low).epsilon(0.015));
+    MESSAGE(fmt::format("{:.5g} requests/s in closed form", low));
 }

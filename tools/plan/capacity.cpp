@@ -8,6 +8,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
 
 namespace orrery::inline planning {
 
@@ -17,14 +21,23 @@ constexpr double kLeastRate = 1e-3;  // requests/s: an idle system
 constexpr double kSlowRate = 0.01;   // below, a thousand requests say it all, and time does not end before the load
 constexpr double kMostRate = 1e9;
 constexpr int kMostSeeds = 30;
+constexpr std::uint64_t kLooks = 64;  // batches of which a run that is watched for its steady state has at least
 
 double value_of(const Summary& summary, const std::string& name) {
     const Metric* metric = summary.find(name);
     return metric == nullptr || !metric->measured() ? 0 : metric->value;
 }
 
+constexpr std::size_t kNoSeed = std::numeric_limits<std::size_t>::max();
+
 class Search {
   public:
+    /// A rate with a run of each seed.
+    struct Point {
+        CapacityTrial pooled;
+        std::vector<CapacityTrial> by_seed;
+    };
+
     Search(const Scenario& scenario, ModelCache& models, const CapacityOptions& options)
         : scenario_(scenario), models_(models), options_(options) {
         if (!scenario.requests.trace.empty()) {
@@ -37,62 +50,186 @@ class Search {
         }
     }
 
-    struct Bracket {
-        double good = 0;  ///< requests/s that are borne
-        double bad = 0;   ///< and that are not
-    };
-
-    Bracket find(std::vector<CapacityTrial>* trials) {
+    /// About where the capacity is, by short runs of the first seed.
+    double find_nearly(std::vector<CapacityTrial>& trials) {
+        length_ = Length::short_run;
+        seeds_ = 1;
+        CapacityTrial good;
+        CapacityTrial bad;
         const auto try_rate = [&](double rate) {
-            const CapacityTrial trial = measure(rate);
-            if (trials != nullptr) {
-                trials->push_back(trial);
-            }
-            return trial.within;
+            trials.push_back(measure(rate).pooled);
+            (trials.back().within ? good : bad) = trials.back();
         };
-        double good = 0;
-        double bad = 0;
-        double rate = (scenario_.requests.trace.empty() ? scenario_.requests.rate : own_rate_) * shift_;
-        while (good == 0 || bad == 0) {
-            (try_rate(rate) ? good : bad) = rate;
+        double rate = scenario_.requests.trace.empty() ? scenario_.requests.rate : own_rate_;
+        while (good.rate == 0 || bad.rate == 0) {
+            try_rate(rate);
             if (rate < kLeastRate) {
                 throw InfeasibleError(fmt::format("the limits are not met at any rate: {}", last_limit_));
             }
             if (rate > kMostRate) {
                 throw InfeasibleError("the limits are met at any rate: the load is too short to fill the system");
             }
-            rate = bad == 0 ? good * 2 : good == 0 ? bad / 2 : rate;
+            rate = bad.rate == 0 ? good.rate * 2 : bad.rate / 2;
         }
-        while (bad / good > 1 + options_.tolerance) {
-            const double middle = std::sqrt(good * bad);
-            (try_rate(middle) ? good : bad) = middle;
+        constexpr double kCoarse = 4;
+        while (bad.rate / good.rate > 1 + kCoarse * options_.tolerance) {
+            try_rate(std::sqrt(good.rate * bad.rate));
         }
-        return {good, bad};
+        return std::sqrt(good.rate * bad.rate);
     }
 
-    /// `part`: of a step of the rates that are tried by which they all are higher.
-    void seed(std::int64_t seed, double part) {
-        scenario_.seed = seed;
-        double step = 2;
-        while (step > 1 + options_.tolerance) {
-            step = std::sqrt(step);
+    /// Rates tried with so many seeds, from the lowest, that bracket where they cross as a whole; `low` and `high` are tried first.
+    const std::vector<Point>& cross(std::size_t seeds, double low, double high) {
+        length_ = Length::whole;
+        seeds_ = seeds;
+        points_.clear();
+        try_rate(low);
+        double step = 1 + options_.tolerance;
+        double rate = points_.front().pooled.within ? high : low / step;
+        try_rate(rate);
+        while (points_.front().pooled.within == points_.back().pooled.within) {
+            step *= step;
+            rate =
+                points_.front().pooled.within ? points_.back().pooled.rate * step : points_.front().pooled.rate / step;
+            if (rate < kLeastRate || rate > kMostRate) {
+                throw InfeasibleError(fmt::format("no rate between {:g} and {:g} requests/s is just borne: {}",
+                                                  kLeastRate, kMostRate, last_limit_));
+            }
+            try_rate(rate);
         }
-        shift_ = pow_pinned(step, part);
+        constexpr double kSharp = 16;  // brackets need not be narrower by more
+        for (;;) {
+            const auto [good, bad] = bracket();
+            const double width = bad->pooled.rate / good->pooled.rate - 1;
+            const double error = crossing(kNoSeed).error / good->pooled.rate;
+            if (width <= options_.tolerance &&
+                (error <= options_.tolerance / kSharp || width <= options_.tolerance / kSharp)) {
+                return points_;
+            }
+            try_rate(std::sqrt(good->pooled.rate * bad->pooled.rate));
+        }
     }
+
+    struct Crossing {
+        double rate = 0;   ///< requests/s
+        double error = 0;  ///< of it, by which two ways to interpolate differ
+    };
+
+    /// Of the points that were tried last, without one seed (or with all: kNoSeed).
+    [[nodiscard]] Crossing crossing(std::size_t without) const {
+        const auto [good, bad] = bracket();
+        if (bad->pooled.served > 0 && bad->pooled.excess <= 0) {
+            // The limits hold for ever in what is started, and the rest waits.
+            return {pool(*bad, without).served, 0};
+        }
+        if (bad->pooled.excess <= 0) {  // not borne for a reason that has no scale
+            const double middle = std::sqrt(good->pooled.rate * bad->pooled.rate);
+            return {middle, middle - good->pooled.rate};
+        }
+        // Without a seed others of the points are next to the crossing, or it is beyond all of them: as far as the line is believed.
+        std::vector<CapacityTrial> trials;
+        for (const Point& point : points_) {
+            trials.push_back(pool(point, without));
+        }
+        const auto first = std::find_if(trials.begin() + 1, trials.end() - 1,
+                                        [](const CapacityTrial& trial) { return trial.log_excess > 0; });
+        const CapacityTrial& above = *first;
+        const CapacityTrial& below = *(first - 1);
+        const double width = log_pinned(above.rate / below.rate);
+        constexpr double kFarthest = 3;
+        const auto at = [&](double low, double high) {
+            const double part = low < high ? std::clamp(-low / (high - low), -kFarthest, 1 + kFarthest) : 1;
+            return below.rate * exp_pinned(width * part);
+        };
+        const double rate = at(below.log_excess, above.log_excess);
+        return {rate, std::fabs(rate - at(below.excess, above.excess))};
+    }
+
+    /// The highest rate that was borne before the lowest that was not.
+    [[nodiscard]] std::pair<const Point*, const Point*> bracket() const {
+        const auto bad =
+            std::find_if(points_.begin(), points_.end(), [](const Point& point) { return !point.pooled.within; });
+        ORRERY_ASSERT(bad != points_.begin() && bad != points_.end());
+        return {&*(bad - 1), &*bad};
+    }
+
     [[nodiscard]] std::uint64_t runs() const { return runs_; }
 
   private:
+    enum class Length { short_run, whole };
+
+    void try_rate(double rate) {
+        const auto after =
+            std::find_if(points_.begin(), points_.end(), [&](const Point& point) { return point.pooled.rate > rate; });
+        points_.insert(after, measure(rate));
+    }
+
+    Point measure(double rate) {
+        Point out;
+        for (std::size_t i = 0; i < seeds_; ++i) {
+            std::optional<CapacityTrial>& known = known_[{length_, rate, i}];
+            if (!known) {
+                known = measure(rate, i);
+            }
+            out.by_seed.push_back(*known);
+        }
+        out.pooled = pool(out, kNoSeed);
+        last_limit_ = options_.percentile > 0
+                          ? out.pooled.limit
+                          : fmt::format("{:.1f} % of the requests meet all limits, {:.1f} % were asked for",
+                                        100 * out.pooled.attainment, 100 * options_.attainment);
+        return out;
+    }
+
+    // The means of all seeds' runs but one's; served: of those that overload.
+    [[nodiscard]] CapacityTrial pool(const Point& point, std::size_t without) const {
+        CapacityTrial out;
+        out.rate = point.by_seed.front().rate;
+        double runs = 0;
+        double overloads = 0;
+        double refused = 0;
+        for (std::size_t i = 0; i < point.by_seed.size(); ++i) {
+            if (i == without && point.by_seed.size() > 1) {
+                continue;
+            }
+            const CapacityTrial& one = point.by_seed[i];
+            ++runs;
+            for (double CapacityTrial::*member :
+                 {&CapacityTrial::attainment, &CapacityTrial::ttft, &CapacityTrial::tpot, &CapacityTrial::tbt,
+                  &CapacityTrial::output_tokens, &CapacityTrial::energy_per_token_j, &CapacityTrial::served}) {
+                out.*member += one.*member;
+            }
+            overloads += one.served > 0 ? 1 : 0;
+            refused += one.refused ? 1 : 0;
+        }
+        for (double CapacityTrial::*member :
+             {&CapacityTrial::attainment, &CapacityTrial::ttft, &CapacityTrial::tpot, &CapacityTrial::tbt,
+              &CapacityTrial::output_tokens, &CapacityTrial::energy_per_token_j}) {
+            out.*member /= runs;
+        }
+        out.served = 2 * overloads > runs ? out.served / overloads : 0;
+        out.refused = refused > 0;
+        judge(out);
+        return out;
+    }
+
     Summary simulate(const Scenario& scenario) {
         ++runs_;
         RunOptions options;
-        options.steady.batch = options_.batch;
-        options.steady.most = 512 * options_.batch;
+        // A short run ends at any look at which the limits are told apart, a whole one has a single look.
+        constexpr std::uint64_t kShorter = 4;
+        options.steady.batch = std::max<std::uint64_t>(1, options_.requests / kLooks);
+        options.steady.most = options.steady.batch * kLooks;
+        if (length_ == Length::short_run) {
+            options.steady.batch = std::max<std::uint64_t>(1, options.steady.batch / kShorter);
+        }
         options.steady.attainment = options_.percentile > 0 ? options_.percentile / 100 : options_.attainment;
         return run(scenario, models_, options).summary;
     }
 
-    CapacityTrial measure(double rate) {
+    CapacityTrial measure(double rate, std::size_t seed) {
         Scenario scenario = scenario_;
+        scenario.seed += static_cast<std::int64_t>(seed);
         if (scenario.requests.trace.empty()) {
             scenario.requests.rate = rate;
         } else {
@@ -118,34 +255,57 @@ class Search {
         trial.tbt = value_of(summary, "tbt_s" + at);
         trial.output_tokens = value_of(summary, "output_tokens_per_s");
         trial.energy_per_token_j = value_of(summary, "energy_per_token_j");
-        const SloSpec& slo = scenario.slo;
+        trial.served = value_of(summary, "overloaded") > 0 ? value_of(summary, "sustainable_rps") : 0;
+        trial.refused = value_of(summary, "requests_refused") > 0;
+        return trial;
+    }
+
+    // Whether it is borne, what it exceeds, and by how much on the scales of interpolation.
+    void judge(CapacityTrial& trial) const {
+        const SloSpec& slo = scenario_.slo;
+        const auto exceeds = [&](const char* what) {
+            trial.limit += (trial.limit.empty() ? "" : ", ") + std::string(what);
+        };
+        double most = 0;
         for (const auto& [name, value, limit] :
              {std::tuple{"ttft", trial.ttft, slo.ttft}, {"tpot", trial.tpot, slo.tpot}, {"tbt", trial.tbt, slo.tbt}}) {
-            if (limit > 0 && value > limit) {
-                trial.limit += fmt::format("{}{}", trial.limit.empty() ? "" : ", ", name);
+            if (limit > 0) {
+                most = std::max(most, value / limit);
+                if (value > limit) {
+                    exceeds(name);
+                }
             }
         }
-        if (value_of(summary, "overloaded") > 0) {
-            trial.limit += trial.limit.empty() ? "overload" : ", overload";
+        if (trial.served > 0) {
+            exceeds("overload");
         }
-        if (value_of(summary, "requests_refused") > 0 && options_.percentile > 0) {
-            trial.limit += trial.limit.empty() ? "refused requests" : ", refused requests";
+        constexpr double kLeast = 1e-4;  // a share of no request, or of all, is further than can be told
+        if (options_.percentile > 0) {
+            if (trial.refused) {
+                exceeds("refused requests");
+            }
+            trial.within = trial.limit.empty();
+            trial.excess = most - 1;
+            trial.log_excess = log_pinned(std::max(most, kLeast));
+            return;
         }
-        trial.within = options_.percentile > 0
-                           ? trial.limit.empty()
-                           : trial.attainment >= options_.attainment && !(value_of(summary, "overloaded") > 0);
-        last_limit_ = options_.percentile > 0
-                          ? trial.limit
-                          : fmt::format("{:.1f} % of the requests meet all limits, {:.1f} % were asked for",
-                                        100 * trial.attainment, 100 * options_.attainment);
-        return trial;
+        const auto logit = [&](double share) {
+            const double told = std::clamp(share, kLeast, 1 - kLeast);
+            return log_pinned(told / (1 - told));
+        };
+        trial.within = trial.attainment >= options_.attainment && trial.served == 0;
+        trial.excess = options_.attainment - trial.attainment;
+        trial.log_excess = logit(options_.attainment) - logit(trial.attainment);
     }
 
     Scenario scenario_;
     ModelCache& models_;
     const CapacityOptions& options_;
     double own_rate_ = 0;  ///< of a trace
-    double shift_ = 1;     ///< of the rates that are tried
+    Length length_ = Length::whole;
+    std::size_t seeds_ = 1;
+    std::map<std::tuple<Length, double, std::size_t>, std::optional<CapacityTrial>> known_;
+    std::vector<Point> points_;  ///< by rate
     std::uint64_t runs_ = 0;
     std::string last_limit_;
 };
@@ -187,29 +347,44 @@ Capacity find_capacity(const Scenario& scenario, ModelCache& models, const Capac
     Capacity out;
     out.gpus = serving_gpus(scenario.engine);
     Search search(scenario, models, options);
-    for (int i = 0; i < options.seeds; ++i) {
-        search.seed(scenario.seed + i, static_cast<double>(i) / options.seeds);
-        const Search::Bracket found = search.find(i == 0 ? &out.trials : nullptr);
-        out.by_seed.push_back(found.good);
-        out.high += found.bad / options.seeds;
-        if (options.progress) {
-            options.progress(static_cast<double>(i + 1) / options.seeds);
-        }
+    const double near = search.find_nearly(out.trials);
+    const double step = std::sqrt(1 + options.tolerance);
+    (void)search.cross(1, near / step, near * step);
+    const auto seeds = static_cast<std::size_t>(options.seeds);
+    auto [good, bad] = search.bracket();
+    const std::vector<Search::Point>& points = search.cross(seeds, good->pooled.rate, bad->pooled.rate);
+    std::tie(good, bad) = search.bracket();
+    out.low = good->pooled.rate;
+    out.high = bad->pooled.rate;
+    // Short runs at rates of whole ones, or that say otherwise, say nothing.
+    std::erase_if(out.trials, [&](const CapacityTrial& trial) {
+        return (trial.rate > points.front().pooled.rate && trial.rate < points.back().pooled.rate) ||
+               trial.within != (trial.rate < out.high);
+    });
+    for (const Search::Point& point : points) {
+        out.trials.push_back(point.pooled);
     }
     out.runs = search.runs();
     std::sort(out.trials.begin(), out.trials.end(),
               [](const CapacityTrial& a, const CapacityTrial& b) { return a.rate < b.rate; });
-    const auto n = static_cast<double>(out.by_seed.size());
-    for (const double rate : out.by_seed) {
-        out.rate += rate / n;
+    const Search::Crossing all = search.crossing(kNoSeed);
+    if (seeds == 1) {
+        out.rate = std::clamp(all.rate, out.low, out.high);
+        out.by_seed = {out.rate};
+        return out;
+    }
+    const auto n = static_cast<double>(seeds);
+    for (std::size_t i = 0; i < seeds; ++i) {
+        out.by_seed.push_back(n * all.rate - (n - 1) * search.crossing(i).rate);
+        out.rate += out.by_seed.back() / n;
     }
     double squares = 0;
     for (const double rate : out.by_seed) {
         squares += (rate - out.rate) * (rate - out.rate);
     }
-    const double half = n > 1 ? student_t(0.95, out.by_seed.size() - 1) * std::sqrt(squares / (n - 1) / n) : 0;
+    const double half = student_t(0.95, seeds - 1) * std::sqrt(squares / (n - 1) / n) + all.error;
     out.low = std::max(0.0, out.rate - half);
-    out.high += half;
+    out.high = out.rate + half;
     return out;
 }
 

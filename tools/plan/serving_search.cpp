@@ -83,7 +83,7 @@ class ServingWorker {
                   const CapacityOptions& options)
         : base_(base), plans_(plans), models_(data), options_(options) {
         options_.seeds = 1;
-        options_.batch = 50;  // a load without a count is watched for 3,200 requests or more at each rate
+        options_.requests = 6400;  // at each rate, of a load without a count: plans differ by more than such runs do
         options_.progress = nullptr;
     }
 

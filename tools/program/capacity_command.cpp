@@ -140,12 +140,13 @@ int command_capacity(const CommandLine& line, const DataDirectory& data) {
                         trial.limit});
     }
     const std::string at = options.percentile > 0 ? fmt::format("p{:g}", options.percentile) : "p99";
-    terminal.heading(fmt::format("rates tried with seed {}: {}", scenario.seed, rule(options)));
+    terminal.heading(fmt::format("rates tried, around the capacity with {} seed{}: {}", options.seeds,
+                                 options.seeds > 1 ? "s" : "", rule(options)));
     terminal.table(
         {"requests/s", "within", "attainment", "ttft " + at, "tpot " + at, "tbt " + at, "tokens/s", "exceeded"}, rows);
     fmt::print("\ncapacity {:.4g} requests/s", capacity.rate);
     if (capacity.by_seed.size() > 1) {
-        fmt::print(" (95 % of {} seeds' mean: {:.4g} to {:.4g})", capacity.by_seed.size(), capacity.low, capacity.high);
+        fmt::print(" (95 % from {} seeds: {:.4g} to {:.4g})", capacity.by_seed.size(), capacity.low, capacity.high);
     }
     fmt::print(", {:.4g} per GPU on {} GPU{}, {:.0f} output tokens/s",
                capacity.rate / static_cast<double>(capacity.gpus), capacity.gpus, capacity.gpus == 1 ? "" : "s",

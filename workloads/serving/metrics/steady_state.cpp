@@ -15,6 +15,11 @@ constexpr std::size_t kLooks = 16;         ///< batches between two looks at the
 constexpr std::size_t kGroups = 16;        ///< batches that intervals are made of
 constexpr double kConfidence = 0.9;
 
+// A run that ends at its first look: one of several of equal length.
+bool has_one_look(const SteadySpec& steady) {
+    return steady.most < steady.batch * (kMostBatches / 2 + kLooks);
+}
+
 }  // namespace
 
 SteadyState::SteadyState(const ServiceSpec& spec, bool closed, const std::function<void(double)>& progress,
@@ -113,7 +118,16 @@ void SteadyState::look(SimTime now) {
         over_ = true;
         return;
     }
-    precise_ = enough();
+    if (spec_.steady.attainment > 0 && has_one_look(spec_.steady)) {
+        // A cut that follows from what was measured would leave out long queues at the start and keep those at the end.
+        constexpr std::size_t kCut = 8;
+        first_ = batches_.size() / kCut;
+        while (first_ + kGroups < batches_.size() && batches_[first_].start.seconds() < spec_.measure_from) {
+            ++first_;
+        }
+    } else {
+        precise_ = enough();
+    }
     if (precise_ || last) {
         state_ = State::measured;
         measured_ = arrived_;

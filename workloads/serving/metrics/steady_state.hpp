@@ -3,7 +3,8 @@
 //
 // Claims: a run is cut into batches of equally many arrivals. It has said enough when its warm-up has ended, as MSER finds on the
 // batches' latencies and token rates, and when the intervals of batch means of the rest are as narrow as asked for, with batches that do not
-// remember each other. The load goes on until all that came before that is answered, so that nothing measured sees it ebb away.
+// remember each other. A run that asks for an attainment and may have but one look (SteadySpec::most) is one of several of equal length:
+// of it the first eighth is warm-up, whatever was measured. The load goes on until all that came before that is answered, so that nothing measured sees it ebb away.
 // Overload: when over the second half of the run fewer requests are accounted for than come, by far more than chance has it, by no less
 // in its later part than in its earlier one, and requests wait longer there, then the queue grows without bound. The run is ended, and what was accounted
 // for per second is what the service sustains.
