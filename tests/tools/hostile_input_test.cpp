@@ -99,7 +99,7 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
         {"engine: {failures: {at: 5 s}}\n", "'engine.failures.at' changes nothing"},
         {"engine: {replicas: 2, autoscale: {target: 5, least: 9}}\n", "runs at least 9 replicas, and there are 2"}};
     for (const auto& [rest, expected] : cases) {
-        CHECK_MESSAGE(said(dense + rest).find(expected) != std::string::npos, rest + said(dense + rest));
+        CHECK_MESSAGE(said(dense + rest).find(expected) != std::string::npos, rest << said(dense + rest));
     }
     CHECK(said("model: {preset: llama-3-8b, full_every: 2}\n").find("it needs a 'window'") != std::string::npos);
     CHECK(said(dense + "requests: {burstiness: 1, period: 1 d, prompt: {spread: 1}}\nengine: {transfer: whole}\n")
@@ -109,7 +109,7 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
         "plan: {tensor: 8, data: 2, global_batch: 16}\nfaults:\n  duration: 1 d\n  processes:\n"
         "    - {component: gpu, kind: fail-stop, mtbf: 1000 h, bad_factor: 5}\n  recovery: {borrow: 5 s}\n";
     const std::string both = refusal(training);
-    CHECK_MESSAGE(both.find(":9:64: error: 'faults.processes.0.bad_factor' changes nothing") != std::string::npos,
+    CHECK_MESSAGE(both.find(":9:67: error: 'faults.processes.0.bad_factor' changes nothing") != std::string::npos,
                   both);
     CHECK(both.find("'faults.recovery.borrow' changes nothing: it needs 'spares'") != std::string::npos);
 }

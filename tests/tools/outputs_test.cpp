@@ -93,8 +93,8 @@ TEST_CASE("an output that is an input, a file that an input names, or another ou
 TEST_CASE(
     "what a run depends on has no line numbers: lines above an inline device change neither hash nor resolved text") {
     const std::string text =
-        "orrery: 1\nkind: collective\ncluster:\n  nodes: 1\n  node:\n    base: dgx-a100-80g\n"
-        "    gpu: {base: a100-sxm-80g, memory_bandwidth: 1.9 TB/s}\n    intra_latency: 2 us\ncollective: {size: 1 "
+        "orrery: 1\nkind: collective\ncluster:\n  nodes: 1\n  node:\n    preset: dgx-a100-80g\n"
+        "    gpu: {preset: a100-sxm-80g, memory_bandwidth: 1.9 TB/s}\n    intra_latency: 2 us\ncollective: {size: 1 "
         "MiB}\n";
     const Scenario one = scenario(text);
     const Scenario other = scenario("# what it asks\n\n" + text);
@@ -113,12 +113,13 @@ TEST_CASE("a resolved scenario in another folder finds its files, from wherever 
     std::filesystem::create_directories(folder.file("out"));
     (void)folder.file("in/files/trace.csv", kTrace);
     (void)folder.file("in/files/flows.csv", "src,dst,bytes,start\n0,1,1000000,0\n1,2,1000000,0\n");
-    (void)folder.file("in/files/step.goal", "num_ranks 1\nrank 0 {\na: calc 10\n}\n");
+    (void)folder.file("in/files/step.replay", read(ORRERY_SOURCE_DIR "/scenarios/replay/two-layer-step.replay"));
     const std::vector<std::string> bodies = {
         std::string(kServing).replace(std::string(kServing).find("trace.csv"), 9, "files/trace.csv"),
         "orrery: 1\nkind: network\ncluster: {hosts: 4, fabric: {kind: leaf-spine, hosts_per_leaf: 2, spines: 1, "
         "link: 100 Gbps}}\ntraffic: {flows: files/flows.csv}\n",
-        "orrery: 1\nkind: replay\ncluster: {nodes: 1, node: dgx-h100}\nreplay: {trace: files/step.goal}\n"};
+        "orrery: 1\nkind: replay\ncluster: {nodes: 2, node: dgx-a100-80g}\ncompute: {model: replay, trace: "
+        "files/step.replay}\n"};
     for (const std::string& body : bodies) {
         const std::string file = folder.file("in/s.yaml", body);
         const auto json = [&](const std::string& of, const std::string& options) {

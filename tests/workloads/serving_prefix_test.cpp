@@ -234,7 +234,7 @@ TEST_CASE("serving: a router's parameters are its own, and unknown to the others
     const auto with_router = [](const std::string& router) {
         return test::scenario(
             fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\n"
-                        "model: llama-2-70b\nengine: {{replicas: 2, tensor: 4, router: {}}}\n",
+                        "model: llama-2-70b\nengine: {{replicas: 2, tensor: 4, kv: {{prefix: {{}}}}, router: {}}}\n",
                         router));
     };
     ServiceSpec spec = caching(1000);
