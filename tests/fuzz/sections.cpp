@@ -197,7 +197,7 @@ constexpr Part kParts[] = {
     {kRequests, "rate: 1, count: 5, adapter_skew: 2", Verdict::any},
     {kRequests, "rate: 1, count: 5, prompt: {mean: 5}, mix: [{share: 1}]", Verdict::located},
     {kRequests, "rate: 1, count: 5, mix: []", Verdict::any},
-    {kRequests, "rate: 1, count: 5, prompt: {kind: fixed, mean: 5, spread: 1}", Verdict::located},
+    {kRequests, "rate: 1, count: 5, prompt: {kind: fixed, mean: 5, spread: 0.5}", Verdict::located},
     {kRequests, "rate: 1, count: 5, prompt: {kind: fixed, mean: 500, most: 5}", Verdict::any},
     {kRequests, "rate: 1, count: 5, longest: 1, prompt: {mean: 500}", Verdict::located},
     {kRequests, "rate: 1, count: 3, prompt: {mean: 16777216}", Verdict::any},

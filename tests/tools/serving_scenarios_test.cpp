@@ -94,7 +94,15 @@ TEST_CASE("serving: parts of a trace are refused where there is none, not ignore
     CHECK(said("{from: 10 s}").find("are of a trace") != std::string::npos);
     CHECK(said("{trace: t.csv, time_scale: 0.5, from: 10 s, to: 20 s}").empty());
     // What an override may have left without a meaning stays: a trace in place of a generator, another kind of arrivals.
-    CHECK(said("{trace: t.csv, rate: 3, swing: 0.5, burstiness: 3, clients: 2}").empty());
+    CHECK(said("{trace: t.csv, rate: 3}").find("'requests.rate' changes nothing") != std::string::npos);
+    const Folder folder;
+    const std::string trace = folder.file("t.csv", "arrival_s,prompt,output\n0,100,5\n");
+    const std::string file =
+        folder.file("s.yaml",
+                    "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: "
+                    "llama-2-7b\nrequests: {rate: 3, swing: 0.5, arrivals: gamma, burstiness: 3}\n");
+    CHECK_NOTHROW((void)load_scenario(file, {"requests.trace=" + trace}, test::data()));
+    CHECK_THROWS_AS((void)load_scenario(file, {"requests.clients=3"}, test::data()), const ConfigError&);
 }
 
 TEST_CASE("serving: what would take for ever is refused: failures and looks at the load many times per second") {

@@ -2,7 +2,8 @@
 // Values that a scenario gives and that nothing of it reads.
 //
 // Claims: a value that differs from its default while what would read it is absent is an error at its line: whoever wrote it believes
-// that it counts. Settings of packets are no such values: the same scenario runs at every fidelity.
+// that it counts. Values of the file are let be where something was overridden, on the command line or by an axis: they are of what was there
+// before. Settings of packets are no such values: the same scenario runs at every fidelity.
 // Validated by tests/tools/hostile_input_test.cpp.
 
 #include "tools/driver/scenario.hpp"
