@@ -1,9 +1,6 @@
 // Memories of a node: rates of PCIe, drives, DRAM and CXL.
 
-#include "sim/engine/engine.hpp"
-#include "sim/engine/executor.hpp"
-#include "sim/engine/fluid.hpp"
-#include "sim/network/node_memory.hpp"
+#include "sim/network/lone_node.hpp"
 #include "validation/devices/devices.hpp"
 #include "validation/facts_table.hpp"
 
@@ -27,13 +24,8 @@ NodeHost host_of(const FactsRow& row, const DataDirectory& data) {
 
 // Seconds of a copy of so many bytes, its steps one after another, or of reads and writes by the processor at once.
 double seconds_of(const NodeHost& host, const FactsRow& row) {
-    FabricShape shape;
-    shape.gpus_per_node = 1;
-    const Fabric fabric(shape);
-    Engine engine;
-    FluidModel model(engine);
-    fabric.add_to(model);
-    const NodeMemory memory(host, fabric, host.pcie.rate(), model);
+    LoneNode node(host, 1, host.pcie.rate());
+    const NodeMemory& memory = node.memory();
     const std::size_t tier = host.find(row.text("tier"));
     const double bytes = row.number("gigabytes") * 1e9;
     const std::string& what = row.text("what");
@@ -50,23 +42,7 @@ double seconds_of(const NodeHost& host, const FactsRow& row) {
         const double reads = row.number("reads");
         steps.push_back(NodeMemory::Hop{memory.update(GpuId(0), {{tier, reads, 1 - reads}}), 0});
     }
-    TaskGraph graph;
-    TaskId last;
-    for (const NodeMemory::Hop& step : steps) {
-        Task task;
-        task.duration = SimTime::from_seconds(step.latency);
-        const TaskId id = graph.add_activity(task, graph.add_demands(step.demands), host.tiers[tier].whole(bytes));
-        if (last.valid()) {
-            graph.add_edge(last, id);
-        }
-        last = id;
-    }
-    graph.freeze();
-    Executor executor(engine, model, graph);
-    executor.begin();
-    engine.run();
-    executor.end();
-    return executor.finished_at().seconds();
+    return node.seconds({steps}, host.tiers[tier].whole(bytes));
 }
 
 }  // namespace

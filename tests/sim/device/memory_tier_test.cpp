@@ -1,13 +1,8 @@
 // Memories of a node: rates, what shares them, and what is wrong with a description.
 
-#include "sim/engine/engine.hpp"
-#include "sim/engine/executor.hpp"
-#include "sim/engine/fluid.hpp"
-#include "sim/network/node_memory.hpp"
+#include "sim/network/lone_node.hpp"
 
 #include <doctest/doctest.h>
-
-#include <memory>
 
 using namespace orrery;
 
@@ -28,49 +23,6 @@ NodeHost host(std::vector<MemoryTier> tiers) {
     out.tiers = std::move(tiers);
     return out;
 }
-
-// One node of `gpus`, whose links carry `link` B/s.
-struct Node {
-    Node(NodeHost described, std::uint32_t gpus, double link)
-        : host(std::move(described)), fabric(shape(gpus)), model(engine) {
-        fabric.add_to(model);
-        memory = std::make_unique<NodeMemory>(host, fabric, link, model);
-    }
-    static FabricShape shape(std::uint32_t gpus) {
-        FabricShape shape;
-        shape.gpus_per_node = gpus;
-        shape.intra_bandwidth = 1e11;
-        return shape;
-    }
-    /// Chains of steps at once, one byte count for all.
-    double seconds(const std::vector<std::vector<NodeMemory::Hop>>& chains, double bytes) {
-        TaskGraph graph;
-        for (const auto& chain : chains) {
-            TaskId last;
-            for (const NodeMemory::Hop& hop : chain) {
-                Task task;
-                task.duration = SimTime::from_seconds(hop.latency);
-                const TaskId id = graph.add_activity(task, graph.add_demands(hop.demands), bytes);
-                if (last.valid()) {
-                    graph.add_edge(last, id);
-                }
-                last = id;
-            }
-        }
-        graph.freeze();
-        Executor executor(engine, model, graph);
-        executor.begin();
-        engine.run();
-        executor.end();
-        return executor.finished_at().seconds();
-    }
-
-    NodeHost host;
-    Fabric fabric;
-    Engine engine;
-    FluidModel model;
-    std::unique_ptr<NodeMemory> memory;
-};
 
 }  // namespace
 
@@ -99,24 +51,24 @@ TEST_CASE("a tier is as fast as its units together, and as the requests that the
 TEST_CASE("a copy takes its latency and its bytes over the tightest of medium, link and PCIe") {
     MemoryTier cxl = tier("cxl", TierMedium::cxl, 20e9, 20e9);
     cxl.latency.value = 1e-3;
-    Node slow_medium(host({cxl}), 1, 50e9);
-    CHECK(slow_medium.seconds({slow_medium.memory->fetch(GpuId(0), 0)}, 1e9) == doctest::Approx(1e-3 + 1e9 / 20e9));
+    LoneNode slow_medium(host({cxl}), 1, 50e9);
+    CHECK(slow_medium.seconds({slow_medium.memory().fetch(GpuId(0), 0)}, 1e9) == doctest::Approx(1e-3 + 1e9 / 20e9));
     cxl.read.value = 200e9;
-    Node slow_pcie(host({cxl}), 1, 10e9);
-    CHECK(slow_pcie.seconds({slow_pcie.memory->fetch(GpuId(0), 0)}, 1e9) == doctest::Approx(1e-3 + 1e9 / 10e9));
+    LoneNode slow_pcie(host({cxl}), 1, 10e9);
+    CHECK(slow_pcie.seconds({slow_pcie.memory().fetch(GpuId(0), 0)}, 1e9) == doctest::Approx(1e-3 + 1e9 / 10e9));
     cxl.link = {3, 4};
-    Node slow_link(host({cxl}), 1, 10e9);
-    CHECK(slow_link.seconds({slow_link.memory->fetch(GpuId(0), 0)}, 1e9) ==
+    LoneNode slow_link(host({cxl}), 1, 10e9);
+    CHECK(slow_link.seconds({slow_link.memory().fetch(GpuId(0), 0)}, 1e9) ==
           doctest::Approx(1e-3 + 1e9 / PcieLink{3, 4}.rate()));
 }
 
 TEST_CASE("two devices behind one PCIe switch take twice as long as two with links of their own") {
     NodeHost described = host({tier("dram", TierMedium::dram, 200e9, 200e9)});
-    Node apart(described, 2, 25e9);
+    LoneNode apart(described, 2, 25e9);
     described.devices_per_switch = 2;
-    Node shared(described, 2, 25e9);
-    const auto both = [](Node& node) {
-        return node.seconds({node.memory->fetch(GpuId(0), 0), node.memory->fetch(GpuId(1), 0)}, 1e9);
+    LoneNode shared(described, 2, 25e9);
+    const auto both = [](LoneNode& node) {
+        return node.seconds({node.memory().fetch(GpuId(0), 0), node.memory().fetch(GpuId(1), 0)}, 1e9);
     };
     CHECK(both(apart) == doctest::Approx(1e9 / 25e9));
     CHECK(both(shared) == doctest::Approx(2e9 / 25e9));
@@ -124,26 +76,26 @@ TEST_CASE("two devices behind one PCIe switch take twice as long as two with lin
 
 TEST_CASE("each direction of a PCIe link carries its rate, and a medium shares its own among both") {
     NodeHost described = host({tier("dram", TierMedium::dram, 30e9, 15e9)});
-    Node wide(described, 1, 10e9);
+    LoneNode wide(described, 1, 10e9);
     // 10 GB/s read and 10 written would take 1/3 + 2/3 of the medium: just what it has.
-    CHECK(wide.seconds({wide.memory->fetch(GpuId(0), 0), wide.memory->store(GpuId(0), 0)}, 1e9) ==
+    CHECK(wide.seconds({wide.memory().fetch(GpuId(0), 0), wide.memory().store(GpuId(0), 0)}, 1e9) ==
           doctest::Approx(0.1));
-    Node narrow(described, 1, 20e9);
+    LoneNode narrow(described, 1, 20e9);
     // Each at rate x: x/30 + x/15 = 1, so 10 GB/s again.
-    CHECK(narrow.seconds({narrow.memory->fetch(GpuId(0), 0), narrow.memory->store(GpuId(0), 0)}, 1e9) ==
+    CHECK(narrow.seconds({narrow.memory().fetch(GpuId(0), 0), narrow.memory().store(GpuId(0), 0)}, 1e9) ==
           doctest::Approx(0.1));
 }
 
 TEST_CASE("drives that devices do not reach are copied through DRAM, one step after the other") {
     MemoryTier drives = tier("nvme", TierMedium::nvme, 10e9, 5e9);
     NodeHost described = host({tier("dram", TierMedium::dram, 200e9, 200e9), drives});
-    Node through(described, 1, 25e9);
-    CHECK(through.seconds({through.memory->fetch(GpuId(0), 1)}, 1e9) == doctest::Approx(1e9 / 10e9 + 1e9 / 25e9));
-    Node back(described, 1, 25e9);
-    CHECK(back.seconds({back.memory->store(GpuId(0), 1)}, 1e9) == doctest::Approx(1e9 / 5e9 + 1e9 / 25e9));
+    LoneNode through(described, 1, 25e9);
+    CHECK(through.seconds({through.memory().fetch(GpuId(0), 1)}, 1e9) == doctest::Approx(1e9 / 10e9 + 1e9 / 25e9));
+    LoneNode back(described, 1, 25e9);
+    CHECK(back.seconds({back.memory().store(GpuId(0), 1)}, 1e9) == doctest::Approx(1e9 / 5e9 + 1e9 / 25e9));
     described.tiers[1].direct = true;
-    Node direct(described, 1, 25e9);
-    CHECK(direct.seconds({direct.memory->fetch(GpuId(0), 1)}, 1e9) == doctest::Approx(1e9 / 10e9));
+    LoneNode direct(described, 1, 25e9);
+    CHECK(direct.seconds({direct.memory().fetch(GpuId(0), 1)}, 1e9) == doctest::Approx(1e9 / 10e9));
 }
 
 TEST_CASE("an update is bound by the memory that its bytes lie in, or by the cores that stream them") {
@@ -153,8 +105,8 @@ TEST_CASE("an update is bound by the memory that its bytes lie in, or by the cor
     cxl.latency.value = 250e-9;
     NodeHost described = host({dram, cxl});
     const auto seconds = [&](const std::vector<NodeMemory::Traffic>& traffic) {
-        Node node(described, 1, 25e9);
-        const std::vector<NodeMemory::Hop> chain = {NodeMemory::Hop{node.memory->update(GpuId(0), traffic), 0}};
+        LoneNode node(described, 1, 25e9);
+        const std::vector<NodeMemory::Hop> chain = {NodeMemory::Hop{node.memory().update(GpuId(0), traffic), 0}};
         return node.seconds({chain}, 1e9);
     };
     CHECK(seconds({{0, 16, 14}}) == doctest::Approx(30e9 / 200e9));
