@@ -1,72 +1,82 @@
 #pragma once
-// Blocks of keys and values that outlive the sequence which computed them, found again by their content.
+// What a fast memory of limited room keeps of a larger one: blocks of keys and values, experts, adapters, all by their keys.
 //
-// Claims: a block is named by a key that stands for its tokens and all before it. In device memory, blocks that nobody uses
-// stay until room is needed, the least recently used goes first; where there are lower tiers (host memory, NVMe) it moves
-// down, and each tier drops its own least recently used. A block is in one tier at a time.
-// Limits: two sequences that compute the same block at once keep a copy each, as engines do; of them one is found later.
-// Sources: Kwon et al., "PagedAttention", SOSP 2023; automatic prefix caching of vLLM 1 (full blocks only, LRU); Qin et al.,
-// "Mooncake", FAST 2025 (tiers).
-// Validated by tests/workloads/serving_prefix_test.cpp (against a cache written down as a list).
+// Claims: items of one size. What somebody uses is pinned to the first tier; what nobody uses stays there until room is needed. Then
+// the item unused longest goes (LRU), or the one used least often since the beginning, of equals the one unused longest (LFU). Where
+// there are lower tiers it moves down, which whoever owns the cache pays for (write-back), and each tier drops its own. An item is in
+// one tier at a time: a copy in a lower tier is given up when the first gets it.
+// Limits: two users that make the same item at once keep a copy each, as inference engines do; one of them is found later.
+// Sources: Kwon et al., "PagedAttention", SOSP 2023; automatic prefix caching of vLLM 1; Qin et al., "Mooncake", FAST 2025 (tiers);
+// Che, Tung and Wang, "Hierarchical web caching systems", IEEE JSAC 20(7), 2002 (the hit rate of LRU, in the tests).
+// Validated by tests/sim/device/tier_cache_test.cpp and tests/workloads/serving_prefix_test.cpp (against a cache written down as a list).
 
-#include "workloads/serving/requests/request.hpp"
-
-#include <array>
+#include <cstdint>
+#include <set>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
-namespace orrery::inline serving {
+namespace orrery::inline device {
 
-enum class Tier : std::uint8_t { device, host, nvme };
+enum class Eviction { lru, lfu };
 
-class PrefixCache {
+class TierCache {
   public:
     static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
 
-    /// Blocks that the lower tiers hold; 0: no such tier.
-    PrefixCache(std::uint64_t host_blocks, std::uint64_t nvme_blocks) : room_{0, host_blocks, nvme_blocks} {}
+    /// Items that each tier below the first holds, from the fastest on; 0: no such tier.
+    explicit TierCache(const std::vector<std::uint64_t>& below = {}, Eviction eviction = Eviction::lru);
 
-    /// The block with this key; kNone when it is in no tier.
+    /// The item with this key; kNone when it is in no tier.
     [[nodiscard]] std::uint32_t find(std::uint64_t key) const;
-    [[nodiscard]] Tier tier(std::uint32_t block) const { return blocks_[block].tier; }
+    /// 0: the first.
+    [[nodiscard]] std::size_t tier(std::uint32_t item) const { return items_[item].tier; }
 
-    /// One more sequence uses a block of the device tier; true when it was idle.
-    [[nodiscard]] bool claim(std::uint32_t block);
+    /// One more user of an item of the first tier; true when it was idle.
+    [[nodiscard]] bool claim(std::uint32_t item);
     /// One less; true when it is idle now.
-    [[nodiscard]] bool drop(std::uint32_t block);
-    /// A sequence has a block with this content in device memory, which it uses: named from now on. kNone when another
-    /// block of the device has that name already. A copy in a lower tier is given up.
+    [[nodiscard]] bool drop(std::uint32_t item);
+    /// The first tier has an item of this key now, with one user. kNone when it has one already.
     [[nodiscard]] std::uint32_t publish(std::uint64_t key);
-    /// Idle blocks of the device beyond `most` leave it.
+    /// Idle items of the first tier beyond `most` leave it.
     void trim(std::uint64_t most);
 
-    /// Blocks on the device that nobody uses.
-    [[nodiscard]] std::uint64_t idle() const { return lists_[0].count; }
-    /// Blocks that have moved down to host memory and to NVMe so far.
-    [[nodiscard]] std::uint64_t to_host() const { return moved_[1]; }
-    [[nodiscard]] std::uint64_t to_nvme() const { return moved_[2]; }
+    /// Items of the first tier that nobody uses, and those that somebody does.
+    [[nodiscard]] std::uint64_t idle() const { return tiers_[0].count; }
+    [[nodiscard]] std::uint64_t pinned() const { return pinned_; }
+    /// Items that have moved down to a tier so far.
+    [[nodiscard]] std::uint64_t moved(std::size_t tier) const { return tiers_[tier].moved; }
 
   private:
-    struct Block {
+    struct Item {
         std::uint64_t key = 0;
         std::uint32_t users = 0;
-        std::uint32_t before = kNone, after = kNone;  ///< in its list
-        Tier tier = Tier::device;
+        std::uint32_t before = kNone, after = kNone;  ///< in its list (LRU)
+        std::uint32_t tier = 0;
+        std::uint64_t since = 0;  ///< when nobody used it any more (LFU)
     };
-    struct List {  ///< from the least recently used on
-        std::uint32_t first = kNone, last = kNone;
-        std::uint64_t count = 0;
+    using Rank = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>;  ///< uses, since when, which
+    struct Tier {
+        std::uint64_t room = 0;  ///< of the tiers below the first
+        std::uint64_t count = 0, moved = 0;
+        std::uint32_t first = kNone, last = kNone;  ///< LRU: a list from the item unused longest on
+        std::set<Rank> ranks;                       ///< LFU
     };
-    void append(std::uint32_t block, Tier tier);
-    void unlink(std::uint32_t block);
-    void move_down(std::uint32_t block);
+    [[nodiscard]] Rank rank(std::uint32_t item) const;
+    [[nodiscard]] std::uint32_t victim(const Tier& tier) const;
+    void append(std::uint32_t item, std::size_t tier);
+    void unlink(std::uint32_t item);
+    void move_down(std::uint32_t item);
+    void count_use(std::uint64_t key);
 
-    std::array<std::uint64_t, 3> room_;
-    std::array<std::uint64_t, 3> moved_{};
-    std::array<List, 3> lists_;
-    std::vector<Block> blocks_;
+    Eviction eviction_;
+    std::vector<Tier> tiers_;
+    std::vector<Item> items_;
     std::vector<std::uint32_t> free_;
     std::unordered_map<std::uint64_t, std::uint32_t> by_key_;  ///< only looked up, never walked
+    std::unordered_map<std::uint64_t, std::uint64_t> uses_;    ///< by key, for LFU
+    std::uint64_t pinned_ = 0;
+    std::uint64_t drops_ = 0;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::inline device

@@ -143,6 +143,20 @@ std::vector<NodeMemory::Hop> NodeMemory::fetch(GpuId gpu, std::size_t tier) cons
     return out;
 }
 
+NodeMemory::Hop NodeMemory::stream(const std::vector<GpuId>& gpus, std::size_t tier) const {
+    Hop out{{}, 0};
+    for (const GpuId gpu : gpus) {
+        double latency = 0;
+        for (const Hop& hop : fetch(gpu, tier)) {
+            out.demands.insert(out.demands.end(), hop.demands.begin(), hop.demands.end());
+            latency += hop.latency;
+        }
+        out.latency = std::max(out.latency, latency);
+    }
+    merge(out.demands);
+    return out;
+}
+
 std::vector<NodeMemory::Hop> NodeMemory::store(GpuId gpu, std::size_t tier) const {
     const std::size_t to = host_.tiers[tier].reached() ? tier : host_.dram();
     Hop hop{{}, host_.tiers[to].latency.value};

@@ -26,6 +26,8 @@ class NodeMemory {
     /// The steps of a copy from a tier to a device, or back, in order.
     [[nodiscard]] std::vector<Hop> fetch(GpuId gpu, std::size_t tier) const;
     [[nodiscard]] std::vector<Hop> store(GpuId gpu, std::size_t tier) const;
+    /// A copy of as much to each of several devices at once, its steps as one stream; latencies in a row.
+    [[nodiscard]] Hop stream(const std::vector<GpuId>& gpus, std::size_t tier) const;
     /// Between drives and DRAM of the device's node.
     [[nodiscard]] Hop load(GpuId gpu, std::size_t tier) const;
     [[nodiscard]] Hop write_back(GpuId gpu, std::size_t tier) const;

@@ -148,7 +148,7 @@ TEST_CASE("serving: the prefix cache does what a list of blocks in order of use 
     for (int round = 0; round < 30 * test::scale(); ++round) {
         const std::uint64_t host = random.below(6);
         const std::uint64_t nvme = random.below(6);
-        PrefixCache cache(host, nvme);
+        TierCache cache({host, nvme});
         std::vector<std::deque<std::uint64_t>> tiers(3);            // keys, least recently used first
         std::vector<std::pair<std::uint64_t, std::uint32_t>> used;  // by a sequence: key and block
         const auto in = [](std::deque<std::uint64_t>& tier, std::uint64_t key) {
@@ -160,7 +160,7 @@ TEST_CASE("serving: the prefix cache does what a list of blocks in order of use 
             if (random.below(3) > 0) {
                 const std::uint32_t block = cache.publish(key);
                 const bool here = busy || in(tiers[0], key) != tiers[0].end();
-                REQUIRE((block == PrefixCache::kNone) == here);
+                REQUIRE((block == TierCache::kNone) == here);
                 if (!here) {
                     for (std::deque<std::uint64_t>& tier : tiers) {
                         std::erase(tier, key);
@@ -192,7 +192,7 @@ TEST_CASE("serving: the prefix cache does what a list of blocks in order of use 
                     const bool listed = in(tiers[tier], k) != tiers[tier].end();
                     const bool running =
                         std::any_of(used.begin(), used.end(), [&](const auto& one) { return one.first == k; });
-                    const bool found = block != PrefixCache::kNone && cache.tier(block) == static_cast<Tier>(tier);
+                    const bool found = block != TierCache::kNone && cache.tier(block) == tier;
                     same = same && found == (listed || (tier == 0 && running));
                 }
             }

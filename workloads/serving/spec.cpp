@@ -1,8 +1,10 @@
 #include "workloads/serving/spec.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/device/memory_tier.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -11,6 +13,8 @@ namespace orrery::inline serving {
 namespace {
 
 constexpr PresetKind kDevices{"device", "models/data/devices"};
+
+const std::vector<std::string> kEvictions = {"lru", "lfu"};
 
 // A section that is written only when it was given.
 void optional_section(Fields& fields, const Field& field, bool& given, const std::function<void(Fields&)>& describe,
@@ -96,6 +100,33 @@ void describe_adapters(Fields& fields, EngineSpec& engine) {
             inner.integer({"rank", "of the low-rank factors", true, 1, 4096}, adapters.rank);
             inner.integer({"slots", "adapters on a replica's devices", false, 1, 4096}, adapters.slots);
             inner.enumeration({"targets", "products that they stand beside"}, {"attention", "all"}, adapters.targets);
+            inner.enumeration({"eviction", "which of the unused ones goes"}, kEvictions, adapters.eviction);
+        });
+}
+
+void describe_expert_cache(Fields& fields, EngineSpec& engine) {
+    ExpertCacheSpec& cache = engine.expert_cache;
+    optional_section(
+        fields, {"expert_cache", "experts live in the memories of node.host; the devices keep some of each layer"},
+        engine.caches_experts, [&](Fields& inner) {
+            inner.integer({"experts", "of each layer on a replica's devices", true, 1, 4096}, cache.experts);
+            inner.text({"tier", "of node.host, which has all experts"}, cache.tier);
+            inner.quantity({"host", "DRAM of a replica that keeps experts which came from drives", false, 0, 1e15},
+                           Dimension::bytes, cache.host);
+            inner.enumeration({"eviction", "which expert goes when another comes"}, kEvictions, cache.eviction);
+            inner.integer({"pinned", "of `experts`, the most popular ones, which never go", false, 0, 4096},
+                          cache.pinned);
+            inner.number({"skew", "the k-th expert is chosen in proportion to 1 / k^skew", false, 0, 10}, cache.skew);
+            inner.enumeration({"brings", "the experts that tokens chose, or all of a layer"}, {"needed", "layer"},
+                              cache.brings);
+            optional_section(
+                inner, {"prefetch", "missing experts come before their layer, by prediction"}, cache.prefetches,
+                [&](Fields& prediction) {
+                    prediction.integer({"layers", "how far ahead", false, 1, 1024}, cache.ahead);
+                    prediction.quantity(
+                        {"hit_rate", "share of the missing experts that the prediction names", false, 0, 1},
+                        Dimension::fraction, cache.hit_rate);
+                });
         });
 }
 
@@ -118,6 +149,7 @@ void describe(Fields& fields, EngineSpec& engine) {
     });
     describe_mixing(fields, engine);
     describe_adapters(fields, engine);
+    describe_expert_cache(fields, engine);
     engine.router.describe(fields, {"router", "how a request finds its replica"});
     fields.enumeration({"weights", "precision of the weights"}, precision_names(), engine.weights);
     fields.group(engine.experts_differ, [&](Fields& same) {
@@ -162,6 +194,8 @@ void describe(Fields& fields, EngineSpec& engine) {
                              tiers.quantity(
                                  {"nvme_bandwidth", "of a node's NVMe, each way; 0 B/s: takes no time", false, 0, 1e13},
                                  Dimension::rate, engine.nvme_bandwidth);
+                             tiers.enumeration({"eviction", "which of the unused blocks leaves a tier"}, kEvictions,
+                                               engine.prefix_eviction);
                          });
     });
     optional_section(fields, {"speculation", "drafts of several tokens, verified in one iteration"}, engine.speculates,
@@ -245,6 +279,28 @@ void check_same_devices(const EngineSpec& engine, std::vector<std::string>& prob
             "on the same devices the scheduler of 'decode' takes room as tokens come: not static, orca or in-flight");
 }
 
+// Where experts may live in the host's memories.
+void check_expert_cache(const EngineSpec& engine, const ModelSpec& model, std::vector<std::string>& problems) {
+    const ExpertCacheSpec& cache = engine.expert_cache;
+    const auto require = [&](bool holds, const std::string& problem) {
+        if (!holds) {
+            problems.push_back(problem);
+        }
+    };
+    require(model.experts.count > 0, "'expert_cache' keeps experts, of which this model has none");
+    require(
+        model.experts.count == 0 || cache.experts <= model.experts.count,
+        fmt::format("'expert_cache' keeps {} experts of a layer, which has {}", cache.experts, model.experts.count));
+    require(cache.pinned <= cache.experts,
+            fmt::format("'expert_cache' pins {} experts of the {} that it keeps", cache.pinned, cache.experts));
+    for (const PhaseSpec* phase : {&engine.mixed, &engine.prefill, &engine.decode}) {
+        require(phase->pipeline == 1 && phase->groups == 1 && phase->expert == 1,
+                "'expert_cache' is for replicas of one stage and one group whose ranks share every expert: without "
+                "'pipeline', 'groups' and 'expert'");
+    }
+    require(!engine.fails && !engine.same_devices, "'expert_cache' does not go with 'failures' or 'same_devices'");
+}
+
 // What a given step cost leaves without a meaning.
 void check_step_cost(const EngineSpec& engine, std::vector<std::string>& problems) {
     for (const std::string& problem : problems_of(engine.step_cost)) {
@@ -304,6 +360,9 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     if (engine.mixes && !engine.split) {
         problems.emplace_back("'mixing' is for 'prefill' and 'decode' replicas: both are missing");
     }
+    if (engine.caches_experts) {
+        check_expert_cache(engine, model, problems);
+    }
     if (requests.names_adapters() && !engine.lora) {
         problems.emplace_back("requests name adapters, but the engine has no 'lora'");
     }
@@ -343,6 +402,62 @@ void check(const PhaseSpec& phase, const ModelSpec& model) {
             fmt::format("expert {} must divide the {} experts", phase.expert, experts.count));
 }
 
+// Of one routed expert, on each of the ranks that share it.
+static double expert_bytes_per_rank(const ModelSpec& model, const Quantisation& quantisation, std::int64_t ranks) {
+    return model.routed_parameters() / static_cast<double>(model.experts.count) * bytes_of(quantisation.experts) /
+           static_cast<double>(ranks);
+}
+
+std::optional<ExpertPool> experts_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model,
+                                     const DeviceSpec& device, const NodeHost* host, double replicas,
+                                     const Mark& mark) {
+    if (!engine.caches_experts) {
+        return std::nullopt;
+    }
+    constexpr double kGiB = 1024.0 * 1024 * 1024;
+    const ExpertCacheSpec& spec = engine.expert_cache;
+    if (host == nullptr) {
+        throw InfeasibleError(
+            fmt::format("'expert_cache' keeps experts in '{}', but the nodes have no 'host' with memories", spec.tier));
+    }
+    const std::size_t home = host->find(spec.tier);
+    if (home == host->tiers.size()) {
+        std::vector<std::string> names;
+        for (const MemoryTier& tier : host->tiers) {
+            names.push_back(tier.name);
+        }
+        const std::string nearest = nearest_name(spec.tier, names);
+        throw ConfigError({mark.error(fmt::format("expert_cache: the node has no tier '{}'{}; it has {}", spec.tier,
+                                                  nearest.empty() ? "" : " (did you mean '" + nearest + "'?)",
+                                                  fmt::join(names, ", ")))});
+    }
+    ExpertPool out{spec, {}, expert_bytes_per_rank(model, engine.quantisation(device), phase.tensor)};
+    const double expert = out.rank_bytes * static_cast<double>(phase.tensor);
+    const double all = expert * static_cast<double>(model.expert_layers() * model.experts.count);
+    const MemoryTier& tier = host->tiers[home];
+    if (all > tier.bytes()) {
+        throw InfeasibleError(fmt::format("{} experts of {} layers are {:.1f} GiB: more than the {:.1f} GiB of '{}'",
+                                          model.experts.count, model.expert_layers(), all / kGiB, tier.bytes() / kGiB,
+                                          spec.tier));
+    }
+    if (spec.host > 0 && (tier.addressed() || host->dram() == host->tiers.size())) {
+        throw InfeasibleError(
+            fmt::format("'expert_cache.host' keeps in DRAM what comes from drives, but experts come from '{}'{}",
+                        spec.tier, tier.addressed() ? ", which is memory" : " and node.host has no DRAM"));
+    }
+    if (spec.host > 0 && spec.host * replicas > host->tiers[host->dram()].bytes()) {
+        throw InfeasibleError(fmt::format(
+            "'expert_cache.host' of {:.0f} replicas of a node is {:.1f} GiB: more than the {:.1f} GiB of '{}'",
+            replicas, spec.host * replicas / kGiB, host->tiers[host->dram()].bytes() / kGiB,
+            host->tiers[host->dram()].name));
+    }
+    out.shape.layers = static_cast<std::uint32_t>(model.expert_layers());
+    out.shape.count = static_cast<std::uint32_t>(model.experts.count);
+    out.shape.topk = static_cast<std::uint32_t>(model.experts.topk);
+    out.shape.host_experts = static_cast<std::uint64_t>(spec.host / expert);
+    return out;
+}
+
 EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model,
                        const DeviceSpec& device) {
     EngineLimits limits;
@@ -352,10 +467,16 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
     const double device_memory = device.memory.value;
     const Quantisation quantisation = engine.quantisation(device);
     for (std::int64_t stage = 0; stage < phase.pipeline; ++stage) {
-        const double weights =
+        const double all =
             weight_bytes_per_rank(model, quantisation, phase.tensor, phase.groups, stage, phase.pipeline);
         const std::int64_t layers = stage_layers(model.layers, stage, phase.pipeline);
+        const double elsewhere = engine.caches_experts
+                                     ? static_cast<double>(model.expert_layers()) *
+                                           static_cast<double>(model.experts.count - engine.expert_cache.experts) *
+                                           expert_bytes_per_rank(model, quantisation, phase.tensor)
+                                     : 0;
         const double adapters = adapter_bytes_per_rank(model, engine.adapters, phase.tensor, layers);
+        const double weights = all - elsewhere;
         limits.adapter_bytes += adapters * static_cast<double>(phase.stage_ranks());
         const double slots = adapters * static_cast<double>(engine.adapters.slots);
         const double room = engine.of_free
@@ -385,6 +506,8 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
     limits.prefix_cache = engine.prefix_cache;
     limits.host_cache = static_cast<std::uint64_t>(engine.prefix_host / limits.block_bytes);
     limits.nvme_cache = static_cast<std::uint64_t>(engine.prefix_nvme / limits.block_bytes);
+    limits.prefix_eviction = engine.prefix_eviction;
+    limits.adapter_eviction = engine.adapters.eviction;
     limits.adapter_slots = engine.lora ? static_cast<std::uint32_t>(engine.adapters.slots) : 0;
     limits.batches = static_cast<std::uint32_t>(phase.pipeline);
     limits.max_sequences = static_cast<std::uint32_t>(phase.scheduler.max_sequences);

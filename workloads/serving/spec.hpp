@@ -63,14 +63,17 @@ struct EngineSpec {
     ReplicaFailure failure;  ///< `down_s` 0: none
     FailureProcess failures;
     std::int64_t retries = 3;
-    bool prefix_cache = false;         ///< blocks are found again by their content
+    bool prefix_cache = false;  ///< blocks are found again by their content
+    Eviction prefix_eviction = Eviction::lru;
     double prefix_host = 0;            ///< B per replica: blocks that leave the devices stay in host memory
     double prefix_nvme = 0;            ///< B per replica: and from there on NVMe
     double nvme_bandwidth = 0;         ///< B/s each way of a node's NVMe
     std::int64_t stream_interval = 1;  ///< tokens that reach the client together
     std::int64_t max_context = 0;      ///< tokens; 0: whatever fits
     bool lora = false;
-    AdapterSpec adapters;                               ///< rank 0: none
+    AdapterSpec adapters;         ///< rank 0: none
+    bool caches_experts = false;  ///< `expert_cache` was given
+    ExpertCacheSpec expert_cache;
     double step_overhead = 0;                           ///< s of the host an iteration
     double sequence_overhead = 0;                       ///< s of the host a sequence and iteration
     double reserved_memory = 2.0 * 1024 * 1024 * 1024;  ///< B per device: context, library buffers, activations
@@ -106,6 +109,12 @@ void describe(Fields& fields, MeasureSpec& measure);
 
 /// Throws InfeasibleError for a phase whose degrees do not divide the model.
 void check(const PhaseSpec& phase, const ModelSpec& model);
+
+/// Experts of a replica of this phase that the host keeps; nothing where all are on the devices. Throws InfeasibleError with the
+/// numbers when the host lacks memories or room for them, ConfigError at `mark` for a tier that it does not have. `replicas`: of a node.
+[[nodiscard]] std::optional<ExpertPool> experts_of(const EngineSpec& engine, const PhaseSpec& phase,
+                                                   const ModelSpec& model, const DeviceSpec& device,
+                                                   const NodeHost* host, double replicas, const Mark& mark);
 
 /// Cache blocks and limits of one replica of a phase. Throws InfeasibleError when the weights leave no room, with the numbers.
 [[nodiscard]] EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model,

@@ -285,6 +285,9 @@ class ServingScenario final : public ScenarioRun {
         if (engine_.same_devices && role == Role::prefill) {
             pool.limits.ahead = 1 + pool.limits.draft_tokens;
         }
+        const double beside = std::max(1.0, static_cast<double>(node.gpus) / static_cast<double>(ranks));
+        pool.experts = experts_of(engine_, *phase, scenario_.model, gpu, node.has_host ? &node.host : nullptr,
+                                  std::min(beside, static_cast<double>(phase->replicas)), scenario_.engine_mark);
         pool.device = &gpu;
         pool.units = phase->units;
         pool.first_gpu = place.first_gpu;
@@ -301,29 +304,28 @@ class ServingScenario final : public ScenarioRun {
             if (stage > 0) {
                 host.step.value = host.sequence.value = 0;
             }
-            ServingModel model{
-                .model = scenario_.model,
-                .device = *device,
-                .fabric = context.fabric,
-                .collectives = context.models.collectives(node, scenario_.network.collectives),
-                .paths = scenario_.network.path_choice(),
-                .gpus = gpus,
-                .quantisation = engine_.quantisation(gpu),
-                .groups = static_cast<std::uint32_t>(phase->groups),
-                .expert = static_cast<std::uint32_t>(phase->expert),
-                .expert_load = engine_.expert_load,
-                .dispatch = engine_.dispatch,
-                .block = static_cast<double>(engine_.block),
-                .host = host,
-                .step_overhead = stage == 0 ? engine_.step_overhead : 0,
-                .sequence_overhead = stage == 0 ? engine_.sequence_overhead : 0,
-                .layers = stage_layers(scenario_.model.layers, stage, phase->pipeline),
-                .embedding = stage == 0,
-                .head = stage + 1 == phase->pipeline,
-                .adapters = engine_.adapters,
-                .partitioned = engine_.same_devices ? &gpu : nullptr,
-                .units = phase->units,
-                .given = engine_.has_step_cost ? &engine_.step_cost : nullptr};
+            ServingModel model{.model = scenario_.model,
+                               .device = *device,
+                               .fabric = context.fabric,
+                               .collectives = context.models.collectives(node, scenario_.network.collectives),
+                               .paths = scenario_.network.path_choice(),
+                               .gpus = gpus,
+                               .quantisation = engine_.quantisation(gpu),
+                               .groups = static_cast<std::uint32_t>(phase->groups),
+                               .expert = static_cast<std::uint32_t>(phase->expert),
+                               .expert_load = engine_.expert_load,
+                               .dispatch = engine_.dispatch,
+                               .block = static_cast<double>(engine_.block),
+                               .host = host,
+                               .step_overhead = stage == 0 ? engine_.step_overhead : 0,
+                               .sequence_overhead = stage == 0 ? engine_.sequence_overhead : 0,
+                               .layers = stage_layers(scenario_.model.layers, stage, phase->pipeline),
+                               .embedding = stage == 0,
+                               .head = stage + 1 == phase->pipeline,
+                               .adapters = engine_.adapters,
+                               .partitioned = engine_.same_devices ? &gpu : nullptr,
+                               .units = phase->units,
+                               .given = engine_.has_step_cost ? &engine_.step_cost : nullptr};
             if (options_.serving != nullptr) {
                 options_.serving->stage(service_.pools.size(), model);
             }
@@ -370,7 +372,15 @@ class ServingScenario final : public ScenarioRun {
         service_.hidden_bytes = 2 * static_cast<double>(scenario_.model.hidden);  // 16 bits
         service_.nvme_bandwidth = engine_.nvme_bandwidth;
         service_.gpus_per_node = static_cast<std::uint32_t>(scenario_.cluster.node.gpus);
-        service_.fabric = engine_.split || piped_ ? &context.fabric : nullptr;
+        service_.fabric = engine_.split || piped_ || engine_.caches_experts ? &context.fabric : nullptr;
+        if (engine_.caches_experts) {
+            if (scenario_.cluster.mixed) {
+                throw InfeasibleError(
+                    "'expert_cache' on a cluster of groups is not simulated: give it nodes of one kind");
+            }
+            service_.host = &scenario_.cluster.node.host;
+            service_.device_link = scenario_.cluster.node.pcie_rate();
+        }
         service_.paths = scenario_.network.path_choice();
         service_.stream_interval = static_cast<std::uint32_t>(engine_.stream_interval);
         service_.ttft_limit = scenario_.slo.ttft;
@@ -533,6 +543,17 @@ class ServingScenario final : public ScenarioRun {
                         "requests");
             summary.add("adapter_loads", static_cast<double>(result.adapter_loads), "adapters");
             summary.add("adapter_wait_s.mean", result.adapter_wait_s / named, "s");
+        }
+        if (engine_.caches_experts) {
+            const double used = std::max(1.0, static_cast<double>(result.experts_used));
+            const double steps = std::max(1.0, static_cast<double>(result.iterations));
+            summary.add("expert_hit_fraction", static_cast<double>(result.expert_hits) / used, "1");
+            if (engine_.expert_cache.prefetches) {
+                summary.add("expert_prefetched_fraction", static_cast<double>(result.experts_predicted) / used, "1");
+                summary.add("experts_in_vain", static_cast<double>(result.experts_in_vain), "experts");
+            }
+            summary.add("expert_bytes", result.expert_bytes, "B");
+            summary.add("expert_wait_s.mean", result.expert_wait_s / steps, "s");
         }
         if (engine_.mixes) {
             summary.add("mixed_prompts", static_cast<double>(result.mixed_prompts), "requests");

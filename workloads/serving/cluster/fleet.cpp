@@ -53,6 +53,16 @@ void Fleet::begin(Dispatcher& dispatcher) {
             replicas_[partner(i)]->devices.push_back(shared_.back().get());
         }
     }
+    if (spec_.host != nullptr) {
+        experts_ = std::make_unique<ExpertLoads>(spec_, dispatcher, result_);
+        for (const auto& replica : replicas_) {
+            std::vector<GpuId> gpus;
+            for (std::uint32_t rank = 0; rank < replica->pool.gpus; ++rank) {
+                gpus.push_back(gpu(replica->first_gpu + rank));
+            }
+            experts_->add(replica->pool, gpus);
+        }
+    }
     std::map<std::uint32_t, std::pair<ClassId, ClassId>> nvme;  // by node
     for (const auto& replica : replicas_) {
         if (replica->pool.host_bandwidth > 0) {
@@ -74,8 +84,25 @@ bool Fleet::measured() const {
     return now >= spec_.measure_from && (spec_.measure_to <= 0 || now < spec_.measure_to);
 }
 
+void Fleet::finish() {
+    for (std::uint32_t i = 0; experts_ && i < size(); ++i) {
+        if (const ExpertCache* cache = experts_->cache(i); cache != nullptr) {
+            result_.experts_used += cache->used();
+            result_.expert_hits += cache->hits();
+            result_.experts_predicted += cache->predicted();
+            result_.experts_in_vain += cache->in_vain();
+        }
+    }
+}
+
 void Fleet::on_task(const Token& token) {
     Replica& replica = *replicas_[token.index];
+    if (token.task == ServiceTask::expert) {
+        if (const std::optional<std::uint32_t> over = experts_->on_task(token.index, token.entry); over) {
+            leave(token.index, *over);
+        }
+        return;
+    }
     if (token.task == ServiceTask::plan) {
         replica.plans = false;
         while (can_plan(replica) && launch(token.index)) {
@@ -201,7 +228,7 @@ bool Fleet::launch(std::uint32_t index) {
 // Blocks that the prefix cache moved to lower tiers go there behind the batches.
 void Fleet::spill(std::uint32_t index) {
     Replica& replica = *replicas_[index];
-    const PrefixCache* cache = replica.state.prefix_cache();
+    const TierCache* cache = replica.state.prefix_cache();
     if (cache == nullptr) {
         return;
     }
@@ -212,8 +239,17 @@ void Fleet::spill(std::uint32_t index) {
         }
         sent = total;
     };
-    send(cache->to_host(), replica.spilled, replica.to_host);
-    send(cache->to_nvme(), replica.sunk, replica.to_nvme);
+    send(cache->moved(kInHostMemory), replica.spilled, replica.to_host);
+    send(cache->moved(kOnNvme), replica.sunk, replica.to_nvme);
+}
+
+// That pass the layers.
+static std::uint64_t tokens_of(const Batch& batch) {
+    std::uint64_t tokens = std::uint64_t{batch.padded} + batch.drafted;
+    for (const BatchItem& item : batch.items) {
+        tokens += item.tokens;
+    }
+    return tokens;
 }
 
 void Fleet::enter(std::uint32_t index, std::uint32_t id) {
@@ -235,6 +271,10 @@ void Fleet::enter(std::uint32_t index, std::uint32_t id) {
     const std::uint64_t token = Token{ServiceTask::stage, index, id}.pack();
     if (replica.devices.empty()) {
         result_.busy_s += seconds / static_cast<double>(replica.stages.size());
+        if (replica.pool.experts) {
+            experts_->start(index, id, tokens_of(entry.batch), seconds);
+            return;
+        }
         dispatcher_->delay(SimTime::from_seconds(seconds), index + 1, token);
         return;
     }

@@ -13,6 +13,7 @@
 
 #include "sim/device/device.hpp"
 #include "sim/engine/task_source.hpp"
+#include "workloads/serving/cluster/expert_loads.hpp"
 #include "workloads/serving/cluster/service.hpp"
 
 #include <deque>
@@ -30,6 +31,7 @@ enum class ServiceTask : std::uint8_t {
     kv_transfer,
     fetch,
     adapter,
+    expert,
     follow_up,
     background,
     timeout,
@@ -127,6 +129,8 @@ class Fleet {
     /// take.
     void wake(std::uint32_t index);
     void on_task(const Token& token);
+    /// Counts of experts that are elsewhere.
+    void finish();
     /// A replica is gone, with all it had; its sequences are taken first by whoever wants them.
     void fail(std::uint32_t index);
 
@@ -168,6 +172,7 @@ class Fleet {
     Dispatcher* dispatcher_ = nullptr;
     std::vector<std::unique_ptr<Replica>> replicas_;
     std::vector<std::unique_ptr<Device>> shared_;  ///< devices under two replicas
+    std::unique_ptr<ExpertLoads> experts_;         ///< null: all are on the devices
     std::map<std::pair<GpuRange, GpuRange>, Path> paths_;
 };
 

@@ -211,6 +211,7 @@ class ServiceRun::Service final : public TaskSource,
     [[nodiscard]] bool all_served() const override { return frontend_.all_settled(); }
 
     void end(Dispatcher&) override {
+        fleet_.finish();
         for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
             const EngineState& state = fleet_[i].state;
             result_.preemptions += state.preemptions;

@@ -3,6 +3,7 @@
 
 #include "sim/network/placement.hpp"
 #include "workloads/serving/cluster/routers/router.hpp"
+#include "workloads/serving/engine/expert_cache.hpp"
 #include "workloads/serving/schedulers/scheduler.hpp"
 
 #include <optional>
@@ -10,7 +11,8 @@
 
 namespace orrery::inline device {
 struct DeviceSpec;
-}
+struct NodeHost;
+}  // namespace orrery::inline device
 
 namespace orrery::inline serving {
 
@@ -52,6 +54,13 @@ struct ScalingSpec {
     double cooldown_s = 60;   ///< after a start nothing is stopped
 };
 
+/// Experts that a host's memories have and a replica's devices keep some of.
+struct ExpertPool {
+    ExpertCacheSpec spec;
+    ExpertCache::Shape shape;
+    double rank_bytes = 0;  ///< of an expert, on each rank
+};
+
 /// Equal replicas.
 struct PoolSpec {
     Role role = Role::mixed;
@@ -65,6 +74,7 @@ struct PoolSpec {
     ScalingSpec scaling;
     const DeviceSpec* device = nullptr;  ///< of its GPUs; needed on devices shared by two pools
     double units = 1;                    ///< share of the compute units there, which `cost` knows
+    std::optional<ExpertPool> experts;   ///< nothing: all experts are on the devices
     double host_bandwidth = 0;           ///< B/s each way between a replica's devices and host memory; 0: takes no time
 };
 
@@ -94,7 +104,9 @@ struct ServiceSpec {
     double request_overhead = 0;         ///< s from a client to an engine's queue
     double frontend = 0;                 ///< s of work on each request before that, one after another
     double hidden_bytes = 0;             ///< that a token takes from one pipeline stage to the next
-    const Fabric* fabric = nullptr;      ///< needed where there are KV transfers or pipelines
+    const Fabric* fabric = nullptr;      ///< needed where there are KV transfers, pipelines or experts elsewhere
+    const NodeHost* host = nullptr;      ///< of every node; needed where experts are elsewhere
+    double device_link = 0;              ///< B/s of a device's link to its host, where there is one
     std::optional<Placement> placement;  ///< of the GPUs that pools number; nothing: as they are numbered
     PathChoice paths = PathChoice::spray;
     double nvme_bandwidth = 0;          ///< B/s each way of a node's NVMe; 0: takes no time

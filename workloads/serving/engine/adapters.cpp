@@ -24,37 +24,27 @@ double adapter_bytes_per_rank(const ModelSpec& model, const AdapterSpec& adapter
 }
 
 AdapterSlots::Answer AdapterSlots::pin(std::uint32_t adapter) {
-    if (const auto found = held_.find(adapter); found != held_.end()) {
-        Slot& slot = found->second;
-        if (slot.users++ == 0) {
-            idle_.erase(slot.released);
-        }
-        return slot.here ? Answer::here : Answer::coming;
+    if (const std::uint32_t slot = held_.find(adapter); slot != TierCache::kNone) {
+        (void)held_.claim(slot);
+        return coming_.contains(adapter) ? Answer::coming : Answer::here;
     }
     if (!has_slot()) {
         return Answer::full;
     }
-    if (held_.size() == slots_) {
-        held_.erase(idle_.begin()->second);
-        idle_.erase(idle_.begin());
-    }
-    held_[adapter].users = 1;
+    held_.trim(slots_ - held_.pinned() - 1);
+    (void)held_.publish(adapter);
+    coming_.insert(adapter);
     return Answer::taken;
 }
 
 void AdapterSlots::loaded(std::uint32_t adapter) {
-    Slot& slot = held_.at(adapter);
-    ORRERY_ASSERT(slot.users > 0 && !slot.here);
-    slot.here = true;
+    ORRERY_ASSERT(held_.find(adapter) != TierCache::kNone);
+    const std::size_t came = coming_.erase(adapter);
+    ORRERY_ASSERT(came == 1);
 }
 
 void AdapterSlots::unpin(std::uint32_t adapter) {
-    Slot& slot = held_.at(adapter);
-    ORRERY_ASSERT(slot.users > 0);
-    if (--slot.users == 0) {
-        slot.released = releases_++;
-        idle_.emplace(slot.released, adapter);
-    }
+    (void)held_.drop(held_.find(adapter));
 }
 
 }  // namespace orrery::inline serving

@@ -7,11 +7,15 @@
 namespace orrery::inline serving {
 
 EngineState::EngineState(const EngineLimits& limits) : limits_(limits) {
-    if (limits.prefix_cache) {
-        cache_.emplace(limits.host_cache, limits.nvme_cache);
+    empty_caches();
+}
+
+void EngineState::empty_caches() {
+    if (limits_.prefix_cache) {
+        cache_.emplace(std::vector{limits_.host_cache, limits_.nvme_cache}, limits_.prefix_eviction);
     }
-    if (limits.adapter_slots > 0) {
-        adapters_.emplace(limits.adapter_slots);
+    if (limits_.adapter_slots > 0) {
+        adapters_.emplace(limits_.adapter_slots, limits_.adapter_eviction);
     }
 }
 
@@ -128,8 +132,8 @@ std::uint32_t EngineState::claim_prefix(std::uint32_t index) {
         std::uint64_t taken = 0;
         for (std::uint64_t j = 0; j < findable(sequence); ++j) {
             const std::uint64_t key = sequence.content.key(j, limits_.block);
-            const std::uint32_t block = key == 0 ? PrefixCache::kNone : cache_->find(key);
-            if (block == PrefixCache::kNone || cache_->tier(block) != Tier::device) {
+            const std::uint32_t block = key == 0 ? TierCache::kNone : cache_->find(key);
+            if (block == TierCache::kNone || cache_->tier(block) != kOnDevice) {
                 break;
             }
             taken += cache_->claim(block) ? 1 : 0;
@@ -155,7 +159,7 @@ std::uint32_t EngineState::cached_prefix(const PromptContent& content, std::uint
     std::uint64_t found = 0;
     for (; cache_ && found < (prompt - 1) / limits_.block; ++found) {
         const std::uint64_t key = content.key(found, limits_.block);
-        if (key == 0 || cache_->find(key) == PrefixCache::kNone) {
+        if (key == 0 || cache_->find(key) == TierCache::kNone) {
             break;
         }
     }
@@ -169,7 +173,7 @@ void EngineState::name_blocks(std::uint32_t index) {
     Sequence& sequence = sequences_[index];
     while ((sequence.named.size() + 1) * limits_.block <= sequence.cached) {
         const std::uint64_t key = sequence.content.key(sequence.named.size(), limits_.block);
-        sequence.named.push_back(key == 0 ? PrefixCache::kNone : cache_->publish(key));
+        sequence.named.push_back(key == 0 ? TierCache::kNone : cache_->publish(key));
     }
 }
 
@@ -182,13 +186,13 @@ EngineState::Fetch EngineState::begin_fetch(std::uint32_t index, std::uint64_t r
     std::vector<std::uint32_t> found;
     for (std::uint64_t j = 0; j < findable(sequence); ++j) {
         const std::uint64_t key = sequence.content.key(j, limits_.block);
-        const std::uint32_t block = key == 0 ? PrefixCache::kNone : cache_->find(key);
-        if (block == PrefixCache::kNone) {
+        const std::uint32_t block = key == 0 ? TierCache::kNone : cache_->find(key);
+        if (block == TierCache::kNone) {
             break;
         }
         found.push_back(block);
-        fetch.host += cache_->tier(block) == Tier::host ? limits_.block_bytes : 0;
-        fetch.nvme += cache_->tier(block) == Tier::nvme ? limits_.block_bytes : 0;
+        fetch.host += cache_->tier(block) == kInHostMemory ? limits_.block_bytes : 0;
+        fetch.nvme += cache_->tier(block) == kOnNvme ? limits_.block_bytes : 0;
     }
     const std::uint32_t wanted = blocks_for(room);
     if (fetch.host + fetch.nvme <= 0 || wanted > free_blocks()) {
@@ -197,10 +201,10 @@ EngineState::Fetch EngineState::begin_fetch(std::uint32_t index, std::uint64_t r
     std::uint64_t taken = 0;
     std::uint64_t here = 0;
     for (const std::uint32_t block : found) {
-        const bool on_device = cache_->tier(block) == Tier::device;
+        const bool on_device = cache_->tier(block) == kOnDevice;
         taken += on_device && cache_->claim(block) ? 1 : 0;
         here += on_device ? 1 : 0;
-        sequence.named.push_back(on_device ? block : PrefixCache::kNone);
+        sequence.named.push_back(on_device ? block : TierCache::kNone);
     }
     take(taken + wanted - here);
     sequence.blocks = wanted;
@@ -213,7 +217,7 @@ EngineState::Fetch EngineState::begin_fetch(std::uint32_t index, std::uint64_t r
 void EngineState::end_fetch(std::uint32_t index) {
     Sequence& sequence = sequences_[index];
     for (std::size_t j = 0; j < sequence.named.size(); ++j) {
-        if (sequence.named[j] == PrefixCache::kNone) {
+        if (sequence.named[j] == TierCache::kNone) {
             sequence.named[j] = cache_->publish(sequence.content.key(j, limits_.block));
         }
     }
@@ -324,7 +328,7 @@ void EngineState::release(Sequence& sequence) {
     std::uint64_t freed = sequence.blocks;
     // The end of a prompt is the first to be forgotten: what comes before it is of use to more.
     for (std::size_t j = sequence.named.size(); j-- > 0;) {
-        if (sequence.named[j] != PrefixCache::kNone && !cache_->drop(sequence.named[j])) {
+        if (sequence.named[j] != TierCache::kNone && !cache_->drop(sequence.named[j])) {
             --freed;
         }
     }
@@ -436,12 +440,7 @@ void EngineState::reset() {
     in_flight_ = 0;
     aside_ = 0;
     foreign_ = 0;
-    if (adapters_) {
-        adapters_.emplace(limits_.adapter_slots);
-    }
-    if (cache_) {
-        cache_.emplace(limits_.host_cache, limits_.nvme_cache);
-    }
+    empty_caches();
 }
 
 void EngineState::finish(std::uint32_t index) {

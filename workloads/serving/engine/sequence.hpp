@@ -9,7 +9,7 @@
 // Validated by tests/workloads/serving_test.cpp.
 
 #include "workloads/serving/engine/adapters.hpp"
-#include "workloads/serving/engine/prefix_cache.hpp"
+#include "workloads/serving/requests/request.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -17,6 +17,9 @@
 #include <vector>
 
 namespace orrery::inline serving {
+
+/// Tiers of a prefix cache. A block is named by a key that stands for its tokens and all before it.
+inline constexpr std::size_t kOnDevice = 0, kInHostMemory = 1, kOnNvme = 2;
 
 /// leaving: its cache goes to another replica; arriving: it comes from there or from a lower tier.
 enum class Stage : std::uint8_t { arriving, waiting, running, swapped, leaving, finished };
@@ -101,8 +104,10 @@ struct EngineLimits {
     bool prefix_cache = false;          ///< blocks stay when their sequence ends, and are found by later ones
     std::uint64_t host_cache = 0;       ///< blocks of the prefix cache in host memory, below the device's
     std::uint64_t nvme_cache = 0;       ///< and on NVMe
-    std::uint32_t adapter_slots = 0;    ///< 0: adapters that requests name are no concern of this engine
-    double adapter_bytes = 0;           ///< of an adapter, over all ranks
+    Eviction prefix_eviction = Eviction::lru;
+    std::uint32_t adapter_slots = 0;  ///< 0: adapters that requests name are no concern of this engine
+    double adapter_bytes = 0;         ///< of an adapter, over all ranks
+    Eviction adapter_eviction = Eviction::lru;
     std::uint32_t ahead = 0;  ///< tokens beyond a prompt that must have room when it is done, if they will come
 };
 
@@ -188,7 +193,7 @@ class EngineState {
     void drop_aside(std::uint32_t index);
 
     /// Null: there is none.
-    [[nodiscard]] const PrefixCache* prefix_cache() const { return cache_ ? &*cache_ : nullptr; }
+    [[nodiscard]] const TierCache* prefix_cache() const { return cache_ ? &*cache_ : nullptr; }
     [[nodiscard]] std::uint64_t prompt_tokens() const { return prompt_tokens_; }
     [[nodiscard]] std::uint64_t prefix_tokens() const { return prefix_tokens_; }
 
@@ -240,6 +245,7 @@ class EngineState {
     std::uint64_t preemptions = 0;
 
   private:
+    void empty_caches();
     [[nodiscard]] std::uint32_t place();
     void start_running(std::uint32_t index);
     /// Puts a sequence into the waiting queue, behind those that hold blocks.
@@ -256,7 +262,7 @@ class EngineState {
     std::vector<std::uint32_t> free_;
     std::uint64_t own_blocks_ = 0;
     std::uint64_t* used_blocks_ = &own_blocks_;  ///< by sequences; the cache's idle blocks count as free
-    std::optional<PrefixCache> cache_;
+    std::optional<TierCache> cache_;
     std::optional<AdapterSlots> adapters_;
     std::size_t aside_ = 0;
     std::size_t foreign_ = 0;

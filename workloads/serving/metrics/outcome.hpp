@@ -153,6 +153,12 @@ struct ServiceResult : WindowCounts {
     std::uint64_t adapter_hits = 0;         ///< whose adapter was on their replica's devices
     std::uint64_t adapter_loads = 0;        ///< adapters brought from host memory
     double adapter_wait_s = 0;              ///< summed over requests: until their adapter was there
+    std::uint64_t experts_used = 0;         ///< where some are elsewhere: once a layer and iteration
+    std::uint64_t expert_hits = 0;          ///< of them on the devices before,
+    std::uint64_t experts_predicted = 0;    ///< brought because a prediction named them,
+    std::uint64_t experts_in_vain = 0;      ///< and brought for nothing beside them
+    double expert_bytes = 0;                ///< brought to each rank, summed over replicas
+    double expert_wait_s = 0;               ///< summed over replicas: layers that waited for experts
     std::uint64_t mixed_prompts = 0;        ///< computed by decode replicas
     std::uint64_t mixed_outputs = 0;        ///< given whole by prefill replicas
     std::vector<IterationRecord> timeline;  ///< the first ones

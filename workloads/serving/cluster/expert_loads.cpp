@@ -1,0 +1,127 @@
+#include "workloads/serving/cluster/expert_loads.hpp"
+
+#include "sim/base/error.hpp"
+#include "workloads/serving/cluster/fleet.hpp"
+
+#include <algorithm>
+
+namespace orrery::inline serving {
+
+ExpertLoads::ExpertLoads(const ServiceSpec& spec, Dispatcher& dispatcher, ServiceResult& result)
+    : spec_(spec),
+      dispatcher_(dispatcher),
+      result_(result),
+      memory_(*spec.host, *spec.fabric, spec.device_link, dispatcher.resources()) {}
+
+ExpertLoads::Way ExpertLoads::way(std::size_t tier, const std::vector<GpuId>& gpus, double bytes) {
+    const NodeMemory::Hop hop = memory_.stream(gpus, tier);
+    return {dispatcher_.keep(hop.demands), SimTime::from_seconds(hop.latency), memory_.host().tiers[tier].whole(bytes)};
+}
+
+void ExpertLoads::add(const PoolSpec& pool, const std::vector<GpuId>& gpus) {
+    auto play = std::make_unique<Play>();
+    if (pool.experts) {
+        const ExpertPool& experts = *pool.experts;
+        play->cache.emplace(experts.spec, experts.shape, spec_.seed,
+                            "experts of replica " + std::to_string(plays_.size()));
+        play->ahead = experts.spec.prefetches ? static_cast<std::uint32_t>(experts.spec.ahead) : 0;
+        play->from_home = way(memory_.host().find(experts.spec.tier), gpus, experts.rank_bytes);
+        if (experts.shape.host_experts > 0) {
+            play->from_dram = way(memory_.host().dram(), gpus, experts.rank_bytes);
+        }
+    }
+    plays_.push_back(std::move(play));
+}
+
+void ExpertLoads::start(std::uint32_t replica, std::uint32_t entry, std::uint64_t tokens, double seconds) {
+    Play& play = *plays_[replica];
+    play.loads = &play.cache->step(tokens);
+    play.entry = entry;
+    play.whole_s = seconds;
+    play.layer_s = seconds / static_cast<double>(play.loads->size());
+    play.layer = play.known = 0;
+    ORRERY_ASSERT(play.queue.empty() && play.transfers == 0 && play.missing == 0 && !play.waits);
+    begin_layer(replica);
+}
+
+std::uint32_t ExpertLoads::bring(std::uint32_t replica, const LayerLoads::From& from, What what) {
+    Play& play = *plays_[replica];
+    std::uint32_t transfers = 0;
+    for (const auto& [count, way] : {std::pair{from.dram, &play.from_dram}, {from.home, &play.from_home}}) {
+        if (count > 0) {
+            ++transfers;
+            result_.expert_bytes += count * way->bytes;
+            dispatcher_.share(way->links, count * way->bytes, way->latency, replica + 1,
+                              Token{ServiceTask::expert, replica, what}.pack());
+        }
+    }
+    return transfers;
+}
+
+void ExpertLoads::bring_next(std::uint32_t replica) {
+    Play& play = *plays_[replica];
+    if (play.transfers == 0 && !play.queue.empty()) {
+        play.transfers = bring(replica, (*play.loads)[play.queue.front()].predicted, predicted);
+    }
+}
+
+void ExpertLoads::begin_layer(std::uint32_t replica) {
+    Play& play = *plays_[replica];
+    const std::vector<LayerLoads>& loads = *play.loads;
+    for (; play.known < loads.size() && play.known <= play.layer + play.ahead; ++play.known) {
+        if (loads[play.known].predicted.all() > 0) {
+            play.queue.push_back(play.known);
+        }
+    }
+    bring_next(replica);
+    play.missing = bring(replica, loads[play.layer].demanded, demanded);
+    play.waits = true;
+    play.since = dispatcher_.now();
+    go_on_if_ready(replica);
+}
+
+// The layers that wait for nothing and tell of nothing are one task.
+void ExpertLoads::go_on_if_ready(std::uint32_t replica) {
+    Play& play = *plays_[replica];
+    const bool coming = !play.queue.empty() && play.queue.front() <= play.layer;
+    if (!play.waits || play.missing > 0 || coming) {
+        return;
+    }
+    play.waits = false;
+    result_.expert_wait_s += (dispatcher_.now() - play.since).seconds();
+    const std::vector<LayerLoads>& loads = *play.loads;
+    std::uint32_t next = play.layer + 1;
+    const auto matters = [&](std::uint32_t layer) {
+        const std::uint32_t told = layer + play.ahead;  // the layer whose predictions are known there
+        return loads[layer].demanded.all() > 0 || loads[layer].predicted.all() > 0 ||
+               (told >= play.known && told < loads.size() && loads[told].predicted.all() > 0);
+    };
+    while (next < loads.size() && !matters(next)) {
+        ++next;
+    }
+    const bool whole = play.layer == 0 && next == loads.size();
+    const double seconds = whole ? play.whole_s : (next - play.layer) * play.layer_s;
+    play.layer = next;
+    dispatcher_.delay(SimTime::from_seconds(seconds), replica + 1,
+                      Token{ServiceTask::expert, replica, layers_done}.pack());
+}
+
+std::optional<std::uint32_t> ExpertLoads::on_task(std::uint32_t replica, std::uint32_t what) {
+    Play& play = *plays_[replica];
+    if (what == layers_done) {
+        if (play.layer == play.loads->size()) {
+            return play.entry;
+        }
+        begin_layer(replica);
+    } else if (what == demanded) {
+        --play.missing;
+        go_on_if_ready(replica);
+    } else if (--play.transfers == 0) {
+        play.queue.pop_front();
+        bring_next(replica);
+        go_on_if_ready(replica);
+    }
+    return std::nullopt;
+}
+
+}  // namespace orrery::inline serving
