@@ -32,14 +32,20 @@ std::vector<std::string> problems_of(const DeviceParts& parts, const DeviceSpec&
     for (const ComputeUnit& unit : parts.units) {
         (unit.kind == UnitKind::systolic ? products : others) += unit.peak();
     }
-    if (products <= 0 || others <= 0) {
-        out.push_back(fmt::format("'units' needs at least one of kind {}: {} has none",
-                                  products <= 0 ? "systolic" : "vector", device.name));
+    const bool in_banks = parts.has_pim && parts.pim.present() && parts.pim.products;
+    if ((products <= 0 && !in_banks) || others <= 0) {
+        out.push_back(fmt::format("'units' needs at least one of kind {}{}: {} has none",
+                                  others <= 0 ? "vector" : "systolic", others <= 0 ? "" : ", or 'pim' with 'products'",
+                                  device.name));
+    }
+    if (products <= 0 && in_banks) {
+        products = parts.pim.peak(2);
     }
     constexpr double kRounded = 0.03;  // vendors round clocks and peaks
     if (products > 0 && std::abs(products / device.flops_bf16.value - 1) > kRounded) {
         out.push_back(
-            fmt::format("the systolic units do {:.4g} TFLOP/s (2 x rows x columns x count x clock), but flops_bf16 of "
+            fmt::format("the units do {:.4g} TFLOP/s in products (2 x rows x columns x count x clock; in banks 2 x "
+                        "channels x banks x access in 16 bits / column), but flops_bf16 of "
                         "{} is {:.4g} TFLOP/s",
                         products * 1e-12, device.name, device.flops_bf16.value * 1e-12));
     }
@@ -76,10 +82,14 @@ UnitModel::UnitModel(const DeviceSpec& device, const DeviceParts& parts)
             arrays_ = unit;
         }
     }
-    ORRERY_ASSERT(best > 0 && vector_ > 0 && memory_ > 0);
+    has_arrays_ = best > 0;
+    ORRERY_ASSERT((has_arrays_ || pim_.products) && vector_ > 0 && memory_ > 0);
 }
 
 double UnitModel::products(double m, double n, double k, double batch, Precision precision) const {
+    if (!has_arrays_) {
+        return seconds_in_banks(m, n, k, batch, precision);
+    }
     const double efficiency = device_.matrix_efficiency.value > 0 ? device_.matrix_efficiency.value : 1;
     const double peak = device_.matrix_flops(precision);
     const double faster = peak > 0 ? peak / device_.flops_bf16.value : 1;  // other formats are expanded to 16 bits
@@ -103,7 +113,36 @@ double UnitModel::buffered(double compute, double bytes, double m, double n, dou
     return first / memory_ + std::max(compute, (bytes - first) / memory_);
 }
 
+// Weights of several products of a batch lie apart: one after another.
+double UnitModel::seconds_in_banks(double m, double n, double k, double batch, Precision precision) const {
+    const double bytes = orrery::bytes_of(precision);
+    if (n * k * batch * bytes > device_.memory.value) {
+        throw InfeasibleError(
+            fmt::format("a product of {:.0f} x {:.0f} weights ({:.2f} GiB) does not fit into the banks "
+                        "of {}, which hold {:.2f} GiB",
+                        n * batch, k, n * k * batch * bytes / 0x1p30, device_.name, device_.memory.value / 0x1p30));
+    }
+    return batch * product_cycles(pim_, m, n, k, bytes) / pim_.clock.value;
+}
+
+bool UnitModel::in_banks(const Gemm& gemm) const {
+    if (!pim_.products) {
+        return false;
+    }
+    return !has_arrays_ || seconds_in_banks(gemm.m, gemm.n, gemm.k, gemm.batch, gemm.precision) + device_.launch.value +
+                                   gemm.extra_bytes / memory_ <
+                               seconds_on_arrays(gemm);
+}
+
 double UnitModel::seconds_of(const Gemm& gemm) const {
+    if (in_banks(gemm)) {
+        return device_.launch.value + seconds_in_banks(gemm.m, gemm.n, gemm.k, gemm.batch, gemm.precision) +
+               gemm.extra_bytes / memory_;
+    }
+    return seconds_on_arrays(gemm);
+}
+
+double UnitModel::seconds_on_arrays(const Gemm& gemm) const {
     const double compute = products(gemm.m, gemm.n, gemm.k, gemm.batch, gemm.precision);
     const double bytes = gemm.bytes() - gemm.extra_bytes;
     return device_.launch.value + buffered(compute, bytes, gemm.m, gemm.n, gemm.k, orrery::bytes_of(gemm.precision)) +
@@ -113,7 +152,7 @@ double UnitModel::seconds_of(const Gemm& gemm) const {
 double UnitModel::seconds_of(const GroupedGemm& gemm) const {
     const double active = std::max(1.0, gemm.active_experts());
     const double compute = products(gemm.rows() / active, gemm.n, gemm.k, active, gemm.precision);
-    return device_.launch.value + std::max(compute, gemm.bytes() / memory_);
+    return device_.launch.value + (has_arrays_ ? std::max(compute, gemm.bytes() / memory_) : compute);
 }
 
 double UnitModel::seconds_of(const FusedExperts& experts) const {
@@ -126,19 +165,53 @@ double UnitModel::seconds_of(const ExpertRouting& routing) const {
 }
 
 bool UnitModel::in_banks(const Attention& attention) const {
-    return pim_.present() && attention.decodes();
+    return pim_.present() && pim_.attends && (attention.decodes() || !has_arrays_);
+}
+
+// Keys that a query in the banks passes over, in the mean.
+static double keys_seen(const Attention& attention) {
+    return attention.decodes() ? attention.keys_read() : attention.keys * attention.density();
+}
+
+// Whole heads that share keys, dealt to the channels in turn: the channel with the most decides. Queries pass one after another.
+double UnitModel::seconds_in_banks(const Attention& attention) const {
+    if (attention.backward) {
+        throw InfeasibleError(
+            fmt::format("{} has units in the banks of its memory alone (0 of kind systolic), which do "
+                        "no backward pass: training needs arrays",
+                        device_.name));
+    }
+    const double shared = std::max(1.0, attention.group);
+    const double heads = std::ceil(attention.batch_heads / shared / static_cast<double>(pim_.channels)) * shared;
+    const double bytes = orrery::bytes_of(attention.cache);
+    const double stored = heads / shared * 2 * attention.keys_read() * attention.head_dim * bytes;
+    const double channel = device_.memory.value / static_cast<double>(pim_.channels);
+    if (stored > channel) {
+        throw InfeasibleError(fmt::format(
+            "{:.0f} heads of {:.0f} tokens put {:.2f} MiB of keys and values of a layer on one channel of {}, whose {} "
+            "banks hold {:.2f} MiB",
+            heads / shared, attention.keys_read(), stored / 0x1p20, device_.name, pim_.banks, channel / 0x1p20));
+    }
+    const PimAttention parts = attention_cycles(pim_, heads, keys_seen(attention), attention.head_dim, bytes);
+    return std::max(1.0, attention.queries) * (parts.logits + parts.values) / pim_.clock.value;
+}
+
+double UnitModel::bank_bytes(const Operation& operation) const {
+    if (const auto* attention = std::get_if<Attention>(&operation); attention != nullptr && in_banks(*attention)) {
+        return 2 * attention->batch_heads * attention->queries * keys_seen(*attention) * attention->head_dim *
+               orrery::bytes_of(attention->cache);
+    }
+    if (const auto* gemm = std::get_if<Gemm>(&operation); gemm != nullptr && in_banks(*gemm)) {
+        return gemm->m * gemm->n * gemm->k * gemm->batch * orrery::bytes_of(gemm->precision);
+    }
+    return 0;
 }
 
 double UnitModel::seconds_of(const Attention& attention) const {
     const double density = attention.density();
     const double scores = attention.batch_heads * attention.queries * attention.keys * density;
     if (in_banks(attention)) {
-        // Whole heads that share keys, dealt to the channels in turn: the channel with the most decides.
-        const double shared = std::max(1.0, attention.group);
-        const double heads = std::ceil(attention.batch_heads / shared / static_cast<double>(pim_.channels)) * shared;
-        const PimAttention parts =
-            attention_cycles(pim_, heads, attention.keys_read(), attention.head_dim, orrery::bytes_of(attention.cache));
-        return device_.launch.value + (parts.logits + parts.values) / pim_.clock.value + kSoftmax * scores / vector_;
+        return device_.launch.value + seconds_in_banks(attention) + kSoftmax * scores / vector_;
     }
     // Rows of a key head's queries pass together; two products forward, five backward.
     const double group = attention.decodes() ? std::max(1.0, attention.group) : 1;
@@ -183,8 +256,10 @@ Cost UnitModel::cost(const Operation& operation) const {
     cost.bytes = orrery::bytes_of(operation);
     cost.spread = kSpread;
     cost.systematic = kSpread;
-    if (const auto* attention = std::get_if<Attention>(&operation); attention != nullptr && in_banks(*attention)) {
-        cost.bytes = 0;  // keys and values stay in their banks
+    if (const double banks = bank_bytes(operation); banks > 0) {
+        // What lies in the banks stays there.
+        const double byte = device_.energy_per_byte.value;
+        cost.bytes = byte > 0 ? banks * pim_.energy.value / byte : 0;
     }
     return cost;
 }

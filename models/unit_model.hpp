@@ -9,9 +9,12 @@
 // products on the arrays, its softmax on the vector units and its memory traffic; heads narrower than an array leave a part of it
 // idle. Everything else is bound by vector operations or by memory. Decoding attention on a device with units in its banks takes the
 // channel with the most heads (sim/device/pim_channel.hpp) and the softmax after it; with two row buffers it runs beside products.
+// Where weights lie in the banks, a product runs there a vector at a time, or on the arrays where that is faster; a device without arrays
+// does all products there, and attention of prompts query by query. What banks read takes their energy: it is told as the bytes through
+// the main memory that take as much (`Cost::bytes`).
 // Scope: every operation of sim/device/operation.hpp, devices with units.yaml in the folder of their kernels.
 // Limits: no fusion of neighbouring operations; 8-bit products run the arrays at the ratio of the device's figures; latent attention
-// does not run in the banks.
+// does not run in the banks, and neither does training.
 // Sources: Jouppi et al., "TPU v4", ISCA 2023; Dao, "FlashAttention-2", arXiv:2307.08691 (overlap of softmax and products); Heo et al.,
 // "NeuPIMs", ASPLOS 2024. Vector operations of an element: kSoftmax and kElementwise below.
 // Validated by tests/models/unit_model_test.cpp and `orrery validate devices`.
@@ -51,10 +54,17 @@ class UnitModel final : public CostModel, public SeparateUnits {
     /// s of `bytes` and a compute time with the first tile's load and the last one's store outside.
     [[nodiscard]] double buffered(double compute, double bytes, double m, double n, double k, double element) const;
     [[nodiscard]] bool in_banks(const Attention& attention) const;
+    [[nodiscard]] bool in_banks(const Gemm& gemm) const;
+    [[nodiscard]] double seconds_in_banks(const Attention& attention) const;
+    [[nodiscard]] double seconds_on_arrays(const Gemm& gemm) const;
+    [[nodiscard]] double seconds_in_banks(double m, double n, double k, double batch, Precision precision) const;
+    /// Bytes that the units in the banks take.
+    [[nodiscard]] double bank_bytes(const Operation& operation) const;
 
     DeviceSpec device_;
     double scratchpad_;  ///< B
     PimSpec pim_;
+    bool has_arrays_ = false;
     ComputeUnit arrays_;  ///< the systolic unit with the highest peak
     double vector_ = 0;   ///< operations/s
     double memory_ = 0;   ///< B/s

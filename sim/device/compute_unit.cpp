@@ -9,6 +9,10 @@ double ComputeUnit::peak() const {
     return per_cycle * clock.value;
 }
 
+double PimSpec::peak(double element_bytes) const {
+    return 2 * static_cast<double>(channels * banks) * access.value / element_bytes / column.value;
+}
+
 static void describe(Fields& fields, ComputeUnit& unit) {
     fields.text({"name", "what the vendor calls it"}, unit.name);
     fields.enumeration({"kind", "what it can do: products, or everything else"}, {"systolic", "vector"}, unit.kind);
@@ -35,6 +39,11 @@ static void describe(Fields& fields, PimSpec& pim) {
     fields.integer(
         {"row_buffers", "row buffers of a bank; with 2 memory is read and written beside the units", false, 1, 2},
         pim.row_buffers);
+    fields.boolean({"products", "weights lie in the banks too, which multiply them by one vector at a time"},
+                   pim.products);
+    fields.boolean({"attention", "keys and values lie in the banks, which do the attention of decoding"}, pim.attends);
+    fields.enumeration({"key_rows", "what a row of keys holds: several tokens of a head, or the heads of a token"},
+                       {"tokens", "heads"}, pim.key_rows);
     fields.boolean({"packed_values", "dimensions of sequences shorter than a row share it"}, pim.packed_values);
     fields.sourced({"row", "bytes of a row of a bank", true, 32, 1e6}, Dimension::bytes, pim.row);
     fields.sourced({"access", "bytes that a bank's unit takes in a command", true, 1, 1e4}, Dimension::bytes,
@@ -56,6 +65,8 @@ static void describe(Fields& fields, PimSpec& pim) {
     time("turnaround", "between reading results and writing inputs (tRTW)", pim.turnaround);
     time("refresh", "of all banks (tRFC)", pim.refresh);
     time("refresh_interval", "between refreshes (tREFI; 0: none)", pim.refresh_interval);
+    fields.sourced({"energy", "pJ of a byte that the units take, with opening its row, beside energy_per_flop (0: not known)", false, 0, 1e6},
+                   Dimension::number, pim.energy);
 }
 
 void describe(Fields& fields, DeviceParts& parts) {
@@ -68,8 +79,8 @@ void describe(Fields& fields, DeviceParts& parts) {
     fields.sourced(
         {"scratchpad", "memory beside the units that holds what they work on and what comes next", false, 0, 1e12},
         Dimension::bytes, parts.scratchpad);
-    fields.section({"pim", "units in the banks of the main memory, which do the attention of decoding"}, std::nullopt,
-                   parts.has_pim, [&](Fields& inner) { describe(inner, parts.pim); });
+    fields.section({"pim", "units in the banks of the main memory"}, std::nullopt, parts.has_pim,
+                   [&](Fields& inner) { describe(inner, parts.pim); });
 }
 
 }  // namespace orrery::inline device

@@ -28,12 +28,18 @@ struct ComputeUnit {
     [[nodiscard]] double peak() const;
 };
 
+/// What a row of keys holds: several tokens of one head, or all heads of a token.
+enum class KeyRows { tokens, heads };
+
 /// Multiplying units in the banks of a memory, and the timing of its commands (JESD235 and its kin call the times tRCD, tRP, ...).
 /// Times count in whole cycles of the command clock, rounded to the nearest.
 struct PimSpec {
-    std::int64_t channels = 0;          ///< of the device; 0: no such units
-    std::int64_t banks = 16;            ///< of a channel, which work in step
-    std::int64_t row_buffers = 1;       ///< a bank; 2: memory is read and written beside the units
+    std::int64_t channels = 0;     ///< of the device; 0: no such units
+    std::int64_t banks = 16;       ///< of a channel, which work in step
+    std::int64_t row_buffers = 1;  ///< a bank; 2: memory is read and written beside the units
+    bool products = false;         ///< weights lie in the banks, which multiply them by vectors
+    bool attends = true;           ///< so do keys and values
+    KeyRows key_rows = KeyRows::tokens;
     bool packed_values = false;         ///< dimensions of short sequences share a row
     Sourced<double> row;                ///< B of a row of a bank
     Sourced<double> access;             ///< B that a bank's unit takes in a command
@@ -50,8 +56,11 @@ struct PimSpec {
     Sourced<double> turnaround;         ///< s between reading results and writing inputs, tRTW
     Sourced<double> refresh;            ///< s, tRFC
     Sourced<double> refresh_interval;   ///< s, tREFI; 0: none
+    Sourced<double> energy;             ///< pJ of a byte that the units take, with opening its row
 
     [[nodiscard]] bool present() const { return channels > 0; }
+    /// FLOP/s of all units, with rows open.
+    [[nodiscard]] double peak(double element_bytes) const;
 };
 
 /// All of a device.

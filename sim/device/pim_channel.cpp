@@ -90,7 +90,8 @@ PimAttention attention_cycles(const PimSpec& pim, double heads, double keys, dou
     const double access = std::max(1.0, pim.access.value / element_bytes);  // elements
     // Logits: a token of a head takes head_dim elements of a row and is one sum.
     const double parts = std::max(1.0, std::ceil(head_dim / row));
-    const double held = std::max(1.0, std::floor(row / head_dim));  // tokens of a head in a row
+    // Tokens of a head in a row that is opened for it.
+    const double held = pim.key_rows == KeyRows::heads ? 1 : std::max(1.0, std::floor(row / head_dim));
     const double key_tiles = heads * std::ceil(keys / banks) * parts / held;
     const double sums = parts > 1 ? 1 : held;
     const double key_commands = sums * std::ceil(std::min(head_dim, row) / access);
@@ -102,6 +103,24 @@ PimAttention attention_cycles(const PimSpec& pim, double heads, double keys, dou
     const double value_commands = shared * std::ceil(keys / rows / access);
     const double sums_of_values = tile_cycles(timing, value_tiles, value_commands, shared, heads * rows);
     return {logits, sums_of_values};
+}
+
+double product_cycles(const PimSpec& pim, double m, double n, double k, double element_bytes) {
+    const PimTiming timing = timing_of(pim);
+    const double row = std::floor(pim.row.value / element_bytes);           // elements
+    const double access = std::max(1.0, pim.access.value / element_bytes);  // elements
+    const double outputs = std::ceil(n / static_cast<double>(pim.channels * pim.banks));
+    const double parts = std::ceil(k / row);
+    if (parts <= 1) {
+        const double held = std::max(1.0, std::floor(row / k));
+        const double tiles = std::ceil(outputs / held);
+        const double sums = outputs / tiles;
+        return m * tile_cycles(timing, tiles, sums * std::ceil(k / access), sums, 1);
+    }
+    const double commands = std::ceil(k / parts / access);
+    const double by_part = tile_cycles(timing, outputs * parts, commands, 1, parts);
+    const double by_output = tile_cycles(timing, outputs * parts, commands, 1 / parts, outputs * parts);
+    return m * std::min(by_part, by_output);
 }
 
 }  // namespace orrery::inline device

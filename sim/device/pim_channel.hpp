@@ -6,6 +6,7 @@
 // closed. Inputs are written beside the units before the tiles that take them. A refresh waits until the rows are closed and then
 // holds the channel. The command-level simulation keeps each of these distances; the closed form is the period of a tile, and
 // refresh stretches it by tREFI / (tREFI - tRFC).
+// A product is priced a vector at a time, as the units multiply each row with one input.
 // Scope: products in the banks alone; memory reads of the same channel wait where there is one row buffer and go on beside it where
 // there are two (models/unit_model.hpp).
 // Limits: one command a cycle is never the bound; all channels are alike.
@@ -44,10 +45,16 @@ struct PimTiles {
 /// heads that each look at `keys` tokens, in cycles, and its two parts. Keys: a row holds the keys of as many tokens of a head as fit; values: a row holds
 /// one dimension of a head for as many tokens as fit. Each query head passes over its keys on its own, also where several share them
 /// (grouped queries), because the units multiply a row with one input.
+/// Where rows of keys hold the heads of a token (`KeyRows::heads`), each visit opens the row for its head's part alone.
 struct PimAttention {
     double logits = 0, values = 0;
 };
 [[nodiscard]] PimAttention attention_cycles(const PimSpec& pim, double heads, double keys, double head_dim,
                                             double element_bytes);
+
+/// Cycles of `m` vectors of `k` elements times weights of `n` x `k`, one vector after another. Outputs are dealt to all banks; an
+/// output lies in as many rows of its bank as it needs, or shares one. Either a part of the vector stays beside the units while all
+/// outputs take it and their sums are read, or each output takes the parts of the vector one by one: the faster order.
+[[nodiscard]] double product_cycles(const PimSpec& pim, double m, double n, double k, double element_bytes);
 
 }  // namespace orrery::inline device

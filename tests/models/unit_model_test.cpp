@@ -85,6 +85,91 @@ TEST_CASE("unit model: units in the banks decode alone, and beside products with
     CHECK(dual.seconds(grouped).value() == doctest::Approx(banks).epsilon(0.01));
 }
 
+TEST_CASE(
+    "unit model: weights in the banks are multiplied a vector at a time, as long as that is faster than the arrays") {
+    const DeviceSpec device = small();
+    DeviceParts parts = one_array();
+    const double arrays = UnitModel(device, parts).seconds(Gemm{1, 8192, 8192}).value();
+    parts.has_pim = true;
+    parts.pim.channels = 32;
+    parts.pim.products = true;
+    parts.pim.row = {2048, "spec", ""};
+    parts.pim.access = {32, "spec", ""};
+    parts.pim.clock = {1e9, "spec", ""};
+    parts.pim.column = {1e-9, "spec", ""};
+    parts.pim.activate = {20e-9, "spec", ""};
+    parts.pim.precharge = {16e-9, "spec", ""};
+    const UnitModel banks(device, parts);
+    // 512 banks have 16 outputs each, of 8 rows of 1,024: 63 cycles after the first column, 36 to open and close.
+    const double tile = (20 + 63 + 16) * 1e-9;
+    CHECK(banks.seconds(Gemm{1, 8192, 8192}).value() == doctest::Approx(16 * 8 * tile));
+    CHECK(banks.seconds(Gemm{1, 8192, 8192}).value() < arrays / 5);
+    CHECK(banks.cost(Gemm{1, 8192, 8192}).bytes == 0);  // they stay there
+    CHECK(banks.seconds(Gemm{4, 8192, 8192}).value() == doctest::Approx(4 * 16 * 8 * tile));
+    // 513 outputs take as long as 1,024.
+    CHECK(banks.seconds(Gemm{1, 513, 8192}).value() == banks.seconds(Gemm{1, 1024, 8192}).value());
+    // Narrow outputs share a row: four of 256 in one, of which two are there.
+    CHECK(banks.seconds(Gemm{1, 1024, 256}).value() == doctest::Approx((20 + 31 + 16) * 1e-9));
+    // Many vectors are the arrays'.
+    CHECK(banks.seconds(Gemm{4096, 8192, 8192}).value() ==
+          doctest::Approx(UnitModel(device, one_array()).seconds(Gemm{4096, 8192, 8192}).value()));
+}
+
+TEST_CASE("unit model: reading in the banks takes its energy, told as the bytes of main memory that take as much") {
+    DeviceSpec device = small();
+    device.energy_per_byte = {40, "assumed", ""};
+    DeviceParts parts = one_array();
+    parts.has_pim = true;
+    parts.pim.channels = 32;
+    parts.pim.row = {2048, "spec", ""};
+    parts.pim.access = {32, "spec", ""};
+    parts.pim.clock = {1e9, "spec", ""};
+    parts.pim.column = {1e-9, "spec", ""};
+    parts.pim.energy = {5, "assumed", ""};
+    const Attention decode{64, 1, 4096, 128};
+    CHECK(UnitModel(device, parts).cost(decode).bytes == doctest::Approx(64 * 2 * 4096 * 128 * 2 * 5.0 / 40));
+    parts.pim.attends = false;
+    CHECK(UnitModel(device, parts).cost(decode).bytes == decode.bytes());
+}
+
+TEST_CASE(
+    "unit model: a device of banks alone does prompts query by query, and what does not fit is told with the numbers") {
+    const DeviceSpec device = read_device("cent", test::data());
+    const DeviceParts parts =
+        read_parts(test::data().path("models/data/kernels/cent/units.yaml"), device, test::data());
+    const UnitModel cent(device, parts);
+    Attention prompt{32, 64, 64, 128};
+    prompt.causal = false;
+    const double one = cent.seconds(Attention{32, 1, 64, 128}).value();
+    CHECK(cent.seconds(prompt).value() == doctest::Approx(64 * one).epsilon(0.01));
+    prompt.backward = true;
+    CHECK_THROWS_WITH_AS((void)cent.seconds(prompt), doctest::Contains("no backward pass"), InfeasibleError);
+    // A layer's keys and values of one head on a channel of 500 MB: 2 x 128 x 2 B a token.
+    CHECK_THROWS_WITH_AS((void)cent.seconds(Attention{32, 1, 1e6, 128}),
+                         doctest::Contains("put 488.28 MiB of keys and values of a layer on one channel"),
+                         InfeasibleError);
+    CHECK_THROWS_WITH_AS((void)cent.seconds(Gemm{1, 131072, 131072}), doctest::Contains("(32.00 GiB) does not fit"),
+                         InfeasibleError);
+    DeviceParts none = parts;
+    none.pim.products = false;
+    REQUIRE(problems_of(none, device).size() == 1);
+    CHECK(problems_of(none, device)[0].find("systolic, or 'pim' with 'products'") != std::string::npos);
+}
+
+TEST_CASE("unit model: every device of banks has units that fit its figures") {
+    for (const std::string name : {"cent", "gddr6-aim", "hbm-pim", "pim-gpt"}) {
+        CAPTURE(name);
+        const DeviceSpec device = read_device(name, test::data());
+        const DeviceParts parts =
+            read_parts(test::data().path("models/data/kernels/" + name + "/units.yaml"), device, test::data());
+        // A vector times weights: slower than the banks' peak, faster than through the memory's pins.
+        const Gemm product{1, 8192, 8192};
+        const double seconds = UnitModel(device, parts).seconds(product).value();
+        CHECK(seconds > product.flops() / parts.pim.peak(2));
+        CHECK(seconds < product.bytes() / device.memory_bandwidth.value);
+    }
+}
+
 TEST_CASE("unit model: units that do not do what the device's figures say are refused") {
     DeviceSpec device = small();
     DeviceParts parts = one_array();
@@ -100,7 +185,7 @@ TEST_CASE("unit model: units that do not do what the device's figures say are re
 
 TEST_CASE("unit model: every preset with units.yaml has units that fit it") {
     for (const std::string name : {"tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7x", "ascend-910b", "gaudi-2",
-                                   "gaudi-3", "trainium-2", "neupims", "attacc"}) {
+                                   "gaudi-3", "trainium-2", "neupims", "attacc", "hbm-pim"}) {
         const DeviceSpec device = read_device(name, test::data());
         CAPTURE(name);
         const DeviceParts parts =
