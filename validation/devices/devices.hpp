@@ -33,6 +33,10 @@ void compare_products(const DataDirectory& data, const Terminal& terminal, Devic
 void compare_training(ModelCache& models, const Terminal& terminal, DeviceScores& out);
 /// Units in the banks of memory: NeuPIMs and AttAcc.
 void compare_pim(const DataDirectory& data, const Terminal& terminal, DeviceScores& out);
+/// Layers whose weights lie in the banks: CENT.
+void compare_cent(const DataDirectory& data, const Terminal& terminal, DeviceScores& out);
+/// Copies to UPMEM's cores and their launches.
+void compare_upmem(const DataDirectory& data, const Terminal& terminal, DeviceScores& out);
 
 /// Copies between devices, DRAM, CXL and drives.
 void compare_tiers(const DataDirectory& data, const Terminal& terminal, DeviceScores& out);

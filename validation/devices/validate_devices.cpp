@@ -29,6 +29,8 @@ Comparison validate_devices(ModelCache& models, const Terminal& terminal, bool p
     compare_systolic(data, terminal, scores);
     compare_products(data, terminal, scores);
     compare_pim(data, terminal, scores);
+    compare_cent(data, terminal, scores);
+    compare_upmem(data, terminal, scores);
     compare_tiers(data, terminal, scores);
     compare_training(models, terminal, scores);
     if (points) {
