@@ -42,11 +42,15 @@ void compare_cent(const DataDirectory& data, const Terminal& terminal, DeviceSco
     for (const FactsRow& row : read_facts_table(data.path("validation/devices/cent.csv"))) {
         const double simulated = row.number("pim_us");
         const double predicted = microseconds(row, pim);
-        out.score("cent",
-                  fmt::format("{}, pipeline {}, tensor {}, {} tokens", row.text("model"), row.text("pipeline"),
-                              row.text("tensor"), row.text("tokens")),
-                  simulated, predicted);
-        groups[fmt::format("{}, pipeline {}, tensor {}", row.text("model"), row.text("pipeline"), row.text("tensor"))]
+        const bool scored = row.text("use") == "score";
+        if (scored) {
+            out.score("cent",
+                      fmt::format("{}, pipeline {}, tensor {}, {} tokens", row.text("model"), row.text("pipeline"),
+                                  row.text("tensor"), row.text("tokens")),
+                      simulated, predicted);
+        }
+        groups[fmt::format("{}, pipeline {}, tensor {}{}", row.text("model"), row.text("pipeline"), row.text("tensor"),
+                           scored ? "" : " (gave a constant)")]
             .push_back(predicted / simulated - 1);
     }
     std::vector<std::vector<std::string>> table;
