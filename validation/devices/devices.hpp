@@ -37,6 +37,8 @@ void compare_pim(const DataDirectory& data, const Terminal& terminal, DeviceScor
 void compare_cent(const DataDirectory& data, const Terminal& terminal, DeviceScores& out);
 /// Copies to UPMEM's cores and their launches.
 void compare_upmem(const DataDirectory& data, const Terminal& terminal, DeviceScores& out);
+/// Tokens of mixtures whose experts live in host memory: printed, not scored.
+void compare_experts(ModelCache& models, const Terminal& terminal, DeviceScores& out);
 
 /// Copies between devices, DRAM, CXL and drives.
 void compare_tiers(const DataDirectory& data, const Terminal& terminal, DeviceScores& out);

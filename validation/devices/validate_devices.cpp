@@ -32,6 +32,7 @@ Comparison validate_devices(ModelCache& models, const Terminal& terminal, bool p
     compare_cent(data, terminal, scores);
     compare_upmem(data, terminal, scores);
     compare_tiers(data, terminal, scores);
+    compare_experts(models, terminal, scores);
     compare_training(models, terminal, scores);
     if (points) {
         std::vector<std::vector<std::string>> listed;

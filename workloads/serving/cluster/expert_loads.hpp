@@ -6,7 +6,8 @@
 // prediction named comes when its layer begins, at the same time. A layer waits for both, and its experts pass the memory, the link of
 // their tier and every rank's own link to the host, each rank its part, as copies of a run do (sim/network/node_memory.hpp).
 // Experts on drives that devices do not reach pass through DRAM as a stream.
-// Limits: a layer waits for all that was predicted for it, what came in vain too; no layer is split.
+// Limits: a layer waits for all that was predicted for it, what came in vain too; no layer is split; jobs of one cluster do not share
+// the memories of a node.
 // Sources: engine/expert_cache.hpp.
 // Validated by tests/workloads/expert_cache_test.cpp (by hand).
 
