@@ -50,6 +50,10 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
       tensor_units_(plan.overlap_tensor == TensorOverlap::full ? share_of(software.tensor_communication_units, gpu)
                                                                : units_),
       loss_(loss_traffic(loss_kernels(plan, software))) {
+    // A device that does no backward pass says so when it is asked for the price of one, fused or not.
+    Attention backward;
+    backward.backward = true;
+    (void)device.seconds(backward);
     for (std::int64_t i = 0; i < plan.tensor; ++i) {
         tensor_group_.emplace_back(first_gpu.value() + static_cast<std::uint32_t>(i));
     }
