@@ -219,6 +219,7 @@ Cost Calibrated::cost(const Operation& operation) const {
     }
     const auto* attention = std::get_if<Attention>(&operation);
     if (attention != nullptr && attention->backward) {
+        (void)without_->cost(operation);  // units that do no backward pass say so
         Attention forward = *attention;
         forward.backward = false;
         Cost cost = this->cost(forward);
