@@ -5,22 +5,54 @@ namespace orrery::inline network::packet {
 namespace {
 
 /// RDMA over Ethernet: go-back-N, and rates by DCQCN's reaction point, equations 1 to 4 of Zhu et al., "Congestion control
-/// for large-scale RDMA deployments", SIGCOMM 2015. Defaults: section 5 and table 14.
+/// for large-scale RDMA deployments", SIGCOMM 2015. Preset 40g, the default: its section 5 and table 14.
+/// Preset 400g: what NICs of today are delivered with: NVIDIA, "DCQCN CC parameters", DOCA 3.4 (ConnectX-4 and later): notifications
+/// 4 us apart, alpha decays each microsecond by 5/1024, rates rise after 300 us or 32,767 bytes, one step of fast recovery, and
+/// the rate that a flow recovers to falls with the first notification after a rise alone.
 class Dcqcn final : public Transport {
   public:
+    enum class Preset { for_40g, for_400g };
     struct Parameters {
         bool on = true;
+        Preset preset = Preset::for_40g;
         double g = 1.0 / 256;
-        double alpha_timer = 55e-6;   ///< s
-        double rate_timer = 55e-6;    ///< s
-        double byte_counter = 10e6;   ///< bytes
-        std::int64_t recovery = 5;    ///< steps of fast recovery
-        double increase = 5e6;        ///< B/s, R_AI: 40 Mb/s
-        double hyper = 50e6;          ///< B/s, R_HAI: assumed ten times R_AI, the paper does not give it
-        double min_rate = 1.25e6;     ///< B/s, assumed
+        double alpha_timer = 55e-6;  ///< s
+        double rate_timer = 55e-6;   ///< s
+        double byte_counter = 10e6;  ///< bytes
+        std::int64_t recovery = 5;   ///< steps of fast recovery
+        double increase = 5e6;       ///< B/s, R_AI: 40 Mb/s
+        double hyper = 50e6;         ///< B/s, R_HAI: assumed ten times R_AI, the paper does not give it
+        double min_rate = 1.25e6;    ///< B/s, assumed
+        bool clamp = true;           ///< each notification lowers the target, and not the first after an increase alone
         double notification = 50e-6;  ///< s, at most one notification per flow in this time
+        void take(Preset wanted) {
+            Parameters fresh;
+            fresh.on = on;
+            fresh.preset = wanted;
+            *this = fresh;
+            if (wanted == Preset::for_40g) {
+                return;
+            }
+            g = 5.0 / 1024;
+            alpha_timer = 1e-6;
+            rate_timer = 300e-6;
+            byte_counter = 32767;
+            recovery = 1;
+            increase = 5e6 / 8;
+            hyper = 50e6 / 8;
+            min_rate = 1e6 / 8;
+            clamp = false;
+            notification = 4e-6;
+        }
         void describe(Fields& fields) {
             fields.boolean({"dcqcn", "roce: rates follow DCQCN; else line rate"}, on);
+            const Preset before = preset;
+            fields.enumeration(
+                {"dcqcn_preset", "what the fields below are unless given: of 2015, or of NICs of 400 Gb/s"},
+                {"40g", "400g"}, preset);
+            if (preset != before) {
+                take(preset);
+            }
             fields.number({"dcqcn_g", "gain of alpha", false, 1e-6, 1}, g);
             fields.quantity({"dcqcn_alpha_timer", "without notification until alpha decays", false, 1e-7, 1},
                             Dimension::time, alpha_timer);
@@ -32,6 +64,9 @@ class Dcqcn final : public Transport {
             fields.quantity({"dcqcn_increase", "additive increase", false, 0, 1e13}, Dimension::rate, increase);
             fields.quantity({"dcqcn_hyper", "hyper increase", false, 0, 1e13}, Dimension::rate, hyper);
             fields.quantity({"dcqcn_min_rate", "no rate falls below", false, 1, 1e13}, Dimension::rate, min_rate);
+            fields.boolean(
+                {"dcqcn_clamp", "each notification sets the rate recovered to; else the first after an increase"},
+                clamp);
             fields.quantity({"dcqcn_notification", "least time between notifications of a flow", false, 0, 1},
                             Dimension::time, notification);
         }
@@ -66,28 +101,27 @@ class Dcqcn final : public Transport {
     }
     void on_notification(CongestionState& flow, std::int64_t now) const override {
         auto& state = flow.as<State>();
-        state.target = flow.rate;
+        decay(state, now - 1);  // a notification comes before a timer of its instant
+        if (own_.clamp || state.raised) {
+            state.target = flow.rate;
+            state.raised = false;
+        }
         flow.rate = std::max(flow.rate * (1 - state.alpha / 2), own_.min_rate);
         state.alpha = (1 - own_.g) * state.alpha + own_.g;
         state.byte_steps = state.timer_steps = 0;
         state.byte_count = 0;
         state.alpha_due = now + to_ps(own_.alpha_timer);
         state.rate_due = now + to_ps(own_.rate_timer);
-        flow.timer = std::min(state.alpha_due, state.rate_due);
+        flow.timer = state.rate_due;
     }
-    // Decays alpha and raises the rate where these are due.
     void on_timer(CongestionState& flow, std::int64_t now) const override {
         auto& state = flow.as<State>();
-        while (state.alpha_due <= now) {
-            state.alpha *= 1 - own_.g;
-            state.alpha_due += to_ps(own_.alpha_timer);
-        }
         while (state.rate_due <= now) {
             ++state.timer_steps;
             state.rate_due += to_ps(own_.rate_timer);
             increase(flow);
         }
-        flow.timer = std::min(state.alpha_due, state.rate_due);
+        flow.timer = state.rate_due;
     }
 
   private:
@@ -99,7 +133,15 @@ class Dcqcn final : public Transport {
         std::int64_t rate_due = kNoTimer;
         std::uint32_t byte_steps = 0;
         std::uint32_t timer_steps = 0;
+        bool raised = true;  ///< since the last notification
     };
+    // Alpha matters to the next notification alone, so that its timer needs no event.
+    void decay(State& state, std::int64_t now) const {
+        while (state.alpha_due <= now) {
+            state.alpha *= 1 - own_.g;
+            state.alpha_due += to_ps(own_.alpha_timer);
+        }
+    }
     void increase(CongestionState& flow) const {
         auto& state = flow.as<State>();
         const std::uint32_t most = std::max(state.byte_steps, state.timer_steps);
@@ -110,6 +152,7 @@ class Dcqcn final : public Transport {
         } else if (most > recovery) {
             state.target += own_.increase;
         }
+        state.raised = true;
         state.target = std::min(state.target, run_.line_rate);
         flow.rate = std::min((state.target + flow.rate) / 2, run_.line_rate);
     }

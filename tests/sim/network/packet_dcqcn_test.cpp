@@ -225,3 +225,30 @@ TEST_CASE("DCQCN: an incast of 64 loses time after its pauses, when flows cut to
     // With the increase in proportion to the link, ten times that of 40 Gb/s, most of the loss is gone.
     CHECK(incast(true, 10 * kIncrease).last - bound < 0.5 * (published.last - bound));
 }
+
+TEST_CASE(
+    "DCQCN: the preset of 400 Gb/s sets what is not given, and fills a link of 400 Gb/s that the one of 2015 does "
+    "not") {
+    const auto utilisation = [](const std::string& transport, double low, double high, double most) {
+        const Fabric fabric(test::hosts(32, 32, 1, 50e9, 500e-9));
+        PacketSpec spec;
+        spec.paths.policy.choose("ecmp");
+        spec.transport = test::transport(transport);
+        spec.transport.timeout = 0.1;
+        spec.queues.mark_low = low;
+        spec.queues.mark_high = high;
+        spec.queues.mark_probability = most;
+        Network network(fabric, spec, 1);
+        for (std::uint32_t i = 1; i <= 16; ++i) {
+            network.send({GpuId(i), GpuId(0), std::uint64_t{1} << 40, 0, i});
+        }
+        run_to(network, 0.02);
+        const double before = port(network, "leaf 0 to nic 0").bytes;
+        run_to(network, 0.04);
+        return (port(network, "leaf 0 to nic 0").bytes - before) / (50e9 * 0.02);
+    };
+    const double of_2015 = utilisation("{kind: roce}", 100e3, 400e3, 0.01);
+    const double of_today = utilisation("{kind: roce, dcqcn_preset: 400g}", 100e3, 400e3, 0.01);
+    MESSAGE("utilisation of 400 Gb/s: " << of_2015 << " with 40g, " << of_today << " with 400g");
+    CHECK(of_today > 0.96);
+}
