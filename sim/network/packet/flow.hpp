@@ -47,6 +47,7 @@ struct Flow {
     std::int64_t last_news = 0;   ///< ps, when an acknowledgement last told of an arrival
     std::int64_t round_trip = 0;  ///< ps, smoothed
     std::uint32_t overtaken = 0;  ///< `highest` when the deadline was set: gaps before it are lost when it passes
+    std::int64_t timeout = 0;     ///< ps, of its path
     std::int64_t credits = 0;     ///< receiver-driven: bytes that may be sent
     std::uint64_t credited = 0;   ///< bytes, the last total that a credit packet told of
 

@@ -2,6 +2,7 @@
 // NICs as senders: messages become flows, and flows packets, when windows, rates and the NIC let them; what comes back from
 // receivers moves windows and rates.
 
+#include "sim/network/packet/marks.hpp"
 #include "sim/network/packet/message.hpp"
 #include "sim/network/packet/port.hpp"
 
@@ -66,7 +67,9 @@ class Nics {
     void acknowledge(Flow& flow, std::uint32_t sequence, double& newly);
     [[nodiscard]] std::int64_t timeout_of(const Flow& flow) const;
 
-    [[nodiscard]] std::size_t memory() const { return nics_.capacity() * sizeof(Nic); }
+    [[nodiscard]] std::size_t memory() const {
+        return nics_.capacity() * sizeof(Nic) + marks_.capacity() * sizeof(SendMarks);
+    }
 
   private:
     void commit(std::uint32_t nic);
@@ -108,6 +111,7 @@ class Nics {
     void arm_congestion(std::uint32_t flow);
     void touch_deadline(std::uint32_t flow);
     void lose(Flow& flow, std::uint32_t sequence);
+    void judge_late(std::uint32_t flow, std::int64_t sent);
     /// What the transport is told of `bytes` that are lost and no longer in flight.
     [[nodiscard]] Lost lost(const Flow& flow, std::int64_t bytes) const;
 
@@ -123,4 +127,5 @@ class Nics {
     std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination
 };
 
+    std::vector<SendMarks> marks_;                                    ///< by flow, where time proves losses
 }  // namespace orrery::inline network::packet

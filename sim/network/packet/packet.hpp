@@ -13,13 +13,14 @@ inline constexpr std::uint32_t kNone = 0xFFFFFFFFU;
 enum class PacketKind : std::uint8_t { data, trimmed, ack, nack, notification, credit };
 
 /// Bits of Packet::flags.
-inline constexpr std::uint8_t kMarked = 1;     ///< congestion experienced
-inline constexpr std::uint8_t kReduces = 2;    ///< of an all-reduce in the switches: a contribution, or a sum
-inline constexpr std::uint8_t kDestroyed = 4;  ///< was on a link that went down
-inline constexpr std::uint8_t kAsks = 8;       ///< the sender waits: acknowledge at once
-inline constexpr std::uint8_t kDetour = 16;    ///< one way round a dead link; two bits count them
-inline constexpr std::uint8_t kDetours = 48;   ///< both bits: no more are taken
-inline constexpr std::uint8_t kLastHop = 64;   ///< trimmed at the port to its receiver
+inline constexpr std::uint8_t kMarked = 1;      ///< congestion experienced
+inline constexpr std::uint8_t kReduces = 2;     ///< of an all-reduce in the switches: a contribution, or a sum
+inline constexpr std::uint8_t kDestroyed = 4;   ///< was on a link that went down
+inline constexpr std::uint8_t kAsks = 8;        ///< the sender waits: acknowledge at once
+inline constexpr std::uint8_t kDetour = 16;     ///< one way round a dead link; two bits count them
+inline constexpr std::uint8_t kDetours = 48;    ///< both bits: no more are taken
+inline constexpr std::uint8_t kRepeated = 128;  ///< acknowledgement: of a packet that had come before
+inline constexpr std::uint8_t kLastHop = 64;    ///< trimmed at the port to its receiver
 
 /// A packet under way, or queued.
 struct alignas(64) Packet {

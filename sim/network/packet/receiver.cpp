@@ -82,7 +82,7 @@ bool Receivers::unseen(Flow& flow, const Packet& p) {
 void Receivers::tell(Flow& flow, const Packet& p, bool fresh, bool complete) {
     const std::uint8_t marked = p.flags & kMarked;
     if (setup_.go_back || !fresh) {
-        reply(PacketKind::ack, p, marked);
+        reply(PacketKind::ack, p, fresh ? marked : marked | kRepeated);
     } else {
         // An acknowledgement tells of 64 packets in a row. The sender asks for one when it has to wait.
         if (flow.untold > 0 && (p.sequence >= flow.untold_low + 64 || p.sequence + 64 <= flow.untold_high)) {

@@ -42,6 +42,7 @@ void Reductions::begin(const ReductionRequest& request) {
         flows_.give_bitmaps(flow, std::max(64U, ahead));
         flow.ahead = ahead;
         flow.source = flow.destination = nic;
+        flow.timeout = setup_.timeout;  // up to the root and down again
         flow.congestion = CongestionState();
         flow.credits = kNone;
         flow.credits <<= 30;  // as many as it likes

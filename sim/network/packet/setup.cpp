@@ -13,6 +13,7 @@ namespace orrery::inline network::packet {
 namespace {
 
 constexpr std::int64_t kMostPs = std::int64_t{1} << 62;
+constexpr std::int64_t kRoundTrips = 8;  // without load, until packets count as lost
 
 std::int64_t to_ps(double seconds) {
     return SimTime::from_seconds(seconds).ps();
@@ -209,11 +210,7 @@ void Setup::set_windows() {
     for (std::uint32_t nic = 0; nic < nics && !fabric.shape().groups.empty(); ++nic) {
         slowest_nic = std::min(slowest_nic, fabric.capacity(fabric.nic_out(nic)));
     }
-    const double wait = slowest_nic < congestion.line_rate ? congestion.max_window / slowest_nic : 0;
-    timeout = spec.transport.timeout > 0 ? to_ps(spec.transport.timeout) : 8 * (round_trip + to_ps(wait));
-    reorder = spec.transport.reorder > 0 ? static_cast<std::uint32_t>(spec.transport.reorder)
-              : path_needs.one_path      ? 3
-                                         : 0;
+    set_recovery(slowest_nic, round_trip);
     const double packets = congestion.max_window / full;
     if (packets > 1e7) {
         throw InfeasibleError("a window of more than 10^7 packets: raise network.mtu or set network.transport.window");
@@ -223,3 +220,59 @@ void Setup::set_windows() {
 }
 
 }  // namespace orrery::inline network::packet
+// When packets count as lost.
+void Setup::set_recovery(double slowest_nic, std::int64_t round_trip) {
+    const double wait = slowest_nic < congestion.line_rate ? congestion.max_window / slowest_nic : 0;
+    slow_nics_ = to_ps(wait);
+    timeout = spec.transport.timeout > 0 ? to_ps(spec.transport.timeout) : kRoundTrips * (round_trip + slow_nics_);
+    reorder = spec.transport.reorder > 0 ? static_cast<std::uint32_t>(spec.transport.reorder)
+              : path_needs.one_path      ? 3
+                                         : 0;
+    // A trimmed packet is reported. Where nothing is lost nothing need be watched.
+    const QueueSpec& q = spec.queues;
+    const bool loses = spec.bit_error_rate > 0 || links_change_ || ((q.size > 0 || q.shared > 0) && !q.trim && !q.pfc);
+    by_time =
+        transport.acknowledged && !go_back && reorder == 0 && (spec.transport.reorder_time > 0 || (loses && !q.trim));
+    reorder_time = to_ps(spec.transport.reorder_time);
+}
+
+// ps that a full queue of this kind of port takes to drain; 0: it has no limit, or pauses.
+std::int64_t Setup::drain(std::size_t kind) const {
+    const QueueSpec& q = spec.queues;
+    const double bytes = q.pfc ? 0 : q.size > 0 ? q.size : q.shared * q.alpha / (1 + q.alpha);
+    return bytes > 0 && links[kind].count > 0
+               ? send_time(links[kind].ps_per_byte, static_cast<std::uint32_t>(std::min(bytes, 4e9)))
+               : 0;
+}
+
+// Eight round trips of the path without load, and never less than one behind full queues there and back.
+std::int64_t Setup::timeout_between(std::uint32_t from_nic, std::uint32_t to_nic, std::uint32_t entropy) const {
+    if (spec.transport.timeout > 0) {
+        return timeout;
+    }
+    std::int64_t round_trip = 0;
+    std::int64_t queues = 0;
+    const auto add = [&](std::size_t kind, std::int64_t latency) {
+        round_trip += 2 * latency + links[kind].full_time + send_time(links[kind].ps_per_byte, header);
+        queues += kind > 0 ? 2 * drain(kind) : 0;
+    };
+    const std::uint32_t to = leaf_of_nic[to_nic];
+    std::size_t kinds = 2;
+    if (routed == nullptr && leaf_of_nic[from_nic] != to) {
+        kinds = pod_of_leaf[leaf_of_nic[from_nic]] == pod_of_leaf[to] ? 4 : 6;
+    }
+    for (std::size_t kind = 0; kind < kinds; ++kind) {
+        add(kind, links[kind].latency);
+    }
+    if (routed != nullptr && !path_needs.one_path) {
+        return timeout;  // paths of a flow may differ in length
+    }
+    for (std::uint32_t at = leaf_of_nic[from_nic]; routed != nullptr && at != to;) {
+        const std::uint32_t link = routed->next_link(at, to, entropy);
+        const auto* kind = std::upper_bound(base + kTreeKinds, base + kPortKinds, base[kTreeKinds] + link) - 1;
+        add(static_cast<std::size_t>(kind - base), to_ps(switch_links[link].latency));
+        at = switch_links[link].to;
+    }
+    return std::max(kRoundTrips * (round_trip + slow_nics_), round_trip + queues);
+}
+

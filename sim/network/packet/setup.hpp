@@ -76,19 +76,29 @@ struct Setup {
 
     CongestionSettings congestion;
     std::int64_t longest = 1;           ///< ps, how far ahead of its departure a packet's arrival can lie
-    std::int64_t timeout = 0;           ///< ps
+    std::int64_t timeout = 0;           ///< ps, on the longest path
     std::int64_t notification_gap = 0;  ///< ps
     std::uint32_t reorder = 0;          ///< packets; 0: off
+    bool by_time = false;               ///< what was sent later and has arrived proves a loss
+    std::int64_t reorder_time = 0;      ///< ps later; 0: a flow's smoothed round trip
     std::uint32_t tell_every = 1;       ///< packets an acknowledgement
     std::uint32_t capacity = 256;       ///< most bits of a bitmap
 
     [[nodiscard]] std::uint32_t ports() const { return base[kPortKinds]; }
+    /// ps without news after which what a flow between two NICs has under way counts as lost. `entropy`: of its path.
+    [[nodiscard]] std::int64_t timeout_between(std::uint32_t from_nic, std::uint32_t to_nic,
+                                               std::uint32_t entropy) const;
 
   private:
     void add_links(std::size_t kind, std::uint32_t count, double rate, double latency_s);
     void add_tree(const TreeTopology& of);
     void add_switch_links();
     void set_windows();
+    void set_recovery(double slowest_nic, std::int64_t round_trip);
+    [[nodiscard]] std::int64_t drain(std::size_t kind) const;
+
+    bool links_change_ = false;
+    std::int64_t slow_nics_ = 0;  ///< ps, what a window of the fastest NIC may wait for the slowest
     void set_limits();
 };
 

@@ -19,14 +19,20 @@ void describe(Fields& fields, TransportSpec& t) {
                        t.recovery);
     fields.quantity({"window", "bytes in flight; 0 B: 1.5 bandwidth-delay products", false, 0, 1e15}, Dimension::bytes,
                     t.window);
-    fields.quantity({"timeout", "without progress until packets count as lost; 0 s: 8 round trips", false, 0, 1e3},
-                    Dimension::time, t.timeout);
+    fields.quantity(
+        {"timeout", "without progress until packets count as lost; 0 s: 8 round trips of the path", false, 0, 1e3},
+        Dimension::time, t.timeout);
     fields.integer({"retries", "timeouts in a row after which a flow has failed", false, 1, 200}, t.retries);
-    fields.integer({"reorder", "packets beyond a gap that prove a loss; 0: 3 on one path, else none", false, 0, 1e6},
+    fields.integer({"reorder", "packets beyond a gap that prove a loss; 0: 3 on one path, else by time", false, 0, 1e6},
                    t.reorder);
     t.policy.describe_parameters(fields);
 }
 
+    fields.quantity({"reorder_time",
+                     "on many paths a packet is lost when one that was sent so much later has arrived; 0 s: a smoothed "
+                     "round trip, and not with trimming",
+                     false, 0, 1},
+                    Dimension::time, t.reorder_time);
 static void describe(Fields& fields, QueueSpec& q) {
     fields.quantity({"size", "of an output port; 0 B: without limit", false, 0, 4e9}, Dimension::bytes, q.size);
     fields.range({"ecn", "[none marked below, all marked above]; equal: a step", false, 0, 4e9}, Dimension::bytes,
@@ -114,6 +120,14 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     }
     if (q.reduction_slots == 1) {
         out.emplace_back("queues.reduction_slots: a member's window is half of them, so there are at least 2");
+    if (go_back && (spec.transport.reorder > 0 || spec.transport.reorder_time > 0)) {
+        out.emplace_back(
+            "go-back-n takes the first packet out of order for a loss: leave reorder and reorder_time out");
+    } else if (spec.transport.reorder_time > 0 && paths.one_path) {
+        out.emplace_back("transport.reorder_time is for many paths; on one path transport.reorder counts packets");
+    } else if (spec.transport.reorder_time > 0 && spec.transport.reorder > 0) {
+        out.emplace_back("transport.reorder and transport.reorder_time exclude each other");
+    }
     }
     if (q.pfc && q.trim) {
         out.emplace_back("queues.pfc and queues.trim exclude each other");

@@ -15,9 +15,10 @@ struct TransportSpec {
     PolicyChoice<packet::Transport> policy{packet::transport_table(), "multipath"};
     Recovery recovery = Recovery::automatic;  ///< automatic: go-back-N for roce, selective for all others
     double window = 0;                        ///< bytes in flight; 0: 1.5 bandwidth-delay products of the longest path
-    double timeout = 0;         ///< s without progress until packets count as lost; 0: 8 unloaded round trips
+    double timeout = 0;  ///< s without progress until packets count as lost; 0: 8 unloaded round trips of the path
     std::int64_t retries = 16;  ///< timeouts in a row after which a flow has failed
-    std::int64_t reorder = 0;   ///< packets acknowledged beyond a gap that prove a loss; 0: 3 on one path, else none
+    std::int64_t reorder = 0;   ///< packets acknowledged beyond a gap that prove a loss; 0: 3 on one path, else by time
+    double reorder_time = 0;    ///< s on sprayed paths; 0: a smoothed round trip, and not where packets are trimmed
 
     [[nodiscard]] packet::TransportNeeds needs() const { return policy.make()->needs(); }
 };
