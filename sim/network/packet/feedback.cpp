@@ -85,13 +85,16 @@ void Nics::on_acknowledgement(const Packet& p) {
             flow.deadline = clock_.now + timeout_of(flow);
             flow.overtaken = flow.highest;
         }
-        const Acknowledged ack{clock_.now,
-                               clock_.now - p.sent,
-                               newly,
-                               (p.flags & kMarked) != 0,
-                               flow.acked,
-                               flow.next_new,
-                               static_cast<double>(flow.in_flight)};
+        Acknowledged ack{clock_.now,
+                         clock_.now - p.sent,
+                         newly,
+                         (p.flags & kMarked) != 0,
+                         flow.acked,
+                         flow.next_new,
+                         static_cast<double>(flow.in_flight)};
+        if (setup_.transport.telemetry) {
+            ack.links = slab_.telemetry.since_last(id, slab_.telemetry.arriving);
+        }
         transport_.on_ack(flow.congestion, ack);
         adopt(flow);
         if (setup_.path_needs.learns) {

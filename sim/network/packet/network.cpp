@@ -111,7 +111,7 @@ void Network::require_finished() const {
 
 std::size_t Network::memory() const {
     return slab_.peak() * sizeof(Packet) + flows_.memory() + messages_.memory() + ports_.memory() + nics_.memory() +
-           clock_.wheel.bytes();
+           clock_.wheel.bytes() + slab_.telemetry.memory();
 }
 
 // The first packet of a port's link reaches the far end; true when that is its NIC, or may be.

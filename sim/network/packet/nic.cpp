@@ -116,6 +116,9 @@ std::uint32_t Nics::new_flow(std::uint32_t message, std::uint64_t bytes, std::ui
     flow.path.hash = hash;
     flow.path.entropy = setup_.paths.hashed(hash);
     flow.path.sprayed = static_cast<std::uint32_t>(hash >> 40);
+    if (setup_.transport.telemetry) {
+        slab_.telemetry.forget(id);
+    }
     chooser_.start(id);
     flow.rate_limit = limit_of(messages_[message]);
     flow.live = true;
@@ -415,6 +418,9 @@ bool Nics::send_packet(std::uint32_t id) {
         const double gap = size / flow.rate * 1e12;
         // Ideal flows make up for what they wait behind others at their NIC, or they would fall behind their share.
         flow.next_time =
+    if (setup_.transport.telemetry) {
+        slab_.telemetry.clear(packet);
+    }
             (setup_.transport.acknowledged ? std::max(flow.next_time, clock_.now) : flow.next_time) + std::llround(gap);
     }
     if (setup_.spec.nic.queue_pairs > 0 && flow.next_new == flow.packets && flow.reduction == kNone) {

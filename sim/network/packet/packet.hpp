@@ -2,6 +2,7 @@
 // A packet under way, and the slab of all of them. Indices are 32 bits wide.
 
 #include "sim/base/error.hpp"
+#include "sim/network/packet/telemetry.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -68,6 +69,8 @@ class Slab {
 
   private:
     static constexpr std::size_t kMost = 100'000'000;  // 6 GiB
+    Telemetry telemetry;  ///< what packets carry of it, where the transport wants it
+
     std::vector<Packet> packets_;
     std::uint32_t free_ = kNone;
     std::size_t in_use_ = 0;

@@ -158,8 +158,19 @@ void Ports::set_rate(std::uint32_t port_id, double factor) {
 // A served port sends a packet, from `at` on.
 void Ports::transmit(std::uint32_t port, Port& out, const Queued& waited, bool data, std::int64_t at) {
     const LinkKind& link = rates_[out.rates].link;
+    if (data && setup_.transport.telemetry) [[unlikely]] {
+        tell_load(port, out, waited.packet, at);
+    }
     out.busy_until = at + count(port, out, link, data, waited.size, at - waited.time);
     launch(port, out, link.latency, waited.packet, waited.size);
+}
+
+// A switch writes the load of a port into a packet that leaves it.
+void Ports::tell_load(std::uint32_t port, const Port& out, std::uint32_t packet, std::int64_t at) {
+    if (out.kind != PortKind::nic_out) {
+        const auto waiting = static_cast<double>(served_[port].data_bytes + served_[port].control_bytes);
+        slab_.telemetry.stamp(packet, port, at, bytes_sent(port), waiting, bytes_of(port, 1'000'000'000'000));
+    }
 }
 
 // A packet that waited has left the switch's memory: gives back what it held, and lets its link send again.

@@ -206,6 +206,7 @@ class Ports {
     }
     [[gnu::always_inline]] inline void transmit(std::uint32_t port, Port& out, const Queued& waited, bool data,
                                                 std::int64_t at);
+    [[gnu::noinline]] void tell_load(std::uint32_t port, const Port& out, std::uint32_t packet, std::int64_t at);
     [[gnu::always_inline]] inline void send_waiting(std::uint32_t port, Port& out, ServedPort& queue, std::int64_t at);
     void catch_up(std::uint32_t port);
     static bool waits(const Port& out, const ServedPort& queue) {

@@ -7,6 +7,9 @@ namespace orrery::inline network::packet {
 void Receivers::deliver(std::uint32_t id) {
     // A copy: answering may grow the slab.
     const Packet p = slab_[id];
+    if (setup_.transport.telemetry) {
+        slab_.telemetry.arriving = id;
+    }
     switch (p.kind) {
         case PacketKind::data:
             ++flows_.counts.arrived;
@@ -157,6 +160,9 @@ void Receivers::reply(PacketKind kind, const Packet& data, std::uint8_t flags, s
     const std::uint32_t port = setup_.base[0] + flow.destination;
     ports_.send(port, id);
 }
+    if (setup_.transport.telemetry) {
+        slab_.telemetry.carry(slab_.telemetry.arriving, id);
+    }
 
 void Receivers::flow_received(std::uint32_t id) {
     const Flow& flow = flows_[id];

@@ -44,7 +44,8 @@ Setup::Setup(const Fabric& of, const PacketSpec& wanted, bool links_change, cons
     notification_gap = to_ps(std::max(0.0, transport.notification_gap));
     go_back = spec.transport.recovery == Recovery::go_back_n ||
               (spec.transport.recovery == Recovery::automatic && transport.go_back_n);
-    served = spec.queues.trim || spec.queues.pfc || spec.queues.shared > 0 || !spec.link_events.empty() || links_change;
+    links_change_ = links_change || !spec.link_events.empty();
+    served = transport.telemetry || spec.queues.trim || spec.queues.pfc || spec.queues.shared > 0 || links_change_;
 
     // A NIC's own latency is halved between its way out and its way in.
     const double nic_latency = fabric.topology().host_latency() + shape.nic_latency / 2;
@@ -177,6 +178,11 @@ void Setup::set_windows() {
     }
     // A link can still bring, after its receiver has asked for a pause: what is on it, what leaves until the request
     // arrives, and the packet then being sent.
+        if (transport.telemetry && reach.links + 1 > kMostTold) {
+            throw ConfigError("network.transport: '" + spec.transport.policy.name() + "' reads at most " +
+                              std::to_string(kMostTold) + " links of a path; this fabric's have up to " +
+                              std::to_string(reach.links + 1));
+        }
     QueueSpec& queues = spec.queues;
     queues.pause_at = queues.pause_at > 0 ? queues.pause_at : fastest + 2 * full;
     queues.resume_at = queues.resume_at > 0 ? queues.resume_at : queues.pause_at / 2;

@@ -15,8 +15,11 @@ void describe(Fields& fields, TransportSpec& t) {
             std::string(row == packet::transport_table().front() ? ": " : "; ") + row->name + ": " + row->description;
     }
     t.policy.describe_choice(fields, {"kind", kinds.c_str()});
-    fields.enumeration({"recovery", "what is sent again after a loss"}, {"automatic", "go-back-n", "selective"},
-                       t.recovery);
+    fields.enumeration(
+        {"recovery",
+         "after a loss all from it on is sent again, or what is missing in a bitmap of acknowledgements; "
+         "automatic: go-back-n for roce and hpcc"},
+        {"automatic", "go-back-n", "selective"}, t.recovery);
     fields.quantity({"window", "bytes in flight; 0 B: 1.5 bandwidth-delay products", false, 0, 1e15}, Dimension::bytes,
                     t.window);
     fields.quantity(
@@ -110,6 +113,10 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     }
     if (go_back && q.trim) {
         out.emplace_back("trimming serves selective recovery: choose recovery: selective");
+    if (transport.telemetry && !paths.one_path && !paths.hashed) {
+        out.emplace_back("transport " + spec.transport.policy.name() +
+                         " follows the links of one path: choose paths ecmp, flowlet or planned");
+    }
     }
     if (q.mark_high > 0 && q.mark_low > q.mark_high) {
         out.emplace_back("queues.ecn must rise from its first to its second value");

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <limits>
 #include <new>
+#include <span>
 #include <type_traits>
 
 namespace orrery::inline network::packet {
@@ -33,15 +34,24 @@ struct CongestionSettings {
     bool trims = false;     ///< switches trim what has no room
 };
 
+/// What a link of a flow's path did between the packets of two acknowledgements.
+struct LinkLoad {
+    double capacity = 0;  ///< B/s
+    double sent = 0;      ///< bytes, of all flows
+    double elapsed = 0;   ///< ps
+    double waiting = 0;   ///< bytes in its queue, the less of the two times
+};
+
 /// An acknowledgement as a transport sees it.
 struct Acknowledged {
     std::int64_t now = 0;    ///< ps
     std::int64_t delay = 0;  ///< ps from sending the packet to this acknowledgement
     double bytes = 0;        ///< newly acknowledged
     bool marked = false;
-    std::uint32_t cumulative = 0;  ///< packets before this have all arrived
-    std::uint32_t next = 0;        ///< first packet not yet sent
-    double in_flight = 0;          ///< bytes, without these
+    std::uint32_t cumulative = 0;          ///< packets before this have all arrived
+    std::uint32_t next = 0;                ///< first packet not yet sent
+    double in_flight = 0;                  ///< bytes, without these
+    std::span<const LinkLoad> links = {};  ///< of its path; none without telemetry, and with a flow's first one
 };
 
 /// Packets that a sender finds lost.
@@ -85,6 +95,7 @@ struct TransportNeeds {
     bool eager = false;            ///< a flow's first packet, and each that is sent again, is answered at once
     double notification_gap = -1;  ///< s at least between notifications of marks; negative: receivers send none
 };
+    bool telemetry = false;        ///< ports write their load into packets, acknowledgements bring it back
 
 class Transport {
   public:
