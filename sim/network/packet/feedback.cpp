@@ -44,6 +44,9 @@ void Nics::on_acknowledgement(const Packet& p) {
     if (!flow.live || flow.acked == flow.packets) {
         return;
     }
+    if (flow.speculates) {
+        stop_speculating(flow);
+    }
     double newly = 0;
     const std::uint32_t before = flow.acked;
     if (setup_.go_back) {
@@ -113,17 +116,17 @@ void Nics::on_acknowledgement(const Packet& p) {
     if (setup_.reorder > 0 && !setup_.go_back && (flow.acked == before || flow.highest > flow.acked)) {
         judge_gaps(id);
     }
+    if (setup_.by_time && (p.flags & kRepeated) != 0) {
+        marks_[id].allow_more();
+    } else if (setup_.by_time && newly > 0) {
+        judge_late(id, p.sent);
+    }
     list(id);
 }
 
 // On one path packets stay in order: what is followed by enough acknowledged packets is lost.
 void Nics::judge_gaps(std::uint32_t id) {
     Flow& flow = flows_[id];
-    if (setup_.by_time && (p.flags & kRepeated) != 0) {
-        marks_[id].allow_more();
-    } else if (setup_.by_time && newly > 0) {
-        judge_late(id, p.sent);
-    }
     if (flow.highest < flow.acked + setup_.reorder) {
         return;
     }
@@ -143,12 +146,6 @@ void Nics::judge_gaps(std::uint32_t id) {
     }
 }
 
-Lost Nics::lost(const Flow& flow, std::int64_t bytes) const {
-    Lost out;
-    out.now = clock_.now;
-    out.bytes = static_cast<double>(bytes);
-    out.cumulative = flow.acked;
-    out.next = flow.next_new;
 // On many paths packets overtake each other, but not by more than a stated time: what was sent so much earlier than a packet that
 // has arrived is lost. RACK, RFC 8985, with marks in place of a time for each packet, and a round trip where it begins with a
 // fourth of one. `sent`: when the packet left.
@@ -172,6 +169,12 @@ void Nics::judge_late(std::uint32_t id, std::int64_t sent) {
     }
 }
 
+Lost Nics::lost(const Flow& flow, std::int64_t bytes) const {
+    Lost out;
+    out.now = clock_.now;
+    out.bytes = static_cast<double>(bytes);
+    out.cumulative = flow.acked;
+    out.next = flow.next_new;
     out.in_flight = static_cast<double>(flow.in_flight + bytes);
     return out;
 }
@@ -188,6 +191,9 @@ void Nics::on_report(const Packet& p) {
     Flow& flow = flows_[id];
     if (!flow.live || flow.acked == flow.packets) {
         return;
+    }
+    if (flow.speculates) {
+        stop_speculating(flow);
     }
     std::int64_t before = flow.in_flight;
     if (setup_.go_back) {
@@ -218,7 +224,40 @@ void Nics::on_report(const Packet& p) {
     }
     transport_.on_loss(flow.congestion, news);
     adopt(flow);
+    if (setup_.transport.backlog) {
+        request_credit(id);
+    }
     list(id);
+}
+
+// From the first word of the receiver on, it alone gives credit.
+void Nics::stop_speculating(Flow& flow) {
+    flow.speculates = false;
+    flow.credits = 0;
+}
+
+// No packet of its own tells the receiver of what a flow without credit has to send: a request does.
+void Nics::request_credit(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    const std::uint64_t wanted = credit_wanted(flow);
+    if (flow.credits > 0 || wanted <= flow.asked) {
+        return;
+    }
+    flow.asked = wanted;
+    const std::uint32_t packet = slab_.take();
+    Packet& p = slab_[packet];
+    p.sent = clock_.now;
+    p.selected = wanted;
+    p.flow = id;
+    p.sequence = p.cumulative = 0;
+    p.size = setup_.header;
+    p.destination = flow.destination;
+    p.path = flow.path.entropy;
+    p.ingress = kNone;
+    p.kind = PacketKind::request;
+    p.flags = 0;
+    ++flow.records;
+    ports_.send(setup_.base[0] + flow.source, packet);
 }
 
 void Nics::on_notification(std::uint32_t id) {
@@ -311,6 +350,9 @@ void Nics::on_timeout(std::uint32_t id) {
 // Credit packets tell of all that was ever given: one makes up for those lost before it.
 void Nics::on_credit(const Packet& p) {
     Flow& flow = flows_[p.flow];
+    if (flow.speculates) {
+        stop_speculating(flow);
+    }
     if (p.selected > flow.credited) {
         flow.credits += static_cast<std::int64_t>(p.selected - flow.credited);
         flow.credited = p.selected;

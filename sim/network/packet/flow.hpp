@@ -24,6 +24,7 @@ struct Flow {
     bool timer_armed = false;       ///< a retransmission timer is pending in the heap
     bool congestion_armed = false;  ///< a timer of the congestion control is pending
     bool cancelled = false;         ///< its message does not complete; the slot stays, as events may still name it
+    bool speculates = false;        ///< its credit is its own, as its receiver has not been heard
     bool nack_sent = false;         ///< go-back-N receiver: the present gap has been reported
     std::uint8_t backoff = 0;       ///< successive timeouts without progress
 
@@ -46,10 +47,11 @@ struct Flow {
     std::int64_t deadline = 0;    ///< ps, of the retransmission timer
     std::int64_t last_news = 0;   ///< ps, when an acknowledgement last told of an arrival
     std::int64_t round_trip = 0;  ///< ps, smoothed
-    std::uint32_t overtaken = 0;  ///< `highest` when the deadline was set: gaps before it are lost when it passes
     std::int64_t timeout = 0;     ///< ps, of its path
+    std::uint32_t overtaken = 0;  ///< `highest` when the deadline was set: gaps before it are lost when it passes
     std::int64_t credits = 0;     ///< receiver-driven: bytes that may be sent
     std::uint64_t credited = 0;   ///< bytes, the last total that a credit packet told of
+    std::uint64_t asked = 0;      ///< bytes, the largest total that it has asked for
 
     std::uint32_t reduction = kNone;  ///< in which it takes part
 
@@ -65,7 +67,7 @@ struct Flow {
     std::uint32_t untold = 0;       ///< packets that came since the last acknowledgement
     std::uint32_t untold_low = 0;   ///< the first of them
     std::uint32_t untold_high = 0;  ///< the last of them
-    std::uint32_t granted = 0;      ///< receiver-driven: packets whose credits are still to be given
+    std::uint64_t wanted = 0;       ///< receiver-driven: bytes of credit in all that are to be given
     std::uint64_t given = 0;        ///< bytes of credit in all, which every credit packet tells
     std::uint32_t next_grant = kNone;
     bool grant_listed = false;

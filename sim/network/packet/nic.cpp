@@ -120,19 +120,20 @@ std::uint32_t Nics::new_flow(std::uint32_t message, std::uint64_t bytes, std::ui
         slab_.telemetry.forget(id);
     }
     chooser_.start(id);
-    flow.rate_limit = limit_of(messages_[message]);
-    flow.live = true;
-    flow.last_notification = -Wheel::kNever / 2;
     flow.timeout = setup_.timeout_between(flow.source, flow.destination, flow.path.entropy);
     if (setup_.by_time) {
         marks_.resize(std::max<std::size_t>(marks_.size(), flows_.size()));
         marks_[id] = SendMarks();
     }
+    flow.rate_limit = limit_of(messages_[message]);
+    flow.live = true;
+    flow.last_notification = -Wheel::kNever / 2;
     transport_.start(flow.congestion);
     if (setup_.transport.credits) {
-        flow.credits =
-            std::max<std::int64_t>(1, static_cast<std::int64_t>(setup_.congestion.max_window) / setup_.full) *
-            setup_.full;
+        const double first =
+            setup_.transport.speculative > 0 ? setup_.transport.speculative : setup_.congestion.max_window;
+        flow.credits = std::max<std::int64_t>(1, static_cast<std::int64_t>(first) / setup_.full) * setup_.full;
+        flow.speculates = setup_.transport.backlog;
     }
     if (setup_.transport.acknowledged && !setup_.go_back) {
         flows_.give_bitmaps(
@@ -366,6 +367,17 @@ void Nics::commit(std::uint32_t nic_id) {
     kick(nic_id);
 }
 
+// Credit in all, bytes, that a flow could use: for what it has to send, at most a window ahead. Until its receiver is heard it asks
+// for a packet's at least, as its own credit then ends.
+std::uint64_t Nics::credit_wanted(const Flow& flow) const {
+    const std::int64_t window =
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(setup_.congestion.max_window) / setup_.full) * setup_.full;
+    const std::int64_t left = (std::int64_t{flow.packets} - flow.next_new + flow.lost) * setup_.full;
+    const std::int64_t more = std::min(left, window) - flow.credits;
+    const std::int64_t least = flow.speculates && left > 0 ? setup_.full : 0;
+    return flow.credited + static_cast<std::uint64_t>(std::max(more, least));
+}
+
 bool Nics::send_packet(std::uint32_t id) {
     Flow& flow = flows_[id];
     std::uint32_t sequence = flow.next_new;
@@ -373,8 +385,15 @@ bool Nics::send_packet(std::uint32_t id) {
         sequence = flows_.first_lost(flow);
         flows_.clear(flow, Bits::lost, sequence);
         --flow.lost;
+        if (setup_.by_time) {
+            marks_[id].clear();
+        }
     } else {
         ++flow.next_new;
+    }
+    if (setup_.by_time && flow.lost == 0) {
+        marks_[id].add(clock_.now, flow.next_new,
+                       static_cast<std::int64_t>(setup_.congestion.base_rtt) / kMarksPerTrip);
     }
     const bool repeated = sequence < flow.sent_high;
     flows_.counts.retransmissions += repeated ? 1 : 0;
@@ -382,26 +401,26 @@ bool Nics::send_packet(std::uint32_t id) {
     if (setup_.transport.credits) {
         flow.credits -= setup_.full;
     }
+    if (setup_.transport.backlog) {
+        flow.asked = std::max(flow.asked, credit_wanted(flow));
+    }
     const std::uint32_t path = chooser_.pick(id, flow.path, clock_.now);
     const std::uint32_t packet = slab_.take();
     Packet& p = slab_[packet];
     p.sent = clock_.now;
     p.flow = id;
     p.sequence = sequence;
-        if (setup_.by_time) {
-            marks_[id].clear();
-        }
+    p.selected = flow.asked;
     p.cumulative = 0;
     p.size = flows_.size_of(flow, sequence);
     p.destination = flow.destination;
-    if (setup_.by_time && flow.lost == 0) {
-        marks_[id].add(clock_.now, flow.next_new,
-                       static_cast<std::int64_t>(setup_.congestion.base_rtt) / kMarksPerTrip);
-    }
     p.path = path;
     p.ingress = kNone;
     p.kind = PacketKind::data;
     p.flags = flow.reduction == kNone ? 0 : kReduces;
+    if (setup_.transport.telemetry) {
+        slab_.telemetry.clear(packet);
+    }
     ++flow.records;
     ++flows_.counts.sent;
     const double size = p.size;
@@ -418,9 +437,6 @@ bool Nics::send_packet(std::uint32_t id) {
         const double gap = size / flow.rate * 1e12;
         // Ideal flows make up for what they wait behind others at their NIC, or they would fall behind their share.
         flow.next_time =
-    if (setup_.transport.telemetry) {
-        slab_.telemetry.clear(packet);
-    }
             (setup_.transport.acknowledged ? std::max(flow.next_time, clock_.now) : flow.next_time) + std::llround(gap);
     }
     if (setup_.spec.nic.queue_pairs > 0 && flow.next_new == flow.packets && flow.reduction == kNone) {

@@ -105,13 +105,16 @@ class Nics {
     /// True when the flow may send another packet at once.
     bool send_packet(std::uint32_t flow);
     void adopt(Flow& flow);
+    [[nodiscard]] std::uint64_t credit_wanted(const Flow& flow) const;
+    void stop_speculating(Flow& flow);
+    void request_credit(std::uint32_t flow);
     void limit(std::uint32_t flow, double rate);
     [[nodiscard]] double limit_of(const Message& message) const;
     void judge_gaps(std::uint32_t flow);
+    void judge_late(std::uint32_t flow, std::int64_t sent);
     void arm_congestion(std::uint32_t flow);
     void touch_deadline(std::uint32_t flow);
     void lose(Flow& flow, std::uint32_t sequence);
-    void judge_late(std::uint32_t flow, std::int64_t sent);
     /// What the transport is told of `bytes` that are lost and no longer in flight.
     [[nodiscard]] Lost lost(const Flow& flow, std::int64_t bytes) const;
 
@@ -124,8 +127,8 @@ class Nics {
     const Transport& transport_;
     PathChooser& chooser_;
     std::vector<Nic> nics_;
+    std::vector<SendMarks> marks_;                                    ///< by flow, where time proves losses
     std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination
 };
 
-    std::vector<SendMarks> marks_;                                    ///< by flow, where time proves losses
 }  // namespace orrery::inline network::packet

@@ -11,7 +11,7 @@ namespace orrery::inline network::packet {
 
 inline constexpr std::uint32_t kNone = 0xFFFFFFFFU;
 
-enum class PacketKind : std::uint8_t { data, trimmed, ack, nack, notification, credit };
+enum class PacketKind : std::uint8_t { data, trimmed, ack, nack, notification, credit, request };
 
 /// Bits of Packet::flags.
 inline constexpr std::uint8_t kMarked = 1;      ///< congestion experienced
@@ -25,9 +25,11 @@ inline constexpr std::uint8_t kLastHop = 64;    ///< trimmed at the port to its 
 
 /// A packet under way, or queued.
 struct alignas(64) Packet {
-    std::int64_t sent;       ///< ps, when its data packet left the sender; acknowledgements echo it
-    std::uint64_t selected;  ///< acknowledgement: bit i: packet `sequence` + i has arrived
-    std::uint32_t next;      ///< in the free list
+    std::int64_t sent;  ///< ps, when its data packet left the sender; acknowledgements echo it
+    std::uint64_t
+        selected;  ///< acknowledgement: bit i: packet `sequence` + i has arrived; credit, and where data and requests
+                   ///< ask for it: bytes in all
+    std::uint32_t next;  ///< in the free list
     std::uint32_t flow;
     std::uint32_t sequence;     ///< number of the data packet
     std::uint32_t cumulative;   ///< acknowledgement: all packets before this one have arrived
@@ -67,10 +69,10 @@ class Slab {
     [[nodiscard]] std::size_t in_use() const { return in_use_; }
     [[nodiscard]] std::size_t peak() const { return packets_.size(); }
 
-  private:
-    static constexpr std::size_t kMost = 100'000'000;  // 6 GiB
     Telemetry telemetry;  ///< what packets carry of it, where the transport wants it
 
+  private:
+    static constexpr std::size_t kMost = 100'000'000;  // 6 GiB
     std::vector<Packet> packets_;
     std::uint32_t free_ = kNone;
     std::size_t in_use_ = 0;

@@ -21,9 +21,13 @@ void Receivers::deliver(std::uint32_t id) {
                 notify(p);
                 reply(PacketKind::nack, p, p.flags & (kMarked | kLastHop));
                 if (setup_.transport.credits) {
-                    want_credit(p.flow);
+                    hear_backlog(p);
+                    want_credit(p.flow, flows_[p.flow].wanted + setup_.full);
                 }
             }
+            break;
+        case PacketKind::request:
+            want_credit(p.flow, p.selected);
             break;
         case PacketKind::ack:
             nics_.on_acknowledgement(p);
@@ -100,7 +104,7 @@ void Receivers::tell(Flow& flow, const Packet& p, bool fresh, bool complete) {
         }
     }
     if (setup_.transport.credits && !complete && flow.received < flow.packets) {
-        want_credit(p.flow);
+        want_credit(p.flow, setup_.transport.backlog ? p.selected : flow.wanted + setup_.full);
     }
 }
 
@@ -156,13 +160,13 @@ void Receivers::reply(PacketKind kind, const Packet& data, std::uint8_t flags, s
     p.ingress = kNone;
     p.kind = kind;
     p.flags = flags;
+    if (setup_.transport.telemetry) {
+        slab_.telemetry.carry(slab_.telemetry.arriving, id);
+    }
     ++flow.records;
     const std::uint32_t port = setup_.base[0] + flow.destination;
     ports_.send(port, id);
 }
-    if (setup_.transport.telemetry) {
-        slab_.telemetry.carry(slab_.telemetry.arriving, id);
-    }
 
 void Receivers::flow_received(std::uint32_t id) {
     const Flow& flow = flows_[id];
@@ -174,10 +178,19 @@ void Receivers::flow_received(std::uint32_t id) {
     }
 }
 
-// Receiver-driven: every packet that arrives, whole or trimmed, is worth a credit for another one.
-void Receivers::want_credit(std::uint32_t id) {
+void Receivers::hear_backlog(const Packet& p) {
+    if (setup_.transport.backlog) {
+        flows_[p.flow].wanted = std::max(flows_[p.flow].wanted, p.selected);
+    }
+}
+
+// A flow is to have this much credit in all: another packet's for each that arrives, whole or trimmed, or what it asks for.
+void Receivers::want_credit(std::uint32_t id, std::uint64_t total) {
     Flow& flow = flows_[id];
-    ++flow.granted;
+    flow.wanted = std::max(flow.wanted, total);
+    if (!flow.live || flow.given >= flow.wanted || flow.received == flow.packets) {
+        return;
+    }
     const std::uint32_t nic_id = flow.destination;
     Granting& nic = granting_[nic_id];
     if (!flow.grant_listed) {
@@ -202,11 +215,11 @@ void Receivers::grant(std::uint32_t nic_id) {
         const std::uint32_t id = flows_[nic.flows].next_grant;
         Flow& flow = flows_[id];
         const bool alone = id == nic.flows;
-        const bool wanted = flow.live && flow.granted > 0 && flow.received < flow.packets;
+        const bool wanted = flow.live && flow.given < flow.wanted && flow.received < flow.packets;
         if (wanted) {
-            --flow.granted;
+            flow.given += setup_.full;
         }
-        if (wanted && flow.granted > 0) {
+        if (wanted && flow.given < flow.wanted) {
             nic.flows = id;  // to the end of the ring
         } else {
             flow.grant_listed = false;
@@ -218,7 +231,6 @@ void Receivers::grant(std::uint32_t nic_id) {
         }
         const bool left = !flow.grant_listed;
         if (wanted) {
-            flow.given += setup_.full;
             Packet about{};
             about.flow = id;
             about.path = flow.path.entropy;

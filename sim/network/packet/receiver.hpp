@@ -39,7 +39,8 @@ class Receivers {
     void reply(PacketKind kind, const Packet& data, std::uint8_t flags, std::uint64_t selected = 0);
     void acknowledge_untold(const Packet& p);
     void flow_received(std::uint32_t flow);
-    void want_credit(std::uint32_t flow);
+    void hear_backlog(const Packet& p);
+    void want_credit(std::uint32_t flow, std::uint64_t total);
 
     const Setup& setup_;
     Clock& clock_;

@@ -14,10 +14,13 @@ extern const PolicyRow<Transport> kNscc;
 extern const PolicyRow<Transport> kDctcp;
 extern const PolicyRow<Transport> kCubic;
 extern const PolicyRow<Transport> kTimely;
+extern const PolicyRow<Transport> kHpcc;
+extern const PolicyRow<Transport> kRccc;
 
 const PolicyTable<Transport>& transport_table() {
     static const PolicyTable<Transport> kTable = {
-        &kIdeal, &kWindow, &kRoce, &kSwift, &kReceiverDriven, &kMultipath, &kNscc, &kDctcp, &kCubic, &kTimely,
+        &kIdeal, &kWindow, &kRoce,  &kSwift,  &kReceiverDriven, &kMultipath,
+        &kNscc,  &kDctcp,  &kCubic, &kTimely, &kHpcc,           &kRccc,
     };
     return kTable;
 }

@@ -89,13 +89,15 @@ struct TransportNeeds {
     bool acknowledged = true;      ///< receivers acknowledge; what is lost is sent again
     bool go_back_n = false;        ///< unless the scenario names another recovery
     bool credits = false;          ///< beyond its first window a flow sends what its receiver grants
+    bool backlog = false;          ///< packets tell how much credit their sender could use, and receivers give no more
+    double speculative = 0;        ///< bytes of credit until the receiver is heard; 0: a window
     bool fills_queues = false;     ///< its windows grow until packets are lost or marked
     bool rare_news = false;        ///< many packets an acknowledgement will do
     bool counts_bytes = false;     ///< on_sent is called
     bool eager = false;            ///< a flow's first packet, and each that is sent again, is answered at once
+    bool telemetry = false;        ///< ports write their load into packets, acknowledgements bring it back
     double notification_gap = -1;  ///< s at least between notifications of marks; negative: receivers send none
 };
-    bool telemetry = false;        ///< ports write their load into packets, acknowledgements bring it back
 
 class Transport {
   public:
