@@ -176,7 +176,7 @@ Route Fabric::route(GpuId from, GpuId to, PathChoice choice, std::uint64_t hash)
     }
     route.add(nic_out_ + out);
     route.latency += (sender.nic_latency + receiver.nic_latency) / 2;
-    topology_->route(route, switch_links_, out, in, choice, hash);
+    topology_->route(route, switch_links_, out, in, choice, hash + shape_.hash_salt);
     route.add(nic_in_ + in);
     if (receiver.pcie_bandwidth > 0) {
         route.add(pcie_down_ + to.value());

@@ -70,11 +70,17 @@ struct FabricShape {
     std::uint32_t spines = 1;               ///< per pod in a fat tree, in total in a leaf-spine fabric
     std::uint32_t leaf_groups_per_pod = 1;  ///< fat tree: groups of nodes under one pod
     std::uint32_t cores_per_spine = 1;      ///< fat tree: core switches that each pod's spine reaches
+    std::uint64_t hash_salt = 0;            ///< of the switches, added to what a hashed path goes by; see hash_salt()
     double leaf_oversubscription = 1;       ///< bandwidth of a leaf's hosts over that of its uplinks
     double spine_oversubscription = 1;      ///< fat tree: of a pod's spines towards the cores
 
     [[nodiscard]] std::uint32_t nics() const { return nodes * nics_per_node; }
 };
+
+/// Other seeds, other paths; seed 1 adds nothing.
+[[nodiscard]] constexpr std::uint64_t hash_salt(std::uint64_t seed) {
+    return (seed - 1) * 0x9E3779B97F4A7C15ULL;
+}
 
 /// The links of a tree that joins GPUs of different nodes through one spine (and core switch), both directions of each.
 struct TreeLinks {

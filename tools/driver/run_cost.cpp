@@ -71,7 +71,7 @@ RunCost cost_of_traffic(const Scenario& s) {
 
 RunCost cost_of_collective(const Scenario& s) {
     const double ranks = s.collective.ranks > 0 ? static_cast<double>(s.collective.ranks) : endpoints(s.cluster);
-    const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
+    const Fabric fabric = fabric_of(s);
     const CollectiveSpec spec = ranks <= fabric.gpus()
                                     ? resolved(s.collective, fabric, Placement(fabric), s.network.path_choice(),
                                                static_cast<std::uint32_t>(ranks))

@@ -644,6 +644,12 @@ MessageRunOptions message_options(const Scenario& scenario) {
     return options;
 }
 
+Fabric fabric_of(const Scenario& scenario) {
+    FabricShape shape = shape_of(scenario.cluster, scenario.cluster_mark);
+    shape.hash_salt = hash_salt(static_cast<std::uint64_t>(scenario.seed));
+    return Fabric(shape);
+}
+
 RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& options) {
     const auto started = std::chrono::steady_clock::now();
     RunOutput out;
@@ -651,7 +657,7 @@ RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& op
     out.summary.kind = scenario_kind_names()[static_cast<std::size_t>(scenario.kind)];
     out.summary.hash = hash_text(fields_json(scenario));
     out.summary.seed = static_cast<std::uint64_t>(scenario.seed);
-    const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+    const Fabric fabric = fabric_of(scenario);
     const KindRow& row = row_of(scenario.kind);
     if (scenario.network.fidelity == Fidelity::simgrid) {
         run_on_simgrid(scenario, options, fabric, out);

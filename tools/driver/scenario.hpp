@@ -168,6 +168,8 @@ class ModelCache {
 
 /// What the run of a scenario is built from. Reads its file of link events.
 [[nodiscard]] RunSettings run_settings(const Scenario& scenario);
+/// The scenario's fabric, whose hashes go by its seed. Throws as shape_of does.
+[[nodiscard]] Fabric fabric_of(const Scenario& scenario);
 /// How a scenario's messages are simulated.
 [[nodiscard]] MessageRunOptions message_options(const Scenario& scenario);
 

@@ -435,7 +435,7 @@ Timeline with_campaign(const RunOutput& out) {
 }
 
 JobShape job_shape(const Scenario& scenario) {
-    const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+    const Fabric fabric = fabric_of(scenario);
     const FabricShape& shape = fabric.shape();
     JobShape out;
     out.gpus_per_node = shape.gpus_per_node;

@@ -272,7 +272,7 @@ void book_ring(const Scenario& scenario, const Fabric& fabric, double seconds, E
 
 void explain_collective(const Scenario& scenario, const RunOutput& base, Explanation& out) {
     out.path_meaning = "the messages that the last one waited for, one after another, by what they spent their time on";
-    const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+    const Fabric fabric = fabric_of(scenario);
     if (base.messages && !base.messages->completions.empty()) {
         MessagePath(scenario, fabric, *base.messages).book(out, true);
     } else if (const CollectiveSpec spec =
@@ -286,7 +286,7 @@ void explain_collective(const Scenario& scenario, const RunOutput& base, Explana
 
 void explain_traffic(const Scenario& scenario, const RunOutput& base, Explanation& out) {
     if (base.messages && !base.messages->completions.empty()) {
-        const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+        const Fabric fabric = fabric_of(scenario);
         MessagePath(scenario, fabric, *base.messages).book(out, false);
         if (out.last) {
             out.last->slowest = true;

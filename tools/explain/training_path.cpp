@@ -190,7 +190,7 @@ double part(const Summary& summary, const std::string& name) {
 }  // namespace
 
 void explain_training(const Scenario& scenario, ModelCache& models, const RunOutput& base, Explanation& out) {
-    const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+    const Fabric fabric = fabric_of(scenario);
     const TrainingInput input = training_input(scenario, models, fabric, Placement(fabric));
     const CriticalPath path(input, run_settings(scenario));
     out.path_meaning = "what the end of the iteration waited for, by operation and what binds it";

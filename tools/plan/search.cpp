@@ -153,7 +153,9 @@ class PlanWorker {
         if (!slot) {
             ClusterSpec cluster = base_.cluster;
             cluster.nodes = nodes;
-            slot = std::make_unique<Fabric>(shape_of(cluster, base_.cluster_mark));
+            FabricShape shape = shape_of(cluster, base_.cluster_mark);
+            shape.hash_salt = hash_salt(static_cast<std::uint64_t>(base_.seed));
+            slot = std::make_unique<Fabric>(shape);
         }
         return *slot;
     }

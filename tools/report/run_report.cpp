@@ -249,7 +249,7 @@ static void add_switches(std::vector<FabricLayer>& layers, const Fabric& fabric,
 }
 
 std::vector<FabricLayer> fabric_layers(const Scenario& scenario, const std::map<std::string, double>& link_use) {
-    const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+    const Fabric fabric = fabric_of(scenario);
     const FabricShape& shape = fabric.shape();
     const auto use = [&](std::initializer_list<const char*> kinds) -> std::optional<double> {
         std::optional<double> most;
@@ -350,7 +350,7 @@ std::string run_report(const Scenario& scenario, const RunOutput& out, const Exp
                           {"svg", timeline_svg("campaign", out.campaign, TimelineRows::streams, 2, kPage)}});
     }
     if (const auto layers = fabric_layers(scenario, why.link_use); layers.size() > 1) {
-        const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
+        const Fabric fabric = fabric_of(scenario);
         if (fabric.as_tree() == nullptr) {
             blocks.push_back(
                 {{"kind", "svg"},

@@ -77,7 +77,10 @@ void Faults::set_link(std::uint32_t port_id, const LinkEvent& event) {
             return;
         case LinkEvent::What::rate:
             ports_.set_rate(port_id, event.factor);
-            return;
+            if (!setup_.path_needs.weighted) {
+                return;
+            }
+            break;
         case LinkEvent::What::down:
             port.down = true;
             ports_.cut(port_id);

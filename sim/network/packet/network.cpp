@@ -46,7 +46,11 @@ void Network::send(const Request& request) {
     const std::uint32_t id = messages_.add(request);
     start_samples();
     // The pair decides the hash, so that all levels of detail place a hashed flow on the same spine.
-    messages_[id].hash = mix64((static_cast<std::uint64_t>(request.from.value()) << 32) | request.to.value());
+    const std::uint64_t pair = (static_cast<std::uint64_t>(request.from.value()) << 32) | request.to.value();
+    messages_[id].hash = mix64(pair + setup_.fabric.shape().hash_salt);
+    if (setup_.path_needs.per_message) {
+        messages_[id].hash = mix64(messages_[id].hash + sent_between_[pair]++);
+    }
     if (setup_.path_needs.plans) {
         unplanned_.push_back(id);
     } else {
@@ -264,6 +268,9 @@ void Network::dispatch(std::uint32_t entity) {
             break;
         case Timer::link_event:
             faults_.apply(index);
+            if (setup_.spec.failover) {
+                routing_.look();
+            }
             break;
         case Timer::reroute:
             routing_.learn(index);

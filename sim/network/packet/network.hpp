@@ -25,6 +25,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace orrery::inline network::packet {
@@ -46,7 +47,12 @@ class Network {
     void add_link_event(const LinkEvent& event) { faults_.add(event); }
     /// From now on a port has `factor` times its normal rate; 0: its link is down. Ports are numbered as single links of
     /// the fabric from the first NIC's way out on.
-    void set_rate(std::uint32_t port, double factor) { faults_.set_rate(port, factor); }
+    void set_rate(std::uint32_t port, double factor) {
+        faults_.set_rate(port, factor);
+        if (setup_.spec.failover) {
+            routing_.look();
+        }
+    }
     /// Stops all messages of this token: nothing more of them is sent, and they do not complete. Returns what is missing at
     /// the receiver of the message that has most left, as a fraction of it. Precondition: no all-reduce in the switches.
     double cancel(std::uint64_t token);
@@ -108,6 +114,8 @@ class Network {
     Faults faults_;
 
     std::vector<std::uint32_t> unplanned_;  ///< messages that wait for a plan of their paths
+    std::unordered_map<std::uint64_t, std::uint64_t>
+        sent_between_;  ///< messages so far, by their pair, where each has its hash
     std::vector<QueueSample> samples_;
     std::int64_t sample_every_ = 0;      ///< ps; 0: never
     bool sampling_ = false;              ///< the next sample is in the heap

@@ -1,13 +1,50 @@
 #include "sim/network/packet/routing.hpp"
 
+#include <algorithm>
+
 namespace orrery::inline network::packet {
 
 void Routing::learn(std::uint32_t port) {
     ports_[port].avoided = ports_[port].down;
-    any_avoided_ = false;
-    for (std::uint32_t i = 0; i < ports_.size() && !any_avoided_; ++i) {
-        any_avoided_ = ports_[i].avoided;
+    if (setup_.path_needs.weighted) {
+        const double normal =
+            static_cast<double>(setup_.links[static_cast<std::size_t>(ports_[port].kind)].ps_per_byte);
+        known_[port] = ports_[port].down ? 0 : normal / static_cast<double>(ports_.link(port).ps_per_byte);
     }
+    look();
+}
+
+void Routing::look() {
+    any_shunned_ = weighs_ = false;
+    for (std::uint32_t i = 0; i < ports_.size(); ++i) {
+        any_shunned_ = any_shunned_ || shuns(ports_[i]);
+        weighs_ = weighs_ || (setup_.path_needs.weighted && (known_[i] != 1 || shuns(ports_[i])));
+    }
+}
+
+// Spines by the rate of the slower link on their way, of those that lead on; an entropy stands for a share of their sum.
+std::uint32_t Routing::weighted_spine(std::uint32_t leaf, std::uint32_t to_leaf, std::uint32_t entropy) const {
+    const auto weight = [&](std::uint32_t lane) {
+        const std::uint32_t up = setup_.base[2] + leaf * setup_.spines + lane;
+        const std::uint32_t down = setup_.base[3] + to_leaf * setup_.spines + lane;
+        return reaches(leaf, to_leaf, lane) ? std::min(known_[up], known_[down]) : 0.0;
+    };
+    double all = 0;
+    for (std::uint32_t lane = 0; lane < setup_.spines; ++lane) {
+        all += weight(lane);
+    }
+    const std::uint32_t plain = scale(entropy, setup_.spines);
+    double left = (static_cast<double>(entropy) + 0.5) / 4294967296.0 * all;
+    std::uint32_t chosen = plain;
+    for (std::uint32_t lane = 0; all > 0 && lane < setup_.spines; ++lane) {
+        const double own = weight(lane);
+        chosen = own > 0 ? lane : chosen;
+        left -= own;
+        if (own > 0 && left < 0) {
+            break;
+        }
+    }
+    return chosen;
 }
 
 // Adaptive topologies choose between the short way and a detour by what waits on the first link of each, times the links of
@@ -33,7 +70,7 @@ std::uint32_t Routing::live_core(std::uint32_t pod, std::uint32_t to_pod, std::u
     const Port* down = &ports_[setup_.base[5] + (to_pod * setup_.spines + lane) * setup_.cores];
     for (std::uint32_t i = 0; i < setup_.cores; ++i) {
         const std::uint32_t candidate = (core + i) % setup_.cores;
-        if (!up[candidate].avoided && !down[candidate].avoided) {
+        if (!shuns(up[candidate]) && !down[candidate].avoided) {
             return candidate;
         }
     }
@@ -42,7 +79,7 @@ std::uint32_t Routing::live_core(std::uint32_t pod, std::uint32_t to_pod, std::u
 
 // True when routing knows of no dead link on the way from a leaf over this spine to another leaf.
 bool Routing::reaches(std::uint32_t leaf, std::uint32_t to_leaf, std::uint32_t lane) const {
-    if (ports_[setup_.base[2] + leaf * setup_.spines + lane].avoided ||
+    if (shuns(ports_[setup_.base[2] + leaf * setup_.spines + lane]) ||
         ports_[setup_.base[3] + to_leaf * setup_.spines + lane].avoided) {
         return false;
     }

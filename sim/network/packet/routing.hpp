@@ -1,9 +1,9 @@
 #pragma once
 // Routing: which port a switch sends a packet to, by arithmetic over the fabric's shape, and ways round dead links.
 //
-// A switch knows at once that a link of its own is down; all others hear of it after `reroute_delay`. In between, packets
-// are lost at the dead link or, with `detour`, sent another way: a leaf takes another spine, a spine sends the packet down
-// to another leaf, which sends it up to another spine. Such down-and-up paths let pauses of PFC form a circle, which
+// All switches hear that a link is down after `reroute_delay`. Until then packets are lost at it. With `failover` its own switch
+// leaves it out at once: a leaf takes another spine, a spine another core switch; what has one way only is still lost. With
+// `detour` there is always another way: a spine sends the packet down to another leaf, which sends it up to another spine. Such down-and-up paths let pauses of PFC form a circle, which
 // shortest paths of a tree never do: Hu et al., "Tagger: practical PFC deadlock prevention in data center networks",
 // CoNEXT 2017, section 2.
 
@@ -13,14 +13,17 @@ namespace orrery::inline network::packet {
 
 class Routing {
   public:
-    Routing(const Setup& setup, Ports& ports, PathChooser& chooser) : setup_(setup), ports_(ports), chooser_(chooser) {}
+    Routing(const Setup& setup, Ports& ports, PathChooser& chooser)
+        : setup_(setup), ports_(ports), chooser_(chooser), known_(setup.path_needs.weighted ? ports.size() : 0, 1) {}
 
     /// Where the switch at the end of the link of `in` sends a packet.
     [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t next_port(const Port& in, Packet& p);
     /// Where it goes instead when the next link is dead, and from a leaf when it came down for another leaf.
     [[nodiscard]] std::uint32_t detour(const Port& in, std::uint32_t out, Packet& p) const;
-    /// Switches everywhere learn whether a link is down now.
+    /// Switches everywhere learn whether a link is down now, and its rate.
     void learn(std::uint32_t port);
+    /// A link went down or came up, which its own switch sees.
+    void look();
 
   private:
     [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t choose_spine(std::uint32_t leaf, std::uint32_t to_leaf,
@@ -30,6 +33,9 @@ class Routing {
     [[nodiscard]] std::uint32_t route_around(std::uint32_t leaf, std::uint32_t to_leaf, std::uint32_t lane) const;
     [[nodiscard]] std::uint32_t live_core(std::uint32_t pod, std::uint32_t to_pod, std::uint32_t lane,
                                           std::uint32_t core) const;
+    [[nodiscard]] std::uint32_t weighted_spine(std::uint32_t leaf, std::uint32_t to_leaf, std::uint32_t entropy) const;
+    /// A switch does not send over a link of its own that routing knows to be dead, or that it sees to be.
+    [[nodiscard]] bool shuns(const Port& own) const { return own.avoided || (own.down && setup_.spec.failover); }
     [[nodiscard]] bool reaches(std::uint32_t leaf, std::uint32_t to_leaf, std::uint32_t lane) const;
     // Scales a 32-bit entropy to one of `n` ports.
     [[nodiscard]] static std::uint32_t scale(std::uint32_t entropy, std::uint32_t n) {
@@ -39,13 +45,18 @@ class Routing {
     const Setup& setup_;
     Ports& ports_;
     PathChooser& chooser_;
-    bool any_avoided_ = false;
+    std::vector<double> known_;  ///< by port: its rate over its normal one as routing knows it; none without weights
+    bool any_shunned_ = false;
+    bool weighs_ = false;  ///< weights differ
 };
 
 std::uint32_t Routing::choose_spine(std::uint32_t leaf, std::uint32_t to_leaf, const Packet& p) {
     const std::uint32_t lane = setup_.path_needs.leaves_choose ? chooser_.choose_lane(leaf, ports_.towards_spines(leaf))
                                                                : scale(p.path, setup_.spines);
-    return any_avoided_ ? route_around(leaf, to_leaf, lane) : lane;
+    if (weighs_) {
+        return weighted_spine(leaf, to_leaf, p.path);
+    }
+    return any_shunned_ ? route_around(leaf, to_leaf, lane) : lane;
 }
 
 std::uint32_t Routing::next_port(const Port& in, Packet& p) {
@@ -71,7 +82,7 @@ std::uint32_t Routing::next_port(const Port& in, Packet& p) {
                 const std::uint32_t spine = s.pod_of_leaf[in.where] * s.spines + in.lane;
                 const std::uint32_t core = scale(rest, s.cores);
                 return s.base[4] + spine * s.cores +
-                       (any_avoided_ ? live_core(s.pod_of_leaf[in.where], s.pod_of_leaf[to_leaf], in.lane, core)
+                       (any_shunned_ ? live_core(s.pod_of_leaf[in.where], s.pod_of_leaf[to_leaf], in.lane, core)
                                      : core);
             }
         case PortKind::spine_up:

@@ -68,7 +68,7 @@ void Setup::add_tree(const TreeTopology& of) {
     spines = shape.spines;
     tree = shape.kind == FabricKind::fat_tree;
     cores = tree ? shape.cores_per_spine : 1;
-    paths = {of.leaves(), spines, cores};
+    paths = {of.leaves(), spines, cores, path_needs.weighted};
     const std::uint32_t leaf_links = of.leaves() * spines;
     add_links(2, leaf_links, of.leaf_link_rate(), shape.link_latency);
     add_links(3, leaf_links, of.leaf_link_rate(), shape.link_latency);
@@ -89,9 +89,13 @@ void Setup::add_switch_links() {
                           "' chooses among spines; this fabric has none: take spray, ecmp, oblivious, flowlet, "
                           "recycled, reps, bitmap or mixed");
     }
+    if (path_needs.weighted || spec.failover) {
+        throw ConfigError(std::string(spec.failover ? "network.failover" : "network.paths: weighted") +
+                          " is about leaves and spines; this fabric has none");
+    }
     routed = static_cast<const RoutedTopology*>(&fabric.topology());
     switch_links = routed->links();
-    paths = {routed->switches(), RoutedTopology::kEntropies, 1};
+    paths = {routed->switches(), RoutedTopology::kEntropies, 1, false};
     for (std::size_t kind = 2; kind < kTreeKinds; ++kind) {
         base[kind + 1] = base[kind];
     }
@@ -174,15 +178,15 @@ void Setup::set_windows() {
     }
     if (routed != nullptr) {
         const Reach reach = routed->reach();
-        round_trip += 2 * to_ps(reach.latency) + reach.links * slowest;
-    }
-    // A link can still bring, after its receiver has asked for a pause: what is on it, what leaves until the request
-    // arrives, and the packet then being sent.
         if (transport.telemetry && reach.links + 1 > kMostTold) {
             throw ConfigError("network.transport: '" + spec.transport.policy.name() + "' reads at most " +
                               std::to_string(kMostTold) + " links of a path; this fabric's have up to " +
                               std::to_string(reach.links + 1));
         }
+        round_trip += 2 * to_ps(reach.latency) + reach.links * slowest;
+    }
+    // A link can still bring, after its receiver has asked for a pause: what is on it, what leaves until the request
+    // arrives, and the packet then being sent.
     QueueSpec& queues = spec.queues;
     queues.pause_at = queues.pause_at > 0 ? queues.pause_at : fastest + 2 * full;
     queues.resume_at = queues.resume_at > 0 ? queues.resume_at : queues.pause_at / 2;
@@ -225,7 +229,6 @@ void Setup::set_windows() {
     capacity = std::max(256U, std::bit_ceil(4 * static_cast<std::uint32_t>(packets) + 64));
 }
 
-}  // namespace orrery::inline network::packet
 // When packets count as lost.
 void Setup::set_recovery(double slowest_nic, std::int64_t round_trip) {
     const double wait = slowest_nic < congestion.line_rate ? congestion.max_window / slowest_nic : 0;
@@ -282,3 +285,4 @@ std::int64_t Setup::timeout_between(std::uint32_t from_nic, std::uint32_t to_nic
     return std::max(kRoundTrips * (round_trip + slow_nics_), round_trip + queues);
 }
 
+}  // namespace orrery::inline network::packet

@@ -28,14 +28,14 @@ void describe(Fields& fields, TransportSpec& t) {
     fields.integer({"retries", "timeouts in a row after which a flow has failed", false, 1, 200}, t.retries);
     fields.integer({"reorder", "packets beyond a gap that prove a loss; 0: 3 on one path, else by time", false, 0, 1e6},
                    t.reorder);
-    t.policy.describe_parameters(fields);
-}
-
     fields.quantity({"reorder_time",
                      "on many paths a packet is lost when one that was sent so much later has arrived; 0 s: a smoothed "
                      "round trip, and not with trimming",
                      false, 0, 1},
                     Dimension::time, t.reorder_time);
+    t.policy.describe_parameters(fields);
+}
+
 static void describe(Fields& fields, QueueSpec& q) {
     fields.quantity({"size", "of an output port; 0 B: without limit", false, 0, 4e9}, Dimension::bytes, q.size);
     fields.range({"ecn", "[none marked below, all marked above]; equal: a step", false, 0, 4e9}, Dimension::bytes,
@@ -89,6 +89,8 @@ void describe(Fields& fields, PacketSpec& spec) {
     fields.number({"bit_error_rate", "of every link", false, 0, 1e-3}, spec.bit_error_rate);
     fields.quantity({"reroute_delay", "from a change of a link to its effect on routing", false, 0, 1e4},
                     Dimension::time, spec.reroute_delay);
+    fields.boolean({"failover", "switches leave a dead link of their own out at once, where another leads on"},
+                   spec.failover);
     fields.boolean({"detour", "switches send round a dead link of their own until routing knows of it"}, spec.detour);
     fields.quantity({"queue_samples", "between records of all queues; 0 s: none", false, 0, 1e4}, Dimension::time,
                     spec.queue_samples);
@@ -111,12 +113,20 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     if (go_back && !paths.one_path) {
         out.emplace_back("go-back-n needs packets in order: choose paths ecmp or planned, or recovery: selective");
     }
-    if (go_back && q.trim) {
-        out.emplace_back("trimming serves selective recovery: choose recovery: selective");
     if (transport.telemetry && !paths.one_path && !paths.hashed) {
         out.emplace_back("transport " + spec.transport.policy.name() +
                          " follows the links of one path: choose paths ecmp, flowlet or planned");
     }
+    if (go_back && q.trim) {
+        out.emplace_back("trimming serves selective recovery: choose recovery: selective");
+    }
+    if (go_back && (spec.transport.reorder > 0 || spec.transport.reorder_time > 0)) {
+        out.emplace_back(
+            "go-back-n takes the first packet out of order for a loss: leave reorder and reorder_time out");
+    } else if (spec.transport.reorder_time > 0 && paths.one_path) {
+        out.emplace_back("transport.reorder_time is for many paths; on one path transport.reorder counts packets");
+    } else if (spec.transport.reorder_time > 0 && spec.transport.reorder > 0) {
+        out.emplace_back("transport.reorder and transport.reorder_time exclude each other");
     }
     if (q.mark_high > 0 && q.mark_low > q.mark_high) {
         out.emplace_back("queues.ecn must rise from its first to its second value");
@@ -127,14 +137,6 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     }
     if (q.reduction_slots == 1) {
         out.emplace_back("queues.reduction_slots: a member's window is half of them, so there are at least 2");
-    if (go_back && (spec.transport.reorder > 0 || spec.transport.reorder_time > 0)) {
-        out.emplace_back(
-            "go-back-n takes the first packet out of order for a loss: leave reorder and reorder_time out");
-    } else if (spec.transport.reorder_time > 0 && paths.one_path) {
-        out.emplace_back("transport.reorder_time is for many paths; on one path transport.reorder counts packets");
-    } else if (spec.transport.reorder_time > 0 && spec.transport.reorder > 0) {
-        out.emplace_back("transport.reorder and transport.reorder_time exclude each other");
-    }
     }
     if (q.pfc && q.trim) {
         out.emplace_back("queues.pfc and queues.trim exclude each other");

@@ -68,6 +68,7 @@ struct PacketSpec {
     NicSpec nic;
     double bit_error_rate = 0;
     double reroute_delay = 1e-3;  ///< s from a change of a link to its effect on routing
+    bool failover = false;        ///< switches leave dead links of their own out at once, where others lead on
     bool detour = false;          ///< switches send round a dead link of their own until routing knows of it
     double queue_samples = 0;     ///< s between records of all queues; 0: none
     std::string link_events;      ///< file of events: time_s, link, event (down, up, rate, errors), factor

@@ -4,17 +4,34 @@ namespace orrery::inline network::packet {
 
 namespace {
 
-/// One path per flow, by a hash of its ends.
+/// One path per flow, by a hash of its ends, or of each message. Weights by the rates of links: Zhou et al., "WCMP: weighted cost
+/// multipathing for improved fairness in data centers", EuroSys 2014.
 class Ecmp final : public PathChooser {
   public:
-    using Parameters = NoParameters;
-    explicit Ecmp(const Parameters&) {}
+    enum class By { pair, message };
+    struct Parameters {
+        By by = By::pair;
+        bool weighted = false;
+        void describe(Fields& fields) {
+            fields.enumeration({"hash_by", "ecmp: all messages of a pair of GPUs go one path, or each its own"},
+                               {"pair", "message"}, by);
+            fields.boolean(
+                {"weighted", "ecmp: spines in proportion to the rates of their links, as routing knows them"},
+                weighted);
+        }
+    };
+    explicit Ecmp(const Parameters& own) : own_(own) {}
 
     [[nodiscard]] PathNeeds needs() const override {
         PathNeeds out;
         out.hashed = out.one_path = true;
+        out.per_message = own_.by == By::message;
+        out.weighted = own_.weighted;
         return out;
     }
+
+  private:
+    Parameters own_;
 };
 
 }  // namespace

@@ -21,15 +21,18 @@ struct PathSet {
     std::uint32_t leaves = 1;
     std::uint32_t spines = 1;  ///< of a leaf
     std::uint32_t cores = 1;   ///< of a spine; 1 without them
+    bool spread = false;       ///< hashed entropies lie anywhere in their path's range, and not in its middle
 
     /// Scales back to the spine, and what that leaves to the core switch.
-    [[nodiscard]] std::uint32_t entropy(std::uint32_t lane, std::uint32_t core) const {
-        const double point = (lane + (core + 0.5) / cores) / spines;
+    [[nodiscard]] std::uint32_t entropy(std::uint32_t lane, std::uint32_t core, double within = 0.5) const {
+        const double point = (lane + (core + within) / cores) / spines;
         return static_cast<std::uint32_t>(point * 4294967296.0);
     }
     /// The path that a hash names.
     [[nodiscard]] std::uint32_t hashed(std::uint64_t hash) const {
-        return entropy(static_cast<std::uint32_t>(hash % spines), static_cast<std::uint32_t>((hash >> 32) % cores));
+        const double within = spread ? static_cast<double>(mix64(hash) >> 40) / 16777216.0 : 0.5;
+        return entropy(static_cast<std::uint32_t>(hash % spines), static_cast<std::uint32_t>((hash >> 32) % cores),
+                       within);
     }
     [[nodiscard]] std::uint32_t lane(std::uint32_t entropy) const {
         return static_cast<std::uint32_t>((static_cast<std::uint64_t>(entropy) * spines) >> 32);
@@ -65,6 +68,8 @@ enum class PathNews : std::uint8_t {
 struct PathNeeds {
     bool hashed = false;         ///< levels without packets know it as one hashed path per flow
     bool one_path = false;       ///< packets of a flow stay in order
+    bool per_message = false;    ///< each message has a hash of its own, and not each pair of GPUs
+    bool weighted = false;       ///< leaves divide entropies by the rates of the links that they lead over
     bool leaves_choose = false;  ///< choose_lane is called
     bool learns = false;         ///< heard is called
     bool each = false;           ///< heard is called for each packet: acknowledgements do not wait for more of them
