@@ -385,6 +385,9 @@ bool Nics::send_packet(std::uint32_t id) {
         sequence = flows_.first_lost(flow);
         flows_.clear(flow, Bits::lost, sequence);
         --flow.lost;
+        if (setup_.transport.credits) {
+            flow.overtaken = std::min(flow.overtaken, sequence);  // under way anew, and paced: it may take its time
+        }
         if (setup_.by_time) {
             marks_[id].clear();
         }
