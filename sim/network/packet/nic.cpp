@@ -394,18 +394,11 @@ bool Nics::send_packet(std::uint32_t id) {
     } else {
         ++flow.next_new;
     }
-    if (setup_.by_time && flow.lost == 0) {
-        marks_[id].add(clock_.now, flow.next_new,
-                       static_cast<std::int64_t>(setup_.congestion.base_rtt) / kMarksPerTrip);
-    }
     const bool repeated = sequence < flow.sent_high;
     flows_.counts.retransmissions += repeated ? 1 : 0;
     flow.sent_high = std::max(flow.sent_high, sequence + 1);
     if (setup_.transport.credits) {
         flow.credits -= setup_.full;
-    }
-    if (setup_.transport.backlog) {
-        flow.asked = std::max(flow.asked, credit_wanted(flow));
     }
     const std::uint32_t path = chooser_.pick(id, flow.path, clock_.now);
     const std::uint32_t packet = slab_.take();
@@ -413,7 +406,6 @@ bool Nics::send_packet(std::uint32_t id) {
     p.sent = clock_.now;
     p.flow = id;
     p.sequence = sequence;
-    p.selected = flow.asked;
     p.cumulative = 0;
     p.size = flows_.size_of(flow, sequence);
     p.destination = flow.destination;
@@ -421,8 +413,18 @@ bool Nics::send_packet(std::uint32_t id) {
     p.ingress = kNone;
     p.kind = PacketKind::data;
     p.flags = flow.reduction == kNone ? 0 : kReduces;
-    if (setup_.transport.telemetry) {
-        slab_.telemetry.clear(packet);
+    // One question for all that few transports want.
+    if (setup_.by_time | setup_.transport.backlog | setup_.transport.telemetry) [[unlikely]] {
+        if (setup_.by_time && flow.lost == 0) {
+            marks_[id].add(clock_.now, flow.next_new,
+                           static_cast<std::int64_t>(setup_.congestion.base_rtt) / kMarksPerTrip);
+        }
+        if (setup_.transport.backlog) {
+            p.selected = flow.asked = std::max(flow.asked, credit_wanted(flow));
+        }
+        if (setup_.transport.telemetry) {
+            slab_.telemetry.clear(packet);
+        }
     }
     ++flow.records;
     ++flows_.counts.sent;
