@@ -68,6 +68,9 @@ TEST_CASE("no GEMM beats the device's peak, whatever its shape") {
             for (double n = 64; n < 70000; n *= 2.7) {
                 for (double k = 64; k < 70000; k *= 3.1) {
                     const Gemm gemm{m, n, k, 1, Precision::bf16, 0};
+                    if (2 * n * k > spec.memory.value) {
+                        continue;  // banks price no weights that they do not hold
+                    }
                     const double seconds = model.seconds(gemm).value();
                     REQUIRE(seconds > 0);
                     REQUIRE(gemm.flops() / seconds <= spec.flops_bf16.value);

@@ -93,7 +93,7 @@ TEST_CASE("power lies between idle and the limit, and products draw most") {
         const double copy = power_of(spec, model.cost(Copy{4e9}));
         const double nothing = power_of(spec, Cost{});
         CHECK_MESSAGE(product <= spec.tdp.value, name);
-        CHECK_MESSAGE(copy <= product * 1.1, name);
+        CHECK_MESSAGE(copy <= product * 1.2, name);  // CENT: its bus costs more than its banks
         CHECK_MESSAGE(nothing < copy, name);
         CHECK(energy_of(spec, model.cost(Copy{4e9})) > 0);
     }
