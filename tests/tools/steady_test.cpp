@@ -2,6 +2,7 @@
 
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/serving_intervals.hpp"
 #include "tools/plan/capacity.hpp"
 
 #include <doctest/doctest.h>
@@ -151,4 +152,51 @@ TEST_CASE("steady state: the capacity of a load without a count covers that of r
     }
     CHECK(truth == doctest::Approx(low).epsilon(0.015));
     MESSAGE(fmt::format("{:.5g} requests/s in closed form", low));
+}
+
+TEST_CASE("intervals of serving hold what measured runs of the engine left, where the engine sets the metric") {
+    const std::string software =
+        "{name: own, step: 1 ms, interval: {tpot: 10 %, ttft: 0.5, end_to_end: 0.2}, experts_interval: {tpot: 0.4, "
+        "ttft: 0.5, end_to_end: 0.6}}";
+    const std::string engine = fmt::format("{{software: {}}}", software);
+    const auto of = [&](const std::string& requests, const std::string& own, const std::string& model = "llama-3-8b") {
+        std::string text = small(requests, own);
+        text.replace(text.find("llama-3-8b"), 10, model);
+        return run(scenario(text), models(), {}).summary;
+    };
+    const auto width = [](const Summary& summary, const std::string& name) {
+        const Metric* metric = summary.find(name);
+        REQUIRE(metric != nullptr);
+        REQUIRE(metric->low.has_value() == metric->high.has_value());
+        if (metric->high) {
+            CHECK(*metric->high / metric->value == doctest::Approx(metric->value / *metric->low));
+        }
+        return metric->high ? std::log(*metric->high / metric->value) : 0;
+    };
+    const Summary closed = of("{arrivals: closed, clients: 4, count: 8}", engine);
+    CHECK(width(closed, "tpot_s.mean") == doctest::Approx(0.1));
+    CHECK(width(closed, "tpot_s.p99") == doctest::Approx(0.1));
+    CHECK(width(closed, "ttft_s.mean") == doctest::Approx(0.5));
+    CHECK(width(closed, "e2e_s.p50") == doctest::Approx(0.2));
+    CHECK(width(closed, "output_tokens_per_s") == doctest::Approx(0.2));
+    CHECK(width(closed, "e2e_s.max") == 0);
+    // A load that the engine bears sets the throughput; an engine without software or with times of its own has no error here.
+    const Summary open = of("{rate: 2, count: 8}", engine);
+    CHECK(width(open, "output_tokens_per_s") == 0);
+    CHECK(width(open, "tpot_s.mean") == doctest::Approx(0.1));
+    CHECK(width(of("{rate: 2, count: 8}", "{}"), "tpot_s.mean") == 0);
+    CHECK(width(of("{rate: 2, count: 8}", "{step_cost: {fixed: 5 ms}}"), "tpot_s.mean") == 0);
+    // Mixtures of experts have widths of their own; engines without any have those of all.
+    CHECK(width(of("{rate: 2, count: 8}", fmt::format("{{tensor: 4, software: {}}}", software), "mixtral-8x7b"),
+                "tpot_s.mean") == doctest::Approx(0.4));
+    CHECK(width(of("{rate: 2, count: 8}", "{software: {name: own, step: 1 ms}}"), "ttft_s.mean") ==
+          doctest::Approx(kDenseWidths.ttft));
+    // Chance and model are independent: their squares add.
+    const Summary steady = of("{rate: 8}", engine);
+    const Summary chance =
+        of("{rate: 8}", "{software: {name: own, step: 1 ms, interval: {tpot: 0, ttft: 0, end_to_end: 0}}}");
+    const Metric* own = steady.find("tpot_s.mean");
+    const Metric* bare = chance.find("tpot_s.mean");
+    REQUIRE(bare->high);
+    CHECK(std::log(*own->high / own->value) == doctest::Approx(std::hypot(std::log(*bare->high / bare->value), 0.1)));
 }

@@ -1,11 +1,14 @@
 #include "tools/driver/serving_intervals.hpp"
 
+#include "sim/base/math.hpp"
 #include "sim/config/units.hpp"
 #include "sim/record/batch_means.hpp"
+#include "tools/driver/interval.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 namespace orrery::inline driver {
@@ -71,7 +74,73 @@ void bound_rates(const ServiceResult& result, Summary& summary) {
     }
 }
 
+// Widens by a half-width of log(value) that is independent of what bounds the metric already.
+void widen(Metric& metric, double width) {
+    if (!metric.measured() || !(metric.value > 0)) {
+        return;
+    }
+    const auto factor = [&](double chance) { return exp_pinned(std::sqrt(chance * chance + width * width)); };
+    const double up = metric.high ? std::log(*metric.high / metric.value) : 0;
+    metric.high = metric.value * factor(std::max(0.0, up));
+    if (!metric.low || *metric.low > 0) {
+        const double down = metric.low ? std::log(metric.value / *metric.low) : 0;
+        metric.low = metric.value / factor(std::max(0.0, down));
+    }
+}
+
 }  // namespace
+
+ModelWidths widths_of(const HostSpec& software, bool experts) {
+    const bool own = experts ? software.has_experts_interval : software.has_interval;
+    if (!own) {
+        return experts ? kExpertsWidths : kDenseWidths;
+    }
+    const LatencyWidths& widths = experts ? software.experts_interval : software.interval;
+    return {widths.tpot.value, widths.ttft.value, widths.end_to_end.value};
+}
+
+double products_spread(const CostModel& device, const ModelSpec& model) {
+    constexpr double kDecodes = 64;
+    constexpr double kShapes = 8;  // distinct ones of a layer, whose own errors average
+    const auto hidden = static_cast<double>(model.hidden);
+    const Cost product = device.cost(Gemm{kDecodes, hidden, hidden, 1, Precision::bf16});
+    return std::sqrt(product.systematic * product.systematic + product.spread * product.spread / kShapes);
+}
+
+void add_model_error(const Scenario& scenario, double spread, Summary& summary) {
+    const auto& engine = scenario.engine;
+    if (!engine.has_software) {
+        return;
+    }
+    const double beyond = square_beyond(spread);
+    const ModelWidths left = widths_of(engine.software, scenario.model.experts.count > 0);
+    const Metric* overloaded = summary.find("overloaded");
+    const ArrivalKind arrivals = scenario.requests.arrivals;
+    const bool bound = arrivals == ArrivalKind::closed || arrivals == ArrivalKind::at_once ||
+                       (overloaded != nullptr && overloaded->value > 0);
+    for (Metric& metric : summary.metrics) {
+        const std::string_view name = metric.name;
+        double width = 0;
+        if (name.ends_with(".max")) {
+            continue;
+        }
+        if (name.starts_with("tpot_s")) {
+            width = left.tpot;
+        } else if (name.starts_with("ttft_s")) {
+            width = left.ttft;
+        } else if (name.starts_with("e2e_s")) {
+            width = left.end_to_end;
+        } else if (bound && (name == "requests_per_s" || name == "output_tokens_per_s" ||
+                             name == "cost_per_million_tokens_usd")) {
+            width = left.end_to_end;
+        }
+        if (width > 0) {
+            widen(metric, std::sqrt(width * width + beyond));
+        }
+    }
+    summary.notes.emplace_back("low and high of latencies hold what the model erred in nine of ten measured runs of " +
+                               std::string(engine.software.has_interval ? "this engine" : "all engines"));
+}
 
 void add_steady_state(const ServiceResult& result, Summary& summary) {
     const SteadyRun& steady = *result.steady;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cmath>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -149,6 +150,13 @@ void predict(ServingPoint& point, ModelCache& models) {
         point.predicted_tpot = summary.find("tpot_s.mean")->value;
         point.predicted_e2e = summary.find("e2e_s.mean")->value;
         point.predicted_tokens_per_s = summary.find("output_tokens_per_s")->value;
+        const auto width = [&](const char* name) {
+            const Metric* metric = summary.find(name);
+            return metric->high ? std::log(*metric->high / metric->value) : 0;
+        };
+        point.ttft_width = width("ttft_s.mean");
+        point.tpot_width = width("tpot_s.mean");
+        point.e2e_width = width("e2e_s.mean");
         if (point.per_token && point.output_tokens > 0) {
             point.predicted_tpot =
                 (point.predicted_e2e - point.predicted_ttft) * summary.find("requests")->value / point.output_tokens;

@@ -24,6 +24,8 @@ struct ServingPoint {
     double tokens_per_s = 0;             ///< output tokens of the whole system, measured; 0: not known
     // Results:
     double predicted_ttft = 0, predicted_tpot = 0, predicted_e2e = 0, predicted_tokens_per_s = 0;
+    /// Half-widths of the 90 % interval of log(time) that the run stated.
+    double tpot_width = 0, ttft_width = 0, e2e_width = 0;
     std::string problem;  ///< why it could not run
 };
 

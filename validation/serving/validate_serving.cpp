@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <optional>
 
 namespace orrery::inline validation {
 
@@ -90,6 +92,103 @@ void print_points(const Terminal& terminal, const std::vector<ServingPoint>& poi
     }
     terminal.heading("points: measured > predicted, in ms");
     terminal.table({"point", "GPUs", "load", "", "TPOT", "TTFT", "end to end"}, rows);
+}
+
+// One latency of a point: measured, predicted, and the half-width of its interval.
+struct Latency {
+    const char* name;
+    double ServingPoint::*measured;
+    double ServingPoint::*predicted;
+    double ServingPoint::*width;
+
+    [[nodiscard]] bool known(const ServingPoint& point) const { return point.*measured > 0 && point.*predicted > 0; }
+    [[nodiscard]] double error(const ServingPoint& point) const {
+        return std::abs(std::log(point.*measured / point.*predicted));
+    }
+    [[nodiscard]] bool inside(const ServingPoint& point) const { return error(point) <= point.*width; }
+};
+constexpr std::array<Latency, 3> kLatencies = {
+    Latency{"TPOT", &ServingPoint::tpot, &ServingPoint::predicted_tpot, &ServingPoint::tpot_width},
+    Latency{"TTFT", &ServingPoint::ttft, &ServingPoint::predicted_ttft, &ServingPoint::ttft_width},
+    Latency{"end to end", &ServingPoint::e2e, &ServingPoint::predicted_e2e, &ServingPoint::e2e_width}};
+
+// Points of the half held back, and those of them inside their interval.
+struct Coverage {
+    std::size_t all = 0;
+    std::size_t inside = 0;
+    [[nodiscard]] double share() const {
+        return all > 0 ? 100 * static_cast<double>(inside) / static_cast<double>(all) : 0;
+    }
+    [[nodiscard]] std::string text() const { return all > 0 ? fmt::format("{} of {}", inside, all) : "-"; }
+};
+
+Coverage coverage_of(const std::vector<ServingPoint>& points, const Latency& latency, const Filter& wanted) {
+    Coverage out;
+    for (const ServingPoint& point : points) {
+        if (point.problem.empty() && !point.fitted_half && latency.known(point) && wanted(point)) {
+            ++out.all;
+            out.inside += latency.inside(point) ? 1 : 0;
+        }
+    }
+    return out;
+}
+
+// The error that covers the next run in nine of ten cases, see serving_intervals.hpp; nothing of too few.
+std::optional<double> width_left(const std::vector<ServingPoint>& points, const Latency& latency,
+                                 const Filter& wanted) {
+    constexpr std::size_t kFewest = 10;
+    std::vector<double> errors;
+    for (const ServingPoint& point : points) {
+        if (point.problem.empty() && point.fitted_half && latency.known(point) && wanted(point)) {
+            errors.push_back(latency.error(point));
+        }
+    }
+    if (errors.size() < kFewest) {
+        return std::nullopt;
+    }
+    std::sort(errors.begin(), errors.end());
+    const auto rank = static_cast<std::size_t>(std::ceil(0.9 * static_cast<double>(errors.size() + 1)));
+    return errors[std::min(rank, errors.size()) - 1];
+}
+
+void print_intervals(const Terminal& terminal, const std::vector<ServingPoint>& points) {
+    std::map<std::string, Filter> groups;
+    for (const ServingPoint& point : points) {
+        const bool dense = point.dense;
+        const auto same = [dense](const ServingPoint& p) { return p.dense == dense; };
+        groups[std::string("all engines, ") + (dense ? "dense" : "experts")] = same;
+        groups[point.engine + (dense ? ", dense" : ", experts")] =
+            [same, engine = point.engine](const ServingPoint& p) { return same(p) && p.engine == engine; };
+    }
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [name, wanted] : groups) {
+        std::vector<std::string> row = {name};
+        for (const Latency& latency : kLatencies) {
+            const std::optional<double> left = width_left(points, latency, wanted);
+            row.push_back(left ? fmt::format("{:.3f}", *left) : "-");
+        }
+        for (const Latency& latency : kLatencies) {
+            row.push_back(coverage_of(points, latency, wanted).text());
+        }
+        rows.push_back(std::move(row));
+    }
+    const std::vector<std::string> inside = {"TPOT inside", "TTFT inside", "end to end inside"};
+    terminal.heading(
+        "90 % intervals: half-widths of log(time) that the declared half leaves; the half held back inside those in "
+        "use");
+    terminal.table({"engine and kind of model", "TPOT", "TTFT", "end to end", inside[0], inside[1], inside[2]}, rows);
+    std::map<std::string, Filter> devices;
+    for (const ServingPoint& point : points) {
+        devices[point.device] = [device = point.device](const ServingPoint& p) { return p.device == device; };
+    }
+    rows.clear();
+    for (const auto& [name, wanted] : devices) {
+        rows.push_back({name});
+        for (const Latency& latency : kLatencies) {
+            rows.back().push_back(coverage_of(points, latency, wanted).text());
+        }
+    }
+    terminal.table({"device", inside[0], inside[1], inside[2]}, rows);
 }
 
 // Throughput of whole systems with all requests there from the start, by engine, device, model and format.
@@ -204,6 +303,9 @@ std::vector<Score> scores_of(const std::vector<ServingPoint>& points) {
         }
         return 100 * median(sizes);
     };
+    const auto share = [&](const Latency& latency) {
+        return coverage_of(points, latency, [](const ServingPoint&) { return true; }).share();
+    };
     return {{"points", count, ""},
             {"tpot", error(every.tpot), "%"},
             {"ttft", error(every.ttft), "%"},
@@ -211,6 +313,9 @@ std::vector<Score> scores_of(const std::vector<ServingPoint>& points) {
             {"tpot_held_back", error(held_back.tpot), "%"},
             {"ttft_held_back", error(held_back.ttft), "%"},
             {"end_to_end_held_back", error(held_back.e2e), "%"},
+            {"tpot_coverage_held_back", share(kLatencies[0]), "%"},
+            {"ttft_coverage_held_back", share(kLatencies[1]), "%"},
+            {"end_to_end_coverage_held_back", share(kLatencies[2]), "%"},
             {"tpot_bias", std::abs(100 * median(every.tpot)), "%"},
             {"ttft_bias", std::abs(100 * median(every.ttft)), "%"}};
 }
@@ -272,6 +377,7 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
     print_groups(
         terminal, "by kind of model", all,
         [](const ServingPoint& p) { return std::string(p.dense ? "dense" : "experts"); }, any);
+    print_intervals(terminal, all);
     if (only.empty()) {
         validate_offline(data, terminal, points);
     }

@@ -202,6 +202,7 @@ class ServingScenario final : public ScenarioRun {
         if (result.steady) {
             add_steady_state(result, out.summary);
         }
+        add_model_error(scenario_, spread_, out.summary);
         add_notes(result, out.summary);
         out.timeline = options_.timeline ? draw(result) : Timeline();
     }
@@ -270,6 +271,7 @@ class ServingScenario final : public ScenarioRun {
         const NodeSpec& node = node_at(scenario_.cluster, place.node);
         const DeviceSpec& gpu = phase->other_device ? phase->device : node.gpu;
         const CostModel* device = &context.models.device(gpu, scenario_.compute, engine_.software.kernels);
+        spread_ = std::max(spread_, products_spread(*device, scenario_.model));
         if (phase->clock != 1) {
             capped_.push_back(std::make_unique<ScaledDevice>(*device, gpu, phase->clock, 1));
             device = capped_.back().get();
@@ -594,6 +596,7 @@ class ServingScenario final : public ScenarioRun {
     std::vector<std::unique_ptr<CostModel>> capped_;  ///< devices at another clock
     std::vector<std::unique_ptr<StepCost>> costs_;
     std::vector<PoolDevices> devices_;
+    double spread_ = 0;  ///< of the products of the device that is known least
     std::unique_ptr<RequestSource> requests_;
     std::vector<RequestRow> rows_;
     std::unique_ptr<ServiceRun> run_;

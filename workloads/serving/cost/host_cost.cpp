@@ -5,6 +5,24 @@
 
 namespace orrery::inline serving {
 
+namespace {
+
+void describe(Fields& fields, const char* name, const char* description, bool& given, LatencyWidths& widths) {
+    fields.group(given, [&](Fields& same) {
+        bool present = false;
+        same.section({name, description}, std::nullopt, present, [&](Fields& inner) {
+            const auto width = [&](const char* latency, const char* meaning, Sourced<double>& value) {
+                inner.sourced({latency, meaning, false, 0, 5}, Dimension::fraction, value);
+            };
+            width("tpot", "half-width of the 90 % interval of log(time per output token)", widths.tpot);
+            width("ttft", "the same of the time to the first token", widths.ttft);
+            width("end_to_end", "the same of the whole request", widths.end_to_end);
+        });
+    });
+}
+
+}  // namespace
+
 void describe(Fields& fields, HostSpec& host) {
     fields.text({"name", "name of the engine version"}, host.name);
     fields.sourced({"step", "host time of an iteration", false, 0, 1}, Dimension::time, host.step);
@@ -45,6 +63,10 @@ void describe(Fields& fields, HostSpec& host) {
         {"graph_regular", "graphs for 1, 2, 4, multiples of 8 up to this and powers of two beyond; 0: for every size",
          false, 0, 1 << 20},
         host.graph_regular);
+    describe(fields, "interval", "what runs of dense models were measured to leave; without it what all engines leave",
+             host.has_interval, host.interval);
+    describe(fields, "experts_interval", "the same of mixtures of experts", host.has_experts_interval,
+             host.experts_interval);
 }
 
 std::uint32_t graph_size(const HostSpec& host, std::uint32_t sequences) {

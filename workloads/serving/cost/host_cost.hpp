@@ -19,6 +19,13 @@
 
 namespace orrery::inline serving {
 
+/// Half-widths of log(measured / predicted) that nine of ten measured runs keep, by mean latency; 0: not known.
+struct LatencyWidths {
+    Sourced<double> tpot;
+    Sourced<double> ttft;
+    Sourced<double> end_to_end;
+};
+
 struct HostSpec {
     std::string name;
     Sourced<double> step;      ///< s of the host an iteration
@@ -35,6 +42,10 @@ struct HostSpec {
     std::int64_t graph_tokens = 0;        ///< others of up to this many tokens replay one graph between two attentions
     std::int64_t graph_regular = 0;       ///< graphs exist for 1, 2, 4, multiples of 8 up to this, and powers of two
                                           ///< beyond; 0: for every size
+    bool has_interval = false;
+    LatencyWidths interval;  ///< of its dense models
+    bool has_experts_interval = false;
+    LatencyWidths experts_interval;  ///< of its mixtures of experts
 };
 
 inline constexpr PresetKind kEnginePresets{"engine", "workloads/data/engines"};
