@@ -11,8 +11,8 @@
 namespace orrery::inline faults {
 
 const std::vector<std::string>& component_names() {
-    static const std::vector<std::string> kNames = {"gpu",    "hbm",  "nic",     "link",
-                                                    "switch", "host", "storage", "software"};
+    static const std::vector<std::string> kNames = {"gpu",  "hbm",     "nic",      "link",   "switch",
+                                                    "host", "storage", "software", "replica"};
     return kNames;
 }
 
@@ -60,6 +60,8 @@ std::vector<FaultKind> kinds_of(Component component) {
                     FaultKind::corruption, FaultKind::power_cap, FaultKind::preemption};
         case Component::storage:
             return {FaultKind::outage, FaultKind::degraded};
+        case Component::replica:
+            return {FaultKind::fail_stop, FaultKind::hang, FaultKind::slow};
         case Component::software:
             break;
     }
@@ -78,6 +80,8 @@ std::uint32_t JobShape::count(Component component) const {
             return leaves + spines;
         case Component::host:
             return nodes;
+        case Component::replica:
+            return replicas;
         case Component::storage:
         case Component::software:
             break;
@@ -91,11 +95,9 @@ struct Named {
     const char* word;
     Place::What what;
 };
-constexpr Named kNumbered[] = {{"gpu", Place::What::gpu},
-                               {"nic", Place::What::nic},
-                               {"node", Place::What::node},
-                               {"leaf", Place::What::leaf},
-                               {"spine", Place::What::spine}};
+constexpr Named kNumbered[] = {{"gpu", Place::What::gpu},     {"nic", Place::What::nic},
+                               {"node", Place::What::node},   {"leaf", Place::What::leaf},
+                               {"spine", Place::What::spine}, {"replica", Place::What::replica}};
 
 std::uint32_t most(Place::What what, const JobShape& shape) {
     switch (what) {
@@ -109,6 +111,8 @@ std::uint32_t most(Place::What what, const JobShape& shape) {
             return shape.leaves;
         case Place::What::spine:
             return shape.spines;
+        case Place::What::replica:
+            return shape.replicas;
         default:
             return 1;
     }
@@ -139,8 +143,12 @@ bool there(Place::What what, std::uint32_t index, const JobShape& shape, const s
     for (const Named& one : kNumbered) {
         word = one.what == what ? one.word : word;
     }
-    problem = count == 0 ? fmt::format("'{}': the fabric is no tree of leaves and spines", text)
-                         : fmt::format("'{}' does not exist: the job has {}0 to {}{}", text, word, word, count - 1);
+    const char* none = what == Place::What::replica ? "a training job has no replicas of a service"
+                       : shape.replicas > 0 ? "faults of a service are of replicas, nodes, GPUs, NICs and storage"
+                                            : "the fabric is no tree of leaves and spines";
+    problem = count == 0 ? fmt::format("'{}': {}", text, none)
+                         : fmt::format("'{}' does not exist: the {} has {}0 to {}{}", text,
+                                       shape.replicas > 0 ? "service" : "job", word, word, count - 1);
     return false;
 }
 
@@ -154,8 +162,8 @@ bool parse_place(const std::string& text, const JobShape& shape, Place& place, s
     const std::size_t dash = text.find('-');
     const std::string first = text.substr(0, dash);
     if (!parse_numbered(first, place.what, place.index)) {
-        problem =
-            fmt::format("'{}' is no place: one of gpu0, nic0, node0, leaf0, spine0, leaf0-spine0, storage, job", text);
+        problem = fmt::format("'{}' is no place: one of gpu0, nic0, node0, {}, storage, job", text,
+                              shape.replicas > 0 ? "replica0" : "leaf0, spine0, leaf0-spine0");
         return false;
     }
     place.upper = 0;
@@ -182,16 +190,16 @@ bool suits(FaultKind kind, const Place& place) {
     };
     switch (kind) {
         case FaultKind::fail_stop:
-            return one_of({What::gpu, What::nic, What::node, What::job});
+            return one_of({What::gpu, What::nic, What::node, What::job, What::replica});
         case FaultKind::link_down:
         case FaultKind::link_flap:
             return one_of({What::nic, What::leaf_spine});
         case FaultKind::degraded:
             return one_of({What::nic, What::leaf_spine, What::storage});
         case FaultKind::slow:
-            return one_of({What::gpu, What::node});
+            return one_of({What::gpu, What::node, What::replica});
         case FaultKind::hang:
-            return one_of({What::gpu, What::node, What::job});
+            return one_of({What::gpu, What::node, What::job, What::replica});
         case FaultKind::corruption:
             return one_of({What::gpu, What::node});
         case FaultKind::outage:
@@ -221,6 +229,8 @@ Place place_of(Component component, std::uint32_t index, const JobShape& shape) 
             return {Place::What::node, index, 0};
         case Component::storage:
             return {Place::What::storage, 0, 0};
+        case Component::replica:
+            return {Place::What::replica, index, 0};
         case Component::software:
             break;
     }

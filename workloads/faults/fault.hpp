@@ -10,7 +10,7 @@
 namespace orrery::inline faults {
 
 /// What a fault process counts: MTBF is of one of these.
-enum class Component { gpu, hbm, nic, link, switches, host, storage, software };
+enum class Component { gpu, hbm, nic, link, switches, host, storage, software, replica };
 [[nodiscard]] const std::vector<std::string>& component_names();
 
 enum class FaultKind {
@@ -46,21 +46,22 @@ struct JobShape {
     std::uint32_t nodes_per_leaf = 16;
     std::uint32_t leaves = 0;  ///< 0: the fabric is no tree, and its switches cannot be named
     std::uint32_t spines = 0;
-    std::uint32_t rails = 1;  ///< leaves that a node's NICs spread over
+    std::uint32_t rails = 1;     ///< leaves that a node's NICs spread over
+    std::uint32_t replicas = 0;  ///< of a service; a training job has none
 
     /// How many there are of a component.
     [[nodiscard]] std::uint32_t count(Component component) const;
 };
 
-/// Where a fault strikes. Numbers of GPUs, NICs and nodes are places of the job, whatever machine is there.
+/// Where a fault strikes. Numbers of GPUs, NICs and nodes are places of the job or service, whatever machine is there.
 struct Place {
-    enum class What { gpu, nic, node, leaf, spine, leaf_spine, storage, job };
+    enum class What { gpu, nic, node, leaf, spine, leaf_spine, storage, job, replica };
     What what = What::job;
     std::uint32_t index = 0;
     std::uint32_t upper = 0;  ///< leaf_spine: the spine
     friend bool operator==(const Place&, const Place&) = default;
 };
-/// Parses "gpu12", "node3", "nic7", "leaf3", "spine1", "leaf3-spine1", "storage", "job". False, with the reason in `problem`, for
+/// Parses "gpu12", "node3", "nic7", "leaf3", "spine1", "leaf3-spine1", "storage", "job", "replica0". False, with the reason in `problem`, for
 /// anything else and for what the job does not have.
 [[nodiscard]] bool parse_place(const std::string& text, const JobShape& shape, Place& place, std::string& problem);
 /// The same for a kind of fault: a link cannot hang.

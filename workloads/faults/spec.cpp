@@ -35,8 +35,10 @@ void describe_process(Fields& fields, ProcessSpec& process) {
 void describe_event(Fields& fields, EventSpec& event) {
     fields.quantity({"at", "when it strikes", true, 0, kLongest}, Dimension::time, event.at_s);
     fields.enumeration({"kind", "what happens", true}, fault_kind_names(), event.kind);
-    fields.text({"where", "gpu0, nic0 (with its link), node0, leaf0, spine0, leaf0-spine0, storage or job", true},
-                event.where);
+    fields.text(
+        {"where",
+         "gpu0, nic0 (with its link), node0, leaf0, spine0, leaf0-spine0, storage or job; replica0 of a service", true},
+        event.where);
     fields.quantity({"factor", "share of speed or rate that is left, of kinds that slow", false, 0, 1},
                     Dimension::fraction, event.factor);
     fields.quantity({"lasts", "until it ends by itself; 0 s: until repaired or replaced", false, 0, kLongest},
@@ -146,16 +148,20 @@ void describe_list(Fields& fields, const Field& field, std::vector<T>& list, con
 
 }  // namespace
 
+void describe_faults(Fields& fields, std::vector<ProcessSpec>& processes, std::vector<EventSpec>& events,
+                     std::string& trace) {
+    describe_list(fields, {"processes", "faults that are drawn"}, processes, describe_process);
+    describe_list(fields, {"events", "faults that are given"}, events, describe_event);
+    fields.text({"trace", "file of faults or of machines that come and go; its first line tells the format"}, trace);
+}
+
 void describe_campaign(Fields& fields, FaultsSpec& faults) {
     fields.quantity({"duration", "of the campaign", false, 1, kLongest}, Dimension::time, faults.duration_s);
     fields.quantity(
         {"work", "training without faults after which the job is done; 0 s: it trains on", false, 0, kLongest},
         Dimension::time, faults.work_s);
     fields.integer({"runs", "with different seeds", false, 1, 1'000'000}, faults.runs);
-    describe_list(fields, {"processes", "faults that are drawn"}, faults.processes, describe_process);
-    describe_list(fields, {"events", "faults that are given"}, faults.events, describe_event);
-    fields.text({"trace", "file of faults or of machines that come and go; its first line tells the format"},
-                faults.trace);
+    describe_faults(fields, faults.processes, faults.events, faults.trace);
     fields.section({"recovery", "from detection to training again"},
                    [&](Fields& inner) { describe_recovery(inner, faults.recovery); });
     fields.section({"checkpoint", "what is saved, and when"},
@@ -210,10 +216,10 @@ const YamlNode& entry_of(const YamlNode& node, const char* list, std::size_t ind
     return found != nullptr && index < found->items.size() ? found->items[index] : node;
 }
 
-void check_processes(const YamlNode& node, const FaultsSpec& faults, const JobShape& shape,
+void check_processes(const YamlNode& node, const std::vector<ProcessSpec>& processes, const JobShape& shape,
                      std::vector<Diagnostic>& errors) {
-    for (std::size_t i = 0; i < faults.processes.size(); ++i) {
-        const ProcessSpec& process = faults.processes[i];
+    for (std::size_t i = 0; i < processes.size(); ++i) {
+        const ProcessSpec& process = processes[i];
         const YamlNode& at = entry_of(node, "processes", i);
         const std::vector<FaultKind> kinds = kinds_of(process.component);
         const std::string& component = component_names()[static_cast<std::size_t>(process.component)];
@@ -238,10 +244,11 @@ void check_processes(const YamlNode& node, const FaultsSpec& faults, const JobSh
 
 }  // namespace
 
-void check(const YamlNode& node, const FaultsSpec& faults, const JobShape& shape, std::vector<Diagnostic>& errors) {
-    check_processes(node, faults, shape, errors);
-    for (std::size_t i = 0; i < faults.events.size(); ++i) {
-        const EventSpec& event = faults.events[i];
+void check_faults(const YamlNode& node, const std::vector<ProcessSpec>& processes, const std::vector<EventSpec>& events,
+                  const JobShape& shape, std::vector<Diagnostic>& errors) {
+    check_processes(node, processes, shape, errors);
+    for (std::size_t i = 0; i < events.size(); ++i) {
+        const EventSpec& event = events[i];
         const YamlNode& at = entry_of(node, "events", i);
         const YamlNode* where = at.find("where");
         const Mark& mark = where != nullptr ? where->mark : at.mark;
@@ -255,6 +262,10 @@ void check(const YamlNode& node, const FaultsSpec& faults, const JobShape& shape
         }
         check_fields(at, event.kind, event.factor, event.lasts_s, errors);
     }
+}
+
+void check(const YamlNode& node, const FaultsSpec& faults, const JobShape& shape, std::vector<Diagnostic>& errors) {
+    check_faults(node, faults.processes, faults.events, shape, errors);
     const auto section_error = [&](const char* section, const std::string& text) {
         const YamlNode* found = node.find(section);
         errors.push_back((found != nullptr ? found->mark : node.mark).error(text));

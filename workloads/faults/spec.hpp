@@ -84,6 +84,13 @@ struct FaultsSpec {
     CheckpointSpec checkpoint;
 };
 
+/// Names the lists that training and serving share: faults that are drawn, and faults that are given.
+void describe_faults(Fields& fields, std::vector<ProcessSpec>& processes, std::vector<EventSpec>& events,
+                     std::string& trace);
+/// What single fields of those lists cannot see. `node`: of the section, for positions.
+void check_faults(const YamlNode& node, const std::vector<ProcessSpec>& processes, const std::vector<EventSpec>& events,
+                  const JobShape& shape, std::vector<Diagnostic>& errors);
+
 /// Names the section: `none`, or a map.
 void describe(Fields& fields, FaultsSpec& faults);
 /// Names what the map holds.
