@@ -96,7 +96,17 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
         {"engine: {replicas: 2, router: prefix}\n", "it needs a prefix cache"},
         {"engine: {transfer: layers}\n", "it needs 'prefill' and 'decode' replicas"},
         {"engine: {kv: {host_memory: 1 GiB}}\n", "it needs a scheduler that swaps"},
-        {"engine: {failures: {at: 5 s}}\n", "'engine.failures.at' changes nothing"},
+        {"engine: {failures: {at: 5 s}}\n", "unknown key 'failures' (its place is faults)"},
+        {"engine: {autoscale: {target: 2, provision: 5 s}}\n", "(its place is engine.start.provision)"},
+        {"engine: {start: {warm_up: 5 s}}\n", "'engine.start' changes nothing: it needs replicas that start"},
+        {"faults: {retries: 5}\n", "'faults' names none"},
+        {"faults: {events: [{at: 1 s, kind: fail-stop, where: replica1}]}\n", "the service has replica0 to replica0"},
+        {"faults: {events: [{at: 1 s, kind: corruption, where: gpu0}]}\n", "'corruption' is not simulated in serving"},
+        {"faults: {events: [{at: 1 s, kind: slow, where: gpu0}]}\n", "needs a 'factor' between 0 and 1"},
+        {"faults: {events: [{at: 1 s, kind: slow, where: gpu0, factor: 0.5}], recovery: {spares: 1}}\n",
+         "'faults.recovery.spares' changes nothing"},
+        {"faults: {events: [{at: 1 s, kind: degraded, where: nic0, factor: 0.5}]}\n", "it needs traffic between nodes"},
+        {"faults: {processes: [{component: replica, kind: fail-stop, mtbf: 1 ms}]}\n", "is at least 1 s"},
         {"engine: {replicas: 2, autoscale: {target: 5, least: 9}}\n", "runs at least 9 replicas, and there are 2"}};
     for (const auto& [rest, expected] : cases) {
         CHECK_MESSAGE(said(dense + rest).find(expected) != std::string::npos, rest << said(dense + rest));

@@ -105,15 +105,20 @@ TEST_CASE("serving: parts of a trace are refused where there is none, not ignore
     CHECK_THROWS_AS((void)load_scenario(file, {"requests.clients=3"}, test::data()), const ConfigError&);
 }
 
-TEST_CASE("serving: what would take for ever is refused: failures and looks at the load many times per second") {
+TEST_CASE("serving: what would take for ever is refused: faults and looks at the load many times per second") {
     const auto said = [](const char* engine) {
         return refusal(
             fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\nmodel: "
                         "llama-2-7b\nengine: {}\n",
                         engine));
     };
-    CHECK(said("{failures: {mean_between: 1 ps}}").find("test.yaml:5:9: error: 'mean_between'") != std::string::npos);
-    CHECK(said("{failures: {mean_between: 1 s}}").empty());
+    const auto faults = [&](const char* mtbf) {
+        return said(
+            fmt::format("{{}}\nfaults: {{processes: [{{component: replica, kind: fail-stop, mtbf: {}}}]}}", mtbf)
+                .c_str());
+    };
+    CHECK(faults("1 ms").find("test.yaml:6:23: error: 'mtbf' of faults in serving") != std::string::npos);
+    CHECK(faults("1 s").empty());
     CHECK(said("{autoscale: {target: 1, interval: 1 ms}}").find("'interval' must be between 1 s") != std::string::npos);
     CHECK(said("{autoscale: {target: 1, interval: 1 s}}").empty());
 }
@@ -135,9 +140,8 @@ TEST_CASE("serving: a summary in which nothing was measured says so") {
 }
 
 TEST_CASE("serving: the table of requests has each of them once, and adds up to the summary") {
-    const Scenario s =
-        load_scenario(std::string(ORRERY_SOURCE_DIR) + "/scenarios/serving/failing-replica.yaml",
-                      {"measure.from=0 s", "engine.max_context=4096", "engine.failures.retries=0"}, test::data());
+    const Scenario s = load_scenario(std::string(ORRERY_SOURCE_DIR) + "/scenarios/serving/failing-replica.yaml",
+                                     {"measure.from=0 s", "engine.max_context=4096", "faults.retries=0"}, test::data());
     RunOptions options;
     options.requests = true;
     const RunOutput out = run(s, test::models(), options);

@@ -93,7 +93,8 @@ TEST_CASE("steady state: what ends the load, where no count is given") {
     CHECK(end_of("{arrivals: closed, clients: 2}") == LoadEnd::steady);
     CHECK(end_of("{rate: 1, count: 5}") == LoadEnd::count);
     CHECK(end_of("{arrivals: at-once}") == LoadEnd::count);
-    CHECK(end_of("{rate: 1}", "{failures: {replica: 0, at: 5 s, down: 1 s}}") == LoadEnd::count);
+    CHECK(end_of("{rate: 1}", "{}", "faults: {events: [{at: 5 s, kind: fail-stop, where: replica0}]}\n") ==
+          LoadEnd::count);
     CHECK(end_of("{rate: 1, swing: 0.5}") == LoadEnd::time);
     CHECK(end_of("{rate: 1}", "{}", "measure: {from: 10 s, to: 40 s}\n") == LoadEnd::time);
     // The window is filled to its end, and a swing is one whole period.

@@ -157,7 +157,7 @@ TEST_CASE("serving: every request is accounted for while adapters come, replicas
         spec.router.choose("least-requests");
         spec.timeout = random.below(2) == 0 ? 0 : 6;
         if (random.below(2) == 0) {
-            spec.failures = {{0, 3, 2}, {0, 9.5, 1}};
+            spec.faults.timed = {loss(0, 3, 2), loss(0, 9.5, 1)};
         }
         std::vector<Request> requests;
         double at = 0;

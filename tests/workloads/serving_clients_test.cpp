@@ -85,7 +85,7 @@ TEST_CASE("serving: a client that waits too long gives up, and whoever waits beh
 TEST_CASE("serving: what a failed replica had starts anew on another, with the tokens that it had given") {
     ServiceSpec spec = spec_of("chunked-prefill", 100, 8, 100);
     spec.pools[0].replicas = 2;
-    spec.failures = {{0, 3.5, 100}};
+    spec.faults.timed = {loss(0, 3.5, 100)};
     ListSource source({request(0, 4, 6), request(0, 4, 2), request(10, 4, 1), request(20, 4, 1)});
     AffineStep cost(1, 0, 0);
     const ServiceResult result = serve_with(spec, source, cost);
@@ -101,8 +101,8 @@ TEST_CASE("serving: what a failed replica had starts anew on another, with the t
 
 TEST_CASE("serving: requests wait for the only replica to come back, and fail when it fails too often") {
     ServiceSpec spec = spec_of("chunked-prefill", 100, 8, 100);
-    spec.failures = {{0, 0.5, 2}, {0, 3, 2}, {0, 20, 1}};
-    spec.retries = 1;
+    spec.faults.timed = {loss(0, 0.5, 2), loss(0, 3, 2), loss(0, 20, 1)};
+    spec.faults.retries = 1;
     ListSource source({request(0, 4, 1), request(1, 4, 1)});
     AffineStep cost(1, 0, 0);
     const ServiceResult result = serve_with(spec, source, cost);
@@ -111,6 +111,38 @@ TEST_CASE("serving: requests wait for the only replica to come back, and fail wh
     CHECK(result.failures == 2);  // the third finds nothing to do
     REQUIRE(result.requests.size() == 1);
     CHECK(static_cast<double>(result.requests[0].e2e) == 5);
+}
+
+// Processes and machines that fail, noticed at once or later, with caches that are lost or restored.
+static void fail_by_chance(ServiceSpec& spec, RandomStream& random) {
+    if (random.below(4) == 0) {
+        return;
+    }
+    ServiceFaults& faults = spec.faults;
+    for (const Component component : {Component::replica, Component::host}) {
+        ProcessSpec process;
+        process.component = component;
+        process.kind = random.below(3) == 0 ? FaultKind::hang : FaultKind::fail_stop;
+        process.mtbf_s = 5 + 20 * random.uniform();
+        faults.processes.push_back(process);
+    }
+    faults.recovery.detection_s = random.below(2) == 0 ? 0 : random.uniform();
+    faults.recovery.timeout_s = 2 * random.uniform();
+    faults.recovery.repair_s = 3;
+    faults.recovery.exponential = random.below(2) == 0;
+    faults.recovery.spares = static_cast<std::int64_t>(random.below(2));
+    faults.restores = random.below(2) == 0;
+    faults.restore_rate = 1e10;
+    faults.budgeted = random.below(3) == 0;
+    faults.retry_budget = 0.3;
+    faults.retries = static_cast<std::int64_t>(random.below(4));
+    for (PoolSpec& pool : spec.pools) {
+        pool.start.provision_s = random.uniform();
+        pool.start.weight_bytes = 10;
+        pool.start.storage = 10;
+        pool.start.warm_up_s = 1;
+        pool.start.weights = static_cast<WeightsFrom>(random.below(3));
+    }
 }
 
 TEST_CASE("serving: every request is accounted for while replicas fail, clients give up and caches travel") {
@@ -142,11 +174,11 @@ TEST_CASE("serving: every request is accounted for while replicas fail, clients 
         spec.fabric = &fabric;
         spec.hidden_bytes = 1e9;
         spec.timeout = random.below(2) == 0 ? 0 : 1 + 20 * random.uniform();
-        spec.failure_process = {random.below(4) == 0 ? 0 : 5 + 20 * random.uniform(), 3};
+        fail_by_chance(spec, random);
         if (random.below(2) == 0) {
-            spec.pools[0].scaling = {1.0 + static_cast<double>(random.below(4)), 1, 2, 1, 10, 10, 1, 5};
+            spec.pools[0].scaling = {1.0 + static_cast<double>(random.below(4)), 1, 2, 5};
+            spec.pools[0].scaling.rule = static_cast<ScalingRule>(random.below(2));
         }
-        spec.retries = static_cast<std::uint32_t>(random.below(4));
         spec.router.choose(router_table()[random.below(router_table().size())]->name);
         spec.seed = random.next();
         std::vector<Request> requests;

@@ -13,7 +13,11 @@ namespace {
 ServiceSpec scaling() {
     ServiceSpec spec = spec_of("chunked-prefill", 100, 1, 100);
     spec.pools[0].replicas = 3;
-    spec.pools[0].scaling = {1, 1, 5, 2, 300, 100, 1, 20};
+    spec.pools[0].scaling = {1, 1, 5, 20};
+    spec.pools[0].start.provision_s = 2;
+    spec.pools[0].start.weight_bytes = 300;
+    spec.pools[0].start.storage = 100;
+    spec.pools[0].start.warm_up_s = 1;
     spec.router.choose("least-requests");
     return spec;
 }
@@ -59,7 +63,7 @@ TEST_CASE("serving: while a replica still starts, those that serve are not drain
     // At 5 s two more start, and are there after 307 s. The load falls at once: with cooldown over long before that, the only
     // one that serves has to go on serving. Requests that come meanwhile have it to go to.
     ServiceSpec spec = scaling();
-    spec.pools[0].scaling.provision_s = 300;
+    spec.pools[0].start.provision_s = 300;
     std::vector<Request> requests = {request(0, 4, 10), request(1, 4, 10), request(2, 4, 10)};
     for (int i = 1; i <= 10; ++i) {
         requests.push_back(request(25 * i, 4, 10));
@@ -69,6 +73,43 @@ TEST_CASE("serving: while a replica still starts, those that serve are not drain
     const ServiceResult result = serve_with(spec, source, cost);
     CHECK(result.requests.size() == 13);
     CHECK(result.starts == 2);
+}
+
+TEST_CASE("serving: a pool of none starts a replica for the first request, and keeps it alive for the next") {
+    // A start takes 6 s (2 + 300 B over 100 B/s + 1), an answer 10. The second request comes 34 s after the first answer, and the
+    // third 134 s after the second, when nobody is there any more: looks are at multiples of 5 s.
+    ServiceSpec spec = scaling();
+    spec.pools[0].scaling = {1, 0, 5, 0, ScalingRule::queue, 60};
+    ListSource source({request(0, 4, 10), request(50, 4, 10), request(194, 4, 10)});
+    AffineStep cost(1, 0, 0);
+    const ServiceResult result = serve_with(spec, source, cost);
+    REQUIRE(result.requests.size() == 3);
+    CHECK(result.starts == 2);
+    CHECK(static_cast<double>(result.requests[0].e2e) == doctest::Approx(16));
+    CHECK(static_cast<double>(result.requests[1].e2e) == doctest::Approx(10));
+    CHECK(static_cast<double>(result.requests[2].e2e) == doctest::Approx(16));
+    // Idle since 60 s, it begins to drain at 120 and is off at 125 s; the other runs from 194 s to the end at 210.
+    CHECK(result.gpu_s == doctest::Approx(125 + 16));
+}
+
+TEST_CASE("serving: replicas follow the rate at which requests come, where that is the rule") {
+    // Two requests per second in the first 20 s, one replica for each of them at a second an answer; then one every five seconds.
+    ServiceSpec spec = scaling();
+    spec.pools[0].scaling = {1, 1, 5, 0, ScalingRule::rate};
+    std::vector<Request> requests;
+    for (int i = 0; i < 40; ++i) {
+        requests.push_back(request(0.5 * i, 4, 1));
+    }
+    for (int i = 0; i < 10; ++i) {
+        requests.push_back(request(20 + 5 * i, 4, 1));
+    }
+    ListSource source(requests);
+    AffineStep cost(1, 0, 0);
+    const ServiceResult result = serve_with(spec, source, cost);
+    CHECK(result.requests.size() == 50);
+    CHECK(result.starts == 1);
+    // The second one is wanted from 5 s to the look at 25 s, when one request had come in 5 s, and has stopped at the look after.
+    CHECK(result.gpu_s == doctest::Approx(result.end_s + 25));
 }
 
 TEST_CASE("serving: pools can have devices of their own, and clocks held down by a cap on power") {

@@ -62,10 +62,30 @@ inline ServiceSpec spec_of(const std::string& kind, std::uint32_t budget, std::u
     return spec;
 }
 
+/// A fault of the node that a replica has for itself, which is repaired and starts after so long.
+inline TimedFault loss(std::uint32_t replica, double at_s, double down_s) {
+    return {at_s, {FaultKind::preemption, {Place::What::node, replica, 0}, 1, down_s}};
+}
+
+/// Nodes as large as the replicas of the first pool, numbered from its first GPU on.
+inline JobShape nodes_of(const ServiceSpec& spec) {
+    JobShape shape;
+    shape.gpus_per_node = spec.pools[0].gpus;
+    shape.nics_per_node = 1;
+    shape.nodes = 0;
+    for (const PoolSpec& pool : spec.pools) {
+        shape.replicas += pool.replicas;
+        shape.nodes = std::max(shape.nodes, (pool.first_gpu + pool.replicas * pool.gpus) / shape.gpus_per_node);
+    }
+    return shape;
+}
+
 inline ServiceResult serve_with(ServiceSpec spec, RequestSource& source, StepCost& cost) {
     for (PoolSpec& pool : spec.pools) {
         pool.cost.assign(pool.limits.batches, &cost);
+        pool.starts = true;
     }
+    spec.faults.shape = nodes_of(spec);
     return serve(spec, source);
 }
 

@@ -84,8 +84,9 @@ namespace {
 
 // Every member that is the path of a file.
 auto paths_in(Scenario& scenario) {
-    return std::array{&scenario.requests.trace, &scenario.replay.trace, &scenario.traffic.flows,
-                      &scenario.network.packets.link_events, &scenario.faults.trace};
+    return std::array{&scenario.requests.trace, &scenario.replay.trace,
+                      &scenario.traffic.flows,  &scenario.network.packets.link_events,
+                      &scenario.faults.trace,   &scenario.engine.faults.trace};
 }
 
 }  // namespace
@@ -630,10 +631,19 @@ TrainingInput training_input(const Scenario& scenario, ModelCache& models, const
     return input;
 }
 
+// Faults of a service change links between nodes while it runs.
+static bool changes_links(const Scenario& scenario) {
+    return scenario.engine.faults.given ||
+           std::any_of(scenario.jobs.begin(), scenario.jobs.end(),
+                       [](const JobSpec& job) { return job.scenario.engine.faults.given; });
+}
+
 RunSettings run_settings(const Scenario& scenario) {
-    return run_settings(scenario.network,
-                        scenario.network.by_packet() ? link_events_of(scenario) : std::vector<LinkEvent>(),
-                        static_cast<std::uint64_t>(scenario.seed));
+    RunSettings settings = run_settings(
+        scenario.network, scenario.network.by_packet() ? link_events_of(scenario) : std::vector<LinkEvent>(),
+        static_cast<std::uint64_t>(scenario.seed));
+    settings.links_change = settings.links_change || changes_links(scenario);
+    return settings;
 }
 
 MessageRunOptions message_options(const Scenario& scenario) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <tuple>
 
 namespace orrery::inline driver {
@@ -91,6 +92,112 @@ void refuse_requests(Unread& unread, const RequestsSpec& spec) {
     unread.refuse(spec.adapter_skew > 0, "requests.adapter_skew", spec.adapters > 0, "'adapters'");
 }
 
+// Of kinds of faults that a service may meet; of a trace any may be in it.
+bool meets(const ServiceFaults& faults, const std::function<bool(FaultKind, const std::string& where, Component)>& is) {
+    return !faults.trace.empty() || std::any_of(faults.events.begin(), faults.events.end(), [&](const EventSpec& one) {
+        return is(one.kind, one.where, Component::host);
+    }) || std::any_of(faults.processes.begin(), faults.processes.end(), [&](const ProcessSpec& one) {
+        return is(one.kind, "", one.component);
+    });
+}
+
+bool starts_replicas(const ServiceFaults& faults) {
+    return meets(faults, [](FaultKind kind, const std::string&, Component) {
+        return kind == FaultKind::fail_stop || kind == FaultKind::hang || kind == FaultKind::preemption ||
+               kind == FaultKind::link_down || kind == FaultKind::link_flap;
+    });
+}
+
+void refuse_processes(Unread& unread, const std::vector<ProcessSpec>& processes) {
+    for (std::size_t i = 0; i < processes.size(); ++i) {
+        const ProcessSpec& process = processes[i];
+        const std::string at = fmt::format("faults.processes.{}.", i);
+        unread.refuse(process.bad_share > 0, at + "bad_share", process.bad_factor > 1, "a 'bad_factor' above 1");
+        unread.refuse(process.bad_factor > 1, at + "bad_factor", process.bad_share > 0, "a 'bad_share' above 0 %");
+    }
+}
+
+// Whether anything of a service goes between nodes.
+bool crosses(const EngineSpec& engine, std::int64_t gpus_per_node) {
+    const auto phase = [&](const PhaseSpec& one) {
+        return one.pipeline > 1 || one.stage_ranks() > gpus_per_node || one.start.weights == WeightsFrom::peer;
+    };
+    return engine.split ? !engine.same_devices : phase(engine.mixed);
+}
+
+void refuse_starts(Unread& unread, const EngineSpec& engine) {
+    const bool restarts = starts_replicas(engine.faults);
+    const std::tuple<const PhaseSpec*, bool, std::string> phases[] = {
+        {&engine.mixed, !engine.split, "engine.start"},
+        {&engine.prefill, engine.split, "engine.prefill.start"},
+        {&engine.decode, engine.split, "engine.decode.start"}};
+    for (const auto& [phase, used, path] : phases) {
+        unread.refuse(phase->starts_given, path, used && (phase->scales || restarts),
+                      "replicas that start: 'autoscale', or 'faults' that stop some");
+        const bool registry = phase->start.registry > 0;
+        unread.refuse(phase->start.image > 0, path + ".image", registry, "the rate of 'registry'");
+        unread.refuse(registry, path + ".registry", phase->start.image > 0, "an 'image'");
+        const bool fresh = phase->scales || engine.faults.recovery.spares > 0;
+        unread.refuse(phase->start.provision_s > 0, path + ".provision", fresh,
+                      "new machines: 'autoscale' or 'spares'");
+        unread.refuse(phase->start.image > 0, path + ".image", fresh, "new machines: 'autoscale' or 'spares'");
+    }
+}
+
+void refuse_service_faults(Unread& unread, const EngineSpec& engine, std::int64_t gpus_per_node) {
+    const ServiceFaults& faults = engine.faults;
+    refuse_processes(unread, faults.processes);
+    const ServiceRecovery usual;
+    const auto kinds = [&](std::initializer_list<FaultKind> wanted) {
+        return meets(faults, [&](FaultKind kind, const std::string&, Component) {
+            return std::find(wanted.begin(), wanted.end(), kind) != wanted.end();
+        });
+    };
+    const bool stops = starts_replicas(faults);
+    // What strikes a replica or all of them is of their processes.
+    const bool machines = meets(faults, [](FaultKind kind, const std::string& where, Component component) {
+        const bool process = where.rfind("replica", 0) == 0 || where == "job" || component == Component::replica ||
+                             component == Component::software;
+        return !process && (kind == FaultKind::fail_stop || kind == FaultKind::hang || kind == FaultKind::preemption);
+    });
+    const bool given = faults.given;
+    unread.refuse(given && faults.recovery.detection_s > 0, "faults.recovery.detection",
+                  kinds({FaultKind::fail_stop, FaultKind::preemption}), "faults that stop replicas");
+    unread.refuse(given && faults.recovery.timeout_s != usual.timeout_s, "faults.recovery.timeout",
+                  kinds({FaultKind::hang, FaultKind::link_down, FaultKind::link_flap}),
+                  "faults that let replicas hang");
+    unread.refuse(given && faults.recovery.notice_s > 0, "faults.recovery.notice", kinds({FaultKind::preemption}),
+                  "a 'preemption'");
+    unread.refuse(given && faults.recovery.repair_s > 0, "faults.recovery.repair",
+                  machines || kinds({FaultKind::link_down}), "machines or links that break");
+    unread.refuse(given && faults.recovery.exponential, "faults.recovery.exponential", faults.recovery.repair_s > 0,
+                  "a 'repair'");
+    unread.refuse(given && faults.recovery.spares > 0, "faults.recovery.spares", machines, "machines that break");
+    unread.refuse(given && faults.retries != ServiceFaults().retries, "faults.retries", stops,
+                  "faults that stop replicas");
+    unread.refuse(given && faults.budgeted, "faults.retry_budget", stops && faults.retries > 0,
+                  "'retries' of requests whose replica stopped");
+    unread.refuse(given && faults.restores, "faults.kv", stops && faults.retries > 0,
+                  "'retries' of requests whose replica stopped");
+    const bool storage =
+        engine.split ? engine.prefill.start.storage + engine.decode.start.storage > 0 : engine.mixed.start.storage > 0;
+    const bool of_storage = meets(faults, [](FaultKind kind, const std::string& where, Component component) {
+        return kind == FaultKind::outage || where == "storage" || component == Component::storage;
+    });
+    unread.refuse(given && faults.trace.empty() && of_storage, "faults", storage,
+                  "replicas that load over 'start.storage', where storage fails");
+    const bool of_links = meets(faults, [](FaultKind kind, const std::string& where, Component component) {
+        const bool link = where.rfind("nic", 0) == 0 || component == Component::nic || component == Component::link;
+        return link && kind != FaultKind::fail_stop;
+    });
+    unread.refuse(
+        given && faults.trace.empty() && of_links, "faults", crosses(engine, gpus_per_node),
+        "traffic between nodes, where links fail: KV transfers, pipelines, stages over several nodes, weights "
+        "of peers");
+    unread.refuse(given && faults.trace.empty() && kinds({FaultKind::power_cap}), "faults", !engine.has_step_cost,
+                  "prices of kernels in place of 'step_cost', where power is capped");
+}
+
 }  // namespace
 
 void refuse_unread_model(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
@@ -123,24 +230,15 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
     unread.refuse(engine.host_memory > 0, "engine.kv.host_memory",
                   engine.split ? swaps(engine.prefill) || swaps(engine.decode) : swaps(engine.mixed),
                   "a scheduler that swaps: vllm-v0");
-    const bool fails = engine.failure.down_s > 0 || engine.failures.mean_between_s > 0;
-    unread.refuse(engine.failure.at_s > 0, "engine.failures.at", engine.failure.down_s > 0,
-                  "'down', the time it is gone");
-    unread.refuse(engine.failures.mean_repair_s > 0, "engine.failures.mean_repair", engine.failures.mean_between_s > 0,
-                  "'mean_between'");
-    unread.refuse(engine.fails, "engine.failures", fails, "a failure: 'down' or 'mean_between'");
+    refuse_starts(unread, engine);
+    refuse_service_faults(unread, engine, scenario.cluster.node.gpus);
 }
 
 void refuse_unread_faults(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
     Unread unread(root, errors);
     const FaultsSpec& faults = scenario.faults;
     const RecoverySpec usual;
-    for (std::size_t i = 0; i < faults.processes.size(); ++i) {
-        const ProcessSpec& process = faults.processes[i];
-        const std::string at = fmt::format("faults.processes.{}.", i);
-        unread.refuse(process.bad_share > 0, at + "bad_share", process.bad_factor > 1, "a 'bad_factor' above 1");
-        unread.refuse(process.bad_factor > 1, at + "bad_factor", process.bad_share > 0, "a 'bad_share' above 0 %");
-    }
+    refuse_processes(unread, faults.processes);
     const RecoverySpec& recovery = faults.recovery;
     unread.refuse(recovery.borrow_s != usual.borrow_s, "faults.recovery.borrow", recovery.spares > 0, "'spares'");
     unread.refuse(recovery.retire_window_s != usual.retire_window_s, "faults.recovery.repair.retire_window",

@@ -25,24 +25,49 @@ void optional_section(Fields& fields, const Field& field, bool& given, const std
     });
 }
 
+const std::vector<std::string> kWeightsFrom = {"storage", "host", "peer"};
+
+void describe_start(Fields& fields, PhaseSpec& phase) {
+    StartSpec& start = phase.start;
+    optional_section(fields, {"start", "what a replica does before its first request, one part after another"},
+                     phase.starts_given, [&](Fields& inner) {
+                         inner.quantity({"provision", "until a replica's machine is there", false, 0, 1e6},
+                                        Dimension::time, start.provision_s);
+                         inner.quantity({"image", "of the container, on each new machine", false, 0, 1e13},
+                                        Dimension::bytes, start.image);
+                         inner.quantity({"registry", "link over which all images come; 0 B/s: at once", false, 0, 1e15},
+                                        Dimension::rate, start.registry);
+                         inner.quantity({"initialise", "processes, contexts and communicators", false, 0, 1e6},
+                                        Dimension::time, start.initialise_s);
+                         inner.enumeration({"weights",
+                                            "come from storage; from host memory, which a machine that broke has lost; "
+                                            "or from a replica that runs"},
+                                           kWeightsFrom, start.weights);
+                         inner.quantity({"storage", "link over which all weights come; 0 B/s: at once", false, 0, 1e15},
+                                        Dimension::rate, start.storage);
+                         inner.quantity({"warm_up", "from weights to the first request", false, 0, 1e6},
+                                        Dimension::time, start.warm_up_s);
+                     });
+}
+
 void describe_scaling(Fields& fields, PhaseSpec& phase) {
     ScalingSpec& scaling = phase.scaling;
     auto least = static_cast<std::int64_t>(scaling.least);
-    optional_section(fields, {"autoscale", "how many of the replicas run, by the load"}, phase.scales,
-                     [&](Fields& inner) {
-                         inner.number({"target", "outstanding requests of a replica", true, 0.01, 1e6}, scaling.target);
-                         inner.integer({"least", "replicas that always run", false, 1, 1 << 16}, least);
-                         inner.quantity({"interval", "between two looks at the load", false, 1, 1e6}, Dimension::time,
-                                        scaling.interval_s);
-                         inner.quantity({"provision", "until a replica's machine is there", false, 0, 1e6},
-                                        Dimension::time, scaling.provision_s);
-                         inner.quantity({"storage", "link over which all weights come; 0 B/s: at once", false, 0, 1e15},
-                                        Dimension::rate, scaling.storage);
-                         inner.quantity({"warm_up", "from weights to the first request", false, 0, 1e6},
-                                        Dimension::time, scaling.warm_up_s);
-                         inner.quantity({"cooldown", "after a start nothing is stopped", false, 0, 1e6},
-                                        Dimension::time, scaling.cooldown_s);
-                     });
+    optional_section(
+        fields, {"autoscale", "how many of the replicas run, by the load"}, phase.scales, [&](Fields& inner) {
+            inner.enumeration({"rule", "whether replicas follow outstanding requests or those that come"},
+                              {"queue", "rate"}, scaling.rule);
+            inner.number({"target", "of a replica: outstanding requests, or requests per second", true, 0.001, 1e6},
+                         scaling.target);
+            inner.integer({"least", "replicas that always run; 0: the first request starts one", false, 0, 1 << 16},
+                          least);
+            inner.quantity({"interval", "between two looks at the load", false, 1, 1e6}, Dimension::time,
+                           scaling.interval_s);
+            inner.quantity({"cooldown", "after a start nothing is stopped", false, 0, 1e6}, Dimension::time,
+                           scaling.cooldown_s);
+            inner.quantity({"keep_alive", "a replica without requests stays so long", false, 0, 1e6}, Dimension::time,
+                           scaling.keep_alive_s);
+        });
     scaling.least = static_cast<std::uint32_t>(least);
 }
 
@@ -59,6 +84,7 @@ void describe_phase(Fields& fields, PhaseSpec& phase) {
     fields.section({"scheduler", "what runs in each iteration"},
                    [&](Fields& inner) { describe(inner, phase.scheduler); });
     describe_scaling(fields, phase);
+    describe_start(fields, phase);
     optional_section(
         fields, {"device", "of these replicas, in place of the nodes' own"}, phase.other_device,
         [&](Fields& inner) { describe(inner, phase.device); }, kDevices);
@@ -134,7 +160,6 @@ void describe_expert_cache(Fields& fields, EngineSpec& engine) {
 
 void describe(Fields& fields, EngineSpec& engine) {
     auto draft_tokens = std::max<std::int64_t>(1, engine.speculation.tokens);
-    auto failing = static_cast<std::int64_t>(engine.failure.replica);
     describe_phase(fields, engine.mixed);
     optional_section(fields, {"prefill", "replicas for prompts alone; 'decode' then takes the rest"}, engine.split,
                      [&](Fields& inner) { describe_phase(inner, engine.prefill); });
@@ -209,19 +234,6 @@ void describe(Fields& fields, EngineSpec& engine) {
                                         Dimension::time, engine.speculation.step_s);
                      });
     engine.speculation.tokens = engine.speculates ? static_cast<std::uint32_t>(draft_tokens) : 0;
-    optional_section(fields, {"failures", "replicas that lose all they have, and come back"}, engine.fails,
-                     [&](Fields& inner) {
-                         inner.integer({"replica", "that fails once: the first is 0", false, 0, 1 << 20}, failing);
-                         inner.quantity({"at", "when it does", false, 0, 9e6}, Dimension::time, engine.failure.at_s);
-                         inner.quantity({"down", "until it takes requests again; 0 s: it does not fail", false, 0, 9e6},
-                                        Dimension::time, engine.failure.down_s);
-                         inner.quantity({"mean_between", "of each replica, exponential; 0 s: none", false, 0, 1e9},
-                                        Dimension::time, engine.failures.mean_between_s);
-                         inner.quantity({"mean_repair", "after those, exponential", false, 0, 1e6}, Dimension::time,
-                                        engine.failures.mean_repair_s);
-                         inner.integer({"retries", "times that a request starts anew", false, 0, 100}, engine.retries);
-                     });
-    engine.failure.replica = static_cast<std::uint32_t>(failing);
     bool gathers = engine.stream_interval > 1;
     fields.group(gathers, [&](Fields& same) {
         same.integer({"stream_interval", "tokens that the server gathers before it sends them", false, 1, 1 << 20},
@@ -269,8 +281,8 @@ void check_same_devices(const EngineSpec& engine, std::vector<std::string>& prob
                 prefill.pipeline == decode.pipeline && prefill.groups == decode.groups &&
                 prefill.expert == decode.expert && !prefill.other_device && !decode.other_device,
             "on the same devices 'prefill' and 'decode' have equal replicas, degrees and devices");
-    require(!prefill.scales && !decode.scales && !engine.fails && !engine.prefix_cache && !engine.mixes,
-            "on the same devices there is no 'autoscale', no 'failures', no prefix cache and no 'mixing'");
+    require(!prefill.scales && !decode.scales && !engine.faults.given && !engine.prefix_cache && !engine.mixes,
+            "on the same devices there is no 'autoscale', no 'faults', no prefix cache and no 'mixing'");
     // A prompt that took its blocks piece by piece could wait for decodes that wait for it.
     require(prefill.scheduler.policy.make()->takes_whole_prompts(),
             "on the same devices the scheduler of 'prefill' takes room for whole prompts: sarathi, vllm-v0, in-flight, "
@@ -298,7 +310,7 @@ void check_expert_cache(const EngineSpec& engine, const ModelSpec& model, std::v
                 "'expert_cache' is for replicas of one stage and one group whose ranks share every expert: without "
                 "'pipeline', 'groups' and 'expert'");
     }
-    require(!engine.fails && !engine.same_devices, "'expert_cache' does not go with 'failures' or 'same_devices'");
+    require(!engine.faults.given && !engine.same_devices, "'expert_cache' does not go with 'faults' or 'same_devices'");
 }
 
 // What a given step cost leaves without a meaning.
@@ -326,9 +338,15 @@ void check_step_cost(const EngineSpec& engine, std::vector<std::string>& problem
 
 }  // namespace
 
+const std::vector<std::string>& start_part_names() {
+    static const std::vector<std::string> kNames = {"provision", "image", "initialise", "weights", "warm_up"};
+    return kNames;
+}
+
 LoadEnd load_end(const EngineSpec& engine, const RequestsSpec& requests, const MeasureSpec& measure) {
     const bool once = requests.mix.empty() && requests.arrivals == ArrivalKind::at_once;
-    if (requests.count > 0 || !requests.trace.empty() || once || engine.failure.down_s > 0) {
+    if (requests.count > 0 || !requests.trace.empty() || once || !engine.faults.events.empty() ||
+        !engine.faults.trace.empty()) {
         return LoadEnd::count;
     }
     const bool swings = requests.swing > 0 && requests.arrivals != ArrivalKind::closed;
@@ -342,9 +360,6 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     } else if (engine.prefill.units < 1 || engine.decode.units < 1 || engine.mixed.units < 1) {
         problems.emplace_back("'units' are shared out between phases on the same devices: say 'same_devices: true'");
     }
-    if (engine.failures.mean_between_s > 0 && engine.failures.mean_between_s < 1) {
-        problems.emplace_back("'mean_between' of failures is at least 1 s, or 0 s for none");
-    }
     if (engine.has_step_cost) {
         check_step_cost(engine, problems);
     }
@@ -352,6 +367,13 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
         if (phase->scales && phase->scaling.least > phase->replicas) {
             problems.push_back(fmt::format("'autoscale' runs at least {} replicas, and there are {}",
                                            phase->scaling.least, phase->replicas));
+        }
+        if (phase->scales && phase->scaling.least == 0 && engine.split) {
+            problems.emplace_back("'autoscale' of 'prefill' and 'decode' replicas runs at least one of each");
+        }
+        if (phase->start.weights != WeightsFrom::storage && phase->start.storage <= 0) {
+            problems.emplace_back(
+                "'start' takes weights from storage where no other place has them: it needs the rate of 'storage'");
         }
     }
     if (engine.split != engine.decodes) {

@@ -25,6 +25,8 @@ struct PhaseSpec {
     std::string group;    ///< of the cluster, on whose nodes its replicas are; empty: on those that follow
     bool scales = false;
     ScalingSpec scaling;
+    bool starts_given = false;  ///< `start` was given
+    StartSpec start;
 
     /// Ranks of a stage, and of a replica.
     [[nodiscard]] std::int64_t stage_ranks() const { return tensor * groups; }
@@ -59,10 +61,7 @@ struct EngineSpec {
     double host_memory = 0;        ///< B a replica for swapped blocks
     bool speculates = false;
     SpeculationSpec speculation;
-    bool fails = false;
-    ReplicaFailure failure;  ///< `down_s` 0: none
-    FailureProcess failures;
-    std::int64_t retries = 3;
+    ServiceFaults faults;       ///< the scenario's section `faults`
     bool prefix_cache = false;  ///< blocks are found again by their content
     Eviction prefix_eviction = Eviction::lru;
     double prefix_host = 0;            ///< B per replica: blocks that leave the devices stay in host memory
@@ -96,7 +95,7 @@ struct SloSpec {
 /// What ends the load: a number of requests (a trace has one), a time, or that enough is known of the steady state.
 enum class LoadEnd { count, time, steady };
 /// Without a count, requests come until the steady state is known, unless the part that is measured has an end, or the rate swings (one
-/// period of it). What happens at one time has no steady state: requests that come at once, the failure of a given replica.
+/// period of it). What happens at one time has no steady state: requests that come at once, faults that are given.
 [[nodiscard]] LoadEnd load_end(const EngineSpec& engine, const RequestsSpec& requests, const MeasureSpec& measure);
 
 void describe(Fields& fields, EngineSpec& engine);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 namespace orrery::inline driver {
 
@@ -123,6 +124,14 @@ Timeline draw(const ServiceResult& result) {
     }
     add_waiting(timeline, result);
     add_transfers(timeline, result);
+    for (const DownRecord& one : result.downs) {
+        replicas = std::max(replicas, one.replica + 1);
+        timeline.spans.push_back(
+            Span{"down", "fault", one.replica, stages, us(one.start), us(one.end - one.start), {}});
+    }
+    if (!result.downs.empty()) {
+        timeline.threads.emplace_back(stages, "faults");
+    }
     for (std::uint32_t stage = 0; stage < stages; ++stage) {
         timeline.threads.emplace_back(stage, stages == 1 ? "iterations" : fmt::format("stage {}", stage));
     }
@@ -130,6 +139,25 @@ Timeline draw(const ServiceResult& result) {
         timeline.processes.emplace_back(replica, fmt::format("replica {}", replica));
     }
     return timeline;
+}
+
+// The GPUs that the pools number, as faults see them.
+JobShape service_shape(const Scenario& scenario) {
+    const Fabric fabric = fabric_of(scenario);
+    const EngineSpec& engine = scenario.engine;
+    JobShape out;
+    out.gpus_per_node = fabric.shape().gpus_per_node;
+    out.nics_per_node = std::max(1U, fabric.shape().nics_per_node);
+    std::int64_t gpus = 0;
+    for (const PhaseSpec* phase :
+         engine.split ? std::vector{&engine.prefill, &engine.decode} : std::vector{&engine.mixed}) {
+        out.replicas += static_cast<std::uint32_t>(phase->replicas);
+        gpus += phase->replicas * phase->ranks();
+    }
+    // Groups of a cluster begin at nodes of their own: any of them may have replicas.
+    out.nodes = scenario.cluster.mixed ? fabric.shape().nodes
+                                       : static_cast<std::uint32_t>((gpus + out.gpus_per_node - 1) / out.gpus_per_node);
+    return out;
 }
 
 // Devices of a pool, and the clock that they run at.
@@ -162,7 +190,8 @@ std::optional<Bounded> energy_of_pools(const std::vector<PoolDevices>& pools, co
 class ServingScenario final : public ScenarioRun {
   public:
     explicit ServingScenario(const RunContext& context)
-        : scenario_(context.scenario),
+        : context_(context),
+          scenario_(context.scenario),
           engine_(context.scenario.engine),
           options_(context.options),
           end_(load_end(engine_, scenario_.requests, scenario_.measure)) {
@@ -270,12 +299,8 @@ class ServingScenario final : public ScenarioRun {
         const PoolPlace place = place_of(context, *phase, again);
         const NodeSpec& node = node_at(scenario_.cluster, place.node);
         const DeviceSpec& gpu = phase->other_device ? phase->device : node.gpu;
-        const CostModel* device = &context.models.device(gpu, scenario_.compute, engine_.software.kernels);
+        const CostModel* device = device_at(gpu, phase->clock);
         spread_ = std::max(spread_, products_spread(*device, scenario_.model));
-        if (phase->clock != 1) {
-            capped_.push_back(std::make_unique<ScaledDevice>(*device, gpu, phase->clock, 1));
-            device = capped_.back().get();
-        }
         check(*phase, scenario_.model);
         const std::int64_t ranks = phase->ranks();
         PoolSpec pool;
@@ -296,38 +321,8 @@ class ServingScenario final : public ScenarioRun {
         pool.gpus = static_cast<std::uint32_t>(ranks);
         pool.host_bandwidth = node.pcie_bandwidth.value * static_cast<double>(ranks);
         for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
-            std::vector<GpuId> gpus;
-            for (std::int64_t rank = 0; rank < phase->stage_ranks(); ++rank) {
-                gpus.push_back(context.placement.gpu(
-                    static_cast<std::uint32_t>(place.first_gpu + stage * phase->stage_ranks() + rank)));
-            }
-            // The host plans on the first stage; the later ones run what they are told.
-            HostSpec host = engine_.software;
-            if (stage > 0) {
-                host.step.value = host.sequence.value = 0;
-            }
-            ServingModel model{.model = scenario_.model,
-                               .device = *device,
-                               .fabric = context.fabric,
-                               .collectives = context.models.collectives(node, scenario_.network.collectives),
-                               .paths = scenario_.network.path_choice(),
-                               .gpus = gpus,
-                               .quantisation = engine_.quantisation(gpu),
-                               .groups = static_cast<std::uint32_t>(phase->groups),
-                               .expert = static_cast<std::uint32_t>(phase->expert),
-                               .expert_load = engine_.expert_load,
-                               .dispatch = engine_.dispatch,
-                               .block = static_cast<double>(engine_.block),
-                               .host = host,
-                               .step_overhead = stage == 0 ? engine_.step_overhead : 0,
-                               .sequence_overhead = stage == 0 ? engine_.sequence_overhead : 0,
-                               .layers = stage_layers(scenario_.model.layers, stage, phase->pipeline),
-                               .embedding = stage == 0,
-                               .head = stage + 1 == phase->pipeline,
-                               .adapters = engine_.adapters,
-                               .partitioned = engine_.same_devices ? &gpu : nullptr,
-                               .units = phase->units,
-                               .given = engine_.has_step_cost ? &engine_.step_cost : nullptr};
+            const ServingModel model =
+                stage_model({phase, &gpu, &node, place.first_gpu}, stage, *device, context.fabric);
             if (options_.serving != nullptr) {
                 options_.serving->stage(service_.pools.size(), model);
             }
@@ -337,14 +332,17 @@ class ServingScenario final : public ScenarioRun {
         if (phase->scales) {
             pool.scaling = phase->scaling;
             pool.scaling.least = std::min(pool.scaling.least, pool.replicas);
-            for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
-                pool.scaling.weight_bytes +=
-                    weight_bytes_per_rank(scenario_.model, engine_.quantisation(gpu), phase->tensor, phase->groups,
-                                          stage, phase->pipeline) *
-                    static_cast<double>(phase->stage_ranks());
-            }
             scales_ = true;
         }
+        pool.starts = phase->scales || engine_.faults.given;
+        pool.start = phase->start;
+        for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
+            pool.start.weight_bytes += weight_bytes_per_rank(scenario_.model, engine_.quantisation(gpu), phase->tensor,
+                                                             phase->groups, stage, phase->pipeline) *
+                                       static_cast<double>(phase->stage_ranks());
+        }
+        peers_ = peers_ || (pool.starts && phase->start.weights == WeightsFrom::peer);
+        places_.push_back({phase, &gpu, &node, place.first_gpu});
         devices_.push_back({&gpu, static_cast<double>(phase->replicas * ranks), phase->clock});
         scaled_clock_ = scaled_clock_ || phase->clock != 1;
         price_ += again ? 0 : gpu.price.value * static_cast<double>(phase->replicas * ranks);
@@ -353,18 +351,104 @@ class ServingScenario final : public ScenarioRun {
         service_.pools.push_back(pool);
     }
 
-    void describe_service(const RunContext& context) {
-        if (engine_.failure.down_s > 0) {
-            std::int64_t replicas = 0;
-            for (const PoolSpec& pool : service_.pools) {
-                replicas += pool.replicas;
-            }
-            if (engine_.failure.replica >= replicas) {
-                throw InfeasibleError(
-                    fmt::format("replica {} fails, but the last one is {}", engine_.failure.replica, replicas - 1));
-            }
-            service_.failures.push_back(engine_.failure);
+    /// What the replicas of a pool are made of.
+    struct PoolModel {
+        const PhaseSpec* phase;
+        const DeviceSpec* gpu;
+        const NodeSpec* node;
+        std::uint32_t first_gpu;
+    };
+
+    [[nodiscard]] const CostModel* device_at(const DeviceSpec& gpu, double clock) {
+        const CostModel* device = &context_.models.device(gpu, scenario_.compute, engine_.software.kernels);
+        if (clock != 1) {
+            capped_.push_back(std::make_unique<ScaledDevice>(*device, gpu, clock, 1));
+            device = capped_.back().get();
         }
+        return device;
+    }
+
+    [[nodiscard]] ServingModel stage_model(const PoolModel& pool, std::int64_t stage, const CostModel& device,
+                                           const Fabric& fabric) const {
+        const PhaseSpec* phase = pool.phase;
+        std::vector<GpuId> gpus;
+        for (std::int64_t rank = 0; rank < phase->stage_ranks(); ++rank) {
+            gpus.push_back(context_.placement.gpu(
+                static_cast<std::uint32_t>(pool.first_gpu + stage * phase->stage_ranks() + rank)));
+        }
+        // The host plans on the first stage; the later ones run what they are told.
+        HostSpec host = engine_.software;
+        if (stage > 0) {
+            host.step.value = host.sequence.value = 0;
+        }
+        return {.model = scenario_.model,
+                .device = device,
+                .fabric = fabric,
+                .collectives = context_.models.collectives(*pool.node, scenario_.network.collectives),
+                .paths = scenario_.network.path_choice(),
+                .gpus = gpus,
+                .quantisation = engine_.quantisation(*pool.gpu),
+                .groups = static_cast<std::uint32_t>(phase->groups),
+                .expert = static_cast<std::uint32_t>(phase->expert),
+                .expert_load = engine_.expert_load,
+                .dispatch = engine_.dispatch,
+                .block = static_cast<double>(engine_.block),
+                .host = host,
+                .step_overhead = stage == 0 ? engine_.step_overhead : 0,
+                .sequence_overhead = stage == 0 ? engine_.sequence_overhead : 0,
+                .layers = stage_layers(scenario_.model.layers, stage, phase->pipeline),
+                .embedding = stage == 0,
+                .head = stage + 1 == phase->pipeline,
+                .adapters = engine_.adapters,
+                .partitioned = engine_.same_devices ? pool.gpu : nullptr,
+                .units = phase->units,
+                .given = engine_.has_step_cost ? &engine_.step_cost : nullptr};
+    }
+
+    // A stage whose devices run at a share of their clock, or whose nodes' NICs at a share of their rate.
+    StepCost& impaired_step(std::size_t pool, std::size_t stage, double clock, double nic) {
+        const auto [entry, fresh] = impaired_.try_emplace({pool, stage, clock, nic});
+        if (fresh) {
+            const PoolModel& of = places_.at(pool);
+            const CostModel* device = device_at(*of.gpu, of.phase->clock * clock);
+            const Fabric* fabric = &context_.fabric;
+            if (nic < 1) {
+                FabricShape shape = fabric->shape();
+                shape.nic_bandwidth *= nic;
+                shape.leaf_oversubscription *= nic;  // links between switches stay as they are
+                fabrics_.push_back(std::make_unique<Fabric>(shape));
+                fabric = fabrics_.back().get();
+            }
+            entry->second = make_step(stage_model(of, static_cast<std::int64_t>(stage), *device, *fabric));
+        }
+        return *entry->second;
+    }
+
+    void describe_faults() {
+        service_.faults = engine_.faults;
+        if (!engine_.faults.given) {
+            return;
+        }
+        service_.faults.shape = service_shape(scenario_);
+        for (const EventSpec& event : engine_.faults.events) {
+            TimedFault one{event.at_s, {event.kind, {}, event.factor, event.lasts_s}};
+            std::string problem;
+            if (!parse_place(event.where, service_.faults.shape, one.fault.place, problem)) {
+                throw InternalError(problem);  // checked where the scenario is read
+            }
+            service_.faults.timed.push_back(one);
+        }
+        if (!engine_.faults.trace.empty()) {
+            const auto trace = read_fault_trace(scenario_.file(engine_.faults.trace), service_.faults.shape);
+            service_.faults.timed.insert(service_.faults.timed.end(), trace.begin(), trace.end());
+        }
+        service_.impaired = [this](std::size_t pool, std::size_t stage, double clock, double nic) -> StepCost& {
+            return impaired_step(pool, stage, clock, nic);
+        };
+    }
+
+    void describe_service(const RunContext& context) {
+        describe_faults();
         service_.router = engine_.router;
         service_.mixing = engine_.mixing;
         service_.same_devices = engine_.same_devices;
@@ -374,7 +458,7 @@ class ServingScenario final : public ScenarioRun {
         service_.hidden_bytes = 2 * static_cast<double>(scenario_.model.hidden);  // 16 bits
         service_.nvme_bandwidth = engine_.nvme_bandwidth;
         service_.gpus_per_node = static_cast<std::uint32_t>(scenario_.cluster.node.gpus);
-        service_.fabric = engine_.split || piped_ || engine_.caches_experts ? &context.fabric : nullptr;
+        service_.fabric = engine_.split || piped_ || engine_.caches_experts || peers_ ? &context.fabric : nullptr;
         if (engine_.caches_experts) {
             if (scenario_.cluster.mixed) {
                 throw InfeasibleError(
@@ -389,8 +473,6 @@ class ServingScenario final : public ScenarioRun {
         service_.tpot_limit = scenario_.slo.tpot;
         service_.tbt_limit = scenario_.slo.tbt;
         service_.timeout = scenario_.requests.timeout;
-        service_.failure_process = engine_.failures;
-        service_.retries = static_cast<std::uint32_t>(engine_.retries);
         service_.measure_from = scenario_.measure.from;
         service_.measure_to = scenario_.measure.to;
         if (end_ == LoadEnd::time) {
@@ -449,11 +531,7 @@ class ServingScenario final : public ScenarioRun {
         if (scenario_.requests.timeout > 0) {
             summary.add("requests_timed_out", static_cast<double>(result.timed_out), "requests");
         }
-        if (engine_.fails) {
-            summary.add("requests_failed", static_cast<double>(result.failed), "requests");
-            summary.add("requests_retried", static_cast<double>(result.retried), "requests");
-            summary.add("failures", static_cast<double>(result.failures), "replicas");
-        }
+        add_faults(result, summary);
         if (result.requests.size() > 1) {
             const double span = (result.requests.back().arrival - result.requests.front().arrival).seconds();
             summary.add("offered_rps", span > 0 ? static_cast<double>(result.requests.size() - 1) / span : 0, "1/s");
@@ -467,6 +545,47 @@ class ServingScenario final : public ScenarioRun {
         }
         summary.add("iterations", static_cast<double>(result.iterations), "iterations");
         summary.add("preemptions", static_cast<double>(result.preemptions), "preemptions");
+    }
+
+    void add_faults(const ServiceResult& result, Summary& summary) const {
+        const ServiceFaults& faults = engine_.faults;
+        if (faults.given) {
+            double replicas = 0;
+            for (const PoolSpec& pool : service_.pools) {
+                replicas += pool.replicas;
+            }
+            const auto share = [&](double lost_s, double of) {
+                return result.window_s > 0 ? 1 - lost_s / (of * result.window_s) : kNotMeasured;
+            };
+            summary.add("requests_failed", static_cast<double>(result.failed), "requests");
+            if (faults.budgeted) {
+                summary.add("requests_over_budget", static_cast<double>(result.over_budget), "requests");
+            }
+            summary.add("requests_retried", static_cast<double>(result.retried), "requests");
+            summary.add("failures", static_cast<double>(result.failures), "replicas");
+            summary.add("replica_availability", share(result.down_s, replicas), "1");
+            summary.add("service_availability", share(result.outage_s, 1), "1");
+            summary.add(
+                "mean_time_to_recover_s",
+                result.recoveries > 0 ? result.recovery_s / static_cast<double>(result.recoveries) : kNotMeasured, "s");
+            summary.add("lost_tokens", static_cast<double>(result.lost_tokens), "tokens");
+            if (faults.restores) {
+                summary.add("restored_tokens", static_cast<double>(result.restored_tokens), "tokens");
+            }
+        }
+        if (result.cold_starts > 0) {
+            const auto starts = static_cast<double>(result.cold_starts);
+            double all = 0;
+            for (const double part : result.start_s) {
+                all += part;
+            }
+            summary.add("replica_start_s.mean", all / starts, "s");
+            for (std::size_t i = 0; i < kStartParts; ++i) {
+                if (result.start_s.at(i) > 0) {
+                    summary.add("replica_start_s." + start_part_names()[i], result.start_s.at(i) / starts, "s");
+                }
+            }
+        }
     }
 
     void add_costs(const ServiceResult& result, Summary& summary) const {
@@ -580,6 +699,10 @@ class ServingScenario final : public ScenarioRun {
             summary.notes.push_back(fmt::format(
                 "{} requests were refused: longer than the context or than the whole cache", result.refused));
         }
+        if (result.without_effect > 0) {
+            summary.notes.push_back(
+                fmt::format("{} faults struck what did not run, and changed nothing", result.without_effect));
+        }
         if (result.cut) {
             summary.notes.push_back(
                 fmt::format("the timeline is cut: it has the first {} iterations and the first {} parts of requests",
@@ -587,6 +710,7 @@ class ServingScenario final : public ScenarioRun {
         }
     }
 
+    const RunContext context_;
     const Scenario& scenario_;
     const EngineSpec& engine_;
     const RunOptions& options_;
@@ -595,6 +719,9 @@ class ServingScenario final : public ScenarioRun {
     ServiceHooks hooks_;
     std::vector<std::unique_ptr<CostModel>> capped_;  ///< devices at another clock
     std::vector<std::unique_ptr<StepCost>> costs_;
+    std::vector<PoolModel> places_;  ///< by pool
+    std::map<std::tuple<std::size_t, std::size_t, double, double>, std::unique_ptr<StepCost>> impaired_;
+    std::vector<std::unique_ptr<Fabric>> fabrics_;  ///< with slow NICs
     std::vector<PoolDevices> devices_;
     double spread_ = 0;  ///< of the products of the device that is known least
     std::unique_ptr<RequestSource> requests_;
@@ -607,6 +734,7 @@ class ServingScenario final : public ScenarioRun {
     bool priced_ = true;
     bool piped_ = false;
     bool scales_ = false;
+    bool peers_ = false;  ///< weights come from them
     bool scaled_clock_ = false;
 };
 
@@ -620,7 +748,20 @@ void describe_serving(Fields& fields, Scenario& s) {
     fields.section({"slo", "what counts as in time"}, [&](Fields& inner) { describe(inner, s.slo); });
     fields.section({"measure", "the part of the run that is measured"},
                    [&](Fields& inner) { describe(inner, s.measure); });
+    describe(fields, s.engine.faults);
     describe_compute(fields, s);
+}
+
+void check_faults_of_service(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
+    const YamlNode* node = root.find("faults");
+    if (node == nullptr || !scenario.engine.faults.given || !errors.empty()) {
+        return;
+    }
+    try {
+        check(*node, scenario.engine.faults, service_shape(scenario), errors);
+    } catch (const Error&) {
+        return;  // said where the cluster is read
+    }
 }
 
 void check_serving(const YamlNode& root, const DataDirectory&, Scenario& scenario, std::vector<Diagnostic>& errors) {
@@ -635,6 +776,7 @@ void check_serving(const YamlNode& root, const DataDirectory&, Scenario& scenari
     }
     refuse_unread_model(root, scenario, errors);
     refuse_unread_serving(root, scenario, errors);
+    check_faults_of_service(root, scenario, errors);
     for (const std::string& problem : problems_of(scenario.requests)) {
         errors.push_back(scenario.requests_mark.error(problem));
     }

@@ -5,11 +5,12 @@
 
 namespace orrery::inline serving {
 
-Autoscaler::Autoscaler(const ServiceSpec& spec, Fleet& fleet, LifecycleListener& listener, ServiceResult& result)
-    : fleet_(fleet), listener_(listener), result_(result), since_(fleet.size()) {
+Autoscaler::Autoscaler(const ServiceSpec& spec, Fleet& fleet, Starter& starter, LifecycleListener& listener,
+                       ServiceResult& result)
+    : fleet_(fleet), starter_(starter), listener_(listener), result_(result), since_(fleet.size()) {
     std::uint32_t first = 0;
     for (const PoolSpec& pool : spec.pools) {
-        pools_.push_back({&pool, first, SimTime()});
+        pools_.push_back({&pool, first, SimTime(), 0});
         if (pool.scaling.target > 0) {
             for (std::uint32_t i = pool.scaling.least; i < pool.replicas; ++i) {
                 fleet[first + i].power = Power::off;
@@ -23,38 +24,43 @@ void Autoscaler::begin(Dispatcher& dispatcher) {
     dispatcher_ = &dispatcher;
     for (std::uint32_t i = 0; i < pools_.size(); ++i) {
         const ScalingSpec& scaling = pools_[i].spec->scaling;
-        storage_.emplace_back();
         if (scaling.target > 0) {
-            if (scaling.storage > 0) {
-                const Demand whole{dispatcher.resources().add_resource(scaling.storage), 1};
-                storage_.back() = dispatcher.keep(std::span(&whole, 1));
-            }
-            dispatcher.delay(SimTime::from_seconds(scaling.interval_s), 0, Token{ServiceTask::scale, i, tick}.pack(),
+            dispatcher.delay(SimTime::from_seconds(scaling.interval_s), 0, Token{ServiceTask::scale, i, 0}.pack(),
                              Phase::scheduler);
         }
     }
 }
 
-void Autoscaler::on_task(const Token& token) {
-    if (token.entry == tick) {
-        look(token.index);
-        return;
-    }
-    // Its pool: the last that begins at or before it.
-    std::size_t pool = pools_.size() - 1;
-    while (pools_[pool].first > token.index) {
-        --pool;
-    }
-    const ScalingSpec& scaling = pools_[pool].spec->scaling;
-    const auto next = [&](Step step) { return Token{ServiceTask::scale, token.index, step}.pack(); };
-    if (token.entry == provisioned && storage_[pool].valid() && scaling.weight_bytes > 0) {
-        dispatcher_->share(storage_[pool], scaling.weight_bytes, SimTime(), token.index + 1, next(loaded));
-    } else if (token.entry != warm) {
-        dispatcher_->delay(SimTime::from_seconds(scaling.warm_up_s), token.index + 1, next(warm));
-    } else {
-        fleet_[token.index].power = Power::on;
+void Autoscaler::wanted(std::uint32_t index) {
+    Replica& replica = fleet_[index];
+    if (replica.power == Power::draining && replica.pool.scaling.least == 0) {
+        replica.power = Power::on;
+        listener_.routes_change();
+    } else if (replica.power == Power::off) {
+        start(index);
         listener_.routes_change();
     }
+}
+
+void Autoscaler::started(std::uint32_t index) {
+    fleet_[index].power = Power::on;
+    fleet_[index].idle_since = dispatcher_->now();
+    listener_.routes_change();
+    fleet_.wake(index);
+}
+
+std::uint32_t Autoscaler::wanted_by_load(const Pool& pool, std::uint64_t outstanding) const {
+    const ScalingSpec& scaling = pool.spec->scaling;
+    const double load = scaling.rule == ScalingRule::queue ? static_cast<double>(outstanding)
+                                                           : static_cast<double>(pool.arrived) / scaling.interval_s;
+    return static_cast<std::uint32_t>(std::clamp(std::ceil(load / scaling.target), static_cast<double>(scaling.least),
+                                                 static_cast<double>(pool.spec->replicas)));
+}
+
+// Whether a replica is kept although the load does not want it.
+bool Autoscaler::stays(const Pool& pool, const Replica& replica) const {
+    const double keep = pool.spec->scaling.keep_alive_s;
+    return keep > 0 && !(replica.idle() && (dispatcher_->now() - replica.idle_since).seconds() >= keep);
 }
 
 void Autoscaler::look(std::uint32_t index) {
@@ -66,7 +72,7 @@ void Autoscaler::look(std::uint32_t index) {
     for (std::uint32_t i = pool.first; i < pool.first + pool.spec->replicas; ++i) {
         Replica& replica = fleet_[i];
         outstanding += replica.state.outstanding() + replica.state.aside() + replica.without_room.size();
-        if (replica.power == Power::draining && replica.idle()) {
+        if (replica.power == Power::draining && replica.idle() && replica.up) {
             stop(i);
         }
         running += replica.power == Power::on || replica.power == Power::starting ? 1 : 0;
@@ -75,9 +81,8 @@ void Autoscaler::look(std::uint32_t index) {
     if (listener_.all_served()) {
         return;
     }
-    const double enough = std::ceil(static_cast<double>(outstanding) / scaling.target);
-    const auto wanted = static_cast<std::uint32_t>(
-        std::clamp(enough, static_cast<double>(scaling.least), static_cast<double>(pool.spec->replicas)));
+    const std::uint32_t wanted = wanted_by_load(pool, outstanding);
+    pool.arrived = 0;
     const auto each = [&](Power power, auto change) {
         for (std::uint32_t i = pool.first; i < pool.first + pool.spec->replicas && running < wanted; ++i) {
             if (fleet_[i].power == power) {
@@ -94,14 +99,14 @@ void Autoscaler::look(std::uint32_t index) {
     // Replicas that still start serve nobody: of those that do, the least number goes on.
     for (std::uint32_t i = pool.first + pool.spec->replicas;
          cool && running > wanted && on > scaling.least && i-- > pool.first;) {
-        if (fleet_[i].power == Power::on) {
+        if (fleet_[i].power == Power::on && !stays(pool, fleet_[i])) {
             fleet_[i].power = Power::draining;
             --running;
             --on;
         }
     }
     listener_.routes_change();
-    dispatcher_->delay(SimTime::from_seconds(scaling.interval_s), 0, Token{ServiceTask::scale, index, tick}.pack(),
+    dispatcher_->delay(SimTime::from_seconds(scaling.interval_s), 0, Token{ServiceTask::scale, index, 0}.pack(),
                        Phase::scheduler);
 }
 
@@ -115,8 +120,7 @@ void Autoscaler::start(std::uint32_t index) {
             pool.last_start = dispatcher_->now();
         }
     }
-    dispatcher_->delay(SimTime::from_seconds(replica.pool.scaling.provision_s), index + 1,
-                       Token{ServiceTask::scale, index, provisioned}.pack());
+    starter_.start(index, Machine::fresh);
 }
 
 void Autoscaler::stop(std::uint32_t index) {

@@ -146,7 +146,7 @@ void Fleet::wake(std::uint32_t index) {
     }
 }
 
-void Fleet::fail(std::uint32_t index) {
+void Fleet::stop(std::uint32_t index) {
     Replica& replica = *replicas_[index];
     std::vector<bool> pending(replica.in_flight.size(), true);  // some event of theirs will come
     for (const std::uint32_t id : replica.free_in_flight) {
@@ -166,6 +166,10 @@ void Fleet::fail(std::uint32_t index) {
         result_.in_flight_s += (dispatcher_->now() - replica.busy_since).seconds();
     }
     replica.under_way = 0;
+}
+
+void Fleet::clear(std::uint32_t index) {
+    Replica& replica = *replicas_[index];
     replica.without_room.clear();
     replica.state.reset();
 }
@@ -252,10 +256,23 @@ static std::uint64_t tokens_of(const Batch& batch) {
     return tokens;
 }
 
+// A slow device slows its stage: the others wait for its kernels.
+StepWork Fleet::impaired_work(const Replica& replica, const InFlightBatch& entry) const {
+    const Replica::Impairment& has = replica.impaired[entry.stage];
+    StepCost& cost = has.clock < 1 || has.nic < 1 ? spec_.impaired(replica.pool_number, entry.stage, has.clock, has.nic)
+                                                  : *replica.pool.cost[entry.stage];
+    StepWork work = cost.work(entry.batch);
+    const double more = work.kernels * (1 / has.speed - 1);
+    work.kernels += more;
+    work.seconds += more;
+    return work;
+}
+
 void Fleet::enter(std::uint32_t index, std::uint32_t id) {
     Replica& replica = *replicas_[index];
     InFlightBatch& entry = replica.in_flight[id];
-    const StepWork work = replica.pool.cost[entry.stage]->work(entry.batch);
+    const StepWork work =
+        replica.impaired.empty() ? replica.pool.cost[entry.stage]->work(entry.batch) : impaired_work(replica, entry);
     double seconds = work.seconds;
     if (entry.batch.drafted > 0 && entry.stage + 1 == replica.stages.size()) {
         seconds += replica.pool.speculation.tokens * replica.pool.speculation.step_s;
@@ -343,6 +360,7 @@ void Fleet::end(std::uint32_t index, std::uint32_t id) {
     replica.free_in_flight.push_back(id);
     if (--replica.under_way == 0) {
         result_.in_flight_s += (dispatcher_->now() - replica.busy_since).seconds();
+        replica.idle_since = dispatcher_->now();
     }
 }
 

@@ -35,8 +35,9 @@ enum class ServiceTask : std::uint8_t {
     follow_up,
     background,
     timeout,
-    failure,
-    repair,
+    fault,
+    start,
+    restore,
     scale,
     plan
 };
@@ -98,7 +99,17 @@ struct Replica {
     }
     /// Tokens that a sequence must have room for before its cache comes from elsewhere, so that it can go on afterwards.
     [[nodiscard]] std::uint64_t room_of(const Sequence& sequence) const;
+    /// What a fault has left of a stage.
+    struct Impairment {
+        double speed = 1;  ///< of kernels,
+        double clock = 1;  ///< of compute units
+        double nic = 1;    ///< and of the links between the stage's nodes
+        friend bool operator==(const Impairment&, const Impairment&) = default;
+    };
+    std::vector<Impairment> impaired;  ///< by stage; empty: none is
+    SimTime idle_since;                ///< when its last batch ended
     bool up = true;
+    bool listed = true;  ///< the router knows it as one that takes requests
     bool plans = false;  ///< at the end of this instant
     Power power = Power::on;
     std::uint32_t under_way = 0;  ///< batches
@@ -131,8 +142,10 @@ class Fleet {
     void on_task(const Token& token);
     /// Counts of experts that are elsewhere.
     void finish();
-    /// A replica is gone, with all it had; its sequences are taken first by whoever wants them.
-    void fail(std::uint32_t index);
+    /// A replica computes no more; what was under way is lost.
+    void stop(std::uint32_t index);
+    /// All that a stopped one had is gone; its sequences are taken first by whoever wants them.
+    void clear(std::uint32_t index);
 
     /// On the same devices: the replica of the other role beside this one.
     [[nodiscard]] std::uint32_t partner(std::uint32_t index) const { return (index + size() / 2) % size(); }
@@ -152,7 +165,8 @@ class Fleet {
 
   private:
     [[nodiscard]] static bool can_plan(const Replica& replica) {
-        return replica.up && !replica.stages.front().busy && replica.under_way < replica.stages.size() &&
+        const bool runs = replica.up && replica.power != Power::off && replica.power != Power::starting;
+        return runs && !replica.stages.front().busy && replica.under_way < replica.stages.size() &&
                replica.state.outstanding() > 0;
     }
     [[nodiscard]] GpuId gpu(std::uint32_t rank) const {
@@ -160,6 +174,7 @@ class Fleet {
     }
     [[nodiscard]] bool launch(std::uint32_t index);
     void enter(std::uint32_t index, std::uint32_t entry);
+    [[nodiscard]] StepWork impaired_work(const Replica& replica, const InFlightBatch& entry) const;
     void spill(std::uint32_t index);
     [[nodiscard]] bool measured() const;
     void leave(std::uint32_t index, std::uint32_t entry);

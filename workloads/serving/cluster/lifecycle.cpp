@@ -1,58 +1,400 @@
 #include "workloads/serving/cluster/lifecycle.hpp"
 
+#include "sim/base/error.hpp"
+
+#include <algorithm>
+
 namespace orrery::inline serving {
 
 namespace {
 
-constexpr std::uint32_t kDrawn = 0xFFFFFF;  ///< instead of the place of a given failure
-constexpr double kLatest = 9e6;             ///< s: nothing runs longer
+constexpr double kLatest = 9e6;  ///< s: nothing runs longer
+
+bool one_machine(Component component) {
+    return component == Component::storage || component == Component::software;
+}
 
 }  // namespace
 
-void Lifecycle::begin(Dispatcher& dispatcher, std::uint32_t replicas) {
+void Lifecycle::begin(Dispatcher& dispatcher) {
     dispatcher_ = &dispatcher;
-    for (std::uint32_t i = 0; i < replicas; ++i) {
-        units_.push_back({RandomStream(spec_.seed, "serving/failures/" + std::to_string(i)), 0});
-        expect_failure(i);
+    const ServiceFaults& faults = spec_.faults;
+    units_.resize(fleet_.size());
+    spares_ = faults.recovery.spares;
+    for (std::uint32_t i = 0; i < faults.processes.size(); ++i) {
+        const ProcessSpec& one = faults.processes[i];
+        const std::uint32_t count = faults.shape.count(one.component);
+        const bool replicas = one.component == Component::replica;
+        const std::uint32_t machines = replicas || one_machine(one.component) ? count : faults.shape.nodes;
+        const std::string name = std::to_string(i);
+        sources_.push_back({&one, Exposed(machines, count / machines, one.mtbf_s, one.bad_factor), one.law.make(),
+                            RandomStream(spec_.seed, "serving/faults/" + name),
+                            RandomStream(spec_.seed, "serving/faults/lasts/" + name), SimTime()});
+        RandomStream bad(spec_.seed, "serving/faults/bad/" + name);
+        for (std::uint32_t machine = 0; machine < machines && one.bad_share > 0; ++machine) {
+            sources_.back().exposed.set_bad(machine, bad.uniform() < one.bad_share);
+        }
+        sources_.back().process->begin(sources_.back().exposed, sources_.back().random);
+        expect(i);
     }
-    for (std::uint32_t i = 0; i < spec_.failures.size(); ++i) {
-        wait(spec_.failures[i].at_s, {ServiceTask::failure, spec_.failures[i].replica, i});
+    for (std::uint32_t i = 0; i < faults.timed.size(); ++i) {
+        wait(faults.timed[i].at_s, given, i);
     }
 }
 
-void Lifecycle::wait(double seconds, const Token& token) {
+void Lifecycle::wait(double seconds, Step step, std::uint32_t index) {
     if (dispatcher_->now().seconds() + seconds < kLatest) {
-        dispatcher_->delay(SimTime::from_seconds(seconds), token.index + 1, token.pack(), Phase::fault);
+        dispatcher_->delay(SimTime::from_seconds(seconds), index + 1, Token{ServiceTask::fault, index, step}.pack(),
+                           Phase::fault);
     }
 }
 
-void Lifecycle::expect_failure(std::uint32_t replica) {
-    if (spec_.failure_process.mean_between_s > 0) {
-        wait(units_[replica].random.exponential(spec_.failure_process.mean_between_s),
-             {ServiceTask::failure, replica, kDrawn});
+void Lifecycle::expect(std::uint32_t index) {
+    Source& source = sources_[index];
+    const double at = source.process->next();
+    if (at < kLatest) {
+        source.due = SimTime::from_seconds(at);
+        wait(std::max(0.0, (source.due - dispatcher_->now()).seconds()), drawn, index);
     }
 }
 
 void Lifecycle::on_task(const Token& token) {
-    Unit& unit = units_[token.index];
-    if (token.task == ServiceTask::failure) {
-        if (listener_.all_served()) {
-            return;
+    switch (static_cast<Step>(token.entry)) {
+        case given:
+            return listener_.all_served() ? void() : strike(spec_.faults.timed[token.index].fault);
+        case drawn:
+            return draw(token.index);
+        case struck:
+            return listener_.all_served() ? void() : strike(later_[token.index]);
+        case cut: {
+            // Of those that had notice, the ones that still run.
+            Breakage& one = breakages_[token.index];
+            one.replicas = struck_by(one.fault);
+            return listener_.all_served() ? void() : stop(token.index);
         }
-        const bool drawn = token.entry == kDrawn;
-        const double down =
-            drawn ? unit.random.exponential(spec_.failure_process.mean_repair_s) : spec_.failures[token.entry].down_s;
-        if (unit.down++ == 0) {
-            listener_.replica_fails(token.index);
+        case detected:
+            return lose(token.index);
+        case mended: {
+            if (waiting_.empty()) {
+                ++spares_;
+                return;
+            }
+            // Where machines stand in for each other, who waits longest has it.
+            const std::uint32_t next = spec_.faults.recovery.spares > 0 ? waiting_.front() : token.index;
+            std::erase(waiting_, next);
+            return bring_back(next, next == token.index ? Machine::repaired : Machine::fresh);
         }
-        wait(down, {ServiceTask::repair, token.index, token.entry});
+        case ended:
+            std::erase_if(active_, [&](const Active& one) { return one.id == token.index; });
+            return apply();
+    }
+}
+
+void Lifecycle::draw(std::uint32_t index) {
+    Source& source = sources_[index];
+    if (listener_.all_served() || dispatcher_->now() < source.due) {
+        return;  // the next one was drawn anew meanwhile
+    }
+    std::vector<Strike> strikes;
+    source.process->strike(source.exposed, source.random, strikes);
+    expect(index);
+    for (const Strike& one : strikes) {
+        const ProcessSpec& spec = *source.spec;
+        const double lasts = spec.lasts_s > 0 ? source.lasts.exponential(spec.lasts_s) : 0;
+        const Fault fault{spec.kind, place_of(spec.component, one.component, spec_.faults.shape), spec.factor, lasts};
+        if (one.after_s > 0) {
+            later_.push_back(fault);
+            wait(one.after_s, struck, static_cast<std::uint32_t>(later_.size() - 1));
+        } else {
+            strike(fault);
+        }
+    }
+}
+
+bool Lifecycle::touches(const Place& place, std::uint32_t first, std::uint32_t gpus) const {
+    const JobShape& shape = spec_.faults.shape;
+    const auto overlaps = [&](std::uint32_t from, std::uint32_t count) {
+        return from < first + gpus && first < from + count;
+    };
+    switch (place.what) {
+        case Place::What::gpu:
+            return overlaps(place.index, 1);
+        case Place::What::nic:
+            return overlaps(place.index / shape.nics_per_node * shape.gpus_per_node, shape.gpus_per_node);
+        case Place::What::node:
+            return overlaps(place.index * shape.gpus_per_node, shape.gpus_per_node);
+        case Place::What::job:
+            return true;
+        default:
+            return false;
+    }
+}
+
+// A stage whose ranks are on several nodes goes over their NICs in every iteration.
+bool Lifecycle::spans(const Replica& replica, std::uint32_t stage) const {
+    const auto gpus = replica.pool.gpus / static_cast<std::uint32_t>(replica.stages.size());
+    const std::uint32_t first = replica.first_gpu + stage * gpus;
+    return first / spec_.faults.shape.gpus_per_node != (first + gpus - 1) / spec_.faults.shape.gpus_per_node;
+}
+
+std::vector<std::uint32_t> Lifecycle::struck_by(const Fault& fault) const {
+    const bool silent = fault.kind == FaultKind::link_down || fault.kind == FaultKind::link_flap;
+    std::vector<std::uint32_t> out;
+    for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
+        const Replica& replica = fleet_[i];
+        const bool runs = !units_[i].down && (replica.power == Power::on || replica.power == Power::draining);
+        bool hit = fault.place.what == Place::What::replica
+                       ? fault.place.index == i
+                       : touches(fault.place, replica.first_gpu, replica.pool.gpus);
+        if (hit && silent) {
+            hit = false;
+            const auto gpus = replica.pool.gpus / static_cast<std::uint32_t>(replica.stages.size());
+            for (std::uint32_t stage = 0; stage < replica.stages.size(); ++stage) {
+                hit = hit || (spans(replica, stage) && touches(fault.place, replica.first_gpu + stage * gpus, gpus));
+            }
+        }
+        if (runs && hit) {
+            out.push_back(i);
+        }
+    }
+    return out;
+}
+
+void Lifecycle::strike(const Fault& fault) {
+    const bool silent = fault.kind == FaultKind::link_down || fault.kind == FaultKind::link_flap;
+    Fault here = fault;
+    if (silent && here.lasts_s <= 0) {
+        const ServiceRecovery& recovery = spec_.faults.recovery;
+        here.lasts_s = recovery.exponential ? repairs_.exponential(recovery.repair_s) : recovery.repair_s;
+    }
+    switch (fault.kind) {
+        case FaultKind::slow:
+        case FaultKind::power_cap:
+        case FaultKind::degraded:
+        case FaultKind::outage:
+            return impair(here);
+        case FaultKind::preemption:
+            return preempt(here);
+        case FaultKind::link_down:
+        case FaultKind::link_flap:
+            impair(here);
+            break;
+        default:
+            break;
+    }
+    const Place::What what = fault.place.what;
+    Breakage broken{here, struck_by(here), !silent && what != Place::What::replica && what != Place::What::job};
+    if (broken.replicas.empty()) {
+        result_.without_effect += silent ? 0 : 1;
         return;
     }
-    if (--unit.down == 0) {
-        listener_.replica_returns(token.index);
+    breakages_.push_back(std::move(broken));
+    stop(static_cast<std::uint32_t>(breakages_.size() - 1));
+}
+
+void Lifecycle::preempt(const Fault& fault) {
+    breakages_.push_back({fault, struck_by(fault), true});
+    const auto id = static_cast<std::uint32_t>(breakages_.size() - 1);
+    if (breakages_[id].replicas.empty()) {
+        ++result_.without_effect;
+        breakages_.pop_back();
+        return;
     }
-    if (token.entry == kDrawn) {
-        expect_failure(token.index);
+    if (spec_.faults.recovery.notice_s <= 0) {
+        return stop(id);
+    }
+    for (const std::uint32_t replica : breakages_[id].replicas) {
+        listener_.replica_drains(replica);
+    }
+    wait(spec_.faults.recovery.notice_s, cut, id);
+}
+
+void Lifecycle::stop(std::uint32_t id) {
+    const ServiceRecovery& recovery = spec_.faults.recovery;
+    for (const std::uint32_t replica : breakages_[id].replicas) {
+        units_[replica] = {true, dispatcher_->now()};
+        ++result_.failures;
+        listener_.replica_fails(replica);
+    }
+    note();
+    const FaultKind kind = breakages_[id].fault.kind;
+    const bool hangs = kind == FaultKind::hang || kind == FaultKind::link_down || kind == FaultKind::link_flap;
+    const double delay = hangs ? recovery.timeout_s : recovery.detection_s;
+    if (delay > 0) {
+        return wait(delay, detected, id);
+    }
+    lose(id);
+}
+
+// The router knows; from now on somebody sees to what is broken.
+void Lifecycle::lose(std::uint32_t id) {
+    for (const std::uint32_t replica : breakages_[id].replicas) {
+        listener_.replica_lost(replica);
+    }
+    const ServiceRecovery& recovery = spec_.faults.recovery;
+    if (!breakages_[id].machine) {
+        return bring_back(id, Machine::same);
+    }
+    const double given_s = breakages_[id].fault.lasts_s;  // a preempted machine comes back by itself
+    const double seconds = given_s > 0            ? given_s
+                           : recovery.exponential ? repairs_.exponential(recovery.repair_s)
+                                                  : recovery.repair_s;
+    if (spares_ > 0) {
+        --spares_;
+        bring_back(id, Machine::fresh);
+    } else {
+        waiting_.push_back(id);
+    }
+    wait(seconds, mended, id);
+}
+
+void Lifecycle::bring_back(std::uint32_t id, Machine machine) {
+    if (machine != Machine::same) {
+        renew(breakages_[id].fault.place);
+    }
+    for (const std::uint32_t replica : breakages_[id].replicas) {
+        starter_.start(replica, machine);
+    }
+}
+
+// Another machine, or a mended one, is at a place: what slowed it is over, and its parts are as new.
+void Lifecycle::renew(const Place& place) {
+    const JobShape& shape = spec_.faults.shape;
+    const bool gpu = place.what == Place::What::gpu;
+    const bool nic = place.what == Place::What::nic;
+    const std::uint32_t node = place.index / (gpu ? shape.gpus_per_node : nic ? shape.nics_per_node : 1);
+    std::erase_if(active_, [&](const Active& one) {
+        return one.fault.lasts_s <= 0 && touches(one.fault.place, node * shape.gpus_per_node, shape.gpus_per_node) &&
+               one.fault.place.what != Place::What::job;
+    });
+    apply();
+    for (std::uint32_t i = 0; i < sources_.size(); ++i) {
+        Source& source = sources_[i];
+        if (source.spec->component != Component::replica && !one_machine(source.spec->component)) {
+            source.process->changed(source.exposed, node, dispatcher_->now().seconds(), source.random);
+            if (SimTime::from_seconds(std::min(source.process->next(), kLatest)) != source.due) {
+                expect(i);
+            }
+        }
+    }
+}
+
+void Lifecycle::started(std::uint32_t replica) {
+    Unit& unit = units_[replica];
+    unit.down = false;
+    result_.downs.push_back({replica, unit.since, dispatcher_->now()});
+    ++result_.recoveries;
+    result_.recovery_s += (dispatcher_->now() - unit.since).seconds();
+    listener_.replica_returns(replica);
+    note();
+}
+
+void Lifecycle::impair(const Fault& fault) {
+    active_.push_back({impairments_++, fault});
+    if (fault.lasts_s > 0) {
+        wait(fault.lasts_s, ended, active_.back().id);
+    }
+    apply();
+}
+
+void Lifecycle::apply() {
+    double storage = 1;
+    std::map<std::uint32_t, double> nics;
+    for (const Active& one : active_) {
+        const Fault& fault = one.fault;
+        const double left = fault.kind == FaultKind::degraded ? fault.factor : 0;
+        if (fault.place.what == Place::What::storage) {
+            storage = std::min(storage, left);
+        } else if (fault.place.what == Place::What::nic) {
+            const auto entry = nics.try_emplace(fault.place.index, 1.0).first;
+            entry->second = std::min(entry->second, left);
+        }
+    }
+    starter_.set_storage(storage);
+    for (const std::uint32_t nic : slow_nics_) {
+        nics.try_emplace(nic, 1.0);
+    }
+    slow_nics_.clear();
+    const JobShape& shape = spec_.faults.shape;
+    for (const auto& [nic, factor] : nics) {
+        if (spec_.fabric != nullptr) {
+            const std::uint32_t rank = nic / shape.nics_per_node * shape.gpus_per_node;
+            const std::uint32_t node =
+                spec_.fabric->node_of(spec_.placement ? spec_.placement->gpu(rank) : GpuId(rank));
+            const std::uint32_t place = node * shape.nics_per_node + nic % shape.nics_per_node;
+            for (const ResourceId link : {spec_.fabric->nic_out(place), spec_.fabric->nic_in(place)}) {
+                dispatcher_->resources().set_capacity(link, factor * spec_.fabric->capacity(link));
+            }
+        }
+        if (factor < 1) {
+            slow_nics_.push_back(nic);
+        }
+    }
+    for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
+        apply(i);
+    }
+}
+
+void Lifecycle::apply(std::uint32_t index) {
+    Replica& replica = fleet_[index];
+    const auto stages = static_cast<std::uint32_t>(replica.stages.size());
+    const std::uint32_t gpus = replica.pool.gpus / stages;
+    std::vector<Replica::Impairment> impaired(stages);
+    for (const Active& one : active_) {
+        const Fault& fault = one.fault;
+        const bool whole = fault.place.what == Place::What::replica && fault.place.index == index;
+        for (std::uint32_t stage = 0; stage < stages; ++stage) {
+            if (!whole && !touches(fault.place, replica.first_gpu + stage * gpus, gpus)) {
+                continue;
+            }
+            Replica::Impairment& has = impaired[stage];
+            if (fault.kind == FaultKind::slow) {
+                has.speed = std::min(has.speed, fault.factor);
+            } else if (fault.kind == FaultKind::power_cap) {
+                has.clock = std::min(has.clock, fault.factor);
+            } else if (fault.kind == FaultKind::degraded && spans(replica, stage)) {
+                has.nic = std::min(has.nic, fault.factor);
+            }
+        }
+    }
+    const bool any = std::any_of(impaired.begin(), impaired.end(),
+                                 [](const Replica::Impairment& one) { return one != Replica::Impairment(); });
+    replica.impaired = any ? std::move(impaired) : std::vector<Replica::Impairment>();
+}
+
+// Whether the service can do its work at all.
+void Lifecycle::note() {
+    std::vector<bool> serves(spec_.pools.size());
+    for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
+        const Replica& replica = fleet_[i];
+        serves[replica.pool_number] = serves[replica.pool_number] || !units_[i].down;
+    }
+    const bool outage = std::find(serves.begin(), serves.end(), false) != serves.end();
+    if (outage && !outage_) {
+        outage_since_ = dispatcher_->now();
+    } else if (!outage && outage_) {
+        outages_.emplace_back(outage_since_, dispatcher_->now());
+    }
+    outage_ = outage;
+}
+
+void Lifecycle::finish(SimTime from, SimTime to) {
+    const auto within = [&](SimTime start, SimTime end) {
+        return std::max(0.0, (std::min(end, to) - std::max(start, from)).seconds());
+    };
+    for (std::uint32_t i = 0; i < units_.size(); ++i) {
+        if (units_[i].down) {
+            result_.downs.push_back({i, units_[i].since, std::max(units_[i].since, to)});
+        }
+    }
+    for (const DownRecord& one : result_.downs) {
+        result_.down_s += within(one.start, one.end);
+    }
+    if (outage_) {
+        outages_.emplace_back(outage_since_, std::max(outage_since_, to));
+    }
+    for (const auto& [start, end] : outages_) {
+        result_.outage_s += within(start, end);
     }
 }
 

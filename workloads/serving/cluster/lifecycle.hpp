@@ -1,19 +1,30 @@
 #pragma once
-// When replicas can be used: failures and repairs, as given or drawn.
+// When replicas can be used: faults as given or drawn, how they are noticed, and how what they took comes back.
 //
-// Claims: a replica that fails loses its caches and all it was computing; what it had goes to other replicas or is given up.
-// It takes requests again when its time of repair (new process, weights loaded) is over.
-// Limits: transfers under way to or from a failed replica still use their links until they would have ended.
+// Claims: a replica that fails stops at once. When the router knows it, its requests start anew elsewhere; then its machine is
+// replaced by a spare or repaired, and it starts (cluster/starter.hpp). A process that failed starts where it was. What is down
+// cannot fail again, so that with exponential failures and repairs the replicas and spares are a machine-repair model. A
+// preempted machine gives notice: its replicas take nothing new until it is gone. What is slow slows its stage; a NIC that is
+// slow or silent slows what passes it, and the stage that spans nodes over it (a silent one hangs it); storage that is slow or
+// out delays those that load from it.
+// Limits: replicas that are off, starting or down are spared by faults; broken machines are repaired all at once, and each takes
+// one spare, whatever of it broke; a KV transfer under way from a failed replica still uses its links until it would have ended.
+// Validated by tests/workloads/serving_faults_test.cpp.
 
 #include "sim/base/random.hpp"
-#include "workloads/serving/cluster/fleet.hpp"
+#include "workloads/serving/cluster/starter.hpp"
 
 namespace orrery::inline serving {
 
 class LifecycleListener {
   public:
     virtual ~LifecycleListener() = default;
+    /// It computes no more.
     virtual void replica_fails(std::uint32_t replica) = 0;
+    /// The router knows that.
+    virtual void replica_lost(std::uint32_t replica) = 0;
+    /// It is to take nothing new.
+    virtual void replica_drains(std::uint32_t replica) = 0;
     virtual void replica_returns(std::uint32_t replica) = 0;
     /// Some replica takes requests now that did not, or the other way round.
     virtual void routes_change() = 0;
@@ -23,22 +34,80 @@ class LifecycleListener {
 
 class Lifecycle {
   public:
-    Lifecycle(const ServiceSpec& spec, LifecycleListener& listener) : spec_(spec), listener_(listener) {}
-    void begin(Dispatcher& dispatcher, std::uint32_t replicas);
+    /// All arguments outlive this.
+    Lifecycle(const ServiceSpec& spec, Fleet& fleet, Starter& starter, LifecycleListener& listener,
+              ServiceResult& result)
+        : spec_(spec), fleet_(fleet), starter_(starter), listener_(listener), result_(result) {}
+    void begin(Dispatcher& dispatcher);
     void on_task(const Token& token);
+    /// True for a replica that a fault has stopped.
+    [[nodiscard]] bool down(std::uint32_t replica) const { return units_[replica].down; }
+    /// A replica that was down has started.
+    void started(std::uint32_t replica);
+    /// After the run: how long replicas were down between these times.
+    void finish(SimTime from, SimTime to);
 
   private:
+    enum Step : std::uint32_t { given, drawn, struck, cut, detected, mended, ended };
     struct Unit {
-        RandomStream random;
-        std::uint32_t down = 0;  ///< failures that are not repaired
+        bool down = false;
+        SimTime since;
     };
-    void expect_failure(std::uint32_t replica);
-    void wait(double seconds, const Token& token);
+    struct Source {
+        const ProcessSpec* spec;
+        Exposed exposed;
+        std::unique_ptr<FaultProcess> process;
+        RandomStream random;
+        RandomStream lasts;
+        SimTime due;
+    };
+    /// What a fault broke, until it is whole.
+    struct Breakage {
+        Fault fault;
+        std::vector<std::uint32_t> replicas;
+        bool machine = false;  ///< and not only its processes
+    };
+    struct Active {
+        std::uint32_t id;
+        Fault fault;
+    };
+    void wait(double seconds, Step step, std::uint32_t index);
+    void expect(std::uint32_t source);
+    void draw(std::uint32_t source);
+    void strike(const Fault& fault);
+    void preempt(const Fault& fault);
+    void impair(const Fault& fault);
+    void apply();
+    void apply(std::uint32_t replica);
+    /// Those that run and are stopped by a fault.
+    [[nodiscard]] std::vector<std::uint32_t> struck_by(const Fault& fault) const;
+    [[nodiscard]] bool spans(const Replica& replica, std::uint32_t stage) const;
+    [[nodiscard]] bool touches(const Place& place, std::uint32_t first, std::uint32_t gpus) const;
+    void stop(std::uint32_t breakage);
+    void lose(std::uint32_t breakage);
+    void bring_back(std::uint32_t breakage, Machine machine);
+    void renew(const Place& place);
+    void note();
 
     const ServiceSpec& spec_;
+    Fleet& fleet_;
+    Starter& starter_;
     LifecycleListener& listener_;
+    ServiceResult& result_;
     Dispatcher* dispatcher_ = nullptr;
-    std::vector<Unit> units_;
+    std::vector<Unit> units_;  ///< by replica
+    std::vector<Source> sources_;
+    std::vector<Breakage> breakages_;
+    std::vector<std::uint32_t> waiting_;  ///< breakages for which there is no machine
+    std::vector<Fault> later_;            ///< of bursts
+    std::vector<Active> active_;          ///< impairments
+    std::uint32_t impairments_ = 0;       ///< that there have been
+    std::vector<std::uint32_t> slow_nics_;
+    std::int64_t spares_ = 0;
+    RandomStream repairs_{spec_.seed, "serving/repairs"};
+    bool outage_ = false;
+    SimTime outage_since_;
+    std::vector<std::pair<SimTime, SimTime>> outages_;
 };
 
 }  // namespace orrery::inline serving

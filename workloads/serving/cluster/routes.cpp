@@ -13,11 +13,17 @@ void Routes::update() {
     const auto take = [&](auto wanted) {
         among_.clear();
         std::copy_if(all_.begin(), all_.end(), std::back_inserter(among_),
-                     [&](std::uint32_t i) { return fleet_[i].power == Power::on && wanted(fleet_[i]); });
+                     [&](std::uint32_t i) { return wanted(fleet_[i]); });
+        return !among_.empty();
     };
-    take([](const Replica& replica) { return replica.up; });
-    if (among_.empty()) {
-        take([](const Replica&) { return true; });
+    if (take([](const Replica& replica) { return replica.power == Power::on && replica.listed; })) {
+        return;
+    }
+    // Nobody takes requests: they queue at those that will. Who would stop is quicker than who starts.
+    for (const Power power : {Power::on, Power::draining, Power::starting, Power::off}) {
+        if (take([&](const Replica& replica) { return replica.power == power; })) {
+            return;
+        }
     }
 }
 

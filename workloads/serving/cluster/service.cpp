@@ -10,6 +10,7 @@
 #include "workloads/serving/requests/client_timeouts.hpp"
 #include "workloads/serving/requests/frontend.hpp"
 #include "workloads/serving/transfer/fetch.hpp"
+#include "workloads/serving/transfer/kv_restores.hpp"
 
 #include <algorithm>
 
@@ -21,6 +22,7 @@ class ServiceRun::Service final : public TaskSource,
                                   public FleetListener,
                                   public KvTransferListener,
                                   public LifecycleListener,
+                                  public StarterListener,
                                   public AdapterListener {
   public:
     Service(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks)
@@ -46,7 +48,9 @@ class ServiceRun::Service final : public TaskSource,
         kv_transfers_.begin(dispatcher);
         fetches_.begin(dispatcher);
         adapters_.begin(dispatcher);
-        lifecycle_.begin(dispatcher, fleet_.size());
+        restores_.begin(dispatcher);
+        starter_.begin(dispatcher);
+        lifecycle_.begin(dispatcher);
         autoscaler_.begin(dispatcher);
         timeouts_.begin(dispatcher);
         routes_change();
@@ -70,9 +74,12 @@ class ServiceRun::Service final : public TaskSource,
                 return kv_transfers_.on_transfer(token.index, token.entry);
             case ServiceTask::timeout:
                 return timeouts_.on_deadline();
-            case ServiceTask::failure:
-            case ServiceTask::repair:
+            case ServiceTask::fault:
                 return lifecycle_.on_task(token);
+            case ServiceTask::start:
+                return starter_.on_task(token);
+            case ServiceTask::restore:
+                return restores_.on_task(token);
             case ServiceTask::scale:
                 return autoscaler_.on_task(token);
             default:
@@ -81,6 +88,7 @@ class ServiceRun::Service final : public TaskSource,
     }
 
     void request_arrives(const Request& request, std::uint64_t id) override {
+        ++come_;
         if (steady_) {
             steady_->arrived(request.arrival, dispatcher_->now());
             stop_if_enough();
@@ -100,6 +108,7 @@ class ServiceRun::Service final : public TaskSource,
                 replica.state.mark_foreign(index);
             }
             timeouts_.start(id);
+            autoscaler_.count(chosen);
             enter(chosen, index);
         } else {
             ++result_.refused;
@@ -169,21 +178,27 @@ class ServiceRun::Service final : public TaskSource,
             kv_transfers_.make_room(to);
         } else {
             state.arrived(sequence);
+            autoscaler_.count(to);
             follow(to, sequence);
         }
     }
 
     void replica_fails(std::uint32_t index) override {
-        ++result_.failures;
+        fleet_[index].up = false;
+        fleet_.stop(index);
+    }
+
+    void replica_lost(std::uint32_t index) override {
         std::vector<Sequence> lost = kv_transfers_.fail(index);
         fetches_.fail(index);
         adapters_.fail(index);
+        restores_.fail(index);
         Replica& replica = fleet_[index];
         for (const std::uint32_t i : replica.state.all()) {
             lost.push_back(replica.state.sequence(i));
         }
-        replica.up = false;
-        fleet_.fail(index);
+        replica.listed = false;
+        fleet_.clear(index);
         routes_change();
         for (const Sequence& sequence : lost) {
             if (!sequence.abandoned) {
@@ -197,8 +212,22 @@ class ServiceRun::Service final : public TaskSource,
         }
     }
 
+    void replica_drains(std::uint32_t index) override {
+        fleet_[index].listed = false;
+        routes_change();
+    }
+
+    void replica_started(std::uint32_t index) override {
+        if (lifecycle_.down(index)) {
+            lifecycle_.started(index);
+        } else {
+            autoscaler_.started(index);
+        }
+    }
+
     void replica_returns(std::uint32_t index) override {
         fleet_[index].up = true;
+        fleet_[index].listed = true;
         routes_change();
         fleet_.wake(index);
     }
@@ -224,6 +253,7 @@ class ServiceRun::Service final : public TaskSource,
         result_.gpu_s = autoscaler_.gpu_seconds(frontend_.last());
         const double to = spec_.measure_to > 0 ? std::min(spec_.measure_to, result_.end_s) : result_.end_s;
         result_.window_s = std::max(0.0, to - spec_.measure_from);
+        lifecycle_.finish(SimTime::from_seconds(spec_.measure_from), SimTime::from_seconds(to));
         std::stable_sort(result_.requests.begin(), result_.requests.end(),
                          [](const RequestOutcome& a, const RequestOutcome& b) { return a.arrival < b.arrival; });
         if (steady_) {
@@ -243,6 +273,7 @@ class ServiceRun::Service final : public TaskSource,
 
     void enter(std::uint32_t replica, std::uint32_t sequence) {
         follow(replica, sequence);
+        autoscaler_.wanted(replica);
         if (adapters_.ready(replica, sequence)) {
             adapter_ready(replica, sequence);
         } else if (spec_.timeline) {
@@ -351,19 +382,30 @@ class ServiceRun::Service final : public TaskSource,
         state.running.resize(kept);
     }
 
-    // A lost sequence goes to the replica of a new request, which computes its prompt and what it had given anew. It fails
-    // when that happened too often, or when it has outgrown the cache of the replicas that compute prompts.
+    // Whether all requests together may start anew once more.
+    [[nodiscard]] bool within_budget() const {
+        return !spec_.faults.budgeted ||
+               static_cast<double>(result_.retried + 1) <= spec_.faults.retry_budget * static_cast<double>(come_);
+    }
+
+    // A lost sequence goes to the replica of a new request, which computes its prompt and what it had given anew; where its cache
+    // is restored, to one that can go on with it. It fails when that happened too often, to it or to all, or when it has outgrown the
+    // cache of the replicas that compute prompts.
     void retry(Sequence sequence) {
         const std::uint32_t total = sequence.output + sequence.then;
-        const std::uint32_t chosen = entries_.choose(sequence.session, sequence.content, sequence.needed());
+        const bool restored = spec_.faults.restores && sequence.cached > 0;
+        Routes& routes = restored && sequence.decoding() && !decoders_.empty() ? decoders_ : entries_;
+        const std::uint32_t chosen = routes.choose(sequence.session, sequence.content, sequence.needed());
         Replica& replica = fleet_[chosen];
         sequence.output = replica.pool.role == Role::prefill ? std::min(total, sequence.generated + 1) : total;
         sequence.then = total - sequence.output;
         Request again;
         again.prompt = sequence.prompt;
         again.output = sequence.output;
-        if (sequence.retries >= spec_.retries || !replica.state.accepts(again)) {
+        const bool spent = !within_budget();
+        if (sequence.retries >= spec_.faults.retries || spent || !replica.state.accepts(again)) {
             ++result_.failed;
+            result_.over_budget += spent ? 1 : 0;
             timeouts_.end(sequence.id);
             end(chosen, sequence, Ending::failed);
             leave_unserved(sequence.id, sequence.arrival, sequence.turn);
@@ -371,6 +413,22 @@ class ServiceRun::Service final : public TaskSource,
         }
         ++sequence.retries;
         ++result_.retried;
+        if (restored) {
+            if (const std::optional<std::uint32_t> here = restores_.start(chosen, sequence); here) {
+                follow(chosen, *here);
+                autoscaler_.wanted(chosen);
+                return;
+            }
+        }
+        result_.lost_tokens += sequence.cached;
+        if (&routes != &entries_) {
+            // No room for the copy: its prompt is computed anew where prompts are.
+            const std::uint32_t anew = entries_.choose(sequence.session, sequence.content, sequence.needed());
+            sequence.output = fleet_[anew].pool.role == Role::prefill ? std::min(total, sequence.generated + 1) : total;
+            sequence.then = total - sequence.output;
+            enter(anew, fleet_[anew].state.readmit(sequence));
+            return;
+        }
         enter(chosen, replica.state.readmit(sequence));
     }
 
@@ -380,7 +438,7 @@ class ServiceRun::Service final : public TaskSource,
         Sequence& sequence = replica.state.sequence(id);
         sequence.abandoned = true;
         const bool waits = sequence.stage == Stage::waiting || sequence.stage == Stage::swapped ||
-                           (sequence.stage == Stage::running && replica.under_way == 0);
+                           (sequence.stage == Stage::running && replica.under_way == 0 && !sequence.in_flight);
         if (waits) {
             replica.state.withdraw(id);
             kv_transfers_.make_room(index);
@@ -404,8 +462,11 @@ class ServiceRun::Service final : public TaskSource,
     std::optional<SteadyState> steady_;
     ServingMetrics metrics_;
     RequestTimeline request_timeline_{fleet_, result_};
-    Lifecycle lifecycle_{spec_, *this};
-    Autoscaler autoscaler_{spec_, fleet_, *this, result_};
+    KvRestores restores_{spec_, fleet_, result_};
+    Starter starter_{spec_, fleet_, *this, result_};
+    Lifecycle lifecycle_{spec_, fleet_, starter_, *this, result_};
+    Autoscaler autoscaler_{spec_, fleet_, starter_, *this, result_};
+    std::uint64_t come_ = 0;  ///< requests
     RandomStream drafts_{spec_.seed, "serving/drafts"};
     Dispatcher* dispatcher_ = nullptr;
 };

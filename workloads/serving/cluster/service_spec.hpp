@@ -3,9 +3,11 @@
 
 #include "sim/network/placement.hpp"
 #include "workloads/serving/cluster/routers/router.hpp"
+#include "workloads/serving/cluster/service_faults.hpp"
 #include "workloads/serving/engine/expert_cache.hpp"
 #include "workloads/serving/schedulers/scheduler.hpp"
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -29,29 +31,35 @@ struct SpeculationSpec {
     double step_s = 0;         ///< time that the draft takes for one token of every sequence
 };
 
-/// A replica loses all that it has cached, and takes requests again later.
-struct ReplicaFailure {
-    std::uint32_t replica = 0;
-    double at_s = 0;
-    double down_s = 0;
-};
-
-/// Failures of every replica at exponential times, repaired after exponential times.
-struct FailureProcess {
-    double mean_between_s = 0;  ///< 0: none
-    double mean_repair_s = 0;
-};
+/// What the number of replicas follows: requests outstanding, or requests that come.
+enum class ScalingRule { queue, rate };
 
 /// How the replicas of a pool follow the load; `replicas` is the most.
 struct ScalingSpec {
-    double target = 0;        ///< outstanding requests of a replica; 0: all replicas always run
+    double target = 0;  ///< of a replica: outstanding requests, or requests per second; 0: all replicas always run
     std::uint32_t least = 1;  ///< replicas
     double interval_s = 15;   ///< between two looks at the load
-    double provision_s = 0;   ///< until a replica's machine is there
+    double cooldown_s = 60;   ///< after a start nothing is stopped
+    ScalingRule rule = ScalingRule::queue;
+    double keep_alive_s = 0;  ///< a replica without requests stays so long
+};
+
+/// The parts of a cold start, one after another.
+enum class StartPart : std::uint8_t { provision, image, initialise, weights, warm_up };
+inline constexpr std::size_t kStartParts = 5;
+[[nodiscard]] const std::vector<std::string>& start_part_names();
+enum class WeightsFrom { storage, host, peer };
+
+/// What a replica does before its first request.
+struct StartSpec {
+    double provision_s = 0;   ///< until a machine is there
+    double image = 0;         ///< B of the container on each machine
+    double registry = 0;      ///< B/s of the link over which images come; 0: they take no time
+    double initialise_s = 0;  ///< processes, contexts, communicators
+    WeightsFrom weights = WeightsFrom::storage;
     double weight_bytes = 0;  ///< of a replica
     double storage = 0;       ///< B/s of the link over which weights come; 0: they take no time
     double warm_up_s = 0;     ///< from there to the first request
-    double cooldown_s = 60;   ///< after a start nothing is stopped
 };
 
 /// Experts that a host's memories have and a replica's devices keep some of.
@@ -72,6 +80,8 @@ struct PoolSpec {
     std::uint32_t first_gpu = 0;  ///< replica i has GPUs first_gpu + i x gpus, ..., stage after stage
     std::uint32_t gpus = 1;       ///< of a replica, over all its stages
     ScalingSpec scaling;
+    bool starts = false;  ///< some of its replicas may start while the service runs
+    StartSpec start;
     const DeviceSpec* device = nullptr;  ///< of its GPUs; needed on devices shared by two pools
     double units = 1;                    ///< share of the compute units there, which `cost` knows
     std::optional<ExpertPool> experts;   ///< nothing: all experts are on the devices
@@ -110,7 +120,7 @@ struct ServiceSpec {
     std::optional<Placement> placement;  ///< of the GPUs that pools number; nothing: as they are numbered
     PathChoice paths = PathChoice::spray;
     double nvme_bandwidth = 0;          ///< B/s each way of a node's NVMe; 0: takes no time
-    std::uint32_t gpus_per_node = 1;    ///< that share it
+    std::uint32_t gpus_per_node = 1;    ///< that share it, and fail with their node
     double ttft_limit = 0;              ///< s; 0: none
     double tbt_limit = 0;               ///< s between tokens; 0: none
     double tpot_limit = 0;              ///< s; 0: none
@@ -118,12 +128,13 @@ struct ServiceSpec {
     double timeout = 0;                 ///< s after which a client gives up; 0: never
     MixingSpec mixing;
     bool same_devices = false;  ///< prefill replica i and decode replica i are on the same GPUs
-    std::vector<ReplicaFailure> failures;
-    FailureProcess failure_process;
-    std::uint32_t retries = 3;  ///< times that a request starts anew when its replica fails
-    double measure_from = 0;    ///< s: latencies are those of requests that come from then on,
-    double measure_to = 0;      ///< and before then; rates count what happens in between; 0: to the end
-    double load_to = 0;         ///< s: no request comes from then on; 0: until the source ends
+    ServiceFaults faults;
+    /// The price of an iteration on a stage of a pool whose compute units run at a share of their clock and whose NICs at a share of
+    /// their rate. Needed where faults do that.
+    std::function<StepCost&(std::size_t pool, std::size_t stage, double clock, double nic)> impaired;
+    double measure_from = 0;  ///< s: latencies are those of requests that come from then on,
+    double measure_to = 0;    ///< and before then; rates count what happens in between; 0: to the end
+    double load_to = 0;       ///< s: no request comes from then on; 0: until the source ends
     SteadySpec steady;  ///< wanted: the source does not end, the run is measured from its warm-up to what is enough
     std::uint64_t seed = 1;
     bool timeline = false;

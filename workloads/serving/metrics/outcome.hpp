@@ -3,6 +3,7 @@
 
 #include "sim/base/time.hpp"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -72,6 +73,12 @@ struct LifeRecord {
     SimTime start, end;
 };
 
+/// A replica that a fault had stopped.
+struct DownRecord {
+    std::uint32_t replica;
+    SimTime start, end;
+};
+
 /// Keys and values on their way from one replica to another.
 struct TransferRecord {
     std::uint32_t from, to;
@@ -138,12 +145,22 @@ struct ServiceResult : WindowCounts {
     double kv_transfer_s = 0;  ///< summed: from the end of a prompt to its sequence being ready to decode
     std::uint64_t iterations = 0;
     std::uint64_t events = 0;
-    double end_s = 0;          ///< when the last request was accounted for
-    double window_s = 0;       ///< that rates refer to
-    std::uint64_t starts = 0;  ///< of replicas, by the autoscaler
-    double gpu_s = 0;          ///< that GPUs were set aside, summed over them
-    double busy_s = 0;         ///< summed over replicas, the mean of a replica's stages
-    double in_flight_s = 0;    ///< summed over replicas: time with at least one batch under way
+    double end_s = 0;                   ///< when the last request was accounted for
+    double window_s = 0;                ///< that rates refer to
+    std::uint64_t starts = 0;           ///< of replicas, by the autoscaler
+    std::uint64_t cold_starts = 0;      ///< of replicas, after faults too
+    std::array<double, 5> start_s{};    ///< of them, summed by part
+    std::uint64_t over_budget = 0;      ///< requests that failed because all had started anew too often
+    std::uint64_t lost_tokens = 0;      ///< of caches, that had to be computed anew
+    std::uint64_t restored_tokens = 0;  ///< of caches, that came from a copy
+    std::uint64_t without_effect = 0;   ///< faults that struck what did not run
+    std::uint64_t recoveries = 0;
+    double recovery_s = 0;   ///< summed: from a fault to taking requests again
+    double down_s = 0;       ///< in the measured window, summed over replicas
+    double outage_s = 0;     ///< there, while no replica of some pool could take requests
+    double gpu_s = 0;        ///< that GPUs were set aside, summed over them
+    double busy_s = 0;       ///< summed over replicas, the mean of a replica's stages
+    double in_flight_s = 0;  ///< summed over replicas: time with at least one batch under way
     std::uint64_t most_blocks = 0;
     std::uint64_t prompt_tokens = 0;        ///< of all admitted prompts, where prefixes are cached
     std::uint64_t prefix_tokens = 0;        ///< of them found in the cache
@@ -165,6 +182,7 @@ struct ServiceResult : WindowCounts {
     std::vector<LifeRecord> lives;          ///< the first ones
     std::vector<AdapterRecord> adapters;    ///< the first ones
     std::vector<TransferRecord> transfers;  ///< the first ones
+    std::vector<DownRecord> downs;          ///< all of them
     bool cut = false;                       ///< there were more
     std::optional<SteadyRun> steady;        ///< of a run that was watched for its steady state
 };

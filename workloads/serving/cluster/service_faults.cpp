@@ -1,0 +1,100 @@
+#include "workloads/serving/cluster/service_faults.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace orrery::inline serving {
+
+namespace {
+
+constexpr double kLongest = 9e6;  // s: no run is longer
+
+void describe_recovery(Fields& fields, ServiceRecovery& recovery) {
+    fields.quantity({"detection", "until the router knows that a replica is gone", false, 0, 1e6}, Dimension::time,
+                    recovery.detection_s);
+    fields.quantity({"timeout", "the same of a replica that hangs", false, 0, 1e6}, Dimension::time,
+                    recovery.timeout_s);
+    fields.quantity({"notice", "before a preemption: the replica takes no new requests, and those that it has go on",
+                     false, 0, 1e6},
+                    Dimension::time, recovery.notice_s);
+    fields.quantity({"repair", "of a machine or link, mean; then the replica starts", false, 0, kLongest},
+                    Dimension::time, recovery.repair_s);
+    fields.boolean({"exponential", "repairs; otherwise each takes as long as that"}, recovery.exponential);
+    fields.integer(
+        {"spares", "machines that take the place of broken ones; a repaired one is a spare", false, 0, 1 << 20},
+        recovery.spares);
+}
+
+void describe_given(Fields& fields, ServiceFaults& faults) {
+    describe_faults(fields, faults.processes, faults.events, faults.trace);
+    fields.integer({"retries", "times that a request starts anew when its replica fails", false, 0, 100},
+                   faults.retries);
+    fields.group(faults.budgeted, [&](Fields& same) {
+        same.quantity({"retry_budget", "retries of all requests, over the requests that have come", false, 0, 1},
+                      Dimension::fraction, faults.retry_budget);
+    });
+    std::size_t kv = faults.restores ? 1 : 0;
+    fields.variant({"kv", "caches of a failed replica: lost and computed anew, or restored from a copy"},
+                   {"lost", "restored"}, kv, faults.kv_detailed, [&](Fields& inner) {
+                       inner.quantity({"rate", "at which a replica reads copies", false, 1e3, 1e15}, Dimension::rate,
+                                      faults.restore_rate);
+                   });
+    faults.restores = kv == 1;
+    fields.section({"recovery", "from a fault to taking requests again"},
+                   [&](Fields& inner) { describe_recovery(inner, faults.recovery); });
+}
+
+bool simulated(FaultKind kind) {
+    return kind != FaultKind::corruption && kind != FaultKind::switch_loss;
+}
+
+}  // namespace
+
+void describe(Fields& fields, ServiceFaults& faults) {
+    std::size_t index = faults.given ? 1 : 0;
+    fields.variant({"faults", "what fails while requests are served: a map"}, {"none", "some"}, index, faults.detailed,
+                   [&](Fields& inner) { describe_given(inner, faults); });
+    faults.given = index == 1 || faults.detailed;  // a map needs no `kind`
+}
+
+void check(const YamlNode& node, const ServiceFaults& faults, const JobShape& shape, std::vector<Diagnostic>& errors) {
+    if (!faults.given) {
+        return;
+    }
+    if (const YamlNode* kind = node.find("kind"); kind != nullptr && kind->scalar == "none") {
+        errors.push_back(kind->mark.error("'none' has no parameters: leave 'kind' out, or all of the others"));
+    }
+    if (!faults.any()) {
+        errors.push_back(node.mark.error("'faults' names none: it needs 'processes', 'events' or a 'trace'"));
+    }
+    check_faults(node, faults.processes, faults.events, shape, errors);
+    const auto entry = [&](const char* list, std::size_t i) -> const Mark& {
+        const YamlNode* found = node.find(list);
+        return found != nullptr && i < found->items.size() ? found->items[i].mark : node.mark;
+    };
+    const auto check_kind = [&](const Mark& mark, FaultKind kind, double lasts_s) {
+        const std::string& name = fault_kind_names()[static_cast<std::size_t>(kind)];
+        if (!simulated(kind)) {
+            errors.push_back(mark.error(fmt::format("'{}' is not simulated in serving", name)));
+        }
+        if (kind == FaultKind::link_down && lasts_s <= 0 && faults.recovery.repair_s <= 0) {
+            errors.push_back(mark.error("'link-down' needs 'lasts', or a 'repair' in 'recovery': no time passes"));
+        }
+    };
+    for (std::size_t i = 0; i < faults.events.size(); ++i) {
+        check_kind(entry("events", i), faults.events[i].kind, faults.events[i].lasts_s);
+    }
+    for (std::size_t i = 0; i < faults.processes.size(); ++i) {
+        const ProcessSpec& process = faults.processes[i];
+        check_kind(entry("processes", i), process.kind, process.lasts_s);
+        if (process.mtbf_s < 1) {
+            errors.push_back(entry("processes", i).error("'mtbf' of faults in serving is at least 1 s"));
+        }
+        if (process.while_running) {
+            errors.push_back(entry("processes", i).error("'while_running' means nothing in serving: it always runs"));
+        }
+    }
+}
+
+}  // namespace orrery::inline serving

@@ -1,0 +1,42 @@
+#pragma once
+// Caches of failed replicas that come back from a copy.
+//
+// Claims: what a request had computed is somewhere outside its replica; the replica that takes the request makes room and reads the
+// copy over a link of its own, which all copies that it reads at a time share. Then the request goes on where it was.
+// Limits: copies are made in time and take no bandwidth; where a replica has no room at once, the request is computed anew.
+// Source: Strati et al., "DejaVu", ICML 2024 (caches that are streamed to other hosts, and restored after a failure).
+// Validated by tests/workloads/serving_faults_test.cpp.
+
+#include "workloads/serving/cluster/fleet.hpp"
+
+namespace orrery::inline serving {
+
+class KvRestores {
+  public:
+    /// All arguments outlive this.
+    KvRestores(const ServiceSpec& spec, Fleet& fleet, ServiceResult& result)
+        : spec_(spec), fleet_(fleet), result_(result) {}
+    void begin(Dispatcher& dispatcher);
+    /// Takes a sequence with what was cached of it; nothing when there is no room.
+    [[nodiscard]] std::optional<std::uint32_t> start(std::uint32_t replica, const Sequence& sequence);
+    void on_task(const Token& token);
+    /// A replica fails: what was on its way to it is lost.
+    void fail(std::uint32_t replica);
+
+  private:
+    struct Restore {
+        std::uint32_t replica = 0;
+        std::uint32_t sequence = 0;
+        bool under_way = false;
+        bool lost = false;
+    };
+    const ServiceSpec& spec_;
+    Fleet& fleet_;
+    ServiceResult& result_;
+    Dispatcher* dispatcher_ = nullptr;
+    std::vector<ClassId> links_;  ///< by replica
+    std::vector<Restore> restores_;
+    std::vector<std::uint32_t> free_;
+};
+
+}  // namespace orrery::inline serving
