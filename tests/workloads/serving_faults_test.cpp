@@ -82,9 +82,10 @@ TEST_CASE("serving faults: a cache that is lost is computed anew, and one that i
     CHECK(result.lost_tokens == 0);
     CHECK(result.restored_tokens == 6);
     CHECK(result.retried == 1);
-    // Two that come at a time share the link.
+    // Two that come at a time share the link. The short one on the other replica ends first.
     result = served(spec, {request(0, 4, 6), request(0, 4, 1), request(0, 4, 6)});
-    CHECK(e2e(result, 0) == 9.5);
+    CHECK(e2e(result, 0) == 1);
+    CHECK(e2e(result, 1) == 9.5);
     CHECK(e2e(result, 2) == 9.5);
 }
 
@@ -210,11 +211,12 @@ TEST_CASE("serving faults: weights come from the host after a crash, from storag
     CHECK(served(spec, every(100, 10)).recovery_s == doctest::Approx(2));
     spec.faults.timed = {fault(1, FaultKind::fail_stop, node(0))};
     CHECK(served(spec, every(100, 10)).recovery_s == doctest::Approx(80));
-    // Eight flows of 50 GB/s between the nodes; without a peer that runs it is the storage again.
+    // Eight flows of 50 GB/s between the nodes. Where both fail, the first gets them from the other, which goes on sending, and the
+    // other from storage.
     spec.pools[0].start.weights = WeightsFrom::peer;
     CHECK(served(spec, every(100, 10)).recovery_s == doctest::Approx(2).epsilon(1e-4));
     spec.faults.timed.push_back(fault(0.5, FaultKind::fail_stop, node(1)));
-    CHECK(served(spec, every(100, 10)).recovery_s == doctest::Approx(80 + 80.5).epsilon(1e-4));
+    CHECK(served(spec, every(100, 10)).recovery_s == doctest::Approx(2 + 80).epsilon(1e-4));
 }
 
 TEST_CASE("serving faults: storage that is out delays those that load from it, and slow storage slows them") {
@@ -246,12 +248,16 @@ TEST_CASE(
     ServiceSpec spec = service(2);
     spec.faults.timed = {loss(0, 0.5, 100)};
     spec.faults.recovery.notice_s = 4;
-    // Of the first turn 0 ends at 3 s, 2 is lost at 4.5 with four tokens; what comes at 1 s goes to the other.
+    // Of three that come first, two are there: one ends at 3 s, one is lost at 4.5 s with four tokens. What comes at 1 s goes to the
+    // other replica, where one has ended after a second.
     const ServiceResult result =
         served(spec, {request(0, 4, 3), request(0, 4, 1), request(0, 4, 6), request(1, 4, 1), request(1, 4, 1)});
     REQUIRE(result.requests.size() == 5);
-    CHECK(e2e(result, 0) == 3);
+    CHECK(e2e(result, 0) == 1);
+    CHECK(e2e(result, 1) == 3);
     CHECK(e2e(result, 2) == 6.5);
+    CHECK(e2e(result, 3) == 1);
+    CHECK(e2e(result, 4) == 1);
     CHECK(result.retried == 1);
     CHECK(result.failures == 1);
 }
@@ -318,7 +324,7 @@ TEST_CASE("serving faults: a slow NIC slows the caches that pass it, a capped cl
         return a.find(name)->value / usual.find(name)->value;
     };
     CHECK(ratio(capped, "tpot_s.mean") < 1.2);
-    CHECK(ratio(capped, "ttft_s.mean") > 1.4);
+    CHECK(ratio(capped, "ttft_s.mean") > 1.2);
     CHECK(ratio(slow, "tpot_s.mean") > 1.5);
     CHECK(ratio(slow, "tpot_s.mean") < 2.2);
 }
@@ -331,7 +337,11 @@ TEST_CASE("serving faults: a stage over two nodes goes at the pace of a slow lin
     const double plain = summary_of("", wide).find("tpot_s.mean")->value;
     const Summary slow = summary_of("faults: {events: [{at: 0 s, kind: degraded, where: nic0, factor: 25 %}]}\n", wide);
     CHECK(slow.find("tpot_s.mean")->value > 1.05 * plain);
-    const Summary silent = with("{at: 10 s, kind: link-down, where: nic0, lasts: 1 s}");
+    const Summary silent = with("{at: 10 s, kind: link-down, where: nic0, lasts: 8 s}");
     CHECK(silent.find("failures")->value == 1);
-    CHECK(silent.find("mean_time_to_recover_s")->value == doctest::Approx(5));
+    CHECK(silent.find("mean_time_to_recover_s")->value == doctest::Approx(8));
+    // Back before the time-out: nothing is lost, and one gap between tokens is as long.
+    const Summary flap = with("{at: 10 s, kind: link-flap, where: nic0, lasts: 3 s}");
+    CHECK(flap.find("failures")->value == 0);
+    CHECK(flap.find("tbt_s.max")->value == doctest::Approx(3).epsilon(0.05));
 }

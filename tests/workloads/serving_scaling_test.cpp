@@ -98,10 +98,10 @@ TEST_CASE("serving: replicas follow the rate at which requests come, where that 
     spec.pools[0].scaling = {1, 1, 5, 0, ScalingRule::rate};
     std::vector<Request> requests;
     for (int i = 0; i < 40; ++i) {
-        requests.push_back(request(0.5 * i, 4, 1));
+        requests.push_back(request(0.25 + 0.5 * i, 4, 1));
     }
     for (int i = 0; i < 10; ++i) {
-        requests.push_back(request(20 + 5 * i, 4, 1));
+        requests.push_back(request(20.25 + 5 * i, 4, 1));
     }
     ListSource source(requests);
     AffineStep cost(1, 0, 0);

@@ -273,7 +273,7 @@ void Fleet::enter(std::uint32_t index, std::uint32_t id) {
     InFlightBatch& entry = replica.in_flight[id];
     const StepWork work =
         replica.impaired.empty() ? replica.pool.cost[entry.stage]->work(entry.batch) : impaired_work(replica, entry);
-    double seconds = work.seconds;
+    double seconds = work.seconds + std::max(0.0, (replica.stalled_until - dispatcher_->now()).seconds());
     if (entry.batch.drafted > 0 && entry.stage + 1 == replica.stages.size()) {
         seconds += replica.pool.speculation.tokens * replica.pool.speculation.step_s;
     }

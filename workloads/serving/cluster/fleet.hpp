@@ -107,6 +107,7 @@ struct Replica {
         friend bool operator==(const Impairment&, const Impairment&) = default;
     };
     std::vector<Impairment> impaired;  ///< by stage; empty: none is
+    SimTime stalled_until;             ///< by a link that is silent
     SimTime idle_since;                ///< when its last batch ended
     bool up = true;
     bool listed = true;  ///< the router knows it as one that takes requests

@@ -74,6 +74,8 @@ void Lifecycle::on_task(const Token& token) {
         }
         case detected:
             return lose(token.index);
+        case joined:
+            return bring_back(token.index, Machine::same);
         case mended: {
             if (waiting_.empty()) {
                 ++spares_;
@@ -178,6 +180,9 @@ void Lifecycle::strike(const Fault& fault) {
         case FaultKind::link_down:
         case FaultKind::link_flap:
             impair(here);
+            if (here.lasts_s < spec_.faults.recovery.timeout_s) {
+                return stall(here);
+            }
             break;
         default:
             break;
@@ -190,6 +195,14 @@ void Lifecycle::strike(const Fault& fault) {
     }
     breakages_.push_back(std::move(broken));
     stop(static_cast<std::uint32_t>(breakages_.size() - 1));
+}
+
+// Stages that go over a silent link wait for it.
+void Lifecycle::stall(const Fault& fault) {
+    const SimTime until = dispatcher_->now() + SimTime::from_seconds(fault.lasts_s);
+    for (const std::uint32_t replica : struck_by(fault)) {
+        fleet_[replica].stalled_until = std::max(fleet_[replica].stalled_until, until);
+    }
 }
 
 void Lifecycle::preempt(const Fault& fault) {
@@ -211,15 +224,15 @@ void Lifecycle::preempt(const Fault& fault) {
 
 void Lifecycle::stop(std::uint32_t id) {
     const ServiceRecovery& recovery = spec_.faults.recovery;
-    for (const std::uint32_t replica : breakages_[id].replicas) {
-        units_[replica] = {true, dispatcher_->now()};
-        ++result_.failures;
-        listener_.replica_fails(replica);
-    }
-    note();
     const FaultKind kind = breakages_[id].fault.kind;
     const bool hangs = kind == FaultKind::hang || kind == FaultKind::link_down || kind == FaultKind::link_flap;
     const double delay = hangs ? recovery.timeout_s : recovery.detection_s;
+    for (const std::uint32_t replica : breakages_[id].replicas) {
+        units_[replica] = {true, dispatcher_->now()};
+        ++result_.failures;
+        listener_.replica_fails(replica, delay > 0);
+    }
+    note();
     if (delay > 0) {
         return wait(delay, detected, id);
     }
@@ -233,7 +246,10 @@ void Lifecycle::lose(std::uint32_t id) {
     }
     const ServiceRecovery& recovery = spec_.faults.recovery;
     if (!breakages_[id].machine) {
-        return bring_back(id, Machine::same);
+        const Fault& fault = breakages_[id].fault;
+        const bool silent = fault.kind == FaultKind::link_down || fault.kind == FaultKind::link_flap;
+        const double still = silent ? fault.lasts_s - recovery.timeout_s : 0;  // nobody joins over a silent link
+        return still > 0 ? wait(still, joined, id) : bring_back(id, Machine::same);
     }
     const double given_s = breakages_[id].fault.lasts_s;  // a preempted machine comes back by itself
     const double seconds = given_s > 0            ? given_s

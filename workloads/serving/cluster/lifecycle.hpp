@@ -5,10 +5,11 @@
 // replaced by a spare or repaired, and it starts (cluster/starter.hpp). A process that failed starts where it was. What is down
 // cannot fail again, so that with exponential failures and repairs the replicas and spares are a machine-repair model. A
 // preempted machine gives notice: its replicas take nothing new until it is gone. What is slow slows its stage; a NIC that is
-// slow or silent slows what passes it, and the stage that spans nodes over it (a silent one hangs it); storage that is slow or
-// out delays those that load from it.
+// slow or silent slows what passes it, and the stage that spans nodes over it; that stage waits for a link that is back before the
+// time-out, and hangs otherwise. Storage that is slow or out delays those that load from it.
 // Limits: replicas that are off, starting or down are spared by faults; broken machines are repaired all at once, and each takes
-// one spare, whatever of it broke; a KV transfer under way from a failed replica still uses its links until it would have ended.
+// one spare, whatever of it broke; a KV transfer under way from a failed replica still uses its links until it would have ended; the
+// iteration in which a link falls silent still ends; by packets, a transport that gives up on a silent link ends the run.
 // Validated by tests/workloads/serving_faults_test.cpp.
 
 #include "sim/base/random.hpp"
@@ -19,8 +20,8 @@ namespace orrery::inline serving {
 class LifecycleListener {
   public:
     virtual ~LifecycleListener() = default;
-    /// It computes no more.
-    virtual void replica_fails(std::uint32_t replica) = 0;
+    /// It computes no more. `unnoticed`: the router does not know yet; otherwise it is told at once.
+    virtual void replica_fails(std::uint32_t replica, bool unnoticed) = 0;
     /// The router knows that.
     virtual void replica_lost(std::uint32_t replica) = 0;
     /// It is to take nothing new.
@@ -48,7 +49,7 @@ class Lifecycle {
     void finish(SimTime from, SimTime to);
 
   private:
-    enum Step : std::uint32_t { given, drawn, struck, cut, detected, mended, ended };
+    enum Step : std::uint32_t { given, drawn, struck, cut, detected, joined, mended, ended };
     struct Unit {
         bool down = false;
         SimTime since;
@@ -75,6 +76,7 @@ class Lifecycle {
     void expect(std::uint32_t source);
     void draw(std::uint32_t source);
     void strike(const Fault& fault);
+    void stall(const Fault& fault);
     void preempt(const Fault& fault);
     void impair(const Fault& fault);
     void apply();

@@ -183,9 +183,19 @@ class ServiceRun::Service final : public TaskSource,
         }
     }
 
-    void replica_fails(std::uint32_t index) override {
+    void replica_fails(std::uint32_t index, bool unnoticed) override {
         fleet_[index].up = false;
         fleet_.stop(index);
+        if (unnoticed) {
+            // Who sends to it, or was to get something from it, sees the connection break.
+            fetches_.fail(index);
+            restores_.fail(index);
+            for (const Sequence& sequence : kv_transfers_.fail(index)) {
+                if (!sequence.abandoned) {
+                    retry(sequence);
+                }
+            }
+        }
     }
 
     void replica_lost(std::uint32_t index) override {
@@ -253,12 +263,13 @@ class ServiceRun::Service final : public TaskSource,
         result_.gpu_s = autoscaler_.gpu_seconds(frontend_.last());
         const double to = spec_.measure_to > 0 ? std::min(spec_.measure_to, result_.end_s) : result_.end_s;
         result_.window_s = std::max(0.0, to - spec_.measure_from);
-        lifecycle_.finish(SimTime::from_seconds(spec_.measure_from), SimTime::from_seconds(to));
         std::stable_sort(result_.requests.begin(), result_.requests.end(),
                          [](const RequestOutcome& a, const RequestOutcome& b) { return a.arrival < b.arrival; });
         if (steady_) {
             steady_->finish();
         }
+        const double from = result_.steady ? result_.steady->warm_up_s : spec_.measure_from;
+        lifecycle_.finish(SimTime::from_seconds(from), SimTime::from_seconds(from + result_.window_s));
     }
 
     ServiceResult result() { return std::move(result_); }
@@ -393,10 +404,11 @@ class ServiceRun::Service final : public TaskSource,
     // cache of the replicas that compute prompts.
     void retry(Sequence sequence) {
         const std::uint32_t total = sequence.output + sequence.then;
-        const bool restored = spec_.faults.restores && sequence.cached > 0;
-        Routes& routes = restored && sequence.decoding() && !decoders_.empty() ? decoders_ : entries_;
+        const bool copied = spec_.faults.restores && sequence.cached > 0;
+        Routes& routes = copied && sequence.decoding() && !decoders_.empty() ? decoders_ : entries_;
         const std::uint32_t chosen = routes.choose(sequence.session, sequence.content, sequence.needed());
         Replica& replica = fleet_[chosen];
+        const bool restored = copied && replica.up && replica.power == Power::on;
         sequence.output = replica.pool.role == Role::prefill ? std::min(total, sequence.generated + 1) : total;
         sequence.then = total - sequence.output;
         Request again;

@@ -3,7 +3,8 @@
 //
 // Claims: what a request had computed is somewhere outside its replica; the replica that takes the request makes room and reads the
 // copy over a link of its own, which all copies that it reads at a time share. Then the request goes on where it was.
-// Limits: copies are made in time and take no bandwidth; where a replica has no room at once, the request is computed anew.
+// Limits: copies are made in time and take no bandwidth; where a replica has no room at once, and where none runs, the
+// request is computed anew.
 // Source: Strati et al., "DejaVu", ICML 2024 (caches that are streamed to other hosts, and restored after a failure).
 // Validated by tests/workloads/serving_faults_test.cpp.
 
