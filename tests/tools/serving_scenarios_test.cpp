@@ -117,7 +117,7 @@ TEST_CASE("serving: what would take for ever is refused: faults and looks at the
             fmt::format("{{}}\nfaults: {{processes: [{{component: replica, kind: fail-stop, mtbf: {}}}]}}", mtbf)
                 .c_str());
     };
-    CHECK(faults("1 ms").find("test.yaml:6:23: error: 'mtbf' of faults in serving") != std::string::npos);
+    CHECK(faults("1 ms").find("test.yaml:6:22: error: 'mtbf' of faults in serving") != std::string::npos);
     CHECK(faults("1 s").empty());
     CHECK(said("{autoscale: {target: 1, interval: 1 ms}}").find("'interval' must be between 1 s") != std::string::npos);
     CHECK(said("{autoscale: {target: 1, interval: 1 s}}").empty());

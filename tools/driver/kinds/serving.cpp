@@ -765,6 +765,7 @@ void check_faults_of_service(const YamlNode& root, const Scenario& scenario, std
 }
 
 void check_serving(const YamlNode& root, const DataDirectory&, Scenario& scenario, std::vector<Diagnostic>& errors) {
+    check_faults_of_service(root, scenario, errors);
     const MeasureSpec& window = scenario.measure;
     if (window.to > 0 && window.from >= window.to) {
         const YamlNode* section = root.find("measure");
@@ -776,7 +777,6 @@ void check_serving(const YamlNode& root, const DataDirectory&, Scenario& scenari
     }
     refuse_unread_model(root, scenario, errors);
     refuse_unread_serving(root, scenario, errors);
-    check_faults_of_service(root, scenario, errors);
     for (const std::string& problem : problems_of(scenario.requests)) {
         errors.push_back(scenario.requests_mark.error(problem));
     }
