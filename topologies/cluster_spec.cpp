@@ -3,6 +3,7 @@
 #include "sim/network/topology/joined.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 namespace orrery {
@@ -76,6 +77,24 @@ static void describe(Fields& fields, GroupSpec& group) {
     });
 }
 
+static void describe(Fields& fields, PowerBudget& power) {
+    fields.quantity({"rack", "of a rack; 0 W: none", false, 0, 1e9}, Dimension::power, power.rack);
+    fields.integer({"nodes_per_rack", "that share it", false, 1, 1 << 20}, power.nodes_per_rack);
+    fields.quantity({"cluster", "of all nodes; 0 W: none", false, 0, 1e12}, Dimension::power, power.cluster);
+    fields.quantity({"beside", "what a node takes beside its GPUs", false, 0, 1e6}, Dimension::power, power.beside);
+}
+
+double PowerBudget::per_gpu(double nodes, double gpus) const {
+    double node = std::numeric_limits<double>::infinity();
+    if (rack > 0) {
+        node = rack / std::min(static_cast<double>(nodes_per_rack), nodes);
+    }
+    if (cluster > 0) {
+        node = std::min(node, cluster / nodes);
+    }
+    return rack > 0 || cluster > 0 ? (node - beside) / gpus : 0;
+}
+
 void describe(Fields& fields, ClusterSpec& cluster) {
     const bool written = cluster.mixed;  // by a visitor that does not read: nodes are those of the groups
     std::int64_t none = 0;
@@ -103,6 +122,11 @@ void describe(Fields& fields, ClusterSpec& cluster) {
     bool given = false;
     fields.section({"fabric", "what joins the nodes: a preset or its parts"}, kFabricPresets, given,
                    [&](Fields& inner) { describe(inner, cluster.fabric); });
+    fields.group(cluster.power.given, [&](Fields& same) {
+        bool present = false;
+        same.section({"power", "budgets of power: the clocks of GPUs keep to them"}, std::nullopt, present,
+                     [&](Fields& inner) { describe(inner, cluster.power); });
+    });
     if (cluster.mixed && !written) {
         cluster.twice = cluster.has_node || cluster.nodes > 0;
         cluster.nodes = 0;

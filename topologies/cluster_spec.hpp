@@ -49,6 +49,19 @@ struct GroupSpec {
     FabricSpec fabric;
 };
 
+/// Budgets of power that the GPUs' clocks keep. Each GPU may draw its equal share of the tightest one, whatever the others draw: what
+/// breakers ask for, and what synchronous jobs come to, whose GPUs are busy at the same time.
+struct PowerBudget {
+    bool given = false;
+    double rack = 0;  ///< W; 0: none
+    std::int64_t nodes_per_rack = 4;
+    double cluster = 0;  ///< W; 0: none
+    double beside = 0;   ///< W of a node beside its GPUs
+
+    /// W of a GPU; 0: no budget.
+    [[nodiscard]] double per_gpu(double nodes, double gpus) const;
+};
+
 struct ClusterSpec {
     bool mixed = false;             ///< `groups` was given, in place of `nodes` and `node`
     bool twice = false;             ///< both were
@@ -59,6 +72,7 @@ struct ClusterSpec {
     bool has_node = false;   ///< `node` was given; bare hosts have none
     NodeSpec node;
     FabricSpec fabric;
+    PowerBudget power;
 };
 
 inline constexpr PresetKind kNodePresets{"node", "topologies/data/nodes"};

@@ -6,6 +6,7 @@
 #include "validation/compute/collections.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 namespace orrery {
 
@@ -121,6 +122,75 @@ plan: {tensor: 8, global_batch: 4}
     CHECK(full.find("energy_j")->value ==
           doctest::Approx(full.find("power_w")->value * full.find("iteration_time_s")->value));
     CHECK(full.find("tokens_per_j")->value * full.find("energy_per_token_j")->value == doctest::Approx(1));
+}
+
+TEST_CASE("a budget of a rack or of the cluster holds each GPU to its share, as a limit of its own would") {
+    const auto run_with = [](const char* limit, const char* power) {
+        return run(test::scenario(std::string(R"(orrery: 1
+kind: training
+cluster: {nodes: 2, node: {preset: dgx-h100, gpu: {preset: h100-sxm, power_limit: )") +
+                                  limit + "}}" + power + R"(}
+model: {layers: 8, hidden: 4096, heads: 32, vocabulary: 32000, sequence: 4096}
+plan: {tensor: 8, data: 2, global_batch: 8}
+)"),
+                   test::models(), {})
+            .summary;
+    };
+    const Summary held = run_with("400 W", "");
+    // Two nodes of 1.6 kW beside eight GPUs of 400 W.
+    for (const char* power : {", power: {rack: 9.6 kW, nodes_per_rack: 2, beside: 1.6 kW}",
+                              ", power: {rack: 4.8 kW, nodes_per_rack: 1, cluster: 20 kW, beside: 1.6 kW}",
+                              ", power: {rack: 40 kW, cluster: 9.6 kW, beside: 1.6 kW}"}) {
+        const Summary budget = run_with("0 W", power);
+        for (const char* name : {"iteration_time_s", "energy_j", "power_w"}) {
+            CHECK(budget.find(name)->value == doctest::Approx(held.find(name)->value).epsilon(1e-12));
+        }
+        CHECK(budget.find("power_peak_w")->value >= budget.find("power_w")->value);
+        CHECK(budget.find("power_trough_w")->value <= budget.find("power_w")->value);
+    }
+    CHECK(held.find("power_peak_w") == nullptr);
+    // A tighter limit of their own holds.
+    CHECK(run_with("400 W", ", power: {cluster: 20 kW}").find("iteration_time_s")->value ==
+          held.find("iteration_time_s")->value);
+}
+
+TEST_CASE(
+    "synchronous training swings between full power and idle: data parallelism over a slow network, all at once") {
+    const auto swing = [](const char* cluster, int replicas) {
+        return run(test::scenario(fmt::format(R"(orrery: 1
+kind: training
+cluster: {{nodes: {1}, node: dgx-h100, power: {{cluster: 20 kW}}, {0}}}
+model: {{layers: 8, hidden: 4096, heads: 32, vocabulary: 32000, sequence: 4096}}
+plan: {{tensor: 8, data: {1}, global_batch: 16}}
+software: {{preset: megatron-core-2024, step_overhead: 0 s}}
+)",
+                                              cluster, replicas)
+                                      .c_str()),
+                   test::models(), {})
+            .summary;
+    };
+    const Summary slow = swing("fabric: {link: 5 Gbps}", 2);
+    const DeviceSpec gpu = read_device("h100-sxm", test::data());
+    CHECK(slow.find("power_trough_w")->value == doctest::Approx(16 * idle_power(gpu)).epsilon(1e-6));
+    CHECK(slow.find("power_peak_w")->value > 1.5 * slow.find("power_w")->value);
+    CHECK(slow.find("power_swing_fraction")->value ==
+          doctest::Approx(1 - slow.find("power_trough_w")->value / slow.find("power_peak_w")->value));
+    // Without gradients to wait for, layer follows on layer.
+    CHECK(swing("fabric: {link: 400 Gbps}", 1).find("power_swing_fraction")->value < 0.3);
+}
+
+TEST_CASE("a budget of power that says nothing, or less than idle GPUs draw, is refused where it stands") {
+    const auto said = [](const char* kind, const char* power) {
+        return test::refusal(
+            fmt::format("orrery: 1\nkind: {}\ncluster: {{nodes: 1, node: dgx-h100, power: {}}}\n", kind, power));
+    };
+    CHECK(said("training\nmodel: llama-2-7b\nplan: {tensor: 8, global_batch: 8}", "{beside: 1 kW}")
+              .find("'power' is a budget: 'rack' or 'cluster' is needed") != std::string::npos);
+    CHECK(said("serving\nmodel: llama-2-7b", "{rack: 500 W}").find("when idle") != std::string::npos);
+    CHECK(said("serving\nmodel: llama-2-7b", "{cluster: 8 kW, nodes_per_rack: 2}").find("needs a budget of a 'rack'") !=
+          std::string::npos);
+    CHECK(said("collective\ncollective: {op: all-reduce, size: 1 MiB}", "{rack: 5 kW}")
+              .find("changes nothing in kind collective") != std::string::npos);
 }
 
 }  // namespace orrery

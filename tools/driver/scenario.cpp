@@ -226,6 +226,45 @@ void read_job(const YamlNode& node, const DataDirectory& data, Scenario& scenari
     }
 }
 
+// The GPUs keep to their share of a budget as they do to a limit of their own.
+static void apply_power_budget(const YamlNode& root, Scenario& scenario, std::vector<Diagnostic>& errors) {
+    const PowerBudget& power = scenario.cluster.power;
+    const YamlNode* cluster = root.find("cluster");
+    const YamlNode* node = cluster != nullptr ? cluster->find("power") : nullptr;
+    if (!power.given || node == nullptr || scenario.cluster.nodes == 0) {
+        return;
+    }
+    const auto refuse = [&](const std::string& text) { errors.push_back(node->mark.error(text)); };
+    if (!row_of(scenario.kind).kernels) {
+        return refuse(fmt::format("'power' changes nothing in kind {}: no kernels run there whose clock it could lower",
+                                  row_of(scenario.kind).name));
+    }
+    if (power.rack <= 0 && power.cluster <= 0) {
+        return refuse("'power' is a budget: 'rack' or 'cluster' is needed");
+    }
+    if (power.rack <= 0 && node->find("nodes_per_rack") != nullptr) {
+        return refuse("'nodes_per_rack' changes nothing: it needs a budget of a 'rack'");
+    }
+    const auto limit = [&](DeviceSpec& device, double gpus) {
+        const double share = power.per_gpu(static_cast<double>(scenario.cluster.nodes), gpus);
+        if (share <= idle_power(device)) {
+            refuse(fmt::format("the budget leaves {:.0f} W for each GPU, which takes {:.0f} W when idle", share,
+                               idle_power(device)));
+            return;
+        }
+        const double own = device.power_limit.value > 0 ? device.power_limit.value : device.tdp.value;
+        if (own <= 0 || share < own) {
+            device.power_limit = {share, "derived", "cluster.power"};
+        }
+    };
+    for_each_node(scenario.cluster, [&](NodeSpec& one) { limit(one.gpu, static_cast<double>(one.gpus)); });
+    for (PhaseSpec* phase : {&scenario.engine.mixed, &scenario.engine.prefill, &scenario.engine.decode}) {
+        if (phase->other_device) {
+            limit(phase->device, static_cast<double>(scenario.cluster.node.gpus));
+        }
+    }
+}
+
 // A limit lowers the clock by the law of power, which takes its figures.
 static void check_power_limit(const Scenario& scenario, std::vector<Diagnostic>& errors) {
     const auto check = [&](const DeviceSpec& device, const Mark& mark) {
@@ -335,6 +374,7 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
             scenario.cluster_mark.error(fmt::format("{} needs 'nodes' with GPUs, not bare hosts", row.name)));
     }
     check_topology(scenario, errors);
+    apply_power_budget(root, scenario, errors);
     check_power_limit(scenario, errors);
     row.check(root, data, scenario, errors);
     if (!errors.empty()) {

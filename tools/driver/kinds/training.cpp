@@ -6,9 +6,11 @@
 #include "tools/driver/unread.hpp"
 
 #include "sim/device/power.hpp"
+#include "sim/engine/executor.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace orrery::inline driver {
@@ -106,6 +108,64 @@ void add_training_metrics(const Scenario& s, const TrainingInput& input, const T
     }
 }
 
+// Share of the ranks that run kernels, on average over each window of an iteration.
+std::vector<double> busy_by_window(const TrainingGraph& lowered, const Executor& executor, double iteration_s,
+                                   double window_s) {
+    const auto windows = std::max<std::size_t>(1, static_cast<std::size_t>(iteration_s / window_s));
+    const double length = iteration_s / static_cast<double>(windows);
+    std::vector<double> busy(windows);
+    for (const std::vector<TaskId>& stream : lowered.compute) {
+        for (const TaskId id : stream) {
+            const double start = executor.start_of(id).seconds();
+            const double end = executor.end_of(id).seconds();
+            const Price& price = lowered.prices[lowered.price_of[id.value()]];
+            double kernels = 0;
+            for (const Category category :
+                 {Category::forward, Category::backward, Category::recompute, Category::optimizer}) {
+                kernels += price.seconds[static_cast<std::size_t>(category)];
+            }
+            const double share = end > start ? std::min(1.0, kernels / (end - start)) : 0;
+            for (auto i = static_cast<std::size_t>(start / length); i < windows; ++i) {
+                const double from = std::max(start, static_cast<double>(i) * length);
+                const double to = std::min(end, static_cast<double>(i + 1) * length);
+                if (to <= from) {
+                    break;
+                }
+                busy[i] += share * (to - from) / length / static_cast<double>(lowered.compute.size());
+            }
+        }
+    }
+    return busy;
+}
+
+// How far the power of all ranks together goes up and down within an iteration, where a budget asks for it: synchronous ranks compute
+// and wait at the same time. With kernels under way a GPU draws their mean power, else what idle does. Shorter changes than the window
+// are those that power supplies ride through (hold-up times of 10 to 20 ms: Intel, ATX12V design guide).
+void add_power_swing(const Scenario& s, const TrainingRun& run, const TrainingInput& input, Summary& out) {
+    constexpr double kWindow = 10e-3;  // s
+    const Metric* power = out.find("power_w");
+    if (!s.cluster.power.given || power == nullptr) {
+        return;
+    }
+    const std::vector<double> busy =
+        busy_by_window(run.lowered(), run.executor(), out.find("iteration_time_s")->value, kWindow);
+    double idle = 0;
+    for (const auto& [gpu, count] : devices_of(input)) {
+        idle += count * idle_power(*gpu);
+    }
+    double mean = 0;
+    for (const double share : busy) {
+        mean += share / static_cast<double>(busy.size());
+    }
+    const double above = mean > 0 ? (power->value - idle) / mean : 0;  // W of all ranks at once
+    const auto [least, most] = std::minmax_element(busy.begin(), busy.end());
+    const double peak = idle + above * *most;
+    const double trough = idle + above * *least;
+    out.add("power_peak_w", peak, "W");
+    out.add("power_trough_w", trough, "W");
+    out.add("power_swing_fraction", (peak - trough) / peak, "1");
+}
+
 class TrainingScenario final : public ScenarioRun {
   public:
     explicit TrainingScenario(const RunContext& context)
@@ -124,6 +184,7 @@ class TrainingScenario final : public ScenarioRun {
         TrainingResult result = run_.result(options_.timeline ? kDrawnRanks : 0);
         out.seconds = result.iteration_s;
         add_training_metrics(scenario_, input_, result, out.summary);
+        add_power_swing(scenario_, run_, input_, out.summary);
         const double width = iteration_width(scenario_, result, input_.device);
         for (const char* name : {"iteration_time_s", "tokens_per_s", "tflops_per_gpu", "mfu", "hfu"}) {
             for (Metric& metric : out.summary.metrics) {
