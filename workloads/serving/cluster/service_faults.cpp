@@ -53,8 +53,11 @@ bool simulated(FaultKind kind) {
 
 void describe(Fields& fields, ServiceFaults& faults) {
     std::size_t index = faults.given ? 1 : 0;
-    fields.variant({"faults", "what fails while requests are served: a map"}, {"none", "some"}, index, faults.detailed,
-                   [&](Fields& inner) { describe_given(inner, faults); });
+    bool written = faults.given;
+    fields.group(written, [&](Fields& same) {
+        same.variant({"faults", "what fails while requests are served: a map"}, {"none", "some"}, index,
+                     faults.detailed, [&](Fields& inner) { describe_given(inner, faults); });
+    });
     faults.given = index == 1 || faults.detailed;  // a map needs no `kind`
 }
 
