@@ -228,6 +228,7 @@ void read_job(const YamlNode& node, const DataDirectory& data, Scenario& scenari
 
 // The GPUs keep to their share of a budget as they do to a limit of their own.
 static void apply_power_budget(const YamlNode& root, Scenario& scenario, std::vector<Diagnostic>& errors) {
+    constexpr const char* kBudget = "cluster.power";
     const PowerBudget& power = scenario.cluster.power;
     const YamlNode* cluster = root.find("cluster");
     const YamlNode* node = cluster != nullptr ? cluster->find("power") : nullptr;
@@ -252,9 +253,12 @@ static void apply_power_budget(const YamlNode& root, Scenario& scenario, std::ve
                                idle_power(device)));
             return;
         }
+        if (device.power_limit.source == kBudget) {
+            device.power_limit = {};  // of a resolved scenario that is read again
+        }
         const double own = device.power_limit.value > 0 ? device.power_limit.value : device.tdp.value;
         if (own <= 0 || share < own) {
-            device.power_limit = {share, "derived", "cluster.power"};
+            device.power_limit = {share, "derived", kBudget};
         }
     };
     for_each_node(scenario.cluster, [&](NodeSpec& one) { limit(one.gpu, static_cast<double>(one.gpus)); });
