@@ -111,6 +111,8 @@ const std::vector<MetricRow>& metric_table() {
         {"max_link_bytes", Better::neither},
         {"packets_delivered", Better::neither},
         {"packet_hops", Better::neither},
+        {"skipped_fraction", Better::neither},
+        {"skip_error", Better::lower},
         {"control_hops", Better::neither},
         {"ecn_marks", Better::neither},
         {"recorded_time_s", Better::neither},

@@ -74,6 +74,11 @@ void add_packet_metrics(const std::optional<PacketStatistics>& packets, Summary&
     out.add("pause_s", packets->pause_s, "s");
     out.add("max_queue_bytes", packets->max_queue_bytes, "B");
     out.add("max_link_bytes", packets->max_link_bytes, "B");
+    if (packets->skips) {
+        const auto delivered = static_cast<double>(std::max<std::uint64_t>(1, packets->packets_delivered));
+        out.add("skipped_fraction", static_cast<double>(packets->skipped) / delivered, "1");
+        out.add("skip_error", packets->skip_error, "1");
+    }
 }
 
 std::string Scenario::file(const std::string& path) const {
@@ -369,6 +374,10 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
         errors.push_back(scenario.network_mark.error(problem));
     }
     const KindRow& row = row_of(scenario.kind);
+    if (scenario.network.packets.skip_error > 0 && scenario.faults.campaign) {
+        errors.push_back(scenario.network_mark.error(
+            "network.skip goes with networks that stay as they are: leave it out beside faults"));
+    }
     if (scenario.network.fidelity == Fidelity::simgrid && !row.messages) {
         errors.push_back(scenario.network_mark.error(
             "fidelity simgrid serves collective and network scenarios: SimGrid owns its clock; use fluid here"));

@@ -19,7 +19,9 @@ enum class Timer : std::uint32_t {
     link_event,
     reroute,
     grant,
-    sample
+    sample,
+    steady,  ///< after all else of its instant
+    go_on
 };
 inline constexpr std::uint32_t kTimerShift = 28;
 

@@ -81,6 +81,52 @@ void Flows::drop(std::uint32_t packet) {
     discard(packet);
 }
 
+void Flows::shift(std::uint32_t id, const Shift& by) {
+    Flow& flow = flows_[id];
+    for (std::int64_t* const time :
+         {&flow.next_time, &flow.deadline, &flow.last_news, &flow.last_notification, &flow.path.last_sent}) {
+        by.move(*time);
+    }
+    for (std::uint32_t* const number :
+         {&flow.next_new, &flow.acked, &flow.highest, &flow.sent_high, &flow.scanned, &flow.overtaken, &flow.expected,
+          &flow.received, &flow.untold_low, &flow.untold_high, &flow.path.sprayed}) {
+        by.move(*number);
+    }
+    if (setup_.transport.credits) {
+        for (std::uint64_t* const credit : {&flow.credited, &flow.asked, &flow.wanted, &flow.given}) {
+            *credit += std::uint64_t{by.packets} * setup_.full;
+        }
+    }
+    if (flow.congestion.timer != kNoTimer) {
+        by.move(flow.congestion.timer);
+    }
+    for (const Bits kind : {Bits::acknowledged, Bits::lost, Bits::received}) {
+        if (flow.capacity > 0) {
+            turn(flow, kind, by.packets);
+        }
+    }
+    counts.sent += by.packets;
+    counts.arrived += by.packets;
+    counts.delivered += by.packets;
+    counts.payload += static_cast<double>(by.packets) * setup_.mtu;
+}
+
+// The bits of a bitmap mean packets so much later.
+void Flows::turn(const Flow& flow, Bits kind, std::uint32_t packets) {
+    const std::uint32_t words = flow.capacity / 64;
+    const std::uint32_t first = (packets & (flow.capacity - 1)) / 64;
+    const unsigned bits = packets & 63;
+    std::vector<std::uint64_t> turned(words, 0);
+    for (std::uint32_t i = 0; i < words; ++i) {
+        const std::uint64_t old = word(flow, kind, i * 64);
+        turned[(i + first) % words] |= old << bits;
+        turned[(i + first + 1) % words] |= bits == 0 ? 0 : old >> (64 - bits);
+    }
+    for (std::uint32_t i = 0; i < words; ++i) {
+        word(flow, kind, i * 64) = turned[i];
+    }
+}
+
 std::uint32_t Flows::first_lost(const Flow& flow) const {
     // Bits of [acked, acked + capacity) in order of sequence.
     const std::uint32_t words = flow.capacity / 64;

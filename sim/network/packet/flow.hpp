@@ -136,6 +136,10 @@ class Flows {
     /// The first packet to send again. Precondition: there is one.
     [[nodiscard]] std::uint32_t first_lost(const Flow& flow) const;
 
+    /// A flow goes on later, with later packets: moves each of its times and numbers of packets, and its bitmaps. What its
+    /// receiver has got and its sender been told of becomes as much more.
+    void shift(std::uint32_t flow, const Shift& by);
+
     [[nodiscard]] std::size_t memory() const { return flows_.capacity() * sizeof(Flow) + bitmaps_.capacity() * 8; }
 
     PacketCounts counts;
@@ -143,6 +147,7 @@ class Flows {
   private:
     void release(std::uint32_t id);
     void take_back_bitmaps(const Flow& flow);
+    void turn(const Flow& flow, Bits kind, std::uint32_t packets);
 
     const Setup& setup_;
     Slab& slab_;

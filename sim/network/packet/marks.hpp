@@ -34,6 +34,16 @@ class SendMarks {
         return std::exchange(end_, 0);
     }
 
+    /// The flow goes on so much later, with later packets.
+    void shift(std::int64_t time, std::uint32_t packets) {
+        for (Mark& mark : marks_) {
+            mark.time += time;
+            mark.end += packets;
+        }
+        end_ += end_ > 0 ? packets : 0;
+        next_ += time;
+    }
+
   private:
     static constexpr std::uint32_t kMost = 8;
     static constexpr int kMostDoublings = 3;  // then timeouts are as soon

@@ -28,6 +28,11 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
       reductions_(setup_, clock_, slab_, flows_, messages_, ports_, nics_),
       faults_(setup_, clock_, slab_, messages_, ports_, nics_),
       sample_every_(SimTime::from_seconds(spec.queue_samples).ps()) {
+    if (spec.skip_error > 0) {
+        steady_ =
+            std::make_unique<Steady>(setup_, clock_, slab_, flows_, ports_, routing_, nics_, receivers_, *transport_);
+        nics_.watch([this](std::uint32_t flow, bool posted) { steady_->tell(flow, posted); });
+    }
     transport_->begin(setup_.congestion);
     chooser_->begin(setup_.paths);
     // Entities: links by port, NICs, served ports.
@@ -280,6 +285,12 @@ void Network::dispatch(std::uint32_t entity) {
             break;
         case Timer::sample:
             sample();
+            break;
+        case Timer::steady:
+            steady_->look();
+            break;
+        case Timer::go_on:
+            steady_->go_on(index);
             break;
     }
 }

@@ -21,6 +21,7 @@
 #include "sim/network/packet/reduction.hpp"
 #include "sim/network/packet/routing.hpp"
 #include "sim/network/packet/statistics.hpp"
+#include "sim/network/packet/steady.hpp"
 
 #include <functional>
 #include <memory>
@@ -48,6 +49,9 @@ class Network {
     /// From now on a port has `factor` times its normal rate; 0: its link is down. Ports are numbered as single links of
     /// the fabric from the first NIC's way out on.
     void set_rate(std::uint32_t port, double factor) {
+        if (steady_) {
+            steady_->go_on_all();
+        }
         faults_.set_rate(port, factor);
         if (setup_.spec.failover) {
             routing_.look();
@@ -112,6 +116,7 @@ class Network {
     Receivers receivers_;
     Reductions reductions_;
     Faults faults_;
+    std::unique_ptr<Steady> steady_;  ///< none: every packet is simulated
 
     std::vector<std::uint32_t> unplanned_;  ///< messages that wait for a plan of their paths
     std::unordered_map<std::uint64_t, std::uint64_t>

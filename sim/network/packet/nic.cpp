@@ -64,6 +64,9 @@ void Nics::post(std::uint32_t id, bool first) {
             flow.path.hash = mix64(flow.path.hash + flow.queue_pair);
             flow.path.entropy = setup_.paths.hashed(flow.path.hash);
         }
+        if (tell_) {
+            tell_(id, true);
+        }
         QueuePair& pair = peers.pairs[flow.queue_pair];
         if (pair.first != kNone) {
             flows_[pair.last].next_in_pair = id;
@@ -72,6 +75,8 @@ void Nics::post(std::uint32_t id, bool first) {
             return;
         }
         pair.first = pair.last = id;
+    } else if (tell_) {
+        tell_(id, true);
     }
     if (begins == clock_.now) {
         start(id);
@@ -168,6 +173,9 @@ double Nics::cancel(std::uint32_t message) {
 
 // Rings of NICs, timers and packets under way may still name the flow, so its slot is never given to another.
 void Nics::cancel_flow(std::uint32_t id) {
+    if (tell_) {
+        tell_(id, false);
+    }
     Flow& flow = flows_[id];
     ORRERY_ASSERT(flow.reduction == kNone);
     flow.live = false;
@@ -254,9 +262,21 @@ void Nics::set_shares(const std::vector<double>& rates) {
         Message& message = messages_[flow.message];
         message.share = rates[message.token];
         if (const double rate = limit_of(message); rate != flow.rate_limit) {
+            if (tell_) {
+                tell_(id, false);
+            }
             limit(id, rate);
         }
     }
+}
+
+void Nics::shift_flow(std::uint32_t id, const Shift& by) {
+    transport_.shift(flows_[id].congestion, by);
+    chooser_.shift(id, by.time);
+    if (setup_.by_time) {
+        marks_[id].shift(by.time, by.packets);
+    }
+    flows_.shift(id, by);
 }
 
 bool Nics::may_send(const Flow& flow) const {

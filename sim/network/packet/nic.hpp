@@ -6,6 +6,7 @@
 #include "sim/network/packet/message.hpp"
 #include "sim/network/packet/port.hpp"
 
+#include <functional>
 #include <map>
 #include <utility>
 #include <vector>
@@ -38,6 +39,21 @@ class Nics {
     void retire(std::uint32_t flow);
     /// As Network::set_shares.
     void set_shares(const std::vector<double>& rates);
+
+    /// Calls `tell` before a flow is posted, its paths being known, and before one that was posted is changed from outside.
+    void watch(std::function<void(std::uint32_t flow, bool posted)> tell) { tell_ = std::move(tell); }
+    /// Whether a flow waits for others of its queue pair.
+    [[nodiscard]] bool waits_in_pair(std::uint32_t flow) {
+        return setup_.spec.nic.queue_pairs > 0 && flows_[flow].reduction == kNone && !flows_[flow].started &&
+               pair_of(flows_[flow]).first != flow;
+    }
+    /// A NIC, or the sender's part of a flow, goes on later.
+    void shift_nic(std::uint32_t nic, std::int64_t time) {
+        nics_[nic].free_at += time;
+        nics_[nic].host_time += time;
+    }
+    void shift_flow(std::uint32_t flow, const Shift& by);
+    [[nodiscard]] std::int64_t free_at(std::uint32_t nic) const { return nics_[nic].free_at; }
 
     /// A flow starts to send.
     void start(std::uint32_t flow);
@@ -126,6 +142,7 @@ class Nics {
     Ports& ports_;
     const Transport& transport_;
     PathChooser& chooser_;
+    std::function<void(std::uint32_t, bool)> tell_;
     std::vector<Nic> nics_;
     std::vector<SendMarks> marks_;                                    ///< by flow, where time proves losses
     std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination

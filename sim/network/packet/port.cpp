@@ -478,4 +478,22 @@ double Ports::paused_seconds(std::uint32_t port) const {
     return static_cast<double>(p.paused_time + (ports_[port].paused ? clock_.now - p.paused_since : 0)) * 1e-12;
 }
 
+void Ports::skip(std::uint32_t port_id, double data, double control, const Sent& from, double share) {
+    Port& port = ports_[port_id];
+    PortCounts& counts = counts_[port_id];
+    const auto simulated = static_cast<double>(port.packets - from.packets);
+    if (simulated > 0) {
+        const double more = data / simulated;
+        const auto times = [&](std::uint64_t now, std::uint64_t before) {
+            return static_cast<std::uint64_t>(std::llround(more * static_cast<double>(now - before)));
+        };
+        port.waited += more * (port.waited - from.waited);
+        counts.area += more * (counts.area - from.counts.area);
+        counts.marks += times(counts.marks, from.counts.marks);
+    }
+    port.packets += static_cast<std::uint64_t>(std::llround(data));
+    counts.control += static_cast<std::uint64_t>(std::llround(control));
+    counts.paused_time += std::llround(share * static_cast<double>(counts.paused_time - from.counts.paused_time));
+}
+
 }  // namespace orrery::inline network::packet

@@ -162,6 +162,22 @@ class Ports {
     /// What is on the link dies when the first of it would have arrived; what waits dies at once.
     void cut(std::uint32_t port);
 
+    /// What a port has sent so far, to be compared with later.
+    struct Sent {
+        PortCounts counts;
+        std::uint64_t packets = 0;
+        double waited = 0;
+    };
+    [[nodiscard]] Sent sent(std::uint32_t port) const {
+        return {counts_[port], ports_[port].packets, ports_[port].waited};
+    }
+    /// All that a port does is so much later. `each` sees every packet that waits or is on its link.
+    template <class Each>
+    void shift(std::uint32_t port, std::int64_t time, const Each& each);
+    /// A port has sent so many packets without their having been simulated. What went with the packets since `from` goes with
+    /// them in proportion; `share`: of the time since then.
+    void skip(std::uint32_t port, double data, double control, const Sent& from, double share);
+
     /// Bytes waiting at a port.
     [[nodiscard]] double waiting(std::uint32_t port);
     /// Bytes that a port sends in this time.
@@ -244,6 +260,27 @@ class Ports {
     RandomStream errors_;
     std::uint64_t corrupted_ = 0;
 };
+
+template <class Each>
+void Ports::shift(std::uint32_t port_id, std::int64_t time, const Each& each) {
+    Port& port = ports_[port_id];
+    const auto move = [&](const Ring& ring) {
+        for (std::uint32_t i = 0; i < ring.count; ++i) {
+            Queued& queued = rings_.at(ring, i);
+            queued.time += time;
+            each(queued.packet);
+        }
+    };
+    port.busy_until += time;
+    move(port.link);
+    if (port.paused) {
+        counts_[port_id].paused_since += time;
+    }
+    if (setup_.served) {
+        move(served_[port_id].control);
+        move(served_[port_id].data);
+    }
+}
 
 // Puts a packet that leaves at `busy_until` onto the link.
 void Ports::launch(std::uint32_t port, Port& out, std::int64_t latency, std::uint32_t packet, std::uint32_t size) {

@@ -23,6 +23,8 @@ class Receivers {
     void deliver(std::uint32_t packet);
     /// A NIC may grant its next credit.
     void grant(std::uint32_t nic);
+    /// A NIC's grants go on so much later.
+    void shift_nic(std::uint32_t nic, std::int64_t time) { granting_[nic].next += time; }
 
   private:
     using Bits = Flows::Bits;

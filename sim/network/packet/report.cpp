@@ -64,6 +64,11 @@ PacketStatistics Network::statistics() const {
     out.corrupted = ports_.corrupted();
     out.peak_packets = slab_.peak();
     out.events = events_;
+    if (steady_) {
+        out.skips = true;
+        out.skipped = steady_->skipped();
+        out.skip_error = out.packets_delivered > 0 ? steady_->error() / static_cast<double>(out.packets_delivered) : 0;
+    }
     for (std::uint32_t i = 0; i < ports_.size(); ++i) {
         const Port& port = ports_[i];
         const PortCounts& counts = ports_.counts(i);

@@ -94,6 +94,11 @@ void describe(Fields& fields, PacketSpec& spec) {
     fields.boolean({"detour", "switches send round a dead link of their own until routing knows of it"}, spec.detour);
     fields.quantity({"queue_samples", "between records of all queues; 0 s: none", false, 0, 1e4}, Dimension::time,
                     spec.queue_samples);
+    fields.section(
+        {"skip", "of steady stretches, by arithmetic; without it every packet is simulated"}, [&](Fields& inner) {
+            inner.quantity({"error", "of rates, and so of completion times; 0: nothing is skipped", false, 0, 0.05},
+                           Dimension::fraction, spec.skip_error);
+        });
     fields.text({"link_events", "file of changes of links: time_s,link,event,factor"}, spec.link_events);
 }
 
@@ -137,6 +142,12 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     }
     if (q.reduction_slots == 1) {
         out.emplace_back("queues.reduction_slots: a member's window is half of them, so there are at least 2");
+    }
+    if (spec.skip_error > 0 && (!spec.link_events.empty() || spec.bit_error_rate > 0 || spec.queue_samples > 0)) {
+        out.emplace_back(
+            "skip knows steady states of a network that stays as it is, and nobody looks at its queues meanwhile: "
+            "leave "
+            "link_events, bit_error_rate and queue_samples out, or skip");
     }
     if (q.pfc && q.trim) {
         out.emplace_back("queues.pfc and queues.trim exclude each other");

@@ -71,6 +71,7 @@ struct PacketSpec {
     bool failover = false;        ///< switches leave dead links of their own out at once, where others lead on
     bool detour = false;          ///< switches send round a dead link of their own until routing knows of it
     double queue_samples = 0;     ///< s between records of all queues; 0: none
+    double skip_error = 0;        ///< relative, of rates that a steady stretch is skipped at; 0: nothing is skipped
     std::string link_events;      ///< file of events: time_s, link, event (down, up, rate, errors), factor
 };
 

@@ -41,6 +41,16 @@ class Telemetry {
         last_[flow].count = 0;
     }
 
+    /// What a packet, or the last acknowledgement of a flow, tells of was so much later. `bytes(port)`: that it has sent meanwhile.
+    template <class Bytes>
+    void shift_packet(std::uint32_t packet, std::int64_t time, const Bytes& bytes) {
+        shift(told_[packet], time, bytes);
+    }
+    template <class Bytes>
+    void shift_flow(std::uint32_t flow, std::int64_t time, const Bytes& bytes) {
+        shift(last_[flow], time, bytes);
+    }
+
     std::uint32_t arriving = 0;  ///< packet that a NIC receives just now
 
     [[nodiscard]] std::size_t memory() const { return (told_.capacity() + last_.capacity()) * sizeof(Path); }
@@ -57,6 +67,14 @@ class Telemetry {
         std::uint32_t count = 0;
         std::array<Hop, kMostTold> hops;
     };
+    template <class Bytes>
+    static void shift(Path& path, std::int64_t time, const Bytes& bytes) {
+        for (std::uint32_t i = 0; i < path.count; ++i) {
+            path.hops[i].time += time;
+            path.hops[i].sent += bytes(path.hops[i].port);
+        }
+    }
+
     std::vector<Path> told_;  ///< by packet
     std::vector<Path> last_;  ///< by flow
     std::array<LinkLoad, kMostTold> loads_{};

@@ -88,6 +88,14 @@ class Wheel {
         return true;
     }
 
+    struct Pending {
+        std::int64_t time = 0;  ///< ps
+        std::uint32_t entity = 0;
+    };
+    /// Takes the events of all entities that `takes` names off, in no particular order. Walks through all events.
+    template <class Takes>
+    void extract(const Takes& takes, std::vector<Pending>& out);
+
     /// The entity that is likely to be popped after so many others, fewer than kMostAhead; more than kMostEntities - 2
     /// when that is not known.
     [[nodiscard]] std::uint32_t ahead(std::size_t others) const { return entity_of(next_[others]); }
@@ -298,6 +306,18 @@ class Wheel {
         return true;
     }
 
+    // Takes the chunks of a slot that has some off it, with their keys.
+    void take_keys(std::uint64_t index, std::vector<std::uint64_t>& keys) {
+        const std::uint32_t last = each_chunk(
+            index, [&](const std::uint64_t* from, const std::uint64_t* to) { keys.insert(keys.end(), from, to); });
+        keys_[last] = free_;
+        free_ = (slots_[index] - 1) / kChunk * kChunk;
+        slots_[index] = 0;
+        if ((bits_[index >> 6] &= ~(1ULL << (index & 63))) == 0) {
+            summary_[index >> 12] &= ~(1ULL << ((index >> 6) & 63));
+        }
+    }
+
     unsigned shift_ = 0;
     std::uint64_t mask_ = 0;
     std::uint64_t current_ = 0;            ///< slot of the last event popped, or of those that are sorted
@@ -318,5 +338,54 @@ class Wheel {
     std::vector<Far> far_;
     std::int64_t far_first_ = kNever;  ///< time of its first event
 };
+
+template <class Takes>
+void Wheel::extract(const Takes& takes, std::vector<Pending>& out) {
+    // Of the present slot: those in order stay so, with nothing but kNoKey behind them.
+    std::uint64_t* kept = sorted_.data() + (next_ - sorted_.data());
+    std::uint64_t* key = kept;
+    for (; *key != kNoKey; ++key) {
+        if (takes(entity_of(*key))) {
+            out.push_back({time_of(*key), entity_of(*key)});
+        } else {
+            *kept++ = *key;
+        }
+    }
+    std::fill(kept, key, kNoKey);
+    std::erase_if(late_, [&](std::uint64_t late) {
+        const bool taken = takes(entity_of(late));
+        if (taken) {
+            out.push_back({time_of(late), entity_of(late)});
+        }
+        return taken;
+    });
+    std::make_heap(late_.begin(), late_.end(), std::greater<>());
+    late_first_ = late_.empty() ? kNoKey : late_.front();
+    std::erase_if(far_, [&](const Far& far) {
+        const bool taken = takes(far.entity);
+        if (taken) {
+            out.push_back({far.time, far.entity});
+        }
+        return taken;
+    });
+    std::make_heap(far_.begin(), far_.end(), later);
+    far_first_ = far_.empty() ? kNever : far_.front().time;
+    std::vector<std::uint64_t> keys;
+    for (std::uint64_t word = 0; word < bits_.size(); ++word) {
+        for (std::uint64_t full = bits_[word]; full != 0; full &= full - 1) {
+            const std::uint64_t index = (word << 6) | static_cast<unsigned>(std::countr_zero(full));
+            const std::uint64_t slot = number_of(index);
+            keys.clear();
+            take_keys(index, keys);
+            for (const std::uint64_t one : keys) {
+                if (takes(entity_of(one))) {
+                    out.push_back({time_of(slot, one), entity_of(one)});
+                } else {
+                    put(index, one);
+                }
+            }
+        }
+    }
+}
 
 }  // namespace orrery::inline network::packet

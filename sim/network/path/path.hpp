@@ -97,6 +97,8 @@ class PathChooser {
                                                                        std::uint32_t /*subflows*/) {
         return {};
     }
+    /// A flow goes on so many ps later.
+    virtual void shift(std::uint32_t /*flow*/, std::int64_t /*time*/) {}
     virtual void left(std::uint32_t /*from_leaf*/, std::uint32_t /*to_leaf*/, std::uint32_t /*entropy*/) {}
 
   protected:

@@ -73,6 +73,7 @@ class Reps final : public Oblivious {
             buffer.count = static_cast<std::uint8_t>(std::min<std::uint32_t>(buffer.count + 1U, kLength));
         }
     }
+    void shift(std::uint32_t flow, std::int64_t time) override { buffers_[flow].until += time; }
 
   private:
     static constexpr std::uint32_t kLength = 8;

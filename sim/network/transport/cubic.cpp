@@ -64,6 +64,11 @@ class Cubic final : public Transport {
         flow.window = run_.packet;
     }
     void renumber(CongestionState& flow) const override { flow.as<State>().recover = 0; }
+    void shift(CongestionState& flow, const Shift& by) const override {
+        auto& state = flow.as<State>();
+        state.epoch += state.epoch < 0 ? 0 : by.time;
+        by.move(state.recover);
+    }
 
   private:
     struct State {

@@ -123,6 +123,14 @@ class Dcqcn final : public Transport {
         }
         flow.timer = state.rate_due;
     }
+    void shift(CongestionState& flow, const Shift& by) const override {
+        if (flow.timer != kNoTimer) {  // or it was never notified, and keeps no times
+            auto& state = flow.as<State>();
+            by.move(state.alpha_due);
+            by.move(state.rate_due);
+        }
+    }
+    [[nodiscard]] std::int64_t period() const override { return own_.on ? to_ps(own_.rate_timer) : 0; }
 
   private:
     struct State {

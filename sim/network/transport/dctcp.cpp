@@ -59,6 +59,11 @@ class Dctcp final : public Transport {
         flow.window = run_.packet;
     }
     void renumber(CongestionState& flow) const override { flow.as<State>().window_end = flow.as<State>().recover = 0; }
+    void shift(CongestionState& flow, const Shift& by) const override {
+        auto& state = flow.as<State>();
+        by.move(state.window_end);
+        by.move(state.recover);
+    }
 
   private:
     struct State {

@@ -56,6 +56,10 @@ class Hpcc final : public Transport {
         set(flow, window);
     }
     void renumber(CongestionState& flow) const override { flow.as<State>().update_after = 0; }
+    void shift(CongestionState& flow, const Shift& by) const override {
+        auto& state = flow.as<State>();
+        by.move(state.update_after);
+    }
 
   private:
     struct State {

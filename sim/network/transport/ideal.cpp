@@ -15,6 +15,7 @@ class Ideal final : public Transport {
         out.acknowledged = false;
         return out;
     }
+    void shift(CongestionState&, const Shift&) const override {}
 };
 
 }  // namespace

@@ -68,6 +68,11 @@ class Multipath final : public Transport {
         flow.as<State>().last_decrease = lost.now;
     }
     void renumber(CongestionState& flow) const override { flow.as<State>().recover = 0; }
+    void shift(CongestionState& flow, const Shift& by) const override {
+        auto& state = flow.as<State>();
+        by.move(state.last_decrease);
+        by.move(state.recover);
+    }
 
   private:
     struct State {

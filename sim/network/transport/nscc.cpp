@@ -85,6 +85,12 @@ class Nscc final : public Transport {
         bound(flow);
     }
     void on_timeout(CongestionState& flow, const Lost& lost) const override { on_loss(flow, lost); }
+    void shift(CongestionState& flow, const Shift& by) const override {
+        auto& state = flow.as<State>();
+        state.ends += state.ends == 0 ? 0 : by.time;
+        by.move(state.adjusted);
+        by.move(state.decreased);
+    }
 
   private:
     struct State {

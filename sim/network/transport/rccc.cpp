@@ -29,6 +29,7 @@ class Rccc final : public Transport {
         out.speculative = own_.speculative;
         return out;
     }
+    void shift(CongestionState&, const Shift&) const override {}
 
   private:
     Parameters own_;

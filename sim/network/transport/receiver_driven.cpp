@@ -16,6 +16,7 @@ class ReceiverDriven final : public Transport {
         out.credits = true;
         return out;
     }
+    void shift(CongestionState&, const Shift&) const override {}
 };
 
 }  // namespace

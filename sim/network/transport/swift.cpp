@@ -54,6 +54,10 @@ class Swift final : public Transport {
         flow.window = run_.packet;
         flow.as<State>().last_decrease = lost.now;
     }
+    void shift(CongestionState& flow, const Shift& by) const override {
+        auto& state = flow.as<State>();
+        by.move(state.last_decrease);
+    }
 
   private:
     struct State {

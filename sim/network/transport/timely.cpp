@@ -59,6 +59,7 @@ class Timely final : public Transport {
         }
         state.previous = rtt;
     }
+    void shift(CongestionState&, const Shift&) const override {}
 
   private:
     struct State {

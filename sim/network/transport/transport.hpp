@@ -54,6 +54,15 @@ struct Acknowledged {
     std::span<const LinkLoad> links = {};  ///< of its path; none without telemetry, and with a flow's first one
 };
 
+/// A flow goes on at a later time, and with later packets: times and numbers of packets that are kept become so much larger.
+struct Shift {
+    std::int64_t time = 0;  ///< ps
+    std::uint32_t packets = 0;
+
+    void move(std::int64_t& kept) const { kept += time; }
+    void move(std::uint32_t& number) const { number += packets; }
+};
+
 /// Packets that a sender finds lost.
 struct Lost {
     std::int64_t now = 0;  ///< ps
@@ -118,6 +127,11 @@ class Transport {
     virtual void on_timer(CongestionState&, std::int64_t /*now*/) const {}
     /// The record passes to another flow, whose packets are numbered from 0 again.
     virtual void renumber(CongestionState&) const {}
+    /// Moves each time and each number of a packet in the record. For every transport to say, as one that is left behind shows
+    /// nowhere at once.
+    virtual void shift(CongestionState&, const Shift&) const = 0;
+    /// ps in which its control acts where that is longer than a few round trips; 0: it is not.
+    [[nodiscard]] virtual std::int64_t period() const { return 0; }
 
   protected:
     [[nodiscard]] double clamp_window(double window) const { return std::clamp(window, run_.packet, run_.max_window); }

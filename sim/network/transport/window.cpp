@@ -11,6 +11,7 @@ class Window final : public Transport {
     explicit Window(const Parameters&) {}
 
     void start(CongestionState& flow) const override { flow.window = run_.max_window; }
+    void shift(CongestionState&, const Shift&) const override {}
 };
 
 }  // namespace

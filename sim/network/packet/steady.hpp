@@ -1,0 +1,125 @@
+#pragma once
+// Steady stretches of a packet run, skipped: flows that share ports and whose rates no longer change go on by arithmetic.
+//
+// Claims: flows are observed in windows of several round trips. Where each flow of a group (all that share ports, directly or
+// through others) had the same rate in three stretches of windows in a row, and as much under way, the group is held: its
+// pending events are taken off the wheel, and nothing of it is simulated until the first of its flows is about to end, another
+// flow comes to its ports, or something outside changes a flow of it. Then it goes on where it stood: every time in it moves by
+// what has passed, every packet number by what its flow's rate brought in that time. What is under way, and all that transports
+// have learnt, stay as they were. The last windows of a flow are always simulated.
+// A flow's queues are part of what it has under way, so a queue that grows or drains shows there.
+// Error: the rates of the three stretches differ by a share s, and their trends would have changed the rate by d in all that was
+// skipped of a flow. Nothing is skipped where s / 2 + d / 2 would exceed the tolerance; the mean over all packets is reported.
+// Scope: every transport, every path choice, every fabric. Groups that lose packets are simulated, as are all flows
+// while all-reduces in the switches run.
+// Limits: marks and path choices are random in a steady state too; after a skip they go on with other random numbers. A flow that
+// changes in cycles longer than what was observed is not steady, and one at the turn of such a cycle may be taken for it.
+// Sources: freezing flow groups and moving them in time is the idea of arXiv:2602.10615; the details are our own.
+// Validated by tests/sim/network/packet_steady_test.cpp: completion times against runs without it, for each transport.
+
+#include "sim/network/packet/receiver.hpp"
+#include "sim/network/packet/sharing.hpp"
+#include "sim/network/slots.hpp"
+
+#include <vector>
+
+namespace orrery::inline network::packet {
+
+class Steady {
+  public:
+    Steady(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, Ports& ports, Routing& routing, Nics& nics,
+           Receivers& receivers, const Transport& transport);
+
+    /// A flow is about to be posted, or one that was is about to change: what it shares ports with goes on, now.
+    void tell(std::uint32_t flow, bool posted);
+    /// The end of a window.
+    void look();
+    /// The time that a held group was to be held until has come.
+    void go_on(std::uint32_t group);
+    void go_on_all();
+
+    /// Packets that were not simulated; the sum over them of the relative error of their flow's rate.
+    [[nodiscard]] std::uint64_t skipped() const { return skipped_; }
+    [[nodiscard]] double error() const { return error_; }
+
+  private:
+    static constexpr std::size_t kSnapshots = 26;  // then every other one is forgotten
+
+    /// What a flow has sent and heard of at the end of a window.
+    struct Snapshot {
+        double at = 0;                   ///< ps
+        double sent = 0, sent_at = 0;    ///< bytes; ps, when the last of them had left
+        double heard = 0, heard_at = 0;  ///< bytes acknowledged; ps, when the sender heard so
+        double under_way = 0;            ///< bytes
+    };
+    struct Track {
+        Sharing::Ways ways;
+        std::vector<Snapshot> past;
+        std::uint64_t company = 0;    ///< which flows were in its group in the last window
+        std::uint32_t group = kNone;  ///< that is held
+        std::uint32_t received = 0;   ///< packets, when the observation of its group began
+        bool tracked = false;
+        std::uint64_t number = 0;  ///< of the flow among all
+        double rate = 0;           ///< B/s * 1e-12, of the last judgement
+        double spread = 0;         ///< relative, of the rates of the three stretches
+        double lag = 0;      ///< by how much its rate would have changed in all that was skipped, were its trends true
+        double trend = 0;    ///< relative change of its rate per ps
+        double residue = 0;  ///< bytes by which what was skipped lags behind the rate
+    };
+    struct Group {
+        std::vector<std::uint32_t> flows;
+        std::vector<std::uint32_t> bundles;
+        std::vector<Wheel::Pending> events;
+        std::uint64_t company = 0;
+        std::int64_t since = 0;  ///< ps
+        std::int64_t until = 0;  ///< ps
+        bool open = false;       ///< may not be held: a flow that has not begun, or whose last packets are under way
+        bool held = false;
+    };
+
+    [[nodiscard]] std::vector<Group> groups();
+    [[nodiscard]] bool observe(Group& group);
+    [[nodiscard]] std::int64_t judge(const Group& group);
+    [[nodiscard]] double judge(Track& track, const Flow& flow) const;
+    [[nodiscard]] double judge(Track& track, const Snapshot* const (&ends)[4]) const;
+    [[nodiscard]] Snapshot snapshot(std::uint32_t flow) const;
+    void hold(std::vector<Group> some);
+    void go_on_now(std::uint32_t group);
+    void shift_ports(const Group& group, std::int64_t time);
+    void shift_packet(std::uint32_t packet, std::int64_t time);
+    void count_skipped(const Group& group, std::int64_t time);
+    [[nodiscard]] std::uint32_t holder_of(std::uint32_t entity) const;
+    void arm();
+    template <class Use>
+    void each_port(const Group& group, const Use& use) {
+        for (const std::uint32_t bundle : group.bundles) {
+            for (std::uint32_t i = 0; i < sharing_.width(bundle); ++i) {
+                use(bundle + i);
+            }
+        }
+    }
+
+    const Setup& setup_;
+    Clock& clock_;
+    Slab& slab_;
+    Flows& flows_;
+    Ports& ports_;
+    Nics& nics_;
+    Receivers& receivers_;
+    Sharing sharing_;
+    double tolerance_;
+    std::int64_t window_;                ///< ps
+    std::vector<Track> tracks_;          ///< by flow
+    std::vector<std::uint32_t> active_;  ///< flows that are tracked
+    std::vector<std::uint32_t> moved_;   ///< by flow of the group that goes on: packets skipped
+    Slots<Group> held_;
+    std::vector<std::uint32_t> holder_;      ///< by port: the held group that it belongs to
+    std::vector<Ports::Sent> since_;         ///< by port, when the observation of its group began
+    std::vector<std::uint64_t> more_bytes_;  ///< by port of the group that goes on
+    std::uint64_t number_ = 0;               ///< of flows so far
+    bool armed_ = false;
+    std::uint64_t skipped_ = 0;
+    double error_ = 0;
+};
+
+}  // namespace orrery::inline network::packet
