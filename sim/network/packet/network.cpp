@@ -287,7 +287,7 @@ void Network::dispatch(std::uint32_t entity) {
             sample();
             break;
         case Timer::steady:
-            steady_->look();
+            steady_->on_time(index);
             break;
         case Timer::go_on:
             steady_->go_on(index);

@@ -26,8 +26,6 @@ class Sharing {
     [[nodiscard]] Ways ways_of(const Flow& flow);
     /// Ports of a bundle: those from its number on.
     [[nodiscard]] std::uint32_t width(std::uint32_t bundle) const { return width_[bundle]; }
-    /// One of two or more parallel ports.
-    [[nodiscard]] bool parallel(std::uint32_t bundle) const { return width_[bundle] > 1; }
 
     /// Starts anew: no two bundles belong together.
     void part();

@@ -8,7 +8,8 @@ namespace orrery::inline network::packet {
 
 namespace {
 
-constexpr std::int64_t kRoundTrips = 4;  // a window, of the longest path without load
+constexpr std::int64_t kRoundTrips = 2;  // a window, of the longest path without load
+constexpr int kStretch = 2;              // windows, at least
 constexpr std::int64_t kPackets = 32;    // a window, at least, at a NIC's rate
 constexpr std::int64_t kPeriods = 2;     // a window, at least, of a control that acts more slowly than that
 constexpr double kLeastPackets = 16;     // in a stretch: a control acts on what comes
@@ -32,14 +33,20 @@ Steady::Steady(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, Ports
       tolerance_(setup.spec.skip_error),
       window_(std::max({kRoundTrips * static_cast<std::int64_t>(setup.congestion.base_rtt),
                         kPackets * setup.links[0].full_time, kPeriods * transport.period()})),
+      phases_(ports),
+      users_(setup.ports(), 0),
       holder_(setup.ports(), kNone),
       since_(setup.ports()),
       more_bytes_(setup.ports(), 0) {}
 
 void Steady::tell(std::uint32_t id, bool posted) {
     if (!posted) {
-        if (id < tracks_.size() && tracks_[id].group != kNone) {
-            go_on_now(tracks_[id].group);
+        if (id < tracks_.size() && tracks_[id].tracked) {
+            if (tracks_[id].group != kNone) {
+                go_on_now(tracks_[id].group);
+            }
+            tracks_[id].number = ++number_;
+            tracks_[id].key = 0;
         }
         return;
     }
@@ -51,6 +58,8 @@ void Steady::tell(std::uint32_t id, bool posted) {
     ORRERY_ASSERT(track.group == kNone);
     if (!track.tracked) {
         active_.push_back(id);
+    } else {
+        use(track.ways, -1U);
     }
     track = Track();
     track.tracked = true;
@@ -67,14 +76,40 @@ void Steady::tell(std::uint32_t id, bool posted) {
             }
         }
     }
+    use(track.ways, 1);
+    // Neither NICs that start messages one by one nor what queue pairs remember make each beginning like the other.
+    if (setup_.spec.nic.queue_pairs == 0 && setup_.spec.nic.message_rate <= 0) {
+        if (fresh_.empty()) {
+            clock_.schedule(Timer::steady, kBegin, clock_.now);
+        }
+        fresh_.push_back(id);
+    }
     arm();
+}
+
+void Steady::use(const Sharing::Ways& ways, std::uint32_t more) {
+    for (const std::vector<std::uint32_t>* way : {&ways.there, &ways.back}) {
+        for (const std::uint32_t bundle : *way) {
+            users_[bundle] += more;
+        }
+    }
+}
+
+void Steady::on_time(std::uint32_t index) {
+    if (index == kLook) {
+        look();
+    } else if (index == kBegin) {
+        begin();
+    } else {
+        recall(index - kPlans);
+    }
 }
 
 // The next look, while there is something to look at.
 void Steady::arm() {
     if (!armed_) {
         armed_ = true;
-        clock_.schedule(Timer::steady, 0, clock_.now + window_);
+        clock_.schedule(Timer::steady, kLook, clock_.now + window_);
     }
 }
 
@@ -83,7 +118,10 @@ void Steady::look() {
     // A flow whose last packets are under way still shares ports.
     std::erase_if(active_, [&](std::uint32_t id) {
         const bool over = !flows_[id].live && flows_[id].records == 0;
-        tracks_[id].tracked = !over;
+        if (over) {
+            tracks_[id].tracked = false;
+            use(tracks_[id].ways, -1U);
+        }
         return over;
     });
     std::vector<Group> steady;
@@ -95,6 +133,7 @@ void Steady::look() {
             any = true;
             if (const std::int64_t length = observe(group) ? judge(group) : 0; length > 0) {
                 group.until = clock_.now + length;
+                learn(group);
                 steady.push_back(std::move(group));
             }
         }
@@ -128,8 +167,7 @@ std::vector<Steady::Group> Steady::groups() {
         group.bundles.insert(group.bundles.end(), track.ways.there.begin(), track.ways.there.end());
         group.bundles.insert(group.bundles.end(), track.ways.back.begin(), track.ways.back.end());
         group.company += mix64(track.number);
-        group.open = group.open || !flow.live || !flow.started || flow.lost > 0 || flow.backoff > 0 ||
-                     flow.speculates || flow.received == 0;
+        group.open = group.open || !goes_well(flow);
     }
     std::vector<Group> out;
     for (auto& [bundle, group] : found) {
@@ -192,18 +230,21 @@ Steady::Snapshot Steady::snapshot(std::uint32_t id) const {
 std::int64_t Steady::judge(const Group& group) {
     double most = kForever;
     for (const std::uint32_t id : group.flows) {
-        const Flow& flow = flows_[id];
-        Track& track = tracks_[id];
-        most = std::min(most, judge(track, flow));
+        most = std::min(most, judge(tracks_[id], flows_[id]));
         if (most <= 0) {
             return 0;
         }
-        // Its last windows, and its last round trip, come packet by packet.
-        const double left = static_cast<double>(flow.packets - flow.next_new) * setup_.full;
-        const double margin = static_cast<double>(window_) + static_cast<double>(flow.round_trip);
-        most = std::min(most, left / track.rate - margin);
+        most = std::min(most, time_left(id));
     }
     return most >= kWorth * static_cast<double>(window_) ? static_cast<std::int64_t>(most) : 0;
+}
+
+// ps until a flow's last windows and round trips, which come packet by packet.
+double Steady::time_left(std::uint32_t id) const {
+    const Flow& flow = flows_[id];
+    const double left = static_cast<double>(flow.packets - flow.next_new) * setup_.full;
+    return left / tracks_[id].rate -
+           std::max(static_cast<double>(window_), kTripsObserved * static_cast<double>(flow.round_trip));
 }
 
 // The same for one flow, by what was observed: three stretches of equal length, as long as they can be or shorter, whichever
@@ -212,7 +253,8 @@ double Steady::judge(Track& track, const Flow& flow) const {
     double best = 0;
     Track chosen;
     const double now = track.past.back().at;
-    for (auto length = static_cast<double>(window_); now - 3 * length >= track.past.front().at - 1; length *= 2) {
+    for (double length = kStretch * static_cast<double>(window_); now - 3 * length >= track.past.front().at - 1;
+         length *= 2) {
         if (length < kTripsObserved * static_cast<double>(flow.round_trip)) {
             continue;
         }
@@ -228,8 +270,10 @@ double Steady::judge(Track& track, const Flow& flow) const {
             chosen.rate = track.rate;
             chosen.spread = track.spread;
             chosen.trend = track.trend;
+            chosen.steady_since = ends[3]->at;
         }
     }
+    track.steady_since = chosen.steady_since;
     track.rate = chosen.rate;
     track.spread = chosen.spread;
     track.trend = chosen.trend;
@@ -416,44 +460,59 @@ void Steady::shift_packet(std::uint32_t id, std::int64_t time) {
     }
 }
 
-// Ports count what was skipped. One that all packets of its flows pass has sent them all, one of a bundle as large a part of them as
-// before; answers are as many for each packet as before.
+// Ports count what was skipped. What passes a bundle divides among its ports as before; answers are as many for each packet as
+// receivers sent before.
 void Steady::count_skipped(const Group& group, std::int64_t time) {
     struct Share {
-        double data = 0, data_before = 0, all = 0, all_before = 0;  ///< packets of flows: skipped, and simulated before
+        double there = 0, back = 0, before = 0;  ///< packets: skipped, of data and of those answered; received before
     };
     std::map<std::uint32_t, Share> shares;
+    std::map<std::uint32_t, double> answers;  // by port of a receiver
+    double received = 0;
     double began = kForever;
     for (const std::uint32_t id : group.flows) {
         const Track& track = tracks_[id];
         const auto before = static_cast<double>(flows_[id].received - track.received);
-        const double more = moved_[id];
-        began = std::min(began, track.past.front().at);
+        received += before;
+        began = track.past.empty() ? began : std::min(began, track.past.front().at);
         for (const std::uint32_t bundle : track.ways.there) {
-            shares[bundle].data += more;
-            shares[bundle].data_before += before;
+            shares[bundle].there += moved_[id];
+            shares[bundle].before += before;
         }
-        for (const std::vector<std::uint32_t>* way : {&track.ways.there, &track.ways.back}) {
-            for (const std::uint32_t bundle : *way) {
-                shares[bundle].all += more;
-                shares[bundle].all_before += before;
-            }
+        for (const std::uint32_t bundle : track.ways.back) {
+            shares[bundle].back += moved_[id];
         }
+        const std::uint32_t port = track.ways.back.front();
+        answers[port] = static_cast<double>(ports_.counts(port).control - since_[port].counts.control);
+    }
+    double each = 0;
+    for (const auto& [port, count] : answers) {
+        each += received > 0 ? count / received : 0;
     }
     const double observed = static_cast<double>(group.since) - began;
     for (const auto& [bundle, share] : shares) {
-        for (std::uint32_t i = 0; i < sharing_.width(bundle); ++i) {
-            const std::uint32_t port = bundle + i;
+        const std::uint32_t width = sharing_.width(bundle);
+        double data = 0;
+        double control = 0;
+        const auto more = [&](std::uint32_t port) {
             const Ports::Sent now = ports_.sent(port);
-            const Ports::Sent& before = since_[port];
-            const auto sent = static_cast<double>(now.packets - before.packets);
-            const auto control = static_cast<double>(now.counts.control - before.counts.control);
-            const double data = !sharing_.parallel(bundle) ? share.data
-                                : share.data_before > 0    ? sent * share.data / share.data_before
-                                                           : 0;
-            const double answers = share.all_before > 0 ? control * share.all / share.all_before : 0;
+            return std::pair(static_cast<double>(now.packets - since_[port].packets),
+                             static_cast<double>(now.counts.control - since_[port].counts.control));
+        };
+        for (std::uint32_t port = bundle; port < bundle + width; ++port) {
+            data += more(port).first;
+            control += more(port).second;
+        }
+        // Where all links of a fabric are one bundle a packet passes it several times.
+        const bool often = setup_.routed != nullptr && width > 1 && share.before > 0;
+        const double passes = often ? data / share.before : 1;
+        for (std::uint32_t port = bundle; port < bundle + width; ++port) {
+            const auto [own_data, own_control] = more(port);
+            const double of_data = data > 0 ? own_data / data : 1.0 / width;
+            const double of_control = control > 0 ? own_control / control : 1.0 / width;
             const std::uint64_t bytes = ports_.bytes_sent(port);
-            ports_.skip(port, data, answers, before, observed > 0 ? static_cast<double>(time) / observed : 0);
+            ports_.skip(port, share.there * passes * of_data, share.back * passes * each * of_control, since_[port],
+                        observed > 0 ? static_cast<double>(time) / observed : 0);
             more_bytes_[port] = ports_.bytes_sent(port) - bytes;
         }
     }

@@ -7,6 +7,7 @@
 // flow comes to its ports, or something outside changes a flow of it. Then it goes on where it stood: every time in it moves by
 // what has passed, every packet number by what its flow's rate brought in that time. What is under way, and all that transports
 // have learnt, stay as they were. The last windows of a flow are always simulated.
+// A group that begins as one did before, alone on ports of the same kinds (phases.hpp), is held as soon as that one was steady.
 // A flow's queues are part of what it has under way, so a queue that grows or drains shows there.
 // Error: the rates of the three stretches differ by a share s, and their trends would have changed the rate by d in all that was
 // skipped of a flow. Nothing is skipped where s / 2 + d / 2 would exceed the tolerance; the mean over all packets is reported.
@@ -17,8 +18,8 @@
 // Sources: freezing flow groups and moving them in time is the idea of arXiv:2602.10615; the details are our own.
 // Validated by tests/sim/network/packet_steady_test.cpp: completion times against runs without it, for each transport.
 
+#include "sim/network/packet/phases.hpp"
 #include "sim/network/packet/receiver.hpp"
-#include "sim/network/packet/sharing.hpp"
 #include "sim/network/slots.hpp"
 
 #include <vector>
@@ -32,8 +33,9 @@ class Steady {
 
     /// A flow is about to be posted, or one that was is about to change: what it shares ports with goes on, now.
     void tell(std::uint32_t flow, bool posted);
-    /// The end of a window.
-    void look();
+    /// An event of Timer::steady: kLook: the end of a window; kBegin: flows were posted at this instant; others: the time has come
+    /// at which a group is known to be steady.
+    void on_time(std::uint32_t index);
     /// The time that a held group was to be held until has come.
     void go_on(std::uint32_t group);
     void go_on_all();
@@ -43,7 +45,10 @@ class Steady {
     [[nodiscard]] double error() const { return error_; }
 
   private:
-    static constexpr std::size_t kSnapshots = 26;  // then every other one is forgotten
+    static constexpr std::uint32_t kLook = 0;
+    static constexpr std::uint32_t kBegin = 1;
+    static constexpr std::uint32_t kPlans = 2;
+    static constexpr std::size_t kSnapshots = 52;  // then every other one is forgotten
 
     /// What a flow has sent and heard of at the end of a window.
     struct Snapshot {
@@ -62,9 +67,13 @@ class Steady {
         std::uint64_t number = 0;  ///< of the flow among all
         double rate = 0;           ///< B/s * 1e-12, of the last judgement
         double spread = 0;         ///< relative, of the rates of the three stretches
-        double lag = 0;      ///< by how much its rate would have changed in all that was skipped, were its trends true
-        double trend = 0;    ///< relative change of its rate per ps
-        double residue = 0;  ///< bytes by which what was skipped lags behind the rate
+        double lag = 0;    ///< by how much its rate would have changed in all that was skipped, were its trends true
+        double trend = 0;  ///< relative change of its rate per ps
+        std::uint64_t key = 0;    ///< of the group that it began in; 0: it began among others
+        std::uint32_t of = 0;     ///< flows in that group
+        std::int64_t begun = 0;   ///< ps
+        double steady_since = 0;  ///< ps, of the last judgement
+        double residue = 0;       ///< bytes by which what was skipped lags behind the rate
     };
     struct Group {
         std::vector<std::uint32_t> flows;
@@ -76,6 +85,27 @@ class Steady {
         bool open = false;       ///< may not be held: a flow that has not begun, or whose last packets are under way
         bool held = false;
     };
+
+    /// Flows that began together, and are known to be steady soon.
+    struct Plan {
+        std::vector<std::uint32_t> flows;
+        std::vector<std::uint64_t> numbers;
+        std::uint64_t key = 0;
+    };
+
+    void look();
+    // steady_begin.cpp
+    void begin();
+    void begin_group(std::vector<std::uint32_t> flows);
+    void recall(std::uint32_t plan);
+    void learn(const Group& group);
+    [[nodiscard]] bool alone(const std::vector<std::uint32_t>& flows) const;
+    [[nodiscard]] static bool goes_well(const Flow& flow) {
+        return flow.live && flow.started && flow.lost == 0 && flow.backoff == 0 && !flow.speculates &&
+               flow.received > 0;
+    }
+    void use(const Sharing::Ways& ways, std::uint32_t more);
+    [[nodiscard]] double time_left(std::uint32_t flow) const;
 
     [[nodiscard]] std::vector<Group> groups();
     [[nodiscard]] bool observe(Group& group);
@@ -113,6 +143,10 @@ class Steady {
     std::vector<std::uint32_t> active_;  ///< flows that are tracked
     std::vector<std::uint32_t> moved_;   ///< by flow of the group that goes on: packets skipped
     Slots<Group> held_;
+    Phases phases_;
+    std::vector<std::uint32_t> fresh_;  ///< flows posted at this instant
+    Slots<Plan> plans_;
+    std::vector<std::uint32_t> users_;       ///< by bundle: flows, with those whose last packets are under way
     std::vector<std::uint32_t> holder_;      ///< by port: the held group that it belongs to
     std::vector<Ports::Sent> since_;         ///< by port, when the observation of its group began
     std::vector<std::uint64_t> more_bytes_;  ///< by port of the group that goes on

@@ -182,6 +182,66 @@ TEST_CASE("a flow that starts in the middle ends a skip, and those that it share
     }
 }
 
+TEST_CASE("messages that begin as others did are held sooner than they could be judged") {
+    // One after the other, between other hosts each time, with the same neighbourhood: all but the first are known.
+    std::vector<Sent> messages;
+    for (std::uint32_t i = 0; i < 8; ++i) {
+        messages.push_back({i, 8 + i, 2000 * 4096, i * 1'000'000'000});
+    }
+    const PacketSpec spec = spec_of("{kind: multipath}", "spray");
+    const Done exact = run(spec, messages, 0);
+    const Done done = run(spec, messages, kTolerance);
+    const Done first = run(spec, {messages.front()}, kTolerance);
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        CHECK(std::abs(static_cast<double>(done.at[i]) / static_cast<double>(exact.at[i]) - 1) < kTolerance);
+    }
+    CHECK(done.payload == exact.payload);
+    CHECK(first.statistics.skipped > 0);
+    CHECK(done.statistics.skipped > 8 * first.statistics.skipped);
+    CHECK(done.statistics.events < 8 * first.statistics.events);
+    CHECK(std::abs(static_cast<double>(done.statistics.packet_hops) -
+                   static_cast<double>(exact.statistics.packet_hops)) < 8 * 8);
+    CHECK(static_cast<double>(done.statistics.control_hops) ==
+          doctest::Approx(static_cast<double>(exact.statistics.control_hops)).epsilon(0.02));
+}
+
+TEST_CASE("groups have one key where the names of their ports alone differ") {
+    const Fabric fabric(test::hosts(16, 8, 8, 50e9, 500e-9));
+    const auto transport = spec_of("{kind: window}", "ecmp").transport.policy.make();
+    const auto chooser = spec_of("{kind: window}", "ecmp").paths.policy.make();
+    const packet::Setup setup(fabric, spec_of("{kind: window}", "ecmp"), false, *transport, *chooser);
+    packet::Clock clock;
+    packet::Slab slab;
+    packet::Flows flows(setup, slab);
+    packet::Ports ports(setup, clock, slab, flows, 1);
+    packet::Routing routing(setup, ports, *chooser);
+    packet::Sharing sharing(setup, ports, routing);
+    const packet::Phases phases(ports);
+    const auto ways = [&](std::uint32_t from, std::uint32_t to, std::uint32_t lane) {
+        packet::Flow flow;
+        flow.source = from;
+        flow.destination = to;
+        flow.path.entropy = setup.paths.entropy(lane, 0);
+        return sharing.ways_of(flow);
+    };
+    const auto key = [&](const std::vector<packet::Sharing::Ways>& all, double limit = 0) {
+        std::vector<packet::Phases::Begun> begun;
+        for (const packet::Sharing::Ways& one : all) {
+            begun.push_back({&one, limit});
+        }
+        return phases.key_of(begun, sharing);
+    };
+    const packet::Sharing::Ways across = ways(0, 9, 3);
+    CHECK(across.there.size() == 4);
+    CHECK(across.back.size() == 4);
+    CHECK(key({across}) == key({ways(12, 2, 5)}));
+    CHECK(key({across}) != key({ways(0, 1, 3)}));  // within a leaf
+    CHECK(key({across}) != key({across}, 1e9));
+    // Two that meet on a spine are not two that do not.
+    CHECK(key({across, ways(1, 10, 3)}) == key({ways(4, 11, 7), ways(6, 12, 7)}));
+    CHECK(key({across, ways(1, 10, 3)}) != key({across, ways(1, 10, 4)}));
+}
+
 TEST_CASE("the wheel gives up the events of those who are named, and pops all others as before") {
     packet::Wheel wheel(1000, 1'000'000);
     std::uint64_t state = 1;
