@@ -202,17 +202,17 @@ TEST_CASE("settings of packets are read, written and refused with their place") 
 TEST_CASE("skipping says what it skipped, and is refused where the network changes or is looked at") {
     const std::string ring = "{pattern: ring, size: 16 MiB}";
     const Summary exact = summary_of(test::scenario(network_for(ring, "")));
-    const Summary skipped = summary_of(test::scenario(network_for(ring, "skip: {error: 0.5 %}")));
+    const Summary skipped = summary_of(test::scenario(network_for(ring, ", skip: {error: 0.5 %}")));
     CHECK(exact.find("skipped_fraction") == nullptr);
     CHECK(value(skipped, "skipped_fraction") > 0.5);
     CHECK(value(skipped, "skip_error") <= 0.005);
     CHECK(value(skipped, "fct_s.p99") == doctest::Approx(value(exact, "fct_s.p99")).epsilon(0.005));
     for (const auto& [settings, expected] : std::vector<std::pair<std::string, std::string>>{
-             {"skip: {error: 6 %}", "at most"},
-             {"skip: {error: -1 %}", "at least"},
-             {"skip: {error: 0.5 %}, queue_samples: 1 us", "bit_error_rate and queue_samples out, or skip"},
-             {"skip: {error: 0.5 %}, bit_error_rate: 1e-9", "bit_error_rate and queue_samples out, or skip"},
-             {"skip: {error: 0.5 %}, link_events: some.csv", "bit_error_rate and queue_samples out, or skip"}}) {
+             {", skip: {error: 6 %}", "at most"},
+             {", skip: {error: -1 %}", "at least"},
+             {", skip: {error: 0.5 %}, queue_samples: 1 us", "bit_error_rate and queue_samples out, or skip"},
+             {", skip: {error: 0.5 %}, bit_error_rate: 1e-9", "bit_error_rate and queue_samples out, or skip"},
+             {", skip: {error: 0.5 %}, link_events: some.csv", "bit_error_rate and queue_samples out, or skip"}}) {
         CHECK_MESSAGE(test::refusal(network_for(ring, settings)).find(expected) != std::string::npos,
                       test::refusal(network_for(ring, settings)));
     }

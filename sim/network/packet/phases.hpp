@@ -23,6 +23,7 @@ class Phases {
     };
     struct Known {
         std::int64_t after = 0;   ///< ps from the beginning
+        double answers = 0;       ///< packets that receivers send for each of data
         std::vector<Rate> rates;  ///< by flow, in the order in which they were posted
     };
     /// What a flow's behaviour depends on: its ways, and the rate that it is given.

@@ -133,6 +133,7 @@ void Steady::look() {
             any = true;
             if (const std::int64_t length = observe(group) ? judge(group) : 0; length > 0) {
                 group.until = clock_.now + length;
+                group.answers = answers_of(group);
                 learn(group);
                 steady.push_back(std::move(group));
             }
@@ -460,6 +461,22 @@ void Steady::shift_packet(std::uint32_t id, std::int64_t time) {
     }
 }
 
+// Packets that the receivers of a group have sent for each of data since its observation began.
+double Steady::answers_of(const Group& group) const {
+    std::map<std::uint32_t, std::uint64_t> sent;  // by port
+    double received = 0;
+    for (const std::uint32_t id : group.flows) {
+        received += flows_[id].received - tracks_[id].received;
+        const std::uint32_t port = tracks_[id].ways.back.front();
+        sent[port] = ports_.counts(port).control - since_[port].counts.control;
+    }
+    double all = 0;
+    for (const auto& [port, count] : sent) {
+        all += static_cast<double>(count);
+    }
+    return received > 0 ? all / received : 0;
+}
+
 // Ports count what was skipped. What passes a bundle divides among its ports as before; answers are as many for each packet as
 // receivers sent before.
 void Steady::count_skipped(const Group& group, std::int64_t time) {
@@ -467,13 +484,10 @@ void Steady::count_skipped(const Group& group, std::int64_t time) {
         double there = 0, back = 0, before = 0;  ///< packets: skipped, of data and of those answered; received before
     };
     std::map<std::uint32_t, Share> shares;
-    std::map<std::uint32_t, double> answers;  // by port of a receiver
-    double received = 0;
     double began = kForever;
     for (const std::uint32_t id : group.flows) {
         const Track& track = tracks_[id];
         const auto before = static_cast<double>(flows_[id].received - track.received);
-        received += before;
         began = track.past.empty() ? began : std::min(began, track.past.front().at);
         for (const std::uint32_t bundle : track.ways.there) {
             shares[bundle].there += moved_[id];
@@ -482,12 +496,6 @@ void Steady::count_skipped(const Group& group, std::int64_t time) {
         for (const std::uint32_t bundle : track.ways.back) {
             shares[bundle].back += moved_[id];
         }
-        const std::uint32_t port = track.ways.back.front();
-        answers[port] = static_cast<double>(ports_.counts(port).control - since_[port].counts.control);
-    }
-    double each = 0;
-    for (const auto& [port, count] : answers) {
-        each += received > 0 ? count / received : 0;
     }
     const double observed = static_cast<double>(group.since) - began;
     for (const auto& [bundle, share] : shares) {
@@ -511,8 +519,8 @@ void Steady::count_skipped(const Group& group, std::int64_t time) {
             const double of_data = data > 0 ? own_data / data : 1.0 / width;
             const double of_control = control > 0 ? own_control / control : 1.0 / width;
             const std::uint64_t bytes = ports_.bytes_sent(port);
-            ports_.skip(port, share.there * passes * of_data, share.back * passes * each * of_control, since_[port],
-                        observed > 0 ? static_cast<double>(time) / observed : 0);
+            ports_.skip(port, share.there * passes * of_data, share.back * passes * group.answers * of_control,
+                        since_[port], observed > 0 ? static_cast<double>(time) / observed : 0);
             more_bytes_[port] = ports_.bytes_sent(port) - bytes;
         }
     }

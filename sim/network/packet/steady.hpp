@@ -80,6 +80,7 @@ class Steady {
         std::vector<std::uint32_t> bundles;
         std::vector<Wheel::Pending> events;
         std::uint64_t company = 0;
+        double answers = 0;      ///< packets that receivers send for each of data
         std::int64_t since = 0;  ///< ps
         std::int64_t until = 0;  ///< ps
         bool open = false;       ///< may not be held: a flow that has not begun, or whose last packets are under way
@@ -117,6 +118,7 @@ class Steady {
     void go_on_now(std::uint32_t group);
     void shift_ports(const Group& group, std::int64_t time);
     void shift_packet(std::uint32_t packet, std::int64_t time);
+    [[nodiscard]] double answers_of(const Group& group) const;
     void count_skipped(const Group& group, std::int64_t time);
     [[nodiscard]] std::uint32_t holder_of(std::uint32_t entity) const;
     void arm();

@@ -104,6 +104,7 @@ void Steady::recall(std::uint32_t slot) {
     std::sort(group.bundles.begin(), group.bundles.end());
     group.bundles.erase(std::unique(group.bundles.begin(), group.bundles.end()), group.bundles.end());
     group.flows = plan.flows;
+    group.answers = known.answers;
     group.until = clock_.now + static_cast<std::int64_t>(length);
     std::vector<Group> one;
     one.push_back(std::move(group));
@@ -130,6 +131,7 @@ void Steady::learn(const Group& group) {
         since = std::max(since, tracks_[id].steady_since);
         known.rates.push_back({tracks_[id].rate, tracks_[id].spread, tracks_[id].trend});
     }
+    known.answers = group.answers;
     known.after = static_cast<std::int64_t>(since) - first.begun;
     if (known.after > 0) {
         phases_.keep(first.key, std::move(known));

@@ -126,8 +126,8 @@ TEST_CASE("a long flow alone, skipped: its completion time is that of its packet
             const double alone = (kPackets + 3) * 4160 * 20.0 + 4 * 500e3;
             CHECK(done.mean() == doctest::Approx(alone).epsilon(kTolerance));
         }
-        CHECK(done.statistics.skipped > kPackets * 9 / 10);
-        CHECK(done.statistics.events * 10 < exact.statistics.events);
+        CHECK(done.statistics.skipped > kPackets * 8 / 10);
+        CHECK(done.statistics.events * 8 < exact.statistics.events);
     }
 }
 
@@ -145,7 +145,8 @@ TEST_CASE("flows to one receiver share its link, skipped or not") {
         CHECK(std::abs(done.p99() / exact.p99() - 1) < kTolerance);
         CHECK(std::abs(done.mean() / exact.mean() - 1) < kTolerance);
         CHECK(done.p99() == doctest::Approx(4 * 20'000 * 4160 * 20.0).epsilon(0.01));
-        CHECK(done.statistics.skipped > 0);
+        // Where all send at line rate their queue grows: nothing of that is steady.
+        CHECK((done.statistics.skipped > 0) == (transport != "{kind: ideal}"));
     }
 }
 
