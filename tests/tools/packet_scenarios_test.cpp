@@ -208,14 +208,19 @@ TEST_CASE("skipping says what it skipped, and is refused where the network chang
     CHECK(value(skipped, "skip_error") <= 0.005);
     CHECK(value(skipped, "fct_s.p99") == doctest::Approx(value(exact, "fct_s.p99")).epsilon(0.005));
     for (const auto& [settings, expected] : std::vector<std::pair<std::string, std::string>>{
-             {", skip: {error: 6 %}", "at most"},
-             {", skip: {error: -1 %}", "at least"},
+             {", skip: {error: 6 %}", "between 0 % and 5 %"},
+             {", skip: {error: -1 %}", "between 0 % and 5 %"},
              {", skip: {error: 0.5 %}, queue_samples: 1 us", "bit_error_rate and queue_samples out, or skip"},
              {", skip: {error: 0.5 %}, bit_error_rate: 1e-9", "bit_error_rate and queue_samples out, or skip"},
              {", skip: {error: 0.5 %}, link_events: some.csv", "bit_error_rate and queue_samples out, or skip"}}) {
         CHECK_MESSAGE(test::refusal(network_for(ring, settings)).find(expected) != std::string::npos,
                       test::refusal(network_for(ring, settings)));
     }
+    const std::string training = std::string(test::kSmallTraining) +
+                                 "network: {fidelity: packet, skip: {error: 0.5 %}}\n"
+                                 "faults: {duration: 1 h, events: [{at: 5000 s, kind: fail-stop, where: gpu3}]}\n";
+    CHECK_MESSAGE(test::refusal(training).find("leave it out beside faults") != std::string::npos,
+                  test::refusal(training));
 }
 
 TEST_CASE("ports and queues over time are reported") {

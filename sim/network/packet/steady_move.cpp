@@ -1,0 +1,210 @@
+// Groups that are held, and what moves when they go on.
+
+#include "sim/network/packet/steady.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace orrery::inline network::packet {
+
+std::uint32_t Steady::holder_of(std::uint32_t entity) const {
+    const std::uint32_t index = entity & ((1U << kTimerShift) - 1);
+    const auto of_flow = [&] { return index < tracks_.size() ? tracks_[index].group : kNone; };
+    switch (static_cast<Timer>(entity >> kTimerShift)) {
+        case Timer::wheel: {
+            const std::uint32_t ports = setup_.ports();
+            return holder_[index < ports                 ? index
+                           : index < ports + setup_.nics ? setup_.base[0] + index - ports
+                                                         : index - ports - setup_.nics];
+        }
+        case Timer::pace:
+        case Timer::retransmit:
+        case Timer::congestion:
+            return of_flow();
+        case Timer::pause:
+        case Timer::resume:
+            return holder_[index];
+        case Timer::grant:
+            return holder_[setup_.base[0] + index];
+        default:
+            return kNone;
+    }
+}
+
+void Steady::hold(std::vector<Group> some) {
+    for (Group& group : some) {
+        group.since = clock_.now;
+        group.held = true;
+        const std::uint32_t slot = held_.take(std::move(group));
+        for (const std::uint32_t id : held_[slot].flows) {
+            tracks_[id].group = slot;
+        }
+        each_port(held_[slot], [&](std::uint32_t port) {
+            ports_.settle(port);
+            holder_[port] = slot;
+        });
+        clock_.schedule(Timer::go_on, slot, held_[slot].until);
+    }
+    std::vector<Wheel::Pending> events;
+    clock_.wheel.extract([&](std::uint32_t entity) { return holder_of(entity) != kNone; }, events);
+    for (const Wheel::Pending& event : events) {
+        held_[holder_of(event.entity)].events.push_back(event);
+    }
+}
+
+void Steady::go_on(std::uint32_t slot) {
+    if (held_[slot].held && held_[slot].until == clock_.now) {
+        go_on_now(slot);
+    }
+}
+
+void Steady::go_on_all() {
+    for (std::uint32_t slot = 0; slot < held_.size(); ++slot) {
+        if (held_[slot].held) {
+            go_on_now(slot);
+        }
+    }
+}
+
+void Steady::go_on_now(std::uint32_t slot) {
+    const Group group = std::move(held_[slot]);
+    held_[slot] = Group();
+    const std::int64_t time = clock_.now - group.since;
+    for (const std::uint32_t id : group.flows) {
+        Track& track = tracks_[id];
+        const Flow& flow = flows_[id];
+        const double bytes = track.rate * static_cast<double>(time) + track.residue;
+        const auto most = static_cast<double>(flow.packets - flow.next_new - 1);
+        moved_[id] = static_cast<std::uint32_t>(std::clamp(std::floor(bytes / setup_.full), 0.0, most));
+        track.residue = bytes - static_cast<double>(moved_[id]) * setup_.full;
+        skipped_ += moved_[id];
+        const double missed = track.trend * static_cast<double>(time);
+        error_ += moved_[id] * (track.spread / 2 + std::abs(track.lag + missed / 2));
+        track.lag += missed;
+    }
+    count_skipped(group, time);
+    shift_ports(group, time);
+    for (const std::uint32_t id : group.flows) {
+        Track& track = tracks_[id];
+        const double bytes = static_cast<double>(moved_[id]) * setup_.full;
+        for (Snapshot& one : track.past) {
+            for (double* const at : {&one.at, &one.sent_at, &one.heard_at}) {
+                *at += static_cast<double>(time);
+            }
+            one.sent += bytes;
+            one.heard += bytes;
+        }
+        nics_.shift_flow(id, {time, moved_[id]});
+        if (setup_.transport.telemetry) {
+            slab_.telemetry.shift_flow(id, time, [&](std::uint32_t port) { return more_bytes_[port]; });
+        }
+        track.group = kNone;
+        moved_[id] = 0;
+    }
+    for (const Wheel::Pending& event : group.events) {
+        if (event.entity >> kTimerShift == 0) {
+            clock_.wheel.insert(event.entity, event.time + time);
+        } else {
+            clock_.wheel.insert_far(event.entity, event.time + time);
+        }
+    }
+    each_port(group, [&](std::uint32_t port) {
+        holder_[port] = kNone;
+        more_bytes_[port] = 0;
+    });
+    held_.give(slot);
+    arm();
+}
+
+// Ports, with all packets on them, and NICs.
+void Steady::shift_ports(const Group& group, std::int64_t time) {
+    each_port(group, [&](std::uint32_t port) {
+        ports_.shift(port, time, [&](std::uint32_t packet) { shift_packet(packet, time); });
+        if (ports_[port].kind == PortKind::nic_out) {
+            nics_.shift_nic(port - setup_.base[0], time);
+            receivers_.shift_nic(port - setup_.base[0], time);
+        }
+    });
+}
+
+void Steady::shift_packet(std::uint32_t id, std::int64_t time) {
+    Packet& p = slab_[id];
+    const std::uint32_t packets = moved_[p.flow];
+    p.sent += time;
+    p.sequence += packets;
+    p.cumulative += packets;
+    if (setup_.transport.credits && p.kind != PacketKind::ack && p.kind != PacketKind::nack) {
+        p.selected += std::uint64_t{packets} * setup_.full;
+    }
+    if (setup_.transport.telemetry && (p.kind == PacketKind::data || p.kind == PacketKind::ack)) {
+        slab_.telemetry.shift_packet(id, time, [&](std::uint32_t port) { return more_bytes_[port]; });
+    }
+}
+
+// Packets that the receivers of a group have sent for each of data since its observation began.
+double Steady::answers_of(const Group& group) const {
+    std::map<std::uint32_t, std::uint64_t> sent;  // by port
+    double received = 0;
+    for (const std::uint32_t id : group.flows) {
+        received += flows_[id].received - tracks_[id].received;
+        const std::uint32_t port = tracks_[id].ways.back.front();
+        sent[port] = ports_.counts(port).control - since_[port].counts.control;
+    }
+    double all = 0;
+    for (const auto& [port, count] : sent) {
+        all += static_cast<double>(count);
+    }
+    return received > 0 ? all / received : 0;
+}
+
+// Ports count what was skipped. What passes a bundle divides among its ports as before; answers are as many for each packet as
+// receivers sent before.
+void Steady::count_skipped(const Group& group, std::int64_t time) {
+    struct Share {
+        double there = 0, back = 0, before = 0;  ///< packets: skipped, of data and of those answered; received before
+    };
+    std::map<std::uint32_t, Share> shares;
+    auto began = static_cast<double>(group.since);
+    for (const std::uint32_t id : group.flows) {
+        const Track& track = tracks_[id];
+        const auto before = static_cast<double>(flows_[id].received - track.received);
+        began = track.past.empty() ? began : std::min(began, track.past.front().at);
+        for (const std::uint32_t bundle : track.ways.there) {
+            shares[bundle].there += moved_[id];
+            shares[bundle].before += before;
+        }
+        for (const std::uint32_t bundle : track.ways.back) {
+            shares[bundle].back += moved_[id];
+        }
+    }
+    const double observed = static_cast<double>(group.since) - began;
+    for (const auto& [bundle, share] : shares) {
+        const std::uint32_t width = sharing_.width(bundle);
+        double data = 0;
+        double control = 0;
+        const auto more = [&](std::uint32_t port) {
+            const Ports::Sent now = ports_.sent(port);
+            return std::pair(static_cast<double>(now.packets - since_[port].packets),
+                             static_cast<double>(now.counts.control - since_[port].counts.control));
+        };
+        for (std::uint32_t port = bundle; port < bundle + width; ++port) {
+            data += more(port).first;
+            control += more(port).second;
+        }
+        // Where all links of a fabric are one bundle a packet passes it several times.
+        const bool often = setup_.routed != nullptr && width > 1 && share.before > 0;
+        const double passes = often ? data / share.before : 1;
+        for (std::uint32_t port = bundle; port < bundle + width; ++port) {
+            const auto [own_data, own_control] = more(port);
+            const double of_data = data > 0 ? own_data / data : 1.0 / width;
+            const double of_control = control > 0 ? own_control / control : 1.0 / width;
+            const std::uint64_t bytes = ports_.bytes_sent(port);
+            ports_.skip(port, share.there * passes * of_data, share.back * passes * group.answers * of_control,
+                        since_[port], observed > 0 ? static_cast<double>(time) / observed : 0);
+            more_bytes_[port] = ports_.bytes_sent(port) - bytes;
+        }
+    }
+}
+
+}  // namespace orrery::inline network::packet
