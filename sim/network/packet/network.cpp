@@ -238,15 +238,17 @@ void Network::run_events(std::int64_t limit) {
 void Network::dispatch(std::uint32_t entity) {
     const std::uint32_t ports = setup_.ports();
     const std::uint32_t index = entity & ((1U << kTimerShift) - 1);
-    clock_.before = clock_.now + (entity >> kTimerShift == 0 ? 0 : 1);
+    if (entity >> kTimerShift == 0) [[likely]] {
+        clock_.before = clock_.now;
+        if (index < ports + setup_.nics) {
+            nics_.wake(index - ports);
+        } else {
+            ports_.serve_due(index - ports - setup_.nics);
+        }
+        return;
+    }
+    clock_.before = clock_.now + 1;
     switch (static_cast<Timer>(entity >> kTimerShift)) {
-        case Timer::wheel:
-            if (index < ports + setup_.nics) {
-                nics_.wake(index - ports);
-            } else {
-                ports_.serve_due(index - ports - setup_.nics);
-            }
-            break;
         case Timer::start:
             nics_.start(index);
             break;
@@ -292,6 +294,8 @@ void Network::dispatch(std::uint32_t entity) {
         case Timer::go_on:
             steady_->go_on(index);
             break;
+        case Timer::wheel:
+            break;  // above
     }
 }
 
