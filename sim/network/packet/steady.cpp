@@ -240,12 +240,11 @@ std::int64_t Steady::judge(const Group& group) {
     return most >= kWorth * static_cast<double>(window_) ? static_cast<std::int64_t>(most) : 0;
 }
 
-// ps until a flow's last windows and round trips, which come packet by packet.
+// ps until a flow's last round trip, which comes packet by packet: what it sends then is the last to be answered.
 double Steady::time_left(std::uint32_t id) const {
     const Flow& flow = flows_[id];
     const double left = static_cast<double>(flow.packets - flow.next_new) * setup_.full;
-    return left / tracks_[id].rate -
-           std::max(static_cast<double>(window_), kTripsObserved * static_cast<double>(flow.round_trip));
+    return left / tracks_[id].rate - std::max(setup_.congestion.base_rtt, static_cast<double>(flow.round_trip));
 }
 
 // The same for one flow, by what was observed: three stretches of equal length, as long as they can be or shorter, whichever

@@ -6,7 +6,7 @@
 // pending events are taken off the wheel, and nothing of it is simulated until the first of its flows is about to end, another
 // flow comes to its ports, or something outside changes a flow of it. Then it goes on where it stood: every time in it moves by
 // what has passed, every packet number by what its flow's rate brought in that time. What is under way, and all that transports
-// have learnt, stay as they were. The last windows of a flow are always simulated.
+// have learnt, stay as they were. The last round trip of a flow is always simulated.
 // A group that begins as one did before, alone on ports of the same kinds (phases.hpp), is held as soon as that one was steady.
 // A flow's queues are part of what it has under way, so a queue that grows or drains shows there.
 // Error: the rates of the three stretches differ by a share s, and their trends would have changed the rate by d in all that was
