@@ -237,6 +237,18 @@ summary = orrery.run(folder + "/base.yaml", ["plan.zero=1"])
 rows = orrery.sweep(folder + "/sweep.yaml", folder + "/db", jobs=2)
 assert len(rows) == 2, rows
 assert rows[1]["iteration_time_s"] == summary["metrics"]["iteration_time_s"]["value"], rows
+scenario = {"orrery": 1, "kind": "collective", "cluster": {"nodes": 2, "node": "dgx-h100"},
+            "collective": {"op": "all-reduce", "size": "1 GiB"}}
+one = orrery.run(scenario)["metrics"]["collective_time_s"]["value"]
+assert one < orrery.run(scenario, ["collective.size=2 GiB"])["metrics"]["collective_time_s"]["value"]
+rows = orrery.sweep({"orrery": 1, "kind": "sweep", "base": folder + "/base.yaml", "axes": {"plan.zero": [0, 1]}}, folder + "/db2")
+assert rows[1]["iteration_time_s"] == summary["metrics"]["iteration_time_s"]["value"], rows
+try:
+    orrery.run({**scenario, "colective": 1})
+except orrery.Error as error:
+    assert "collective" in str(error) and "dict:" in str(error), error
+else:
+    raise AssertionError
 try:
     orrery.run(folder + "/missing.yaml")
 except orrery.Error as error:

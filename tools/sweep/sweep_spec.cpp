@@ -290,16 +290,18 @@ std::string SweepSpec::identity() const {
 }
 
 SweepSpec load_sweep(const std::string& path, const std::vector<std::string>& overrides, const DataDirectory& data) {
-    SweepSpec sweep;
-    sweep.name = path == "-" ? "stdin" : std::filesystem::path(path).filename().string();
-    YamlNode root;
     if (path == "-") {
         const std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
-        root = parse_yaml(text, "standard input");
-    } else {
-        root = load_yaml(path);
+        return read_sweep(parse_yaml(text, "standard input"), "stdin", ".", overrides, data);
     }
-    const std::string folder = path == "-" ? "." : std::filesystem::path(path).parent_path().string();
+    const std::filesystem::path file(path);
+    return read_sweep(load_yaml(path), file.filename().string(), file.parent_path().string(), overrides, data);
+}
+
+SweepSpec read_sweep(const YamlNode& root, const std::string& name, const std::string& folder,
+                     const std::vector<std::string>& overrides, const DataDirectory& data) {
+    SweepSpec sweep;
+    sweep.name = name;
     SweepReader(root, folder, sweep).read(overrides, data);
     return sweep;
 }

@@ -56,6 +56,9 @@ struct SweepSpec {
 /// found.
 [[nodiscard]] SweepSpec load_sweep(const std::string& path, const std::vector<std::string>& overrides,
                                    const DataDirectory& data);
+/// The same of a tree that was read; relative paths are of `folder`.
+[[nodiscard]] SweepSpec read_sweep(const YamlNode& root, const std::string& name, const std::string& folder,
+                                   const std::vector<std::string>& overrides, const DataDirectory& data);
 
 /// Looks at every point of a sweep of up to 200,000 and at the first ones of a larger one. Throws ConfigError when an
 /// expression cannot be evaluated for one of them, or when the conditions of a sweep leave none.
