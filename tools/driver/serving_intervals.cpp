@@ -113,7 +113,8 @@ void add_model_error(const Scenario& scenario, double spread, Summary& summary) 
         return;
     }
     const double beyond = square_beyond(spread);
-    const ModelWidths left = widths_of(engine.software, scenario.model.experts.count > 0);
+    const bool experts = scenario.model.experts.count > 0;
+    const ModelWidths left = widths_of(engine.software, experts);
     const Metric* overloaded = summary.find("overloaded");
     const ArrivalKind arrivals = scenario.requests.arrivals;
     const bool bound = arrivals == ArrivalKind::closed || arrivals == ArrivalKind::at_once ||
@@ -138,8 +139,10 @@ void add_model_error(const Scenario& scenario, double spread, Summary& summary) 
             widen(metric, std::sqrt(width * width + beyond));
         }
     }
-    summary.notes.emplace_back("low and high of latencies hold what the model erred in nine of ten measured runs of " +
-                               std::string(engine.software.has_interval ? "this engine" : "all engines"));
+    const bool own = experts ? engine.software.has_experts_interval : engine.software.has_interval;
+    summary.notes.push_back(
+        fmt::format("low and high of latencies hold what the model erred in nine of ten measured runs of {}",
+                    own ? "this engine" : "all engines"));
 }
 
 void add_steady_state(const ServiceResult& result, Summary& summary) {
@@ -179,7 +182,7 @@ void add_steady_state(const ServiceResult& result, Summary& summary) {
         bound_rates(result, summary);
         summary.notes.push_back(fmt::format(
             "steady state: {} requests in {} are measured, after a warm-up of {} requests in {}; low and high are "
-            "90 % bounds of chance alone{}",
+            "90 % bounds of chance{}",
             steady.measured, time(result.window_s), steady.warm_up, time(steady.warm_up_s),
             steady.precise ? "" : ", wider than they should be: a longer run needs a 'count'"));
     }
