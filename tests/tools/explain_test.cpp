@@ -50,6 +50,33 @@ TEST_CASE("explain: the memory that an offloaded step waits for is named, and mo
     CHECK(e.link_use.contains("nvme"));
 }
 
+TEST_CASE("explain: kernels by name add up to what the passes of a rank are booked with") {
+    const Scenario scenario = base_with({});  // nothing runs beside its passes
+    const Explanation e = explain(scenario, models());
+    double kernels = 0;
+    double tensor = 0;
+    double launched = 0;
+    for (const KernelRow& row : e.kernels) {
+        const bool kernel = row.stream == "kernels";
+        kernels += kernel && !row.pass.empty() ? row.seconds : 0;  // not the optimizer's
+        tensor += kernel ? 0 : row.seconds;
+        launched += row.name == "softmax" ? row.count : 0;
+    }
+    const RunOutput out = run(scenario, models(), RunOptions());
+    double booked = 0;
+    double exchanged = 0;
+    for (const auto& [name, seconds] : out.summary.breakdown) {
+        booked += name == "forward" || name == "backward" || name == "recompute" ? seconds : 0;
+        exchanged += name == "tensor communication" ? seconds : 0;
+    }
+    CHECK(kernels == doctest::Approx(booked).epsilon(1e-6));
+    CHECK(tensor == doctest::Approx(exchanged).epsilon(1e-6));
+    // Each layer of a stage attends once in each pass of each micro-batch, and once more as it is computed again.
+    const double passes = static_cast<double>(scenario.plan.micro_batches());
+    const double layers = static_cast<double>(scenario.model.layers) / static_cast<double>(scenario.plan.pipeline);
+    CHECK(launched == doctest::Approx(3 * passes * layers));
+}
+
 TEST_CASE("explain: the critical path adds up to the iteration, and parts of it never exceed it") {
     for (const std::vector<std::string>& overrides :
          {std::vector<std::string>{},

@@ -130,6 +130,21 @@ TEST_CASE("timeline of training: what passes exchange has a lane of its own, ins
     // Nothing to exchange: no lane.
     CHECK(thread_named(drawn(job("data: 16, global_batch: 16")).timeline, "tensor-parallel communication") ==
           0xFFFFFFFFU);
+    // Kernels of the first micro-batch have one too, in the order of the program and without overlap.
+    const std::uint32_t kernels = thread_named(out.timeline, "kernels");
+    REQUIRE(kernels != 0xFFFFFFFFU);
+    std::map<std::uint32_t, double> ended;
+    std::map<std::string, int> names;
+    for (const Span& span : out.timeline.spans) {
+        if (span.thread == kernels) {
+            CHECK(argument(span, "micro-batch") == 0);
+            CHECK(span.start_us >= ended[span.process] - 1e-3);
+            ended[span.process] = span.start_us + span.duration_us;
+            ++names[span.name];
+        }
+    }
+    CHECK(names["attention"] == 2 * 8);  // of each layer, forward and backward
+    CHECK(names["weight gradient, in"] == 2 * 8);
     // In the picture it is a line between compute and transfers.
     const std::string svg = timeline_svg("t", out.timeline, TimelineRows::processes, 16, {});
     CHECK(svg.find("fill-opacity") != std::string::npos);

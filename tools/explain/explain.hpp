@@ -30,6 +30,15 @@ struct HiddenRow {
     double exposed_s = 0;  ///< of it, seen by the compute stream
 };
 
+/// Kernels or collectives of one name in the passes of a rank, or other work on its compute stream.
+struct KernelRow {
+    std::string name;
+    std::string pass;    ///< the pass that runs it; empty: none
+    std::string stream;  ///< kernels, or a communicator's
+    double count = 0;    ///< in an iteration, mean over ranks
+    double seconds = 0;  ///< of them together; streams run beside each other
+};
+
 /// One what-if: what 10 % more of it gives.
 struct Elasticity {
     std::string what_if;
@@ -121,6 +130,7 @@ struct Explanation {
     std::string path_meaning;       ///< what the critical path is; empty: one message, which `last` divides
     std::vector<BlameRow> longest;  ///< single operations with most time on the critical path (replays)
     std::vector<HiddenRow> hidden;
+    std::vector<KernelRow> kernels;                     ///< training: longest first
     std::map<std::string, double> link_use;             ///< utilisation of the busiest link of each kind, by activities
     std::vector<double> link_loads;                     ///< by resource, share of the time in use; empty: not known
     std::string link_users = "where it was simulated";  ///< which activities those are, for a caption

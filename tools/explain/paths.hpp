@@ -6,7 +6,7 @@
 
 namespace orrery::inline explanation {
 
-/// Critical path, hidden transfers and use of links of a training run.
+/// Critical path, hidden transfers, kernels by name and use of links of a training run.
 void explain_training(const Scenario& scenario, ModelCache& models, const RunOutput& base, Explanation& out);
 
 /// The chain of messages that the last one of a collective to arrive waited for, and what happened to that one. `base` was run

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <tuple>
 
 namespace orrery::inline explanation {
 
@@ -113,7 +114,101 @@ class CriticalPath {
         return out;
     }
 
+    /// What the passes of a rank run, by name: programs of their layers and tables, alone, and other tasks of the compute
+    /// streams. Mean over the simulated ranks with devices like the first one's.
+    [[nodiscard]] std::vector<KernelRow> kernels() const {
+        KernelSums sums;
+        std::map<PassWork, PassCounts> passes;
+        double ranks = 0;
+        for (std::size_t r = 0; r < graph_.ranks.size(); ++r) {
+            if (like_first(graph_.ranks[r])) {
+                ++ranks;
+                for (const TaskId id : graph_.compute[r]) {
+                    count(id, passes, sums);
+                }
+            }
+        }
+        const PassCost cost = cost_of_first();
+        for (const auto& [work, counts] : passes) {
+            for (const auto& [kind, layers] : counts.layers) {
+                add(cost.program(LayerKind{kind % 2 == 1, kind >= 2}, work), layers, work, sums);
+            }
+            add(cost.embedding_program(work), counts.embeddings, work, sums);
+            add(cost.head_program(work), counts.heads, work, sums);
+        }
+        std::vector<KernelRow> rows;
+        for (const auto& [key, sum] : sums) {
+            if (sum.seconds > 0) {
+                const auto& [name, pass, stream] = key;
+                rows.push_back({name, pass, stream, sum.count / ranks, sum.seconds / ranks});
+            }
+        }
+        std::stable_sort(rows.begin(), rows.end(),
+                         [](const KernelRow& a, const KernelRow& b) { return a.seconds > b.seconds; });
+        return rows;
+    }
+
   private:
+    struct KernelSum {
+        double count = 0, seconds = 0;
+    };
+    using KernelSums =
+        std::map<std::tuple<std::string, std::string, std::string>, KernelSum>;  ///< by name, pass, stream
+    /// What passes of one kind of work went through.
+    struct PassCounts {
+        std::map<std::size_t, double> layers;  ///< by kind
+        double embeddings = 0, heads = 0;
+    };
+
+    [[nodiscard]] PassCost cost_of_first() const {
+        const TrainingInput& in = input_;
+        if (in.groups.empty()) {
+            return {in.model, in.plan, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths};
+        }
+        const GpuId first = in.first_gpu(0, 0);
+        const GroupDevice& group = in.groups[in.fabric.group_of(first)];
+        return {in.model,           in.plan,  in.software, *group.device, *group.gpu, in.fabric,
+                *group.collectives, in.paths, first};
+    }
+
+    [[nodiscard]] bool like_first(std::uint32_t rank) const {
+        const auto group = [&](std::uint32_t of) { return input_.fabric.group_of(input_.placement.gpu(of)); };
+        return input_.groups.empty() || group(rank) == group(graph_.ranks[0]);
+    }
+
+    void count(TaskId id, std::map<PassWork, PassCounts>& passes, KernelSums& sums) const {
+        const Task& task = graph_.graph.task(id);
+        const TaskLabel& label = graph_.labels[task.label];
+        const bool cut = label.work == PassWork::scores || label.work == PassWork::score_gradients;
+        if (!label.pass || cut || task.category == Category::data_communication) {
+            KernelSum& sum = sums[{graph_.graph.name_of(id), "", "kernels"}];
+            sum.count += 1;
+            sum.seconds += (executor_->end_of(id) - executor_->start_of(id)).seconds();
+            return;
+        }
+        PassCounts& counts = passes[label.work];
+        for (std::uint32_t i = 0; i < label.layers; ++i) {
+            counts.layers[input_.model.kind_of(label.layer + static_cast<std::int64_t>(i)).index()] += 1;
+        }
+        counts.embeddings += label.embedding ? 1 : 0;
+        counts.heads += label.head ? 1 : 0;
+    }
+
+    static void add(const PassProgram& program, double times, PassWork work, KernelSums& sums) {
+        const char* pass = work == PassWork::forward           ? "forward"
+                           : work == PassWork::input_gradient  ? "input gradient"
+                           : work == PassWork::weight_gradient ? "weight gradient"
+                                                               : "backward";
+        const std::vector<PlayedOperation> played = program.play();
+        for (std::size_t i = 0; i < played.size(); ++i) {
+            const PassOperation& operation = program.operations()[i];
+            const char* within = operation.category == Category::recompute ? "recomputation" : pass;
+            KernelSum& sum = sums[{operation.name, within, pass_stream_name(operation.stream)}];
+            sum.count += times;
+            sum.seconds += times * (played[i].end - played[i].start);
+        }
+    }
+
     // Tasks without a place on a compute stream, such as barriers, may lie beyond the list.
     [[nodiscard]] std::uint32_t price_of(TaskId id) const {
         return id.value() < graph_.price_of.size() ? graph_.price_of[id.value()] : TrainingGraph::kNoPrice;
@@ -197,6 +292,7 @@ void explain_training(const Scenario& scenario, ModelCache& models, const RunOut
     out.link_users = "by transfers between passes, where they were simulated";
     out.critical_path = path.blame();
     out.link_use = path.link_use();
+    out.kernels = path.kernels();
     if (base.training->folded_into_one > 1) {
         // A folded run leaves most traffic of switches out: it cannot bind there.
         std::erase_if(out.link_use, [](const auto& use) {

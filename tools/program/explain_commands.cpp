@@ -200,6 +200,29 @@ void print_sensitivity(const Terminal& terminal, const Sensitivity& s) {
     }
 }
 
+// The longest, and what is left of them.
+void print_kernels(const Terminal& terminal, const Explanation& e) {
+    constexpr std::size_t kMost = 20;
+    terminal.heading(
+        "kernels and collectives of a rank's passes: an iteration's, streams beside each other (mean over ranks)");
+    std::vector<std::vector<std::string>> rows;
+    double rest = 0;
+    for (std::size_t i = 0; i < e.kernels.size(); ++i) {
+        const KernelRow& row = e.kernels[i];
+        if (i >= kMost) {
+            rest += row.seconds;
+            continue;
+        }
+        rows.push_back({row.name, row.pass, row.stream, fmt::format("{:.0f}", row.count), time_text(row.seconds),
+                        share_text(row.seconds, e.seconds)});
+    }
+    if (rest > 0) {
+        rows.push_back({fmt::format("{} more", e.kernels.size() - kMost), "", "", "", time_text(rest),
+                        share_text(rest, e.seconds)});
+    }
+    terminal.table({"operation", "pass", "stream", "times", "together", "of the iteration"}, rows);
+}
+
 void print_explanation(const Terminal& terminal, const Explanation& e) {
     if (!e.path_meaning.empty()) {
         print_path(terminal, e, e.critical_path, "critical path: " + e.path_meaning);
@@ -218,6 +241,9 @@ void print_explanation(const Terminal& terminal, const Explanation& e) {
             rows.push_back({row.kind, time_text(row.busy_s), time_text(row.exposed_s)});
         }
         terminal.table({"kind", "under way", "exposed"}, rows);
+    }
+    if (!e.kernels.empty()) {
+        print_kernels(terminal, e);
     }
     if (!e.phases.empty()) {
         terminal.heading("what bounds each part");

@@ -3,6 +3,7 @@
 #include "tools/report/over_time.hpp"
 #include "tools/report/report.hpp"
 #include "tools/report/topology_svg.hpp"
+#include "workloads/training/timeline.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -165,7 +166,7 @@ Json utilisation(const Timeline& timeline) {
     };
     for (const Span& span : timeline.spans) {
         if (span.category != "tensor communication" && span.category != "context communication" &&
-            span.category != "expert communication") {  // those are parts of passes
+            span.category != "expert communication" && span.category != kKernelCategory) {  // those are parts of passes
             add(span.thread == 0 ? busy["computing"] : transfers, span);
         }
     }

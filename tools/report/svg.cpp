@@ -4,6 +4,7 @@
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "tools/report/page.hpp"
+#include "workloads/training/timeline.hpp"
 
 #include <fmt/format.h>
 
@@ -333,7 +334,7 @@ std::string timeline_svg(const std::string& title, const Timeline& timeline, Tim
     }
     for (const Span& span : timeline.spans) {
         const auto row = row_of.find({span.process, whole ? 0 : span.thread});
-        if (row == row_of.end() || end <= 0) {
+        if (row == row_of.end() || end <= 0 || (whole && span.category == kKernelCategory)) {
             continue;
         }
         // The compute stream fills its row; below it are a thin line of what its passes exchange and one of transfers.

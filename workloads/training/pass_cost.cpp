@@ -172,6 +172,20 @@ const PassProgram& PassCost::program(LayerKind kind, PassWork work) const {
                                                : layer.backward_program;
 }
 
+PassProgram PassCost::embedding_program(PassWork work) const {
+    // The gradient of a table is one of weights alone.
+    return work == PassWork::input_gradient
+               ? PassProgram()
+               : embedding(work == PassWork::forward ? Direction::forward : Direction::backward);
+}
+
+PassProgram PassCost::head_program(PassWork work) const {
+    return work == PassWork::forward           ? head(Direction::forward)
+           : work == PassWork::input_gradient  ? head(Direction::backward, Part::input)
+           : work == PassWork::weight_gradient ? head(Direction::backward, Part::weights)
+                                               : head(Direction::backward);
+}
+
 double PassCost::streaming(double bytes, double kernels) const {
     return device_.seconds(Streaming{bytes, kernels}).value();
 }

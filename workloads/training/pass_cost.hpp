@@ -48,6 +48,9 @@ class PassCost {
     [[nodiscard]] const PassProgram& backward_program(LayerKind kind) const { return of(kind).backward_program; }
     /// Of any pass that has layers; the parts of a backward pass where the schedule splits it.
     [[nodiscard]] const PassProgram& program(LayerKind kind, PassWork work) const;
+    /// The same of the tables at the ends of the model; empty where a pass leaves them out.
+    [[nodiscard]] PassProgram embedding_program(PassWork work) const;
+    [[nodiscard]] PassProgram head_program(PassWork work) const;
     [[nodiscard]] const Price& layer_forward(LayerKind kind) const { return of(kind).forward; }
     /// Includes what is recomputed before it.
     [[nodiscard]] const Price& layer_backward(LayerKind kind) const { return of(kind).backward; }

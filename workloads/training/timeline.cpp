@@ -119,7 +119,7 @@ class IterationDrawing {
         if (pass) {
             hold(id, label);
             if (rank.first && label.layers > 0) {
-                add_exchanges(id, label, rank.stage);
+                add_parts(id, label, rank.stage);
             }
         }
         if (task.category == Category::pipeline_communication) {
@@ -160,38 +160,41 @@ class IterationDrawing {
         }
     }
 
-    /// What a layer's program exchanges in a pass, and how long it takes.
-    struct Exchanges {
-        std::vector<std::pair<PassOperation, PlayedOperation>> operations;
+    /// What a layer's program exchanges and computes in a pass, and how long it takes.
+    struct Parts {
+        std::vector<std::pair<PassOperation, PlayedOperation>> exchanges, kernels;
         double seconds = 0;
     };
-    const Exchanges& exchanges_of(LayerKind kind, PassWork work) {
-        const auto [found, added] = exchanges_.try_emplace({kind.index(), work});
+    const Parts& parts_of(LayerKind kind, PassWork work) {
+        const auto [found, added] = parts_.try_emplace({kind.index(), work});
         if (added) {
             const PassProgram& program = cost().program(kind, work);
             const std::vector<PlayedOperation> played = program.play();
             for (std::size_t i = 0; i < played.size(); ++i) {
                 const PassOperation& operation = program.operations()[i];
                 found->second.seconds = std::max(found->second.seconds, played[i].end);
-                if (operation.stream != PassStream::compute && played[i].end > played[i].start) {
-                    found->second.operations.emplace_back(operation, played[i]);
+                if (played[i].end > played[i].start) {
+                    (operation.stream == PassStream::compute ? found->second.kernels : found->second.exchanges)
+                        .emplace_back(operation, played[i]);
                 }
             }
         }
         return found->second;
     }
 
-    // Layer by layer between what stands at the ends of the pass.
-    void add_exchanges(TaskId id, const TaskLabel& label, std::uint32_t stage) {
+    // Layer by layer between what stands at the ends of the pass. All micro-batches run the same kernels: those of the first are
+    // drawn.
+    void add_parts(TaskId id, const TaskLabel& label, std::uint32_t stage) {
         const bool backward = label.work != PassWork::forward;
-        std::vector<const Exchanges*> layers;
+        const bool kernels = label.micro_batch == 0;
+        std::vector<const Parts*> layers;
         double whole = 0;
         std::size_t count = 0;
         for (std::uint32_t i = 0; i < label.layers; ++i) {
             const std::uint32_t layer = static_cast<std::uint32_t>(label.layer) + (backward ? label.layers - 1 - i : i);
-            layers.push_back(&exchanges_of(in_.model.kind_of(layer), label.work));
+            layers.push_back(&parts_of(in_.model.kind_of(layer), label.work));
             whole += layers.back()->seconds;
-            count += layers.back()->operations.size();
+            count += layers.back()->exchanges.size() + (kernels ? layers.back()->kernels.size() : 0);
         }
         if (count == 0 || count > left_[stage]) {
             left_[stage] = count == 0 ? left_[stage] : 0;  // no later pass either: what is drawn has no holes
@@ -205,18 +208,24 @@ class IterationDrawing {
         const Task& task = lowered_.graph.task(id);
         for (std::size_t i = 0; i < layers.size(); ++i) {
             const double layer = label.layer + static_cast<double>(backward ? layers.size() - 1 - i : i);
-            for (const auto& [operation, played] : layers[i]->operations) {
+            const auto draw = [&](const PassOperation& operation, const PlayedOperation& played) {
                 const auto stream =
                     static_cast<std::uint32_t>(kStreamCount) + static_cast<std::uint32_t>(operation.stream);
                 add_thread(stream, pass_stream_name(operation.stream));
                 out_.spans.push_back(Span{
                     operation.name,
-                    category_name(operation.category),
+                    operation.stream == PassStream::compute ? kKernelCategory : category_name(operation.category),
                     task.rank,
                     stream,
                     (at + played.start * stretch) * 1e6,
                     (played.end - played.start) * stretch * 1e6,
                     {{"stage", stage}, {"micro-batch", static_cast<double>(label.micro_batch)}, {"layer", layer}}});
+            };
+            for (const auto& [operation, played] : layers[i]->exchanges) {
+                draw(operation, played);
+            }
+            for (std::size_t k = 0; kernels && k < layers[i]->kernels.size(); ++k) {
+                draw(layers[i]->kernels[k].first, layers[i]->kernels[k].second);
             }
             at += layers[i]->seconds * stretch;
         }
@@ -337,7 +346,7 @@ class IterationDrawing {
     const std::vector<MemoryUse>& memory_;
     std::map<std::uint32_t, Drawn> drawn_;  ///< by rank
     std::vector<std::size_t> left_;         ///< by stage: exchanges that may still be drawn
-    std::map<std::pair<std::size_t, PassWork>, Exchanges> exchanges_;
+    std::map<std::pair<std::size_t, PassWork>, Parts> parts_;
     std::map<std::uint32_t, Changes> held_;  ///< by rank: layers whose activations are held
     std::optional<PassCost> cost_;
     Timeline out_;

@@ -4,8 +4,9 @@
 // Claims: what the layers of a pass exchange with tensor-, context- and expert-parallel neighbours is drawn where it stands in
 // their programs, stretched to what the pass took. Activations that a rank holds follow its passes, and reach at their most what
 // memory.hpp says. A transfer is drawn at its mean rate.
-// Limits: neighbours do the same at the same time, so exchanges inside passes are drawn of the first rank of each stage alone, and of as
-// many of its passes as kMostExchanges allows.
+// The kernels of layers have a lane of their own.
+// Limits: neighbours do the same at the same time, so what is inside passes is drawn of the first rank of each stage alone, and of as
+// many of its passes as kMostExchanges allows; kernels of the first micro-batch alone, whose passes are like all others.
 // Validated by tests/workloads/training_timeline_test.cpp.
 
 #include "sim/engine/executor.hpp"
@@ -14,8 +15,11 @@
 
 namespace orrery::inline training {
 
-/// Exchanges inside passes that are drawn, over all stages.
+/// Exchanges and kernels inside passes that are drawn, over all stages.
 inline constexpr std::size_t kMostExchanges = 200'000;
+
+/// Category of kernels inside passes: pictures of whole ranks leave them out.
+inline constexpr const char* kKernelCategory = "kernel";
 
 /// After the run. `memory`: by stage; `ranks`: at most so many are drawn, and one of each stage at least.
 [[nodiscard]] Timeline draw_iteration(const TrainingInput& input, const TrainingGraph& lowered,
