@@ -35,15 +35,23 @@ constexpr double kMostError = 0.5;
 constexpr double kTtftWeight = 0.5;
 constexpr std::ptrdiff_t kFewestExperts = 5;  ///< points for a constant of their own
 
-// An absolute error has many valleys. The descent starts from the best of a grid over those constants of the host that matter
-// most, on a sample of the points, and ends on all of them.
+// An absolute error has many valleys. The descent starts from the present constants and from the best of a grid over those
+// constants of the host that matter most, on a sample of the points, and ends on all of them.
 constexpr std::array<double, 4> kStartSteps = {0.3e-3, 1e-3, 3e-3, 6e-3};
 constexpr std::array<double, 4> kStartSequences = {0, 20e-6, 60e-6, 120e-6};
 constexpr std::array<double, 2> kStartRequests = {10e-3, 40e-3};
 constexpr std::array<double, 2> kStartExperts = {0, 500e-6};
-constexpr std::size_t kStarts = 4;
+constexpr std::size_t kStarts = 2;  ///< of the grid
+constexpr std::size_t kGridSample = 12;
 constexpr std::size_t kSample = 40;
-constexpr double kPolish = 0.3;  ///< how far the last descent looks, over the widths of the first
+
+// A run is some milliseconds, and what it predicts is nearly a plane in the constants near by: each step of the descent takes the
+// slopes of all runs, descends on the planes as far as they are trusted, and runs again what it has found.
+constexpr double kSlope = 0.25;    ///< of the widths of the first moves, over which slopes are taken
+constexpr double kFirstTrust = 2;  ///< widths
+constexpr double kLeastTrust = 0.05;
+constexpr int kSteps = 6;
+constexpr double kNear = 0.5;  ///< trust of the last descent, on all points
 
 Constants constants_of(const HostSpec& host) {
     return {host.step.value,         host.sequence.value,  host.request.value,  host.frontend.value,
@@ -61,15 +69,13 @@ void set_constants(HostSpec& host, const Constants& constants) {
     host.experts_launch.value = constants[kExpertsLaunch];
 }
 
-double error(double predicted, double measured) {
-    return std::min(kMostError, std::abs(log_pinned(std::max(1e-9, predicted) / measured)));
-}
-
 /// Mean errors of one set of constants.
 struct Errors {
     double dense = 0;  ///< over points of dense models
     double all = 0;
 
+    /// That which decides on a step: those that decide on its constants, together.
+    [[nodiscard]] double merit() const { return dense + all; }
     /// That which decides on a constant. Kernels are as dense models show them, for those of experts are less well known; a
     /// host is as all points show it, for only short iterations tell what it takes at least.
     [[nodiscard]] double of(Constant constant, bool has_dense) const {
@@ -77,37 +83,41 @@ struct Errors {
     }
 };
 
-class MeanError {
-  public:
-    void add(const ServingPoint& point) {
-        sum_ += error(point.predicted_tpot, point.tpot);
-        weight_ += 1;
-        if (point.ttft > 0) {
-            sum_ += kTtftWeight * error(point.predicted_ttft, point.ttft);
-            weight_ += kTtftWeight;
-        }
-    }
-    [[nodiscard]] double value() const { return weight_ > 0 ? sum_ / weight_ : 0; }
-
-  private:
-    double sum_ = 0;
-    double weight_ = 0;
+/// What runs predict, or what a plane through them does: logs of times per token and to the first token.
+struct Logs {
+    double tpot = 0, ttft = 0;
 };
 
-Errors errors_of(const std::vector<ServingPoint*>& points, const DataDirectory& data, const Constants& constants) {
+double log_of(double seconds) {
+    return log_pinned(std::max(1e-9, seconds));
+}
+
+Errors errors_of(const std::vector<ServingPoint*>& points, const std::vector<Logs>& predicted) {
+    double sums[2] = {0, 0};  // of dense models, of all
+    double weights[2] = {0, 0};
+    for (std::size_t i = 0; i < points.size(); ++i) {
+        const ServingPoint& point = *points[i];
+        const double tpot = std::min(kMostError, std::abs(predicted[i].tpot - log_of(point.tpot)));
+        const double ttft = point.ttft > 0 ? std::min(kMostError, std::abs(predicted[i].ttft - log_of(point.ttft))) : 0;
+        for (std::size_t k = point.dense ? 0 : 1; k < 2; ++k) {
+            sums[k] += tpot + kTtftWeight * ttft;
+            weights[k] += 1 + (point.ttft > 0 ? kTtftWeight : 0);
+        }
+    }
+    return {weights[0] > 0 ? sums[0] / weights[0] : 0, weights[1] > 0 ? sums[1] / weights[1] : 0};
+}
+
+std::vector<Logs> run_all(const std::vector<ServingPoint*>& points, const DataDirectory& data,
+                          const Constants& constants) {
     for (ServingPoint* point : points) {
         set_constants(point->scenario.engine.software, constants);
     }
     predict_all(points, data, nullptr);
-    MeanError dense;
-    MeanError all;
+    std::vector<Logs> out;
     for (const ServingPoint* point : points) {
-        all.add(*point);
-        if (point->dense) {
-            dense.add(*point);
-        }
+        out.push_back({log_of(point->predicted_tpot), log_of(point->predicted_ttft)});
     }
-    return {dense.value(), all.value()};
+    return out;
 }
 
 // The fit of one engine version on its half of the points.
@@ -133,19 +143,20 @@ class EngineFit {
 
     /// Sets the constants; returns the error that is left.
     double run(Constants& constants) {
-        const std::vector<ServingPoint*> sample = sampled();
+        const std::vector<ServingPoint*> few = sampled(kGridSample);
+        const std::vector<ServingPoint*> sample = sampled(kSample);
         std::vector<std::pair<double, Constants>> starts;
         for (const Constants& start : grid(constants)) {
-            starts.emplace_back(errors_of(sample, data_, start).all, start);
+            starts.emplace_back(errors_of(few, run_all(few, data_, start)).all, start);
         }
         std::sort(starts.begin(), starts.end());
         starts.resize(kStarts);
+        starts.emplace_back(0, constants);
         for (auto& [error, reached] : starts) {
-            (void)descend(sample, 1, reached);
-            error = errors_of(half_, data_, reached).all;
+            error = descend(sample, kFirstTrust, reached).all;
         }
         constants = std::min_element(starts.begin(), starts.end())->second;
-        return descend(half_, kPolish, constants).all;
+        return descend(half_, kNear, constants).all;
     }
 
   private:
@@ -168,30 +179,83 @@ class EngineFit {
         return out;
     }
 
-    // At most `kSample` points, evenly from all.
-    [[nodiscard]] std::vector<ServingPoint*> sampled() const {
+    // At most so many points, evenly from all.
+    [[nodiscard]] std::vector<ServingPoint*> sampled(std::size_t most) const {
         std::vector<ServingPoint*> out;
-        const std::size_t count = std::min(kSample, half_.size());
+        const std::size_t count = std::min(most, half_.size());
         for (std::size_t i = 0; i < count; ++i) {
             out.push_back(half_[i * half_.size() / count]);
         }
         return out;
     }
 
+    using Slopes =
+        std::array<std::vector<Logs>, kConstants>;  ///< by constant and point, per second (of the slowdown: per one)
+
+    static double least(Constant constant) { return constant == kSlowdown ? kLeastSlowdown : 0; }
+
+    Errors descend(const std::vector<ServingPoint*>& points, double trust, Constants& constants) const {
+        std::vector<Logs> here = run_all(points, data_, constants);
+        Errors best = errors_of(points, here);
+        for (int step = 0; step < kSteps && trust > kLeastTrust; ++step) {
+            const Slopes slopes = slopes_at(points, constants, here);
+            for (bool moved = false; !moved && trust > kLeastTrust;) {
+                const Constants trial = descend_planes(points, here, slopes, trust, constants);
+                std::vector<Logs> there = run_all(points, data_, trial);
+                const Errors reached = errors_of(points, there);
+                moved = reached.merit() < best.merit() - kLeastGain;
+                if (moved) {
+                    constants = trial;
+                    here = std::move(there);
+                    best = reached;
+                }
+                trust *= moved ? kLonger : kShorter;
+            }
+        }
+        return best;
+    }
+
+    [[nodiscard]] Slopes slopes_at(const std::vector<ServingPoint*>& points, const Constants& constants,
+                                   const std::vector<Logs>& here) const {
+        Slopes out;
+        for (const Constant i : free_) {
+            Constants beside = constants;
+            const double by = kSlope * kWidths[i];
+            beside[i] += by;
+            out[i] = run_all(points, data_, beside);
+            for (std::size_t p = 0; p < points.size(); ++p) {
+                out[i][p] = {(out[i][p].tpot - here[p].tpot) / by, (out[i][p].ttft - here[p].ttft) / by};
+            }
+        }
+        return out;
+    }
+
     // Coordinate descent, each constant with a width of its own: robust against the kinks of an absolute error.
-    Errors descend(const std::vector<ServingPoint*>& points, double reach, Constants& constants) const {
+    [[nodiscard]] Constants descend_planes(const std::vector<ServingPoint*>& points, const std::vector<Logs>& here,
+                                           const Slopes& slopes, double trust, const Constants& from) const {
+        const auto errors_at = [&](const Constants& constants) {
+            std::vector<Logs> there = here;
+            for (const Constant i : free_) {
+                const double by = constants[i] - from[i];
+                for (std::size_t p = 0; by != 0 && p < points.size(); ++p) {
+                    there[p].tpot += by * slopes[i][p].tpot;
+                    there[p].ttft += by * slopes[i][p].ttft;
+                }
+            }
+            return errors_of(points, there);
+        };
+        Constants constants = from;
         Constants width = kWidths;
-        Errors best = errors_of(points, data_, constants);
+        Errors best = errors_at(constants);
         for (int round = 0; round < kRounds; ++round) {
             for (const Constant i : free_) {
                 bool better = false;
                 for (const double sign : {1.0, -1.0}) {
                     Constants trial = constants;
-                    trial[i] = std::max(i == kSlowdown ? kLeastSlowdown : 0.0, trial[i] + sign * reach * width[i]);
-                    if (trial[i] == constants[i]) {
-                        continue;
-                    }
-                    const Errors reached = errors_of(points, data_, trial);
+                    trial[i] =
+                        std::clamp(trial[i] + sign * trust * width[i], std::max(least(i), from[i] - trust * kWidths[i]),
+                                   from[i] + trust * kWidths[i]);
+                    const Errors reached = errors_at(trial);
                     if (reached.of(i, has_dense_) < best.of(i, has_dense_) - kLeastGain) {
                         best = reached;
                         constants = trial;
@@ -203,7 +267,7 @@ class EngineFit {
                 width[i] *= better ? kLonger : kShorter;
             }
         }
-        return best;
+        return constants;
     }
 
     std::vector<ServingPoint*> half_;
