@@ -156,7 +156,14 @@ class EngineFit {
             error = descend(sample, kFirstTrust, reached).all;
         }
         constants = std::min_element(starts.begin(), starts.end())->second;
-        return descend(half_, kNear, constants).all;
+        const double left = descend(half_, kNear, constants).all;
+        if (constants[kSlowdown] > kLeastSlowdown) {
+            return left;
+        }
+        // At its bound it tells of something else: kernels then keep their times.
+        constants[kSlowdown] = 1;
+        std::erase(free_, kSlowdown);
+        return descend(half_, kFirstTrust, constants).all;
     }
 
   private:
