@@ -29,7 +29,7 @@ constexpr double kLonger = 1.5;
 constexpr double kShorter = 0.4;
 constexpr int kRounds = 9;
 constexpr double kLeastGain = 1e-5;
-constexpr double kLeastSlowdown = 0.9;
+constexpr double kLeastSlowdown = 0.7;
 /// A run that queues for memory tells nothing of a host's microseconds: its error counts no more than this.
 constexpr double kMostError = 0.5;
 constexpr double kTtftWeight = 0.5;
