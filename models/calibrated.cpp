@@ -121,9 +121,9 @@ Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, doub
     : device_(device), roofline_(device), without_(model_without_kernels(device, data)), duty_(duty) {
     for (const KernelFolder& folder : kernel_folders(device, data, kernels)) {
         for (const std::string& path : fits_in(folder.path)) {
-            auto fit = std::make_shared<const KernelFit>(load_fit(path));
-            if (folder.has(fit->kind)) {
-                entries_[static_cast<std::size_t>(fit->kind)][static_cast<std::size_t>(fit->format)].fit =
+            auto fit = std::make_shared<const LazyFit>(path);
+            if (folder.has(fit->kind())) {
+                entries_[static_cast<std::size_t>(fit->kind())][static_cast<std::size_t>(fit->format())].fit =
                     std::move(fit);
             }
         }
@@ -153,7 +153,8 @@ Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, doub
 }
 
 const KernelFit* Calibrated::fit(KernelKind kind, KernelFormat format) const {
-    return entries_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(format)].fit.get();
+    const auto& fit = entries_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(format)].fit;
+    return fit ? &fit->get() : nullptr;
 }
 
 double Calibrated::governed(double seconds, double flops, double bytes, double peak) const {
@@ -189,7 +190,7 @@ Cost Calibrated::cost_of_skewed(const FusedExperts& experts) const {
     Cost cost = this->cost(even);
     FusedExperts like = even;
     KernelFormat format = kernel_point(like)->format;
-    while (fit(KernelKind::experts_skewed, format) == nullptr) {
+    while (!has(KernelKind::experts_skewed, format)) {
         if (format == KernelFormat::bf16) {
             return cost;
         }
@@ -206,9 +207,9 @@ Cost Calibrated::cost_of_skewed(const FusedExperts& experts) const {
     like.tokens = std::max(like.tokens, experts.experts / experts.topk);
     const Entry& even_entry = entries_[static_cast<std::size_t>(KernelKind::experts)][static_cast<std::size_t>(format)];
     const Entry& law = entries_[static_cast<std::size_t>(KernelKind::experts_skewed)][static_cast<std::size_t>(format)];
-    const double evenly = even_entry.fit->seconds(*kernel_point(like), even_entry.rates);
+    const double evenly = even_entry.fit->get().seconds(*kernel_point(like), even_entry.rates);
     like.skewed = true;
-    const double ratio = law.fit->seconds(*kernel_point(like), law.rates) / evenly;
+    const double ratio = law.fit->get().seconds(*kernel_point(like), law.rates) / evenly;
     cost.seconds = cost.seconds * (1 + (ratio - 1) * std::min(1.0, choices));
     return cost;
 }
@@ -236,7 +237,7 @@ Cost Calibrated::cost(const Operation& operation) const {
     if (entry == nullptr || !entry->fit) {
         return without_->cost(operation);
     }
-    const KernelFit& fit = *entry->fit;
+    const KernelFit& fit = entry->fit->get();
     const KernelFit::Estimate estimate = fit.estimate(*point, entry->rates);
     double seconds = governed(estimate.seconds, point->flops, point->bytes, entry->rates.flops);
     if (attention != nullptr && attention->flash2 && device_.flash2.value > 0) {
@@ -263,7 +264,7 @@ Cost Calibrated::cost(const Operation& operation) const {
 bool Calibrated::runs_beside(const Operation& operation) const {
     const std::optional<KernelPoint> point = kernel_point(operation);
     const auto* units = dynamic_cast<const SeparateUnits*>(without_.get());
-    if (point && fit(point->kind, point->format) != nullptr) {
+    if (point && has(point->kind, point->format)) {
         return false;  // measured on the units
     }
     return units != nullptr && units->runs_beside(operation);

@@ -23,7 +23,7 @@
 // section 4.1 (up to 73 % forward and 63 % backward of the A100's peak).
 // Validated by `orrery validate compute`, tests/models/cost_model_test.cpp and `orrery validate training`.
 
-#include "models/kernel_fit.hpp"
+#include "models/lazy_fit.hpp"
 #include "models/roofline.hpp"
 #include "sim/device/kernel_sets.hpp"
 #include "sim/device/separate_units.hpp"
@@ -44,17 +44,20 @@ inline constexpr double kTransformer = 0.7;
 class Calibrated final : public CostModel, public SeparateUnits {
   public:
     /// Fits are in models/data/kernels of `data`; where the device has a set that `kernels` names, its fits replace the
-    /// device's own. Throws ConfigError for malformed fits.
+    /// device's own. Throws ConfigError for fits that do not say what they are of; what else is wrong with one shows at its first use.
     Calibrated(const DeviceSpec& device, const DataDirectory& data, double duty = kTransformer,
                const KernelSets& kernels = {});
     [[nodiscard]] Cost cost(const Operation& operation) const override;
     [[nodiscard]] bool runs_beside(const Operation& operation) const override;
     /// The fit that prices a kind and format, or nullptr.
     [[nodiscard]] const KernelFit* fit(KernelKind kind, KernelFormat format) const;
+    [[nodiscard]] bool has(KernelKind kind, KernelFormat format) const {
+        return entries_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(format)].fit != nullptr;
+    }
 
   private:
     struct Entry {
-        std::shared_ptr<const KernelFit> fit;
+        std::shared_ptr<const LazyFit> fit;
         KernelRates rates;
     };
     [[nodiscard]] Cost cost_of_skewed(const FusedExperts& experts) const;
