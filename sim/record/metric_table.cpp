@@ -36,6 +36,7 @@ const std::vector<MetricRow>& metric_table() {
         {"checkpoint_bytes", Better::lower},
         {"checkpoint_interval_s", Better::neither},
         {"checkpoints", Better::neither},
+        {"trained_parameters", Better::neither},
         {"exposed_communication_s", Better::lower},
         {"exposed_copies_s", Better::lower},
         {"exposed_update_s", Better::lower},

@@ -26,6 +26,11 @@ unsigned campaign_threads() {
     return std::max(1U, std::thread::hardware_concurrency());
 }
 
+// Of the vocabulary, in the whole model.
+double tables_of(const Scenario& s) {
+    return s.model.tied_embeddings ? 1 : 2;
+}
+
 double goodput_of(const CampaignResult& run) {
     return static_cast<double>(run.tally[Cause::useful]) / static_cast<double>(run.length.ns());
 }
@@ -56,6 +61,10 @@ class TrainingJob final : public JobModel {
     CheckpointSetting checkpoint() const override {
         CheckpointSetting out;
         out.bytes = checkpoint_bytes(scenario_);
+        if (scenario_.plan.adapters.given) {
+            out.frozen = frozen_bytes(scenario_.model, scenario_.plan.adapters,
+                                      static_cast<double>(scenario_.model.layers), tables_of(scenario_));
+        }
         out.nodes = shape_.nodes;
         out.gpus_per_node = shape_.gpus_per_node;
         const FabricShape& fabric = input_.fabric.shape();
@@ -410,9 +419,11 @@ double checkpoint_bytes(const Scenario& s) {
     if (s.faults.checkpoint.size > 0) {
         return s.faults.checkpoint.size;
     }
-    const double tables = s.model.tied_embeddings ? 1 : 2;
-    const double parameters =
-        static_cast<double>(s.model.layers) * s.model.layer_parameters() + tables * s.model.embedding_parameters();
+    if (s.plan.adapters.given) {
+        return kBytesPerParameter * trained_parameters(s.model, s.plan);
+    }
+    const double parameters = static_cast<double>(s.model.layers) * s.model.layer_parameters() +
+                              tables_of(s) * s.model.embedding_parameters();
     return kBytesPerParameter * parameters;
 }
 

@@ -32,7 +32,7 @@ class Estimate {
             slowest = std::max(slowest, passes);
             sum += passes;
             const RankWeights held = stage_parameters(stage);
-            weights = held.total() > weights.total() ? held : weights;
+            weights = held.bytes() > weights.bytes() ? held : weights;
         }
         double total = micro_batches * slowest;
         if (stages_ > 1) {
@@ -42,7 +42,7 @@ class Estimate {
             total += 2 * (waits + stages_ - 1) * send_seconds();
         }
         total += in_.plan.zero >= 2 && stages_ == 1
-                     ? sharded_seconds(weights.total(), micro_batches * slowest)
+                     ? sharded_seconds(weights, micro_batches * slowest)
                      : replicated_seconds(weights.dense, width(), in_.plan.tensor) + expert_seconds(weights.experts);
         return total + cost_.optimizer(updated_weights(in_.plan, weights)).total() + in_.software.step_overhead.value;
     }
@@ -145,14 +145,16 @@ class Estimate {
     }
 
     // ZeRO-2 and 3 move weights and gradients in every micro-batch; what the passes hide costs nothing.
-    [[nodiscard]] double sharded_seconds(double weights, double compute) const {
+    [[nodiscard]] double sharded_seconds(const RankWeights& weights, double compute) const {
         const auto micro_batches = static_cast<double>(in_.plan.micro_batches());
         const std::int64_t shard = in_.plan.zero == 3 && in_.plan.shard > 0 ? in_.plan.shard : width();
         const double gathers = in_.plan.zero == 3 ? 2 * micro_batches : 1;
-        const double moved =
-            gathers * group_seconds(CollectiveOp::all_gather, 2 * weights, shard, in_.plan.tensor) +
-            micro_batches * group_seconds(CollectiveOp::reduce_scatter, bytes_of(in_.plan.gradient_precision) * weights,
-                                          shard, in_.plan.tensor);
+        const double moved = gathers * group_seconds(CollectiveOp::all_gather,
+                                                     in_.plan.zero == 3 ? weights.bytes() : 2 * weights.total(), shard,
+                                                     in_.plan.tensor) +
+                             micro_batches * group_seconds(CollectiveOp::reduce_scatter,
+                                                           bytes_of(in_.plan.gradient_precision) * weights.total(),
+                                                           shard, in_.plan.tensor);
         return in_.plan.overlap_data ? std::max(0.0, moved - compute) : moved;
     }
 

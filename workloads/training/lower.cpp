@@ -370,6 +370,19 @@ void Lowering::start_step() {
     }
 }
 
+// Tensor-parallel ranks sum the gradients of what they all have of the adapters.
+void Lowering::sum_adapters(const std::vector<RankWeights>& stage_parameters) {
+    const AdapterWeights layer = adapter_weights(in_.model, in_.plan);
+    const std::uint16_t name = out_.graph.name("sum gradients of adapters");
+    for (std::uint32_t stage = 0; stage < stages_; ++stage) {
+        const double weights = stage_parameters[stage].dense * layer.shared / layer.all;
+        const std::uint32_t price = add_prices([&] { return cost().gradient_sum(weights); });
+        for (std::uint32_t rank = stage * per_stage(); rank < (stage + 1) * per_stage(); ++rank) {
+            compute(rank, name, Category::tensor_communication, price);
+        }
+    }
+}
+
 void Lowering::finish_step(const TaskLists& reduced, const std::vector<RankWeights>& stage_parameters) {
     TaskGraph& graph = out_.graph;
     Task barrier;
@@ -381,6 +394,9 @@ void Lowering::finish_step(const TaskLists& reduced, const std::vector<RankWeigh
     // Where stages begin the next iteration one after another they take the step and check the norm behind it: each waits for its
     // own gradients alone.
     const bool all_wait = !plan.schedule->staggers || stages_ == 1;
+    if (plan.adapters.given && plan.tensor > 1) {
+        sum_adapters(stage_parameters);
+    }
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         graph.add_edge(out_.compute[rank].back(), norm);
         for (const TaskId id : reduced[rank]) {

@@ -50,7 +50,7 @@ class PipelineLowering final : public UnitLowering {
         if (!by_unit()) {
             reduce_gradients();
         }
-        if (!in_.plan.ends_meet() && in_.model.tied_embeddings && !cuts_vocabulary()) {
+        if (!in_.plan.ends_meet() && in_.model.tied_embeddings && !cuts_vocabulary() && !in_.plan.adapters.given) {
             reduce_embeddings();
         }
         if (in_.plan.compression.given) {

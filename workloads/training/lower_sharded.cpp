@@ -86,7 +86,7 @@ class ShardedLowering final : public OffloadLowering {
             // Without overlap a pass waits for the reduction of the unit before it.
             TaskLists inputs = in_.plan.overlap_data ? TaskLists(rank_count()) : scattered;
             fetch_parameters(index, inputs);
-            if (gathers(backward, micro_batch == 0) && unit.weights.total() > 0) {
+            if (gathers(backward, micro_batch == 0) && gathered_bytes(unit) > 0) {
                 // With overlap, some gathered units ahead of the computation; without, a unit is gathered when the one before it
                 // is done. What is fetched is there first.
                 gather(

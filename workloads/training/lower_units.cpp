@@ -32,7 +32,7 @@ UnitLowering::UnitLowering(const TrainingInput& input) : Lowering(input), reduce
 void UnitLowering::add_costs(Price& price, std::uint32_t stage, const Unit& unit, bool backward, bool gathered,
                              bool reduced) {
     const StageGroups& groups = stages_of_[stage];
-    if (in_.plan.overlap_data && unit.weights.total() > 0 && !(groups.weights.empty() && groups.scatter.empty())) {
+    if (in_.plan.overlap_data && unit.weights.bytes() > 0 && !(groups.weights.empty() && groups.scatter.empty())) {
         price[backward ? Category::backward : Category::forward] +=
             lost_to(transfer_time(stage, unit, backward, reduced), price);
     }
@@ -49,7 +49,7 @@ double UnitLowering::transfer_time(std::uint32_t stage, const Unit& unit, bool b
     };
     if (in_.plan.zero >= 3) {
         add(backward ? groups.second : groups.weights, CollectiveOp::all_gather,
-            weight_wire_bytes(in_.plan) * rounds(backward) * unit.weights.dense);
+            rounds(backward) * gathered_bytes(unit));
     }
     if (reduced) {
         const double bytes = gradient_wire_bytes(in_.plan) * unit.weights.dense;
@@ -67,24 +67,25 @@ double UnitLowering::transfer_time(std::uint32_t stage, const Unit& unit, bool b
 
 // DeepSpeed waits for the device before it cuts a buffer into its list, so no kernel hides this time.
 double UnitLowering::host_time(const Unit& unit, bool backward, bool reduced) const {
-    if (unit.weights.total() == 0) {
+    if (unit.weights.bytes() == 0) {
         return 0;
     }
     const auto of_layer = [&](std::int64_t count) { return unit.table ? 1.0 : static_cast<double>(count); };
     const double gathered = in_.plan.zero >= 3 ? rounds(backward) * of_layer(in_.software.gathers_per_layer) : 0;
-    return pieces() * (gathered + (reduced ? of_layer(in_.software.reductions_per_layer) : 0));
+    return pieces() *
+           (gathered + (reduced && unit.weights.total() > 0 ? of_layer(in_.software.reductions_per_layer) : 0));
 }
 
 // Weights of 16 bits out of the buffer that they were gathered into, gradients of 16 bits into the one that is reduced.
 double UnitLowering::copy_time(const Unit& unit, bool backward, bool gathered, bool reduced) const {
     double bytes = 0;
     if (in_.software.unpacks_gathers && gathered && in_.plan.zero >= 3) {
-        bytes += 4 * rounds(backward);
+        bytes += 2 * rounds(backward) * unit.weights.bytes();
     }
     if (in_.software.packs_gradients && reduced) {
-        bytes += 2 + bytes_of(in_.plan.gradient_precision);
+        bytes += (2 + bytes_of(in_.plan.gradient_precision)) * unit.weights.total();
     }
-    const double moved = bytes * unit.weights.total() + quantise_traffic(unit, backward, gathered, reduced);
+    const double moved = bytes + quantise_traffic(unit, backward, gathered, reduced);
     return moved > 0 ? in_.software.kernel_slowdown.value * cost().memory_traffic(moved) : 0;
 }
 

@@ -115,6 +115,7 @@ class Lowering {
 
     /// Starts every rank's compute stream with the overhead of a step.
     void start_step();
+    void sum_adapters(const std::vector<RankWeights>& stage_parameters);
     /// The norm of all gradients is a barrier; then each rank updates its weights.
     void finish_step(const TaskLists& reduced, const std::vector<RankWeights>& stage_parameters);
 

@@ -32,6 +32,10 @@ class UnitLowering : public Lowering {
     [[nodiscard]] bool gathers(bool backward, bool first_micro_batch) const {
         return in_.plan.zero >= 3 || (first_micro_batch && !backward);
     }
+    /// B that bring a unit's weights to a rank: frozen ones as they are held, where ranks share them.
+    [[nodiscard]] double gathered_bytes(const Unit& unit) const {
+        return weight_wire_bytes(in_.plan) * unit.weights.dense + (in_.plan.zero >= 3 ? unit.weights.frozen : 0);
+    }
     /// What transfers beside a unit's pass and the host take of it, and what rounds and copies its weights and gradients.
     /// `gathered`: its weights are; `reduced`: its gradients are.
     void add_costs(Price& price, std::uint32_t stage, const Unit& unit, bool backward, bool gathered, bool reduced);
@@ -88,8 +92,9 @@ template <class After>
 void UnitLowering::gather(std::uint32_t stage, const Unit& unit, bool backward, bool first_micro_batch,
                           const After& after, TaskLists& inputs) {
     const StageGroups& groups = stages_of_[stage];
+    static const std::vector<Group> kNobody;
     const auto launch_all = [&](const std::vector<Group>& all, const char* name, double bytes, double times) {
-        for (const Group& group : all) {
+        for (const Group& group : bytes > 0 ? all : kNobody) {
             const TaskId id = launch(group, kGatherStream, name, CollectiveOp::all_gather, bytes,
                                      static_cast<std::int64_t>(times) * in_.software.gathers_per_layer, after(group));
             for (const std::uint32_t member : group.members) {
@@ -102,8 +107,7 @@ void UnitLowering::gather(std::uint32_t stage, const Unit& unit, bool backward, 
         launch_all(groups.updates, "gather new weights", 2 * unit.weights.dense / share_, 1);
     }
     const double times = rounds(backward);
-    launch_all(backward ? groups.second : groups.weights, "gather weights",
-               weight_wire_bytes(in_.plan) * times * unit.weights.dense, times);
+    launch_all(backward ? groups.second : groups.weights, "gather weights", times * gathered_bytes(unit), times);
     if (unit.weights.experts > 0) {
         launch_all(groups.experts, "gather weights", 2 * times * unit.weights.experts, times);
     }
@@ -112,6 +116,9 @@ void UnitLowering::gather(std::uint32_t stage, const Unit& unit, bool backward, 
 template <class After>
 void UnitLowering::reduce(std::uint32_t stage, const Unit& unit, bool last_micro_batch, const After& after,
                           TaskLists& scattered) {
+    if (unit.weights.total() == 0) {
+        return;  // all of it is frozen
+    }
     const StageGroups& groups = stages_of_[stage];
     const double wire = gradient_wire_bytes(in_.plan);
     const auto launch_all = [&](const std::vector<Group>& all, const char* name, CollectiveOp op, double bytes,

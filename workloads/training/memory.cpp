@@ -38,6 +38,29 @@ RoutedActivations expert_activations(const ModelSpec& model, const PlanSpec& pla
             2 * width * rows};
 }
 
+/// Of a layer's products, what their weights' gradients need. Of a frozen product the input is kept for its adapter alone, with what
+/// it brings down to the rank.
+struct KeptInputs {
+    double norms = 2;          ///< outputs of a layer's two norms
+    bool down = true;          ///< that of the activation function
+    double adapter_bytes = 0;  ///< a token
+};
+KeptInputs kept_inputs(const ModelSpec& model, const PlanSpec& plan) {
+    KeptInputs out;
+    if (!plan.adapters.given) {
+        return out;
+    }
+    const auto count = [&](LayerProduct product) {
+        const std::size_t adapters = adapters_of(model, plan, product).size();
+        out.adapter_bytes += 2 * static_cast<double>(plan.adapters.rank) * static_cast<double>(adapters);
+        return adapters;
+    };
+    (void)count(LayerProduct::attention_out);  // the core keeps its output itself
+    out.norms = (count(LayerProduct::attention_in) > 0 ? 1 : 0) + (count(LayerProduct::ffn_in) > 0 ? 1 : 0);
+    out.down = count(LayerProduct::ffn_out) > 0;
+    return out;
+}
+
 }  // namespace
 
 MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const LayerMix& layers,
@@ -56,7 +79,7 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
         return held.dense / static_cast<double>(ranks) + held.experts / (experts ? expert_group : 1);
     };
     MemoryUse use;
-    use.weights = 2 * divided(degrees.weights, plan.zero >= 3);
+    use.weights = 2 * divided(degrees.weights, plan.zero >= 3) + held.frozen / static_cast<double>(degrees.weights);
     if (degrees.secondary > 0) {
         use.weights += 2 * held.dense / static_cast<double>(degrees.secondary);
     }
@@ -78,7 +101,8 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     if (plan.zero >= 3) {
         const LayerMix one = layers.experts > 0 ? LayerMix{0, 1} : LayerMix{1, 0};
         const double quantised = plan.sharding.weight_bits > 0 ? weight_wire_bytes(plan) : 0;
-        use.buffers += gathered_layers(plan) * (2 + quantised) * weights_of(model, plan, one, 0).total();
+        const RankWeights gathered = weights_of(model, plan, one, 0);
+        use.buffers += gathered_layers(plan) * (gathered.bytes() + quantised * gathered.total());
     }
     if (plan.offload.given) {
         keep_away(use, plan, weights_of(model, plan, LayerMix{1, 0}, 0).total());
@@ -93,14 +117,17 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     const double queries = (latent ? (model.query_width() + model.value_width()) / 2 : model.q_width()) / hidden;
     const double keys = latent ? queries : model.kv_width() / hidden;
     const bool bytes_kept = plan.precision == Precision::fp8 && software.fused_casts;
-    const double ffn = (model.gated ? 6 : 4) * width - (bytes_kept ? width : 0);
     const double operand = bytes_kept ? 1 : 2;  // bytes of a value before a product
+    const KeptInputs inputs = kept_inputs(model, plan);
+    const double ffn = (model.gated ? 6 : 4) * width - (bytes_kept ? width : 0) - (inputs.down ? 0 : operand * width);
     double inside = 4 * queries + 4 * keys + ffn - (bytes_kept ? queries : 0);
     double outside = (model.dropout ? 10 : 8) - (bytes_kept ? 2 : 0);
     // What modules compute again is not kept: the norms' outputs, the core's, the activation function's, or all of the feed-forward.
     const RecomputeModules modules = plan.modules();
-    const double again = modules.ffn ? ffn : modules.activation ? operand * width : 0;  // of the feed-forward
-    outside -= modules.norm ? 2 * operand : 0;
+    const double again = modules.ffn                         ? ffn
+                         : modules.activation && inputs.down ? operand * width
+                                                             : 0;  // of the feed-forward
+    outside -= modules.norm ? 2 * operand : (2 - inputs.norms) * operand;
     inside -= modules.attention ? operand * queries : 0;
     // Attention scores, their softmax and its dropout: kept only where nothing is recomputed.
     const double scores = plan.attention == AttentionKernel::unfused
@@ -110,7 +137,8 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     const double kept_scores = plan.recompute == Recompute::selective || modules.attention ? 0 : scores;
     const double tokens = s * static_cast<double>(plan.micro_batch);
     const double around = outside / (plan.sequence_parallel ? t : 1);
-    double layer = sbh * (around + (inside - again + kept_scores) / t) + tokens * latent_bytes(model);
+    double layer =
+        sbh * (around + (inside - again + kept_scores) / t) + tokens * (latent_bytes(model) + inputs.adapter_bytes);
     double expert_layer = 0;
     double expert_again = 0;
     if (layers.experts > 0) {

@@ -159,7 +159,7 @@ PassProgram PassCost::recomputed_modules(LayerKind kind) const {
         const double kernels = eager ? 2 : 1;
         out.kernel("activation function", stream_slowdown_ * streaming(bytes.activation, kernels), kernels);
         write_output_products(out, both);
-        add_flops(out, block, false);
+        add_flops(out, block, false, Part::whole);
     }
     return out.program();
 }
@@ -231,7 +231,7 @@ double PassCost::row_casts(const Gemm& gemm, double values, bool weights) const 
 double PassCost::forward_seconds(const Product& product, int parts) const {
     const Gemm& gemm = product.gemm;
     const double casts = cast_seconds(gemm, product.times * gemm.m * gemm.k, product.fused_input) +
-                         product.times * row_casts(gemm, gemm.m * gemm.k, true);
+                         product.times * row_casts(gemm, gemm.m * gemm.k, product.held >= 2) + widening(product);
     return product.times * matrix_slowdown_ * parts * device_.seconds(part_of(gemm, parts)).value() +
            stream_slowdown_ * casts;
 }
@@ -240,7 +240,7 @@ double PassCost::forward_seconds(const Product& product, int parts) const {
 double PassCost::data_gradient_seconds(const Product& product, int parts) const {
     const Gemm& gemm = product.gemm;
     const double casts = cast_seconds(gemm, product.times * gemm.m * gemm.n, product.fused_gradient) +
-                         product.times * row_casts(gemm, gemm.m * gemm.n, true);
+                         product.times * row_casts(gemm, gemm.m * gemm.n, product.held >= 2) + widening(product);
     const Gemm part = part_of(gemm, parts);
     return product.times * matrix_slowdown_ * parts *
                device_.seconds(Gemm{part.m, part.k, part.n, 1, part.precision, 0}).value() +
@@ -361,8 +361,12 @@ PassCost::LayerTraffic PassCost::traffic(bool backward) const {
 PassCost::Block PassCost::attention_block() const {
     const double h = static_cast<double>(model_.hidden);
     if (model_.latent.kv_rank == 0) {
-        return {{{product(tokens_, (model_.q_width() + 2 * model_.kv_width()) / t_, h), true, false}},
-                {{product(tokens_, h, model_.q_width() / t_), false, false}}};
+        Block block{{{product(tokens_, (model_.q_width() + 2 * model_.kv_width()) / t_, h), true, false}},
+                    {{product(tokens_, h, model_.q_width() / t_), false, false}},
+                    {},
+                    {}};
+        add_adapters(block, LayerProduct::attention_in, LayerProduct::attention_out);
+        return block;
     }
     const LatentSpec& latent = model_.latent;
     const auto kv = static_cast<double>(latent.kv_rank);
@@ -386,8 +390,12 @@ PassCost::Block PassCost::attention_block() const {
 
 PassCost::Block PassCost::feed_forward(double width) const {
     const double h = static_cast<double>(model_.hidden);
-    return {{{product(tokens_, width * (model_.gated ? 2 : 1), h), true, true}},
-            {{product(tokens_, h, width), true, false}}};
+    Block block{{{product(tokens_, width * (model_.gated ? 2 : 1), h), true, true}},
+                {{product(tokens_, h, width), true, false}},
+                {},
+                {}};
+    add_adapters(block, LayerProduct::ffn_in, LayerProduct::ffn_out);
+    return block;
 }
 
 PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) const {
@@ -451,17 +459,9 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
         }
     }
     for (int block = 0; block < (kind.experts ? 1 : 2); ++block) {
-        add_flops(out, products[block], backward && part == Part::whole);
+        add_flops(out, products[block], backward, part);
     }
     return out.program();
-}
-
-void PassCost::add_flops(Writer& out, const Block& block, bool both_gradients) {
-    for (const std::vector<Product>* side : {&block.in, &block.out}) {
-        for (const Product& each : *side) {
-            out.program().add_flops((both_gradients ? 2 : 1) * each.times * each.gemm.flops());
-        }
-    }
 }
 
 double PassCost::gather_seconds() const {
@@ -504,6 +504,7 @@ void PassCost::write_input_products(Writer& out, std::span<const Block> blocks) 
     } else {
         out.kernel("product, in", seconds);
     }
+    write_adapters(out, blocks, true, PassWork::forward);
 }
 
 void PassCost::write_output_products(Writer& out, std::span<const Block> blocks) const {
@@ -514,6 +515,7 @@ void PassCost::write_output_products(Writer& out, std::span<const Block> blocks)
             seconds += forward_seconds(each, parts);
         }
     }
+    write_adapters(out, blocks, false, PassWork::forward);  // before the sum over ranks, of which it is a part
     if (tensor_group_.size() > 1) {
         out.scattered("sum output", sum_seconds(), "product, out", seconds, parts);
     } else {
@@ -538,8 +540,14 @@ void PassCost::write_output_gradients(Writer& out, std::span<const Block> blocks
     } else if (part != Part::weights) {
         out.kernel("data gradient, out", data);
     }
-    if (part != Part::input) {
+    if (part != Part::weights) {
+        write_adapters(out, blocks, false, PassWork::input_gradient);
+    }
+    if (part != Part::input && !frozen()) {
         out.kernel("weight gradient, out", weight);
+    }
+    if (part != Part::input) {
+        write_adapters(out, blocks, false, PassWork::weight_gradient);
     }
 }
 
@@ -556,7 +564,9 @@ void PassCost::write_input_gradients(Writer& out, std::span<const Block> blocks,
     const bool hides = part == Part::whole && plan_.overlap_tensor != TensorOverlap::none;
     const bool grouped = tensor_group_.size() > 1;
     PassProgram::Id gathered = PassProgram::kNone;
-    if (part != Part::input && grouped && plan_.sequence_parallel) {
+    const bool needs_input = !frozen() || std::any_of(blocks.begin(), blocks.end(),
+                                                      [](const Block& block) { return !block.in_adapters.empty(); });
+    if (part != Part::input && grouped && plan_.sequence_parallel && needs_input) {
         gathered = out.collective("gather input", PassStream::tensor, gather_seconds());
     }
     PassProgram::Id summed = PassProgram::kNone;
@@ -565,13 +575,18 @@ void PassCost::write_input_gradients(Writer& out, std::span<const Block> blocks,
             out.wait(gathered);
         }
         out.kernel("data gradient, in", data);
+        write_adapters(out, blocks, true, PassWork::input_gradient);
         summed = grouped ? out.collective("sum gradient", PassStream::tensor, sum_seconds()) : PassProgram::kNone;
         if (!hides) {
             out.wait(summed);
         }
     }
-    if (part != Part::input) {
+    if (part != Part::input && !frozen()) {
         out.kernel("weight gradient, in", weight, 1, gathered);
+    }
+    if (part != Part::input && frozen() && needs_input) {
+        out.wait(gathered);
+        write_adapters(out, blocks, true, PassWork::weight_gradient);
     }
     if (hides) {
         out.wait(summed);
@@ -582,6 +597,9 @@ PassProgram PassCost::embedding(Direction direction) const {
     const bool backward = direction == Direction::backward;
     Writer out(backward ? Category::backward : Category::forward, *this);
     const double h = static_cast<double>(model_.hidden);
+    if (backward && frozen()) {
+        return out.program();
+    }
     if (backward) {
         if (plan_.sequence_parallel) {
             out.wait(out.collective("gather gradient", PassStream::tensor,
@@ -594,89 +612,6 @@ PassProgram PassCost::embedding(Direction direction) const {
         out.wait(out.collective("sum output", PassStream::tensor, sum_seconds()));
     }
     return out.program();
-}
-
-double PassCost::loss_seconds(double logits, bool backward) const {
-    return stream_slowdown_ * (backward ? streaming(logits * loss_.backward_bytes, loss_.backward_kernels)
-                                        : streaming(logits * loss_.forward_bytes, loss_.forward_kernels));
-}
-
-PassProgram PassCost::head(Direction direction, Part part) const {
-    const bool backward = direction == Direction::backward;
-    Writer out(backward ? Category::backward : Category::forward, *this);
-    const double h = static_cast<double>(model_.hidden);
-    const double vocabulary = static_cast<double>(model_.vocabulary) / t_;
-    const double bytes = tokens_ * h * 2;
-    const Product logits{product(tokens_, vocabulary, h, false), false, false};
-    const auto communicate = [&](const char* name, CollectiveOp op, double size, double times = 1) {
-        if (tensor_group_.size() > 1) {
-            out.wait(out.collective(name, PassStream::tensor, times * tensor_collective(op, size)));
-        }
-    };
-    out.program().add_flops((backward && part == Part::whole ? 2 : 1) * logits.gemm.flops());
-    if (!backward) {
-        out.kernel("norm", stream_slowdown_ * streaming(bytes * 3));
-        if (plan_.sequence_parallel) {
-            communicate("gather input", CollectiveOp::all_gather, bytes);
-        }
-        out.kernel("logits", forward_seconds(logits, 1));
-        out.kernel("loss", loss_seconds(tokens_ * vocabulary, false), loss_.forward_kernels);
-        communicate("maximum, sum and target of each token", CollectiveOp::all_reduce, tokens_ * 4, 3);
-    } else {
-        if (part != Part::weights) {
-            out.kernel("loss", loss_seconds(tokens_ * vocabulary, true), loss_.backward_kernels);
-            out.kernel("data gradient of logits", data_gradient_seconds(logits, 1));
-            communicate("sum gradient",
-                        plan_.sequence_parallel ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce, bytes);
-        }
-        if (part != Part::input) {
-            out.kernel("weight gradient of logits", weight_gradient_seconds(logits));
-        }
-        if (part != Part::weights) {
-            out.kernel("norm", stream_slowdown_ * streaming(bytes * 4));
-        }
-    }
-    return out.program();
-}
-
-Price PassCost::vocabulary_pass(PassWork work) const {
-    const bool gradients = work == PassWork::score_gradients;
-    const bool one_barrier = plan_.vocabulary == VocabularyParallel::one_barrier;
-    Writer out(gradients ? Category::backward : Category::forward, *this);
-    const auto stages = static_cast<double>(plan_.pipeline);
-    const double vocabulary = static_cast<double>(model_.vocabulary) / t_ / stages;
-    const Product logits{product(tokens_, vocabulary, static_cast<double>(model_.hidden), false), false, false};
-    // With one barrier the gradient of the input is taken by the softmax of a stage's own scores, and put right as it is summed.
-    const bool input = gradients != one_barrier;
-    out.program().add_flops(((gradients ? 1 : 0) + (input ? 1 : 0) + (gradients ? 0 : 1)) * logits.gemm.flops());
-    if (!gradients) {
-        out.kernel("logits", forward_seconds(logits, 1));
-        out.kernel("loss", loss_seconds(tokens_ * vocabulary, false), loss_.forward_kernels);
-        if (one_barrier) {
-            out.kernel("cast", stream_slowdown_ * streaming(tokens_ * vocabulary * 6));  // for the next product
-        }
-    } else {
-        out.kernel("loss", loss_seconds(tokens_ * vocabulary, true), loss_.backward_kernels);
-    }
-    if (input) {
-        out.kernel("data gradient of logits", data_gradient_seconds(logits, 1));
-    }
-    if (gradients && one_barrier) {
-        // What was taken by the stage's own sum: scaled, and less the rows of the targets.
-        out.kernel("gradient by the sum of all", stream_slowdown_ * streaming(hidden_bytes() * 6, 2), 2);
-    }
-    if (gradients) {
-        out.kernel("weight gradient of logits", weight_gradient_seconds(logits));
-    }
-    Price price = out.program().price();
-    // Its rows of the embedding, or their gradients.
-    return price += (gradients ? embedding_backward_ : embedding_forward_) * (1 / stages);
-}
-
-Price PassCost::final_norm(bool backward) const {
-    Writer out(backward ? Category::backward : Category::forward, *this);
-    out.kernel("norm", stream_slowdown_ * streaming(hidden_bytes() * (backward ? 4 : 3)));
-    return out.program().price();
 }
 
 double PassCost::hidden_bytes() const {

@@ -75,6 +75,8 @@ class PassCost {
     [[nodiscard]] double token_bytes() const;
     /// The optimizer step over this many weights of a rank.
     [[nodiscard]] Price optimizer(double parameters) const;
+    /// The sum over tensor-parallel ranks of the gradients of this many weights that each has whole.
+    [[nodiscard]] Price gradient_sum(double weights) const;
     /// Seconds that kernels which only move this many bytes take.
     [[nodiscard]] double memory_traffic(double bytes) const { return streaming(bytes); }
     /// Share of the compute units that a collective takes from kernels beside it.
@@ -100,10 +102,12 @@ class PassCost {
         bool fused_input;     ///< after a norm or an activation function
         bool fused_gradient;  ///< after the backward pass of an activation function
         double times = 1;     ///< of the same shape, one after another
+        double held = 2;      ///< B of a weight in memory
     };
     /// Products before and after what is in the middle of half a layer.
     struct Block {
         std::vector<Product> in, out;
+        std::vector<AdapterShape> in_adapters, out_adapters;
     };
     struct LayerPrices {
         bool priced = false;
@@ -118,9 +122,13 @@ class PassCost {
     /// What a layer computes again before its backward pass, of all layers in the mean; `forward`: its forward pass.
     [[nodiscard]] PassProgram recomputed(LayerKind kind, const PassProgram& forward) const;
     [[nodiscard]] PassProgram recomputed_modules(LayerKind kind) const;
+    [[nodiscard]] bool frozen() const { return plan_.adapters.given; }  ///< all weights but those of adapters
+    void add_adapters(Block& block, LayerProduct in, LayerProduct out) const;
+    /// The products of the adapters into or out of the middle of blocks, and their sums with what the frozen weights make.
+    void write_adapters(Writer& out, std::span<const Block> blocks, bool inner, PassWork work) const;
     [[nodiscard]] Block attention_block() const;
     [[nodiscard]] Block feed_forward(double width) const;
-    static void add_flops(Writer& out, const Block& block, bool both_gradients);
+    void add_flops(Writer& out, const Block& block, bool backward, Part part) const;
     /// From the norm before the router to the sum of what the experts made.
     [[nodiscard]] PassProgram expert_feed_forward(Direction direction, Part part) const;
     /// What the function between the experts' products moves.
@@ -146,6 +154,7 @@ class PassCost {
     [[nodiscard]] static Gemm part_of(const Gemm& gemm, int parts);
     [[nodiscard]] Gemm product(double m, double n, double k, bool low_precision = true) const;
     [[nodiscard]] double cast_seconds(const Gemm& gemm, double values, bool fused) const;
+    [[nodiscard]] double widening(const Product& product) const;
     [[nodiscard]] double row_casts(const Gemm& gemm, double values, bool weights) const;
     [[nodiscard]] double forward_seconds(const Product& product, int parts) const;
     [[nodiscard]] double data_gradient_seconds(const Product& product, int parts) const;

@@ -52,10 +52,10 @@ PassProgram PassCost::expert_feed_forward(Direction direction, Part part) const 
     } else {
         write_expert_forward(out);
     }
-    add_flops(out, Block{{router()}, {}}, backward && part == Part::whole);
-    add_flops(out, expert_products(), backward && part == Part::whole);
+    add_flops(out, Block{{router()}, {}, {}, {}}, backward, part);
+    add_flops(out, expert_products(), backward, part);
     if (model_.experts.shared > 0) {
-        add_flops(out, feed_forward(static_cast<double>(model_.experts.shared) / t_), backward && part == Part::whole);
+        add_flops(out, feed_forward(static_cast<double>(model_.experts.shared) / t_), backward, part);
     }
     return out.program();
 }

@@ -220,7 +220,7 @@ TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
         result.gradient_bytes = gradient_bytes(input_, lowered_);
     }
     const double tokens = static_cast<double>(input_.plan.global_batch) * static_cast<double>(input_.model.sequence);
-    result.model_flops = tokens * input_.model.flops_per_token();
+    result.model_flops = tokens * flops_per_token(input_.model, input_.plan);
     result.hardware_flops = lowered_.hardware_flops * static_cast<double>(input_.plan.ranks());
     result.tasks = lowered_.graph.size();
     result.simulated_ranks = static_cast<std::uint32_t>(lowered_.ranks.size());

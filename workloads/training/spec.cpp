@@ -129,6 +129,11 @@ void describe(Fields& fields, PlanSpec& plan) {
         same.section({"compression", "gradients of which the largest alone are exchanged"},
                      [&](Fields& inner) { describe(inner, plan.compression); });
     });
+    fields.group(plan.adapters.given, [&](Fields& same) {
+        same.section(
+            {"adapters", "low-rank adapters, which are trained while all other weights are frozen (LoRA, QLoRA)"},
+            [&](Fields& inner) { describe(inner, plan.adapters); });
+    });
     fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
         inner.enumeration({"tensor", "none; backward: behind weight gradients; full: also chunked into GEMMs"},
                           {"none", "backward", "full"}, plan.overlap_tensor);
@@ -217,6 +222,10 @@ LayerMix mix_of(const ModelSpec& model, std::int64_t first, std::int64_t count) 
 }
 
 RankWeights weights_of(const ModelSpec& model, const PlanSpec& plan, const LayerMix& layers, double tables) {
+    if (plan.adapters.given) {
+        return {layers.total() * adapter_weights(model, plan).all, 0,
+                frozen_bytes(model, plan.adapters, layers.total(), tables) / static_cast<double>(plan.tensor)};
+    }
     const double beside =
         model.attention_parameters() + model.unrouted_parameters() + 4 * static_cast<double>(model.hidden);
     return {
@@ -439,6 +448,9 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
         require(problem.empty(), problem);
     }
     for (const std::string& problem : offload_problems(model, plan)) {
+        problems.refuse(true, problem);
+    }
+    for (const std::string& problem : adapter_problems(model, plan)) {
         problems.refuse(true, problem);
     }
     const PlanProblems communication = communication_problems(plan, model.experts.count > 0);

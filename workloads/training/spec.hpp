@@ -2,6 +2,7 @@
 // What a training scenario says beside its model: the plan, and the software that runs it. Immutable once read.
 
 #include "workloads/model/model_spec.hpp"
+#include "workloads/training/adapters.hpp"
 #include "workloads/training/communication_plan.hpp"
 #include "workloads/training/offload_spec.hpp"
 #include "workloads/training/schedules/schedule.hpp"
@@ -102,6 +103,7 @@ struct PlanSpec {
     ShardingPlan sharding;
     OuterPlan outer;
     CompressionPlan compression;
+    AdapterPlan adapters;
     bool placed = false;  ///< one of the next two was given
     std::string groups;   ///< of the cluster, in the order in which ranks fill them, by commas; empty: as they stand
     Spread spread = Spread::stages;
@@ -182,14 +184,18 @@ struct LayerMix {
 };
 [[nodiscard]] LayerMix mix_of(const ModelSpec& model, std::int64_t first, std::int64_t count);
 
-/// Weights of a rank: those that attention's mapping divides, and those of routed experts.
+/// Trained weights of a rank: those that attention's mapping divides, and those of routed experts; what it holds frozen beside them.
 struct RankWeights {
     double dense = 0;
     double experts = 0;
+    double frozen = 0;  ///< B
     [[nodiscard]] double total() const { return dense + experts; }
+    /// B of all of them as they are computed with.
+    [[nodiscard]] double bytes() const { return 2 * total() + frozen; }
     RankWeights& operator+=(const RankWeights& other) {
         dense += other.dense;
         experts += other.experts;
+        frozen += other.frozen;
         return *this;
     }
 };

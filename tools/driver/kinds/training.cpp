@@ -69,6 +69,9 @@ void add_training_metrics(const Scenario& s, const TrainingInput& input, const T
         out.add("compute_utilisation", result.outer->inner / result.outer->step, "1");
     }
     if (s.plan.compression.given) {
+    if (s.plan.adapters.given) {
+        out.add("trained_parameters", trained_parameters(s.model, s.plan), "parameters");
+    }
         const CompressedBytes sent = compressed_bytes(s.plan, 1, 1);
         out.add("gradient_bytes", result.gradient_bytes, "B");
         out.add("gradient_compression", bytes_of(s.plan.gradient_precision) / (sent.dense + sent.sparse), "1");

@@ -38,7 +38,7 @@ class InMemory final : public CheckpointMethod {
             // A machine that takes a place reads that place's part from its group.
             out.load_s = setting.bytes_per_node() / setting.nic;
         }
-        out.load_s += setting.to_host_s();
+        out.load_s += setting.to_host_s() + (setting.frozen > 0 ? setting.load_s(setting.frozen) : 0);
         out.persist_every = static_cast<std::uint32_t>(own_.persist_every);
         out.persist_s = setting.save_s();
         out.persisted_load_s = setting.load_s();

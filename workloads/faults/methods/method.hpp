@@ -24,7 +24,8 @@ struct StorageSpec {
 };
 
 struct CheckpointSetting {
-    double bytes = 0;  ///< of the job's state, each part once
+    double bytes = 0;   ///< of the job's state, each part once
+    double frozen = 0;  ///< B that never change: no checkpoint holds them, and every load reads them from the store
     std::uint32_t nodes = 1;
     std::uint32_t gpus_per_node = 8;
     double pcie = 0;  ///< B/s of a GPU to its host; 0: not limiting
@@ -35,7 +36,8 @@ struct CheckpointSetting {
     /// Seconds in which all nodes copy their part from devices to hosts.
     [[nodiscard]] double to_host_s() const { return pcie > 0 ? bytes_per_node() / (pcie * gpus_per_node) : 0; }
     [[nodiscard]] double save_s() const;
-    [[nodiscard]] double load_s() const;
+    [[nodiscard]] double load_s() const { return load_s(bytes + frozen); }
+    [[nodiscard]] double load_s(double of) const;  ///< of so many bytes from the store
 };
 
 /// What checkpoints of a method take.

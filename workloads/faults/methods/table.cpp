@@ -20,10 +20,10 @@ const PolicyTable<CheckpointMethod>& checkpoint_method_table() {
 namespace {
 
 // All nodes move their part at once: the store, a node's access to it or a node's NICs bind.
-double shared_s(const CheckpointSetting& setting, double store) {
-    double seconds = setting.bytes / store;
+double shared_s(const CheckpointSetting& setting, double bytes, double store) {
+    double seconds = bytes / store;
     for (const double rate : {setting.storage.per_node, setting.nic}) {
-        seconds = rate > 0 ? std::max(seconds, setting.bytes_per_node() / rate) : seconds;
+        seconds = rate > 0 ? std::max(seconds, bytes / setting.nodes / rate) : seconds;
     }
     return setting.storage.latency + seconds;
 }
@@ -31,19 +31,19 @@ double shared_s(const CheckpointSetting& setting, double store) {
 }  // namespace
 
 double CheckpointSetting::save_s() const {
-    return shared_s(*this, storage.write);
+    return shared_s(*this, bytes, storage.write);
 }
 
-double CheckpointSetting::load_s() const {
+double CheckpointSetting::load_s(double of) const {
     if (!storage.broadcast || nodes == 1) {
-        return shared_s(*this, storage.read);
+        return shared_s(*this, of, storage.read);
     }
     // The bytes pass one node's access, then in a pipelined chain every NIC once.
     double rate = storage.read;
     for (const double other : {storage.per_node, nic}) {
         rate = other > 0 ? std::min(rate, other) : rate;
     }
-    return storage.latency + bytes / rate + (nic > 0 ? bytes / nic : 0);
+    return storage.latency + of / rate + (nic > 0 ? of / nic : 0);
 }
 
 bool survives(const std::vector<std::uint32_t>& lost, std::uint32_t group, std::uint32_t parity) {
