@@ -62,8 +62,10 @@ void Executor::begin(std::uint32_t id) {
     starts_[id] = now();
     const bool activity = task.activity != Task::kNoActivity;
     if (task.duration > SimTime()) {
-        engine_.schedule(engine_.now() + task.duration, event_order(Phase::device, place_.entities + task.rank, id),
-                         handler_, activity ? id | kLatencyOver : id);
+        const SimTime takes =
+            clock_ != nullptr && !activity ? clock_->duration(TaskId(id), task, starts_[id]) : task.duration;
+        engine_.schedule(engine_.now() + takes, event_order(Phase::device, place_.entities + task.rank, id), handler_,
+                         activity ? id | kLatencyOver : id);
     } else if (activity) {
         on_event(id | kLatencyOver);
     } else {

@@ -13,6 +13,14 @@
 
 namespace orrery::inline engine {
 
+/// How long tasks of fixed duration take where ranks change their speed.
+class TaskClock {
+  public:
+    virtual ~TaskClock() = default;
+    /// Of a task that begins at `start` of its job's time.
+    [[nodiscard]] virtual SimTime duration(TaskId id, const Task& task, SimTime start) const = 0;
+};
+
 class Executor final : public EventHandler, public ActivityListener, public Job {
   public:
     /// All references outlive the run.
@@ -20,6 +28,9 @@ class Executor final : public EventHandler, public ActivityListener, public Job 
 
     /// Called every few hundred thousand finished tasks with the fraction done.
     void set_progress(std::function<void(double)> progress) { progress_ = std::move(progress); }
+
+    /// Before the run; it outlives this.
+    void set_clock(const TaskClock& clock) { clock_ = &clock; }
 
     void begin() override;
     void end() override;
@@ -43,6 +54,7 @@ class Executor final : public EventHandler, public ActivityListener, public Job 
     Engine& engine_;
     ResourceModel& resources_;
     const TaskGraph& graph_;
+    const TaskClock* clock_ = nullptr;
     JobPlace place_;
     std::uint32_t handler_;
     ListenerId listener_;

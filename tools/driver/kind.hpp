@@ -29,6 +29,7 @@ struct RunContext {
     const Placement& placement;
     Simulation& simulation;
     SimTime start;
+    const std::vector<TimedFault>* faults = nullptr;  ///< given ones of the whole cluster; null: none
 };
 
 /// What a report draws of the timeline of a run: nothing, a row per rank, a row per stream, or that where there are few.

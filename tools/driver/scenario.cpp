@@ -6,6 +6,7 @@
 #include "sim/base/input_file.hpp"
 #include "sim/base/random.hpp"
 #include "sim/device/power.hpp"
+#include "tools/driver/given_faults.hpp"
 #include "tools/driver/kind.hpp"
 #include "workloads/trace/flow_trace.hpp"
 #include "workloads/training/offload.hpp"
@@ -344,6 +345,9 @@ static void check_topology(const Scenario& scenario, std::vector<Diagnostic>& er
     const std::string name = joined ? "a cluster of several fabrics" : scenario.cluster.fabric.topology.name();
     const packet::PathNeeds paths = scenario.network.packets.paths.policy.make()->needs();
     if ((joined || !topology->is_tree()) && (paths.leaves_choose || paths.plans)) {
+    if (const YamlNode* faults = node.find("faults"); faults != nullptr && scenario.faults.given) {
+        errors.push_back(faults->mark.error("links and nodes are the cluster's: give 'faults' beside 'jobs'"));
+    }
         errors.push_back(scenario.network_mark.error(
             fmt::format("paths '{}' choose among the spines of a tree; {} has none: take spray, ecmp, oblivious, "
                         "flowlet, recycled, reps, bitmap or mixed",
@@ -430,6 +434,7 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
         const std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
         root = parse_yaml(text, "standard input");
     } else {
+    check_given_faults(root, scenario, errors);
         root = load_yaml(path);
     }
     for (const std::string& assignment : overrides) {
@@ -695,14 +700,14 @@ RunSettings run_settings(const Scenario& scenario) {
     RunSettings settings = run_settings(
         scenario.network, scenario.network.by_packet() ? link_events_of(scenario) : std::vector<LinkEvent>(),
         static_cast<std::uint64_t>(scenario.seed));
-    settings.links_change = settings.links_change || changes_links(scenario);
+    settings.links_change = settings.links_change || changes_links(scenario) || scenario.faults.given;
     return settings;
 }
 
 MessageRunOptions message_options(const Scenario& scenario) {
     MessageRunOptions options;
     options.run = run_settings(scenario);
-    options.fold = scenario.network.fold;
+    options.fold = scenario.network.fold && !scenario.faults.given;
     options.paths = scenario.network.path_choice();
     return options;
 }
@@ -728,8 +733,15 @@ RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& op
         Simulation simulation(fabric, run_settings(scenario));
         const Placement whole(fabric);
         const std::unique_ptr<ScenarioRun> prepared =
-            row.prepare({scenario, models, options, fabric, whole, simulation, SimTime()});
-        simulation.run();
+            row.prepare({scenario, models, options, fabric, whole, simulation, SimTime(), &faults});
+        if (on_links.any()) {
+            (void)simulation.add(on_links);
+        }
+        try {
+            simulation.run();
+        } catch (const InfeasibleError& error) {
+            throw InfeasibleError(error.what() + never_mended(faults));
+        }
         prepared->summarise(out);
         out.summary.events = simulation.events();
         if (row.messages) {
@@ -763,3 +775,6 @@ DataDirectory find_data_directory(const std::string& program) {
 }
 
 }  // namespace orrery::inline driver
+        const std::vector<TimedFault> faults = given_faults(scenario, fabric);
+        LinkFaults on_links(fabric, link_faults(faults, fabric));
+        require_alive(scenario, faults, fabric, out);

@@ -175,6 +175,19 @@ void describe(Fields& fields, FaultsSpec& faults) {
     faults.campaign = index == 1 || faults.detailed;  // a map needs no `kind`
 }
 
+void describe_given(Fields& fields, FaultsSpec& faults) {
+    std::size_t index = faults.given ? 1 : 0;
+    bool present = faults.given;
+    fields.group(present, [&](Fields& same) {
+        same.variant({"faults", "what fails during the run, as given: a map"}, {"none", "given"}, index,
+                     faults.detailed, [&](Fields& inner) {
+                         describe_list(inner, {"events", "faults that are given"}, faults.events, describe_event);
+                         inner.text({"trace", "file of faults; its first line tells the format"}, faults.trace);
+                     });
+    });
+    faults.given = index == 1 || faults.detailed;  // a map needs no `kind`
+}
+
 namespace {
 
 bool stops_job(FaultKind kind) {

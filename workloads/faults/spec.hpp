@@ -74,6 +74,7 @@ struct CheckpointSpec {
 struct FaultsSpec {
     bool campaign = false;
     bool detailed = false;  ///< given as a map
+    bool given = false;     ///< in place of a campaign: events of a run that is simulated once
     double duration_s = 30 * 86400.0;
     double work_s = 0;  ///< of training without faults, after which the job is done; 0: it trains on
     std::int64_t runs = 1;
@@ -93,6 +94,8 @@ void check_faults(const YamlNode& node, const std::vector<ProcessSpec>& processe
 
 /// Names the section: `none`, or a map.
 void describe(Fields& fields, FaultsSpec& faults);
+/// Names the section of kinds that are simulated once, from their first instant on: `none`, or a map of given faults.
+void describe_given(Fields& fields, FaultsSpec& faults);
 /// Names what the map holds.
 void describe_campaign(Fields& fields, FaultsSpec& faults);
 

@@ -15,6 +15,7 @@
 // Validated by tests/workloads/training_test.cpp (bubble closed forms, folded = unfolded) and `orrery validate
 // training`.
 
+#include "sim/engine/slow_spells.hpp"
 #include "sim/network/node_memory.hpp"
 #include "sim/network/placement.hpp"
 #include "workloads/training/memory.hpp"
@@ -49,6 +50,7 @@ struct TrainingInput {
     bool fold = true;
     bool routes_flows = false;  ///< the sharing model sends flows itself: their paths' latency is not added
     std::vector<SlowRank> slow = {};
+    std::vector<SlowSpell> spells = {};  ///< in the time of the iteration
     /// Sets of replicas, from the first, that are not like the others: folding simulates them beside the one that stands for all.
     std::uint32_t unlike = 0;
     /// By group of the fabric; empty: all nodes are alike.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 namespace orrery::inline training {
 
@@ -81,7 +82,8 @@ void book_gap(const TrainingGraph& lowered, const Executor& executor, TaskId id,
     }
 }
 
-void book(const TrainingGraph& lowered, const Executor& executor, SimTime end, TrainingResult& result) {
+// `slows`: kernels of some ranks take longer than their price for a while.
+void book(const TrainingGraph& lowered, const Executor& executor, SimTime end, bool slows, TrainingResult& result) {
     // What a rank waits for after its own last task: the gather of weights, or the optimizers of fuller stages.
     bool gathers = false;
     for (std::uint32_t i = 0; i < lowered.graph.size(); ++i) {
@@ -99,6 +101,11 @@ void book(const TrainingGraph& lowered, const Executor& executor, SimTime end, T
                 result.booked[i] += price.seconds[i];
             }
             at = executor.end_of(id);
+            if (slows) {
+                const SimTime took = at - executor.start_of(id);
+                const Task& task = lowered.graph.task(id);
+                result.booked[static_cast<std::size_t>(task.category)] += (took - task.duration).seconds();
+            }
         }
         (gathers ? result.booked[static_cast<std::size_t>(Category::data_communication)] : result.bubble_s) +=
             (end - at).seconds();
@@ -176,6 +183,40 @@ double gradient_bytes(const TrainingInput& input, const TrainingGraph& lowered) 
 
 }  // namespace
 
+namespace {
+
+// Passes of ranks that are slow for a while: of a tensor- and context-parallel group all, as each waits for the slowest.
+class PassClock final : public TaskClock {
+  public:
+    PassClock(const TrainingInput& input, const TrainingGraph& lowered)
+        : lowered_(lowered), group_(static_cast<std::uint32_t>(input.plan.tensor * input.plan.context)) {
+        for (const SlowSpell& one : input.spells) {
+            spells_[one.rank / group_].push_back(one);
+        }
+    }
+    SimTime duration(TaskId id, const Task& task, SimTime start) const override {
+        const auto found = spells_.find(task.rank / group_);
+        if (found == spells_.end() || task.stream != kComputeStream || id.value() >= lowered_.price_of.size() ||
+            lowered_.price_of[id.value()] == TrainingGraph::kNoPrice) {
+            return task.duration;
+        }
+        const Price& price = lowered_.prices[lowered_.price_of[id.value()]];
+        double kernels = 0;
+        for (const Category one : {Category::forward, Category::backward, Category::recompute, Category::optimizer}) {
+            kernels += price[one];
+        }
+        const double share = price.total() > 0 ? kernels / price.total() : 0;
+        return SimTime::from_seconds(slowed(found->second, task.duration.seconds(), share, start.seconds()));
+    }
+
+  private:
+    const TrainingGraph& lowered_;
+    std::uint32_t group_;
+    std::map<std::uint32_t, std::vector<SlowSpell>> spells_;  ///< by group
+};
+
+}  // namespace
+
 TrainingRun::TrainingRun(const TrainingInput& input, double memory_capacity, Simulation& simulation, SimTime start)
     : input_(input),
       memory_([&] {
@@ -191,7 +232,12 @@ TrainingRun::TrainingRun(const TrainingInput& input, double memory_capacity, Sim
                                                 simulation.resources())
                  : nullptr),
       lowered_(lower(input, tiers_.get())),
-      executor_(simulation.add(lowered_.graph, start)) {}
+      executor_(simulation.add(lowered_.graph, start)) {
+    if (!input.spells.empty()) {
+        clock_ = std::make_unique<PassClock>(input, lowered_);
+        executor_.set_clock(*clock_);
+    }
+}
 
 TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
     TrainingResult result;
@@ -206,7 +252,7 @@ TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
     }
     const SimTime end = executor_.finished_at();
     result.iteration_s = end.seconds();
-    book(lowered_, executor_, end, result);
+    book(lowered_, executor_, end, !input_.spells.empty(), result);
     if (input_.plan.schedule->staggers && lowered_.stages > 1) {
         // Stages begin the next iteration as they end this one, one after another: what all have waited for by then is not lost.
         const double hidden = result.iteration_s - period(lowered_, executor_);

@@ -52,6 +52,7 @@ class TrainingRun {
     std::unique_ptr<NodeMemory> tiers_;
     TrainingGraph lowered_;
     Executor& executor_;
+    std::unique_ptr<TaskClock> clock_;  ///< where ranks are slow for a while
 };
 
 }  // namespace orrery::inline training

@@ -20,13 +20,14 @@ class ClusterScenario final : public ScenarioRun {
         for (JobSpec& job : jobs_) {
             job.scenario.cluster = scenario.cluster;
             job.scenario.network = scenario.network;
+            job.scenario.network.fold = scenario.network.fold && !scenario.faults.given;  // ranks may differ
             job.scenario.seed += scenario.seed - 1;
             job.scenario.directory = scenario.directory;  // reading made its files relative to that
             placements_.push_back(std::make_unique<Placement>(context.fabric, job.placed));
             starts_.push_back(SimTime::from_seconds(job.start));
             runs_.push_back(row_of(job.scenario.kind)
                                 .prepare({job.scenario, context.models, context.options, context.fabric,
-                                          *placements_.back(), context.simulation, starts_.back()}));
+                                          *placements_.back(), context.simulation, starts_.back(), context.faults}));
         }
     }
 
@@ -105,6 +106,7 @@ class ClusterScenario final : public ScenarioRun {
 };
 
 void describe_cluster(Fields& fields, Scenario& s) {
+    describe_given(fields, s.faults);
     std::size_t count = s.jobs.size();
     fields.list(
         {"jobs", "scenarios that run side by side on this cluster", true}, count, [&](Fields& inner, std::size_t i) {

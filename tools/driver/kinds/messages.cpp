@@ -236,6 +236,7 @@ const KindRow kCollectiveKind = {
             bool present = false;
             fields.section({"collective", "the operation", true}, std::nullopt, present,
                            [&](Fields& inner) { describe(inner, s.collective); });
+            describe_given(fields, s.faults);
         },
     .check = check_nothing,
     .prepare = prepare_messages,
@@ -261,6 +262,7 @@ const KindRow kNetworkKind = {
             bool present = false;
             fields.section({"traffic", "who sends how much to whom", true}, std::nullopt, present,
                            [&](Fields& inner) { describe(inner, s.traffic); });
+            describe_given(fields, s.faults);
         },
     .check = check_nothing,
     .prepare = prepare_messages,

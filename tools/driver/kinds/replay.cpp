@@ -80,6 +80,7 @@ void describe_replay(Fields& fields, Scenario& s) {
         inner.text({"trace", "file written by 'orrery import'; relative paths start at the scenario", true},
                    s.replay.trace);
     });
+    describe_given(fields, s.faults);
     fields.section({"replay", "what is changed about it"}, [&](Fields& inner) { describe(inner, s.replay); });
 }
 

@@ -1,5 +1,6 @@
 // kind: training. One iteration of a model under a plan.
 
+#include "tools/driver/given_faults.hpp"
 #include "tools/driver/interval.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/driver/training_faults.hpp"
@@ -68,10 +69,10 @@ void add_training_metrics(const Scenario& s, const TrainingInput& input, const T
         out.add("outer_bytes_per_step", result.outer->bytes, "B");
         out.add("compute_utilisation", result.outer->inner / result.outer->step, "1");
     }
-    if (s.plan.compression.given) {
     if (s.plan.adapters.given) {
         out.add("trained_parameters", trained_parameters(s.model, s.plan), "parameters");
     }
+    if (s.plan.compression.given) {
         const CompressedBytes sent = compressed_bytes(s.plan, 1, 1);
         out.add("gradient_bytes", result.gradient_bytes, "B");
         out.add("gradient_compression", bytes_of(s.plan.gradient_precision) / (sent.dense + sent.sparse), "1");
@@ -174,12 +175,22 @@ class TrainingScenario final : public ScenarioRun {
     explicit TrainingScenario(const RunContext& context)
         : scenario_(context.scenario),
           options_(context.options),
-          input_(training_input(context.scenario, context.models, context.fabric, context.placement)),
+          input_(input_of(context)),
           run_(input_,
                context.options.check_memory ? context.scenario.cluster.node.gpu.memory.value
                                             : std::numeric_limits<double>::infinity(),
                context.simulation, context.start) {
         run_.set_progress(context.options.progress);
+    }
+
+    // With what a cluster's given faults do to the job's ranks.
+    static TrainingInput input_of(const RunContext& context) {
+        TrainingInput input = training_input(context.scenario, context.models, context.fabric, context.placement);
+        if (context.faults != nullptr) {
+            input.spells = slow_spells(*context.faults, context.fabric, context.placement,
+                                       static_cast<std::uint32_t>(input.plan.ranks()), context.start);
+        }
+        return input;
     }
 
     void summarise(RunOutput& out) override {
