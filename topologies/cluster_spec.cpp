@@ -82,6 +82,28 @@ static void describe(Fields& fields, PowerBudget& power) {
     fields.integer({"nodes_per_rack", "that share it", false, 1, 1 << 20}, power.nodes_per_rack);
     fields.quantity({"cluster", "of all nodes; 0 W: none", false, 0, 1e12}, Dimension::power, power.cluster);
     fields.quantity({"beside", "what a node takes beside its GPUs", false, 0, 1e6}, Dimension::power, power.beside);
+    bool shared = power.sharing != PowerSharing::equal;
+    fields.group(shared, [&](Fields& same) {
+        same.enumeration({"sharing", "each GPU its equal share, or what some cannot draw goes to the others"},
+                         {"equal", "demand"}, power.sharing);
+    });
+}
+
+// Those that can draw least are served first: whom an equal share of what is left suffices takes no more than he can.
+double power_level(double budget, std::vector<PowerClaim> claims) {
+    std::sort(claims.begin(), claims.end(), [](const PowerClaim& a, const PowerClaim& b) { return a.most < b.most; });
+    double gpus = 0;
+    for (const PowerClaim& one : claims) {
+        gpus += one.gpus;
+    }
+    for (const PowerClaim& one : claims) {
+        if (one.most * gpus > budget) {
+            return budget / gpus;
+        }
+        budget -= one.most * one.gpus;
+        gpus -= one.gpus;
+    }
+    return std::numeric_limits<double>::infinity();
 }
 
 double PowerBudget::per_gpu(double nodes, double gpus) const {

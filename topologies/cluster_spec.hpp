@@ -49,10 +49,23 @@ struct GroupSpec {
     FabricSpec fabric;
 };
 
-/// Budgets of power that the GPUs' clocks keep. Each GPU may draw its equal share of the tightest one, whatever the others draw: what
-/// breakers ask for, and what synchronous jobs come to, whose GPUs are busy at the same time.
+/// How a budget is divided. equal: each GPU may draw its share of the tightest one, whatever the others draw: what breakers ask for, and
+/// what synchronous jobs come to, whose GPUs are busy at the same time. demand: what a GPU cannot draw, by its own limit, goes to
+/// those that can (max-min fairness); GPUs of a group, which share the work, all keep to what those in the fullest rack have.
+enum class PowerSharing { equal, demand };
+
+/// GPUs that can draw as much each.
+struct PowerClaim {
+    double gpus = 0;
+    double most = 0;  ///< W
+};
+/// The most that any of them draws where together they draw no more than `budget`; infinity where all can draw what they can.
+[[nodiscard]] double power_level(double budget, std::vector<PowerClaim> claims);
+
+/// Budgets of power that the GPUs' clocks keep.
 struct PowerBudget {
     bool given = false;
+    PowerSharing sharing = PowerSharing::equal;
     double rack = 0;  ///< W; 0: none
     std::int64_t nodes_per_rack = 4;
     double cluster = 0;  ///< W; 0: none

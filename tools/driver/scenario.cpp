@@ -252,8 +252,48 @@ static void apply_power_budget(const YamlNode& root, Scenario& scenario, std::ve
     if (power.rack <= 0 && node->find("nodes_per_rack") != nullptr) {
         return refuse("'nodes_per_rack' changes nothing: it needs a budget of a 'rack'");
     }
+    const auto own_limit = [](const DeviceSpec& device) {
+        const bool own = device.power_limit.value > 0 && device.power_limit.source != kBudget;
+        return own ? device.power_limit.value : device.tdp.value;
+    };
+    const bool by_demand = power.sharing == PowerSharing::demand;
+    if (by_demand &&
+        (!scenario.cluster.mixed || std::any_of(scenario.cluster.groups.begin(), scenario.cluster.groups.end(),
+                                                [&](const GroupSpec& one) { return own_limit(one.node.gpu) <= 0; }))) {
+        return refuse(
+            "'sharing: demand' is between groups of unlike GPUs whose own limits (tdp or power_limit) are known");
+    }
+    // What each GPU of this kind may draw, where the others take no more than they can.
+    const auto by_level = [&](const DeviceSpec& device) {
+        double level = std::numeric_limits<double>::infinity();
+        const double nodes = static_cast<double>(scenario.cluster.nodes);
+        const auto within = [&](double budget, double first, double count) {
+            std::vector<PowerClaim> claims;
+            bool here = false;
+            double at = 0;
+            for (const GroupSpec& group : scenario.cluster.groups) {
+                const double held =
+                    std::max(0.0, std::min(at + static_cast<double>(group.nodes), first + count) - std::max(at, first));
+                claims.push_back({held * static_cast<double>(group.node.gpus), own_limit(group.node.gpu)});
+                const bool first_group =
+                    &group == &scenario.cluster.groups.front() && &device == &scenario.cluster.node.gpu;
+                here = here || (held > 0 && (first_group || &group.node.gpu == &device));
+                at += static_cast<double>(group.nodes);
+            }
+            level = here ? std::min(level, power_level(budget - count * power.beside, std::move(claims))) : level;
+        };
+        if (power.cluster > 0) {
+            within(power.cluster, 0, nodes);
+        }
+        const auto per_rack = static_cast<double>(power.nodes_per_rack);
+        for (double first = 0; power.rack > 0 && first < nodes; first += per_rack) {
+            within(power.rack, first, std::min(per_rack, nodes - first));
+        }
+        return level;
+    };
     const auto limit = [&](DeviceSpec& device, double gpus) {
-        const double share = power.per_gpu(static_cast<double>(scenario.cluster.nodes), gpus);
+        const double share =
+            by_demand ? by_level(device) : power.per_gpu(static_cast<double>(scenario.cluster.nodes), gpus);
         if (share <= idle_power(device)) {
             refuse(fmt::format("the budget leaves {:.0f} W for each GPU, which takes {:.0f} W when idle", share,
                                idle_power(device)));
@@ -305,6 +345,9 @@ void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& sce
     if (row.nodes && cluster.nodes == 0) {
         errors.push_back(cluster_mark.error(fmt::format("{} needs 'nodes' with GPUs, not bare hosts", row.name)));
     }
+    if (const YamlNode* faults = node.find("faults"); faults != nullptr && scenario.faults.given) {
+        errors.push_back(faults->mark.error("links and nodes are the cluster's: give 'faults' beside 'jobs'"));
+    }
     if (const YamlNode* faults = node.find("faults"); faults != nullptr && scenario.faults.campaign) {
         errors.push_back(faults->mark.error(
             "a job beside others has no 'faults': the states of the cluster are priced for a job that runs alone"));
@@ -345,9 +388,6 @@ static void check_topology(const Scenario& scenario, std::vector<Diagnostic>& er
     const std::string name = joined ? "a cluster of several fabrics" : scenario.cluster.fabric.topology.name();
     const packet::PathNeeds paths = scenario.network.packets.paths.policy.make()->needs();
     if ((joined || !topology->is_tree()) && (paths.leaves_choose || paths.plans)) {
-    if (const YamlNode* faults = node.find("faults"); faults != nullptr && scenario.faults.given) {
-        errors.push_back(faults->mark.error("links and nodes are the cluster's: give 'faults' beside 'jobs'"));
-    }
         errors.push_back(scenario.network_mark.error(
             fmt::format("paths '{}' choose among the spines of a tree; {} has none: take spray, ecmp, oblivious, "
                         "flowlet, recycled, reps, bitmap or mixed",
@@ -394,6 +434,7 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
     apply_power_budget(root, scenario, errors);
     check_power_limit(scenario, errors);
     row.check(root, data, scenario, errors);
+    check_given_faults(root, scenario, errors);
     if (!errors.empty()) {
         throw ConfigError(errors);
     }
@@ -434,7 +475,6 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
         const std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
         root = parse_yaml(text, "standard input");
     } else {
-    check_given_faults(root, scenario, errors);
         root = load_yaml(path);
     }
     for (const std::string& assignment : overrides) {
@@ -732,6 +772,8 @@ RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& op
     } else {
         Simulation simulation(fabric, run_settings(scenario));
         const Placement whole(fabric);
+        const std::vector<TimedFault> faults = given_faults(scenario, fabric);
+        LinkFaults on_links(fabric, link_faults(faults, fabric));
         const std::unique_ptr<ScenarioRun> prepared =
             row.prepare({scenario, models, options, fabric, whole, simulation, SimTime(), &faults});
         if (on_links.any()) {
@@ -743,6 +785,7 @@ RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& op
             throw InfeasibleError(error.what() + never_mended(faults));
         }
         prepared->summarise(out);
+        require_alive(scenario, faults, fabric, out);
         out.summary.events = simulation.events();
         if (row.messages) {
             out.summary.add("max_link_utilisation", simulation.report().max_link_utilisation, "1");
@@ -775,6 +818,3 @@ DataDirectory find_data_directory(const std::string& program) {
 }
 
 }  // namespace orrery::inline driver
-        const std::vector<TimedFault> faults = given_faults(scenario, fabric);
-        LinkFaults on_links(fabric, link_faults(faults, fabric));
-        require_alive(scenario, faults, fabric, out);
