@@ -87,6 +87,7 @@ const std::vector<MetricRow>& metric_table() {
         {"replay_time_s", Better::lower},
         {"makespan_s", Better::lower},
         {"failures", Better::neither},
+        {"requests_wrong", Better::lower},
         {"requests_over_budget", Better::lower},
         {"replica_availability", Better::higher},
         {"service_availability", Better::higher},

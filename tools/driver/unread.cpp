@@ -104,7 +104,7 @@ bool meets(const ServiceFaults& faults, const std::function<bool(FaultKind, cons
 bool starts_replicas(const ServiceFaults& faults) {
     return meets(faults, [](FaultKind kind, const std::string&, Component) {
         return kind == FaultKind::fail_stop || kind == FaultKind::hang || kind == FaultKind::preemption ||
-               kind == FaultKind::link_down || kind == FaultKind::link_flap;
+               kind == FaultKind::link_down || kind == FaultKind::link_flap || kind == FaultKind::corruption;
     });
 }
 
@@ -158,7 +158,8 @@ void refuse_service_faults(Unread& unread, const EngineSpec& engine, std::int64_
     const bool machines = meets(faults, [](FaultKind kind, const std::string& where, Component component) {
         const bool process = where.rfind("replica", 0) == 0 || where == "job" || component == Component::replica ||
                              component == Component::software;
-        return !process && (kind == FaultKind::fail_stop || kind == FaultKind::hang || kind == FaultKind::preemption);
+        return !process && (kind == FaultKind::fail_stop || kind == FaultKind::hang ||
+                            kind == FaultKind::preemption || kind == FaultKind::corruption);
     });
     const bool given = faults.given;
     unread.refuse(given && faults.recovery.detection_s > 0, "faults.recovery.detection",
@@ -166,6 +167,8 @@ void refuse_service_faults(Unread& unread, const EngineSpec& engine, std::int64_
     unread.refuse(given && faults.recovery.timeout_s != usual.timeout_s, "faults.recovery.timeout",
                   kinds({FaultKind::hang, FaultKind::link_down, FaultKind::link_flap}),
                   "faults that let replicas hang");
+    unread.refuse(given && faults.recovery.finds, "faults.recovery.corruption", kinds({FaultKind::corruption}),
+                  "a 'corruption'");
     unread.refuse(given && faults.recovery.notice_s > 0, "faults.recovery.notice", kinds({FaultKind::preemption}),
                   "a 'preemption'");
     unread.refuse(given && faults.recovery.repair_s > 0, "faults.recovery.repair",

@@ -458,6 +458,9 @@ class ServingScenario final : public ScenarioRun {
             }
             summary.add("requests_retried", static_cast<double>(result.retried), "requests");
             summary.add("failures", static_cast<double>(result.failures), "replicas");
+            if (result.wrong > 0 || faults.recovery.finds) {
+                summary.add("requests_wrong", static_cast<double>(result.wrong), "requests");
+            }
             summary.add("replica_availability", share(result.down_s, replicas), "1");
             summary.add("service_availability", share(result.outage_s, 1), "1");
             summary.add(

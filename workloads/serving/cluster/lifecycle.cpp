@@ -3,6 +3,7 @@
 #include "sim/base/error.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace orrery::inline serving {
 
@@ -71,6 +72,16 @@ void Lifecycle::on_task(const Token& token) {
             Breakage& one = breakages_[token.index];
             one.replicas = struck_by(one.fault);
             return listener_.all_served() ? void() : stop(token.index);
+        }
+        case found: {
+            // Of those that were struck, the ones that run and have not been replaced since.
+            Breakage& one = breakages_[token.index];
+            const std::vector<std::uint32_t> running = struck_by(one.fault);
+            std::erase_if(one.replicas, [&](std::uint32_t replica) {
+                const bool gone = std::find(running.begin(), running.end(), replica) == running.end();
+                return std::exchange(units_[replica].corrupt, false) ? gone : true;
+            });
+            return listener_.all_served() || one.replicas.empty() ? void() : stop(token.index);
         }
         case detected:
             return lose(token.index);
@@ -177,6 +188,8 @@ void Lifecycle::strike(const Fault& fault) {
             return impair(here);
         case FaultKind::preemption:
             return preempt(here);
+        case FaultKind::corruption:
+            return spoil(here);
         case FaultKind::link_down:
         case FaultKind::link_flap:
             impair(here);
@@ -205,6 +218,21 @@ void Lifecycle::stall(const Fault& fault) {
     }
 }
 
+// Nobody notices before it is looked for; what is struck again meanwhile is found with the first.
+void Lifecycle::spoil(const Fault& fault) {
+    Breakage broken{fault, struck_by(fault), true};
+    std::erase_if(broken.replicas, [&](std::uint32_t replica) { return units_[replica].corrupt; });
+    if (broken.replicas.empty()) {
+        ++result_.without_effect;
+        return;
+    }
+    for (const std::uint32_t replica : broken.replicas) {
+        units_[replica].corrupt = true;
+    }
+    breakages_.push_back(std::move(broken));
+    wait(spec_.faults.recovery.corruption_s, found, static_cast<std::uint32_t>(breakages_.size() - 1));
+}
+
 void Lifecycle::preempt(const Fault& fault) {
     breakages_.push_back({fault, struck_by(fault), true});
     const auto id = static_cast<std::uint32_t>(breakages_.size() - 1);
@@ -226,7 +254,9 @@ void Lifecycle::stop(std::uint32_t id) {
     const ServiceRecovery& recovery = spec_.faults.recovery;
     const FaultKind kind = breakages_[id].fault.kind;
     const bool hangs = kind == FaultKind::hang || kind == FaultKind::link_down || kind == FaultKind::link_flap;
-    const double delay = hangs ? recovery.timeout_s : recovery.detection_s;
+    const double delay = hangs                             ? recovery.timeout_s
+                         : kind == FaultKind::corruption ? 0
+                                                         : recovery.detection_s;
     for (const std::uint32_t replica : breakages_[id].replicas) {
         units_[replica] = {true, dispatcher_->now()};
         ++result_.failures;

@@ -6,7 +6,8 @@
 // cannot fail again, so that with exponential failures and repairs the replicas and spares are a machine-repair model. A
 // preempted machine gives notice: its replicas take nothing new until it is gone. What is slow slows its stage; a NIC that is
 // slow or silent slows what passes it, and the stage that spans nodes over it; that stage waits for a link that is back before the
-// time-out, and hangs otherwise. Storage that is slow or out delays those that load from it.
+// time-out, and hangs otherwise. A replica with silent data corruption goes on; what ends on it until that is found is counted as
+// wrong, and then it stops as one that failed. Storage that is slow or out delays those that load from it.
 // Limits: replicas that are off, starting or down are spared by faults; broken machines are repaired all at once, and each takes
 // one spare, whatever of it broke; a KV transfer under way from a failed replica still uses its links until it would have ended; the
 // iteration in which a link falls silent still ends; by packets, a transport that gives up on a silent link ends the run.
@@ -43,16 +44,19 @@ class Lifecycle {
     void on_task(const Token& token);
     /// True for a replica that a fault has stopped.
     [[nodiscard]] bool down(std::uint32_t replica) const { return units_[replica].down; }
+    /// True for a replica whose results are wrong without anybody knowing.
+    [[nodiscard]] bool corrupt(std::uint32_t replica) const { return units_[replica].corrupt; }
     /// A replica that was down has started.
     void started(std::uint32_t replica);
     /// After the run: how long replicas were down between these times.
     void finish(SimTime from, SimTime to);
 
   private:
-    enum Step : std::uint32_t { given, drawn, struck, cut, detected, joined, mended, ended };
+    enum Step : std::uint32_t { given, drawn, struck, cut, found, detected, joined, mended, ended };
     struct Unit {
         bool down = false;
         SimTime since;
+        bool corrupt = false;
     };
     struct Source {
         const ProcessSpec* spec;
@@ -78,6 +82,7 @@ class Lifecycle {
     void strike(const Fault& fault);
     void stall(const Fault& fault);
     void preempt(const Fault& fault);
+    void spoil(const Fault& fault);
     void impair(const Fault& fault);
     void apply();
     void apply(std::uint32_t replica);

@@ -335,6 +335,7 @@ class ServiceRun::Service final : public TaskSource,
 
     void record(std::uint32_t replica, const Sequence& sequence) {
         end(replica, sequence, Ending::finished);
+        result_.wrong += lifecycle_.corrupt(replica) ? 1 : 0;
         timeouts_.end(sequence.id);
         metrics_.answered(sequence, dispatcher_->now());
         settle(sequence.id, sequence.turn, true);

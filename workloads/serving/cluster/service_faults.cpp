@@ -15,6 +15,13 @@ void describe_recovery(Fields& fields, ServiceRecovery& recovery) {
                     recovery.detection_s);
     fields.quantity({"timeout", "the same of a replica that hangs", false, 0, 1e6}, Dimension::time,
                     recovery.timeout_s);
+    fields.group(recovery.finds, [&](Fields& same) {
+        same.quantity({"corruption",
+                       "until silent data corruption is found: what a replica has answered by then is wrong, and what "
+                       "it is at starts anew",
+                       false, 0, kLongest},
+                      Dimension::time, recovery.corruption_s);
+    });
     fields.quantity({"notice", "before a preemption: the replica takes no new requests, and those that it has go on",
                      false, 0, 1e6},
                     Dimension::time, recovery.notice_s);
@@ -46,7 +53,7 @@ void describe_given(Fields& fields, ServiceFaults& faults) {
 }
 
 bool simulated(FaultKind kind) {
-    return kind != FaultKind::corruption && kind != FaultKind::switch_loss;
+    return kind != FaultKind::switch_loss;
 }
 
 }  // namespace

@@ -11,6 +11,8 @@ namespace orrery::inline serving {
 struct ServiceRecovery {
     double detection_s = 0;    ///< until the router knows that a replica is gone,
     double timeout_s = 60;     ///< or hangs
+    bool finds = false;        ///< `corruption` was given
+    double corruption_s = 3600;  ///< until silent data corruption is found
     double notice_s = 0;       ///< before a preemption: nothing new comes, and what is there goes on
     double repair_s = 0;       ///< of a machine, mean
     bool exponential = false;  ///< repairs; otherwise as long as that

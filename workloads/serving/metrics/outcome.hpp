@@ -138,6 +138,7 @@ struct ServiceResult : WindowCounts {
     std::uint64_t failed = 0;              ///< lost with their replica once too often
     std::uint64_t retried = 0;             ///< times that a request started anew on another replica
     std::uint64_t failures = 0;            ///< of replicas
+    std::uint64_t wrong = 0;               ///< requests that ended on a replica with silent data corruption
     std::uint64_t decode_steps = 0;        ///< of single sequences, where drafts are verified
     std::uint64_t accepted = 0;            ///< draft tokens
     std::uint64_t preemptions = 0;
