@@ -211,6 +211,72 @@ void compare_limits(const DataDirectory& data, const Terminal& terminal, Compari
     out.scores.push_back({"limit_energy", 100 * median(all.energy), "%"});
 }
 
+// One step of a run. fp8 weights and products, adapters on the two products of attention, communication of tensor-parallel ranks in
+// pieces behind products: its configuration.
+Scenario training_of(const FactsRow& row, const DataDirectory& data) {
+    return read_scenario(
+        parse_yaml(fmt::format("orrery: 1\nkind: training\n"
+                               "cluster: {{nodes: {0}, node: dgx-h100, fabric: {{nodes_per_leaf: {0}, rails: 8}}}}\n"
+                               "model: {{preset: llama-2-70b, sequence: 8192}}\n"
+                               "plan: {{tensor: {1}, context: {2}, data: {3}, micro_batch: 1, global_batch: {4}, "
+                               "sequence_parallel: true, precision: fp8, overlap: {{tensor: full}}, "
+                               "adapters: {{rank: 16, modules: 'qkv, output', base: fp8}}}}\n",
+                               row.text("nodes"), row.text("tensor"), row.text("context"), row.text("data"),
+                               row.text("global_batch")),
+                   "training.csv"),
+        row.text("name"), data);
+}
+
+// What a node takes beside its GPUs is what an idle node took, less that of its idle GPUs; the GPUs come on top through the same supplies.
+void compare_training(const DataDirectory& data, const Terminal& terminal, Comparison& out) {
+    ModelCache models(data);
+    std::vector<std::vector<std::string>> rows;
+    std::vector<double> power_errors;
+    std::vector<double> energy_errors;
+    for (const FactsRow& row : read_facts_table(data.path("validation/energy/training.csv"))) {
+        const Scenario scenario = training_of(row, data);
+        const RunOutput run_out = run(scenario, models, {});
+        const TrainingResult& result = *run_out.training;
+        const double nodes = row.number("nodes");
+        const double gpus = static_cast<double>(scenario.cluster.node.gpus);
+        const double board = run_out.summary.find("power_w")->value / (nodes * gpus);
+        const double node =
+            row.number("idle_w") + gpus * (board - idle_power(scenario.cluster.node.gpu)) / row.number("dc_over_ac");
+        const double measured_node = row.number("joules_ac") / (60 * row.number("minutes")) / nodes;
+        const double power_error = node / measured_node - 1;
+        std::vector<std::string> cells = {row.text("name"), fmt::format("{:.0f}", measured_node),
+                                          fmt::format("{:.0f}", node), fmt::format("{:+.1f} %", 100 * power_error)};
+        if (row.number("samples") <= 0) {
+            cells.insert(cells.end(), {"", "", "", "", "no log, plan assumed: not scored"});
+            rows.push_back(cells);
+            continue;
+        }
+        // Evaluations are forward passes: their share of a step's passes.
+        const auto booked = [&](Category one) { return result.booked[static_cast<std::size_t>(one)]; };
+        const double forward = booked(Category::forward) / (booked(Category::forward) + booked(Category::backward));
+        const double batch = row.number("global_batch");
+        const double steps = row.number("samples") / batch +
+                             forward * row.number("evaluations") * std::ceil(row.number("evaluated") / batch);
+        const double seconds = steps * result.iteration_s;
+        const double joules = seconds * nodes * node;
+        const double energy_error = joules / row.number("joules_ac") - 1;
+        power_errors.push_back(std::abs(power_error));
+        energy_errors.push_back(std::abs(energy_error));
+        cells.insert(cells.end(), {row.text("seconds"), fmt::format("{:.0f}", seconds),
+                                   fmt::format("{:.2f}", row.number("joules_ac") * 1e-6),
+                                   fmt::format("{:.2f}", joules * 1e-6), fmt::format("{:+.1f} %", 100 * energy_error)});
+        rows.push_back(cells);
+    }
+    out.tables.push_back({"Training with low-rank adapters: power of a node and energy of a run at the mains",
+                          {"run", "W", "here", "", "s", "here", "MJ", "here", ""},
+                          std::move(rows)});
+    terminal.heading(out.tables.back().title);
+    terminal.table(out.tables.back().columns, out.tables.back().rows);
+    out.scores.push_back({"training_points", static_cast<double>(energy_errors.size()), ""});
+    out.scores.push_back({"training_power", 100 * median(power_errors), "%"});
+    out.scores.push_back({"training_energy", 100 * median(energy_errors), "%"});
+}
+
 }  // namespace
 
 void fit_power(const DataDirectory& data, const Terminal& terminal) {
@@ -242,6 +308,7 @@ Comparison validate_energy(const DataDirectory& data, const Terminal& terminal, 
     Comparison out{"energy", "J per output token of serving", "Measured.", "", {"GPU"}, {}, {}};
     compare_serving(data, terminal, points, out);
     compare_limits(data, terminal, out);
+    compare_training(data, terminal, out);
     return out;
 }
 
