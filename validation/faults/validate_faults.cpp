@@ -260,6 +260,44 @@ void compare_sizes(const DataDirectory& data, const Terminal& terminal, Comparis
     terminal.table(out.tables.back().columns, out.tables.back().rows);
 }
 
+// How an elastic job's iteration changes with the machines that are left. Recomputation and the software are not published, so nothing
+// of it is scored.
+void print_elastic(const DataDirectory& data, const Terminal& terminal, Comparison& out) {
+    ModelCache models(data);
+    RunOptions options;
+    options.check_memory = false;
+    std::vector<double> errors;
+    std::vector<std::vector<std::string>> rows;
+    for (const FactsRow& row : read_facts_table(data.path("validation/faults/elastic.csv"))) {
+        const double machines = row.number("data") * row.number("pipeline");
+        const Scenario scenario = read_scenario(
+            parse_yaml(fmt::format("orrery: 1\nkind: training\n"
+                                   "cluster: {{nodes: {0}, node: {{preset: dgx2-v100, gpus: 1, nics: 1, "
+                                   "nic_bandwidth: {{value: 10 Gbps, how: spec, source: p3.2xlarge}}}}, "
+                                   "fabric: {{nodes_per_leaf: {0}}}}}\n"
+                                   "model: {{layers: 48, hidden: 1600, heads: 25, vocabulary: 50257, sequence: 1024}}\n"
+                                   "plan: {{data: {1}, pipeline: {2}, micro_batch: 1, global_batch: 128, "
+                                   "schedule: 1f1b, recompute: full, attention: unfused, precision: fp16}}\n"
+                                   "software: megatron-deepspeed-2022\n",
+                                   machines, row.text("data"), row.text("pipeline")),
+                       "elastic.csv"),
+            "elastic", data);
+        const double ms = 1e3 * run(scenario, models, options).seconds;
+        const double error = ms / row.number("ms") - 1;
+        errors.push_back(std::abs(error));
+        rows.push_back({fmt::format("{} x {}", row.text("data"), row.text("pipeline")), row.text("ms"),
+                        fmt::format("{:.0f}", ms), fmt::format("{:+.1f} %", 100 * error)});
+    }
+    std::sort(errors.begin(), errors.end());
+    out.tables.push_back({fmt::format("Elastic training of Parcae by replicas x stages, not scored (recomputation and "
+                                      "software assumed): median error {:.1f} %",
+                                      100 * errors[errors.size() / 2]),
+                          {"plan", "measured ms", "here ms", "error"},
+                          std::move(rows)});
+    terminal.heading(out.tables.back().title);
+    terminal.table(out.tables.back().columns, out.tables.back().rows);
+}
+
 }  // namespace
 
 Comparison validate_faults(const DataDirectory& data, const Terminal& terminal) {
@@ -270,6 +308,7 @@ Comparison validate_faults(const DataDirectory& data, const Terminal& terminal) 
     compare_sweeps(folder, terminal, out);
     compare_checkpoints(folder, terminal, out);
     compare_sizes(data, terminal, out);
+    print_elastic(data, terminal, out);
     return out;
 }
 
