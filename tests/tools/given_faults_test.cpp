@@ -46,7 +46,7 @@ std::string at(double share, const std::string& rest) {
 std::string jobs(const std::string& faults) {
     return fmt::format(R"(orrery: 1
 kind: cluster
-cluster: {{nodes: 2, node: hgx-h100, fabric: {{nodes_per_leaf: 2, rails: 8}}}}
+cluster: {{nodes: 2, node: dgx-h100, fabric: {{nodes_per_leaf: 2, rails: 8}}}}
 jobs:
   - name: a
     nodes: 0-0
@@ -157,9 +157,10 @@ TEST_CASE("faults that a kind cannot honour are refused with their line") {
     CHECK(refused(ring(at(0, "kind: switch-loss, where: spine0"))).find("packet") != std::string::npos);
     CHECK(refused(ring(at(0, "kind: link-down, where: nic0"), "fidelity: simgrid")).find("simgrid") !=
           std::string::npos);
-    CHECK(refused("orrery: 1\nkind: network\ncluster: {hosts: 4, fabric: {hosts_per_leaf: 4}}\n"
+    CHECK(refused("orrery: 1\nkind: network\ncluster: {hosts: 4, fabric: {hosts_per_leaf: 4, link: 100 Gbps}}\n"
                   "traffic: {pattern: shift, size: 1 MB}\n" +
                   event("at: 0 s, kind: fail-stop, where: node0"))
               .find("link-down") != std::string::npos);
+    CHECK(refused(ring("faults: given\n")).find("names none") != std::string::npos);
     CHECK(refused(jobs(event("at: 0 s, kind: slow, where: gpu99, factor: 50 %"))).find("gpu99") != std::string::npos);
 }

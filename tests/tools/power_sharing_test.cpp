@@ -16,7 +16,7 @@ std::string text(const std::string& power) {
 kind: training
 cluster:
   groups:
-    - {{name: small, nodes: 2, node: hgx-h100}}
+    - {{name: small, nodes: 2, node: dgx-h100}}
     - {{name: large, nodes: 2, node: dgx-b200}}
   power: {{{}}}
 model: {{layers: 4, hidden: 1024, heads: 8, vocabulary: 32000, sequence: 512}}
@@ -56,7 +56,7 @@ TEST_CASE("what H100s cannot draw goes to B200s of the same budget") {
 TEST_CASE("a budget by demand needs unlike GPUs") {
     const std::string one = R"(orrery: 1
 kind: training
-cluster: {nodes: 1, node: hgx-h100, power: {cluster: 5 kW, sharing: demand}}
+cluster: {nodes: 1, node: dgx-h100, power: {cluster: 5 kW, sharing: demand}}
 model: {layers: 4, hidden: 1024, heads: 8, vocabulary: 32000, sequence: 512}
 plan: {data: 8, global_batch: 8, micro_batch: 1}
 )";

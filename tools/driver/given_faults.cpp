@@ -132,7 +132,15 @@ bool hits(const Place& place, GpuId gpu, const Fabric& fabric) {
 
 void check_given_faults(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
     const YamlNode* node = root.find("faults");
-    if (!scenario.faults.given || node == nullptr || node->kind != YamlNode::Kind::map || !errors.empty()) {
+    if (!scenario.faults.given || node == nullptr || !errors.empty()) {
+        return;
+    }
+    if (const YamlNode* kind = node->find("kind"); kind != nullptr && kind->scalar == "none") {
+        errors.push_back(kind->mark.error("'none' has no parameters: leave 'kind' out, or all of the others"));
+        return;
+    }
+    if (scenario.faults.events.empty() && scenario.faults.trace.empty()) {
+        errors.push_back(node->mark.error("'faults' names none: it needs 'events' or a 'trace'"));
         return;
     }
     if (scenario.network.fidelity == Fidelity::simgrid) {

@@ -9,14 +9,14 @@ namespace orrery::inline serving {
 
 /// From a fault to taking requests again.
 struct ServiceRecovery {
-    double detection_s = 0;    ///< until the router knows that a replica is gone,
-    double timeout_s = 60;     ///< or hangs
-    bool finds = false;        ///< `corruption` was given
+    double detection_s = 0;      ///< until the router knows that a replica is gone,
+    double timeout_s = 60;       ///< or hangs
+    double notice_s = 0;         ///< before a preemption: nothing new comes, and what is there goes on
+    double repair_s = 0;         ///< of a machine, mean
+    bool exponential = false;    ///< repairs; otherwise as long as that
+    std::int64_t spares = 0;     ///< machines that take the place of broken ones
+    bool finds = false;          ///< `corruption` was given
     double corruption_s = 3600;  ///< until silent data corruption is found
-    double notice_s = 0;       ///< before a preemption: nothing new comes, and what is there goes on
-    double repair_s = 0;       ///< of a machine, mean
-    bool exponential = false;  ///< repairs; otherwise as long as that
-    std::int64_t spares = 0;   ///< machines that take the place of broken ones
 };
 
 struct ServiceFaults {
