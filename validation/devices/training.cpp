@@ -8,19 +8,30 @@
 namespace orrery::inline validation {
 
 void compare_training(ModelCache& models, const Terminal& terminal, DeviceScores& out) {
-    std::vector<std::vector<std::string>> table;
-    const std::string file = models.data().path("validation/devices/tpu_training.yaml");
-    for (TrainingPoint& point : load_training_points(models.data(), file)) {
-        predict(point, models);
-        if (point.low <= 0) {
-            table.push_back({point.id, fmt::format("{:.3f} s", point.measured), "does not fit", ""});
-            continue;
+    struct Source {
+        const char* group;
+        const char* title;
+        bool scored;
+    };
+    for (const Source& source : {Source{"tpu_training", "training on TPU (MaxText's tables, MLPerf)", true},
+                                 Source{"tpu_recipes", "training on TPU (Google's recipes)", true},
+                                 Source{"npu_training", "training on other NPUs (not scored)", false}}) {
+        std::vector<std::vector<std::string>> table;
+        const std::string file = models.data().path(fmt::format("validation/devices/{}.yaml", source.group));
+        for (TrainingPoint& point : load_training_points(models.data(), file)) {
+            predict(point, models);
+            if (point.low <= 0) {
+                table.push_back({point.id, fmt::format("{:.3f} s", point.measured), "does not fit", ""});
+                continue;
+            }
+            if (source.scored) {
+                out.score(source.group, point.id, point.measured, point.low);
+            }
+            table.push_back({point.id, fmt::format("{:.3f} s", point.measured), fmt::format("{:.3f} s", point.low),
+                             fmt::format("{:+.1f} %", 100 * point.error())});
         }
-        out.score("tpu_training", point.id, point.measured, point.low);
-        table.push_back({point.id, fmt::format("{:.3f} s", point.measured), fmt::format("{:.3f} s", point.low),
-                         fmt::format("{:+.1f} %", 100 * point.error())});
+        out.table(terminal, source.title, {"run", "measured", "predicted", "error"}, std::move(table));
     }
-    out.table(terminal, "training on TPU", {"run", "measured", "predicted", "error"}, std::move(table));
 }
 
 }  // namespace orrery::inline validation
