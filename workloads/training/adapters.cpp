@@ -135,6 +135,7 @@ std::vector<std::string> adapter_problems(const ModelSpec& model, const PlanSpec
     refuse(plan.sharding.given,
            "adapters with sharding are not modelled: use zero: 3, with shard where nodes gather alone");
     refuse(plan.outer.given, "adapters with outer are not modelled");
+    refuse(plan.zeroth_order.given, "adapters with zeroth_order are not modelled");
     refuse(plan.compression.given, "adapters with compression are not modelled");
     refuse(plan.adapters.base == BaseWeights::nf4 && plan.precision == Precision::fp8,
            "adapters.base: nf4 is widened to 16 bits before products: precision: bf16 or fp16");

@@ -69,7 +69,7 @@ void Lowering::add_costs() {
 // About 60 bytes a task with its edges: refuse what would not fit into the memory of an ordinary machine.
 void Lowering::require_size() const {
     constexpr double kMostTasks = 2e8;
-    const bool by_unit = in_.plan.zero == 3 || (stages_ == 1 && (in_.plan.zero == 2 || in_.plan.offload.given));
+    const bool by_unit = in_.plan.zero == 3 || in_.plan.by_layer();
     const double of_unit = in_.plan.offload.given ? 16 : 5;
     const double passes = by_unit ? of_unit * static_cast<double>(in_.model.layers + 2) / stages_ : 4.0 * chunks_;
     const double tasks = passes * micro_batches_ * stages_ * per_stage();
@@ -456,8 +456,7 @@ std::vector<std::uint32_t> split_layers(std::int64_t layers, std::int64_t chunks
 }
 
 TrainingGraph lower(const TrainingInput& input, const NodeMemory* memory) {
-    const bool by_layer = input.plan.pipeline == 1 && (input.plan.zero >= 2 || input.plan.offload.given);
-    return by_layer ? lower_sharded(input, memory) : lower_pipeline(input);
+    return input.plan.by_layer() ? lower_sharded(input, memory) : lower_pipeline(input);
 }
 
 std::vector<std::uint32_t> layers_of_parts(const ModelSpec& model, const PlanSpec& plan) {

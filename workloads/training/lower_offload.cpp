@@ -132,6 +132,18 @@ void OffloadLowering::store_activations(std::uint32_t unit) {
     }
 }
 
+void OffloadLowering::store_parameters(std::uint32_t unit) {
+    if (memory_ == nullptr || shares_[unit] <= 0) {
+        return;
+    }
+    for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
+        in_.plan.offload.parameters.each([&](const std::string& tier, double share) {
+            ends_[rank].push_back(take(rank, host().find(tier), "store weights", share * kWeightBytes * shares_[unit],
+                                       {out_.compute[rank].back()}));
+        });
+    }
+}
+
 void OffloadLowering::fetch_activations(std::uint32_t unit, TaskLists& inputs) {
     if (memory_ == nullptr || unit == 0 || unit + 1 == shares_.size()) {
         return;
@@ -315,12 +327,17 @@ void OffloadLowering::finish_offloaded(const TaskLists& reduced, double updated)
             out_.graph.add_edge(norm_, compute(rank, out_.graph.name("optimizer"), Category::optimizer, price));
         }
     }
+    end_step(TaskLists(rank_count(), {norm_}));
+}
+
+void OffloadLowering::end_step(const TaskLists& after) {
     const std::uint32_t nothing = add_prices([] { return Price(); });
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         const TaskId end = compute(rank, out_.graph.name("end of step"), Category::overhead, nothing);
-        out_.graph.add_edge(norm_, end);
-        for (const TaskId id : ends_[rank]) {
-            out_.graph.add_edge(id, end);
+        for (const Tasks& tasks : {after[rank], ends_[rank]}) {
+            for (const TaskId id : tasks) {
+                out_.graph.add_edge(id, end);
+            }
         }
     }
 }

@@ -30,9 +30,13 @@ class OffloadLowering : public UnitLowering {
     [[nodiscard]] const std::vector<TaskId>& fetched(std::uint32_t rank) const { return fetched_[rank]; }
     /// After it. `scattered`: the reductions of the unit's gradients, by rank; without overlap the next pass waits for these copies.
     void store_activations(std::uint32_t unit);
+    /// Of weights that the pass of the unit has changed.
+    void store_parameters(std::uint32_t unit);
     void store_gradients(std::uint32_t unit, std::uint32_t micro_batch, TaskLists& scattered);
     /// The norm of all gradients, updates by host and device, and the end of the step, which waits for all of them.
     void finish_offloaded(const TaskLists& reduced, double updated);
+    /// The end of a step without gradients: each rank waits for `after` and for what is on its way back.
+    void end_step(const TaskLists& after);
 
   private:
     struct Step {

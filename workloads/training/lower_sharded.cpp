@@ -12,6 +12,10 @@ class ShardedLowering final : public OffloadLowering {
 
   private:
     void add_tasks() override {
+        if (in_.plan.zeroth_order.given) {
+            add_zeroth_order();
+            return;
+        }
         for (const bool backward : {false, true}) {
             for (std::uint32_t unit = 0; unit < units_; ++unit) {
                 const std::uint32_t first = add_prices([&] { return full_price(unit, backward); });
@@ -33,6 +37,79 @@ class ShardedLowering final : public OffloadLowering {
         }
         if (pieces() > 0) {
             gather_kept();
+        }
+    }
+
+    // zeroth_order.hpp. A unit's visit is one task: its update, its perturbations and its passes.
+    void add_zeroth_order() {
+        start_step();
+        begin_offload(unit_shares());
+        TaskLists done(rank_count());
+        for (std::uint32_t index = 0; index < units_; ++index) {
+            const std::uint32_t price = add_prices([&] { return visit_price(index); });
+            out_.hardware_flops += out_.prices[price].flops;
+            TaskLabel label_of_visit;
+            label_of_visit.micro_batch = 0;
+            label_of_visit.layer = is_table(index) ? -1 : static_cast<std::int32_t>(index) - 1;
+            label(label_of_visit);
+            TaskLists inputs(rank_count());
+            await_weights(index, index, false, true, done, inputs);
+            run("passes", Category::forward, price, inputs, done);
+            store_parameters(index);
+        }
+        label({});
+        // The difference of the losses, in 32 bits.
+        TaskLists told(rank_count());
+        for (const Group& group : spans(0, 1, width())) {
+            const TaskId id = collective(group, kReduceStream, out_.graph.name("exchange losses"),
+                                         CollectiveOp::all_reduce, 4, of_members(group, done, units_ - 1));
+            for (const std::uint32_t member : group.members) {
+                told[member].push_back(id);
+            }
+        }
+        end_step(told);
+    }
+
+    [[nodiscard]] Price visit_price(std::uint32_t index) {
+        const Unit unit = unit_of(index);
+        const Layers layers{is_table(index) ? 0 : index - 1, is_table(index) ? 0U : 1U};
+        Price price = chunk_price(layers, index == 0, index + 1 == units_, PassWork::forward) *
+                      static_cast<double>(in_.plan.zeroth_order.passes());
+        price += cost().zeroth_order(unit.weights.total());
+        add_costs(price, 0, unit, false, true, false);
+        return price;
+    }
+
+    // What the pass of a unit waits for, as number `step` of its sweep: its weights, fetched and gathered.
+    void await_weights(std::uint32_t index, std::uint32_t step, bool backward, bool first_micro_batch,
+                       const TaskLists& done, TaskLists& inputs) {
+        const Unit unit = unit_of(index);
+        fetch_parameters(index, inputs);
+        if (!gathers(backward, first_micro_batch) || gathered_bytes(unit) <= 0) {
+            return;
+        }
+        // With overlap, some gathered units ahead of the computation; without, a unit is gathered when the one before it
+        // is done. What is fetched is there first.
+        gather(
+            0, unit, backward, first_micro_batch,
+            [&](const Group& group) {
+                std::vector<TaskId> after =
+                    step >= ahead() ? of_members(group, done, step - ahead()) : std::vector<TaskId>();
+                for (const std::uint32_t member : group.members) {
+                    after.insert(after.end(), fetched(member).begin(), fetched(member).end());
+                }
+                return after;
+            },
+            inputs);
+    }
+
+    void run(const char* name, Category category, std::uint32_t price, const TaskLists& inputs, TaskLists& done) {
+        for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
+            const TaskId id = compute(rank, out_.graph.name(name), category, price);
+            for (const TaskId input : inputs[rank]) {
+                out_.graph.add_edge(input, id);
+            }
+            done[rank].push_back(id);
         }
     }
 
@@ -76,7 +153,6 @@ class ShardedLowering final : public OffloadLowering {
 
     // One micro-batch through all units, forward or backward.
     void sweep(std::uint32_t micro_batch, bool backward) {
-        const std::uint16_t name = out_.graph.name(backward ? "backward" : "forward");
         TaskLists done(rank_count());       // passes of this sweep, in order
         TaskLists scattered(rank_count());  // reduction of the unit before
         for (std::uint32_t step = 0; step < units_; ++step) {
@@ -85,33 +161,12 @@ class ShardedLowering final : public OffloadLowering {
             label(label_of(micro_batch, index, backward));
             // Without overlap a pass waits for the reduction of the unit before it.
             TaskLists inputs = in_.plan.overlap_data ? TaskLists(rank_count()) : scattered;
-            fetch_parameters(index, inputs);
-            if (gathers(backward, micro_batch == 0) && gathered_bytes(unit) > 0) {
-                // With overlap, some gathered units ahead of the computation; without, a unit is gathered when the one before it
-                // is done. What is fetched is there first.
-                gather(
-                    0, unit, backward, micro_batch == 0,
-                    [&](const Group& group) {
-                        std::vector<TaskId> after =
-                            step >= ahead() ? of_members(group, done, step - ahead()) : std::vector<TaskId>();
-                        for (const std::uint32_t member : group.members) {
-                            after.insert(after.end(), fetched(member).begin(), fetched(member).end());
-                        }
-                        return after;
-                    },
-                    inputs);
-            }
+            await_weights(index, step, backward, micro_batch == 0, done, inputs);
             if (backward) {
                 fetch_activations(index, inputs);
             }
-            for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
-                const TaskId id = compute(rank, name, backward ? Category::backward : Category::forward,
-                                          prices_[backward ? 1 : 0][index]);
-                for (const TaskId input : inputs[rank]) {
-                    out_.graph.add_edge(input, id);
-                }
-                done[rank].push_back(id);
-            }
+            run(backward ? "backward" : "forward", backward ? Category::backward : Category::forward,
+                prices_[backward ? 1 : 0][index], inputs, done);
             if (!backward) {
                 store_activations(index);
             } else if (unit.weights.total() > 0) {

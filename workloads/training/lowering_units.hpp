@@ -26,9 +26,7 @@ class UnitLowering : public Lowering {
     };
 
     /// Weights or gradients move unit by unit, and not all of a pass at once.
-    [[nodiscard]] bool by_unit() const {
-        return in_.plan.zero == 3 || (stages_ == 1 && (in_.plan.zero == 2 || in_.plan.offload.given));
-    }
+    [[nodiscard]] bool by_unit() const { return in_.plan.zero == 3 || in_.plan.by_layer(); }
     [[nodiscard]] bool gathers(bool backward, bool first_micro_batch) const {
         return in_.plan.zero >= 3 || (first_micro_batch && !backward);
     }

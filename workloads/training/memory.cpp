@@ -88,6 +88,9 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     use.gradients = gradient * divided(degrees.gradients, plan.zero >= 2);
     use.optimizer = 12 * held.dense / static_cast<double>(degrees.optimizer) +
                     12 * held.experts / (plan.zero >= 1 ? expert_group : 1);
+    if (plan.zeroth_order.given) {
+        use.gradients = use.optimizer = 0;
+    }
     if (plan.outer.given) {
         // The weights of the last exchange and the outer momentum in 32 bits, shared by a worker's ranks, and a fragment on its way.
         const double share = held.dense / static_cast<double>(plan.alike());
@@ -163,7 +166,12 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
         expert_layer /= 2;
     }
     const auto chunks = static_cast<double>(plan.chunks);
-    const double kept = (layer * layers.dense + expert_layer * layers.experts) / chunks * in_flight;
+    double kept = (layer * layers.dense + expert_layer * layers.experts) / chunks * in_flight;
+    if (plan.zeroth_order.given) {
+        // The layer in work, and of each pass what goes from one to the next.
+        working = layer;
+        kept = static_cast<double>(plan.zeroth_order.passes()) * 2 * sbh / (plan.sequence_parallel ? t : 1);
+    }
     use.activations = on_device(plan.offload, kept, layer) + working;
     // Logits in 16 bits and their fp32 softmax; a fused loss writes gradients over the logits.
     const double logit = loss_kernels(plan, software) == LossKernels::fused ? 2 : 6;

@@ -73,10 +73,11 @@ std::vector<std::string> offload_problems(const ModelSpec& model, const PlanSpec
            "offload with sharding, outer or compression is not modelled");
     refuse(plan.pipeline > 1, "offload with pipeline above 1 is not simulated: use tensor and data with zero");
     refuse(model.experts.count > 0, "offload of a model with experts is not simulated");
-    refuse(plan.data * plan.context > 1 && plan.zero < 2, "offload on several ranks needs zero: 2 or 3");
-    refuse(plan.data * plan.context > 1 && plan.zero < 3 && offload.parameters.given,
+    const bool shared = plan.data * plan.context > 1 && !plan.zeroth_order.given;
+    refuse(shared && plan.zero < 2, "offload on several ranks needs zero: 2 or 3");
+    refuse(shared && plan.zero < 3 && offload.parameters.away() > 0,
            "offload.parameters on several ranks needs zero: 3");
-    refuse(offload.gradients.given && !offload.optimizer.given,
+    refuse(offload.gradients.away() > 0 && !offload.optimizer.given,
            "offload.gradients needs offload.optimizer: the device that updates weights needs their gradients");
     refuse(offload.step != OptimizerStep::synchronous && !offload.optimizer.given,
            "offload.step other than synchronous needs offload.optimizer");
@@ -130,8 +131,8 @@ void keep_away(MemoryUse& use, const PlanSpec& plan, double layer) {
     use.gradients *= 1 - offload.gradients.away();
     use.optimizer *= 1 - offload.optimizer.away();
     if (offload.parameters.away() > 0 && plan.zero < 3) {
-        use.buffers +=
-            2 * (ahead + 1) * layer;  // under ZeRO-3 what is fetched are shares, and gathered layers are counted
+        // Under ZeRO-3 what is fetched are shares, and gathered layers are counted. What has changed is on its way back.
+        use.buffers += 2 * (ahead + (plan.zeroth_order.given ? 2 : 1)) * layer;
     }
     if (offload.gradients.away() > 0) {
         use.buffers += 2 * bytes_of(plan.gradient_precision) * layer;

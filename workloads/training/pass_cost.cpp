@@ -631,6 +631,22 @@ Price PassCost::optimizer(double parameters) const {
     return price;
 }
 
+Price PassCost::zeroth_order(double weights) const {
+    Price price;
+    if (weights <= 0) {
+        return price;
+    }
+    const double matrices = model_.gated ? 7 : 6;
+    for (const bool update : {false, true}) {
+        const DirectionKernels one = direction_kernels(plan_, update);
+        const auto times = static_cast<double>(update ? 1 : plan_.zeroth_order.perturbations());
+        const double kernels = times * one.kernels * matrices;
+        price.launches += kernels;
+        price[Category::optimizer] += streaming(times * one.bytes * weights, kernels) * stream_slowdown_;
+    }
+    return price;
+}
+
 double PassCost::boundary_bytes() const {
     const double bytes = tokens_ * static_cast<double>(model_.hidden) * 2;
     const bool scattered = plan_.sequence_parallel || software_.scatter_gather_pipeline;

@@ -77,6 +77,8 @@ class PassCost {
     [[nodiscard]] Price optimizer(double parameters) const;
     /// The sum over tensor-parallel ranks of the gradients of this many weights that each has whole.
     [[nodiscard]] Price gradient_sum(double weights) const;
+    /// A visit of zeroth-order steps to this many weights of a rank: their update and perturbations, for each matrix of a layer.
+    [[nodiscard]] Price zeroth_order(double weights) const;
     /// Seconds that kernels which only move this many bytes take.
     [[nodiscard]] double memory_traffic(double bytes) const { return streaming(bytes); }
     /// Share of the compute units that a collective takes from kernels beside it.

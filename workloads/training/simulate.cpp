@@ -266,7 +266,9 @@ TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
         result.gradient_bytes = gradient_bytes(input_, lowered_);
     }
     const double tokens = static_cast<double>(input_.plan.global_batch) * static_cast<double>(input_.model.sequence);
-    result.model_flops = tokens * flops_per_token(input_.model, input_.plan);
+    // Of a forward and a backward pass, which takes twice as many; of two forward passes.
+    const double passes = input_.plan.zeroth_order.given ? 2.0 / 3 : 1;
+    result.model_flops = passes * tokens * flops_per_token(input_.model, input_.plan);
     result.hardware_flops = lowered_.hardware_flops * static_cast<double>(input_.plan.ranks());
     result.tasks = lowered_.graph.size();
     result.simulated_ranks = static_cast<std::uint32_t>(lowered_.ranks.size());

@@ -117,6 +117,10 @@ void describe(Fields& fields, PlanSpec& plan) {
         same.section({"offload", "states and activations kept in memories of the node"},
                      [&](Fields& inner) { describe(inner, plan.offload); });
     });
+    fields.group(plan.zeroth_order.given, [&](Fields& same) {
+        same.section({"zeroth_order", "steps of two forward passes under perturbed weights, without a backward pass"},
+                     [&](Fields& inner) { describe(inner, plan.zeroth_order); });
+    });
     fields.group(plan.sharding.given, [&](Fields& same) {
         same.section({"sharding", "who shares what under ZeRO-3, and in how many bits it travels"},
                      [&](Fields& inner) { describe(inner, plan.sharding); });
@@ -420,7 +424,7 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
             fmt::format("tensor {} must divide the {} heads", plan.tensor, model.heads));
     require(model.ffn % plan.tensor == 0,
             fmt::format("tensor {} must divide the feed-forward width {}", plan.tensor, model.ffn));
-    require(plan.global_batch % (plan.micro_batch * plan.data) == 0,
+    require(plan.zeroth_order.given || plan.global_batch % (plan.micro_batch * plan.data) == 0,
             fmt::format("micro_batch {} x data {} must divide global_batch {}", plan.micro_batch, plan.data,
                         plan.global_batch));
     require(model.sequence % plan.context == 0,
@@ -447,8 +451,11 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
         const std::string problem = plan.schedule->problem(plan.shape());
         require(problem.empty(), problem);
     }
-    for (const std::string& problem : offload_problems(model, plan)) {
-        problems.refuse(true, problem);
+    for (const std::vector<std::string>& found :
+         {offload_problems(model, plan), zeroth_order_problems(plan, model.experts.count > 0)}) {
+        for (const std::string& problem : found) {
+            problems.refuse(true, problem);
+        }
     }
     for (const std::string& problem : adapter_problems(model, plan)) {
         problems.refuse(true, problem);

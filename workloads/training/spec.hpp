@@ -6,6 +6,7 @@
 #include "workloads/training/communication_plan.hpp"
 #include "workloads/training/offload_spec.hpp"
 #include "workloads/training/schedules/schedule.hpp"
+#include "workloads/training/zeroth_order.hpp"
 
 #include <algorithm>
 #include <string>
@@ -108,6 +109,7 @@ struct PlanSpec {
     std::string groups;   ///< of the cluster, in the order in which ranks fill them, by commas; empty: as they stand
     Spread spread = Spread::stages;
     OffloadPlan offload;
+    ZerothOrderPlan zeroth_order;
 
     /// Ranks of a stage; how many of them cut an expert, and how many hold the same experts.
     [[nodiscard]] std::int64_t stage_ranks() const { return tensor * context * data; }
@@ -121,7 +123,13 @@ struct PlanSpec {
     }
     [[nodiscard]] RecomputeModules modules() const;
     [[nodiscard]] std::int64_t ranks() const { return tensor * pipeline * data * context; }
-    [[nodiscard]] std::int64_t micro_batches() const { return global_batch / (micro_batch * data); }
+    [[nodiscard]] std::int64_t micro_batches() const {
+        return global_batch * zeroth_order.perturbation / (micro_batch * data);
+    }
+    /// Passes move weights and gradients layer by layer and not part by part.
+    [[nodiscard]] bool by_layer() const {
+        return zeroth_order.given || (pipeline == 1 && (zero >= 2 || offload.given));
+    }
     [[nodiscard]] PipelineShape shape() const {
         return {static_cast<std::uint32_t>(pipeline), static_cast<std::uint32_t>(chunks),
                 static_cast<std::uint32_t>(micro_batches()), vocabulary};

@@ -1,0 +1,46 @@
+#pragma once
+// The `zeroth_order` section of a training plan: steps of two forward passes and no backward pass.
+//
+// Claims: weights are perturbed by a random direction, once forwards and once backwards; the difference of both losses is the step
+// along it. The direction is drawn again from its seed wherever it is needed, so that ranks exchange one number a step. There are no
+// gradients, no states of an optimizer and no kept activations. Weights are visited once a step, layer by layer: a layer is updated by
+// the loss of the step before, perturbed, passed through, perturbed the other way, passed through and restored. Where ranks share the
+// weights (zero: 3) each fetches and keeps its share, and updates and perturbs what it has gathered, as all others do.
+// `perturbation` ranks divide the two passes of a micro-batch, so that data / perturbation replicas have batches of their own.
+// Sources: Malladi et al., "Fine-Tuning Language Models with Just Forward Passes" (MeZO), NeurIPS 2023; Wang et al., "ZO2",
+// arXiv:2503.12668 (layers fetched once a step), and "DistZO2", arXiv:2507.03211 (passes and shares divided over ranks);
+// liangyuwang/zo2@694a136, zo2/optimizer/mezo_sgd/zo.py (kernels of an update and of a perturbation).
+// Validated by tests/workloads/zeroth_order_test.cpp (closed forms).
+
+#include "sim/config/fields.hpp"
+
+#include <string>
+#include <vector>
+
+namespace orrery::inline training {
+
+struct PlanSpec;
+
+struct ZerothOrderPlan {
+    bool given = false;
+    std::int64_t perturbation = 1;  ///< ranks that the two passes are divided over
+
+    /// Forward passes of a micro-batch on a rank.
+    [[nodiscard]] std::int64_t passes() const { return given ? 2 / perturbation : 1; }
+    /// Times that a rank changes a weight by the random direction of this step: once before each pass, and back.
+    [[nodiscard]] std::int64_t perturbations() const { return passes() + 1; }
+};
+
+void describe(Fields& fields, ZerothOrderPlan& plan);
+
+/// What can never be right about the plan's steps.
+[[nodiscard]] std::vector<std::string> zeroth_order_problems(const PlanSpec& plan, bool has_experts);
+
+/// B that one change of a weight by a random direction moves, and the kernels of it; `update`: with weight decay.
+struct DirectionKernels {
+    double bytes;
+    double kernels;
+};
+[[nodiscard]] DirectionKernels direction_kernels(const PlanSpec& plan, bool update);
+
+}  // namespace orrery::inline training
