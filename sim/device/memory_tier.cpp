@@ -2,21 +2,41 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 namespace orrery::inline device {
 
+namespace {
+// B of a packet's data and of its headers.
+constexpr double kPayload = 256;
+constexpr double kHeader = 24;
+}  // namespace
+
 double PcieLink::rate() const {
     // GT/s of a lane by generation, from the third on: those with 128 bits in 130.
     constexpr double kTransfers[] = {8e9, 16e9, 32e9, 64e9};
-    constexpr double kPayload = 256;
-    constexpr double kHeader = 24;
     constexpr double kLinkLayer = 57.88 / 62.96;  // Gb/s left of eight lanes of generation 3, as in the source
     if (generation < 3) {
         return 0;
     }
     return static_cast<double>(lanes) * kTransfers[generation - 3] / 8 * 128 / 130 * kLinkLayer * kPayload /
            (kPayload + kHeader);
+}
+
+// A row begins at any multiple of what its length and a line have in common, so that it touches (row + line - common) / line lines.
+double PcieLink::row_weight(double row, bool aligned) {
+    constexpr double kLine = 128;
+    constexpr double kSector = 32;
+    const auto touched = [&](double piece) {
+        const auto common =
+            static_cast<double>(std::gcd(static_cast<std::int64_t>(std::ceil(row)), static_cast<std::int64_t>(piece)));
+        return (row + piece - common) / piece;
+    };
+    const double lines = touched(kLine);
+    const double requests = aligned || std::fmod(row, kLine) == 0 ? lines : 2 * lines;
+    const double wire = kSector * touched(kSector) + kHeader * requests;
+    return wire / row * kPayload / (kPayload + kHeader);
 }
 
 double MemoryTier::rate(double of_unit) const {

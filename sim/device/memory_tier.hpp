@@ -8,6 +8,7 @@
 // requests under way.
 // PCIe: lanes x GT/s x 128/130 x 0.919 for acknowledgements and flow control, x payload / (payload + 24 B) for headers, with
 // payloads of 256 B: Neugebauer et al., "Understanding PCIe performance for end host networking", SIGCOMM 2018, section 3.
+// Lines and sectors of a GPU's reads: Min et al., "EMOGI", VLDB 2021.
 // Limits: latency does not rise with load; no write amplification; striping is perfect.
 // Validated by tests/sim/device/memory_tier_test.cpp and `orrery validate devices` (tiers).
 
@@ -25,6 +26,10 @@ struct PcieLink {
     std::int64_t lanes = 16;
     /// B/s of data, a direction; 0 without a link.
     [[nodiscard]] double rate() const;
+    /// What a row of a table takes of the link over what as many bytes of a long copy take, where a device reads it by itself: in
+    /// requests of a line of 128 B each, of which sectors of 32 B travel. Rows lie one behind the other. `aligned`: a request is of
+    /// one line; otherwise each is split where a row does not begin with a line.
+    [[nodiscard]] static double row_weight(double row, bool aligned);
 };
 
 struct MemoryTier {

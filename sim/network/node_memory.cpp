@@ -157,6 +157,28 @@ NodeMemory::Hop NodeMemory::stream(const std::vector<GpuId>& gpus, std::size_t t
     return out;
 }
 
+NodeMemory::Hop NodeMemory::gather(GpuId gpu, std::size_t tier, double row) const {
+    const MemoryTier& spec = host_.tiers[tier];
+    Hop out{update(gpu, {{tier, spec.whole(row) / row, 0}, {host_.dram(), 0, 1}}), 0};
+    if (cores_ != kNone) {
+        out.demands.push_back(
+            {of(fabric_.node_of(gpu), cores_), spec.latency.value * host_.core_bandwidth.value / row});
+        merge(out.demands);
+    }
+    return out;
+}
+
+NodeMemory::Hop NodeMemory::read_rows(GpuId gpu, std::size_t tier, double row, bool aligned) const {
+    const MemoryTier& spec = host_.tiers[tier];
+    Hop out{{}, spec.latency.value};
+    cross(out.demands, gpu, true);
+    for (Demand& link : out.demands) {
+        link.weight *= PcieLink::row_weight(row, aligned);
+    }
+    read_tier(out.demands, fabric_.node_of(gpu), tier, spec.whole(row) / row);
+    return out;
+}
+
 std::vector<NodeMemory::Hop> NodeMemory::store(GpuId gpu, std::size_t tier) const {
     const std::size_t to = host_.tiers[tier].reached() ? tier : host_.dram();
     Hop hop{{}, host_.tiers[to].latency.value};

@@ -28,6 +28,10 @@ class NodeMemory {
     [[nodiscard]] std::vector<Hop> store(GpuId gpu, std::size_t tier) const;
     /// A copy of as much to each of several devices at once, its steps as one stream; latencies in a row.
     [[nodiscard]] Hop stream(const std::vector<GpuId>& gpus, std::size_t tier) const;
+    /// Rows of so many bytes that lie anywhere in a tier: copied by the host's cores into DRAM, side by side, where a core waits for each
+    /// row once and then streams it; or read by the device itself (PcieLink::row_weight). The tier is addressed.
+    [[nodiscard]] Hop gather(GpuId gpu, std::size_t tier, double row) const;
+    [[nodiscard]] Hop read_rows(GpuId gpu, std::size_t tier, double row, bool aligned) const;
     /// Between drives and DRAM of the device's node.
     [[nodiscard]] Hop load(GpuId gpu, std::size_t tier) const;
     [[nodiscard]] Hop write_back(GpuId gpu, std::size_t tier) const;

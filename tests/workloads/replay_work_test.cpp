@@ -7,6 +7,11 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
 using namespace orrery;
 
 namespace {
@@ -45,6 +50,40 @@ TEST_CASE("kernels of a profile with shapes say what they compute") {
     CHECK(works_of("aten::empty", "[[],[]]").empty());
 }
 
+TEST_CASE("what a program moves between memories takes the memories' time, which ranks of a node share") {
+    const auto seconds = [](const std::string& work, int ranks) {
+        const std::string file =
+            (std::filesystem::temp_directory_path() / fmt::format("orrery-moves-{}.replay", getpid())).string();
+        std::ofstream(file)
+            << "# orrery-replay: 1\n# source: test\n# ranks: " << ranks << "\n# program: same\nlane,a\nwork," << work
+            << "\nop,rank,lane,kind,name,duration_ns,lag_ns,flops,bytes,collective,group,peer,tag,after,work\n"
+               "op,0,0,copy,move,,,,,,,,,,0\n";
+        const Scenario s = test::scenario(fmt::format(
+            "orrery: 1\nkind: replay\n"
+            "cluster: {{nodes: 1, node: {{gpus: 2, gpu: a6000, intra: pcie, intra_bandwidth: 20 GB/s, intra_latency: 1 "
+            "us, "
+            "nics: 0, pcie_bandwidth: 20 GB/s, host: {{tiers: [{{name: dram, capacity: 1 TB, read: 30 GB/s}}]}}}}}}\n"
+            "compute: {{model: replay, trace: {}}}\n",
+            file));
+        const double out = run(s, test::models(), {}).summary.find("replay_time_s")->value;
+        std::filesystem::remove(file);
+        return out;
+    };
+    CHECK(seconds("memory tier=dram by=copy bytes=2e9", 1) == doctest::Approx(0.1));
+    CHECK(seconds("memory tier=dram by=copy bytes=2e9", 2) == doctest::Approx(4.0 / 30));
+    CHECK(seconds("memory tier=dram by=device bytes=2e9 row=400", 1) ==
+          doctest::Approx(0.1 * PcieLink::row_weight(400, true)));
+    CHECK(seconds("memory tier=dram by=unaligned bytes=2e9 row=400", 1) ==
+          doctest::Approx(0.1 * PcieLink::row_weight(400, false)));
+    // Read and written at one rate: rows of 384 B are six lines.
+    CHECK(seconds("memory tier=dram by=host bytes=3e9 row=384", 1) == doctest::Approx(0.2));
+    CHECK_THROWS_AS((void)seconds("memory tier=cxl by=copy bytes=2e9", 1), ConfigError);
+    // Copies and launches on small cores take what they take alone: one core, 330 MB/s.
+    CHECK(seconds("dpu preset=upmem cores=1 bytes=3.3e8", 1) == doctest::Approx(1).epsilon(1e-3));
+    CHECK(seconds("dpu preset=upmem cores=1 threads=11 instructions=3.5e8", 1) == doctest::Approx(11).epsilon(1e-3));
+    CHECK_THROWS_AS((void)seconds("dpu preset=upmen cores=1 bytes=5", 1), ConfigError);
+}
+
 TEST_CASE("works read back, and wrong ones are refused with their lines") {
     std::string problem;
     const auto product = parse_work("product m=4 n=8 k=16 batch=2 type=fp8", problem);
@@ -56,6 +95,16 @@ TEST_CASE("works read back, and wrong ones are refused with their lines") {
         CAPTURE(text);
         CHECK(!parse_work(text, problem));
         CHECK(!problem.empty());
+    }
+    for (const char* text : {"dpu", "dpu preset=upmem cores=4", "dpu preset=upmem cores=4 bytes=5 threads=5",
+                             "dpu preset=upmem cores=4 bytes=-5", "dpu cores=4 bytes=5"}) {
+        CAPTURE(text);
+        CHECK(!parse_core_work(text, problem));
+    }
+    for (const char* text : {"memory", "memory tier=dram by=copy", "memory tier=dram by=dma bytes=5",
+                             "memory tier=dram by=host bytes=5", "memory tier=dram by=copy bytes=5 row=5"}) {
+        CAPTURE(text);
+        CHECK(!parse_memory_work(text, problem));
     }
     const std::string head = "# orrery-replay: 1\n# source: test\n# ranks: 1\nlane,a\n";
     const std::string columns =

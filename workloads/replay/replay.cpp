@@ -1,6 +1,7 @@
 #include "workloads/replay/replay.hpp"
 
 #include "sim/base/error.hpp"
+#include "workloads/replay/memory_moves.hpp"
 #include "workloads/replay/work.hpp"
 
 #include <fmt/format.h>
@@ -66,6 +67,12 @@ class ReplayRun::Lowering {
 
     [[nodiscard]] bool has_another_device() const { return !is_product_.empty(); }
 
+    /// Before `run`: what operations on memories of a node demand, and what those on small cores take.
+    void use(const NodeMemory* memory, std::vector<double> on_cores) {
+        memory_ = memory;
+        on_cores_ = std::move(on_cores);
+    }
+
     /// Before `run`: kernels were recorded on another device.
     void reprice(const ReplayDevices& devices) {
         const auto ratio = [&](const Operation& operation) {
@@ -73,7 +80,7 @@ class ReplayRun::Lowering {
         };
         for (const std::string& work : trace_.works) {
             std::string problem;
-            of_work_.push_back(ratio(*parse_work(work, problem)));
+            of_work_.push_back(is_memory_work(work) || is_core_work(work) ? 1 : ratio(*parse_work(work, problem)));
         }
         of_product_ = ratio(Gemm{8192, 8192, 8192});
         Streaming stream;
@@ -134,9 +141,13 @@ class ReplayRun::Lowering {
                (spec_.communication == ReplayCommunication::simulated || op.duration_s == ReplayOp::kUnknown);
     }
 
+    [[nodiscard]] bool moves_memory(const ReplayOp& op) const {
+        return op.work != ReplayOp::kNone && is_memory_work(trace_.works[op.work]);
+    }
+
     void choose_ranks() {
-        needs_network =
-            std::any_of(trace_.ops.begin(), trace_.ops.end(), [&](const ReplayOp& op) { return simulated(op); });
+        needs_network = std::any_of(trace_.ops.begin(), trace_.ops.end(),
+                                    [&](const ReplayOp& op) { return simulated(op) || moves_memory(op); });
         const auto wanted = static_cast<std::uint32_t>(spec_.ranks);
         if (!trace_.same_program && wanted != 0 && wanted != trace_.ranks) {
             refuse(spec_,
@@ -179,6 +190,9 @@ class ReplayRun::Lowering {
     }
 
     [[nodiscard]] double scaled(const ReplayOp& op) const {
+        if (op.work != ReplayOp::kNone && on_cores_[op.work] >= 0) {
+            return on_cores_[op.work];
+        }
         if (op.kind == ReplayKind::host) {
             return std::max(0.0, op.duration_s) / spec_.host_speed;
         }
@@ -210,7 +224,19 @@ class ReplayRun::Lowering {
         }
     }
 
+    TaskId move_bytes(std::uint32_t rank, const ReplayOp& op) {
+        const MemoryMove move = move_of(*memory_, placement_.gpu(rank), trace_.works[op.work]);
+        Task task = task_of(rank, op, op.kind == ReplayKind::host ? Category::overhead : Category::forward);
+        task.duration = SimTime::from_seconds(move.hop.latency + op.lag_s / spec_.host_speed);
+        const TaskId id = graph.add_activity(task, graph.add_demands(move.hop.demands), move.bytes);
+        wait(rank, op, id, false);
+        return id;
+    }
+
     TaskId lower(std::uint32_t rank, const ReplayOp& op) {
+        if (moves_memory(op)) {
+            return move_bytes(rank, op);
+        }
         switch (op.kind) {
             case ReplayKind::collective:
                 if (!includes_lag(op)) {
@@ -490,6 +516,8 @@ class ReplayRun::Lowering {
     const CollectiveModel& collectives_;
     PathChoice paths_;
     bool routes_flows_;
+    const NodeMemory* memory_ = nullptr;
+    std::vector<double> on_cores_;  ///< by work: s; -1: it runs elsewhere
     std::uint32_t job_ = 1;
     std::vector<std::uint16_t> names_;
     std::uint16_t lag_ = 0;
@@ -640,6 +668,8 @@ ReplayRun::ReplayRun(const ReplayTrace& trace, const ReplaySpec& spec, const Dev
     if (devices.recorded != nullptr) {
         lowered_->reprice(devices);
     }
+    memory_ = memory_of(trace, spec, devices.host, simulation);
+    lowered_->use(memory_.get(), core_seconds(trace, devices));
     lowered_->run();
     executor_ = &simulation.add(lowered_->graph, start);
 }

@@ -6,13 +6,16 @@
 // Scope: kernels and copies divide by `kernel_speed`, host calls and lags by `host_speed`; kernels of a record from another device
 // (`recorded_on`) take as many times as long as the cost models of the two devices say for what they compute, or, where the record
 // does not say it, for a large matrix product or a large stream, whichever their name is of; collectives and messages either take
-// their recorded time once all ranks have come to them, or are activities of the fabric and contend there.
+// their recorded time once all ranks have come to them, or are activities of the fabric and contend there. Operations that move bytes
+// of a node's memories (work.hpp) are activities of these and of PCIe.
 // Limits: a recorded collective of one rank includes its waiting for the others; with `same` programs all ranks do the same
 // at the same time, so that their simulation shows what the network makes of it and no imbalance.
 // Validated by tests/workloads/replay_test.cpp.
 
 #include "sim/device/cost_model.hpp"
 #include "sim/device/device_spec.hpp"
+#include "sim/device/dpu.hpp"
+#include "sim/network/node_memory.hpp"
 #include "sim/network/placement.hpp"
 #include "sim/record/summary.hpp"
 #include "sim/run/simulation.hpp"
@@ -62,6 +65,8 @@ struct ReplayResult {
 struct ReplayDevices {
     const CostModel* recorded = nullptr;
     const CostModel* now = nullptr;
+    const NodeHost* host = nullptr;  ///< memories of every node; none: there are none beside the devices'
+    std::function<DpuSpec(const std::string&)> dpu = {};  ///< small cores of a preset; throws ConfigError
 };
 
 /// A replay as a job of a simulation.
@@ -82,6 +87,7 @@ class ReplayRun {
     class Lowering;
     const ReplayTrace& trace_;
     const ReplaySpec& spec_;
+    std::unique_ptr<NodeMemory> memory_;
     std::unique_ptr<Lowering> lowered_;
     Executor* executor_ = nullptr;
 };

@@ -73,7 +73,10 @@ class Parser {
             read_group(line.substr(6));
         } else if (line.substr(0, 5) == "work,") {
             std::string problem;
-            if (!parse_work(line.substr(5), problem)) {
+            const std::string_view work = line.substr(5);
+            if (is_memory_work(work) ? !parse_memory_work(work, problem)
+                : is_core_work(work) ? !parse_core_work(work, problem)
+                                     : !parse_work(work, problem)) {
                 fail(problem);
             }
             trace_.works.emplace_back(line.substr(5));
@@ -250,6 +253,11 @@ class Parser {
             }
             if (op.work != ReplayOp::kNone && op.work >= trace_.works.size()) {
                 fail(fmt::format("work {} is not listed", op.work));
+            } else if (op.work != ReplayOp::kNone &&
+                       (is_memory_work(trace_.works[op.work]) || is_core_work(trace_.works[op.work])) &&
+                       (op.duration_s != ReplayOp::kUnknown || op.kind == ReplayKind::collective ||
+                        op.kind == ReplayKind::send || op.kind == ReplayKind::recv)) {
+                fail("a work of kind memory or dpu belongs to a kernel, copy or host operation without duration_ns");
             }
             if (op.lane >= trace_.lanes.size()) {
                 fail(fmt::format("lane {} is not listed", op.lane));

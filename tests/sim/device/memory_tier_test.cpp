@@ -120,6 +120,34 @@ TEST_CASE("an update is bound by the memory that its bytes lie in, or by the cor
     CHECK(seconds({{1, 16, 14}}) == doctest::Approx(2.5 * 30e9 / 40e9));
 }
 
+TEST_CASE("rows that a device reads itself take lines and sectors of the link, and their headers") {
+    const double copy = (256.0 + 24) / 256;  // of a byte of a long copy, on the wire
+    CHECK(PcieLink::row_weight(512, true) == doctest::Approx((512 + 4 * 24) / 512.0 / copy));
+    CHECK(PcieLink::row_weight(512, false) == PcieLink::row_weight(512, true));  // rows begin with lines
+    // Rows of 400 B begin at multiples of 16 B: they touch (400 + 128 - 16) / 128 = 4 lines and (400 + 32 - 16) / 32 = 13 sectors.
+    CHECK(PcieLink::row_weight(400, true) == doctest::Approx((13 * 32 + 4 * 24) / 400.0 / copy));
+    CHECK(PcieLink::row_weight(400, false) == doctest::Approx((13 * 32 + 8 * 24) / 400.0 / copy));
+    LoneNode node(host({tier("dram", TierMedium::dram, 100e9, 100e9)}), 1, 10e9);
+    CHECK(node.seconds({node.memory().read_rows(GpuId(0), 0, 400, true)}, 1e9) ==
+          doctest::Approx(0.1 * PcieLink::row_weight(400, true)));
+}
+
+TEST_CASE("rows that the host gathers are waited for once each, then read and written") {
+    MemoryTier dram = tier("dram", TierMedium::dram, 1e12, 1e12);
+    dram.latency.value = 100e-9;
+    NodeHost slow = host({dram});
+    slow.cores = 2;
+    slow.core_bandwidth.value = 10e9;
+    LoneNode node(slow, 1, 10e9);
+    // 512 B: 100 ns of waiting and twice 51.2 ns of streaming, on two cores.
+    CHECK(node.seconds({node.memory().gather(GpuId(0), 0, 512)}, 1e9) == doctest::Approx(1e9 / 512 * 202.4e-9 / 2));
+    dram.read.value = 4e9;
+    LoneNode bound(host({dram}), 1, 10e9);
+    // Whole lines of 64 B: eight of them a row; writes share the medium.
+    CHECK(bound.seconds({bound.memory().gather(GpuId(0), 0, 500)}, 1e9) ==
+          doctest::Approx(1e9 * 512 / 500 / 4e9 + 1e9 / 1e12));
+}
+
 TEST_CASE("a host with two tiers of a name, or drives without DRAM, is told so") {
     CHECK(problems_of(host({tier("a", TierMedium::dram, 1e9, 1e9), tier("a", TierMedium::cxl, 1e9, 1e9)})).size() == 1);
     CHECK(problems_of(host({tier("a", TierMedium::nvme, 1e9, 1e9)}))[0].find("copied through DRAM") !=

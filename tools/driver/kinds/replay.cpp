@@ -58,13 +58,26 @@ class ReplayScenario final : public ScenarioRun {
   private:
     static ReplayDevices devices_of(const RunContext& context) {
         const std::string& name = context.scenario.replay.recorded_on;
+        const NodeSpec& node = context.scenario.cluster.node;
+        const NodeHost* host = node.has_host ? &node.host : nullptr;
+        const auto dpu = [&context](const std::string& preset) {
+            const DataDirectory& data = context.models.data();
+            DpuSpec out;
+            std::vector<Diagnostic> errors;
+            read_fields(load_yaml(data.path(kDpuPresets, preset)), data, errors,
+                        [&](Fields& fields) { describe(fields, out); });
+            if (!errors.empty()) {
+                throw ConfigError(errors);
+            }
+            return out;
+        };
         if (name.empty()) {
-            return {};
+            return {nullptr, nullptr, host, dpu};
         }
         const auto model = [&](const DeviceSpec& device) {
             return &context.models.device(device, ComputeKind::calibrated);
         };
-        return {model(read_device(name, context.models.data())), model(context.scenario.cluster.node.gpu)};
+        return {model(read_device(name, context.models.data())), model(node.gpu), host, dpu};
     }
 
     const RunOptions& options_;
