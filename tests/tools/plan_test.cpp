@@ -189,3 +189,38 @@ TEST_CASE("plan: the program prints best, reasons and front, the same on one or 
                                             "Gbps}}\ntraffic: {pattern: ring, size: 1 MB}\n");
     CHECK(orrery_command("plan " + network).code == 2);
 }
+
+TEST_CASE("plan: states go to the fastest memory of the node that has room for them") {
+    const auto best = [](const char* dram) {
+        const Scenario base = scenario(fmt::format(R"(orrery: 1
+kind: training
+cluster:
+  nodes: 1
+  node:
+    preset: rtx-4090
+    pcie_bandwidth: 25 GB/s
+    host:
+      tiers:
+        - {{name: dram, medium: dram, capacity: {}, read: 80 GB/s}}
+        - {{name: nvme, medium: nvme, capacity: 4 TB, read: 5 GB/s, write: 3 GB/s}}
+model: {{layers: 24, hidden: 4096, heads: 32, vocabulary: 50257, sequence: 1024}}
+plan: {{global_batch: 8, overlap: {{data: true}}, offload: {{optimizer: {{tier: dram}}, parameters: {{tier: dram}}, prefetch: 1}}}}
+software: pytorch-fsdp
+)",
+                                                   dram));
+        PlanOptions options;
+        options.simulate = 40;
+        return search_plans(base, data(), options);
+    };
+    // 12 B of states a weight: 58 GB, and 10 GB of weights, of which the device has room for the weights alone.
+    const PlanSearch roomy = best("256 GB");
+    CHECK(roomy.ranked[0].plan.offload.optimizer.tier == "dram");
+    CHECK(roomy.ranked[0].plan.offload.optimizer.away() > 0);
+    const PlanSearch tight = best("20 GB");
+    CHECK(tight.ranked[0].plan.offload.optimizer.tier == "nvme");
+    CHECK(tight.ranked[0].iteration_s > roomy.ranked[0].iteration_s);
+    CHECK(tight.do_not_fit > roomy.do_not_fit);
+    CHECK(describe_plan(roomy.ranked[0].plan).find("optimizer in dram") != std::string::npos);
+    const std::vector<std::string> changes = assignments_of(tight.ranked[0]);
+    CHECK(std::find(changes.begin(), changes.end(), "plan.offload.optimizer.tier=nvme") != changes.end());
+}

@@ -1,5 +1,7 @@
 #include "tools/plan/estimate.hpp"
 
+#include "tools/plan/offload_space.hpp"
+
 #include <algorithm>
 
 namespace orrery::inline planning {
@@ -44,7 +46,9 @@ class Estimate {
         total += in_.plan.zero >= 2 && stages_ == 1
                      ? sharded_seconds(weights, micro_batches * slowest)
                      : replicated_seconds(weights.dense, width(), in_.plan.tensor) + expert_seconds(weights.experts);
-        return total + cost_.optimizer(updated_weights(in_.plan, weights)).total() + in_.software.step_overhead.value;
+        const double kept = 1 - in_.plan.offload.optimizer.away();  // of the states on the device
+        return total + kept * cost_.optimizer(updated_weights(in_.plan, weights)).total() +
+               offload_seconds(in_, micro_batches * slowest) + in_.software.step_overhead.value;
     }
 
   private:

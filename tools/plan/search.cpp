@@ -3,6 +3,7 @@
 #include "sim/config/units.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/plan/estimate.hpp"
+#include "tools/plan/offload_space.hpp"
 #include "tools/sweep/worker_pool.hpp"
 
 #include <fmt/format.h>
@@ -42,7 +43,11 @@ std::vector<std::int64_t> divisors(std::int64_t n, std::int64_t most) {
 class Space {
   public:
     Space(const Scenario& scenario, std::int64_t nodes, std::vector<Candidate>& out)
-        : scenario_(scenario), nodes_(nodes), gpus_(nodes * scenario.cluster.node.gpus), out_(out) {}
+        : scenario_(scenario),
+          nodes_(nodes),
+          gpus_(nodes * scenario.cluster.node.gpus),
+          offloads_(offload_choices(scenario)),
+          out_(out) {}
 
     void list() {
         for (const std::int64_t tensor : divisors(gpus_, 64)) {
@@ -116,14 +121,24 @@ class Space {
                 const std::int64_t most = plan.data * plan.context == 1 ? 0 : plan.pipeline == 1 ? 3 : 1;
                 for (std::int64_t zero = 0; zero <= most; ++zero) {
                     plan.zero = zero;
-                    out_.push_back({nodes_, plan});
+                    add_offloads(plan);
                 }
+            }
+        }
+    }
+
+    void add_offloads(PlanSpec plan) {
+        for (const OffloadPlan& offload : offloads_) {
+            plan.offload = offload;
+            if (!offload.given || may_offload(plan)) {
+                out_.push_back({nodes_, plan});
             }
         }
     }
 
     const Scenario& scenario_;
     std::int64_t nodes_, gpus_;
+    std::vector<OffloadPlan> offloads_;
     std::vector<Candidate>& out_;
 };
 
@@ -170,7 +185,7 @@ class PlanWorker {
                 const Fabric& fabric = fabric_for(candidates_[i].nodes);
                 const TrainingInput input = training_input(scenario, models_, fabric, Placement(fabric));
                 const double memory = memory_of_plan(scenario);
-                if (memory > (1 - headroom_) * scenario.cluster.node.gpu.memory.value) {
+                if (memory > (1 - headroom_) * scenario.cluster.node.gpu.memory.value || !fits_tiers(input)) {
                     ++do_not_fit;
                     continue;
                 }
@@ -451,6 +466,10 @@ PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, con
         throw ConfigError({scenario.plan_mark.error(
             "'plan' searches degrees, schedules and ZeRO stages: leave 'sharding', 'outer' and 'compression' out")});
     }
+    if (scenario.plan.zeroth_order.given) {
+        throw ConfigError(
+            {scenario.plan_mark.error("'plan' searches passes forward and backward: leave 'zeroth_order' out")});
+    }
     if (scenario.cluster.nodes == 0) {
         throw ConfigError({scenario.cluster_mark.error("training needs 'nodes' with GPUs, not bare hosts")});
     }
@@ -487,24 +506,27 @@ std::string describe_plan(const PlanSpec& plan) {
     if (plan.zero > 0) {
         out += fmt::format(", ZeRO {}", plan.zero);
     }
-    return out + (plan.sequence_parallel ? ", sequence parallel" : "");
+    return out + (plan.sequence_parallel ? ", sequence parallel" : "") + describe_offload(plan.offload);
 }
 
 std::vector<std::string> assignments_of(const RankedPlan& ranked) {
     const PlanSpec& plan = ranked.plan;
     static const char* const kRecompute[] = {"none", "selective", "half", "full"};
-    return {fmt::format("cluster.nodes={}", ranked.nodes),
-            fmt::format("plan.tensor={}", plan.tensor),
-            fmt::format("plan.pipeline={}", plan.pipeline),
-            fmt::format("plan.data={}", plan.data),
-            fmt::format("plan.context={}", plan.context),
-            fmt::format("plan.micro_batch={}", plan.micro_batch),
-            fmt::format("plan.schedule={}", plan.schedule->name),
-            fmt::format("plan.chunks={}", plan.chunks),
-            fmt::format("plan.recompute={}", kRecompute[static_cast<std::size_t>(plan.recompute)]),
-            fmt::format("plan.sequence_parallel={}", plan.sequence_parallel),
-            fmt::format("plan.zero={}", plan.zero),
-            fmt::format("plan.shard={}", plan.shard)};
+    std::vector<std::string> out = {
+        fmt::format("cluster.nodes={}", ranked.nodes),
+        fmt::format("plan.tensor={}", plan.tensor),
+        fmt::format("plan.pipeline={}", plan.pipeline),
+        fmt::format("plan.data={}", plan.data),
+        fmt::format("plan.context={}", plan.context),
+        fmt::format("plan.micro_batch={}", plan.micro_batch),
+        fmt::format("plan.schedule={}", plan.schedule->name),
+        fmt::format("plan.chunks={}", plan.chunks),
+        fmt::format("plan.recompute={}", kRecompute[static_cast<std::size_t>(plan.recompute)]),
+        fmt::format("plan.sequence_parallel={}", plan.sequence_parallel),
+        fmt::format("plan.zero={}", plan.zero),
+        fmt::format("plan.shard={}", plan.shard)};
+    assign_offload(plan.offload, out);
+    return out;
 }
 
 }  // namespace orrery::inline planning

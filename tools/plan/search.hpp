@@ -3,7 +3,7 @@
 // the rest is ranked by an estimate, and the best are simulated in full.
 //
 // The space: tensor, context, pipeline and data degrees that fill the cluster, micro-batch sizes, chunks a stage,
-// recomputation, ZeRO stages and sequence parallelism. Everything else (model, software, kernels, overlaps, batch) is
+// recomputation, ZeRO stages and sequence parallelism; for a plan that offloads, where each thing lies (offload_space.hpp). Everything else (model, software, kernels, overlaps, batch) is
 // as in the scenario.
 
 #include "tools/plan/recovery_search.hpp"
