@@ -3,6 +3,7 @@
 #include "sim/network/topology/joined.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -52,6 +53,16 @@ double NodeSpec::pcie_rate() const {
         return pcie_bandwidth.value;
     }
     return host.pcie.generation > 0 ? host.pcie.rate() : gpu.host_bandwidth.value;
+}
+
+double NodeSpec::host_rate(double devices) const {
+    if (!has_host) {
+        return pcie_bandwidth.value * devices;
+    }
+    const auto shared = static_cast<double>(std::max<std::int64_t>(1, host.devices_per_switch));
+    const double links = pcie_rate() * std::ceil(devices / shared);
+    const std::size_t dram = host.dram();
+    return dram < host.tiers.size() ? std::min(links, host.tiers[dram].read_rate()) : links;
 }
 
 static const PresetKind kFabricPresets{"fabric", "topologies/data/fabrics"};

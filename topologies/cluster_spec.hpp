@@ -32,6 +32,9 @@ struct NodeSpec {
     /// B/s between a GPU and its host or NIC, a direction: as given, by its PCIe link, or what copies of the device reach where a
     /// host is described; 0: not limiting.
     [[nodiscard]] double pcie_rate() const;
+    /// B/s each way between so many devices of a node together and its DRAM: their links, or those of the switches that they share, or
+    /// the DRAM where the host says its rate; 0: nothing limits.
+    [[nodiscard]] double host_rate(double devices) const;
 };
 
 struct FabricSpec {

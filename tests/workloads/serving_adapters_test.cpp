@@ -6,6 +6,7 @@
 #include "tests/workloads/serving_support.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 using namespace orrery;
 using namespace orrery::test;
@@ -175,4 +176,44 @@ TEST_CASE("serving: every request is accounted for while adapters come, replicas
         CHECK(result.requests.size() + result.refused + result.timed_out + result.failed == 40);
         CHECK(result.adapter_hits <= result.adapter_requests);
     }
+}
+
+TEST_CASE("serving: a whole model comes over what the host's path carries, and waits where it has no slot") {
+    // Two GPUs behind one link of eight lanes of generation 3, whose rate both share.
+    const auto summary = [](const char* shared, const char* requests) {
+        return run(scenario(fmt::format(
+                       "orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: {{preset: dgx-a100-80g, gpus: 2, "
+                       "pcie_bandwidth: 0 B/s, host: {{pcie_generation: 3, pcie_lanes: 8, {}tiers: [{{name: dram, "
+                       "capacity: 64 "
+                       "GB, read: 1 TB/s}}]}}}}}}\nmodel: {{preset: llama-2-7b, layers: 2}}\nengine: {{tensor: 2, "
+                       "scheduler: "
+                       "{{kind: orca, max_sequences: 1}}, models: {{slots: 1}}}}\nrequests: {{arrivals: closed, "
+                       "clients: 1, "
+                       "count: 40, prompt: {{kind: fixed, mean: 16}}, output: {{kind: fixed, mean: 2}}, {}}}\n",
+                       shared, requests)),
+                   models(), {})
+            .summary;
+    };
+    const auto wait = [](const Summary& of) {
+        return of.find("adapter_wait_s.mean")->value / (1 - of.find("adapter_hit_fraction")->value);
+    };
+    const Scenario s = scenario(
+        "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-a100-80g}\nmodel: {preset: llama-2-7b, layers: 2}\n"
+        "engine: {tensor: 2}\nrequests: {count: 1}\n");
+    const double bytes = 2 * weight_bytes_per_rank(s.model, s.engine.quantisation(s.cluster.node.gpu), 2);
+    const double link = PcieLink{3, 8}.rate();
+    CHECK(wait(summary("devices_per_switch: 2, ", "adapters: 6")) == doctest::Approx(bytes / link).epsilon(1e-6));
+    CHECK(wait(summary("", "adapters: 6")) == doctest::Approx(bytes / link / 2).epsilon(1e-6));
+    // One model stays where it is.
+    CHECK(summary("", "adapters: 1").find("adapter_misses")->value == 1);
+    const auto refuses = [](const char* engine) {
+        return refusal(
+            fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\nmodel: "
+                        "llama-2-7b\nengine: {}\nrequests: {{adapters: 3}}\n",
+                        engine));
+    };
+    CHECK(refuses("{models: {slots: 2}}").find("max_sequences: 1") != std::string::npos);
+    CHECK(refuses("{models: {slots: 2}, lora: {rank: 8}, scheduler: {max_sequences: 1}}").find("give one") !=
+          std::string::npos);
+    CHECK(refuses("{models: {slots: 2}, scheduler: {max_sequences: 1}}").empty());
 }

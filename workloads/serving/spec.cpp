@@ -128,6 +128,15 @@ void describe_adapters(Fields& fields, EngineSpec& engine) {
             inner.enumeration({"targets", "products that they stand beside"}, {"attention", "all"}, adapters.targets);
             inner.enumeration({"eviction", "which of the unused ones goes"}, kEvictions, adapters.eviction);
         });
+    optional_section(
+        fields,
+        {"models",
+         "models as large as this one that requests may name (requests.adapters), brought from "
+         "host memory"},
+        adapters.whole, [&](Fields& inner) {
+            inner.integer({"slots", "models on a replica's devices beside this one", false, 1, 4096}, adapters.slots);
+            inner.enumeration({"eviction", "which of the unused ones goes"}, kEvictions, adapters.eviction);
+        });
 }
 
 void describe_expert_cache(Fields& fields, EngineSpec& engine) {
@@ -385,11 +394,17 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     if (engine.caches_experts) {
         check_expert_cache(engine, model, problems);
     }
-    if (requests.names_adapters() && !engine.lora) {
-        problems.emplace_back("requests name adapters, but the engine has no 'lora'");
+    if (requests.names_adapters() && !engine.names()) {
+        problems.emplace_back("requests name adapters, but the engine has no 'lora' and no 'models'");
     }
-    if (engine.lora && engine.split) {
-        problems.emplace_back("'lora' is for replicas that do prompts and decoding");
+    if (engine.names() && engine.split) {
+        problems.emplace_back("'lora' and 'models' are for replicas that do prompts and decoding");
+    }
+    if (engine.lora && engine.adapters.whole) {
+        problems.emplace_back("'lora' and 'models' are two kinds of what requests name: give one");
+    }
+    if (engine.adapters.whole && engine.mixed.scheduler.max_sequences != 1) {
+        problems.emplace_back("'models' answer one request at a time: scheduler: {max_sequences: 1}");
     }
     if (engine.lora && model.latent.kv_rank > 0) {
         problems.emplace_back("'lora' stands beside ordinary attention, not latent attention");
@@ -497,7 +512,8 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
                                            static_cast<double>(model.experts.count - engine.expert_cache.experts) *
                                            expert_bytes_per_rank(model, quantisation, phase.tensor)
                                      : 0;
-        const double adapters = adapter_bytes_per_rank(model, engine.adapters, phase.tensor, layers);
+        const double adapters =
+            engine.adapters.whole ? all : adapter_bytes_per_rank(model, engine.adapters, phase.tensor, layers);
         const double weights = all - elsewhere;
         limits.adapter_bytes += adapters * static_cast<double>(phase.stage_ranks());
         const double slots = adapters * static_cast<double>(engine.adapters.slots);
@@ -511,8 +527,11 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
             throw InfeasibleError(fmt::format(
                 "the model does not fit: {:.1f} GiB of weights{} and {:.1f} GiB reserved leave no room for a cache in "
                 "{:.0f} % of {:.1f} GiB; use more tensor-parallel ranks or fewer bits",
-                (weights + slots) / kGiB, slots > 0 ? " and adapters" : "", engine.reserved_memory / kGiB,
-                engine.memory_fraction * 100, device_memory / kGiB));
+                (weights + slots) / kGiB,
+                engine.adapters.whole ? " of all models"
+                : slots > 0           ? " and adapters"
+                                      : "",
+                engine.reserved_memory / kGiB, engine.memory_fraction * 100, device_memory / kGiB));
         }
         // A token is cached on all stages: the fullest one decides. Attention groups have caches of their own, over which
         // sequences are spread evenly.
@@ -530,7 +549,7 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
     limits.nvme_cache = static_cast<std::uint64_t>(engine.prefix_nvme / limits.block_bytes);
     limits.prefix_eviction = engine.prefix_eviction;
     limits.adapter_eviction = engine.adapters.eviction;
-    limits.adapter_slots = engine.lora ? static_cast<std::uint32_t>(engine.adapters.slots) : 0;
+    limits.adapter_slots = engine.names() ? static_cast<std::uint32_t>(engine.adapters.slots) : 0;
     limits.batches = static_cast<std::uint32_t>(phase.pipeline);
     limits.max_sequences = static_cast<std::uint32_t>(phase.scheduler.max_sequences);
     limits.token_budget = static_cast<std::uint32_t>(phase.scheduler.token_budget);

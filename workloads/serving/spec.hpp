@@ -70,7 +70,7 @@ struct EngineSpec {
     std::int64_t stream_interval = 1;  ///< tokens that reach the client together
     std::int64_t max_context = 0;      ///< tokens; 0: whatever fits
     bool lora = false;
-    AdapterSpec adapters;         ///< rank 0: none
+    AdapterSpec adapters;         ///< rank 0: none, or whole models
     bool caches_experts = false;  ///< `expert_cache` was given
     ExpertCacheSpec expert_cache;
     double step_overhead = 0;                           ///< s of the host an iteration
@@ -78,6 +78,8 @@ struct EngineSpec {
     double reserved_memory = 2.0 * 1024 * 1024 * 1024;  ///< B per device: context, library buffers, activations
 
     [[nodiscard]] Quantisation quantisation(const DeviceSpec& device) const;
+    /// Requests may name adapters, or models.
+    [[nodiscard]] bool names() const { return lora || adapters.whole; }
 };
 
 /// The part of a run that is measured, past its start and before its end.

@@ -214,7 +214,7 @@ class ServingScenario final : public ScenarioRun {
         pool.units = phase->units;
         pool.first_gpu = place.first_gpu;
         pool.gpus = static_cast<std::uint32_t>(ranks);
-        pool.host_bandwidth = node.pcie_bandwidth.value * static_cast<double>(ranks);
+        pool.host_bandwidth = node.host_rate(static_cast<double>(ranks));
         for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
             const ServingModel model =
                 stage_model({phase, &gpu, &node, place.first_gpu}, stage, *device, context.fabric);
@@ -555,7 +555,7 @@ class ServingScenario final : public ScenarioRun {
             summary.add("prefix_from_host_bytes", result.fetched_host_bytes, "B");
             summary.add("prefix_from_nvme_bytes", result.fetched_nvme_bytes, "B");
         }
-        if (engine_.lora) {
+        if (engine_.names()) {
             const double named = std::max(1.0, static_cast<double>(result.adapter_requests));
             summary.add("adapter_hit_fraction", static_cast<double>(result.adapter_hits) / named, "1");
             summary.add("adapter_misses", static_cast<double>(result.adapter_requests - result.adapter_hits),

@@ -413,7 +413,7 @@ StepWork ModelStep::kernels(const Batch& batch) {
     if (decoding > 0) {
         work += attention(own, 1, keys);
     }
-    const StepWork low_rank = batch.adapters.empty() ? StepWork() : adapters(batch);
+    const StepWork low_rank = batch.adapters.empty() || m_.adapters.rank == 0 ? StepWork() : adapters(batch);
     work += low_rank;
     auto sequences = static_cast<std::uint32_t>(batch.items.size()) + batch.padded;
     if (prompts == 0) {

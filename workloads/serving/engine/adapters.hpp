@@ -1,13 +1,14 @@
 #pragma once
-// LoRA adapters: what they weigh, and which of them a replica's devices hold.
+// LoRA adapters and whole models: what they weigh, and which of them a replica's devices hold.
 //
 // Claims: the devices have slots for so many adapters, whose memory is set aside beside the weights. A request whose adapter has
 // no slot waits for one that no request in work uses (of an LRU or LFU cache), and for the adapter to come from host
 // memory; requests whose adapters are there pass it meanwhile.
-// Scope: adapters beside attention's products, or beside those of dense feed-forwards too; not beside latent attention or experts.
+// Scope: adapters beside attention's products, or beside those of dense feed-forwards too; not beside latent attention or experts. Whole
+// models take the place of the base model's weights, which stay (a composition of experts with its router), one request at a time.
 // Limits: adapters are of one rank and in 16 bits; tensor-parallel ranks repeat the factor on the unsplit side (as vLLM does).
 // Sources: Hu et al., "LoRA", ICLR 2022; Sheng et al., "S-LoRA", MLSys 2024 (adapters in host memory); vLLM's `max_loras`
-// (requests beyond it are passed over).
+// (requests beyond it are passed over); Prabhakar et al., "SambaNova SN40L", arXiv:2405.07518 (composition of experts).
 // Validated by tests/workloads/serving_adapters_test.cpp.
 
 #include "sim/device/tier_cache.hpp"
@@ -25,6 +26,7 @@ struct AdapterSpec {
     std::int64_t slots = 8;
     AdapterTargets targets = AdapterTargets::attention;
     Eviction eviction = Eviction::lru;
+    bool whole = false;  ///< models as large as the served one; rank 0
 };
 
 /// Bytes of an adapter on one of `tensor` ranks, over `layers` of the model's layers.
