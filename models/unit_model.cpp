@@ -14,8 +14,8 @@ namespace orrery::inline cost {
 namespace {
 
 // Vector operations of an element. Softmax of a score: maximum, difference, exponential (range reduction and a polynomial of degree
-// five, Cody and Waite, "Software Manual for the Elementary Functions", 1980: eight), sum, scale. Elementwise kernels: an activation or a
-// norm is an exponential or a square, two sums and a product.
+// five, Cody and Waite, "Software Manual for the Elementary Functions", 1980: eight), sum, scale. An activation function is an
+// exponential, a sum and a quotient.
 constexpr double kSoftmax = 12;
 constexpr double kElementwise = 10;
 constexpr double kRoutingKernels = 4;    // gate, top-k, sort and scatter, gather, as models/roofline.cpp has them
@@ -72,6 +72,7 @@ UnitModel::UnitModel(const DeviceSpec& device, const DeviceParts& parts)
     : device_(device),
       scratchpad_(parts.scratchpad.value),
       pim_(parts.pim),
+      drive_(parts.drive),
       memory_(device.memory_bandwidth.value * device.memory_efficiency.value) {
     double best = 0;
     for (const ComputeUnit& unit : parts.units) {
@@ -221,7 +222,29 @@ double UnitModel::seconds_of(const Attention& attention) const {
         products(attention.queries * group, attention.head_dim, attention.keys, heads, attention.cache);
     const double compute = forward * density * (attention.backward ? 2.5 : 1);
     const double vector = kSoftmax * scores * (attention.backward ? 2 : 1) / vector_;
-    return device_.launch.value + std::max({compute, vector, attention.bytes() / memory_});
+    const double seconds = device_.launch.value + std::max({compute, vector, attention.bytes() / memory_});
+    return in_drive(attention) ? seconds_with_drive(attention, seconds) : seconds;
+}
+
+bool UnitModel::in_drive(const Attention& attention) const {
+    return drive_.present() && !attention.backward;
+}
+
+double UnitModel::seconds_with_drive(const Attention& attention, double on_device) const {
+    const double group = attention.decodes() ? std::max(1.0, attention.group) : attention.group;
+    const DriveAttention work{attention.batch_heads, std::max(1.0, group),
+                              attention.decodes() ? attention.keys_read() : attention.keys, attention.head_dim,
+                              orrery::bytes_of(attention.cache)};
+    if (const double layer = stored(drive_, work); layer > drive_.capacity.value) {
+        throw InfeasibleError(fmt::format(
+            "{:.0f} heads of {:.0f} tokens put {:.2f} GiB of keys and values of a layer on one drive of {}, which "
+            "holds {:.2f} GiB",
+            work.heads / work.group, work.keys, layer / 0x1p30, device_.name, drive_.capacity.value / 0x1p30));
+    }
+    if (!attention.decodes()) {
+        return std::max(on_device, written(drive_, work, attention.queries));
+    }
+    return drive_.attends() ? attention_in_drive(drive_, work) : std::max(on_device, pages_over_link(drive_, work));
 }
 
 double UnitModel::seconds_of(const LatentAttention& attention) const {
@@ -230,10 +253,30 @@ double UnitModel::seconds_of(const LatentAttention& attention) const {
            std::max(attention.flops() / (device_.flops_bf16.value * efficiency), attention.bytes() / memory_);
 }
 
+// Vector operations of a kernel over 16-bit values, by the bytes that it moves. A norm reads its input and the residual and writes both: for 8 B
+// an addition, a mean, a squared difference and its sum, a product with what is left, one with a weight, and a bias, eight in all. Rotary positions
+// are two products and a sum for a value read and written; an embedding is copied. Else half is read and half written.
+static double vector_operations(const Streaming& streaming) {
+    switch (streaming.kind) {
+        case StreamingKind::norm:
+            return streaming.bytes / 8 * 8;
+        case StreamingKind::add:
+            return streaming.bytes / 6;
+        case StreamingKind::rotary:
+            return streaming.bytes / 4 * 3;
+        case StreamingKind::embedding:
+            return 0;
+        case StreamingKind::softmax:
+            return streaming.bytes / 4 * kSoftmax;
+        default:
+            break;
+    }
+    return streaming.bytes / 4 * kElementwise;
+}
+
 double UnitModel::seconds_of(const Streaming& streaming) const {
-    // In 16 bits, half of the bytes read and half written: an element every four bytes.
-    const double vector = kElementwise * streaming.bytes / 4 / vector_;
-    return streaming.kernels * device_.launch.value + std::max(streaming.bytes / memory_, vector);
+    return streaming.kernels * device_.launch.value +
+           std::max(streaming.bytes / memory_, vector_operations(streaming) / vector_);
 }
 
 double UnitModel::seconds_of(const Copy& copy) const {
@@ -266,7 +309,11 @@ Cost UnitModel::cost(const Operation& operation) const {
 
 bool UnitModel::runs_beside(const Operation& operation) const {
     const auto* attention = std::get_if<Attention>(&operation);
-    return attention != nullptr && in_banks(*attention) && pim_.row_buffers > 1;
+    if (attention == nullptr) {
+        return false;
+    }
+    return in_drive(*attention) ? attention->decodes() && !drive_.attends()
+                                : in_banks(*attention) && pim_.row_buffers > 1;
 }
 
 }  // namespace orrery::inline cost

@@ -12,6 +12,9 @@
 // Where weights lie in the banks, a product runs there a vector at a time, or on the arrays where that is faster; a device without arrays
 // does all products there, and attention of prompts query by query. What banks read takes their energy: it is told as the bytes through
 // the main memory that take as much (`Cost::bytes`).
+// Where drives hold keys and values (sim/device/storage_drive.hpp), decoding attention runs in them, or waits for what they read and
+// then runs on the arrays; what a layer reads comes while the layer before computes, and what a prompt's layer keeps is written behind
+// its attention.
 // Scope: every operation of sim/device/operation.hpp, devices with units.yaml in the folder of their kernels.
 // Limits: no fusion of neighbouring operations; 8-bit products run the arrays at the ratio of the device's figures; latent attention
 // does not run in the banks, and neither does training.
@@ -54,6 +57,8 @@ class UnitModel final : public CostModel, public SeparateUnits {
     /// s of `bytes` and a compute time with the first tile's load and the last one's store outside.
     [[nodiscard]] double buffered(double compute, double bytes, double m, double n, double k, double element) const;
     [[nodiscard]] bool in_banks(const Attention& attention) const;
+    [[nodiscard]] bool in_drive(const Attention& attention) const;
+    [[nodiscard]] double seconds_with_drive(const Attention& attention, double on_device) const;
     [[nodiscard]] bool in_banks(const Gemm& gemm) const;
     [[nodiscard]] double seconds_in_banks(const Attention& attention) const;
     [[nodiscard]] double seconds_on_arrays(const Gemm& gemm) const;
@@ -64,6 +69,7 @@ class UnitModel final : public CostModel, public SeparateUnits {
     DeviceSpec device_;
     double scratchpad_;  ///< B
     PimSpec pim_;
+    DriveSpec drive_;
     bool has_arrays_ = false;
     ComputeUnit arrays_;  ///< the systolic unit with the highest peak
     double vector_ = 0;   ///< operations/s

@@ -65,8 +65,10 @@ static void describe(Fields& fields, PimSpec& pim) {
     time("turnaround", "between reading results and writing inputs (tRTW)", pim.turnaround);
     time("refresh", "of all banks (tRFC)", pim.refresh);
     time("refresh_interval", "between refreshes (tREFI; 0: none)", pim.refresh_interval);
-    fields.sourced({"energy", "pJ of a byte that the units take, with opening its row, beside energy_per_flop (0: not known)", false, 0, 1e6},
-                   Dimension::number, pim.energy);
+    fields.sourced(
+        {"energy", "pJ of a byte that the units take, with opening its row, beside energy_per_flop (0: not known)",
+         false, 0, 1e6},
+        Dimension::number, pim.energy);
 }
 
 void describe(Fields& fields, DeviceParts& parts) {
@@ -81,6 +83,8 @@ void describe(Fields& fields, DeviceParts& parts) {
         Dimension::bytes, parts.scratchpad);
     fields.section({"pim", "units in the banks of the main memory"}, std::nullopt, parts.has_pim,
                    [&](Fields& inner) { describe(inner, parts.pim); });
+    fields.section({"drive", "drives that hold keys and values of served models"}, std::nullopt, parts.has_drive,
+                   [&](Fields& inner) { describe(inner, parts.drive); });
 }
 
 }  // namespace orrery::inline device

@@ -3,6 +3,7 @@
 // Read from units.yaml in the folder of a device's kernels; prices come from models/unit_model.hpp.
 
 #include "sim/config/fields.hpp"
+#include "sim/device/storage_drive.hpp"
 #include "sim/device/systolic.hpp"
 
 #include <string>
@@ -69,6 +70,8 @@ struct DeviceParts {
     Sourced<double> scratchpad;  ///< B beside the units, which holds what they work on and what comes next; 0: none
     bool has_pim = false;        ///< the next is given
     PimSpec pim;                 ///< units in the banks of the main memory
+    bool has_drive = false;      ///< the next is given
+    DriveSpec drive;             ///< that holds keys and values
 };
 
 void describe(Fields& fields, DeviceParts& parts);

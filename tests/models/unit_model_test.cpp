@@ -156,6 +156,41 @@ TEST_CASE(
     CHECK(problems_of(none, device)[0].find("systolic, or 'pim' with 'products'") != std::string::npos);
 }
 
+TEST_CASE("unit model: drives attend to what they hold, or send it, and take what prompts keep") {
+    const DeviceSpec device = small();
+    DeviceParts parts = one_array();
+    parts.has_drive = true;
+    DriveSpec& drive = parts.drive;
+    drive.drives = 1;
+    drive.channels = 8;
+    drive.dies = 64;
+    drive.capacity.value = 1e12;
+    drive.page.value = 4096;
+    drive.page_read.value = 1e-6;
+    drive.page_write.value = 1e-5;
+    drive.channel_rate.value = 1e9;
+    drive.compute.value = 1e15;
+    drive.link.value = 2e9;
+    Attention decode;
+    decode.batch_heads = 256;
+    decode.keys = 1024;
+    const DriveAttention work{256, 1, 1024, 128, 2};
+    const UnitModel inside(device, parts);
+    CHECK(inside.seconds(decode).value() == doctest::Approx(attention_in_drive(drive, work)));
+    CHECK(!inside.runs_beside(decode));
+    // 128 MiB of pages at 8 GB/s inside, at 2 GB/s over the link.
+    drive.compute.value = 0;
+    const UnitModel over(device, parts);
+    CHECK(over.seconds(decode).value() / inside.seconds(decode).value() == doctest::Approx(4).epsilon(0.02));
+    CHECK(over.runs_beside(decode));
+    Attention prompt = decode;
+    prompt.queries = 1024;
+    CHECK(!over.runs_beside(prompt));
+    CHECK(over.seconds(prompt).value() == doctest::Approx(written(drive, work, 1024)));
+    drive.capacity.value = 1e6;
+    CHECK_THROWS_AS((void)UnitModel(device, parts).seconds(decode), InfeasibleError);
+}
+
 TEST_CASE("unit model: every device of banks has units that fit its figures") {
     for (const std::string name : {"cent", "gddr6-aim", "hbm-pim", "pim-gpt"}) {
         CAPTURE(name);
