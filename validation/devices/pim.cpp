@@ -119,11 +119,31 @@ void compare_attacc(const DataDirectory& data, const Terminal& terminal, DeviceS
               {"units at", "points", "MAPE", "median bias", "worst"}, std::move(table));
 }
 
+// A vector times 4,096 x 4,096 weights in the banks, over reading the weights through the pins. Nobody prints times of these parts: the
+// published figures are a test's threshold and gains that were only recalled, so that nothing is scored.
+void print_gains(const DataDirectory& data, const Terminal& terminal, DeviceScores& out) {
+    constexpr double kWidth = 4096;
+    std::vector<std::vector<std::string>> table;
+    for (const auto& [name, published] :
+         {std::pair{"hbm-pim", "at least 2 (test of PIMSimulator); up to 11.2 (recalled)"},
+          std::pair{"gddr6-aim", "up to 16 (recalled)"}}) {
+        const DeviceSpec device = read_device(name, data);
+        const PimSpec pim = parts_of(name, data).pim;
+        const double banks = product_cycles(pim, 1, kWidth, kWidth, 2) / pim.clock.value;
+        const double pins = 2 * kWidth * kWidth / (device.memory_bandwidth.value * device.memory_efficiency.value);
+        table.push_back({name, fmt::format("{:.2f} us", 1e6 * banks), fmt::format("{:.2f} us", 1e6 * pins),
+                         fmt::format("{:.2f}", pins / banks), published});
+    }
+    out.table(terminal, "a vector times 4,096 x 4,096 weights in the banks (not scored)",
+              {"device", "in the banks", "through the pins", "gain", "published"}, std::move(table));
+}
+
 }  // namespace
 
 void compare_pim(const DataDirectory& data, const Terminal& terminal, DeviceScores& out) {
     compare_neupims(data, terminal, out);
     compare_attacc(data, terminal, out);
+    print_gains(data, terminal, out);
 }
 
 }  // namespace orrery::inline validation
