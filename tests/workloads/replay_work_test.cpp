@@ -114,7 +114,7 @@ TEST_CASE("works read back, and wrong ones are refused with their lines") {
         FAIL("accepted");
     } catch (const ConfigError& error) {
         const std::string what = error.what();
-        CHECK(what.find("f:5:1: error: a work is product, attention or streaming, not 'matmul'") != std::string::npos);
+        CHECK(what.find("f:5:1: error: a work is product, attention, streaming, memory or dpu, not 'matmul'") != std::string::npos);
         CHECK(what.find("f:7:1: error: work 1 is not listed") != std::string::npos);
     }
 }

@@ -128,7 +128,7 @@ TEST_CASE("rows that a device reads itself take lines and sectors of the link, a
     CHECK(PcieLink::row_weight(400, true) == doctest::Approx((13 * 32 + 4 * 24) / 400.0 / copy));
     CHECK(PcieLink::row_weight(400, false) == doctest::Approx((13 * 32 + 8 * 24) / 400.0 / copy));
     LoneNode node(host({tier("dram", TierMedium::dram, 100e9, 100e9)}), 1, 10e9);
-    CHECK(node.seconds({node.memory().read_rows(GpuId(0), 0, 400, true)}, 1e9) ==
+    CHECK(node.seconds({{node.memory().read_rows(GpuId(0), 0, 400, true)}}, 1e9) ==
           doctest::Approx(0.1 * PcieLink::row_weight(400, true)));
 }
 
@@ -140,11 +140,11 @@ TEST_CASE("rows that the host gathers are waited for once each, then read and wr
     slow.core_bandwidth.value = 10e9;
     LoneNode node(slow, 1, 10e9);
     // 512 B: 100 ns of waiting and twice 51.2 ns of streaming, on two cores.
-    CHECK(node.seconds({node.memory().gather(GpuId(0), 0, 512)}, 1e9) == doctest::Approx(1e9 / 512 * 202.4e-9 / 2));
+    CHECK(node.seconds({{node.memory().gather(GpuId(0), 0, 512)}}, 1e9) == doctest::Approx(1e9 / 512 * 202.4e-9 / 2));
     dram.read.value = 4e9;
     LoneNode bound(host({dram}), 1, 10e9);
     // Whole lines of 64 B: eight of them a row; writes share the medium.
-    CHECK(bound.seconds({bound.memory().gather(GpuId(0), 0, 500)}, 1e9) ==
+    CHECK(bound.seconds({{bound.memory().gather(GpuId(0), 0, 500)}}, 1e9) ==
           doctest::Approx(1e9 * 512 / 500 / 4e9 + 1e9 / 1e12));
 }
 
