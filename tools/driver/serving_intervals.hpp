@@ -30,8 +30,8 @@ struct ModelWidths {
     double end_to_end = 0;
 };
 /// Those of all engines, of dense models and of mixtures of experts: `orrery validate serving` prints what the declared half gives.
-inline constexpr ModelWidths kDenseWidths{0.175, 0.598, 0.177};
-inline constexpr ModelWidths kExpertsWidths{0.276, 0.551, 0.265};
+inline constexpr ModelWidths kDenseWidths{0.163, 0.562, 0.166};
+inline constexpr ModelWidths kExpertsWidths{0.272, 0.567, 0.276};
 
 /// Those of this engine and kind of model.
 [[nodiscard]] ModelWidths widths_of(const HostSpec& software, bool experts);
