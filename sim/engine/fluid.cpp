@@ -230,9 +230,9 @@ void FluidModel::on_event(std::uint32_t datum) {
     const std::int64_t now = engine_.now().ps();
     last_end_ = engine_.now();
     finished_.clear();
-    while (!heap_.empty() && classes_[heap_[0]].completion <= now) {
-        finished_.push_back(heap_[0]);
-        heap_remove(heap_[0]);
+    while (!heap_.empty() && heap_[0].at <= now) {
+        finished_.push_back(heap_[0].id);
+        heap_remove(heap_[0].id);
     }
     for (std::size_t i = 0; i < finished_.size(); ++i) {
         const std::uint32_t id = finished_[i];
@@ -350,6 +350,12 @@ void FluidModel::apply_capacities() {
 
 void FluidModel::solve() {
     ++solves_;
+    // Who has left holds nobody back, and where nobody else was held back its share is wanted by nobody.
+    for (const std::uint32_t id : seeds_) {
+        if (classes_[id].count == 0) {
+            set_bottleneck(classes_[id], kNone);
+        }
+    }
     // Local repair first; where it keeps failing (dense traffic), only now and then.
     bool repaired = false;
     if (!reshaped_.empty()) {
@@ -404,7 +410,7 @@ void FluidModel::schedule_wake() {
     if (heap_.empty()) {
         return;
     }
-    const std::int64_t next = classes_[heap_[0]].completion;
+    const std::int64_t next = heap_[0].at;
     if (wake_at_ >= 0 && next == wake_at_) {
         return;
     }
@@ -462,22 +468,20 @@ double FluidModel::carried(ResourceId resource) const {
     return sum;
 }
 
-bool FluidModel::before(std::uint32_t a, std::uint32_t b) const {
-    return classes_[a].completion < classes_[b].completion ||
-           (classes_[a].completion == classes_[b].completion && a < b);
+void FluidModel::place_at(std::uint32_t position, const Completion& entry) {
+    heap_[position] = entry;
+    classes_[entry.id].heap_position = position;
 }
 
 void FluidModel::heap_update(std::uint32_t id, std::int64_t key) {
-    Class& c = classes_[id];
-    if (c.heap_position == kNone) {
-        c.completion = key;
-        c.heap_position = static_cast<std::uint32_t>(heap_.size());
-        heap_.push_back(id);
-        sift_up(c.heap_position);
-    } else if (key != c.completion) {
-        c.completion = key;
-        sift_up(c.heap_position);
-        sift_down(c.heap_position);
+    const std::uint32_t position = classes_[id].heap_position;
+    if (position == kNone) {
+        heap_.push_back({key, id});
+        sift_up(static_cast<std::uint32_t>(heap_.size() - 1));
+    } else if (key != heap_[position].at) {
+        heap_[position].at = key;
+        sift_up(position);
+        sift_down(classes_[id].heap_position);
     }
 }
 
@@ -487,50 +491,45 @@ void FluidModel::heap_remove(std::uint32_t id) {
         return;
     }
     classes_[id].heap_position = kNone;
-    const std::uint32_t last = heap_.back();
+    const Completion last = heap_.back();
     heap_.pop_back();
-    if (last != id) {
-        heap_[position] = last;
-        classes_[last].heap_position = position;
+    if (last.id != id) {
+        place_at(position, last);
         sift_up(position);
-        sift_down(classes_[last].heap_position);
+        sift_down(classes_[last.id].heap_position);
     }
 }
 
 void FluidModel::sift_up(std::uint32_t position) {
-    const std::uint32_t id = heap_[position];
+    const Completion entry = heap_[position];
     while (position > 0) {
         const std::uint32_t parent = (position - 1) / 2;
-        if (!before(id, heap_[parent])) {
+        if (!(entry < heap_[parent])) {
             break;
         }
-        heap_[position] = heap_[parent];
-        classes_[heap_[position]].heap_position = position;
+        place_at(position, heap_[parent]);
         position = parent;
     }
-    heap_[position] = id;
-    classes_[id].heap_position = position;
+    place_at(position, entry);
 }
 
 void FluidModel::sift_down(std::uint32_t position) {
-    const std::uint32_t id = heap_[position];
+    const Completion entry = heap_[position];
     for (;;) {
         std::uint32_t child = 2 * position + 1;
         if (child >= heap_.size()) {
             break;
         }
-        if (child + 1 < heap_.size() && before(heap_[child + 1], heap_[child])) {
+        if (child + 1 < heap_.size() && heap_[child + 1] < heap_[child]) {
             ++child;
         }
-        if (!before(heap_[child], id)) {
+        if (!(heap_[child] < entry)) {
             break;
         }
-        heap_[position] = heap_[child];
-        classes_[heap_[position]].heap_position = position;
+        place_at(position, heap_[child]);
         position = child;
     }
-    heap_[position] = id;
-    classes_[id].heap_position = position;
+    place_at(position, entry);
 }
 
 }  // namespace orrery::inline engine

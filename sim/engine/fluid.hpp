@@ -89,7 +89,6 @@ class FluidModel final : public ResourceModel, public EventHandler {
         double served = 0;     ///< units served to each member since the class was last empty
         double total = 0;      ///< units served to all members since then
         std::int64_t served_at = 0;
-        std::int64_t completion = 0;
         double solved_count = 0;  ///< members at the last solve
         std::uint32_t holds = 0;
         std::uint32_t heap_position = kNone;
@@ -124,6 +123,13 @@ class FluidModel final : public ResourceModel, public EventHandler {
         std::uint32_t index;
         bool is_class;
     };
+    struct Completion {  ///< the next one of a class; here and not in the class, because the heap compares many
+        std::int64_t at;
+        std::uint32_t id;
+        friend bool operator<(const Completion& a, const Completion& b) {
+            return a.at < b.at || (a.at == b.at && a.id < b.id);
+        }
+    };
     static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
 
     [[nodiscard]] std::uint32_t allocate_slots(std::span<const Demand> demands);
@@ -154,7 +160,7 @@ class FluidModel final : public ResourceModel, public EventHandler {
     void heap_remove(std::uint32_t id);
     void sift_up(std::uint32_t position);
     void sift_down(std::uint32_t position);
-    [[nodiscard]] bool before(std::uint32_t a, std::uint32_t b) const;
+    void place_at(std::uint32_t position, const Completion& entry);
 
     void hold_again(ClassId id) override { ++classes_[id.value()].holds; }
     double withdraw(const ActivityHandle& activity) override;
@@ -169,7 +175,7 @@ class FluidModel final : public ResourceModel, public EventHandler {
     std::vector<Slot> slots_;
     std::vector<std::vector<std::uint32_t>> free_slots_;  ///< by length
     std::unordered_map<std::uint64_t, std::uint32_t> by_hash_;
-    std::vector<std::uint32_t> heap_;  ///< classes by (completion, id)
+    std::vector<Completion> heap_;
     std::vector<std::uint32_t> touched_;
     std::vector<std::uint32_t> seeds_;
     std::vector<std::uint32_t> affected_resources_;

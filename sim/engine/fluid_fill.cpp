@@ -96,7 +96,8 @@ bool FluidModel::repair() {
         const Class& c = classes_[id];
         for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
             // Only where something is held back or could be overrun is there anything to repair.
-            if (c.count < c.solved_count || binding(resources_[slots_[s].resource])) {
+            const Resource& resource = resources_[slots_[s].resource];
+            if (c.count < c.solved_count ? resource.held_back > 0 : binding(resource)) {
                 include_resource(slots_[s].resource);
             }
         }
@@ -174,17 +175,18 @@ void FluidModel::fill_from_level() {
     double level = kUnbounded;
     for (const std::uint32_t id : seeds_) {
         const Class& c = classes_[id];
-        if (c.count < c.solved_count) {
-            level = std::min(level, c.rate);
-        }
         for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
             Resource& resource = resources_[slots_[s].resource];
-            // What a leaving class shared has to be filled again, even where nothing binds any more.
+            // What a leaving class shared has to be filled again where it held somebody back, even if nothing binds any more.
             const bool arrives = c.count > c.solved_count && binding(resource);
+            const bool frees = c.count < c.solved_count && resource.held_back > 0;
+            if (frees) {
+                level = std::min(level, c.rate);
+            }
             if (arrives && resource.in_set != set_epoch_) {
                 level = std::min(level, lower_bound_level(resource));
             }
-            if (arrives || c.count < c.solved_count) {
+            if (arrives || frees) {
                 include_resource(slots_[s].resource);
             }
         }
