@@ -191,19 +191,20 @@ void check_graph(const GraphParameters& own, std::uint32_t nodes, const std::str
     std::int64_t places = 0;
     for (const GraphSwitch& one : own.switches) {
         if (!numbers.emplace(one.name, static_cast<std::uint32_t>(numbers.size())).second) {
-            problems.push_back(what + " '" + one.name + "' is there twice");
+            problems.push_back(problem_at("fabric." + what + "[" + std::to_string(names.size()) + "]",
+                                          what + " '" + one.name + "' is there twice"));
         }
         names.push_back(one.name);
         places += one.nodes;
     }
     if (own.switches.empty() || own.switches.size() > kMostSwitches) {
-        problems.push_back("a fabric has 1 to " + std::to_string(kMostSwitches) + " of '" + what + "', not " +
-                           std::to_string(own.switches.size()));
+        problems.push_back(problem_at("fabric." + what, "a fabric has 1 to " + std::to_string(kMostSwitches) + " of '" +
+                                                            what + "', not " + std::to_string(own.switches.size())));
         return;
     }
     if (places != nodes) {
-        problems.push_back("the entries of '" + what + "' hold " + std::to_string(places) + " nodes, not " +
-                           std::to_string(nodes));
+        problems.push_back(problem_at("fabric." + what, "the entries of '" + what + "' hold " + std::to_string(places) +
+                                                            " nodes, not " + std::to_string(nodes)));
     }
     std::vector<std::uint32_t> part(numbers.size());
     for (std::uint32_t i = 0; i < part.size(); ++i) {
@@ -215,24 +216,28 @@ void check_graph(const GraphParameters& own, std::uint32_t nodes, const std::str
         }
         return i;
     };
-    for (const GraphLink& link : own.links) {
+    for (std::size_t i = 0; i < own.links.size(); ++i) {
+        const GraphLink& link = own.links[i];
+        const std::string here =
+            std::string(what == "sites" ? "fabric.wan[" : "fabric.links[") + std::to_string(i) + "]";
         for (const std::string& end : {link.from, link.to}) {
             if (!numbers.contains(end)) {
                 const std::string guess = nearest_name(end, names);
-                problems.push_back("a link names '" + end + "', which is not among '" + what + "'" +
-                                   (guess.empty() ? "" : " (did you mean '" + guess + "'?)"));
+                problems.push_back(problem_at(here, "a link names '" + end + "', which is not among '" + what + "'" +
+                                                        (guess.empty() ? "" : " (did you mean '" + guess + "'?)")));
             }
         }
         if (link.from == link.to) {
-            problems.push_back("a link joins '" + link.from + "' with itself");
+            problems.push_back(problem_at(here, "a link joins '" + link.from + "' with itself"));
         }
         if (numbers.contains(link.from) && numbers.contains(link.to)) {
             part[root(numbers[link.from])] = root(numbers[link.to]);
         }
     }
-    for (const auto& [name, number] : numbers) {
-        if (root(number) != root(0)) {
-            problems.push_back("no path from '" + names[0] + "' to '" + name + "'");
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        if (root(numbers[names[i]]) != root(0)) {
+            problems.push_back(problem_at("fabric." + what + "[" + std::to_string(i) + "]",
+                                          "no path from '" + names[0] + "' to '" + names[i] + "'"));
         }
     }
 }

@@ -53,60 +53,80 @@ ProductTopology::ProductTopology(const FabricShape& shape, std::vector<ProductDi
     ORRERY_ASSERT(stride == nodes_);
 }
 
+// A full mesh has millions of links: they are computed, and only their rates are stored.
 void ProductTopology::add_dimension(std::size_t d) {
     const ProductDimension& dimension = dimensions_[d];
     Table& table = tables_[d];
     const std::uint32_t n = dimension.size;
     const std::uint32_t lines = nodes_ / n;
-    const auto node = [&](std::uint32_t of_line, std::uint32_t at) {
-        return of_line / table.stride * table.stride * n + of_line % table.stride + at * table.stride;
+    const auto add = [&](std::uint32_t of_line) {
+        const auto first = static_cast<std::uint32_t>(capacities_.size());
+        capacities_.resize(capacities_.size() + static_cast<std::size_t>(lines) * of_line, dimension.rate);
+        return first;
     };
-    const auto add = [&](std::uint32_t from, std::uint32_t to) {
-        return add_link({from, to, dimension.rate, dimension.latency});
-    };
-    table.first_link = static_cast<std::uint32_t>(links_.size());
     switch (dimension.kind) {
         case DimensionKind::ring:
         case DimensionKind::line: {
             const std::uint32_t links = dimension.kind == DimensionKind::ring ? n : n - 1;
-            for (std::uint32_t l = 0; l < lines; ++l) {
-                for (std::uint32_t c = 0; c < links; ++c) {
-                    add(node(l, c), node(l, (c + 1) % n));
-                }
-            }
-            table.second_link = static_cast<std::uint32_t>(links_.size());
-            for (std::uint32_t l = 0; l < lines; ++l) {
-                for (std::uint32_t c = 0; c < links; ++c) {
-                    add(node(l, (c + 1) % n), node(l, c));
-                }
-            }
+            table.first_link = add(links);
+            table.second_link = add(links);
             break;
         }
         case DimensionKind::fully_connected:
-            for (std::uint32_t l = 0; l < lines; ++l) {
-                for (std::uint32_t c = 0; c < n; ++c) {
-                    for (std::uint32_t k = 1; k < n; ++k) {
-                        add(node(l, c), node(l, (c + k) % n));
-                    }
-                }
-            }
+            table.first_link = add(n * (n - 1));
             break;
         case DimensionKind::crossbar:
             table.first_switch = switches_;
             switches_ += lines;
-            for (std::uint32_t l = 0; l < lines; ++l) {
-                for (std::uint32_t c = 0; c < n; ++c) {
-                    add(node(l, c), table.first_switch + l);
-                }
-            }
-            table.second_link = static_cast<std::uint32_t>(links_.size());
-            for (std::uint32_t l = 0; l < lines; ++l) {
-                for (std::uint32_t c = 0; c < n; ++c) {
-                    add(table.first_switch + l, node(l, c));
-                }
-            }
+            table.first_link = add(n);
+            table.second_link = add(n);
             break;
     }
+}
+
+SwitchLink ProductTopology::link(std::uint32_t number) const {
+    std::size_t d = dimensions_.size() - 1;
+    while (tables_[d].first_link > number) {
+        --d;
+    }
+    const ProductDimension& dimension = dimensions_[d];
+    const Table& table = tables_[d];
+    const std::uint32_t n = dimension.size;
+    const bool second = dimension.kind != DimensionKind::fully_connected && number >= table.second_link;
+    const std::uint32_t place = number - (second ? table.second_link : table.first_link);
+    SwitchLink out{0, 0, dimension.rate, dimension.latency};
+    switch (dimension.kind) {
+        case DimensionKind::ring:
+        case DimensionKind::line: {
+            const std::uint32_t links = dimension.kind == DimensionKind::ring ? n : n - 1;
+            out.from = node(d, place / links, place % links);
+            out.to = node(d, place / links, (place % links + 1) % n);
+            break;
+        }
+        case DimensionKind::fully_connected: {
+            const std::uint32_t from = place / (n - 1);
+            out.from = node(d, from / n, from % n);
+            out.to = node(d, from / n, (from % n + place % (n - 1) + 1) % n);
+            break;
+        }
+        case DimensionKind::crossbar:
+            out.from = node(d, place / n, place % n);
+            out.to = table.first_switch + place / n;
+            break;
+    }
+    if (second) {
+        std::swap(out.from, out.to);
+    }
+    return out;
+}
+
+std::vector<SwitchLink> ProductTopology::links() const {
+    std::vector<SwitchLink> out;
+    out.reserve(capacities_.size());
+    for (std::uint32_t number = 0; number < capacities_.size(); ++number) {
+        out.push_back(link(number));
+    }
+    return out;
 }
 
 LinkSet ProductTopology::next_links(std::uint32_t at, std::uint32_t to, std::uint32_t) const {
@@ -218,7 +238,8 @@ void complete_product(FabricShape& shape, std::vector<ProductDimension> dimensio
         for (const ProductDimension& dimension : dimensions) {
             product += (product.empty() ? "" : " x ") + std::to_string(dimension.size);
         }
-        problems.push_back(name + " of " + product + " does not hold " + std::to_string(shape.nodes) + " nodes");
+        problems.push_back(problem_at(
+            "fabric.shape", name + " of " + product + " does not hold " + std::to_string(shape.nodes) + " nodes"));
     }
     const double node_rate = shape.nic_bandwidth * shape.nics_per_node;
     double sum = 0;

@@ -21,6 +21,8 @@ class ProductTopology final : public RoutedTopology {
     /// Throws InfeasibleError when there are too many links.
     ProductTopology(const FabricShape& shape, std::vector<ProductDimension> dimensions, std::string name);
 
+    [[nodiscard]] std::vector<SwitchLink> links() const override;
+    [[nodiscard]] SwitchLink link(std::uint32_t number) const override;
     [[nodiscard]] std::uint32_t switches() const override { return switches_; }
     [[nodiscard]] std::uint32_t edge_switches() const override { return nodes_; }
     [[nodiscard]] std::string switch_name(std::uint32_t number) const override;
@@ -45,6 +47,11 @@ class ProductTopology final : public RoutedTopology {
     [[nodiscard]] std::uint32_t line(std::uint32_t node, std::size_t dimension) const {
         const std::uint32_t stride = tables_[dimension].stride;
         return node / (stride * dimensions_[dimension].size) * stride + node % stride;
+    }
+    /// The node at this place of a line of a dimension.
+    [[nodiscard]] std::uint32_t node(std::size_t dimension, std::uint32_t of_line, std::uint32_t at) const {
+        const std::uint32_t stride = tables_[dimension].stride;
+        return of_line / stride * stride * dimensions_[dimension].size + of_line % stride + at * stride;
     }
     void add_dimension(std::size_t dimension);
 

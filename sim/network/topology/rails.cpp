@@ -61,8 +61,8 @@ class RailOnlyPlan final : public TopologyPlan {
     void complete(FabricShape& shape, std::vector<std::string>& problems) const override {
         const std::uint32_t rails = rails_ > 0 ? rails_ : std::max(1U, shape.nics_per_node);
         if (shape.nics_per_node > 0 && shape.nics_per_node % rails != 0) {
-            problems.push_back("'fabric.rails' must divide the NICs of a node (" + std::to_string(shape.nics_per_node) +
-                               ")");
+            problems.push_back(problem_at("fabric.rails", "'fabric.rails' must divide the NICs of a node (" +
+                                                              std::to_string(shape.nics_per_node) + ")"));
         }
         if (rails > 1 && shape.gpus_per_node < shape.nics_per_node) {
             problems.push_back("rail-only needs a GPU for each NIC: a node has " + std::to_string(shape.gpus_per_node) +

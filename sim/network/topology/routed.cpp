@@ -14,7 +14,7 @@ std::uint32_t RoutedTopology::add_link(const SwitchLink& link) {
 }
 
 std::string RoutedTopology::resource_name(std::uint32_t resource) const {
-    const SwitchLink& link = links_[resource];
+    const SwitchLink link = this->link(resource);
     return "link " + switch_name(link.from) + " to " + switch_name(link.to);
 }
 
@@ -29,7 +29,7 @@ std::uint32_t RoutedTopology::next_link(std::uint32_t at, std::uint32_t to, std:
 std::uint32_t RoutedTopology::distance(std::uint32_t from, std::uint32_t to, std::uint32_t entropy) const {
     std::uint32_t hops = 0;
     for (std::uint32_t at = from; at != to; ++hops) {
-        at = links_[next_link(at, to, entropy)].to;
+        at = link(next_link(at, to, entropy)).to;
         ORRERY_ASSERT(hops < switches());
     }
     return hops;
@@ -52,10 +52,11 @@ void RoutedTopology::route(Route& route, std::uint32_t first, std::uint32_t from
     }
     const std::uint32_t entropy = entropy_of(mix64(hash));
     for (std::uint32_t at = from; at != to;) {
-        const std::uint32_t link = next_link(at, to, entropy);
-        route.add(first + link);
-        route.latency += links_[link].latency;
-        at = links_[link].to;
+        const std::uint32_t number = next_link(at, to, entropy);
+        const SwitchLink next = link(number);
+        route.add(first + number);
+        route.latency += next.latency;
+        at = next.to;
     }
 }
 
@@ -75,23 +76,23 @@ double RoutedTopology::add_spread(Route& route, std::uint32_t first, std::uint32
                 ORRERY_ASSERT(next.size() > 0);
                 const double each = share / next.size();
                 for (std::uint32_t i = 0; i < next.size(); ++i) {
-                    const std::uint32_t link = next[i];
-                    latency += each * links_[link].latency;
-                    const auto [known, fresh] = place.try_emplace(link, used.size());
+                    const SwitchLink taken = link(next[i]);
+                    latency += each * taken.latency;
+                    const auto [known, fresh] = place.try_emplace(next[i], used.size());
                     if (fresh) {
-                        used.emplace_back(link, 0);
+                        used.emplace_back(next[i], 0);
                     }
                     used[known->second].second += each;
-                    if (links_[link].to != to) {
-                        following[links_[link].to] += each;
+                    if (taken.to != to) {
+                        following[taken.to] += each;
                     }
                 }
             }
             level = std::move(following);
         }
     }
-    for (const auto& [link, share] : used) {
-        route.add(first + link, share > 1 - 1e-12 ? 1 : share);
+    for (const auto& [number, share] : used) {
+        route.add(first + number, share > 1 - 1e-12 ? 1 : share);
     }
     return latency;
 }
@@ -103,10 +104,10 @@ Reach RoutedTopology::reach_from_first() const {
             const auto entropy = static_cast<std::uint32_t>(((2 * std::uint64_t{way} + 1) << 31U) / ways());
             Reach here;
             for (std::uint32_t at = 0; at != to;) {
-                const SwitchLink& link = links_[next_link(at, to, entropy)];
+                const SwitchLink taken = link(next_link(at, to, entropy));
                 ++here.links;
-                here.latency += link.latency;
-                at = link.to;
+                here.latency += taken.latency;
+                at = taken.to;
             }
             farthest.links = std::max(farthest.links, here.links);
             farthest.latency = std::max(farthest.latency, here.latency);

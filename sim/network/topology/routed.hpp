@@ -63,6 +63,8 @@ class RoutedTopology : public Topology {
     [[nodiscard]] virtual std::uint32_t edge_switches() const { return switches(); }
     /// At least as far as any two of them are apart.
     [[nodiscard]] virtual Reach reach() const;
+    /// One of the links; topologies with millions of them compute it.
+    [[nodiscard]] virtual SwitchLink link(std::uint32_t number) const { return links_[number]; }
 
     [[nodiscard]] double host_latency() const override { return host_latency_; }
 

@@ -98,6 +98,11 @@ class Topology {
     std::vector<double> capacities_;
 };
 
+/// What does not fit, about the part of the cluster at this path ("fabric.links[1]"), whose line it then names.
+[[nodiscard]] inline std::string problem_at(const std::string& path, const std::string& text) {
+    return path + '\n' + text;
+}
+
 /// How a topology is chosen and made: base of the policies of the table.
 class TopologyPlan {
   public:

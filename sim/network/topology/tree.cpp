@@ -309,8 +309,8 @@ class TreePlan final : public TopologyPlan {
         shape.nodes_per_leaf = std::min(shape.nodes_per_leaf, std::max(1U, shape.nodes));
         shape.rails = static_cast<std::uint32_t>(own_.rails);
         if (shape.nics_per_node > 0 && shape.nics_per_node % shape.rails != 0) {
-            problems.push_back("'fabric.rails' must divide the NICs of a node (" + std::to_string(shape.nics_per_node) +
-                               ")");
+            problems.push_back(problem_at("fabric.rails", "'fabric.rails' must divide the NICs of a node (" +
+                                                              std::to_string(shape.nics_per_node) + ")"));
         }
         const std::uint32_t host_ports = shape.nodes_per_leaf * std::max(1U, shape.nics_per_node / shape.rails);
         shape.spines = own_.spines > 0 ? static_cast<std::uint32_t>(own_.spines) : std::max(1U, host_ports);

@@ -289,3 +289,29 @@ TEST_CASE("what does not fit is refused with its line, all of it at once") {
                   "1 GB/s}")
               .find("room for 36 NICs") != std::string::npos);
 }
+
+TEST_CASE("what does not fit in a fabric is said on the lines of its parts, beside what is wrong elsewhere") {
+    const std::string wrong = test::refusal(
+        "orrery: 1\nkind: collective\ncluster:\n  hosts: 6\n  fabric:\n    kind: graph\n    link: 100 Gbps\n"
+        "    switches:\n      - {name: a, nodes: 2}\n      - {name: b, nodes: 2}\n      - {name: c, nodes: 2}\n"
+        "      - {name: a, nodes: 0}\n"
+        "    links:\n      - {from: a, to: b, link: 1 Gbps}\n      - {from: a, to: x, link: 1 Gbps}\n"
+        "      - {from: b, to: b, link: 1 Gbps}\ncollective: {op: all-reduce, size: 1}\n");
+    for (const char* part : {"test.yaml:12:9: error: switches 'a' is there twice",
+                             "test.yaml:15:9: error: a link names 'x'", "test.yaml:16:9: error: a link joins 'b'",
+                             "test.yaml:11:9: error: no path from 'a' to 'c'", "test.yaml:17:"}) {
+        CAPTURE(wrong);
+        CHECK(wrong.find(part) != std::string::npos);
+    }
+    const std::string groups = test::refusal(
+        "orrery: 1\nkind: network\ncluster:\n  groups:\n    - {name: a, nodes: 1, node: dgx-h100}\n"
+        "    - {name: a, nodes: 1, node: dgx-h100}\n"
+        "    - {name: b, nodes: 1, node: {preset: dgx-h100, gpus: 4}}\n  fabric:\n    rails: 3\n"
+        "traffic: {pattern: shift, size: 1 MiB}\n");
+    for (const char* part :
+         {"test.yaml:6:7: error: group 'a' is there twice", "test.yaml:7:7: error: nodes of 'b' have 4",
+          "test.yaml:9:12: error: 'fabric.rails' must divide"}) {
+        CAPTURE(groups);
+        CHECK(groups.find(part) != std::string::npos);
+    }
+}
