@@ -1,6 +1,7 @@
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <bit>
 #include <cmath>
@@ -215,4 +216,62 @@ TEST_CASE("a slow rank is refused where it would change nothing") {
     CHECK_THROWS_AS((void)run_with("slow_rank: 3", "fidelity: simgrid"), ConfigError);
     CHECK_THROWS_AS((void)run_with("slow_rank: 3, op: all-to-all", ""), ConfigError);
     CHECK_THROWS_AS((void)run_with("slow_rank: 3, algorithm: tree", ""), ConfigError);  // an unknown key there
+}
+
+TEST_CASE("sums in memory: a step of a ring that makes one reads and writes its rank's memory before the next") {
+    const std::uint32_t n = 8;
+    const Fabric fabric(test::hosts(n, n, 1, 1e9, 1e-6));
+    const double part = 1e6;
+    const auto with_memory = [&](CollectiveOp op, const char* name, double memory) {
+        MessageRunOptions options;
+        options.memories = {memory};
+        return run_messages(fabric, make_schedule(spec(op, &algorithm(name), part * n), n, 1), options).seconds;
+    };
+    const double step = 2e-6 + part / 1e9;
+    const double sum = 3 * part / 4e9;
+    CHECK(with_memory(CollectiveOp::reduce_scatter, "ring", 4e9) == doctest::Approx((n - 1) * (step + sum)));
+    CHECK(with_memory(CollectiveOp::all_gather, "ring", 4e9) == doctest::Approx((n - 1) * step));
+    CHECK(with_memory(CollectiveOp::all_reduce, "ring", 4e9) == doctest::Approx((n - 1) * (2 * step + sum)));
+    // Halving: n/2, n/4, ... parts, each added once; doubling adds nothing.
+    CHECK(with_memory(CollectiveOp::all_reduce, "halving-doubling", 4e9) ==
+          doctest::Approx(6 * 2e-6 + 2 * (n - 1) * part / 1e9 + (n - 1) * sum));
+    // All that reaches a rank at once shares its memory.
+    CHECK(with_memory(CollectiveOp::reduce_scatter, "direct", 4e9) ==
+          doctest::Approx(2e-6 + (n - 1) * (part / 1e9 + sum)));
+    CHECK(with_memory(CollectiveOp::all_to_all, "direct", 4e9) == doctest::Approx(2e-6 + (n - 1) * part / 1e9));
+}
+
+TEST_CASE("sums in memory: a folded torus takes as long as an unfolded one, and its closed form") {
+    const auto seconds = [](const char* more, const char* fold) {
+        return run(test::scenario(fmt::format("orrery: 1\nkind: collective\ncluster: {{nodes: 64, node: tpu-v6e, "
+                                              "fabric: {{kind: torus, shape: "
+                                              "8x8, neighbour_latency: 0 s}}}}\ncollective: {{op: all-reduce, "
+                                              "algorithm: per-dimension, size: 64 "
+                                              "MB{}}}\nnetwork: {{fidelity: fluid, fold: {}}}\n",
+                                              more, fold)),
+                   test::models(), {})
+            .summary.find("collective_time_s")
+            ->value;
+    };
+    const double free = seconds("", "true");
+    const double folded = seconds(", in_memory: true", "true");
+    CHECK(folded == doctest::Approx(seconds(", in_memory: true", "false")).epsilon(1e-9));
+    // Four parts of 16 MB at once: each rank adds (1 - 1/64) of each, three accesses for every byte, at 1,640 GB/s.
+    const double memory = test::scenario(
+                              "orrery: 1\nkind: collective\ncluster: {nodes: 1, node: tpu-v6e}\ncollective: "
+                              "{op: all-reduce, size: 1 MB}\n")
+                              .cluster.node.gpu.memory_bandwidth.value;
+    CHECK(folded - free == doctest::Approx(3 * 64e6 * 63 / 64 / memory).epsilon(1e-6));
+}
+
+TEST_CASE("sums in memory need a device and a fidelity that shares it") {
+    const auto refusal = [](const char* cluster, const char* fidelity) {
+        return test::refusal(
+            fmt::format("orrery: 1\nkind: collective\ncluster: {}\ncollective: {{op: all-reduce, size: 1 "
+                        "MB, in_memory: true}}\nnetwork: {{fidelity: {}}}\n",
+                        cluster, fidelity));
+    };
+    CHECK(refusal("{nodes: 2, node: dgx-h100}", "analytic").empty());
+    CHECK(refusal("{nodes: 2, node: dgx-h100}", "packet").find("test.yaml:4") != std::string::npos);
+    CHECK(refusal("{hosts: 8, fabric: {link: 100 Gbps}}", "fluid").find("no device") != std::string::npos);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 
 namespace orrery::inline collective {
@@ -102,20 +103,27 @@ class ScheduleRun final : public MessageRun, public TaskSource {
     void on_done(std::uint64_t token, Dispatcher&) override {
         const auto id = static_cast<std::uint32_t>(token);
         const Message& message = schedule_.messages[id];
-        resources_.release(classes_[id]);
-        classes_[id] = ClassId();
+        const bool added = token != id;
+        if (!added) {
+            resources_.release(classes_[id]);
+            classes_[id] = ClassId();
+        }
         result_.completions[id] = dispatcher_.now().seconds();
         result_.seconds = result_.completions[id];
+        if (added) {
+            release(message, [&](const Message& next) { return next.from == receiver(message); });
+            return;
+        }
         result_.bytes += message.bytes * copies(message);
         if (++result_.messages % kProgressInterval == 0 && options_.progress) {
             options_.progress(static_cast<double>(result_.messages) / static_cast<double>(waiting_.size()));
         }
-        for (std::uint32_t k = 0; k < message.release_count; ++k) {
-            const std::uint32_t next = schedule_.releases[message.first_release + k];
-            if (--waiting_[next] == 0) {
-                start(next);
-            }
+        const bool sums = message.reduces != 0 && !options_.memories.empty();
+        if (sums) {
+            add(id);
         }
+        // What its receiver sends on waits for the sum; what its sender sends next does not.
+        release(message, [&](const Message& next) { return !sums || next.from != receiver(message); });
     }
 
     void end(Dispatcher&) override {
@@ -160,6 +168,34 @@ class ScheduleRun final : public MessageRun, public TaskSource {
                           id);
     }
 
+    template <class Wanted>
+    void release(const Message& message, const Wanted& wanted) {
+        for (std::uint32_t k = 0; k < message.release_count; ++k) {
+            const std::uint32_t next = schedule_.releases[message.first_release + k];
+            if (wanted(schedule_.messages[next]) && --waiting_[next] == 0) {
+                start(next);
+            }
+        }
+    }
+
+    // Where one rank stands for all it is its own receiver.
+    [[nodiscard]] std::uint32_t receiver(const Message& message) const {
+        return schedule_.copies > 1 ? message.from : message.to;
+    }
+
+    // The receiver reads both operands and writes the sum.
+    void add(std::uint32_t id) {
+        constexpr double kAccesses = 3;
+        const Message& message = schedule_.messages[id];
+        const GpuId at = gpu(receiver(message));
+        const auto [memory, fresh] = memories_.try_emplace(at.value());
+        if (fresh) {
+            const Demand demand{resources_.add_resource(options_.memories[fabric_.group_of(at)]), kAccesses};
+            memory->second = dispatcher_.keep(std::span(&demand, 1));
+        }
+        dispatcher_.share(memory->second, message.bytes, SimTime(), at.value(), std::uint64_t{id} | kSum);
+    }
+
     // Ranks that send it.
     [[nodiscard]] double copies(const Message& message) const {
         return message.group == Message::kNoGroup ? 1 : static_cast<double>(group(message).size());
@@ -196,6 +232,9 @@ class ScheduleRun final : public MessageRun, public TaskSource {
     Dispatcher& dispatcher_;
     std::vector<std::uint32_t> waiting_;
     std::vector<ClassId> classes_;
+    static constexpr std::uint64_t kSum =
+        1ULL << 32U;  ///< of a token: the sum at the receiver of a message, and not the message
+    std::map<std::uint32_t, ClassId> memories_;  ///< by GPU that adds
     Path path_;
     MessageRunResult result_;
 };

@@ -6,7 +6,9 @@
 // symmetric ring are one class: a ring over whole nodes looks the same from each of them, so one node (or one group
 // under a leaf) stands for all where the fabric has full bisection and sprays. On a wrapped torus one node stands for all.
 // Scope: the algorithms of workloads/collective/algorithms; permutation, incast, shift, all-to-all and ring traffic.
-// Limits: no protocol overhead here (that is CollectiveModel's); reductions cost no time.
+// Limits: no protocol overhead here (that is CollectiveModel's). Reductions cost no time unless a scenario asks for it
+// (`in_memory`): then a rank that adds what has come reads both operands from its memory and writes the sum to it, all its
+// additions share that memory, and what it sends on waits for them (gamma of Thakur et al., section 3, of a bound memory).
 // Sources: Thakur et al., IJHPCA 2005; Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast",
 // 2009; Patarasuk and Yuan, JPDC 2009 (ring).
 // Validated by tests/workloads/collective_test.cpp: closed forms of every algorithm, folded = unfolded.
@@ -27,6 +29,8 @@ struct CollectiveAlgorithm;
 
 struct CollectiveSpec {
     CollectiveOp op = CollectiveOp::all_reduce;
+    bool in_memory = false;     ///< sums read and write the memory of their rank; otherwise they cost no time
+    bool memory_given = false;  ///< that was said
     const CollectiveAlgorithm* algorithm = &orrery::algorithm("auto");
     double bytes = 0;             ///< payload: the larger buffer of a rank
     std::int64_t ranks = 0;       ///< 0: every GPU
@@ -58,7 +62,8 @@ struct Message {
     double delay = 0;  ///< s, between the last arrival it waits for and its start
     std::uint32_t waits_for = 0;
     std::uint32_t first_release = 0;  ///< range in Schedule::releases
-    std::uint32_t release_count = 0;
+    std::uint32_t release_count : 31 = 0;
+    std::uint32_t reduces : 1 = 0;   ///< its receiver adds it to what it has
     std::uint32_t group = kNoGroup;  ///< in Schedule::groups; also the number of its tree
     static constexpr std::uint32_t kNoGroup = 0xFFFFFFFFU;
 };
@@ -83,6 +88,8 @@ struct MessageRunOptions {
     bool fold = true;  ///< use the symmetry of rings where it is proved
     PathChoice paths = PathChoice::spray;
     std::function<void(double)> progress;
+    /// B/s of a GPU's memory, by group of the fabric, where sums take time; empty: they do not.
+    std::vector<double> memories = {};
 };
 
 struct MessageRunResult {

@@ -24,6 +24,10 @@ void describe(Fields& fields, CollectiveSpec& spec) {
             row->describe(fields, spec);
         }
     }
+    fields.group(spec.memory_given, [&](Fields& same) {
+        same.boolean({"in_memory", "sums read and write the memory of their rank; otherwise they cost no time"},
+                     spec.in_memory);
+    });
     // Left to `auto`, an operation with a root still has one.
     const bool rooted = spec.op == CollectiveOp::broadcast || spec.op == CollectiveOp::reduce ||
                         spec.op == CollectiveOp::gather || spec.op == CollectiveOp::scatter;

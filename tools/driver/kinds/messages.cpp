@@ -100,7 +100,7 @@ class MessageScenario {
         ring_messages_ = static_cast<std::uint64_t>(ranks_) * 2 * (ranks_ - 1);
         const bool stored = (options.timeline && ring_messages_ <= kMostDrawn) ||
                             (options.messages && ring_messages_ <= kMostKept && spec_.slow_rank < 0);
-        unstored_ring_ = ring && !stored && scenario.network.fidelity != Fidelity::simgrid;
+        unstored_ring_ = ring && !stored && !spec_.in_memory && scenario.network.fidelity != Fidelity::simgrid;
         const bool each = options.timeline || options.messages;  // message is asked for
         std::optional<Schedule> one =
             each ? std::nullopt : folded_torus(spec_, fabric, placement, message_options(scenario));
@@ -207,6 +207,21 @@ std::unique_ptr<ScenarioRun> prepare_messages(const RunContext& context) {
 
 void check_nothing(const YamlNode&, const DataDirectory&, Scenario&, std::vector<Diagnostic>&) {}
 
+void check_collective(const YamlNode& root, const DataDirectory&, Scenario& scenario, std::vector<Diagnostic>& errors) {
+    const YamlNode* section = root.find("collective");
+    const YamlNode* given = section != nullptr ? section->find("in_memory") : nullptr;
+    if (!scenario.collective.in_memory || given == nullptr) {
+        return;
+    }
+    const Fidelity fidelity = scenario.network.fidelity;
+    if (fidelity != Fidelity::fluid && fidelity != Fidelity::analytic) {
+        errors.push_back(given->mark.error("sums in memory are simulated at fidelity fluid and analytic"));
+    }
+    if (scenario.cluster.hosts > 0) {
+        errors.push_back(given->mark.error("bare hosts have no device whose memory sums could pass: give 'nodes'"));
+    }
+}
+
 }  // namespace
 
 void run_on_simgrid(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out) {
@@ -238,7 +253,7 @@ const KindRow kCollectiveKind = {
                            [&](Fields& inner) { describe(inner, s.collective); });
             describe_given(fields, s.faults);
         },
-    .check = check_nothing,
+    .check = check_collective,
     .prepare = prepare_messages,
 };
 

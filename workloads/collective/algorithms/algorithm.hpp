@@ -16,6 +16,7 @@ class ScheduleBuilder {
         message.from = from;
         message.to = to;
         message.bytes = bytes;
+        message.reduces = reducing_ ? 1 : 0;
         schedule_.messages.push_back(message);
         return static_cast<std::uint32_t>(schedule_.messages.size() - 1);
     }
@@ -26,6 +27,8 @@ class ScheduleBuilder {
         schedule_.groups.push_back(std::move(members));
         return id;
     }
+    /// Whether receivers of the messages that are added from now on add them to what they have.
+    void set_reducing(bool reducing) { reducing_ = reducing; }
     void after(std::uint32_t before, std::uint32_t next) { edges_.push_back({before, next}); }
 
     Schedule finish() {
@@ -48,6 +51,7 @@ class ScheduleBuilder {
 
   private:
     Schedule schedule_;
+    bool reducing_ = false;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> edges_;
 };
 
@@ -101,11 +105,16 @@ inline constexpr std::uint32_t kNoMessage = 0xFFFFFFFFU;
 
 /// A ring over `members`: `steps` messages of each to its successor. A message waits for the one that brought its data
 /// and for the sender's previous one. `first_waits`: messages that must have arrived at member i before its first send.
-/// Returns the last message that reaches each member.
+/// Of the first `reducing` steps members add what reaches them. Returns the last message that reaches each member.
 std::vector<std::uint32_t> add_ring(ScheduleBuilder& builder, const std::vector<std::uint32_t>& members, double bytes,
-                                    std::uint32_t steps, const std::vector<std::uint32_t>& first_waits);
+                                    std::uint32_t steps, const std::vector<std::uint32_t>& first_waits,
+                                    std::uint32_t reducing);
 /// Throws InfeasibleError for other operations.
 void require_all_reduce(const CollectiveSpec& spec);
+/// Steps of a ring of n in which sums are made.
+[[nodiscard]] inline std::uint32_t reducing_steps(CollectiveOp op, std::uint32_t n) {
+    return op == CollectiveOp::all_reduce || op == CollectiveOp::reduce_scatter ? n - 1 : 0;
+}
 /// True for all-reduce, all-gather and reduce-scatter.
 [[nodiscard]] bool reduces_or_gathers(CollectiveOp op);
 /// Throws InfeasibleError, with what the algorithm serves, when `served` is false.

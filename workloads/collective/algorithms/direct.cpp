@@ -34,6 +34,7 @@ extern const CollectiveAlgorithm kDirectAlgorithm = {
             }
             return;
         }
+        builder.set_reducing(spec.op == CollectiveOp::reduce_scatter);
         for (std::uint32_t i = 0; i < ranks; ++i) {
             for (std::uint32_t k = 1; k < ranks; ++k) {
                 builder.add(i, (i + k) % ranks, spec.bytes / ranks);

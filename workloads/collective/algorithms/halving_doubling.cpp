@@ -17,6 +17,7 @@ void add_halving_doubling(ScheduleBuilder& builder, CollectiveOp op, std::uint32
     const bool gathers = op != CollectiveOp::reduce_scatter;
     std::vector<std::uint32_t> received(whole, kNoMessage);
     std::vector<std::uint32_t> sent(whole, kNoMessage);
+    builder.set_reducing(reduces);
     for (std::uint32_t i = 0; i < extra; ++i) {
         received[i] = builder.add(rank(i) + 1, rank(i), reduces ? bytes : bytes / n);
     }
@@ -40,6 +41,7 @@ void add_halving_doubling(ScheduleBuilder& builder, CollectiveOp op, std::uint32
     for (std::uint32_t k = 1; k <= rounds && reduces; ++k) {
         round(whole >> k, bytes / (1U << k));
     }
+    builder.set_reducing(false);
     for (std::uint32_t k = rounds; k >= 1 && gathers; --k) {
         round(whole >> k, bytes / (1U << k));
     }

@@ -19,7 +19,7 @@ class Hierarchy {
 
     using Messages = std::vector<std::uint32_t>;
 
-    [[nodiscard]] Messages inside(const Messages& waits) {
+    [[nodiscard]] Messages inside(const Messages& waits, bool reduces) {
         if (per_node_ == 1) {
             return waits;
         }
@@ -31,13 +31,14 @@ class Hierarchy {
                 members.push_back(node * per_node_ + i);
                 first.push_back(waits[node * per_node_ + i]);
             }
-            const auto last = add_ring(builder_, members, bytes_ / per_node_, per_node_ - 1, first);
+            const auto last =
+                add_ring(builder_, members, bytes_ / per_node_, per_node_ - 1, first, reduces ? per_node_ - 1 : 0);
             std::copy(last.begin(), last.end(), out.begin() + static_cast<std::ptrdiff_t>(node) * per_node_);
         }
         return out;
     }
 
-    [[nodiscard]] Messages between(const Messages& waits, std::uint32_t rounds, bool in_switch) {
+    [[nodiscard]] Messages between(const Messages& waits, std::uint32_t rounds, bool in_switch, bool reduces) {
         if (nodes_ == 1) {
             return waits;
         }
@@ -59,7 +60,7 @@ class Hierarchy {
                 }
                 last.assign(nodes_, sum);
             } else {
-                last = add_ring(builder_, members, bytes_ / n_, rounds * (nodes_ - 1), first);
+                last = add_ring(builder_, members, bytes_ / n_, rounds * (nodes_ - 1), first, reduces ? nodes_ - 1 : 0);
             }
             for (std::uint32_t node = 0; node < nodes_; ++node) {
                 out[node * per_node_ + i] = last[node];
@@ -101,13 +102,13 @@ void add_hierarchical(ScheduleBuilder& builder, CollectiveOp op, std::uint32_t n
     Hierarchy::Messages reached(n, kNoMessage);
     switch (op) {
         case CollectiveOp::all_reduce:
-            (void)hierarchy.inside(hierarchy.between(hierarchy.inside(reached), 2, in_switch));
+            (void)hierarchy.inside(hierarchy.between(hierarchy.inside(reached, true), 2, in_switch, true), false);
             break;
         case CollectiveOp::reduce_scatter:
-            (void)hierarchy.between(hierarchy.inside(reached), 1, false);
+            (void)hierarchy.between(hierarchy.inside(reached, true), 1, false, true);
             break;
         case CollectiveOp::all_gather:
-            (void)hierarchy.inside(hierarchy.between(reached, 1, false));
+            (void)hierarchy.inside(hierarchy.between(reached, 1, false, false), false);
             break;
         default:
             hierarchy.exchange();

@@ -32,7 +32,8 @@ void build(ScheduleBuilder& builder, const CollectiveSpec& spec, const std::vect
     const std::uint32_t rounds = spec.op == CollectiveOp::all_reduce ? 2 : 1;
     for (const std::vector<std::uint32_t>& members : rings) {
         const auto n = static_cast<std::uint32_t>(members.size());
-        (void)add_ring(builder, members, spec.bytes / static_cast<double>(rings.size()) / n, rounds * (n - 1), {});
+        (void)add_ring(builder, members, spec.bytes / static_cast<double>(rings.size()) / n, rounds * (n - 1), {},
+                       reducing_steps(spec.op, n));
     }
 }
 

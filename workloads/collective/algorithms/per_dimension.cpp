@@ -35,19 +35,19 @@ std::vector<std::uint32_t> shape_for(const CollectiveSpec& spec, std::uint32_t r
 // Calls `along(dimension, bytes)` for every ring of a part, in their order.
 template <class F>
 void for_each_ring(const std::vector<std::uint32_t>& shape, CollectiveOp op, std::size_t first, double bytes,
-                   const F& along) {
+                   const F& along) {  // with whether sums are made
     const std::size_t count = shape.size();
     double left = bytes;
     for (std::size_t k = 0; k < count && op != CollectiveOp::all_gather; ++k) {
         left /= shape[(first + k) % count];
-        along((first + k) % count, left);
+        along((first + k) % count, left, true);
     }
     left = bytes;
     for (const std::uint32_t size : shape) {
         left /= size;
     }
     for (std::size_t k = count; k-- > 0 && op != CollectiveOp::reduce_scatter;) {
-        along((first + k) % count, left);
+        along((first + k) % count, left, false);
         left *= shape[(first + k) % count];
     }
 }
@@ -59,13 +59,14 @@ class PerDimension {
 
     void add_part(CollectiveOp op, std::size_t first, bool backwards, double bytes) {
         std::vector<std::uint32_t> reached(ranks_, kNoMessage);
-        for_each_ring(shape_, op, first, bytes,
-                      [&](std::size_t dimension, double each) { along(dimension, backwards, each, reached); });
+        for_each_ring(shape_, op, first, bytes, [&](std::size_t dimension, double each, bool reduces) {
+            along(dimension, backwards, each, reduces, reached);
+        });
     }
 
   private:
     // A ring of size - 1 steps in every line of a dimension.
-    void along(std::size_t dimension, bool backwards, double bytes, std::vector<std::uint32_t>& reached) {
+    void along(std::size_t dimension, bool backwards, double bytes, bool reduces, std::vector<std::uint32_t>& reached) {
         const std::uint32_t n = shape_[dimension];
         if (n == 1) {
             return;
@@ -82,7 +83,7 @@ class PerDimension {
                 members.push_back(base + (backwards ? n - 1 - i : i) * stride);
                 waits.push_back(reached[members.back()]);
             }
-            const auto last = add_ring(builder_, members, bytes, n - 1, waits);
+            const auto last = add_ring(builder_, members, bytes, n - 1, waits, reduces ? n - 1 : 0);
             for (std::uint32_t i = 0; i < n; ++i) {
                 reached[members[i]] = last[i];
             }
@@ -122,11 +123,12 @@ std::optional<Schedule> folded_torus(const CollectiveSpec& spec, const Fabric& f
     for (std::size_t first = 0; first < sizes.size(); ++first) {
         for (const bool backwards : {false, true}) {
             std::uint32_t last = kNoMessage;
-            for_each_ring(sizes, spec.op, first, part, [&](std::size_t dimension, double bytes) {
+            for_each_ring(sizes, spec.op, first, part, [&](std::size_t dimension, double bytes, bool reduces) {
                 std::uint32_t stride = 1;
                 for (std::size_t d = 0; d < dimension; ++d) {
                     stride *= sizes[d];
                 }
+                builder.set_reducing(reduces);
                 for (std::uint32_t step = 0; step + 1 < sizes[dimension]; ++step) {
                     const std::uint32_t next = builder.add(0, (backwards ? sizes[dimension] - 1 : 1) * stride, bytes);
                     if (last != kNoMessage) {

@@ -3,11 +3,13 @@
 namespace orrery::inline collective {
 
 std::vector<std::uint32_t> add_ring(ScheduleBuilder& builder, const std::vector<std::uint32_t>& members, double bytes,
-                                    std::uint32_t steps, const std::vector<std::uint32_t>& first_waits) {
+                                    std::uint32_t steps, const std::vector<std::uint32_t>& first_waits,
+                                    std::uint32_t reducing) {
     const auto n = static_cast<std::uint32_t>(members.size());
     std::vector<std::uint32_t> previous(n, kNoMessage);
     std::vector<std::uint32_t> current(n, kNoMessage);
     for (std::uint32_t step = 0; step < steps; ++step) {
+        builder.set_reducing(step < reducing);
         for (std::uint32_t i = 0; i < n; ++i) {
             current[i] = builder.add(members[i], members[(i + 1) % n], bytes);
             if (step == 0) {
@@ -21,6 +23,7 @@ std::vector<std::uint32_t> add_ring(ScheduleBuilder& builder, const std::vector<
         }
         previous.swap(current);
     }
+    builder.set_reducing(false);
     std::vector<std::uint32_t> reached(n, kNoMessage);
     for (std::uint32_t i = 0; i < n && steps > 0; ++i) {
         reached[i] = previous[(i + n - 1) % n];
@@ -44,7 +47,7 @@ extern const CollectiveAlgorithm kRingAlgorithm = {
             members[i] = i;
         }
         const std::uint32_t rounds = spec.op == CollectiveOp::all_reduce ? 2 : 1;
-        (void)add_ring(builder, members, spec.bytes / ranks, rounds * (ranks - 1), {});
+        (void)add_ring(builder, members, spec.bytes / ranks, rounds * (ranks - 1), {}, reducing_steps(spec.op, ranks));
     },
     [](const CollectiveSpec& spec, const GroupLinks& links) {
         const double rounds = spec.op == CollectiveOp::all_reduce ? 2 : 1;

@@ -34,6 +34,7 @@ void add_binomial(ScheduleBuilder& builder, const CollectiveSpec& spec, std::uin
     }
     std::vector<std::uint32_t> last(n, kNoMessage);   // message that a rank's next one waits for
     std::vector<std::vector<std::uint32_t>> came(n);  // towards the root: all that must have come
+    builder.set_reducing(spec.op == CollectiveOp::reduce);
     const auto add = [&](const Hop& hop) {
         if (towards) {
             const std::uint32_t message = builder.add(rank(hop.to), rank(hop.from), hop.bytes);
@@ -115,6 +116,7 @@ extern const CollectiveAlgorithm kChainAlgorithm = {
         const bool towards = spec.op == CollectiveOp::reduce;
         const auto rank = [&](std::uint32_t i) { return static_cast<std::uint32_t>((i + spec.root) % ranks); };
         std::vector<std::uint32_t> last(ranks, kNoMessage);  // of each hop
+        builder.set_reducing(towards);
         for (std::int64_t piece = 0; piece < spec.pipeline; ++piece) {
             std::uint32_t before = kNoMessage;
             for (std::uint32_t k = 1; k < ranks; ++k) {

@@ -35,6 +35,7 @@ void add_tree(ScheduleBuilder& builder, std::uint32_t n, std::uint32_t shift, do
     for (std::uint32_t piece = 0; piece < pieces; ++piece) {
         for (std::size_t i = order.size(); i-- > 1;) {
             const std::uint32_t label = order[i];
+            builder.set_reducing(true);
             const std::uint32_t message = builder.add(rank_of(label), rank_of(parent_label(label, n)), piece_bytes);
             if (up[label] != kNoMessage) {
                 builder.after(up[label], message);
@@ -44,6 +45,7 @@ void add_tree(ScheduleBuilder& builder, std::uint32_t n, std::uint32_t shift, do
             }
             up[label] = message;
         }
+        builder.set_reducing(false);
         for (const std::uint32_t label : order) {
             for (const std::uint32_t child : children[label]) {
                 const std::uint32_t message = builder.add(rank_of(label), rank_of(child), piece_bytes);
