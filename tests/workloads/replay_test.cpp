@@ -54,7 +54,7 @@ ReplayResult run_trace(const ReplayTrace& trace, ReplaySpec spec = {}) {
     const Placement placement(fabric);
     const IdealCollectives library;
     Simulation simulation(fabric, RunSettings());
-    const ReplayRun run(trace, spec, device, placement, library, PathChoice::spray, simulation);
+    const ReplayRun run(trace, spec, {{&device, &library}}, placement, PathChoice::spray, simulation);
     simulation.run();
     return run.result(false);
 }
@@ -142,6 +142,32 @@ TEST_CASE("replay: a program of eight ranks runs on more, and its groups over th
     CHECK(problem_of([&] { (void)run(s, test::models(), {}); }).find("64 ranks, but the cluster has 8 GPUs") !=
           std::string::npos);
     CHECK(trace.groups.size() == 1);
+}
+
+TEST_CASE("replay: on equal groups it is a replay on their nodes, on unlike ones the slowest decides") {
+    const auto seconds = [](const std::string& first, const std::string& second, const char* communication) {
+        const Scenario s = load_scenario(
+            std::string(ORRERY_SOURCE_DIR) + "/scenarios/replay/two-layer-step.yaml",
+            {fmt::format("replay.communication={}", communication), "replay.ranks=16",
+             "replay.recorded_on=a100-sxm-80g",
+             fmt::format(
+                 "cluster={}",
+                 second.empty()
+                     ? fmt::format("{{nodes: 2, node: {}}}", first)
+                     : fmt::format("{{groups: [{{name: a, nodes: 1, node: {}}}, {{name: b, nodes: 1, node: {}}}]}}",
+                                   first, second))},
+            test::data());
+        return run(s, test::models(), {}).summary.find("replay_time_s")->value;
+    };
+    for (const char* communication : {"recorded", "simulated"}) {
+        CAPTURE(communication);
+        const double fast = seconds("dgx-h100", "", communication);
+        const double slow = seconds("dgx-a100-80g", "", communication);
+        CHECK(seconds("dgx-h100", "dgx-h100", communication) == fast);
+        const double mixed = seconds("dgx-h100", "dgx-a100-80g", communication);
+        CHECK(mixed > 1.05 * fast);
+        CHECK(mixed == doctest::Approx(slow).epsilon(0.05));
+    }
 }
 
 TEST_CASE("replay: the committed trace is what the importer makes of its sample, and reads back to itself") {

@@ -38,14 +38,14 @@ bool names_product(const std::string& name) {
 // Builds the graph of tasks: every operation of every rank, a collective or message once for all who take part.
 class ReplayRun::Lowering {
   public:
-    Lowering(const ReplayTrace& trace, const ReplaySpec& spec, const DeviceSpec& device, const Fabric& fabric,
-             const Placement& placement, const CollectiveModel& collectives, PathChoice paths, bool routes_flows)
+    Lowering(const ReplayTrace& trace, const ReplaySpec& spec, std::vector<ReplayNode> nodes, const Fabric& fabric,
+             const Placement& placement, PathChoice paths, bool routes_flows)
         : trace_(trace),
           spec_(spec),
-          device_(device),
+          nodes_(std::move(nodes)),
+          ratios_(nodes_.size()),
           fabric_(fabric),
           placement_(placement),
-          collectives_(collectives),
           paths_(paths),
           routes_flows_(routes_flows) {
         choose_ranks();
@@ -59,7 +59,7 @@ class ReplayRun::Lowering {
 
     /// Whether the task of an operation begins with its lag; otherwise the lag is a task of its own.
     [[nodiscard]] bool includes_lag(const ReplayOp& op) const {
-        return op.kind == ReplayKind::collective ? trace_.same_program && !simulated(op)
+        return op.kind == ReplayKind::collective ? trace_.same_program && !simulated(op) && !unlike()
                                                  : op.kind != ReplayKind::send && op.kind != ReplayKind::recv;
     }
 
@@ -74,18 +74,21 @@ class ReplayRun::Lowering {
     }
 
     /// Before `run`: kernels were recorded on another device.
-    void reprice(const ReplayDevices& devices) {
-        const auto ratio = [&](const Operation& operation) {
-            return devices.now->cost(operation).seconds.value() / devices.recorded->cost(operation).seconds.value();
-        };
-        for (const std::string& work : trace_.works) {
-            std::string problem;
-            of_work_.push_back(is_memory_work(work) || is_core_work(work) ? 1 : ratio(*parse_work(work, problem)));
+    void reprice(const CostModel& recorded) {
+        for (std::size_t i = 0; i < nodes_.size(); ++i) {
+            const auto ratio = [&](const Operation& operation) {
+                return nodes_[i].now->cost(operation).seconds.value() / recorded.cost(operation).seconds.value();
+            };
+            for (const std::string& work : trace_.works) {
+                std::string problem;
+                ratios_[i].of_work.push_back(
+                    is_memory_work(work) || is_core_work(work) ? 1 : ratio(*parse_work(work, problem)));
+            }
+            ratios_[i].of_product = ratio(Gemm{8192, 8192, 8192});
+            Streaming stream;
+            stream.bytes = 1e9;
+            ratios_[i].of_stream = ratio(stream);
         }
-        of_product_ = ratio(Gemm{8192, 8192, 8192});
-        Streaming stream;
-        stream.bytes = 1e9;
-        of_stream_ = ratio(stream);
         for (const std::string& name : trace_.names) {
             is_product_.push_back(names_product(name));
         }
@@ -131,9 +134,20 @@ class ReplayRun::Lowering {
         std::deque<TaskId> sends, receives;
     };
 
-    std::vector<double> of_work_;   ///< by work: time on this device over that on the recorded one
+    struct Ratios {  ///< times on a device over those on the recorded one
+        std::vector<double> of_work;
+        double of_product = 1, of_stream = 1;
+    };
     std::vector<bool> is_product_;  ///< by name, of kernels whose work is not known
-    double of_product_ = 1, of_stream_ = 1;
+
+    // Nodes of several groups may still be equal.
+    [[nodiscard]] bool unlike() const {
+        return std::any_of(nodes_.begin(), nodes_.end(), [&](const ReplayNode& node) {
+            return node.now != nodes_[0].now || node.device->flops_bf16.value != nodes_[0].device->flops_bf16.value ||
+                   node.device->memory_bandwidth.value != nodes_[0].device->memory_bandwidth.value;
+        });
+    }
+    [[nodiscard]] std::uint32_t node_of(std::uint32_t rank) const { return fabric_.group_of(placement_.gpu(rank)); }
 
     [[nodiscard]] bool simulated(const ReplayOp& op) const {
         const bool network = op.kind == ReplayKind::collective || op.kind == ReplayKind::send;
@@ -156,7 +170,7 @@ class ReplayRun::Lowering {
         }
         job_ = wanted != 0 ? wanted : trace_.ranks;
         // Equal programs that never meet take equally long: one stands for all.
-        ranks = trace_.same_program && !needs_network ? 1 : job_;
+        ranks = trace_.same_program && !needs_network && !unlike() ? 1 : job_;
         if (ranks > placement_.gpus()) {
             throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks, placement_.gpus()));
         }
@@ -189,24 +203,26 @@ class ReplayRun::Lowering {
         return task;
     }
 
-    [[nodiscard]] double scaled(const ReplayOp& op) const {
+    [[nodiscard]] double scaled(std::uint32_t rank, const ReplayOp& op) const {
         if (op.work != ReplayOp::kNone && on_cores_[op.work] >= 0) {
             return on_cores_[op.work];
         }
         if (op.kind == ReplayKind::host) {
             return std::max(0.0, op.duration_s) / spec_.host_speed;
         }
+        const DeviceSpec& device = *nodes_[node_of(rank)].device;
         // Without a time, the device's roofline over what the record says of work and traffic.
-        const double seconds =
-            op.duration_s != ReplayOp::kUnknown
-                ? op.duration_s
-                : std::max(op.flops / device_.flops_bf16.value, op.bytes / device_.memory_bandwidth.value);
+        const double seconds = op.duration_s != ReplayOp::kUnknown ? op.duration_s
+                                                                   : std::max(op.flops / device.flops_bf16.value,
+                                                                              op.bytes / device.memory_bandwidth.value);
         const bool elsewhere = has_another_device() && op.kind == ReplayKind::kernel && op.duration_s >= 0;
-        return seconds * (elsewhere ? times_as_long(op) : 1) / spec_.kernel_speed;
+        return seconds * (elsewhere ? times_as_long(ratios_[node_of(rank)], op) : 1) / spec_.kernel_speed;
     }
 
-    [[nodiscard]] double times_as_long(const ReplayOp& op) const {
-        return op.work != ReplayOp::kNone ? of_work_[op.work] : is_product_[op.name] ? of_product_ : of_stream_;
+    [[nodiscard]] double times_as_long(const Ratios& ratios, const ReplayOp& op) const {
+        return op.work != ReplayOp::kNone ? ratios.of_work[op.work]
+               : is_product_[op.name]     ? ratios.of_product
+                                          : ratios.of_stream;
     }
 
     // What an operation of this rank waits for, with its lag as a task of its own where others have to wait too.
@@ -254,7 +270,7 @@ class ReplayRun::Lowering {
                                   : op.kind == ReplayKind::collective ? Category::data_communication
                                                                       : Category::forward;
         Task task = task_of(rank, op, category);
-        const double seconds = op.kind == ReplayKind::collective ? op.duration_s : scaled(op);
+        const double seconds = op.kind == ReplayKind::collective ? op.duration_s : scaled(rank, op);
         task.duration = SimTime::from_seconds(seconds + op.lag_s / spec_.host_speed);
         const TaskId id = graph.add(task);
         wait(rank, op, id, false);
@@ -329,9 +345,20 @@ class ReplayRun::Lowering {
         for (const std::uint32_t member : members) {
             gpus.push_back(placement_.gpu(member));
         }
-        const GroupTransfer planned =
-            make_transfer(fabric_, collectives_, op.collective, gpus, Bytes(op.bytes), paths_);
-        return add_activity(task, planned);
+        GroupTransfer slowest;
+        std::vector<const CollectiveModel*> tried;
+        for (const std::uint32_t member : members) {
+            const CollectiveModel* library = nodes_[node_of(member)].collectives;
+            if (std::find(tried.begin(), tried.end(), library) != tried.end()) {
+                continue;
+            }
+            tried.push_back(library);
+            GroupTransfer one = make_transfer(fabric_, *library, op.collective, gpus, Bytes(op.bytes), paths_);
+            if (tried.size() == 1 || seconds_alone(fabric_, slowest) < seconds_alone(fabric_, one)) {
+                slowest = std::move(one);
+            }
+        }
+        return add_activity(task, slowest);
     }
 
     TaskId add_activity(Task task, const GroupTransfer& planned) {
@@ -347,8 +374,8 @@ class ReplayRun::Lowering {
         Task task = task_of(rank, op, Category::pipeline_communication);
         TaskId id;
         if (simulated(op) && op.peer != rank) {
-            id = add_activity(task, make_send(fabric_, collectives_, placement_.gpu(rank), placement_.gpu(op.peer),
-                                              Bytes(std::max(1.0, op.bytes)), paths_, op.tag));
+            id = add_activity(task, make_send(fabric_, *nodes_[node_of(rank)].collectives, placement_.gpu(rank),
+                                              placement_.gpu(op.peer), Bytes(std::max(1.0, op.bytes)), paths_, op.tag));
         } else {
             task.duration = SimTime::from_seconds(std::max(0.0, op.duration_s));
             id = graph.add(task);
@@ -510,10 +537,10 @@ class ReplayRun::Lowering {
 
     const ReplayTrace& trace_;
     const ReplaySpec& spec_;
-    const DeviceSpec& device_;
+    std::vector<ReplayNode> nodes_;  ///< by group of the fabric
+    std::vector<Ratios> ratios_;     ///< the same
     const Fabric& fabric_;
     const Placement& placement_;
-    const CollectiveModel& collectives_;
     PathChoice paths_;
     bool routes_flows_;
     const NodeMemory* memory_ = nullptr;
@@ -656,17 +683,17 @@ void describe(Fields& fields, ReplaySpec& spec) {
     fields.number({"host_speed", "host calls and gaps are this many times as fast", false, 1e-3, 1e3}, spec.host_speed);
 }
 
-ReplayRun::ReplayRun(const ReplayTrace& trace, const ReplaySpec& spec, const DeviceSpec& device,
-                     const Placement& placement, const CollectiveModel& collectives, PathChoice paths,
-                     Simulation& simulation, SimTime start, const ReplayDevices& devices)
+ReplayRun::ReplayRun(const ReplayTrace& trace, const ReplaySpec& spec, std::vector<ReplayNode> nodes,
+                     const Placement& placement, PathChoice paths, Simulation& simulation, SimTime start,
+                     const ReplayDevices& devices)
     : trace_(trace), spec_(spec) {
     if (trace.ops.empty()) {
         refuse(spec, "holds no operation");
     }
-    lowered_ = std::make_unique<Lowering>(trace, spec, device, *simulation.fabric(), placement, collectives, paths,
+    lowered_ = std::make_unique<Lowering>(trace, spec, std::move(nodes), *simulation.fabric(), placement, paths,
                                           simulation.by_packet());
     if (devices.recorded != nullptr) {
-        lowered_->reprice(devices);
+        lowered_->reprice(*devices.recorded);
     }
     memory_ = memory_of(trace, spec, devices.host, simulation);
     lowered_->use(memory_.get(), core_seconds(trace, devices));

@@ -8,6 +8,8 @@
 // does not say it, for a large matrix product or a large stream, whichever their name is of; collectives and messages either take
 // their recorded time once all ranks have come to them, or are activities of the fabric and contend there. Operations that move bytes
 // of a node's memories (work.hpp) are activities of these and of PCIe.
+// On a cluster of groups each rank has the device of its node, and a collective takes what the library of the slowest of its
+// members' nodes says. Ranks of one program on unlike nodes are simulated each, and wait for each other in recorded collectives, too.
 // Limits: a recorded collective of one rank includes its waiting for the others; with `same` programs all ranks do the same
 // at the same time, so that their simulation shows what the network makes of it and no imbalance.
 // Validated by tests/workloads/replay_test.cpp.
@@ -61,21 +63,28 @@ struct ReplayResult {
     Timeline timeline;
 };
 
-/// Cost models of the device of the record and of the cluster's; none: they are the same device.
+/// What ranks on nodes of one kind are priced by. All outlive the replay.
+struct ReplayNode {
+    const DeviceSpec* device;
+    const CollectiveModel* collectives;
+    const CostModel* now = nullptr;  ///< of the device, where the record is from another one
+};
+
+/// Of the record, and what its operations ask for beside devices.
 struct ReplayDevices {
-    const CostModel* recorded = nullptr;
-    const CostModel* now = nullptr;
-    const NodeHost* host = nullptr;  ///< memories of every node; none: there are none beside the devices'
+    const CostModel* recorded = nullptr;  ///< of the device of the record, where that is another one
+    const NodeHost* host = nullptr;       ///< memories of every node; none: there are none beside the devices'
     std::function<DpuSpec(const std::string&)> dpu = {};  ///< small cores of a preset; throws ConfigError
 };
 
 /// A replay as a job of a simulation.
 class ReplayRun {
   public:
-    /// Lowers the trace and adds it. All references outlive this. Throws InfeasibleError when the placement has fewer GPUs
+    /// Lowers the trace and adds it. All references outlive this. `nodes`: by group of the fabric; where all nodes are alike, one.
+    /// Throws InfeasibleError when the placement has fewer GPUs
     /// than ranks or the run is too large, ConfigError when communication does not match or has no size.
-    ReplayRun(const ReplayTrace& trace, const ReplaySpec& spec, const DeviceSpec& device, const Placement& placement,
-              const CollectiveModel& collectives, PathChoice paths, Simulation& simulation, SimTime start = SimTime(),
+    ReplayRun(const ReplayTrace& trace, const ReplaySpec& spec, std::vector<ReplayNode> nodes,
+              const Placement& placement, PathChoice paths, Simulation& simulation, SimTime start = SimTime(),
               const ReplayDevices& devices = {});
     ~ReplayRun();
 

@@ -17,9 +17,9 @@ class ReplayScenario final : public ScenarioRun {
         : options_(context.options),
           recorded_on_(context.scenario.replay.recorded_on),
           trace_(read_replay(context.scenario.file(context.scenario.replay.trace))),
-          run_(trace_, context.scenario.replay, context.scenario.cluster.node.gpu, context.placement,
-               context.models.collectives(context.scenario.cluster.node, context.scenario.network.collectives),
-               context.scenario.network.path_choice(), context.simulation, context.start, devices_of(context)) {
+          run_(trace_, context.scenario.replay, nodes_of(context), context.placement,
+               context.scenario.network.path_choice(), context.simulation, context.start,
+               devices_of(context)) {
         run_.set_progress(context.options.progress);
     }
 
@@ -56,10 +56,13 @@ class ReplayScenario final : public ScenarioRun {
     }
 
   private:
+    static const CostModel& model_of(const RunContext& context, const DeviceSpec& device) {
+        return context.models.device(device, ComputeKind::calibrated);
+    }
+
     static ReplayDevices devices_of(const RunContext& context) {
         const std::string& name = context.scenario.replay.recorded_on;
-        const NodeSpec& node = context.scenario.cluster.node;
-        const NodeHost* host = node.has_host ? &node.host : nullptr;
+        const ClusterSpec& cluster = context.scenario.cluster;
         const auto dpu = [&context](const std::string& preset) {
             const DataDirectory& data = context.models.data();
             DpuSpec out;
@@ -71,13 +74,25 @@ class ReplayScenario final : public ScenarioRun {
             }
             return out;
         };
-        if (name.empty()) {
-            return {nullptr, nullptr, host, dpu};
-        }
-        const auto model = [&](const DeviceSpec& device) {
-            return &context.models.device(device, ComputeKind::calibrated);
+        return {name.empty() ? nullptr : &model_of(context, read_device(name, context.models.data())),
+                cluster.node.has_host && !cluster.mixed ? &cluster.node.host : nullptr, dpu};
+    }
+
+    static std::vector<ReplayNode> nodes_of(const RunContext& context) {
+        const ClusterSpec& cluster = context.scenario.cluster;
+        std::vector<ReplayNode> nodes;
+        const auto add = [&](const NodeSpec& node) {
+            const bool elsewhere = !context.scenario.replay.recorded_on.empty();
+            nodes.push_back({&node.gpu, &context.models.collectives(node, context.scenario.network.collectives),
+                             elsewhere ? &model_of(context, node.gpu) : nullptr});
         };
-        return {model(read_device(name, context.models.data())), model(node.gpu), host, dpu};
+        for (const GroupSpec& group : cluster.groups) {
+            add(group.node);
+        }
+        if (nodes.empty()) {
+            add(cluster.node);
+        }
+        return nodes;
     }
 
     const RunOptions& options_;
