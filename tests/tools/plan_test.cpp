@@ -224,3 +224,56 @@ software: pytorch-fsdp
     const std::vector<std::string> changes = assignments_of(tight.ranked[0]);
     CHECK(std::find(changes.begin(), changes.end(), "plan.offload.optimizer.tier=nvme") != changes.end());
 }
+
+TEST_CASE("plan: on groups of unlike nodes the search says which of them hold which stages") {
+    const std::string kMixed = R"(orrery: 1
+kind: training
+cluster: {groups: [{name: old, nodes: 1, node: dgx-a100-80g}, {name: new, nodes: 1, node: dgx-h100}], fabric: {rails: 8}}
+model: {layers: 8, hidden: 4096, heads: 32, vocabulary: 51200, sequence: 2048}
+plan: {tensor: 8, pipeline: 2, global_batch: 16}
+)";
+    PlanOptions options;
+    options.simulate = 20;
+    options.workers = 2;
+    const PlanSearch search = search_plans(scenario(kMixed), data(), options);
+    std::set<std::pair<std::string, Spread>> placements;
+    for (const RankedPlan& plan : search.ranked) {
+        if (plan.plan.pipeline > 1) {
+            placements.insert({plan.plan.groups, plan.plan.spread});
+        }
+    }
+    CHECK(placements.size() == 4);
+    // Its assignments make the scenario that it is.
+    YamlNode tree = parse_yaml(kMixed, "test.yaml");
+    for (const std::string& assignment : assignments_of(search.ranked[0])) {
+        apply_override(tree, assignment);
+    }
+    CHECK(run(read_scenario(tree, "test", data()), models(), {}).summary.find("iteration_time_s")->value ==
+          search.ranked[0].iteration_s);
+    // What a scenario says stays, and sizes are those of the groups.
+    apply_override(tree, "plan.groups=new");
+    for (const RankedPlan& plan : search_plans(read_scenario(tree, "test", data()), data(), options).ranked) {
+        CHECK(plan.plan.groups == "new");
+    }
+    options.nodes = {2};
+    CHECK_THROWS_AS((void)search_plans(scenario(kMixed), data(), options), ConfigError);
+}
+
+TEST_CASE("plan: where NVLink joins several nodes, what lies inside it is chosen as well") {
+    const char* const kTrays = R"(orrery: 1
+kind: training
+cluster: {nodes: 36, node: gb200-tray, fabric: {kind: rail-only}}
+model: {layers: 8, hidden: 4096, heads: 32, vocabulary: 51200, sequence: 2048}
+plan: {tensor: 4, pipeline: 2, data: 18, global_batch: 144}
+)";
+    PlanOptions options;
+    options.simulate = 1;
+    options.workers = 2;
+    std::set<Spread> spreads;
+    for (const RankedPlan& plan : search_plans(scenario(kTrays), data(), options).ranked) {
+        if (plan.plan.pipeline > 1 && plan.plan.data > 1) {
+            spreads.insert(plan.plan.spread);
+        }
+    }
+    CHECK(spreads.size() == 2);
+}

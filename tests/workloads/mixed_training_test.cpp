@@ -121,14 +121,18 @@ TEST_CASE("each stage has to fit into the memory of its own group") {
 }
 
 TEST_CASE("what groups are not simulated with is refused with its line") {
-    const auto refusal = [](const char* more) {
+    const auto refusal = [](const std::string& more) {
         return test::refusal(
             fmt::format("orrery: 1\nkind: training\ncluster: {}\n{}\nplan: {{tensor: 8, data: 2, "
                         "global_batch: 16}}\n",
                         groups("dgx-h100", "dgx-a100-80g"), more));
     };
     CHECK(refusal("model: {layers: 4, hidden: 1024, heads: 16, vocabulary: 1000}").empty());
-    CHECK(refusal("model: mixtral-8x7b").find("test.yaml:3") != std::string::npos);
+    const std::string model = "model: {layers: 4, hidden: 1024, heads: 16, vocabulary: 1000}\n";
+    CHECK(refusal(
+              model +
+              "faults: {duration: 1 d, recovery: {shrinks: true}, events: [{at: 1 h, kind: fail-stop, where: node1}]}")
+              .find("test.yaml:3") != std::string::npos);
 }
 
 TEST_CASE("replicas of serving are on the nodes of their group, with their devices") {
@@ -147,4 +151,56 @@ TEST_CASE("replicas of serving are on the nodes of their group, with their devic
     CHECK(tpot(mixed, "group: new") == tpot(nodes(1, "dgx-h100"), "clock: 100 %"));
     CHECK(tpot(mixed, "group: old") > 1.2 * tpot(mixed, "group: new"));
     CHECK(infeasible(serving(mixed, "group: odl")).find("no group 'odl' (did you mean 'old'?)") != std::string::npos);
+}
+
+namespace {
+
+Scenario experts_on(const std::string& cluster, const std::string& plan) {
+    return test::scenario(
+        fmt::format("orrery: 1\nkind: training\ncluster: {}\n"
+                    "model: {{layers: 8, hidden: 1024, heads: 16, vocabulary: 1000, sequence: 1024, "
+                    "experts: {{count: 8, topk: 2, ffn: 2048}}}}\n"
+                    "plan: {{tensor: 1, global_batch: 32, micro_batch: 1, {}}}\n",
+                    cluster, plan));
+}
+
+}  // namespace
+
+TEST_CASE("experts on equal groups are experts on their nodes, and the group with slow devices holds all") {
+    const std::string even = groups("dgx-h100", "dgx-h100");
+    const std::string mixed = groups("dgx-h100", "dgx-a100-80g");
+    for (const char* plan : {"data: 16, expert: 8", "data: 16, expert: 4, zero: 1", "pipeline: 2, data: 8, expert: 8",
+                             "data: 16, expert: 8, dispatch: hierarchical"}) {
+        CAPTURE(plan);
+        const double equal = metric(experts_on(nodes(2, "dgx-h100"), plan), "iteration_time_s");
+        const double old = metric(experts_on(nodes(2, "dgx-a100-80g"), plan), "iteration_time_s");
+        const double both = metric(experts_on(mixed, plan), "iteration_time_s");
+        CHECK(metric(experts_on(even, plan), "iteration_time_s") == equal);
+        CHECK(both > equal);
+        CHECK(both < 1.02 * old);
+    }
+    // Ranks that share a layer's experts wait for each other in every exchange: they are of one group.
+    const std::string wide = infeasible(test::scenario(
+        fmt::format("orrery: 1\nkind: training\ncluster: {}\nmodel: {{layers: 8, hidden: 1024, heads: 16, "
+                    "vocabulary: 1000, experts: {{count: 16, topk: 2, ffn: 2048}}}}\nplan: {{data: 16, "
+                    "global_batch: 32, expert: 16}}\n",
+                    mixed)));
+    CHECK(wide.find("ranks 0 to 15 lie on 'new' and 'old'") != std::string::npos);
+}
+
+TEST_CASE("a campaign on equal groups is one on their nodes; a node of the slow group that is slower still decides") {
+    const auto campaign = [](const std::string& cluster, const char* node) {
+        return metric(
+            test::scenario(fmt::format(
+                "orrery: 1\nkind: training\ncluster: {}\n"
+                "model: {{layers: 8, hidden: 1024, heads: 16, vocabulary: 1000, sequence: 1024}}\n"
+                "plan: {{tensor: 4, data: 4, global_batch: 16, micro_batch: 1}}\n"
+                "faults: {{duration: 1 d, events: [{{at: 0 s, kind: slow, where: {}, factor: 0.5, lasts: 12 h}}]}}\n",
+                cluster, node)),
+            "goodput_fraction");
+    };
+    CHECK(campaign(groups("dgx-h100", "dgx-h100"), "node1") == campaign(nodes(2, "dgx-h100"), "node1"));
+    const std::string mixed = groups("dgx-h100", "dgx-a100-80g");
+    // The first node is twice as slow as before, and then about as slow as the second: less is lost.
+    CHECK(campaign(mixed, "node0") > campaign(mixed, "node1"));
 }

@@ -40,6 +40,10 @@ class TrainingJob final : public JobModel {
   public:
     TrainingJob(const Scenario& scenario, const TrainingInput& input, double iteration_s)
         : scenario_(scenario), input_(input), shape_(job_shape(scenario)), set_(folding_set(input)) {
+        const std::int64_t ranks = input.groups.empty() ? 0 : input.plan.ranks();
+        for (std::uint32_t rank = 0; rank < static_cast<std::uint32_t>(ranks); ++rank) {
+            rank_of_.emplace(input.placement.gpu(rank).value(), rank);
+        }
         times_[key({shape_.nodes, {}, 0})] = iteration_s;
     }
 
@@ -70,6 +74,10 @@ class TrainingJob final : public JobModel {
         const FabricShape& fabric = input_.fabric.shape();
         out.pcie = fabric.pcie_bandwidth;
         out.nic = fabric.nic_bandwidth * fabric.nics_per_node;
+        for (const NodeGroup& group : fabric.groups) {  // a checkpoint is there when that of the slowest node is
+            out.pcie = group.pcie_bandwidth > 0 ? std::min(out.pcie, group.pcie_bandwidth) : out.pcie;
+            out.nic = std::min(out.nic, group.nic_bandwidth * group.nics);
+        }
         out.storage = scenario_.faults.checkpoint.storage;
         return out;
     }
@@ -114,12 +122,15 @@ class TrainingJob final : public JobModel {
                 const std::uint32_t per_node = one.place.what == Place::What::gpu ? shape_.gpus_per_node
                                                : nic                              ? shape_.nics_per_node
                                                                                   : 1;
-                const std::uint32_t rank = one.place.index / per_node * shape_.gpus_per_node +
-                                           (one.place.what == Place::What::gpu ? one.place.index % per_node : 0);
+                const std::uint32_t rank =
+                    rank_on(one.place.index / per_node * shape_.gpus_per_node +
+                            (one.place.what == Place::What::gpu ? one.place.index % per_node : 0));
                 const std::uint32_t stage = rank / (data * per_replica);
                 const std::uint32_t set = rank / per_replica % data / set_;
                 const auto name = renamed.try_emplace(set, static_cast<std::uint32_t>(renamed.size())).first->second;
-                const std::uint32_t first = (stage * data + name * set_) * per_replica;
+                const std::uint32_t renamed_rank = (stage * data + name * set_) * per_replica;
+                const std::uint32_t first =
+                    input_.groups.empty() ? renamed_rank : input_.placement.gpu(renamed_rank).value();
                 one.place.index = one.place.what == Place::What::gpu ? first : first / shape_.gpus_per_node * per_node;
             }
             out.impairments.push_back(one);
@@ -150,6 +161,9 @@ class TrainingJob final : public JobModel {
         }
         if (state.nic_share > 0) {
             shape.nic_bandwidth *= 1 - state.nic_share;
+            for (NodeGroup& group : shape.groups) {
+                group.nic_bandwidth *= 1 - state.nic_share;
+            }
             shape.leaf_oversubscription *= 1 - state.nic_share;  // links between switches stay as they are
         }
         return shape;
@@ -161,7 +175,6 @@ class TrainingJob final : public JobModel {
         if (one.kind != FaultKind::slow && !cap) {
             return;
         }
-        const double factor = cap ? speed_at(one.factor) : one.factor;
         const std::uint32_t gpus = shape_.gpus_per_node;
         std::uint32_t first = one.place.index;
         std::uint32_t last = first + 1;
@@ -175,19 +188,29 @@ class TrainingJob final : public JobModel {
             first = 0;
             last = static_cast<std::uint32_t>(input.plan.ranks());
         }
-        for (std::uint32_t rank = first; rank < std::min(last, static_cast<std::uint32_t>(input.plan.ranks()));
-             ++rank) {
-            input.slow.push_back({rank, factor});
+        for (std::uint32_t gpu = first; gpu < std::min(last, static_cast<std::uint32_t>(input.plan.ranks())); ++gpu) {
+            input.slow.push_back({rank_on(gpu), cap ? speed_at(one.factor, group_of(gpu)) : one.factor});
         }
     }
 
+    // The rank on the n-th GPU of the cluster. Where all nodes are alike it is as good as any other, and ranks are GPUs.
+    [[nodiscard]] std::uint32_t rank_on(std::uint32_t gpu) const {
+        const auto found = rank_of_.find(gpu);
+        return input_.groups.empty() || found == rank_of_.end() ? gpu : found->second;
+    }
+    [[nodiscard]] std::uint32_t group_of(std::uint32_t gpu) const {
+        return input_.groups.empty() ? 0 : input_.fabric.group_of(GpuId(gpu));
+    }
+
     // Speed of kernels at a share of the clock: arithmetic slows with it, memory does not.
-    double speed_at(double clock) {
-        const auto [found, added] = speeds_.try_emplace(clock, 1.0);
+    double speed_at(double clock, std::uint32_t group) {
+        const auto [found, added] = speeds_.try_emplace({clock, group}, 1.0);
         if (added) {
+            const GroupDevice of = input_.groups.empty() ? GroupDevice{&input_.device, &input_.gpu, &input_.collectives}
+                                                         : input_.groups[group];
             const auto kernels = [&](const CostModel& device) {
-                const PassCost cost(input_.model, input_.plan, input_.software, device, input_.gpu, input_.fabric,
-                                    input_.collectives, input_.paths);
+                const PassCost cost(input_.model, input_.plan, input_.software, device, *of.gpu, input_.fabric,
+                                    *of.collectives, input_.paths);
                 double seconds = 0;
                 for (std::int64_t layer = 0; layer < input_.model.layers; ++layer) {
                     const LayerKind kind = input_.model.kind_of(layer);
@@ -199,7 +222,7 @@ class TrainingJob final : public JobModel {
                 }
                 return seconds;
             };
-            found->second = kernels(input_.device) / kernels(ScaledDevice(input_.device, input_.gpu, clock, 1));
+            found->second = kernels(*of.device) / kernels(ScaledDevice(*of.device, *of.gpu, clock, 1));
         }
         return found->second;
     }
@@ -214,6 +237,7 @@ class TrainingJob final : public JobModel {
         TrainingInput input{input_.model, plan,        input_.software,    input_.device,
                             input_.gpu,   fabric,      input_.collectives, input_.placement,
                             input_.paths, input_.fold, input_.routes_flows};
+        input.groups = input_.groups;
         RunSettings settings = run_settings(scenario_);
         std::vector<std::pair<std::uint32_t, double>> nics;
         const std::uint32_t gpus = shape_.gpus_per_node;
@@ -225,13 +249,13 @@ class TrainingJob final : public JobModel {
             switch (one.place.what) {
                 case Place::What::nic:
                     nics.emplace_back(one.place.index, one.factor);
-                    rank = one.place.index / shape_.nics_per_node * gpus;
+                    rank = rank_on(one.place.index / shape_.nics_per_node * gpus);
                     break;
                 case Place::What::gpu:
-                    rank = one.place.index;
+                    rank = rank_on(one.place.index);
                     break;
                 case Place::What::node:
-                    rank = one.place.index * gpus;
+                    rank = rank_on(one.place.index * gpus);
                     break;
                 case Place::What::leaf:
                     input.fold = false;
@@ -261,7 +285,8 @@ class TrainingJob final : public JobModel {
     std::uint32_t set_;  ///< replicas in a set of which one stands for all
     std::mutex mutex_;
     std::map<std::string, double> times_;
-    std::map<double, double> speeds_;
+    std::map<std::pair<double, std::uint32_t>, double> speeds_;  ///< by clock and group of nodes
+    std::map<std::uint32_t, std::uint32_t> rank_of_;             ///< by GPU
 };
 
 // The same job with another store.
@@ -356,7 +381,11 @@ void add_energy(const Scenario& scenario, const std::vector<CampaignResult>& run
     if (power == nullptr) {
         return;
     }
-    const double idle = idle_power(scenario.cluster.node.gpu) * static_cast<double>(scenario.plan.ranks());
+    double idle =
+        scenario.cluster.mixed ? 0 : idle_power(scenario.cluster.node.gpu) * static_cast<double>(scenario.plan.ranks());
+    for (const GroupSpec& group : scenario.cluster.groups) {
+        idle += idle_power(group.node.gpu) * static_cast<double>(group.nodes * group.node.gpus);
+    }
     std::vector<double> joules;
     for (const CampaignResult& run : runs) {
         const double trained = static_cast<double>(run.tally[Cause::useful] + run.tally[Cause::lost_work]) * 1e-9;

@@ -3,6 +3,8 @@
 #include "tools/plan/offload_space.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 namespace orrery::inline planning {
 
@@ -12,8 +14,6 @@ class Estimate {
   public:
     explicit Estimate(const TrainingInput& input)
         : in_(input),
-          cost_(input.model, input.plan, input.software, input.device, input.gpu, input.fabric, input.collectives,
-                input.paths),
           stages_(static_cast<std::uint32_t>(input.plan.pipeline)),
           chunks_(static_cast<std::uint32_t>(input.plan.chunks)),
           layers_(layers_of_parts(input.model, input.plan)) {
@@ -22,6 +22,7 @@ class Estimate {
             first_.push_back(first);
             first += count;
         }
+        add_costs();
     }
 
     [[nodiscard]] double seconds() const {
@@ -46,12 +47,39 @@ class Estimate {
         total += in_.plan.zero >= 2 && stages_ == 1
                      ? sharded_seconds(weights, micro_batches * slowest)
                      : replicated_seconds(weights.dense, width(), in_.plan.tensor) + expert_seconds(weights.experts);
+        double update = 0;
+        for (const PassCost& cost : costs_) {
+            update = std::max(update, cost.optimizer(updated_weights(in_.plan, weights)).total());
+        }
         const double kept = 1 - in_.plan.offload.optimizer.away();  // of the states on the device
-        return total + kept * cost_.optimizer(updated_weights(in_.plan, weights)).total() +
-               offload_seconds(in_, micro_batches * slowest) + in_.software.step_overhead.value;
+        return total + kept * update + offload_seconds(in_, micro_batches * slowest) +
+               in_.software.step_overhead.value;
     }
 
   private:
+    // Of each group of nodes that holds ranks, and of which of them each stage is.
+    void add_costs() {
+        kinds_.resize(stages_, {0});
+        if (in_.groups.empty()) {
+            costs_.emplace_back(in_.model, in_.plan, in_.software, in_.device, in_.gpu, in_.fabric, in_.collectives,
+                                in_.paths);
+            return;
+        }
+        std::map<std::uint32_t, std::size_t> kind_of;
+        for (std::uint32_t stage = 0; stage < stages_; ++stage) {
+            kinds_[stage].clear();
+            for (std::int64_t replica = 0; replica < in_.plan.data; ++replica) {
+                const GpuId first = in_.first_gpu(stage, replica);
+                const auto [known, fresh] = kind_of.try_emplace(in_.fabric.group_of(first), costs_.size());
+                if (fresh) {
+                    const GroupDevice& of = in_.groups[known->first];
+                    costs_.emplace_back(in_.model, in_.plan, in_.software, *of.device, *of.gpu, in_.fabric,
+                                        *of.collectives, in_.paths, first, in_.stage_gpus(stage));
+                }
+                kinds_[stage].insert(known->second);
+            }
+        }
+    }
     [[nodiscard]] std::int64_t width() const { return in_.plan.data * in_.plan.context; }
     [[nodiscard]] std::uint32_t part(std::uint32_t stage, std::uint32_t chunk) const {
         return part_at(in_.plan.schedule->map, in_.plan.shape(), {stage, chunk});
@@ -63,8 +91,15 @@ class Estimate {
         }
         return held;
     }
-    // Forward and backward of one micro-batch through all chunks of a stage.
+    // Forward and backward of one micro-batch through all chunks of a stage, on the slowest nodes that hold some of it.
     [[nodiscard]] double stage_seconds(std::uint32_t stage) const {
+        double slowest = 0;
+        for (const std::size_t kind : kinds_[stage]) {
+            slowest = std::max(slowest, stage_seconds(stage, costs_[kind]));
+        }
+        return slowest;
+    }
+    [[nodiscard]] double stage_seconds(std::uint32_t stage, const PassCost& cost) const {
         double seconds = 0;
         for (std::size_t i = 0; i < LayerKind::kCount; ++i) {
             const LayerKind kind{i % 2 == 1, i >= 2};
@@ -74,24 +109,24 @@ class Estimate {
                 count += in_.model.layers_of(kind, first_[v], layers_[v]);
             }
             if (count > 0) {
-                seconds += static_cast<double>(count) *
-                           (cost_.layer_forward(kind).total() + cost_.layer_backward(kind).total());
+                seconds +=
+                    static_cast<double>(count) * (cost.layer_forward(kind).total() + cost.layer_backward(kind).total());
             }
         }
         if (in_.plan.vocabulary != VocabularyParallel::none) {
-            seconds += cost_.vocabulary_pass(PassWork::scores).total() +
-                       cost_.vocabulary_pass(PassWork::score_gradients).total();
+            seconds += cost.vocabulary_pass(PassWork::scores).total() +
+                       cost.vocabulary_pass(PassWork::score_gradients).total();
         } else {
             if (holds(stage, 0)) {
-                seconds += cost_.embedding_forward().total() + cost_.embedding_backward().total();
+                seconds += cost.embedding_forward().total() + cost.embedding_backward().total();
             }
             if (holds(stage, static_cast<std::uint32_t>(layers_.size()) - 1)) {
-                seconds += cost_.head_forward().total() + cost_.head_backward().total();
+                seconds += cost.head_forward().total() + cost.head_backward().total();
             }
         }
         // Under two copies of the parameters a micro-batch takes one of a stage's two parts.
         seconds /= static_cast<double>(in_.plan.copies());
-        return seconds + (stages_ > 1 ? 2 * chunks_ * cost_.boundary_gather() : 0);
+        return seconds + (stages_ > 1 ? 2 * chunks_ * cost.boundary_gather() : 0);
     }
 
     [[nodiscard]] RankWeights stage_parameters(std::uint32_t stage) const {
@@ -111,11 +146,22 @@ class Estimate {
         return weights_of(in_.model, in_.plan, mix, tables);
     }
 
+    [[nodiscard]] const CollectiveModel& library_of(GpuId gpu) const {
+        return in_.groups.empty() ? in_.collectives : *in_.groups[in_.fabric.group_of(gpu)].collectives;
+    }
+
     [[nodiscard]] double send_seconds() const {
-        const auto next = static_cast<std::uint32_t>(in_.plan.tensor * width());
-        return seconds_alone(in_.fabric, make_send(in_.fabric, in_.collectives, GpuId(0), GpuId(next),
-                                                   Bytes(cost_.boundary_bytes()), in_.paths, 0))
-            .value();
+        const auto apart = static_cast<std::uint32_t>(in_.plan.tensor * width());
+        double slowest = 0;
+        for (std::uint32_t stage = 0; stage + 1 < stages_ && (stage == 0 || !in_.groups.empty()); ++stage) {
+            const GpuId from = in_.placement.gpu(stage * apart);
+            const GpuId to = in_.placement.gpu((stage + 1) * apart);
+            slowest = std::max(
+                slowest, seconds_alone(in_.fabric, make_send(in_.fabric, library_of(from), from, to,
+                                                             Bytes(costs_.front().boundary_bytes()), in_.paths, 0))
+                             .value());
+        }
+        return slowest;
     }
 
     // Those of experts travel among the ranks that hold the same ones.
@@ -126,14 +172,25 @@ class Estimate {
 
     // A collective of `count` ranks, the first ones that hold the same weights as rank 0, so far apart.
     [[nodiscard]] double group_seconds(CollectiveOp op, double bytes, std::int64_t count, std::int64_t apart) const {
-        std::vector<GpuId> group;
-        for (std::int64_t i = 0; i < count; ++i) {
-            group.emplace_back(static_cast<std::uint32_t>(i * apart));
+        double slowest = 0;
+        for (std::int64_t stage = 0; count > 1 && stage < (in_.groups.empty() ? 1 : in_.plan.pipeline); ++stage) {
+            std::vector<GpuId> group;
+            std::vector<const CollectiveModel*> libraries;
+            for (std::int64_t i = 0; i < count; ++i) {
+                group.push_back(
+                    in_.placement.gpu(static_cast<std::uint32_t>(stage * in_.plan.stage_ranks() + i * apart)));
+                if (const CollectiveModel* library = &library_of(group.back());
+                    std::find(libraries.begin(), libraries.end(), library) == libraries.end()) {
+                    libraries.push_back(library);
+                }
+            }
+            for (const CollectiveModel* library : libraries) {
+                slowest = std::max(slowest, seconds_alone(in_.fabric, make_transfer(in_.fabric, *library, op, group,
+                                                                                    Bytes(bytes), in_.paths))
+                                                .value());
+            }
         }
-        return group.size() < 2 ? 0
-                                : seconds_alone(in_.fabric, make_transfer(in_.fabric, in_.collectives, op, group,
-                                                                          Bytes(bytes), in_.paths))
-                                      .value();
+        return slowest;
     }
 
     [[nodiscard]] double replicated_seconds(double weights, std::int64_t count, std::int64_t apart) const {
@@ -163,10 +220,11 @@ class Estimate {
     }
 
     const TrainingInput& in_;
-    PassCost cost_;
     std::uint32_t stages_, chunks_;
-    std::vector<std::uint32_t> layers_;  ///< by virtual stage
-    std::vector<std::int64_t> first_;    ///< of these, in the model
+    std::vector<std::uint32_t> layers_;         ///< by virtual stage
+    std::vector<std::int64_t> first_;           ///< of these, in the model
+    std::vector<PassCost> costs_;               ///< one kind of nodes each
+    std::vector<std::set<std::size_t>> kinds_;  ///< by stage: those that hold some of it
 };
 
 }  // namespace

@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <optional>
 
 namespace orrery::inline planning {
 
@@ -39,6 +41,40 @@ std::vector<std::int64_t> divisors(std::int64_t n, std::int64_t most) {
     return out;
 }
 
+/// How the ranks of a pipeline lie on the nodes.
+struct PlanPlacement {
+    std::string groups;
+    Spread spread;
+};
+
+// The orders in which stages or replicas may fill groups of unlike nodes: all orders of up to four groups, of more that in which
+// they stand and its reverse. Where an NVLink fabric joins several nodes, what its GPUs have in common is a choice as well.
+std::vector<PlanPlacement> placements_of(const Scenario& scenario) {
+    const ClusterSpec& cluster = scenario.cluster;
+    if (scenario.plan.placed || (!cluster.mixed && cluster.node.domain <= 1)) {
+        return {};
+    }
+    constexpr std::size_t kMostPermuted = 4;
+    std::vector<std::size_t> order(cluster.groups.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::vector<PlanPlacement> out;
+    for (bool more = true; more;) {
+        std::string names;
+        for (const std::size_t group : order) {
+            names += (names.empty() ? "" : ", ") + cluster.groups[group].name;
+        }
+        out.push_back({names, Spread::stages});
+        out.push_back({names, Spread::replicas});
+        if (order.size() <= kMostPermuted) {
+            more = std::next_permutation(order.begin(), order.end());
+        } else {
+            more = order.front() == 0;
+            std::reverse(order.begin(), order.end());
+        }
+    }
+    return out;
+}
+
 // Lists the space for one size of cluster.
 class Space {
   public:
@@ -47,6 +83,7 @@ class Space {
           nodes_(nodes),
           gpus_(nodes * scenario.cluster.node.gpus),
           offloads_(offload_choices(scenario)),
+          placements_(placements_of(scenario)),
           out_(out) {}
 
     void list() {
@@ -67,13 +104,29 @@ class Space {
                     plan.pipeline = pipeline;
                     plan.data = gpus_ / tensor / context / pipeline;
                     plan.shard = 0;
-                    add_batches(plan);
+                    add_placements(plan);
                 }
             }
         }
     }
 
   private:
+    // Without a pipeline every rank does the same wherever it is; with one replica there is one order of stages.
+    void add_placements(PlanSpec plan) {
+        if (placements_.empty() || plan.pipeline == 1) {
+            add_batches(plan);
+            return;
+        }
+        for (const PlanPlacement& placement : placements_) {
+            if (placement.spread == Spread::stages || plan.data > 1) {
+                plan.placed = true;
+                plan.groups = placement.groups;
+                plan.spread = placement.spread;
+                add_batches(plan);
+            }
+        }
+    }
+
     void add_batches(PlanSpec plan) {
         if (plan.global_batch % plan.data != 0) {
             return;
@@ -139,6 +192,7 @@ class Space {
     const Scenario& scenario_;
     std::int64_t nodes_, gpus_;
     std::vector<OffloadPlan> offloads_;
+    std::vector<PlanPlacement> placements_;
     std::vector<Candidate>& out_;
 };
 
@@ -184,12 +238,12 @@ class PlanWorker {
             try {
                 const Fabric& fabric = fabric_for(candidates_[i].nodes);
                 const TrainingInput input = training_input(scenario, models_, fabric, Placement(fabric));
-                const double memory = memory_of_plan(scenario);
-                if (memory > (1 - headroom_) * scenario.cluster.node.gpu.memory.value || !fits_tiers(input)) {
+                const std::optional<double> memory = memory_of_plan(scenario, input);
+                if (!memory.has_value() || !fits_tiers(input)) {
                     ++do_not_fit;
                     continue;
                 }
-                feasible.push_back({i, estimate_iteration(input).value(), memory / kGibi});
+                feasible.push_back({i, estimate_iteration(input).value(), *memory / kGibi});
             } catch (const Error&) {
                 ++do_not_divide;
             }
@@ -197,9 +251,13 @@ class PlanWorker {
         return {{"feasible", feasible}, {"divide", do_not_divide}, {"fit", do_not_fit}};
     }
 
-    // Of the fullest stage; stops at the first that is too full, because schedules of long pipelines are long lists.
-    static double memory_of_plan(const Scenario& scenario) {
-        const double capacity = scenario.cluster.node.gpu.memory.value;
+    // Of the fullest stage, where each fits into the memory of the devices that hold it less the headroom. Judged by the fewest
+    // layers first, because schedules of long pipelines are long lists.
+    [[nodiscard]] std::optional<double> memory_of_plan(const Scenario& scenario, const TrainingInput& input) const {
+        double capacity = 0;
+        for (std::int64_t stage = 0; stage < scenario.plan.pipeline; ++stage) {
+            capacity = std::max(capacity, input.memory_of_stage(stage));
+        }
         const double layers =
             std::ceil(static_cast<double>(scenario.model.layers) / static_cast<double>(scenario.plan.pipeline));
         const LayerMix fewest =
@@ -207,11 +265,15 @@ class PlanWorker {
         const double least =
             memory_of(scenario.model, scenario.plan, scenario.software, fewest, false, false, 1).total();
         if (least > capacity) {
-            return least;
+            return std::nullopt;
         }
         double most = 0;
-        for (const MemoryUse& use : memory_by_stage(scenario.model, scenario.plan, scenario.software)) {
-            most = std::max(most, use.total());
+        const std::vector<MemoryUse> uses = memory_by_stage(scenario.model, scenario.plan, scenario.software);
+        for (std::size_t stage = 0; stage < uses.size(); ++stage) {
+            most = std::max(most, uses[stage].total());
+            if (uses[stage].total() > (1 - headroom_) * input.memory_of_stage(static_cast<std::int64_t>(stage))) {
+                return std::nullopt;
+            }
         }
         return most;
     }
@@ -327,6 +389,7 @@ class PlanSearcher {
     void add(std::size_t index, double seconds, double memory_gib) {
         RankedPlan plan;
         plan.nodes = candidates_[index].nodes;
+        plan.sized = !base_.cluster.mixed;
         plan.plan = candidates_[index].plan;
         plan.estimate_s = plan.iteration_s = seconds;
         plan.memory_gib = memory_gib;
@@ -473,8 +536,10 @@ PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, con
     if (scenario.cluster.nodes == 0) {
         throw ConfigError({scenario.cluster_mark.error("training needs 'nodes' with GPUs, not bare hosts")});
     }
-    if (scenario.cluster.mixed) {
-        throw ConfigError({scenario.cluster_mark.error("plans are searched for clusters of one kind of node")});
+    if (scenario.cluster.mixed && !options.nodes.empty()) {
+        throw ConfigError(
+            {scenario.cluster_mark.error("sizes of a cluster of 'groups' are those of its groups: leave "
+                                         "--nodes out")});
     }
     Scenario plain = scenario;
     plain.faults = FaultsSpec();  // plans are ranked by their iteration without faults
@@ -506,6 +571,10 @@ std::string describe_plan(const PlanSpec& plan) {
     if (plan.zero > 0) {
         out += fmt::format(", ZeRO {}", plan.zero);
     }
+    if (plan.placed) {
+        out += fmt::format(", {} after another{}{}", plan.spread == Spread::stages ? "stage" : "replica",
+                           plan.groups.empty() ? "" : " on ", plan.groups);
+    }
     return out + (plan.sequence_parallel ? ", sequence parallel" : "") + describe_offload(plan.offload);
 }
 
@@ -513,7 +582,6 @@ std::vector<std::string> assignments_of(const RankedPlan& ranked) {
     const PlanSpec& plan = ranked.plan;
     static const char* const kRecompute[] = {"none", "selective", "half", "full"};
     std::vector<std::string> out = {
-        fmt::format("cluster.nodes={}", ranked.nodes),
         fmt::format("plan.tensor={}", plan.tensor),
         fmt::format("plan.pipeline={}", plan.pipeline),
         fmt::format("plan.data={}", plan.data),
@@ -526,6 +594,15 @@ std::vector<std::string> assignments_of(const RankedPlan& ranked) {
         fmt::format("plan.zero={}", plan.zero),
         fmt::format("plan.shard={}", plan.shard)};
     assign_offload(plan.offload, out);
+    if (ranked.sized) {
+        out.insert(out.begin(), fmt::format("cluster.nodes={}", ranked.nodes));
+    }
+    if (plan.placed) {
+        out.push_back(fmt::format("plan.spread={}", plan.spread == Spread::stages ? "stages" : "replicas"));
+        if (!plan.groups.empty()) {
+            out.push_back(fmt::format("plan.groups={}", plan.groups));
+        }
+    }
     return out;
 }
 

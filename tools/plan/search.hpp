@@ -3,7 +3,9 @@
 // the rest is ranked by an estimate, and the best are simulated in full.
 //
 // The space: tensor, context, pipeline and data degrees that fill the cluster, micro-batch sizes, chunks a stage,
-// recomputation, ZeRO stages and sequence parallelism; for a plan that offloads, where each thing lies (offload_space.hpp). Everything else (model, software, kernels, overlaps, batch) is
+// recomputation, ZeRO stages and sequence parallelism; for a plan that offloads, where each thing lies (offload_space.hpp). On groups of
+// unlike nodes, and where one NVLink fabric joins several nodes, also which stages or replicas are on which of them (`plan.groups`,
+// `plan.spread`), unless the scenario says it. Everything else (model, software, kernels, overlaps, batch) is
 // as in the scenario.
 
 #include "tools/plan/recovery_search.hpp"
@@ -24,6 +26,7 @@ struct PlanOptions {
 
 struct RankedPlan {
     std::int64_t nodes = 0;
+    bool sized = true;  ///< false: of a cluster of groups, whose numbers of nodes stay
     PlanSpec plan;
     double estimate_s = 0;
     double memory_gib = 0;  ///< a GPU, of the fullest stage

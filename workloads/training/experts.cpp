@@ -83,34 +83,15 @@ double holders_reached(const ExpertsSpec& experts, double holders) {
 }
 
 ExpertExchange::ExpertExchange(const ModelSpec& model, const PlanSpec& plan, const Fabric& fabric,
-                               const CollectiveModel& collectives, PathChoice paths)
+                               const CollectiveModel& collectives, PathChoice paths, const std::vector<GpuId>& stage,
+                               GpuId first)
     : model_(model),
       plan_(plan),
       fabric_(fabric),
       collectives_(collectives),
       paths_(paths),
       load_(load_of(model.experts, plan)) {
-    const auto tensor = static_cast<std::uint32_t>(plan.expert_tensor());
-    const auto expert = static_cast<std::uint32_t>(plan.experts.expert);
-    const auto ranks = static_cast<std::uint32_t>(plan.stage_ranks());
-    for (std::uint32_t first = 0; first < ranks; first += tensor * expert) {
-        std::vector<GpuId>& whole = whole_groups_.emplace_back();
-        for (std::uint32_t i = 0; i < tensor * expert; ++i) {
-            whole.emplace_back(first + i);
-        }
-        for (std::uint32_t t = 0; t < tensor; ++t) {
-            std::vector<GpuId>& group = expert_groups_.emplace_back();
-            for (std::uint32_t e = 0; e < expert; ++e) {
-                group.emplace_back(first + e * tensor + t);
-            }
-        }
-        for (std::uint32_t e = 0; e < expert; ++e) {
-            std::vector<GpuId>& group = tensor_groups_.emplace_back();
-            for (std::uint32_t t = 0; t < tensor; ++t) {
-                group.emplace_back(first + e * tensor + t);
-            }
-        }
-    }
+    add_groups(stage, first);
     if (plan.experts.dispatch != TokenDispatch::hierarchical) {
         return;
     }
@@ -124,6 +105,35 @@ ExpertExchange::ExpertExchange(const ModelSpec& model, const PlanSpec& plan, con
             std::vector<GpuId>& rail = rails_.emplace_back();
             for (std::size_t i = place; i < group.size(); i += per_node) {
                 rail.push_back(group[i]);
+            }
+        }
+    }
+}
+
+// The groups among which the one that `first` is in comes first.
+void ExpertExchange::add_groups(const std::vector<GpuId>& stage, GpuId first) {
+    const auto tensor = static_cast<std::uint32_t>(plan_.expert_tensor());
+    const auto expert = static_cast<std::uint32_t>(plan_.experts.expert);
+    const auto ranks = static_cast<std::uint32_t>(plan_.stage_ranks());
+    const auto gpu = [&](std::uint32_t rank) { return stage.empty() ? GpuId(rank) : stage[rank]; };
+    const auto found = static_cast<std::uint32_t>(std::find(stage.begin(), stage.end(), first) - stage.begin());
+    ORRERY_ASSERT(stage.empty() || found < ranks);
+    const std::uint32_t start = found - found % (tensor * expert);
+    for (std::uint32_t from = start; from < start + ranks; from += tensor * expert) {
+        std::vector<GpuId>& whole = whole_groups_.emplace_back();
+        for (std::uint32_t i = 0; i < tensor * expert; ++i) {
+            whole.push_back(gpu((from + i) % ranks));
+        }
+        for (std::uint32_t t = 0; t < tensor; ++t) {
+            std::vector<GpuId>& group = expert_groups_.emplace_back();
+            for (std::uint32_t e = 0; e < expert; ++e) {
+                group.push_back(whole[e * tensor + t]);
+            }
+        }
+        for (std::uint32_t e = 0; e < expert; ++e) {
+            std::vector<GpuId>& group = tensor_groups_.emplace_back();
+            for (std::uint32_t t = 0; t < tensor; ++t) {
+                group.push_back(whole[e * tensor + t]);
             }
         }
     }

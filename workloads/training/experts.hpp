@@ -38,8 +38,11 @@ struct ExpertLoad {
 /// The exchanges of one layer's tokens with their experts.
 class ExpertExchange {
   public:
+    /// `stage`: the GPUs of a stage's ranks, in their order; empty: the first ones of the fabric. `first`: the one whose group's
+    /// exchanges are asked for.
     ExpertExchange(const ModelSpec& model, const PlanSpec& plan, const Fabric& fabric,
-                   const CollectiveModel& collectives, PathChoice paths);
+                   const CollectiveModel& collectives, PathChoice paths, const std::vector<GpuId>& stage = {},
+                   GpuId first = GpuId(0));
 
     /// Seconds in which the stage's ranks, with `tokens` each, send them to experts in `precision`, or get back what these make.
     [[nodiscard]] double dispatch(double tokens, Precision precision) const;
@@ -53,6 +56,7 @@ class ExpertExchange {
 
   private:
     using Groups = std::vector<std::vector<GpuId>>;
+    void add_groups(const std::vector<GpuId>& stage, GpuId first);
     [[nodiscard]] double exchange(double tokens, Precision precision, bool back) const;
     [[nodiscard]] double together(CollectiveOp op, const Groups& groups, double payload) const;
 

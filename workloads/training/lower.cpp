@@ -23,6 +23,24 @@ Lowering::Lowering(const TrainingInput& input)
     label({});
 }
 
+std::vector<GpuId> TrainingInput::stage_gpus(std::int64_t stage) const {
+    std::vector<GpuId> out;
+    const auto ranks = static_cast<std::uint32_t>(plan.stage_ranks());
+    for (std::uint32_t rank = 0; rank < ranks && !groups.empty(); ++rank) {
+        out.push_back(placement.gpu(static_cast<std::uint32_t>(stage) * ranks + rank));
+    }
+    return out;
+}
+
+double TrainingInput::memory_of_stage(std::int64_t stage) const {
+    double least = gpu.memory.value;
+    for (std::int64_t replica = 0; replica < plan.data && !groups.empty(); ++replica) {
+        const double own = groups[fabric.group_of(first_gpu(stage, replica))].gpu->memory.value;
+        least = replica == 0 ? own : std::min(least, own);
+    }
+    return least;
+}
+
 std::size_t Lowering::LabelHash::operator()(const TaskLabel& of) const {
     std::size_t hash = 0;
     for (const std::int64_t value : {std::int64_t{of.micro_batch}, std::int64_t{of.chunk}, std::int64_t{of.layer},
@@ -43,13 +61,13 @@ void Lowering::label(const TaskLabel& of) {
 
 // Ranks are of as many kinds as groups of nodes hold some.
 void Lowering::add_costs() {
-    const auto add = [&](const GroupDevice& of, GpuId first) {
+    const auto add = [&](const GroupDevice& of, GpuId first, const std::vector<GpuId>& stage) {
         costs_.emplace_back(in_.model, in_.plan, in_.software, *of.device, *of.gpu, in_.fabric, *of.collectives,
-                            in_.paths, first);
+                            in_.paths, first, stage);
     };
     if (in_.groups.empty()) {
         kind_of_ = {0};
-        add({&in_.device, &in_.gpu, &in_.collectives}, GpuId(0));
+        add({&in_.device, &in_.gpu, &in_.collectives}, GpuId(0), {});
         return;
     }
     constexpr std::uint32_t kNone = 0xFFFFFFFFU;
@@ -60,7 +78,7 @@ void Lowering::add_costs() {
             std::uint32_t& kind = kind_of_[in_.fabric.group_of(first)];
             if (kind == kNone) {
                 kind = static_cast<std::uint32_t>(costs_.size());
-                add(in_.groups[in_.fabric.group_of(first)], first);
+                add(in_.groups[in_.fabric.group_of(first)], first, in_.stage_gpus(stage));
             }
         }
     }

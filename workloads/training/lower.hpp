@@ -62,6 +62,10 @@ struct TrainingInput {
     [[nodiscard]] GpuId first_gpu(std::int64_t stage, std::int64_t replica) const {
         return placement.gpu(static_cast<std::uint32_t>((stage * plan.data + replica) * plan.tensor * plan.context));
     }
+    /// The GPUs of a stage's ranks on a cluster of groups; else empty: every stage is as on the first GPUs.
+    [[nodiscard]] std::vector<GpuId> stage_gpus(std::int64_t stage) const;
+    /// Bytes that each rank of a stage has: of the device with the least that holds some of them.
+    [[nodiscard]] double memory_of_stage(std::int64_t stage) const;
 };
 
 /// What a task of an iteration works on, for whoever draws it; -1: not on one of these.

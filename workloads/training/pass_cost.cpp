@@ -34,7 +34,7 @@ LossTraffic loss_traffic(LossKernels kernels) {
 
 PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
                    const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths,
-                   GpuId first_gpu)
+                   GpuId first_gpu, const std::vector<GpuId>& stage)
     : model_(model),
       plan_(plan),
       software_(software),
@@ -61,7 +61,7 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
         context_group_.emplace_back(first_gpu.value() + static_cast<std::uint32_t>(i * plan.tensor));
     }
     if (model.experts.count > 0) {
-        exchange_.emplace(model, plan, fabric, collectives, paths);
+        exchange_.emplace(model, plan, fabric, collectives, paths, stage, first_gpu);
         load_ = load_of(model.experts, plan);
     }
     for (std::int64_t first = 0; first < model.layers; ++first) {

@@ -38,10 +38,11 @@ struct LossTraffic {
 
 class PassCost {
   public:
-    /// `first`: the GPU of the first rank of a replica, which tensor- and context-parallel ranks follow.
+    /// `first`: the GPU of the first rank of a replica, which tensor- and context-parallel ranks follow. `stage`: those of all ranks
+    /// of its stage; empty: the first ones of the fabric.
     PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
              const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths,
-             GpuId first = GpuId(0));
+             GpuId first = GpuId(0), const std::vector<GpuId>& stage = {});
 
     /// What a layer runs, in order; the backward program begins with what is recomputed. Of a kind that the model has.
     [[nodiscard]] const PassProgram& forward_program(LayerKind kind) const { return of(kind).forward_program; }

@@ -30,7 +30,9 @@ PassCost::Block PassCost::expert_products() const {
     const double used = std::min(held, std::max(1.0, rows));
     const double width = static_cast<double>(experts.ffn) / static_cast<double>(plan_.expert_tensor());
     return {{{product(rows / used, width * (model_.gated ? 2 : 1), h), false, true, used}},
-            {{product(rows / used, h, width), true, false, used}}};
+            {{product(rows / used, h, width), true, false, used}},
+            {},
+            {}};
 }
 
 double PassCost::expert_activation_bytes(bool backward) const {

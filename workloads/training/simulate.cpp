@@ -142,12 +142,7 @@ std::vector<double> capacities(const TrainingInput& input, double capacity) {
     std::vector<double> out(static_cast<std::size_t>(input.plan.pipeline), capacity);
     for (std::int64_t stage = 0; std::isfinite(capacity) && !input.groups.empty() && stage < input.plan.pipeline;
          ++stage) {
-        double least = std::numeric_limits<double>::infinity();
-        for (std::int64_t replica = 0; replica < input.plan.data; ++replica) {
-            const std::uint32_t group = input.fabric.group_of(input.first_gpu(stage, replica));
-            least = std::min(least, input.groups[group].gpu->memory.value);
-        }
-        out[static_cast<std::size_t>(stage)] = least;
+        out[static_cast<std::size_t>(stage)] = input.memory_of_stage(stage);
     }
     return out;
 }

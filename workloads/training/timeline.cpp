@@ -258,7 +258,7 @@ class IterationDrawing {
                 const GpuId first = in_.first_gpu(0, 0);
                 const GroupDevice& group = in_.groups[in_.fabric.group_of(first)];
                 cost_.emplace(in_.model, in_.plan, in_.software, *group.device, *group.gpu, in_.fabric,
-                              *group.collectives, in_.paths, first);
+                              *group.collectives, in_.paths, first, in_.stage_gpus(0));
             }
         }
         return *cost_;

@@ -244,9 +244,10 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
     refuse_unread_model(root, scenario, errors);
     refuse_unread_faults(root, scenario, errors);
     check_faults(root, scenario, errors);
-    if (scenario.cluster.mixed && scenario.faults.campaign) {
+    if (scenario.cluster.mixed && scenario.faults.campaign && scenario.faults.recovery.shrinks) {
         errors.push_back(scenario.cluster_mark.error(
-            "'faults' of a cluster of groups are not simulated: their processes know one kind of node"));
+            "'faults.recovery.shrinks' on a cluster of groups is not simulated: a campaign counts the nodes that are "
+            "left and not of which group they are"));
     }
     if (scenario.cluster.mixed && scenario.plan.offload.given) {
         errors.push_back(scenario.plan_mark.error(
@@ -255,10 +256,6 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
     if (scenario.plan.zeroth_order.given && scenario.faults.campaign) {
         errors.push_back(scenario.plan_mark.error(
             "'faults' of zeroth_order steps are not simulated: their checkpoints have no states of an optimizer"));
-    }
-    if (scenario.cluster.mixed && scenario.model.experts.count > 0) {
-        errors.push_back(scenario.cluster_mark.error(
-            "experts on a cluster of groups are not simulated: their exchanges are priced on one kind of node"));
     }
 }
 
