@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <sstream>
 
 namespace orrery {
 
@@ -202,6 +203,22 @@ std::vector<const FabricSpec*> fabrics_of(const ClusterSpec& cluster) {
 
 namespace {
 
+// The place of "fabric.links[1]" in the tree of a cluster, or of the part of the path that is there.
+Mark mark_at(const YamlNode* tree, const std::string& path, Mark mark) {
+    std::istringstream parts(path);
+    for (std::string part; tree != nullptr && std::getline(parts, part, '.');) {
+        const std::size_t bracket = part.find('[');
+        tree = tree->find(part.substr(0, bracket));
+        if (tree != nullptr && bracket != std::string::npos) {
+            mark = tree->mark;
+            const std::size_t place = std::stoul(part.substr(bracket + 1));
+            tree = place < tree->items.size() ? &tree->items[place] : nullptr;
+        }
+        mark = tree != nullptr ? tree->mark : mark;
+    }
+    return mark;
+}
+
 // The parts of nodes of one kind.
 void take_node(FabricShape& shape, const NodeSpec& node, double link) {
     shape.gpus_per_node = static_cast<std::uint32_t>(node.gpus);
@@ -261,6 +278,7 @@ void check_domain(const FabricShape& shape, const std::string& whose, std::vecto
 void take_groups(FabricShape& shape, const ClusterSpec& cluster, std::vector<std::string>& problems) {
     std::map<std::string, int> names;
     for (const GroupSpec& group : cluster.groups) {
+        const std::size_t before = problems.size();
         if (names[group.name]++ == 1) {
             problems.push_back("group '" + group.name + "' is there twice");
         }
@@ -287,6 +305,9 @@ void take_groups(FabricShape& shape, const ClusterSpec& cluster, std::vector<std
         }
         if (own.nics_per_node == 0 || own.nic_bandwidth <= 0) {
             problems.push_back("nodes of '" + group.name + "' have no NIC, so that others cannot reach them");
+        }
+        for (std::size_t i = before; i < problems.size(); ++i) {
+            problems[i] = problem_at("groups[" + std::to_string(&group - cluster.groups.data()) + "]", problems[i]);
         }
         if (shape.groups.empty()) {
             const std::uint32_t nodes = shape.nodes;
@@ -315,7 +336,7 @@ void take_groups(FabricShape& shape, const ClusterSpec& cluster, std::vector<std
 // A fabric for each group and one that joins a further NIC of every node.
 void join_fabrics(FabricShape& shape, const ClusterSpec& cluster, std::vector<std::string>& problems) {
     std::vector<FabricShape> fabrics;
-    const auto add = [&](const FabricSpec& spec, const std::string& whose, FabricShape own) {
+    const auto add = [&](const FabricSpec& spec, const std::string& whose, const std::string& path, FabricShape own) {
         const auto plan = spec.topology.make();
         if (plan->needs_packets()) {
             problems.push_back("adaptive routing" + whose + " is simulated where one fabric joins all nodes");
@@ -326,7 +347,7 @@ void join_fabrics(FabricShape& shape, const ClusterSpec& cluster, std::vector<st
         std::vector<std::string> own_problems;
         plan->complete(own, own_problems);
         for (const std::string& problem : own_problems) {
-            problems.push_back(problem + whose);
+            problems.push_back((problem.find('\n') != std::string::npos ? path : "") + problem + whose);
         }
         fabrics.push_back(std::move(own));
     };
@@ -336,7 +357,8 @@ void join_fabrics(FabricShape& shape, const ClusterSpec& cluster, std::vector<st
         own.nodes = group.nodes;
         own.nics_per_node = group.nics;
         own.nic_bandwidth = group.nic_bandwidth;
-        add(cluster.groups[i].fabric, " (fabric of '" + group.name + "')", std::move(own));
+        add(cluster.groups[i].fabric, " (fabric of '" + group.name + "')", "groups[" + std::to_string(i) + "].",
+            std::move(own));
     }
     if (cluster.fabric.link <= 0) {
         problems.push_back(
@@ -348,7 +370,7 @@ void join_fabrics(FabricShape& shape, const ClusterSpec& cluster, std::vector<st
     outer.nodes = shape.nodes;
     outer.nics_per_node = 1;
     outer.nic_bandwidth = cluster.fabric.link;
-    add(cluster.fabric, " (fabric between groups)", std::move(outer));
+    add(cluster.fabric, " (fabric between groups)", "", std::move(outer));
     shape.outer_bandwidth = cluster.fabric.link;
     shape.nics_per_node += 1;
     shape.nic_bandwidth = std::max(shape.nic_bandwidth, shape.outer_bandwidth);
@@ -361,6 +383,10 @@ void join_fabrics(FabricShape& shape, const ClusterSpec& cluster, std::vector<st
 }  // namespace
 
 FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark) {
+    return shape_of(cluster, mark, nullptr);
+}
+
+FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark, const YamlNode* tree) {
     const FabricSpec& f = cluster.fabric;
     std::vector<std::string> problems;
     FabricShape shape;
@@ -400,7 +426,9 @@ FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark) {
     if (!problems.empty()) {
         std::vector<Diagnostic> errors;
         for (const std::string& problem : problems) {
-            errors.push_back(mark.error(problem));
+            const std::size_t text = problem.find('\n') + 1;  // behind the path of what it is about, if any
+            errors.push_back(
+                (text > 0 ? mark_at(tree, problem.substr(0, text - 1), mark) : mark).error(problem.substr(text)));
         }
         throw ConfigError(errors);
     }

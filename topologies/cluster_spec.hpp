@@ -107,5 +107,7 @@ void for_each_node(ClusterSpec& cluster, const std::function<void(NodeSpec&)>& c
 /// Checks what a single field cannot see (a node is given, the fabric is not larger than the limits) and computes the
 /// shape. Throws ConfigError with the position of the section.
 [[nodiscard]] FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark);
+/// The same of a cluster that was read from `tree`, in which errors name the lines of what they are about.
+[[nodiscard]] FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark, const YamlNode* tree);
 
 }  // namespace orrery

@@ -376,9 +376,6 @@ static void check_topology(const Scenario& scenario, std::vector<Diagnostic>& er
                                             "fidelity simgrid"));
         }
     }
-    if (scenario.cluster.mixed && scenario.kind == ScenarioKind::replay) {
-        errors.push_back(scenario.cluster_mark.error("a replay knows one kind of node: it has no 'groups'"));
-    }
     if (scenario.cluster.mixed && scenario.network.packets.nic.rails > 1) {
         errors.push_back(scenario.network_mark.error("nic.rails needs nodes that all have the same NICs"));
     }
@@ -393,6 +390,23 @@ static void check_topology(const Scenario& scenario, std::vector<Diagnostic>& er
                         "flowlet, recycled, reps, bitmap or mixed",
                         scenario.network.packets.paths.policy.name(), name)));
     }
+}
+
+// Whether an error is on the lines of a section, or of one line with the next.
+static bool names_lines_of(const std::vector<Diagnostic>& errors, const YamlNode& root, const std::string& section) {
+    int first = 0;
+    int last = std::numeric_limits<int>::max();
+    for (const YamlNode::Entry& entry : root.entries) {
+        if (entry.key == section) {
+            first = entry.key_mark.line;
+        } else if (first > 0) {
+            last = std::max(first, entry.key_mark.line - 1);
+            break;
+        }
+    }
+    return std::any_of(errors.begin(), errors.end(), [&](const Diagnostic& error) {
+        return error.line == 0 || (error.line >= first && error.line <= last);
+    });
 }
 
 Scenario read_scenario(const YamlNode& root, const std::string& name, const DataDirectory& data) {
@@ -435,11 +449,19 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
     check_power_limit(scenario, errors);
     row.check(root, data, scenario, errors);
     check_given_faults(root, scenario, errors);
+    const YamlNode* cluster = root.find("cluster");
     if (!errors.empty()) {
+        if (!names_lines_of(errors, root, "cluster")) {  // else what does not fit may follow from what is wrong
+            try {
+                (void)shape_of(scenario.cluster, scenario.cluster_mark, cluster);
+            } catch (const ConfigError& error) {
+                errors.insert(errors.end(), error.diagnostics().begin(), error.diagnostics().end());
+            }
+        }
         throw ConfigError(errors);
     }
     complete(scenario.model);
-    const FabricShape shape = shape_of(scenario.cluster, scenario.cluster_mark);
+    const FabricShape shape = shape_of(scenario.cluster, scenario.cluster_mark, cluster);
     if (const std::int64_t rails = scenario.network.packets.nic.rails; rails > std::max(1U, shape.nics_per_node)) {
         throw ConfigError({scenario.network_mark.error(
             fmt::format("nic.rails is {}, but a node has {} NICs", rails, shape.nics_per_node))});
@@ -667,6 +689,9 @@ static Placement placed(const Scenario& scenario, const Fabric& fabric, const Pl
 
 // Ranks that compute one layer together are on nodes of one kind. All that are not are named at once.
 static void check_groups(const TrainingInput& input) {
+    if (input.groups.empty()) {
+        return;
+    }
     const std::vector<NodeGroup>& groups = input.fabric.shape().groups;
     const std::int64_t last = input.plan.tensor * input.plan.context - 1;
     std::string wrong;
@@ -685,6 +710,33 @@ static void check_groups(const TrainingInput& input) {
     if (!wrong.empty()) {
         throw InfeasibleError(
             fmt::format("tensor x context = {} ranks of a replica are on nodes of one group, but {}", last + 1, wrong));
+    }
+}
+
+// Ranks that share a layer's experts wait for each other in every exchange.
+static void check_expert_groups(const TrainingInput& input) {
+    if (input.groups.empty() || input.model.experts.count == 0) {
+        return;
+    }
+    const std::vector<NodeGroup>& groups = input.fabric.shape().groups;
+    const std::int64_t together = input.plan.experts.expert * input.plan.expert_tensor();
+    std::string wrong;
+    for (std::int64_t first = 0; first < input.plan.ranks(); first += together) {
+        const auto group_of = [&](std::int64_t rank) {
+            return input.fabric.group_of(input.placement.gpu(static_cast<std::uint32_t>(rank)));
+        };
+        for (std::int64_t rank = first + 1; rank < first + together; ++rank) {
+            if (group_of(rank) != group_of(first)) {
+                wrong += fmt::format("{}ranks {} to {} lie on '{}' and '{}'", wrong.empty() ? "" : "; ", first,
+                                     first + together - 1, groups[group_of(first)].name, groups[group_of(rank)].name);
+                break;
+            }
+        }
+    }
+    if (!wrong.empty()) {
+        throw InfeasibleError(fmt::format(
+            "expert x expert-tensor = {} ranks that share a layer's experts are on nodes of one group, but {}",
+            together, wrong));
     }
 }
 
@@ -726,6 +778,7 @@ TrainingInput training_input(const Scenario& scenario, ModelCache& models, const
     check_tiers(scenario.plan, node.has_host ? &node.host : nullptr, scenario.plan_mark);
     input.host = scenario.plan.offload.given ? &node.host : nullptr;
     check_groups(input);
+    check_expert_groups(input);
     return input;
 }
 
@@ -749,6 +802,14 @@ MessageRunOptions message_options(const Scenario& scenario) {
     options.run = run_settings(scenario);
     options.fold = scenario.network.fold && !scenario.faults.given;
     options.paths = scenario.network.path_choice();
+    if (scenario.kind == ScenarioKind::collective && scenario.collective.in_memory) {
+        for (const GroupSpec& group : scenario.cluster.groups) {
+            options.memories.push_back(group.node.gpu.memory_bandwidth.value);
+        }
+        if (options.memories.empty()) {
+            options.memories.push_back(scenario.cluster.node.gpu.memory_bandwidth.value);
+        }
+    }
     return options;
 }
 

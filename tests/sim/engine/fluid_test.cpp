@@ -277,3 +277,34 @@ TEST_CASE("a task graph with a cycle is an error") {
     (void)simulation.add(graph);
     CHECK_THROWS_WITH_AS(simulation.run(), doctest::Contains("cycle"), InternalError);
 }
+
+TEST_CASE(
+    "all that send to all over hashed links are filled few times each, though no two of them share the same links") {
+    constexpr std::uint32_t kHosts = 48;
+    constexpr std::uint32_t kSpines = 6;
+    Engine engine;
+    FluidModel fluid(engine);
+    std::vector<ResourceId> links;
+    for (std::uint32_t i = 0; i < 2 * kHosts + 2 * kSpines; ++i) {
+        links.push_back(fluid.add_resource(i < 2 * kHosts ? 1 : kHosts / 2.0 / kSpines));
+    }
+    Script script(engine, fluid);
+    for (std::uint32_t i = 0; i < kHosts; ++i) {
+        for (std::uint32_t k = 1; k < kHosts; ++k) {
+            const std::uint32_t to = (i + k) % kHosts;
+            const bool crosses = i / (kHosts / 2) != to / (kHosts / 2);
+            const auto spine = static_cast<std::uint32_t>(mix64(std::uint64_t{i} * kHosts + to) % kSpines);
+            std::vector<Demand> demands = {{links[i], 1}};
+            if (crosses) {
+                demands.push_back({links[2 * kHosts + i / (kHosts / 2) * kSpines + spine], 1});
+            }
+            demands.push_back({links[kHosts + to], 1});
+            script.at(crosses ? 0.01 : 0, demands, 1);
+        }
+    }
+    engine.run();
+    // The last to come are those through the fullest of the hashed links, which never idles.
+    CHECK(*std::max_element(script.done.begin(), script.done.end()) > kHosts - 1);
+    MESSAGE("filled ", fluid.classes_filled(), " times in ", fluid.solves(), " solves");
+    CHECK(fluid.classes_filled() < 3 * kHosts * (kHosts - 1));
+}
