@@ -8,6 +8,7 @@
 #include "sim/device/power.hpp"
 #include "tools/driver/given_faults.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/scenario_checks.hpp"
 #include "workloads/trace/flow_trace.hpp"
 #include "workloads/training/offload.hpp"
 
@@ -18,13 +19,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
-#include <limits>
-#include <numeric>
-#include <sstream>
 
 namespace orrery::inline driver {
 
@@ -232,107 +229,6 @@ void read_job(const YamlNode& node, const DataDirectory& data, Scenario& scenari
     }
 }
 
-// The GPUs keep to their share of a budget as they do to a limit of their own.
-static void apply_power_budget(const YamlNode& root, Scenario& scenario, std::vector<Diagnostic>& errors) {
-    constexpr const char* kBudget = "cluster.power";
-    const PowerBudget& power = scenario.cluster.power;
-    const YamlNode* cluster = root.find("cluster");
-    const YamlNode* node = cluster != nullptr ? cluster->find("power") : nullptr;
-    if (!power.given || node == nullptr || scenario.cluster.nodes == 0) {
-        return;
-    }
-    const auto refuse = [&](const std::string& text) { errors.push_back(node->mark.error(text)); };
-    if (!row_of(scenario.kind).kernels) {
-        return refuse(fmt::format("'power' changes nothing in kind {}: no kernels run there whose clock it could lower",
-                                  row_of(scenario.kind).name));
-    }
-    if (power.rack <= 0 && power.cluster <= 0) {
-        return refuse("'power' is a budget: 'rack' or 'cluster' is needed");
-    }
-    if (power.rack <= 0 && node->find("nodes_per_rack") != nullptr) {
-        return refuse("'nodes_per_rack' changes nothing: it needs a budget of a 'rack'");
-    }
-    const auto own_limit = [](const DeviceSpec& device) {
-        const bool own = device.power_limit.value > 0 && device.power_limit.source != kBudget;
-        return own ? device.power_limit.value : device.tdp.value;
-    };
-    const bool by_demand = power.sharing == PowerSharing::demand;
-    if (by_demand &&
-        (!scenario.cluster.mixed || std::any_of(scenario.cluster.groups.begin(), scenario.cluster.groups.end(),
-                                                [&](const GroupSpec& one) { return own_limit(one.node.gpu) <= 0; }))) {
-        return refuse(
-            "'sharing: demand' is between groups of unlike GPUs whose own limits (tdp or power_limit) are known");
-    }
-    // What each GPU of this kind may draw, where the others take no more than they can.
-    const auto by_level = [&](const DeviceSpec& device) {
-        double level = std::numeric_limits<double>::infinity();
-        const double nodes = static_cast<double>(scenario.cluster.nodes);
-        const auto within = [&](double budget, double first, double count) {
-            std::vector<PowerClaim> claims;
-            bool here = false;
-            double at = 0;
-            for (const GroupSpec& group : scenario.cluster.groups) {
-                const double held =
-                    std::max(0.0, std::min(at + static_cast<double>(group.nodes), first + count) - std::max(at, first));
-                claims.push_back({held * static_cast<double>(group.node.gpus), own_limit(group.node.gpu)});
-                const bool first_group =
-                    &group == &scenario.cluster.groups.front() && &device == &scenario.cluster.node.gpu;
-                here = here || (held > 0 && (first_group || &group.node.gpu == &device));
-                at += static_cast<double>(group.nodes);
-            }
-            level = here ? std::min(level, power_level(budget - count * power.beside, std::move(claims))) : level;
-        };
-        if (power.cluster > 0) {
-            within(power.cluster, 0, nodes);
-        }
-        const auto per_rack = static_cast<double>(power.nodes_per_rack);
-        for (double first = 0; power.rack > 0 && first < nodes; first += per_rack) {
-            within(power.rack, first, std::min(per_rack, nodes - first));
-        }
-        return level;
-    };
-    const auto limit = [&](DeviceSpec& device, double gpus) {
-        const double share =
-            by_demand ? by_level(device) : power.per_gpu(static_cast<double>(scenario.cluster.nodes), gpus);
-        if (share <= idle_power(device)) {
-            refuse(fmt::format("the budget leaves {:.0f} W for each GPU, which takes {:.0f} W when idle", share,
-                               idle_power(device)));
-            return;
-        }
-        if (device.power_limit.source == kBudget) {
-            device.power_limit = {};  // of a resolved scenario that is read again
-        }
-        const double own = device.power_limit.value > 0 ? device.power_limit.value : device.tdp.value;
-        if (own <= 0 || share < own) {
-            device.power_limit = {share, "derived", kBudget};
-        }
-    };
-    for_each_node(scenario.cluster, [&](NodeSpec& one) { limit(one.gpu, static_cast<double>(one.gpus)); });
-    for (PhaseSpec* phase : {&scenario.engine.mixed, &scenario.engine.prefill, &scenario.engine.decode}) {
-        if (phase->other_device) {
-            limit(phase->device, static_cast<double>(scenario.cluster.node.gpus));
-        }
-    }
-}
-
-// A limit lowers the clock by the law of power, which takes its figures.
-static void check_power_limit(const Scenario& scenario, std::vector<Diagnostic>& errors) {
-    const auto check = [&](const DeviceSpec& device, const Mark& mark) {
-        if (device.power_limit.value > 0 && !(has_power_law(device) && device.tdp.value > 0)) {
-            errors.push_back(mark.error(fmt::format(
-                "power_limit needs the figures of a power law, which {} lacks: active_power, energy_per_flop, "
-                "energy_per_byte and tdp",
-                device.name.empty() ? "the device" : device.name)));
-        }
-    };
-    check(scenario.cluster.node.gpu, scenario.cluster_mark);
-    for (const PhaseSpec* phase : {&scenario.engine.mixed, &scenario.engine.prefill, &scenario.engine.decode}) {
-        if (phase->other_device) {
-            check(phase->device, scenario.engine_mark);
-        }
-    }
-}
-
 void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& scenario,
                   std::vector<Diagnostic>& errors) {
     const ClusterSpec cluster = scenario.cluster;
@@ -358,55 +254,6 @@ void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& sce
     if (errors.size() == before) {
         complete(scenario.model);
     }
-}
-
-// What a topology cannot be simulated with.
-static void check_topology(const Scenario& scenario, std::vector<Diagnostic>& errors) {
-    for (const FabricSpec* fabric : fabrics_of(scenario.cluster)) {
-        const auto topology = fabric->topology.make();
-        if (topology->needs_packets() && !scenario.network.by_packet()) {
-            errors.push_back(scenario.cluster_mark.error(
-                "adaptive routing looks at the queues of switches: it needs network.fidelity: packet"));
-        }
-        if (topology->limits_connections() &&
-            (!row_of(scenario.kind).messages || scenario.network.fidelity == Fidelity::simgrid)) {
-            errors.push_back(
-                scenario.cluster_mark.error("'window' and 'loss' of a connection are simulated in collective and "
-                                            "network scenarios only, and not with "
-                                            "fidelity simgrid"));
-        }
-    }
-    if (scenario.cluster.mixed && scenario.network.packets.nic.rails > 1) {
-        errors.push_back(scenario.network_mark.error("nic.rails needs nodes that all have the same NICs"));
-    }
-    // Several fabrics are forwarded over switch by switch, trees among them, too.
-    const bool joined = fabrics_of(scenario.cluster).size() > 1;
-    const auto topology = scenario.cluster.fabric.topology.make();
-    const std::string name = joined ? "a cluster of several fabrics" : scenario.cluster.fabric.topology.name();
-    const packet::PathNeeds paths = scenario.network.packets.paths.policy.make()->needs();
-    if ((joined || !topology->is_tree()) && (paths.leaves_choose || paths.plans)) {
-        errors.push_back(scenario.network_mark.error(
-            fmt::format("paths '{}' choose among the spines of a tree; {} has none: take spray, ecmp, oblivious, "
-                        "flowlet, recycled, reps, bitmap or mixed",
-                        scenario.network.packets.paths.policy.name(), name)));
-    }
-}
-
-// Whether an error is on the lines of a section, or of one line with the next.
-static bool names_lines_of(const std::vector<Diagnostic>& errors, const YamlNode& root, const std::string& section) {
-    int first = 0;
-    int last = std::numeric_limits<int>::max();
-    for (const YamlNode::Entry& entry : root.entries) {
-        if (entry.key == section) {
-            first = entry.key_mark.line;
-        } else if (first > 0) {
-            last = std::max(first, entry.key_mark.line - 1);
-            break;
-        }
-    }
-    return std::any_of(errors.begin(), errors.end(), [&](const Diagnostic& error) {
-        return error.line == 0 || (error.line >= first && error.line <= last);
-    });
 }
 
 Scenario read_scenario(const YamlNode& root, const std::string& name, const DataDirectory& data) {
@@ -619,167 +466,6 @@ const CollectiveModel& ModelCache::collectives(const NodeSpec& node, LibraryKind
         }
     }
     return *slot;
-}
-
-// The order of groups that a plan names, those that it does not after them.
-static std::vector<std::uint32_t> group_order(const Scenario& scenario, const Fabric& fabric) {
-    const std::vector<NodeGroup>& groups = fabric.shape().groups;
-    std::vector<std::string> names;
-    for (const NodeGroup& group : groups) {
-        names.push_back(group.name);
-    }
-    std::vector<std::uint32_t> order;
-    std::vector<Diagnostic> errors;
-    std::istringstream list(scenario.plan.groups);
-    for (std::string name; std::getline(list, name, ',');) {
-        name.erase(0, name.find_first_not_of(' '));
-        name.erase(name.find_last_not_of(' ') + 1);
-        const auto found = static_cast<std::uint32_t>(std::find(names.begin(), names.end(), name) - names.begin());
-        if (found == names.size()) {
-            const std::string guess = nearest_name(name, names);
-            errors.push_back(scenario.plan_mark.error(
-                fmt::format("the cluster has no group '{}'{}", name,
-                            guess.empty() ? "" : fmt::format(" (did you mean '{}'?)", guess))));
-        } else if (std::find(order.begin(), order.end(), found) != order.end()) {
-            errors.push_back(scenario.plan_mark.error(fmt::format("plan.groups names '{}' twice", name)));
-        } else {
-            order.push_back(found);
-        }
-    }
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
-    for (std::uint32_t group = 0; group < groups.size(); ++group) {
-        if (std::find(order.begin(), order.end(), group) == order.end()) {
-            order.push_back(group);
-        }
-    }
-    return order;
-}
-
-// Where the ranks of a plan are: on its groups in their order, stage after stage or replica after replica.
-static Placement placed(const Scenario& scenario, const Fabric& fabric, const Placement& placement) {
-    const PlanSpec& plan = scenario.plan;
-    if (!plan.placed) {
-        return placement;
-    }
-    const std::vector<std::uint32_t> groups = group_order(scenario, fabric);
-    std::vector<std::uint32_t> places;
-    for (std::size_t i = 0; i < std::max<std::size_t>(1, groups.size()); ++i) {
-        for (std::uint32_t place = 0; place < placement.gpus(); ++place) {
-            if (groups.empty() || fabric.group_of(placement.gpu(place)) == groups[i]) {
-                places.push_back(place);
-            }
-        }
-    }
-    const auto per_replica = static_cast<std::uint32_t>(plan.tensor * plan.context);
-    const auto data = static_cast<std::uint32_t>(plan.data);
-    const auto stages = static_cast<std::uint32_t>(plan.pipeline);
-    std::vector<std::uint32_t> order(places.size());
-    bool moved = false;
-    for (std::uint32_t rank = 0; rank < order.size(); ++rank) {
-        const std::uint32_t member = rank % per_replica;
-        const std::uint32_t replica = rank / per_replica % data;
-        const std::uint32_t stage = rank / per_replica / data;
-        order[rank] = places[plan.spread == Spread::stages ? rank : (replica * stages + stage) * per_replica + member];
-        moved = moved || order[rank] != rank;
-    }
-    return moved ? placement.reordered(std::move(order)) : placement;
-}
-
-// Ranks that compute one layer together are on nodes of one kind. All that are not are named at once.
-static void check_groups(const TrainingInput& input) {
-    if (input.groups.empty()) {
-        return;
-    }
-    const std::vector<NodeGroup>& groups = input.fabric.shape().groups;
-    const std::int64_t last = input.plan.tensor * input.plan.context - 1;
-    std::string wrong;
-    for (std::int64_t stage = 0; stage < input.plan.pipeline; ++stage) {
-        for (std::int64_t replica = 0; replica < input.plan.data; ++replica) {
-            const GpuId first = input.first_gpu(stage, replica);
-            const auto rank = static_cast<std::uint32_t>((stage * input.plan.data + replica) * (last + 1) + last);
-            const std::uint32_t from = input.fabric.group_of(first);
-            const std::uint32_t to = input.fabric.group_of(input.placement.gpu(rank));
-            if (from != to) {
-                wrong += fmt::format("{}stage {} of replica {} lies on '{}' and '{}'", wrong.empty() ? "" : "; ", stage,
-                                     replica, groups[from].name, groups[to].name);
-            }
-        }
-    }
-    if (!wrong.empty()) {
-        throw InfeasibleError(
-            fmt::format("tensor x context = {} ranks of a replica are on nodes of one group, but {}", last + 1, wrong));
-    }
-}
-
-// Ranks that share a layer's experts wait for each other in every exchange.
-static void check_expert_groups(const TrainingInput& input) {
-    if (input.groups.empty() || input.model.experts.count == 0) {
-        return;
-    }
-    const std::vector<NodeGroup>& groups = input.fabric.shape().groups;
-    const std::int64_t together = input.plan.experts.expert * input.plan.expert_tensor();
-    std::string wrong;
-    for (std::int64_t first = 0; first < input.plan.ranks(); first += together) {
-        const auto group_of = [&](std::int64_t rank) {
-            return input.fabric.group_of(input.placement.gpu(static_cast<std::uint32_t>(rank)));
-        };
-        for (std::int64_t rank = first + 1; rank < first + together; ++rank) {
-            if (group_of(rank) != group_of(first)) {
-                wrong += fmt::format("{}ranks {} to {} lie on '{}' and '{}'", wrong.empty() ? "" : "; ", first,
-                                     first + together - 1, groups[group_of(first)].name, groups[group_of(rank)].name);
-                break;
-            }
-        }
-    }
-    if (!wrong.empty()) {
-        throw InfeasibleError(fmt::format(
-            "expert x expert-tensor = {} ranks that share a layer's experts are on nodes of one group, but {}",
-            together, wrong));
-    }
-}
-
-TrainingInput training_input(const Scenario& scenario, ModelCache& models, const Fabric& fabric,
-                             const Placement& placement) {
-    check(scenario.model, scenario.plan, placement.gpus(), scenario.plan_mark);
-    const Placement own = placed(scenario, fabric, placement);
-    std::vector<GroupDevice> groups;
-    std::string unfit;
-    const auto device_of = [&](const NodeSpec& node) {
-        if (node.gpu.matrix_flops(scenario.plan.precision) <= 0) {
-            unfit += fmt::format("{}{} has no matrix unit for {}", unfit.empty() ? "" : "; ", node.gpu.name,
-                                 precision_names()[static_cast<std::size_t>(scenario.plan.precision)]);
-        }
-        return GroupDevice{&models.device(node.gpu, scenario.compute), &node.gpu,
-                           &models.collectives(node, scenario.network.collectives)};
-    };
-    for (const GroupSpec& group : scenario.cluster.groups) {
-        groups.push_back(device_of(group.node));
-    }
-    const GroupDevice first = groups.empty() ? device_of(scenario.cluster.node) : groups[fabric.group_of(own.gpu(0))];
-    if (!unfit.empty()) {
-        throw InfeasibleError(unfit);
-    }
-    const bool by_packet = scenario.network.by_packet();
-    TrainingInput input{scenario.model,
-                        scenario.plan,
-                        scenario.software,
-                        *first.device,
-                        *first.gpu,
-                        fabric,
-                        *first.collectives,
-                        own,
-                        scenario.network.path_choice(),
-                        scenario.network.fold && !by_packet,
-                        by_packet};
-    input.groups = std::move(groups);
-    const NodeSpec& node = scenario.cluster.node;
-    check_tiers(scenario.plan, node.has_host ? &node.host : nullptr, scenario.plan_mark);
-    input.host = scenario.plan.offload.given ? &node.host : nullptr;
-    check_groups(input);
-    check_expert_groups(input);
-    return input;
 }
 
 // Faults of a service change links between nodes while it runs.

@@ -1,0 +1,164 @@
+#include "tools/driver/scenario_checks.hpp"
+
+#include "models/power_capped.hpp"
+#include "sim/device/power.hpp"
+#include "tools/driver/kind.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace orrery::inline driver {
+
+// The GPUs keep to their share of a budget as they do to a limit of their own.
+void apply_power_budget(const YamlNode& root, Scenario& scenario, std::vector<Diagnostic>& errors) {
+    constexpr const char* kBudget = "cluster.power";
+    const PowerBudget& power = scenario.cluster.power;
+    const YamlNode* cluster = root.find("cluster");
+    const YamlNode* node = cluster != nullptr ? cluster->find("power") : nullptr;
+    if (!power.given || node == nullptr || scenario.cluster.nodes == 0) {
+        return;
+    }
+    const auto refuse = [&](const std::string& text) { errors.push_back(node->mark.error(text)); };
+    if (!row_of(scenario.kind).kernels) {
+        return refuse(fmt::format("'power' changes nothing in kind {}: no kernels run there whose clock it could lower",
+                                  row_of(scenario.kind).name));
+    }
+    if (power.rack <= 0 && power.cluster <= 0) {
+        return refuse("'power' is a budget: 'rack' or 'cluster' is needed");
+    }
+    if (power.rack <= 0 && node->find("nodes_per_rack") != nullptr) {
+        return refuse("'nodes_per_rack' changes nothing: it needs a budget of a 'rack'");
+    }
+    const auto own_limit = [](const DeviceSpec& device) {
+        const bool own = device.power_limit.value > 0 && device.power_limit.source != kBudget;
+        return own ? device.power_limit.value : device.tdp.value;
+    };
+    const bool by_demand = power.sharing == PowerSharing::demand;
+    if (by_demand &&
+        (!scenario.cluster.mixed || std::any_of(scenario.cluster.groups.begin(), scenario.cluster.groups.end(),
+                                                [&](const GroupSpec& one) { return own_limit(one.node.gpu) <= 0; }))) {
+        return refuse(
+            "'sharing: demand' is between groups of unlike GPUs whose own limits (tdp or power_limit) are known");
+    }
+    // What each GPU of this kind may draw, where the others take no more than they can.
+    const auto by_level = [&](const DeviceSpec& device) {
+        double level = std::numeric_limits<double>::infinity();
+        const double nodes = static_cast<double>(scenario.cluster.nodes);
+        const auto within = [&](double budget, double first, double count) {
+            std::vector<PowerClaim> claims;
+            bool here = false;
+            double at = 0;
+            for (const GroupSpec& group : scenario.cluster.groups) {
+                const double held =
+                    std::max(0.0, std::min(at + static_cast<double>(group.nodes), first + count) - std::max(at, first));
+                claims.push_back({held * static_cast<double>(group.node.gpus), own_limit(group.node.gpu)});
+                const bool first_group =
+                    &group == &scenario.cluster.groups.front() && &device == &scenario.cluster.node.gpu;
+                here = here || (held > 0 && (first_group || &group.node.gpu == &device));
+                at += static_cast<double>(group.nodes);
+            }
+            level = here ? std::min(level, power_level(budget - count * power.beside, std::move(claims))) : level;
+        };
+        if (power.cluster > 0) {
+            within(power.cluster, 0, nodes);
+        }
+        const auto per_rack = static_cast<double>(power.nodes_per_rack);
+        for (double first = 0; power.rack > 0 && first < nodes; first += per_rack) {
+            within(power.rack, first, std::min(per_rack, nodes - first));
+        }
+        return level;
+    };
+    const auto limit = [&](DeviceSpec& device, double gpus) {
+        const double share =
+            by_demand ? by_level(device) : power.per_gpu(static_cast<double>(scenario.cluster.nodes), gpus);
+        if (share <= idle_power(device)) {
+            refuse(fmt::format("the budget leaves {:.0f} W for each GPU, which takes {:.0f} W when idle", share,
+                               idle_power(device)));
+            return;
+        }
+        if (device.power_limit.source == kBudget) {
+            device.power_limit = {};  // of a resolved scenario that is read again
+        }
+        const double own = device.power_limit.value > 0 ? device.power_limit.value : device.tdp.value;
+        if (own <= 0 || share < own) {
+            device.power_limit = {share, "derived", kBudget};
+        }
+    };
+    for_each_node(scenario.cluster, [&](NodeSpec& one) { limit(one.gpu, static_cast<double>(one.gpus)); });
+    for (PhaseSpec* phase : {&scenario.engine.mixed, &scenario.engine.prefill, &scenario.engine.decode}) {
+        if (phase->other_device) {
+            limit(phase->device, static_cast<double>(scenario.cluster.node.gpus));
+        }
+    }
+}
+
+// A limit lowers the clock by the law of power, which takes its figures.
+void check_power_limit(const Scenario& scenario, std::vector<Diagnostic>& errors) {
+    const auto check = [&](const DeviceSpec& device, const Mark& mark) {
+        if (device.power_limit.value > 0 && !(has_power_law(device) && device.tdp.value > 0)) {
+            errors.push_back(mark.error(fmt::format(
+                "power_limit needs the figures of a power law, which {} lacks: active_power, energy_per_flop, "
+                "energy_per_byte and tdp",
+                device.name.empty() ? "the device" : device.name)));
+        }
+    };
+    check(scenario.cluster.node.gpu, scenario.cluster_mark);
+    for (const PhaseSpec* phase : {&scenario.engine.mixed, &scenario.engine.prefill, &scenario.engine.decode}) {
+        if (phase->other_device) {
+            check(phase->device, scenario.engine_mark);
+        }
+    }
+}
+
+// What a topology cannot be simulated with.
+void check_topology(const Scenario& scenario, std::vector<Diagnostic>& errors) {
+    for (const FabricSpec* fabric : fabrics_of(scenario.cluster)) {
+        const auto topology = fabric->topology.make();
+        if (topology->needs_packets() && !scenario.network.by_packet()) {
+            errors.push_back(scenario.cluster_mark.error(
+                "adaptive routing looks at the queues of switches: it needs network.fidelity: packet"));
+        }
+        if (topology->limits_connections() &&
+            (!row_of(scenario.kind).messages || scenario.network.fidelity == Fidelity::simgrid)) {
+            errors.push_back(
+                scenario.cluster_mark.error("'window' and 'loss' of a connection are simulated in collective and "
+                                            "network scenarios only, and not with "
+                                            "fidelity simgrid"));
+        }
+    }
+    if (scenario.cluster.mixed && scenario.network.packets.nic.rails > 1) {
+        errors.push_back(scenario.network_mark.error("nic.rails needs nodes that all have the same NICs"));
+    }
+    // Several fabrics are forwarded over switch by switch, trees among them, too.
+    const bool joined = fabrics_of(scenario.cluster).size() > 1;
+    const auto topology = scenario.cluster.fabric.topology.make();
+    const std::string name = joined ? "a cluster of several fabrics" : scenario.cluster.fabric.topology.name();
+    const packet::PathNeeds paths = scenario.network.packets.paths.policy.make()->needs();
+    if ((joined || !topology->is_tree()) && (paths.leaves_choose || paths.plans)) {
+        errors.push_back(scenario.network_mark.error(
+            fmt::format("paths '{}' choose among the spines of a tree; {} has none: take spray, ecmp, oblivious, "
+                        "flowlet, recycled, reps, bitmap or mixed",
+                        scenario.network.packets.paths.policy.name(), name)));
+    }
+}
+
+// Whether an error is on the lines of a section, or of one line with the next.
+bool names_lines_of(const std::vector<Diagnostic>& errors, const YamlNode& root, const std::string& section) {
+    int first = 0;
+    int last = std::numeric_limits<int>::max();
+    for (const YamlNode::Entry& entry : root.entries) {
+        if (entry.key == section) {
+            first = entry.key_mark.line;
+        } else if (first > 0) {
+            last = std::max(first, entry.key_mark.line - 1);
+            break;
+        }
+    }
+    return std::any_of(errors.begin(), errors.end(), [&](const Diagnostic& error) {
+        return error.line == 0 || (error.line >= first && error.line <= last);
+    });
+}
+
+}  // namespace orrery::inline driver

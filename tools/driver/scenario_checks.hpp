@@ -1,0 +1,18 @@
+#pragma once
+// What the sections of a scenario say together: budgets and limits of power, and what a fabric can do at a fidelity.
+
+#include "tools/driver/scenario.hpp"
+
+namespace orrery::inline driver {
+
+/// GPUs keep to their share of a budget as they do to a limit of their own.
+void apply_power_budget(const YamlNode& root, Scenario& scenario, std::vector<Diagnostic>& errors);
+/// A limit needs the figures of its device, and one that it can keep.
+void check_power_limit(const Scenario& scenario, std::vector<Diagnostic>& errors);
+/// A fabric simulates the paths that are chosen at the fidelity that is chosen.
+void check_topology(const Scenario& scenario, std::vector<Diagnostic>& errors);
+/// Whether an error is on the lines of a section, or has no line.
+[[nodiscard]] bool names_lines_of(const std::vector<Diagnostic>& errors, const YamlNode& root,
+                                  const std::string& section);
+
+}  // namespace orrery::inline driver

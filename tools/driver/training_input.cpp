@@ -1,0 +1,174 @@
+// What a training scenario gives its lowering: the devices of its groups, its ranks' places, and whether they fit each other.
+
+#include "tools/driver/scenario.hpp"
+#include "workloads/training/offload.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+namespace orrery::inline driver {
+
+// The order of groups that a plan names, those that it does not after them.
+static std::vector<std::uint32_t> group_order(const Scenario& scenario, const Fabric& fabric) {
+    const std::vector<NodeGroup>& groups = fabric.shape().groups;
+    std::vector<std::string> names;
+    for (const NodeGroup& group : groups) {
+        names.push_back(group.name);
+    }
+    std::vector<std::uint32_t> order;
+    std::vector<Diagnostic> errors;
+    std::istringstream list(scenario.plan.groups);
+    for (std::string name; std::getline(list, name, ',');) {
+        name.erase(0, name.find_first_not_of(' '));
+        name.erase(name.find_last_not_of(' ') + 1);
+        const auto found = static_cast<std::uint32_t>(std::find(names.begin(), names.end(), name) - names.begin());
+        if (found == names.size()) {
+            const std::string guess = nearest_name(name, names);
+            errors.push_back(scenario.plan_mark.error(
+                fmt::format("the cluster has no group '{}'{}", name,
+                            guess.empty() ? "" : fmt::format(" (did you mean '{}'?)", guess))));
+        } else if (std::find(order.begin(), order.end(), found) != order.end()) {
+            errors.push_back(scenario.plan_mark.error(fmt::format("plan.groups names '{}' twice", name)));
+        } else {
+            order.push_back(found);
+        }
+    }
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+    for (std::uint32_t group = 0; group < groups.size(); ++group) {
+        if (std::find(order.begin(), order.end(), group) == order.end()) {
+            order.push_back(group);
+        }
+    }
+    return order;
+}
+
+// Where the ranks of a plan are: on its groups in their order, stage after stage or replica after replica.
+static Placement placed(const Scenario& scenario, const Fabric& fabric, const Placement& placement) {
+    const PlanSpec& plan = scenario.plan;
+    if (!plan.placed) {
+        return placement;
+    }
+    const std::vector<std::uint32_t> groups = group_order(scenario, fabric);
+    std::vector<std::uint32_t> places;
+    for (std::size_t i = 0; i < std::max<std::size_t>(1, groups.size()); ++i) {
+        for (std::uint32_t place = 0; place < placement.gpus(); ++place) {
+            if (groups.empty() || fabric.group_of(placement.gpu(place)) == groups[i]) {
+                places.push_back(place);
+            }
+        }
+    }
+    const auto per_replica = static_cast<std::uint32_t>(plan.tensor * plan.context);
+    const auto data = static_cast<std::uint32_t>(plan.data);
+    const auto stages = static_cast<std::uint32_t>(plan.pipeline);
+    std::vector<std::uint32_t> order(places.size());
+    bool moved = false;
+    for (std::uint32_t rank = 0; rank < order.size(); ++rank) {
+        const std::uint32_t member = rank % per_replica;
+        const std::uint32_t replica = rank / per_replica % data;
+        const std::uint32_t stage = rank / per_replica / data;
+        order[rank] = places[plan.spread == Spread::stages ? rank : (replica * stages + stage) * per_replica + member];
+        moved = moved || order[rank] != rank;
+    }
+    return moved ? placement.reordered(std::move(order)) : placement;
+}
+
+// Ranks that compute one layer together are on nodes of one kind. All that are not are named at once.
+static void check_groups(const TrainingInput& input) {
+    if (input.groups.empty()) {
+        return;
+    }
+    const std::vector<NodeGroup>& groups = input.fabric.shape().groups;
+    const std::int64_t last = input.plan.tensor * input.plan.context - 1;
+    std::string wrong;
+    for (std::int64_t stage = 0; stage < input.plan.pipeline; ++stage) {
+        for (std::int64_t replica = 0; replica < input.plan.data; ++replica) {
+            const GpuId first = input.first_gpu(stage, replica);
+            const auto rank = static_cast<std::uint32_t>((stage * input.plan.data + replica) * (last + 1) + last);
+            const std::uint32_t from = input.fabric.group_of(first);
+            const std::uint32_t to = input.fabric.group_of(input.placement.gpu(rank));
+            if (from != to) {
+                wrong += fmt::format("{}stage {} of replica {} lies on '{}' and '{}'", wrong.empty() ? "" : "; ", stage,
+                                     replica, groups[from].name, groups[to].name);
+            }
+        }
+    }
+    if (!wrong.empty()) {
+        throw InfeasibleError(
+            fmt::format("tensor x context = {} ranks of a replica are on nodes of one group, but {}", last + 1, wrong));
+    }
+}
+
+// Ranks that share a layer's experts wait for each other in every exchange.
+static void check_expert_groups(const TrainingInput& input) {
+    if (input.groups.empty() || input.model.experts.count == 0) {
+        return;
+    }
+    const std::vector<NodeGroup>& groups = input.fabric.shape().groups;
+    const std::int64_t together = input.plan.experts.expert * input.plan.expert_tensor();
+    std::string wrong;
+    for (std::int64_t first = 0; first < input.plan.ranks(); first += together) {
+        const auto group_of = [&](std::int64_t rank) {
+            return input.fabric.group_of(input.placement.gpu(static_cast<std::uint32_t>(rank)));
+        };
+        for (std::int64_t rank = first + 1; rank < first + together; ++rank) {
+            if (group_of(rank) != group_of(first)) {
+                wrong += fmt::format("{}ranks {} to {} lie on '{}' and '{}'", wrong.empty() ? "" : "; ", first,
+                                     first + together - 1, groups[group_of(first)].name, groups[group_of(rank)].name);
+                break;
+            }
+        }
+    }
+    if (!wrong.empty()) {
+        throw InfeasibleError(fmt::format(
+            "expert x expert-tensor = {} ranks that share a layer's experts are on nodes of one group, but {}",
+            together, wrong));
+    }
+}
+
+TrainingInput training_input(const Scenario& scenario, ModelCache& models, const Fabric& fabric,
+                             const Placement& placement) {
+    check(scenario.model, scenario.plan, placement.gpus(), scenario.plan_mark);
+    const Placement own = placed(scenario, fabric, placement);
+    std::vector<GroupDevice> groups;
+    std::string unfit;
+    const auto device_of = [&](const NodeSpec& node) {
+        if (node.gpu.matrix_flops(scenario.plan.precision) <= 0) {
+            unfit += fmt::format("{}{} has no matrix unit for {}", unfit.empty() ? "" : "; ", node.gpu.name,
+                                 precision_names()[static_cast<std::size_t>(scenario.plan.precision)]);
+        }
+        return GroupDevice{&models.device(node.gpu, scenario.compute), &node.gpu,
+                           &models.collectives(node, scenario.network.collectives)};
+    };
+    for (const GroupSpec& group : scenario.cluster.groups) {
+        groups.push_back(device_of(group.node));
+    }
+    const GroupDevice first = groups.empty() ? device_of(scenario.cluster.node) : groups[fabric.group_of(own.gpu(0))];
+    if (!unfit.empty()) {
+        throw InfeasibleError(unfit);
+    }
+    const bool by_packet = scenario.network.by_packet();
+    TrainingInput input{scenario.model,
+                        scenario.plan,
+                        scenario.software,
+                        *first.device,
+                        *first.gpu,
+                        fabric,
+                        *first.collectives,
+                        own,
+                        scenario.network.path_choice(),
+                        scenario.network.fold && !by_packet,
+                        by_packet};
+    input.groups = std::move(groups);
+    const NodeSpec& node = scenario.cluster.node;
+    check_tiers(scenario.plan, node.has_host ? &node.host : nullptr, scenario.plan_mark);
+    input.host = scenario.plan.offload.given ? &node.host : nullptr;
+    check_groups(input);
+    check_expert_groups(input);
+    return input;
+}
+
+}  // namespace orrery::inline driver
