@@ -167,8 +167,8 @@ class CriticalPath {
         }
         const GpuId first = in.first_gpu(0, 0);
         const GroupDevice& group = in.groups[in.fabric.group_of(first)];
-        return {in.model,           in.plan,  in.software, *group.device, *group.gpu, in.fabric,
-                *group.collectives, in.paths, first};
+        return {in.model,           in.plan,  in.software, *group.device,   *group.gpu, in.fabric,
+                *group.collectives, in.paths, first,       in.stage_gpus(0)};
     }
 
     [[nodiscard]] bool like_first(std::uint32_t rank) const {

@@ -1,6 +1,6 @@
 #include "workloads/training/adapters.hpp"
 
-#include "sim/base/text.hpp"
+#include "workloads/training/name_list.hpp"
 #include "workloads/training/spec.hpp"
 
 #include <fmt/format.h>
@@ -53,18 +53,6 @@ std::vector<std::string> module_names() {
     std::vector<std::string> out;
     for (const AdapterModule& module : modules()) {
         out.emplace_back(module.name);
-    }
-    return out;
-}
-
-// Names that commas divide, without the blanks around them.
-std::vector<std::string> names_in(const std::string& text) {
-    std::vector<std::string> out;
-    for (const std::string_view part : split(text, ',')) {
-        const std::size_t first = part.find_first_not_of(' ');
-        if (first != std::string_view::npos) {
-            out.emplace_back(part.substr(first, part.find_last_not_of(' ') - first + 1));
-        }
     }
     return out;
 }

@@ -2,6 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
+#include "workloads/training/name_list.hpp"
 #include "workloads/training/offload.hpp"
 
 #include <fmt/format.h>
@@ -329,18 +330,6 @@ void check_experts(const ModelSpec& model, const PlanSpec& plan, Problems& probl
 static const std::vector<std::string>& module_names() {
     static const std::vector<std::string> kNames = {"norm", "activation", "attention", "ffn"};
     return kNames;
-}
-
-// Names that commas divide, without the blanks around them.
-static std::vector<std::string> names_in(const std::string& text) {
-    std::vector<std::string> out;
-    for (const std::string_view part : split(text, ',')) {
-        const std::size_t first = part.find_first_not_of(' ');
-        if (first != std::string_view::npos) {
-            out.emplace_back(part.substr(first, part.find_last_not_of(' ') - first + 1));
-        }
-    }
-    return out;
 }
 
 RecomputeModules PlanSpec::modules() const {
