@@ -11,8 +11,10 @@ ResourceId AnalyticModel::add_resource(double capacity) {
 
 void AnalyticModel::set_capacity(ResourceId resource, double capacity) {
     ORRERY_ASSERT(capacity >= 0);
-    resources_[resource.value()].capacity = capacity;
-    place_all();
+    if (resources_[resource.value()].capacity != capacity) {
+        resources_[resource.value()].capacity = capacity;
+        place_all(resource);
+    }
 }
 
 ClassId AnalyticModel::hold(std::span<const Demand> demands, double rate_bound) {
@@ -42,29 +44,39 @@ void AnalyticModel::start(ClassId id, double amount, ListenerId listener, std::u
     place(transfers_.take({id, listener, token, order_++, amount, {}, {}, 0, true}));
 }
 
-// Reserves what a transfer needs, behind all that was reserved before.
-void AnalyticModel::place(std::uint32_t slot) {
-    Transfer& transfer = transfers_[slot];
-    const Class& c = classes_[transfer.of.value()];
-    SimTime begin = engine_.now();
+double AnalyticModel::rate_of(const Class& c) const {
     double rate = c.rate_bound;
     for (const Demand& demand : c.demands) {
-        const Resource& resource = resources_[demand.resource.value()];
-        begin = std::max(begin, resource.free_at);
-        rate = std::min(rate, resource.capacity / demand.weight);
+        rate = std::min(rate, resources_[demand.resource.value()].capacity / demand.weight);
     }
+    return std::max(0.0, rate);
+}
+
+// Reserves what a transfer needs, behind all that was reserved before.
+void AnalyticModel::place(std::uint32_t slot) {
+    SimTime begin = engine_.now();
+    for (const Demand& demand : classes_[transfers_[slot].of.value()].demands) {
+        begin = std::max(begin, resources_[demand.resource.value()].free_at);
+    }
+    Transfer& transfer = transfers_[slot];
     transfer.begin = begin;
-    transfer.rate = std::max(0.0, rate);
-    if (rate <= 0) {
+    transfer.rate = rate_of(classes_[transfer.of.value()]);
+    if (transfer.rate <= 0) {
         transfer.end = SimTime::max();
         return;  // until a capacity changes
     }
-    for (const Demand& demand : c.demands) {
-        Resource& resource = resources_[demand.resource.value()];
-        resource.free_at = begin + SimTime::from_seconds(transfer.amount * demand.weight / resource.capacity);
-    }
-    transfer.end = begin + SimTime::from_seconds(transfer.amount / rate);
+    reserve(transfer);
+    transfer.end = begin + SimTime::from_seconds(transfer.amount / transfer.rate);
     engine_.schedule(transfer.end, event_order(Phase::network, 1, slot), handler_, slot);
+}
+
+void AnalyticModel::reserve(const Transfer& transfer) {
+    for (const Demand& demand : classes_[transfer.of.value()].demands) {
+        Resource& resource = resources_[demand.resource.value()];
+        resource.free_at =
+            std::max(resource.free_at,
+                     transfer.begin + SimTime::from_seconds(transfer.amount * demand.weight / resource.capacity));
+    }
 }
 
 double AnalyticModel::left(const Transfer& transfer) const {
@@ -78,24 +90,34 @@ void AnalyticModel::book(const Transfer& transfer, double amount) {
     }
 }
 
-// What is under way begins anew with what is left of it, in the order in which it started.
-void AnalyticModel::place_all() {
+// What is under way goes on as it is, but for what uses the changed resource: that begins anew with what is left of it, in the order
+// of starts with what waits, so that nothing carries more than it can.
+void AnalyticModel::place_all(ResourceId changed) {
     std::vector<std::uint32_t> slots;
-    for (std::uint32_t slot = 0; slot < transfers_.size(); ++slot) {
-        if (transfers_[slot].live) {
-            slots.push_back(slot);
-        }
-    }
-    std::sort(slots.begin(), slots.end(),
-              [&](std::uint32_t a, std::uint32_t b) { return transfers_[a].order < transfers_[b].order; });
     for (Resource& resource : resources_) {
         resource.free_at = SimTime();
     }
-    for (const std::uint32_t slot : slots) {
+    for (std::uint32_t slot = 0; slot < transfers_.size(); ++slot) {
         Transfer& transfer = transfers_[slot];
+        if (!transfer.live) {
+            continue;
+        }
+        const std::vector<Demand>& demands = classes_[transfer.of.value()].demands;
+        const bool affected = std::any_of(demands.begin(), demands.end(),
+                                          [&](const Demand& demand) { return demand.resource == changed; });
+        const bool under_way = transfer.rate > 0 && transfer.begin <= engine_.now();
+        if (under_way && !affected) {
+            reserve(transfer);
+            continue;
+        }
         const double rest = left(transfer);
         book(transfer, transfer.amount - rest);
         transfer.amount = rest;
+        slots.push_back(slot);
+    }
+    std::sort(slots.begin(), slots.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return transfers_[a].order < transfers_[b].order; });
+    for (const std::uint32_t slot : slots) {
         place(slot);
     }
 }
@@ -112,7 +134,7 @@ double AnalyticModel::withdraw(const ActivityHandle& activity) {
     transfers_.give(static_cast<std::uint32_t>(found - transfers_.begin()));
     ++ended_;
     last_end_ = engine_.now();
-    place_all();
+    place_all(ResourceId());
     return rest;
 }
 

@@ -3,7 +3,7 @@
 //
 // Claims: a transfer alone takes exactly what the fluid model gives it. Transfers that overlap on a resource are served
 // one after another in the order they started, so no resource ever carries more than its capacity. When a capacity
-// changes or a transfer is cancelled, what is under way keeps its order and is placed anew with what is left of it.
+// changes, what is under way on it is placed anew with what is left of it, in its order; all else that is under way goes on.
 // Limits: service is first come, first served and whole-message, so a short transfer behind a long one waits; mean
 // completion under contention differs from fair sharing. A change costs time in proportion to the transfers under way.
 // Validated by tests/sim/engine/resource_model_test.cpp (equal to fluid without contention; capacity never exceeded).
@@ -55,7 +55,9 @@ class AnalyticModel final : public ResourceModel, public EventHandler {
     double withdraw(const ActivityHandle& activity) override;
     ClassId hold_bounded(ClassId id, double rate_bound) override;
     void place(std::uint32_t slot);
-    void place_all();
+    void reserve(const Transfer& transfer);
+    [[nodiscard]] double rate_of(const Class& c) const;
+    void place_all(ResourceId changed);
     [[nodiscard]] double left(const Transfer& transfer) const;
     void drop(ClassId id);
     void book(const Transfer& transfer, double amount);

@@ -55,6 +55,26 @@ std::vector<Demand> on(ResourceId resource) {
 
 }  // namespace
 
+TEST_CASE("analytic: what does not use a link goes on as it is when that changes") {
+    Engine engine;
+    AnalyticModel model(engine);
+    const ResourceId bundle = model.add_resource(4);
+    const ResourceId one = model.add_resource(1);
+    const ResourceId two = model.add_resource(1);
+    const ResourceId other = model.add_resource(1);
+    const std::vector<Demand> first = {{bundle, 1}, {one, 1}};
+    const std::vector<Demand> second = {{bundle, 1}, {two, 1}};
+    History history(engine, model);
+    history.at(0, [&] {
+        history.start(model.hold(first), 4, 0);
+        history.start(model.hold(second), 4, 1);  // its turn on the bundle comes after a second
+    });
+    history.at(2, [&] { model.set_capacity(other, 0.5); });
+    engine.run();
+    CHECK(history.done[0] == doctest::Approx(4));
+    CHECK(history.done[1] == doctest::Approx(5));
+}
+
 TEST_CASE("a capacity that changes, a suspension and a bound: by hand, fluid and analytic") {
     for (const bool analytic : {false, true}) {
         CAPTURE(analytic);
