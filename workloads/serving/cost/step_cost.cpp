@@ -102,6 +102,7 @@ StepWork ModelStep::product(double m, double n, double k) const {
     gemm.k = k;
     gemm.weight_only = weights_alone(m_.quantisation.weights, m_.quantisation);
     (gemm.weight_only ? gemm.weights : gemm.precision) = m_.quantisation.weights;
+    gemm.quantises = !gemm.weight_only && bytes_of(gemm.precision) < 2;
     return priced(gemm, gemm.precision);
 }
 
@@ -113,8 +114,8 @@ StepWork ModelStep::streaming(double values, double kernels, StreamingKind kind)
     return priced(kernel);
 }
 
-// A kernel whose result a product reads: with narrow products it is fused into their quantisation, which their rows hold, and
-// only its bytes count.
+// A kernel whose result a product reads: with narrow products it is fused into their quantisation, whose time they have, and only
+// its bytes count.
 StepWork ModelStep::before_product(double values, StreamingKind kind) const {
     const bool fused =
         bytes_of(m_.quantisation.weights) < 2 && !weights_alone(m_.quantisation.weights, m_.quantisation);
