@@ -235,8 +235,12 @@ Cost Calibrated::cost(const Operation& operation) const {
     }
     const KernelFit& fit = entry->fit->get();
     const KernelFit::Estimate estimate = fit.estimate(*point, entry->rates);
+    double burst = estimate.seconds;
     const auto* gemm = std::get_if<Gemm>(&operation);
-    double seconds = governed_seconds(device_, duty_, estimate.seconds, point->flops, point->bytes, entry->rates.flops);
+    if (gemm != nullptr && point->flops / entry->rates.flops > point->bytes / roofline_.memory_rate()) {
+        burst *= split_accumulator(device_, *gemm);
+    }
+    double seconds = governed_seconds(device_, duty_, burst, point->flops, point->bytes, entry->rates.flops);
     if (attention != nullptr && attention->flash2 && device_.flash2.value > 0) {
         seconds /= device_.flash2.value;
     } else if (gemm != nullptr) {

@@ -27,6 +27,8 @@ struct Gemm {
     bool weight_only = false;
     Precision weights = Precision::int4;
     Scaling scaling = Scaling::tensor;
+    /// Partial sums of 8-bit operands are promoted to registers of 32 bits along the way, as gradients want it.
+    bool split_accumulator = false;
     /// Its activations come in 16 bits, and a kernel before narrows them: what that takes beyond moving kQuantisedBytes a value, which
     /// are counted with the kernel that it is fused into, or in `extra_bytes`.
     bool quantises = false;

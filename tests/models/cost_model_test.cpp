@@ -97,6 +97,29 @@ TEST_CASE("the measured ceilings of sustained GEMMs come out within 12 per cent"
     }
 }
 
+TEST_CASE("8-bit gradients split their accumulator where the device promotes, others do not") {
+    DeviceSpec device = device_named("h100-sxm");
+    for (const ComputeKind kind : {ComputeKind::calibrated, ComputeKind::roofline}) {
+        device.split_accumulator.value = 1.2;
+        device.power_knee.value = 0;  // the clock stays
+        const auto seconds = [&](const Gemm& gemm) {
+            return test::models().device(device, kind).seconds(gemm).value();
+        };
+        Gemm gradient{8192, 8192, 8192, 1, Precision::fp8, 0};
+        const double fast = seconds(gradient);
+        gradient.split_accumulator = true;
+        CHECK(seconds(gradient) / fast == doctest::Approx(1.2).epsilon(0.01));
+        Gemm thin{8, 8192, 8192, 1, Precision::fp8, 0};  // bound by its weights
+        const double read = seconds(thin);
+        thin.split_accumulator = true;
+        CHECK(seconds(thin) == read);
+        Gemm wide{8192, 8192, 8192, 1, Precision::bf16, 0};
+        const double bf16 = seconds(wide);
+        wide.split_accumulator = true;
+        CHECK(seconds(wide) == bf16);
+    }
+}
+
 TEST_CASE("a product that quantises its activations takes what the kernel before takes beyond its bytes") {
     const DeviceSpec device = device_named("h100-sxm");
     const CostModel& model = test::models().device(device, ComputeKind::calibrated);

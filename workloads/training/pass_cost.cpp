@@ -242,9 +242,9 @@ double PassCost::data_gradient_seconds(const Product& product, int parts) const 
     const double casts = cast_seconds(gemm, product.times * gemm.m * gemm.n, product.fused_gradient) +
                          product.times * row_casts(gemm, gemm.m * gemm.n, product.held >= 2) + widening(product);
     const Gemm part = part_of(gemm, parts);
-    return product.times * matrix_slowdown_ * parts *
-               device_.seconds(Gemm{part.m, part.k, part.n, 1, part.precision, 0}).value() +
-           stream_slowdown_ * casts;
+    Gemm turned{part.m, part.k, part.n, 1, part.precision, 0};
+    turned.split_accumulator = true;
+    return product.times * matrix_slowdown_ * parts * device_.seconds(turned).value() + stream_slowdown_ * casts;
 }
 
 // Gradients add up in fp32 over the micro-batches: in the epilogue (reads and writes 4 bytes instead of writing 2), or in a
@@ -252,6 +252,7 @@ double PassCost::data_gradient_seconds(const Product& product, int parts) const 
 double PassCost::weight_gradient_seconds(const Product& product) const {
     const Gemm& gemm = product.gemm;
     Gemm weight{gemm.n, gemm.k, gemm.m, 1, gemm.precision, 0};
+    weight.split_accumulator = true;
     // ZeRO-2 and 3 reduce them after each micro-batch and add up what they keep of them.
     const bool reduced = plan_.zero >= 2 && plan_.pipeline == 1;
     const bool accumulates = !reduced && (plan_.micro_batches() > 1 || plan_.gradient_precision == Precision::fp32);
@@ -390,8 +391,9 @@ PassCost::Block PassCost::attention_block() const {
 
 PassCost::Block PassCost::feed_forward(double width) const {
     const double h = static_cast<double>(model_.hidden);
-    Block block{{{product(tokens_, width * (model_.gated ? 2 : 1), h), true, true}},
-                {{product(tokens_, h, width), true, false}},
+    const bool fused = software_.fused_activation_casts;
+    Block block{{{product(tokens_, width * (model_.gated ? 2 : 1), h), true, fused}},
+                {{product(tokens_, h, width), fused, false}},
                 {},
                 {}};
     add_adapters(block, LayerProduct::ffn_in, LayerProduct::ffn_out);

@@ -29,8 +29,9 @@ PassCost::Block PassCost::expert_products() const {
     const double held = static_cast<double>(experts.count / plan_.experts.expert);
     const double used = std::min(held, std::max(1.0, rows));
     const double width = static_cast<double>(experts.ffn) / static_cast<double>(plan_.expert_tensor());
-    return {{{product(rows / used, width * (model_.gated ? 2 : 1), h), false, true, used}},
-            {{product(rows / used, h, width), true, false, used}},
+    const bool fused = software_.fused_activation_casts;
+    return {{{product(rows / used, width * (model_.gated ? 2 : 1), h), false, fused, used}},
+            {{product(rows / used, h, width), fused, false, used}},
             {},
             {}};
 }

@@ -168,8 +168,12 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.step_overhead);
     fields.enumeration({"loss", "kernels of the loss, where the plan names none"}, {"separate", "compiled", "fused"},
                        software.loss);
-    fields.boolean({"fused_casts", "casts to fp8 by known scales are part of the norm or activation before a product"},
+    fields.boolean({"fused_casts", "casts to fp8 by known scales are part of the norm before a product"},
                    software.fused_casts);
+    fields.boolean(
+        {"fused_activation_casts",
+         "casts to fp8 by known scales are part of the activation function before a product, and of its backward pass"},
+        software.fused_activation_casts);
     fields.sourced(
         {"communication_units", "SMs or CUs that a collective takes from the kernels beside it", false, 0, 1000},
         Dimension::number, software.communication_units);

@@ -150,7 +150,8 @@ struct SoftwareSpec {
     bool pipeline_sync = false;                ///< the host waits for the device where a stage has sent or received
     Sourced<double> step_overhead;             ///< s per iteration: data loading, gradient clipping, logging
     LossKernels loss = LossKernels::compiled;  ///< never software
-    bool fused_casts = false;  ///< casts to fp8 are part of the norm or activation before a product, and of its gather
+    bool fused_casts = false;             ///< casts to fp8 are part of the norm before a product, and of its gather
+    bool fused_activation_casts = false;  ///< and of the activation function before it
     /// SMs or CUs that the kernels of a collective hold while they run beside other kernels; 0: none.
     Sourced<double> communication_units;
     /// The same of tensor-parallel collectives that are cut to overlap with products (overlap.tensor: full).
