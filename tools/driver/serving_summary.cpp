@@ -254,6 +254,19 @@ class Writer {
             summary.add("expert_bytes", result.expert_bytes, "B");
             summary.add("expert_wait_s.mean", result.expert_wait_s / steps, "s");
         }
+        if (engine_.front_end.given) {
+            const auto mean = [](double sum, std::uint64_t count) {
+                return count > 0 ? sum / static_cast<double>(count) : kNotMeasured;
+            };
+            summary.add("front_end_request_wait_s.mean",
+                        mean(result.front_end_request_wait_s, result.front_end_requests), "s");
+            summary.add("front_end_token_wait_s.mean", mean(result.front_end_token_wait_s, result.front_end_tokens),
+                        "s");
+            summary.add(
+                "front_end_busy_fraction",
+                result.front_end_busy_s / std::max(static_cast<double>(engine_.front_end.cores) * result.end_s, 1e-12),
+                "1");
+        }
         if (engine_.mixes) {
             summary.add("mixed_prompts", static_cast<double>(result.mixed_prompts), "requests");
             summary.add("mixed_outputs", static_cast<double>(result.mixed_outputs), "requests");

@@ -243,6 +243,11 @@ void describe(Fields& fields, EngineSpec& engine) {
                                         Dimension::time, engine.speculation.step_s);
                      });
     engine.speculation.tokens = engine.speculates ? static_cast<std::uint32_t>(draft_tokens) : 0;
+    optional_section(fields,
+                     {"front_end",
+                      "cores and limits of what takes requests in and streams answers out, in place of the "
+                      "serial front end of `software`"},
+                     engine.front_end.given, [&](Fields& inner) { describe(inner, engine.front_end); });
     bool gathers = engine.stream_interval > 1;
     fields.group(gathers, [&](Fields& same) {
         same.integer({"stream_interval", "tokens that the server gathers before it sends them", false, 1, 1 << 20},
@@ -371,6 +376,9 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     }
     if (engine.has_step_cost) {
         check_step_cost(engine, problems);
+    }
+    for (const std::string& problem : problems_of(engine.front_end)) {
+        problems.push_back(problem);
     }
     for (const PhaseSpec* phase : {&engine.mixed, &engine.prefill, &engine.decode}) {
         if (phase->scales && phase->scaling.least > phase->replicas) {

@@ -64,9 +64,10 @@ struct EngineSpec {
     ServiceFaults faults;       ///< the scenario's section `faults`
     bool prefix_cache = false;  ///< blocks are found again by their content
     Eviction prefix_eviction = Eviction::lru;
-    double prefix_host = 0;            ///< B per replica: blocks that leave the devices stay in host memory
-    double prefix_nvme = 0;            ///< B per replica: and from there on NVMe
-    double nvme_bandwidth = 0;         ///< B/s each way of a node's NVMe
+    double prefix_host = 0;     ///< B per replica: blocks that leave the devices stay in host memory
+    double prefix_nvme = 0;     ///< B per replica: and from there on NVMe
+    double nvme_bandwidth = 0;  ///< B/s each way of a node's NVMe
+    FrontEndSpec front_end;
     std::int64_t stream_interval = 1;  ///< tokens that reach the client together
     std::int64_t max_context = 0;      ///< tokens; 0: whatever fits
     bool lora = false;

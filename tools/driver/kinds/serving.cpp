@@ -331,6 +331,7 @@ class ServingScenario final : public ScenarioRun {
         service_.seed = static_cast<std::uint64_t>(scenario_.seed);
         service_.request_overhead = engine_.software.request.value;
         service_.frontend = engine_.software.frontend.value;
+        service_.front_end = engine_.front_end;
         service_.timeline = options_.timeline;
         service_.placement = context.placement;
     }

@@ -39,7 +39,9 @@ enum class ServiceTask : std::uint8_t {
     start,
     restore,
     scale,
-    plan
+    plan,
+    front_end,
+    delivery
 };
 
 struct Token {

@@ -28,7 +28,7 @@ class ServiceRun::Service final : public TaskSource,
     Service(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks)
         : spec_(spec),
           hooks_(hooks),
-          frontend_(spec, requests, hooks, *this),
+          frontend_(spec, requests, hooks, *this, result_),
           steady_(spec.steady.wanted
                       ? std::make_optional<SteadyState>(spec, requests.clients() > 0, hooks.progress, result_)
                       : std::nullopt),
@@ -64,6 +64,12 @@ class ServiceRun::Service final : public TaskSource,
                 return frontend_.on_arrival();
             case ServiceTask::follow_up:
                 return frontend_.on_follow_up(token.index);
+            case ServiceTask::front_end:
+                return frontend_.on_host(token.index);
+            case ServiceTask::delivery: {
+                const FrontEndHost::Delivery done = frontend_.host()->delivered(token.index);
+                return answered(done.replica, done.sequence);
+            }
             case ServiceTask::adapter:
                 return adapters_.on_task(token);
             case ServiceTask::background:
@@ -148,10 +154,10 @@ class ServiceRun::Service final : public TaskSource,
             const std::uint32_t drafted = state.drafts(sequence);
             sequence.cached = item.context;
             if (sequence.cached == sequence.needed() && !sequence.abandoned) {
-                metrics_.token(sequence, dispatcher_->now());
+                metrics_.token(sequence, streamed());
                 for (std::uint32_t more = accept(replica.pool.speculation, drafted, sequence); more > 0; --more) {
                     ++sequence.cached;
-                    metrics_.token(sequence, dispatcher_->now());
+                    metrics_.token(sequence, streamed());
                 }
             }
             state.name_blocks(item.sequence);
@@ -333,10 +339,24 @@ class ServiceRun::Service final : public TaskSource,
         return sequence;
     }
 
+    // When its client has a token that an engine gives now.
+    [[nodiscard]] SimTime streamed() {
+        FrontEndHost* host = frontend_.host();
+        return host != nullptr ? host->stream() : dispatcher_->now();
+    }
+
     void record(std::uint32_t replica, const Sequence& sequence) {
-        end(replica, sequence, Ending::finished);
         result_.wrong += lifecycle_.corrupt(replica) ? 1 : 0;
         timeouts_.end(sequence.id);
+        if (sequence.last_token > dispatcher_->now()) {
+            frontend_.host()->deliver(replica, sequence);
+        } else {
+            answered(replica, sequence);
+        }
+    }
+
+    void answered(std::uint32_t replica, const Sequence& sequence) {
+        end(replica, sequence, Ending::finished);
         metrics_.answered(sequence, dispatcher_->now());
         settle(sequence.id, sequence.turn, true);
     }

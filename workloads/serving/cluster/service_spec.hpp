@@ -5,6 +5,7 @@
 #include "workloads/serving/cluster/routers/router.hpp"
 #include "workloads/serving/cluster/service_faults.hpp"
 #include "workloads/serving/engine/expert_cache.hpp"
+#include "workloads/serving/requests/front_end_host.hpp"
 #include "workloads/serving/schedulers/scheduler.hpp"
 
 #include <functional>
@@ -112,6 +113,7 @@ struct ServiceSpec {
     std::uint32_t layers = 1;            ///< of the model, for transfers by layer
     double cache_token_bytes = 0;        ///< keys and values of a token, over all ranks
     double request_overhead = 0;         ///< s from a client to an engine's queue
+    FrontEndSpec front_end;              ///< not given: `frontend`
     double frontend = 0;                 ///< s of work on each request before that, one after another
     double hidden_bytes = 0;             ///< that a token takes from one pipeline stage to the next
     const Fabric* fabric = nullptr;      ///< needed where there are KV transfers, pipelines or experts elsewhere
