@@ -254,6 +254,15 @@ class Writer {
             summary.add("expert_bytes", result.expert_bytes, "B");
             summary.add("expert_wait_s.mean", result.expert_wait_s / steps, "s");
         }
+        if (engine_.has_swap) {
+            summary.add("swap_out_bytes", result.swap_out_bytes, "B");
+            summary.add("swap_in_bytes", result.swap_in_bytes, "B");
+            if (engine_.swap_copies) {
+                summary.add("swap_reused_bytes", result.swap_reused_bytes, "B");
+            }
+            summary.add("swap_stall_s.mean",
+                        result.swap_stall_s / std::max(1.0, static_cast<double>(result.iterations)), "s");
+        }
         if (engine_.front_end.given) {
             const auto mean = [](double sum, std::uint64_t count) {
                 return count > 0 ? sum / static_cast<double>(count) : kNotMeasured;

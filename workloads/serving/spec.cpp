@@ -165,6 +165,23 @@ void describe_expert_cache(Fields& fields, EngineSpec& engine) {
         });
 }
 
+void describe_swap(Fields& fields, EngineSpec& engine) {
+    optional_section(
+        fields, {"swap", "how preempted blocks go to host memory and back, where a scheduler swaps"}, engine.has_swap,
+        [&](Fields& inner) {
+            inner.quantity(
+                {"call", "of the host to start a copy: one for keys and one for values of each layer", false, 0, 1},
+                Dimension::time, engine.swap_call);
+            inner.integer({"run", "blocks that lie beside each other and go in one copy", false, 1, 1 << 20},
+                          engine.swap_run);
+            inner.boolean({"asynchronous", "what comes back does not hold up those that run"}, engine.swap_behind);
+            inner.boolean({"reuse",
+                           "host memory keeps what it has of sequences that are back: only what is new goes "
+                           "there again"},
+                          engine.swap_copies);
+        });
+}
+
 }  // namespace
 
 void describe(Fields& fields, EngineSpec& engine) {
@@ -218,6 +235,7 @@ void describe(Fields& fields, EngineSpec& engine) {
         });
         inner.quantity({"host_memory", "host memory of a replica for swapped blocks", false, 0, 1e15}, Dimension::bytes,
                        engine.host_memory);
+        describe_swap(inner, engine);
         inner.enumeration({"precision", "of keys and values"}, precision_names(), engine.cache);
         optional_section(inner, {"prefix", "blocks outlive their sequence and are found again by content"},
                          engine.prefix_cache, [&](Fields& tiers) {
@@ -551,6 +569,9 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
         limits.blocks = static_cast<std::uint64_t>(engine.blocks);
     }
     limits.host_blocks = static_cast<std::uint64_t>(engine.host_memory / limits.block_bytes);
+    limits.copy_blocks = static_cast<std::uint32_t>(engine.swap_run);
+    limits.swaps_in_behind = engine.swap_behind;
+    limits.keeps_copies = engine.swap_copies;
     limits.draft_tokens = engine.speculation.tokens;
     limits.prefix_cache = engine.prefix_cache;
     limits.host_cache = static_cast<std::uint64_t>(engine.prefix_host / limits.block_bytes);

@@ -165,6 +165,10 @@ class ServingScenario final : public ScenarioRun {
         pool.units = phase->units;
         pool.first_gpu = place.first_gpu;
         pool.gpus = static_cast<std::uint32_t>(ranks);
+        pool.limits.seed = static_cast<std::uint64_t>(scenario_.seed);
+        const bool latent = scenario_.model.latent.kv_rank > 0;  // keys and values are one vector
+        pool.swap = {engine_.swap_call,
+                     static_cast<double>((latent ? 1 : 2) * stage_layers(scenario_.model.layers, 0, phase->pipeline))};
         pool.host_bandwidth = node.host_rate(static_cast<double>(ranks));
         for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
             const ServingModel model =

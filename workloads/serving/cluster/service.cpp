@@ -262,7 +262,8 @@ class ServiceRun::Service final : public TaskSource,
             result_.preemptions += state.preemptions;
             result_.prompt_tokens += state.prompt_tokens();
             result_.prefix_tokens += state.prefix_tokens();
-            ORRERY_ASSERT(state.outstanding() == 0 && state.used_blocks() == 0);
+            result_.swap_reused_bytes += static_cast<double>(state.reused_blocks()) * state.limits().block_bytes;
+            ORRERY_ASSERT(state.outstanding() == 0 && state.used_blocks() == 0 && state.used_host_blocks() == 0);
         }
         ORRERY_ASSERT(frontend_.all_settled());
         result_.end_s = frontend_.last().seconds();

@@ -70,6 +70,12 @@ struct ExpertPool {
     double rank_bytes = 0;  ///< of an expert, on each rank
 };
 
+/// How blocks go to host memory and back.
+struct SwapSpec {
+    double call_s = 0;  ///< of the host to start a copy, one after another
+    double calls = 0;   ///< copies of a run of blocks: those of each layer of a stage, keys and values apart
+};
+
 /// Equal replicas.
 struct PoolSpec {
     Role role = Role::mixed;
@@ -86,7 +92,8 @@ struct PoolSpec {
     const DeviceSpec* device = nullptr;  ///< of its GPUs; needed on devices shared by two pools
     double units = 1;                    ///< share of the compute units there, which `cost` knows
     std::optional<ExpertPool> experts;   ///< nothing: all experts are on the devices
-    double host_bandwidth = 0;           ///< B/s each way between a replica's devices and host memory; 0: takes no time
+    SwapSpec swap;
+    double host_bandwidth = 0;  ///< B/s each way between a replica's devices and host memory; 0: takes no time
 };
 
 /// When replicas of one role do the work of the other.
