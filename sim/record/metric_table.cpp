@@ -74,6 +74,7 @@ const std::vector<MetricRow>& metric_table() {
         {"adapter_wait_s", Better::lower},
         {"experts_in_vain", Better::lower},
         {"expert_wait_s", Better::lower},
+        {"kv_token_bytes", Better::lower},
         {"swap_out_bytes", Better::lower},
         {"swap_in_bytes", Better::lower},
         {"swap_reused_bytes", Better::neither},

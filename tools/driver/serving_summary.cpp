@@ -254,6 +254,9 @@ class Writer {
             summary.add("expert_bytes", result.expert_bytes, "B");
             summary.add("expert_wait_s.mean", result.expert_wait_s / steps, "s");
         }
+        if (engine_.compression.given) {
+            summary.add("kv_token_bytes", service_.cache_token_bytes, "B");
+        }
         if (engine_.has_swap) {
             summary.add("swap_out_bytes", result.swap_out_bytes, "B");
             summary.add("swap_in_bytes", result.swap_in_bytes, "B");

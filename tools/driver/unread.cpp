@@ -236,6 +236,8 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
                   engine.split ? swaps(engine.prefill) || swaps(engine.decode) : swaps(engine.mixed),
                   "a scheduler that swaps: vllm-v0 or priority");
     unread.refuse(engine.has_swap, "engine.kv.swap", engine.host_memory > 0, "'host_memory' to swap to");
+    unread.refuse(engine.compression.iterations != KvCompressionSpec().iterations, "engine.kv.compression.iterations",
+                  engine.compression.rank > 0, "low-rank factors: a 'rank'");
     unread.refuse(engine.swap_run > 1, "engine.kv.swap.run", engine.swap_call > 0, "the time of a 'call'");
     refuse_starts(unread, engine);
     refuse_service_faults(unread, engine, scenario.cluster.node.gpus);

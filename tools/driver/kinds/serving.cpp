@@ -252,6 +252,9 @@ class ServingScenario final : public ScenarioRun {
                 .adapters = engine_.adapters,
                 .partitioned = engine_.same_devices ? pool.gpu : nullptr,
                 .units = phase->units,
+                .spec = pool.gpu,
+                .compression = engine_.compression,
+                .nano_batches = engine_.nano_batches,
                 .given = engine_.has_step_cost ? &engine_.step_cost : nullptr};
     }
 
@@ -304,7 +307,7 @@ class ServingScenario final : public ScenarioRun {
         service_.same_devices = engine_.same_devices;
         service_.transfer = engine_.transfer;
         service_.layers = static_cast<std::uint32_t>(scenario_.model.layers);
-        service_.cache_token_bytes = cache_bytes_per_token(scenario_.model, engine_.cache);
+        service_.cache_token_bytes = cache_bytes_per_token(scenario_.model, engine_.cache, engine_.compression);
         service_.hidden_bytes = 2 * static_cast<double>(scenario_.model.hidden);  // 16 bits
         service_.nvme_bandwidth = engine_.nvme_bandwidth;
         service_.gpus_per_node = static_cast<std::uint32_t>(scenario_.cluster.node.gpus);
