@@ -149,15 +149,18 @@ class ServiceRun::Service final : public TaskSource,
         if (spec_.timeline) {
             request_timeline_.batch_ends(index, batch, dispatcher_->now());
         }
+        // Clients have their tokens now, or when a core of the front end has sent them.
+        FrontEndHost* const host = frontend_.host();
+        const SimTime now = dispatcher_->now();
         for (const BatchItem& item : batch.items) {
             Sequence& sequence = state.sequence(item.sequence);
             const std::uint32_t drafted = state.drafts(sequence);
             sequence.cached = item.context;
             if (sequence.cached == sequence.needed() && !sequence.abandoned) {
-                metrics_.token(sequence, streamed());
+                metrics_.token(sequence, host == nullptr ? now : host->stream());
                 for (std::uint32_t more = accept(replica.pool.speculation, drafted, sequence); more > 0; --more) {
                     ++sequence.cached;
-                    metrics_.token(sequence, streamed());
+                    metrics_.token(sequence, host == nullptr ? now : host->stream());
                 }
             }
             state.name_blocks(item.sequence);
@@ -338,12 +341,6 @@ class ServiceRun::Service final : public TaskSource,
         sequence.adapter = request.adapter;
         sequence.session = request.session;
         return sequence;
-    }
-
-    // When its client has a token that an engine gives now.
-    [[nodiscard]] SimTime streamed() {
-        FrontEndHost* host = frontend_.host();
-        return host != nullptr ? host->stream() : dispatcher_->now();
     }
 
     void record(std::uint32_t replica, const Sequence& sequence) {
