@@ -20,8 +20,10 @@ static void describe(Fields& fields, ExpertPlan& experts) {
     fields.enumeration(
         {"dispatch", "tokens to experts: a copy for each choice, all to all ranks, or one to each node first"},
         {"all-to-all", "all-gather", "hierarchical"}, experts.dispatch);
-    fields.enumeration({"dispatch_precision", "of dispatched tokens; what comes back is in 16 bits"},
+    fields.enumeration({"dispatch_precision", "of tokens on their way to experts; fp8 with its scales"},
                        training_precision_names(), experts.dispatch_precision);
+    fields.enumeration({"combine_precision", "of what experts send back; gradients go in 16 bits both ways"},
+                       training_precision_names(), experts.combine_precision);
     fields.number({"capacity", "rows that an expert takes at most, over the mean of all; 0: all", false, 0, 1000},
                   experts.capacity);
     fields.boolean({"pad", "experts compute as many rows as their capacity"}, experts.pad);
