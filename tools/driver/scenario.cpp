@@ -89,7 +89,8 @@ namespace {
 auto paths_in(Scenario& scenario) {
     return std::array{&scenario.requests.trace, &scenario.replay.trace,
                       &scenario.traffic.flows,  &scenario.network.packets.link_events,
-                      &scenario.faults.trace,   &scenario.engine.faults.trace};
+                      &scenario.faults.trace,   &scenario.engine.faults.trace,
+                      &scenario.plan.documents.trace};
 }
 
 }  // namespace

@@ -141,6 +141,10 @@ void describe(Fields& fields, PlanSpec& plan) {
             {"adapters", "low-rank adapters, which are trained while all other weights are frozen (LoRA, QLoRA)"},
             [&](Fields& inner) { describe(inner, plan.adapters); });
     });
+    fields.group(plan.documents.given, [&](Fields& same) {
+        same.section({"documents", "lengths of what is trained on, and how they fill sequences and ranks"},
+                     [&](Fields& inner) { describe(inner, plan.documents); });
+    });
     fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
         inner.enumeration({"tensor", "none; backward: behind weight gradients; full: also chunked into GEMMs"},
                           {"none", "backward", "full"}, plan.overlap_tensor);
@@ -448,8 +452,10 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
             problems.refuse(true, problem);
         }
     }
-    for (const std::string& problem : adapter_problems(model, plan)) {
-        problems.refuse(true, problem);
+    for (const std::vector<std::string>& found : {adapter_problems(model, plan), document_problems(model, plan)}) {
+        for (const std::string& problem : found) {
+            problems.refuse(true, problem);
+        }
     }
     const PlanProblems communication = communication_problems(plan, model.experts.count > 0);
     for (const std::string& text : communication.refused) {

@@ -4,6 +4,7 @@
 #include "workloads/model/model_spec.hpp"
 #include "workloads/training/adapters.hpp"
 #include "workloads/training/communication_plan.hpp"
+#include "workloads/training/documents.hpp"
 #include "workloads/training/offload_spec.hpp"
 #include "workloads/training/schedules/schedule.hpp"
 #include "workloads/training/zeroth_order.hpp"
@@ -111,6 +112,7 @@ struct PlanSpec {
     Spread spread = Spread::stages;
     OffloadPlan offload;
     ZerothOrderPlan zeroth_order;
+    DocumentsPlan documents;
 
     /// Ranks of a stage; how many of them cut an expert, and how many hold the same experts.
     [[nodiscard]] std::int64_t stage_ranks() const { return tensor * context * data; }
