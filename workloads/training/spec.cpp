@@ -145,6 +145,10 @@ void describe(Fields& fields, PlanSpec& plan) {
         same.section({"documents", "lengths of what is trained on, and how they fill sequences and ranks"},
                      [&](Fields& inner) { describe(inner, plan.documents); });
     });
+    fields.group(plan.signatures.given, [&](Fields& same) {
+        same.section({"signatures", "how ranks of a stage hold tensors, in place of tensor, context, data and zero"},
+                     [&](Fields& inner) { describe(inner, plan.signatures); });
+    });
     fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
         inner.enumeration({"tensor", "none; backward: behind weight gradients; full: also chunked into GEMMs"},
                           {"none", "backward", "full"}, plan.overlap_tensor);

@@ -7,6 +7,7 @@
 #include "workloads/training/documents.hpp"
 #include "workloads/training/offload_spec.hpp"
 #include "workloads/training/schedules/schedule.hpp"
+#include "workloads/training/signatures.hpp"
 #include "workloads/training/zeroth_order.hpp"
 
 #include <algorithm>
@@ -113,6 +114,7 @@ struct PlanSpec {
     OffloadPlan offload;
     ZerothOrderPlan zeroth_order;
     DocumentsPlan documents;
+    SignaturePlan signatures;
 
     /// Ranks of a stage; how many of them cut an expert, and how many hold the same experts.
     [[nodiscard]] std::int64_t stage_ranks() const { return tensor * context * data; }

@@ -247,6 +247,9 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
         read_fields(load_yaml(data.path(kSoftwarePresets, kDefaultSoftware)), data, errors,
                     [&](Fields& fields) { describe(fields, scenario.software); });
     }
+    for (const std::string& problem : apply_signatures(scenario.plan)) {
+        errors.push_back(scenario.plan_mark.error(problem));
+    }
     refuse_unread_model(root, scenario, errors);
     refuse_unread_faults(root, scenario, errors);
     check_faults(root, scenario, errors);
