@@ -1,8 +1,8 @@
 // Documents of unlike lengths: padding, packing, balance and groups as closed forms; and what is refused.
 
-#include "workloads/training/documents.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/scenario.hpp"
+#include "workloads/training/documents.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -33,7 +33,7 @@ struct TrainingResult {
     double memory_bytes = 0;                                 ///< of the fullest stage
     std::vector<MemoryUse> memory;
     std::optional<OuterTimes>
-        outer;                  ///< of a plan with outer steps, whose means iteration_s and what is booked then are
+        outer;  ///< of a plan with outer steps, whose means iteration_s and what is booked then are
     std::optional<DocumentUse> documents;
     double gradient_bytes = 0;  ///< payload of a rank's exchanges of gradients, of compressed ones
     std::uint64_t tasks = 0;
