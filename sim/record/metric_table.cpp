@@ -24,6 +24,8 @@ const std::vector<MetricRow>& metric_table() {
         {"iteration_time_s", Better::lower},
         {"memory_per_gpu_gib", Better::lower},
         {"bubble_fraction", Better::lower},
+        {"padding_fraction", Better::lower},
+        {"load_imbalance", Better::lower},
         {"goodput_fraction", Better::higher},
         {"lost_s", Better::lower},
         {"campaign_s", Better::lower},

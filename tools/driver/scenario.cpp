@@ -87,9 +87,10 @@ namespace {
 
 // Every member that is the path of a file.
 auto paths_in(Scenario& scenario) {
-    return std::array{&scenario.requests.trace, &scenario.replay.trace,
-                      &scenario.traffic.flows,  &scenario.network.packets.link_events,
-                      &scenario.faults.trace,   &scenario.engine.faults.trace};
+    return std::array{&scenario.requests.trace,      &scenario.replay.trace,
+                      &scenario.traffic.flows,       &scenario.network.packets.link_events,
+                      &scenario.faults.trace,        &scenario.engine.faults.trace,
+                      &scenario.plan.documents.trace};
 }
 
 }  // namespace

@@ -44,7 +44,8 @@ double PassCost::expert_activation_bytes(bool backward) const {
 }
 
 double PassCost::exchange_seconds() const {
-    return exchange_->dispatch(tokens_ / t_, plan_.experts.dispatch_precision) + exchange_->combine(tokens_ / t_);
+    return exchange_->dispatch(tokens_ / t_, plan_.experts.dispatch_precision) +
+           exchange_->combine(tokens_ / t_, plan_.experts.combine_precision);
 }
 
 PassProgram PassCost::expert_feed_forward(Direction direction, Part part) const {
@@ -126,7 +127,8 @@ void PassCost::write_expert_forward(Writer& out) const {
     out.kernel("products of experts, out", forward_seconds(last, 1), last.times);
     write_sort(out);
     if (!elsewhere) {
-        out.wait(out.collective("combine", PassStream::expert, exchange_->combine(own)));
+        out.wait(
+            out.collective("combine", PassStream::expert, exchange_->combine(own, plan_.experts.combine_precision)));
     }
     out.kernel("add up", stream_slowdown_ * streaming((own + sent) * h * 2));
 }
@@ -170,7 +172,7 @@ void PassCost::write_expert_backward(Writer& out, Part part) const {
     if (input) {
         write_sort(out);
         if (!elsewhere) {
-            out.wait(out.collective("combine gradients", PassStream::expert, exchange_->combine(own)));
+            out.wait(out.collective("combine gradients", PassStream::expert, exchange_->combine(own, Precision::bf16)));
         }
         out.kernel("permute", stream_slowdown_ * streaming((own + sent) * h * 2));
         out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
