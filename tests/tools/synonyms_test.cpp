@@ -27,7 +27,7 @@ TEST_CASE("words of other tools lead to the key, and unknown keys that are near 
         {serving + " --set max_num_batched_tokens=512", "did you mean 'engine.scheduler.token_budget'?"},
         {serving + " --set requests.qps=4", "did you mean 'rate'?"},
         {training + " --set plan.zzzzzz=2",
-         "the keys here are adapters, attention, capacity, chunks, compression, context"},
+         "the keys here are adapters, attention, capacity, chunks, combine_precision, compression"},
     };
     // Keys that nothing is like are answered with the list of those that there are, once.
     const Outcome several = orrery_command("run " + training + " --set plan.zzzzzz=2 --set plan.qqqqqq=2");

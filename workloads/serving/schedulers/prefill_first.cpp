@@ -1,4 +1,4 @@
-#include "workloads/serving/schedulers/policies.hpp"
+#include "workloads/serving/schedulers/swap_back.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -81,22 +81,7 @@ void PrefillFirst::plan_decodes(EngineState& state, Batch& batch) const {
             state.recompute_later(last);
         }
     }
-    const std::uint32_t step = state.blocks_for(1 + std::uint64_t{state.limits().draft_tokens});
-    while (!state.swapped.empty() && state.has_place() && batch.items.size() < most) {
-        // Room for one token of every running sequence stays free, or it would be swapped out again at once.
-        const std::uint64_t spare = state.used_blocks() == 0 ? 0 : state.running.size() + step;
-        if (state.limits().swaps_in_behind) {
-            if (!state.swap_in_behind(spare)) {
-                break;
-            }
-            continue;
-        }
-        if (!state.swap_in(spare, batch)) {
-            break;
-        }
-        const bool fits = state.schedule(state.running.back(), 1, batch);
-        ORRERY_ASSERT(fits);
-    }
+    swap_back(state, batch);
 }
 
 extern const PolicyRow<Scheduler> kPrefillFirst =

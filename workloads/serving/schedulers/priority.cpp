@@ -1,6 +1,6 @@
 #include "sim/base/error.hpp"
 #include "sim/base/random.hpp"
-#include "workloads/serving/schedulers/policies.hpp"
+#include "workloads/serving/schedulers/swap_back.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -36,7 +36,6 @@ class PriorityOrder final : public Scheduler {
     static void preempt_others(EngineState& state, Batch& batch);
     [[nodiscard]] static bool plan_prompts(EngineState& state, Batch& batch);
     static void plan_decodes(EngineState& state, Batch& batch);
-    static void call_back(EngineState& state, Batch& batch);
 
     double period_;  ///< iterations
     double keeps_;
@@ -135,7 +134,7 @@ void PriorityOrder::plan(EngineState& state, Batch& batch) {
                                    before(state, state.waiting.front(), state.swapped.front()));
     if (!prompts || !plan_prompts(state, batch)) {
         plan_decodes(state, batch);
-        call_back(state, batch);
+        swap_back(state, batch);
     }
 }
 
@@ -180,26 +179,6 @@ void PriorityOrder::plan_decodes(EngineState& state, Batch& batch) {
         }
         order.pop_back();
         set_aside(state, last, batch);
-    }
-}
-
-void PriorityOrder::call_back(EngineState& state, Batch& batch) {
-    const std::size_t most = state.batch_share();
-    const std::uint32_t step = state.blocks_for(1 + std::uint64_t{state.limits().draft_tokens});
-    while (!state.swapped.empty() && state.has_place() && batch.items.size() < most) {
-        // Room for one token of every running sequence stays free, or it would be swapped out again at once.
-        const std::uint64_t spare = state.used_blocks() == 0 ? 0 : state.running.size() + step;
-        if (state.limits().swaps_in_behind) {
-            if (!state.swap_in_behind(spare)) {
-                break;
-            }
-            continue;
-        }
-        if (!state.swap_in(spare, batch)) {
-            break;
-        }
-        const bool fits = state.schedule(state.running.back(), 1, batch);
-        ORRERY_ASSERT(fits);
     }
 }
 
