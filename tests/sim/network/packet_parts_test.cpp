@@ -144,7 +144,7 @@ TEST_CASE("threads share short queues, trimming and bit errors") {
 TEST_CASE("what needs the whole network at once is not for threads") {
     const Fabric fabric(tree(4, false));
     const auto refused = [&](const PacketSpec& spec, std::uint32_t threads = 2) {
-        CHECK_THROWS_AS(Network(fabric, spec, 1, false, threads), UserError);
+        CHECK_THROWS_AS(Network(fabric, spec, 1, false, threads), Error);
     };
     PacketSpec pfc;
     pfc.queues.pfc = true;
