@@ -115,7 +115,6 @@ struct RunOptions {
     bool timeline = false;
     bool check_memory = true;  ///< refuse what does not fit
     bool messages = false;     ///< keep when each message of a collective or network scenario went, up to 2 million
-    std::uint32_t threads = 1; ///< that share the packets of a network; any number gives the same results
     bool requests = false;     ///< keep what became of each request of a serving scenario, at 64 B each
     SteadySpec steady;         ///< when a serving run without an end of its own has said enough
     const ServingObserver* serving = nullptr;  ///< sees a serving run from inside

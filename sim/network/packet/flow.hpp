@@ -167,8 +167,9 @@ class Flows {
     [[nodiscard]] std::size_t memory() const { return flows_.capacity() * sizeof(Flow) + bitmaps_.capacity() * 8; }
 
     PacketCounts counts;
-    std::uint32_t close_at = kNone;  ///< packets that a flow lacks and counts as close to its end with; none: not counted
-    std::uint64_t close = 0;         ///< flows that lack so few at their receiver, or fewer
+    std::uint32_t close_at =
+        kNone;                ///< packets that a flow lacks and counts as close to its end with; none: not counted
+    std::uint64_t close = 0;  ///< flows that lack so few at their receiver, or fewer
 
   private:
     void take_back_bitmaps(const Flow& flow);

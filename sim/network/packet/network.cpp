@@ -23,8 +23,7 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     transport_->begin(setup_.congestion);
     Watcher& watcher = *this;
     for (std::uint32_t part = 0; part < threads; ++part) {
-        parts_.push_back(
-            std::make_unique<Partition>(setup_, division_, part, messages_, *transport_, watcher, seed));
+        parts_.push_back(std::make_unique<Partition>(setup_, division_, part, messages_, *transport_, watcher, seed));
     }
     if (threads > 1) {
         crew_ = std::make_unique<Crew>(setup_, parts_, division_, watcher);

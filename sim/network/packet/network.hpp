@@ -53,7 +53,8 @@ class Network final : private Watcher {
     void set_shares(const std::vector<double>& rates);
     /// Where threads share the network, run() no longer stops when messages complete: nobody sends any because of it.
     void run_ahead() { ahead_ = crew_ != nullptr; }
-    [[nodiscard]] bool runs_ahead() const { return ahead_; }
+    /// Times at which threads have waited for each other.
+    [[nodiscard]] std::uint64_t steps() const { return crew_ ? crew_->side_by_side() : 0; }
 
     /// Runs to `limit_ps` (included), or to the end of the first instant at which messages complete.
     void run(std::int64_t limit_ps);

@@ -22,7 +22,9 @@ Parts::Parts(const Setup& setup, std::uint32_t wanted) : count(wanted) {
     }
     if (weights.size() < count) {
         throw InfeasibleError(std::to_string(count) + " threads share a network by its " +
-                              (setup.tree ? "pods" : setup.routed != nullptr ? "switches" : "leaves") +
+                              (setup.tree                ? "pods"
+                               : setup.routed != nullptr ? "switches"
+                                                         : "leaves") +
                               ", of which it has " + std::to_string(weights.size()));
     }
     // In their order, as even as whole ones can be; each part has one at least.
@@ -67,7 +69,8 @@ Parts::Parts(const Setup& setup, std::uint32_t wanted) : count(wanted) {
 }
 
 std::uint32_t part_of_port(const Setup& setup, const Parts& parts, std::uint32_t port) {
-    const auto kind = static_cast<std::size_t>(std::upper_bound(setup.base, setup.base + kPortKinds, port) - setup.base) - 1;
+    const auto kind =
+        static_cast<std::size_t>(std::upper_bound(setup.base, setup.base + kPortKinds, port) - setup.base) - 1;
     const std::uint32_t number = port - setup.base[kind];
     if (kind < 2) {
         return parts.of_leaf[setup.leaf_of_nic[number]];

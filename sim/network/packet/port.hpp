@@ -277,7 +277,7 @@ class Ports {
     std::vector<std::int64_t> switch_used_;  ///< bytes waiting in each switch, of shared buffers
     bool noisy_ = false;
     std::vector<double> error_rates_;  ///< by port, when bit errors occur
-    std::uint64_t marks_;   ///< keys of draws
+    std::uint64_t marks_;              ///< keys of draws
     std::uint64_t errors_;
     std::uint64_t corrupted_ = 0;
 };
@@ -344,7 +344,8 @@ void Ports::forward(std::uint32_t port, std::uint32_t packet) {
         out.max_backlog = backlog;
     }
     const bool data = p.kind == PacketKind::data;
-    if (backlog >= rate.limits.mark_low && data && mark(port, p, backlog, rate.limits.mark_low, rate.limits.mark_high)) {
+    if (backlog >= rate.limits.mark_low && data &&
+        mark(port, p, backlog, rate.limits.mark_low, rate.limits.mark_high)) {
         p.flags |= kMarked;
         ++counts_[port].marks;
     }

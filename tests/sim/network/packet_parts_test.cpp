@@ -28,10 +28,10 @@ FabricShape tree(std::uint32_t nodes_per_leaf, bool pods) {
 // Everything that a run says, with times and sums to the last bit.
 std::string all_of(const Network& network) {
     const PacketStatistics s = network.statistics();
-    std::string out = fmt::format("{} {} {} {} {} {} {} {} {} {} {:a} {:a} {:a} {}\n", network.now(), s.packets_delivered,
-                                  s.packet_hops, s.control_hops, s.drops, s.trims, s.retransmissions, s.ecn_marks,
-                                  s.timeouts, s.corrupted, s.max_queue_bytes, s.max_link_bytes, s.max_link_utilisation,
-                                  s.events);
+    std::string out =
+        fmt::format("{} {} {} {} {} {} {} {} {} {} {:a} {:a} {:a} {}\n", network.now(), s.packets_delivered,
+                    s.packet_hops, s.control_hops, s.drops, s.trims, s.retransmissions, s.ecn_marks, s.timeouts,
+                    s.corrupted, s.max_queue_bytes, s.max_link_bytes, s.max_link_utilisation, s.events);
     for (const PortReport& port : network.report().ports) {
         out += fmt::format("{} {:a} {:a} {:a} {} {}\n", port.name, port.bytes, port.mean_queue_bytes,
                            port.max_queue_bytes, port.marks, port.drops + port.trims);
