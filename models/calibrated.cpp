@@ -15,10 +15,6 @@ namespace {
 // Backward over forward efficiency of fused attention, see the header.
 constexpr double kBackwardEfficiency = 63.0 / 73.0;
 constexpr double kBackwardWork = 2.5;
-// The knee of 8 and 4-bit products as a share of their own peak, over that of 16-bit ones: held cuBLASLt fp8 products reach
-// 1,382 and 1,366 TFLOP/s on H100 and H200 (Azure/AI-benchmarking-guide@8fd0c6e) against 1,403 and 1,453 at best
-// (stas00/ml-engineering@744d01e), which puts the knee at 0.64 instead of 0.445 of the peak.
-constexpr double kNarrowKnee = 1.44;
 // Dynamic power of streaming kernels over that of the limit: H200, (578 - 80) of (700 - 80) W (te42kyfo/gpu-benches).
 constexpr double kMemoryPower = 0.8;
 // Two collections of the same device differ by 3.8 to 7.1 % (H200, three versions of one library): what no fit on one of
@@ -157,18 +153,18 @@ const KernelFit* Calibrated::fit(KernelKind kind, KernelFormat format) const {
     return fit ? &fit->get() : nullptr;
 }
 
-double Calibrated::governed(double seconds, double flops, double bytes, double peak) const {
-    const bool narrow = peak > 1.5 * device_.flops_bf16.value;
-    const double knee = device_.power_knee.value * peak * (narrow ? kNarrowKnee : 1);
-    if (duty_ <= 0 || knee <= 0) {
+double governed_seconds(const DeviceSpec& device, double duty, double seconds, double flops, double bytes,
+                        double peak) {
+    const double knee = device.power_knee.value * peak;
+    if (duty <= 0 || knee <= 0) {
         return seconds;
     }
     // Dynamic power at full clock over what the limit leaves for it: of this product, and of the kernels between.
-    const double budget = device_.tdp.value - device_.idle_power.value;
-    const double between = device_.memory_power.value > 0
-                               ? (device_.memory_power.value - device_.idle_power.value) / std::max(1.0, budget)
+    const double budget = device.tdp.value - device.idle_power.value;
+    const double between = device.memory_power.value > 0
+                               ? (device.memory_power.value - device.idle_power.value) / std::max(1.0, budget)
                                : kMemoryPower;
-    const double demand = duty_ * flops / seconds / knee + (1 - duty_) * between;
+    const double demand = duty * flops / seconds / knee + (1 - duty) * between;
     if (demand <= 1) {
         return seconds;
     }
@@ -177,9 +173,9 @@ double Calibrated::governed(double seconds, double flops, double bytes, double p
     for (int step = 0; step < 4; ++step) {
         slow -= (slow - demand / (slow * slow)) / 3;
     }
-    const double known = device_.power_delay.value > 0 ? 1 / (1 + seconds / device_.power_delay.value) : 1;
+    const double known = device.power_delay.value > 0 ? 1 / (1 + seconds / device.power_delay.value) : 1;
     // The clock of the memory stays: what it bounds does not slow down.
-    const double memory = bytes / roofline_.memory_rate();
+    const double memory = bytes / (device.memory_bandwidth.value * device.memory_efficiency.value);
     return std::max(memory, seconds * (1 + (slow - 1) * known));
 }
 
@@ -239,11 +235,21 @@ Cost Calibrated::cost(const Operation& operation) const {
     }
     const KernelFit& fit = entry->fit->get();
     const KernelFit::Estimate estimate = fit.estimate(*point, entry->rates);
-    double seconds = governed(estimate.seconds, point->flops, point->bytes, entry->rates.flops);
+    double burst = estimate.seconds;
+    const auto* gemm = std::get_if<Gemm>(&operation);
+    if (gemm != nullptr && point->flops / entry->rates.flops > point->bytes / roofline_.memory_rate()) {
+        burst *= split_accumulator(device_, *gemm);
+    }
+    double seconds = governed_seconds(device_, duty_, burst, point->flops, point->bytes, entry->rates.flops);
     if (attention != nullptr && attention->flash2 && device_.flash2.value > 0) {
         seconds /= device_.flash2.value;
-    } else if (const auto* gemm = std::get_if<Gemm>(&operation)) {
+    } else if (gemm != nullptr) {
         seconds += gemm->extra_bytes / roofline_.memory_rate();
+        if (gemm->quantises) {
+            const double bytes = kQuantisedBytes * gemm->batch * gemm->m * gemm->k;
+            seconds += std::max(
+                0.0, fit.quantisation.seconds(gemm->batch * gemm->m, gemm->k) - bytes / roofline_.memory_rate());
+        }
     } else if (const auto* streaming = std::get_if<Streaming>(&operation)) {
         seconds *= std::max(1.0, streaming->kernels);
     }
@@ -253,7 +259,7 @@ Cost Calibrated::cost(const Operation& operation) const {
     cost.systematic = std::sqrt(fit.systematic * fit.systematic + kBetweenCollections * kBetweenCollections);
     cost.flops = point->flops;
     cost.bytes = point->bytes;
-    if (const auto* gemm = std::get_if<Gemm>(&operation)) {
+    if (gemm != nullptr) {
         cost.bytes += gemm->extra_bytes;
     } else if (const auto* streaming = std::get_if<Streaming>(&operation)) {
         cost.bytes = streaming->bytes;

@@ -19,7 +19,9 @@
 // the roofline; kernels run alone.
 // Sources: the head of each fit. Governor: 22,000 H200 and B200 products timed both in bursts and held for a second
 // (ai-dynamo/aiconfigurator@095f58a, vLLM 0.24.0, 0.19.0 and 0.22.0): with exponent 1/3, knee 0.445 of the peak and
-// 2 ms the mean deviation falls from 9.4 to 3.8 %. Backward attention: Dao, "FlashAttention-2", arXiv:2307.08691,
+// 2 ms the mean deviation falls from 9.4 to 3.8 %. Narrow formats have the same knee as a share of their own peak: of 2,500 to
+// 6,400 pairs of block-scaled fp8 on H200 it comes out at 0.39 to 0.47 (by the least row taken), of the bf16 pairs at 0.425 to
+// 0.435; `orrery validate compute --data DIR` prints both. Backward attention: Dao, "FlashAttention-2", arXiv:2307.08691,
 // section 4.1 (up to 73 % forward and 63 % backward of the A100's peak).
 // Validated by `orrery validate compute`, tests/models/cost_model_test.cpp and `orrery validate training`.
 
@@ -41,6 +43,10 @@ inline constexpr double kHeld = 1;
 /// breakdown of GPT-3 and Llama-3 layers on A100 and H100 gives).
 inline constexpr double kTransformer = 0.7;
 
+/// s of a product that takes `seconds` in a burst where it runs `duty` of the time: the governor above. `peak`: FLOP/s of its format.
+[[nodiscard]] double governed_seconds(const DeviceSpec& device, double duty, double seconds, double flops, double bytes,
+                                      double peak);
+
 class Calibrated final : public CostModel, public SeparateUnits {
   public:
     /// Fits are in models/data/kernels of `data`; where the device has a set that `kernels` names, its fits replace the
@@ -61,8 +67,6 @@ class Calibrated final : public CostModel, public SeparateUnits {
         KernelRates rates;
     };
     [[nodiscard]] Cost cost_of_skewed(const FusedExperts& experts) const;
-    [[nodiscard]] double governed(double seconds, double flops, double bytes, double peak) const;
-
     DeviceSpec device_;
     Roofline roofline_;
     std::unique_ptr<CostModel> without_;  ///< for operations without a kernel: the units, or the roofline

@@ -41,6 +41,13 @@ struct HeldBack {
     double p95 = 0;
 };
 
+/// What a kernel that narrows a product's activations takes in the library, see models/calibration/quantisation.hpp.
+struct QuantisationLaw {
+    double row = 0;    ///< s
+    double value = 0;  ///< s
+    [[nodiscard]] double seconds(double rows, double depth) const { return rows * (row + depth * value); }
+};
+
 /// Number of linear terms in tile padding and wave idling.
 inline constexpr std::size_t kTileTerms = 8;
 
@@ -91,11 +98,12 @@ class KernelFit {
     std::vector<std::vector<double>> axes;  ///< sizes, ascending, one list an axis
     std::vector<double> values;             ///< r at the nodes, row-major over the axes
     std::array<double, kTileTerms> tile_weights{};
-    double spread = 0;                          ///< standard deviation of log(measured / predicted) within the grid
-    double systematic = 0;                      ///< the part that shapes which differ in their first size only share
-    double spread_larger = 0;                   ///< spread at up to two octaves beyond the grid
-    std::int64_t rows = 0;                      ///< measured rows fitted on
-    std::int64_t refused = 0;                   ///< rows that beat the device's peaks
+    QuantisationLaw quantisation;  ///< of the rows, which were cleared of it; zero: they had none, or it was not fitted
+    double spread = 0;             ///< standard deviation of log(measured / predicted) within the grid
+    double systematic = 0;         ///< the part that shapes which differ in their first size only share
+    double spread_larger = 0;      ///< spread at up to two octaves beyond the grid
+    std::int64_t rows = 0;         ///< measured rows fitted on
+    std::int64_t refused = 0;      ///< rows that beat the device's peaks
     std::map<std::string, HeldBack> held_back;  ///< by split, times of 20 us and more; "short": below
 
     /// Call after the axes or values changed: prepares the query. Precondition: sizes agree.

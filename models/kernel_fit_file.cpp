@@ -107,6 +107,13 @@ class Parser {
             } else {
                 fail(fmt::format("{} tile weights instead of {}", all.size(), fit_.tile_weights.size()));
             }
+        } else if (key == "quantisation") {
+            const std::vector<double> all = numbers(value, 0, 1e6);
+            if (all.size() == 2) {
+                fit_.quantisation = {all[0] * 1e-9, all[1] * 1e-12};
+            } else {
+                fail("quantisation is two numbers: ns of a row and ps of a value");
+            }
         } else if (key == "held_back") {
             read_held_back(value);
         } else if (!read_number(key, value)) {
@@ -262,6 +269,9 @@ std::string format_fit(const KernelFit& fit) {
         out += fmt::format(" {:.4f}", weight);
     }
     out += "\n";
+    if (fit.quantisation.row > 0 || fit.quantisation.value > 0) {
+        out += fmt::format("quantisation: {:.4g} {:.4g}\n", fit.quantisation.row * 1e9, fit.quantisation.value * 1e12);
+    }
     for (const std::vector<double>& axis : fit.axes) {
         out += fmt::format("axis: {}\n", fmt::join(axis, " "));
     }

@@ -21,6 +21,11 @@ constexpr double kSpread = 0.25;
 constexpr double kHostBandwidth = 25e9;
 }  // namespace
 
+double split_accumulator(const DeviceSpec& device, const Gemm& gemm) {
+    return gemm.split_accumulator && gemm.precision == Precision::fp8 ? std::max(1.0, device.split_accumulator.value)
+                                                                      : 1;
+}
+
 double flops_of(const Operation& operation) {
     return std::visit(
         [](const auto& one) -> double {
@@ -75,8 +80,9 @@ double Roofline::product(double m, double n, double k, double batch, Precision p
 
 double Roofline::seconds_of(const Gemm& gemm) const {
     const double memory = (gemm.bytes() - gemm.extra_bytes) / memory_rate();
-    return device_.launch.value + std::max(product(gemm.m, gemm.n, gemm.k, gemm.batch, gemm.precision), memory) +
-           gemm.extra_bytes / memory_rate();
+    const double compute =
+        split_accumulator(device_, gemm) * product(gemm.m, gemm.n, gemm.k, gemm.batch, gemm.precision);
+    return device_.launch.value + std::max(compute, memory) + gemm.extra_bytes / memory_rate();
 }
 
 double Roofline::seconds_of(const GroupedGemm& gemm) const {

@@ -43,6 +43,10 @@ class Roofline final : public CostModel {
     DeviceSpec device_;
 };
 
+/// How many times the arithmetic of a product takes for its accumulator's sake: at least 1. Transformer Engine, torchao and XLA use fast
+/// accumulation in forward products alone (openxla/xla issue 6168, pytorch/ao issue 2377).
+[[nodiscard]] double split_accumulator(const DeviceSpec& device, const Gemm& gemm);
+
 /// FLOPs and bytes through the main memory of any operation.
 [[nodiscard]] double flops_of(const Operation& operation);
 [[nodiscard]] double bytes_of(const Operation& operation);

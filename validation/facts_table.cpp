@@ -27,7 +27,7 @@ double FactsRow::number(const std::string& column) const {
     return value;
 }
 
-std::vector<FactsRow> read_facts_table(const std::string& path) {
+std::vector<FactsRow> read_facts_table(const std::string& path, char separator) {
     std::istringstream stream(read_input(path));
     std::vector<std::string> header;
     std::vector<FactsRow> rows;
@@ -38,12 +38,12 @@ std::vector<FactsRow> read_facts_table(const std::string& path) {
         }
         std::vector<std::string> cells;
         std::size_t start = 0;
-        for (std::size_t comma = line.find(','); comma != std::string::npos; comma = line.find(',', start)) {
+        for (std::size_t end = line.find(separator); end != std::string::npos; end = line.find(separator, start)) {
             if (!header.empty() && cells.size() + 1 == header.size()) {
                 break;
             }
-            cells.push_back(line.substr(start, comma - start));
-            start = comma + 1;
+            cells.push_back(line.substr(start, end - start));
+            start = end + 1;
         }
         cells.push_back(line.substr(start));
         if (header.empty()) {

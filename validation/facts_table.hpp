@@ -1,5 +1,5 @@
 #pragma once
-// Small tables of facts: comma-separated cells under a header, comments after '#'.
+// Small tables of facts: cells under a header, comments after '#'.
 
 #include <map>
 #include <string>
@@ -18,7 +18,7 @@ struct FactsRow {
     [[nodiscard]] double number(const std::string& column) const;
 };
 
-/// Reads a table; the last column may hold commas. Throws ConfigError for unreadable files and rows of another length.
-[[nodiscard]] std::vector<FactsRow> read_facts_table(const std::string& path);
+/// Reads a table; the last column may hold separators. Throws ConfigError for unreadable files and rows of another length.
+[[nodiscard]] std::vector<FactsRow> read_facts_table(const std::string& path, char separator = ',');
 
 }  // namespace orrery::inline validation

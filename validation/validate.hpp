@@ -25,6 +25,10 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
 Comparison validate_collectives(ModelCache& models, const Terminal& terminal, bool points,
                                 const std::string& data = {});
 
+/// Adds to it what the exchanges of tokens with experts take against measured ones of expert-parallel libraries
+/// (validation/collectives/dispatch*.csv), by system and library, and what is left out.
+void validate_dispatch(ModelCache& models, const Terminal& terminal, bool points, Comparison& out);
+
 /// Prints held-back errors of the fitted kernels, measured ceilings, and whole passes from kernels alone. `directory`: of the
 /// public profiles, which are then fitted anew; empty: the errors that the committed fits carry.
 Comparison validate_compute(const DataDirectory& data, const Terminal& terminal, const std::string& directory,

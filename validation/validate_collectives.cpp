@@ -277,6 +277,7 @@ Comparison validate_collectives(ModelCache& models, const Terminal& terminal, bo
                   {"error_mean_of_systems", sum / std::max(1.0, systems), "%"},
                   {"error_from_64_mib", large_sum / std::max(1.0, large_systems), "%"}};
     compare_further(models, terminal, print_points, out);
+    validate_dispatch(models, terminal, print_points, out);
     if (!data.empty()) {
         compare_collections(models, terminal, data);
     }

@@ -22,6 +22,7 @@ using Triplet = Eigen::Triplet<double>;
 
 constexpr double kTieNeighbours = 0.09;  // weight of first against second differences: keeps borders level
 constexpr double kLeastCeiling = 0.3;    // below it no row came near the arithmetic's limit
+constexpr double kLeastBefore = 0.1;
 constexpr double kTileRidge = 0.3;       // pulls the tile terms towards 0
 constexpr std::size_t kPriorRows = 600;  // enough to place three constants
 constexpr int kRounds = 3;               // of reweighting
@@ -494,7 +495,10 @@ KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates
     fit.rows = static_cast<std::int64_t>(points.size());
     fit.ceiling = 0;
     for (const MeasuredPoint& one : points) {
-        fit.ceiling = std::max(fit.ceiling, one.point.flops / one.seconds / rates.flops);
+        // The largest of many differences is the one with the largest error.
+        if (one.before <= kLeastBefore) {
+            fit.ceiling = std::max(fit.ceiling, one.point.flops / one.seconds / rates.flops);
+        }
     }
     // Kernels bound by memory say nothing of the arithmetic.
     fit.ceiling = fit.ceiling > kLeastCeiling ? std::min(1.0, fit.ceiling) : 1;

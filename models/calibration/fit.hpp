@@ -16,8 +16,9 @@ namespace orrery::inline cost {
 struct MeasuredPoint {
     KernelPoint point;
     double seconds = 0;
-    int line = 0;      ///< of its file, for messages
-    double power = 0;  ///< W; 0: not known
+    int line = 0;       ///< of its file, for messages
+    double power = 0;   ///< W; 0: not known
+    double before = 0;  ///< share of its row that a kernel before it took
 };
 
 struct FitOptions {
@@ -25,7 +26,8 @@ struct FitOptions {
     std::size_t most_kriged_nodes = 6000;
     bool cross_validate = true;  ///< false: the choices of `like`
     const KernelFit* like = nullptr;
-    bool choose_surface = false;  ///< with `like`: all but how decoding is kriged, which depends on how dense the rows are
+    bool choose_surface =
+        false;  ///< with `like`: all but how decoding is kriged, which depends on how dense the rows are
     KernelFit::Beyond beyond = KernelFit::Beyond::border;
     /// Fit of the same kernels on another device of the family: its residuals with constants of this device and a smooth
     /// correction are one more candidate. The result's `meta` has kSiblingKey where cross-validation takes it.

@@ -1,5 +1,7 @@
 #include "models/calibration/points.hpp"
 
+#include "models/calibration/quantisation.hpp"
+
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -110,8 +112,13 @@ std::optional<Operation> operation_of(const TraceRow& row) {
     const Precision cache =
         row.kv_dtype.empty() ? Precision::bf16 : precision_of(row.kv_dtype).value_or(Precision::bf16);
     if (row.op == "gemm") {
-        return Gemm{row.dim("m"),        row.dim("n"),    row.dim("k"),   row.dim("batch", 1), format->precision, 0,
-                    format->weight_only, format->weights, format->scaling};
+        Gemm gemm{row.dim("m"),        row.dim("n"),    row.dim("k"),   row.dim("batch", 1), format->precision, 0,
+                  format->weight_only, format->weights, format->scaling};
+        if (row.kernels == 2) {
+            gemm.quantises = true;
+            gemm.extra_bytes = kQuantisedBytes * gemm.m * gemm.k * gemm.batch;
+        }
+        return gemm;
     }
     if (row.op == "grouped_gemm") {
         return GroupedGemm{row.dim("tokens"), row.dim("experts"),  row.dim("topk"), row.dim("n"),   row.dim("k"),
@@ -267,6 +274,7 @@ std::string why_not_fitted(const TraceRow& row, const DeviceSpec& device) {
 
 std::vector<PointSet> point_sets(const Trace& trace, const DeviceSpec& device, const std::string& name) {
     constexpr std::size_t kMostNamed = 100;
+    constexpr double kMostBefore = 0.6;
     using Key = std::tuple<std::size_t, std::size_t, std::string>;
     std::map<Key, PointSet> sets;
     std::map<Key, std::map<std::pair<std::array<double, 4>, double>, std::vector<MeasuredPoint>>> merged;
@@ -277,18 +285,24 @@ std::vector<PointSet> point_sets(const Trace& trace, const DeviceSpec& device, c
         }
     }
     const Libraries libraries(rows);
+    const Quantisations quantisations(rows, device);
     for (const TraceRow* fitted : rows) {
         const TraceRow& row = *fitted;
         const std::optional<KernelPoint> point = kernel_point(*operation_of(row));
         const KernelRates rates = kernel_rates(device, point->precision);
         MeasuredPoint measured{*point, row.median_ns * 1e-9, row.line, row.power_w};
-        if (row.kernels == 2 && point->kind == KernelKind::gemm) {
-            const double quantise = 3 * point->rows * point->depth / (rates.bandwidth * device.memory_efficiency.value);
-            measured.seconds = std::max(measured.seconds - quantise, 0.25 * measured.seconds);
+        measured.before = quantisations.seconds(row) / measured.seconds;
+        if (measured.before > kMostBefore) {
+            continue;  // it says more about the kernel before
         }
+        measured.seconds *= 1 - measured.before;
         const std::string own = libraries.kernel_set(row);
         const Key key = {static_cast<std::size_t>(point->kind), static_cast<std::size_t>(point->format), own};
         PointSet& set = sets.try_emplace(key, PointSet{point->kind, point->format, {}, {}, 0, {}, own}).first->second;
+        if (const auto law = quantisations.laws().find(row.dtype);
+            row.kernels == 2 && law != quantisations.laws().end()) {
+            set.quantisation = law->second;
+        }
         const std::string problem = beats_peak(measured, rates);
         if (!problem.empty()) {
             ++set.refused_rows;

@@ -31,13 +31,15 @@ struct PointSet {
     std::int64_t refused_rows = 0;    ///< all of them; `refused` holds the first hundred
     std::vector<std::string> libraries;
     std::string kernel_set;  ///< name of the other library; "": the trace's most frequent one
+    QuantisationLaw quantisation{};
 };
 
 /// Every kind and format of a trace, in the order of the enumerations. Rows of equal sizes are merged to their median. A set is of
 /// one library's kernels: further libraries of the same operation and format follow the most frequent one as sets of their own.
 /// Libraries of products that never timed the same sizes are one library's choice by shape, and one set.
-/// Rows that time the quantisation of activations along with the product (`kernels` = 2) are cleared of it: 3 bytes a
-/// value at the device's streaming rate. `name` is the file, for messages.
+/// Rows that time the quantisation of activations along with the product (`kernels` = 2) are cleared of it, see quantisation.hpp; those
+/// of which it takes more than 60 % are left out.
+/// `name` is the file, for messages.
 [[nodiscard]] std::vector<PointSet> point_sets(const Trace& trace, const DeviceSpec& device, const std::string& name);
 
 }  // namespace orrery::inline cost

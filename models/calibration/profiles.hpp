@@ -40,6 +40,12 @@ struct ProfileFormat {
 
 [[nodiscard]] const std::vector<ProfileFormat>& profile_formats();
 [[nodiscard]] const std::vector<PublicProfile>& public_profiles();
+/// Products held for a second each, beside a logger of power, and the collection that timed the same shapes in bursts.
+struct HeldProfile {
+    PublicProfile held, burst;
+};
+/// For checks of the governor: no fit takes what was held.
+[[nodiscard]] const std::vector<HeldProfile>& held_profiles();
 
 /// Reads one profile as a trace. Throws ConfigError with every problem found (the first hundred), each with its line.
 [[nodiscard]] Trace read_profile(const PublicProfile& profile, const std::string& directory);

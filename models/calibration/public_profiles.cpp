@@ -9,6 +9,7 @@ constexpr const char* kApache = "Apache-2.0";
 constexpr const char* kMit = "MIT";
 constexpr const char* kBsd = "BSD-3-Clause";
 constexpr const char* kVllm24 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.24.0";
+constexpr const char* kVllm22 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.22.0";
 constexpr const char* kVllm20 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.20.0";
 constexpr const char* kVllm19 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.19.0";
 constexpr const char* kVllm14 = "ai-dynamo/aiconfigurator@095f58a, vLLM 0.14.0";
@@ -157,6 +158,17 @@ const std::vector<PublicProfile>& public_profiles() {
         {"llmcompass-gemm", "LLMCompass/ae/figure5/ab/real_hardware/matmul_MI210.csv", "mi210", kCompass, kBsd},
         {"llmcompass-gemm", "LLMCompass/ae/figure5/ab/real_hardware/matmul_A100.csv", "a100-sxm-80g", kCompass, kBsd},
         {"apex-gemm", "apex_plus/profile/comp/V100-PCIE-16GB/gemm_0.csv.xz", "v100-pcie-16g", kApex, kMit},
+    };
+    return kProfiles;
+}
+
+const std::vector<HeldProfile>& held_profiles() {
+    static const std::vector<HeldProfile> kProfiles = {
+        {{"aic-gemm", AIC "h200_sxm/gemm/vllm/0.22.0/gemm_perf.csv.xz", "h200-sxm", kVllm22, kApache},
+         {"aic-gemm", AIC "h200_sxm/gemm/vllm/0.24.0/gemm_perf.csv.xz", "h200-sxm", kVllm24, kApache}},
+        {{"aic-gemm", AIC "b200_sxm/gemm/vllm/0.22.0/gemm_perf.csv.xz", "b200-sxm", kVllm22, kApache},
+         {"aic-gemm", AICD "b200_sxm/gemm/vllm/0.19.0/gemm_perf.csv.xz", "b200-sxm", kVllm19, kApache, 0, 0, 0, 0, 0, 0,
+          1, "bf16 fp4-nv"}},
     };
     return kProfiles;
 }

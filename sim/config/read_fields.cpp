@@ -134,6 +134,14 @@ class Reader final : public Fields {
         Reader inner(*node, data_, errors_, false, nullptr, {});
         inner.quantity(Field{"value", "", true, field.min, field.max}, dimension, value.value);
         inner.text(Field{"how", "", true}, value.how);
+        if (const YamlNode* how = node->find("how"); how != nullptr && how->kind == YamlNode::Kind::scalar) {
+            static const std::vector<std::string> kHow = {"spec",    "measured",  "fitted",   "derived",
+                                                          "assumed", "estimated", "recalled", kGivenInScenario};
+            if (std::find(kHow.begin(), kHow.end(), how->scalar) == kHow.end()) {
+                fail(*how, fmt::format("'how' cannot be '{}'{}; it is one of {}", how->scalar,
+                                       did_you_mean(how->scalar, kHow), fmt::join(kHow, ", ")));
+            }
+        }
         inner.text(Field{"source", "", true}, value.source);
         inner.finish();
     }

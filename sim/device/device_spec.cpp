@@ -127,6 +127,12 @@ void describe(Fields& fields, DeviceSpec& device) {
     fields.sourced({"price", "rent in USD per hour", false, 0, 1e4}, Dimension::number, device.price);
     fields.sourced({"flash2", "rate of FlashAttention-2 over that of the measured attention kernels", false, 0, 2},
                    Dimension::fraction, device.flash2);
+    fields.sourced(
+        {"split_accumulator",
+         "time of 8-bit products whose partial sums are promoted to 32 bits along the way, as those of gradients "
+         "in training, over the time with fast accumulation (0: the same)",
+         false, 0, 4},
+        Dimension::number, device.split_accumulator);
     fields.integer({"compute_units", "SMs or CUs", true, 1, 100000}, device.compute_units);
     fields.sourced(
         {"speed_spread",

@@ -43,7 +43,9 @@ struct DeviceSpec {
     Sourced<double> power_limit;      ///< W that the board is held to by its clock; 0: tdp
     Sourced<double> price;            ///< USD per hour, rented
     Sourced<double> flash2;           ///< rate of FlashAttention-2 over that of the measured attention kernels; 0: 1
-    std::int64_t compute_units = 0;   ///< SMs or CUs
+    /// Time of 8-bit products bound by arithmetic with a split accumulator over that with fast accumulation; 0: 1.
+    Sourced<double> split_accumulator;
+    std::int64_t compute_units = 0;  ///< SMs or CUs
     /// Standard deviation of the matrix rate among devices of one kind; 0 where not given: kSpeedSpread.
     Sourced<double> speed_spread;
     std::string kernels;            ///< folder of fitted kernels in models/data/kernels; empty: roofline only

@@ -14,6 +14,9 @@ namespace orrery::inline device {
 /// How low-precision operands are scaled: one factor a tensor or row, or one a block (128 x 128, or 16 and 32 values).
 enum class Scaling { tensor, block };
 
+/// Bytes that narrowing a value moves: it is read in 16 bits and written in 8.
+inline constexpr double kQuantisedBytes = 3;
+
 /// C[m,n] += A[m,k] B[k,n], `batch` times.
 struct Gemm {
     double m = 1, n = 1, k = 1, batch = 1;
@@ -24,6 +27,11 @@ struct Gemm {
     bool weight_only = false;
     Precision weights = Precision::int4;
     Scaling scaling = Scaling::tensor;
+    /// Partial sums of 8-bit operands are promoted to registers of 32 bits along the way, as gradients want it.
+    bool split_accumulator = false;
+    /// Its activations come in 16 bits, and a kernel before narrows them: what that takes beyond moving kQuantisedBytes a value, which
+    /// are counted with the kernel that it is fused into, or in `extra_bytes`.
+    bool quantises = false;
 
     [[nodiscard]] double flops() const { return 2 * m * n * k * batch; }
     /// A, B and C once.

@@ -46,7 +46,7 @@ struct Seed {
 struct Value {
     std::size_t at;
     std::size_t size;
-    bool free;  ///< a name or a reason, which may be any text
+    bool free;  ///< a name or a source, which may be any text
 };
 
 // Where the plain values of a YAML text stand: behind "key: ", up to a comma, bracket or comment.
@@ -61,7 +61,8 @@ std::vector<Value> values_of(const std::string& text) {
         const std::size_t end = std::min(text.find_first_of(",{}[]#\n", i + 2), text.size());
         if (end > i + 2) {
             const std::size_t key = text.find_last_of(" {\n", i) + 1;
-            out.push_back({i + 2, end - i - 2, text.compare(key, i - key, "name") == 0});
+            const std::string_view word = std::string_view(text).substr(key, i - key);
+            out.push_back({i + 2, end - i - 2, word == "name" || word == "source"});
         }
     }
     return out;

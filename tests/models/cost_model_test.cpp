@@ -97,6 +97,57 @@ TEST_CASE("the measured ceilings of sustained GEMMs come out within 12 per cent"
     }
 }
 
+TEST_CASE("8-bit gradients split their accumulator where the device promotes, others do not") {
+    DeviceSpec device = device_named("h100-sxm");
+    for (const ComputeKind kind : {ComputeKind::calibrated, ComputeKind::roofline}) {
+        device.split_accumulator.value = 1.2;
+        device.power_knee.value = 0;  // the clock stays
+        const auto seconds = [&](const Gemm& gemm) {
+            return test::models().device(device, kind).seconds(gemm).value();
+        };
+        Gemm gradient{8192, 8192, 8192, 1, Precision::fp8, 0};
+        const double fast = seconds(gradient);
+        gradient.split_accumulator = true;
+        CHECK(seconds(gradient) / fast == doctest::Approx(1.2).epsilon(0.01));
+        Gemm thin{8, 8192, 8192, 1, Precision::fp8, 0};  // bound by its weights
+        const double read = seconds(thin);
+        thin.split_accumulator = true;
+        CHECK(seconds(thin) == read);
+        Gemm wide{8192, 8192, 8192, 1, Precision::bf16, 0};
+        const double bf16 = seconds(wide);
+        wide.split_accumulator = true;
+        CHECK(seconds(wide) == bf16);
+    }
+}
+
+TEST_CASE("a product that quantises its activations takes what the kernel before takes beyond its bytes") {
+    const DeviceSpec device = device_named("h100-sxm");
+    const CostModel& model = test::models().device(device, ComputeKind::calibrated);
+    const Calibrated calibrated(device, test::data());
+    const QuantisationLaw law = calibrated.fit(KernelKind::gemm, KernelFormat::fp8)->quantisation;
+    REQUIRE(law.value > 0);
+    Gemm gemm{4096, 4096, 2048, 1, Precision::fp8, 0};
+    const double alone = model.seconds(gemm).value();
+    gemm.quantises = true;
+    const double moved =
+        kQuantisedBytes * gemm.m * gemm.k / (device.memory_bandwidth.value * device.memory_efficiency.value);
+    CHECK(model.seconds(gemm).value() - alone == doctest::Approx(law.seconds(gemm.m, gemm.k) - moved));
+}
+
+TEST_CASE("8-bit products held without pause slow down at the same share of their peak as 16-bit ones") {
+    const DeviceSpec device = device_named("h200-sxm");
+    const double share = 0.8;
+    const auto slow = [&](double peak) {
+        const double flops = 1e9;  // short against the delay of the governor
+        return governed_seconds(device, kHeld, flops / (share * peak), flops, 0, peak) / (flops / (share * peak));
+    };
+    const double whole = slow(device.flops_bf16.value);
+    CHECK(whole > 1.15);
+    CHECK(slow(device.flops_fp8.value) == doctest::Approx(whole).epsilon(0.001));
+    CHECK(governed_seconds(device, kHeld, 1e-3, 0.9e-3 * device.power_knee.value * device.flops_fp8.value, 0,
+                           device.flops_fp8.value) == 1e-3);
+}
+
 TEST_CASE("causal attention is half the work, a window less, and backward two and a half times") {
     CHECK(Attention{1, 4096, 4096, 128, true, 0, false}.density() == doctest::Approx(0.5).epsilon(1e-3));
     CHECK(Attention{1, 4096, 4096, 128, false, 0, false}.density() == 1);

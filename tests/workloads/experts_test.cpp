@@ -81,9 +81,9 @@ TEST_CASE(
     const auto steps = sent(with_plan(plan + "hierarchical"), tokens);
     CHECK(steps.across == doctest::Approx(tokens * token * (2 - 7.0 / 15) / 2));
     CHECK(steps.inside == doctest::Approx(tokens * token * 2 * 7 / 8));
-    // In 8 bits it is half of it.
+    // In 8 bits it is half of it, with a scale of 32 bits for 128 values.
     CHECK(sent(with_plan(plan + "all-to-all, dispatch_precision: fp8"), tokens).across ==
-          doctest::Approx(flat.across / 2));
+          doctest::Approx(flat.across / 2 * (1 + 4.0 / 128)));
     // The slower of NICs and NVLink decides, where the flat exchange takes all its bytes between nodes over the NIC.
     const double nic = 400e9 / 8;
     const double hops = 1e-3;
@@ -91,6 +91,26 @@ TEST_CASE(
           doctest::Approx(1e6 * token * (2 - 7.0 / 15) / 2 / nic).epsilon(hops));
     CHECK(exchange_seconds(with_plan(plan + "all-to-all"), 1e6) ==
           doctest::Approx(1e6 * token * 2 * 8 / 16 / nic).epsilon(hops));
+}
+
+TEST_CASE("experts: what comes back takes the bytes of its own precision") {
+    const auto seconds = [](const std::string& precision, bool back) {
+        const Scenario s = with_plan("data: 32, global_batch: 32, expert: 16, combine_precision: " + precision);
+        const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
+        const IdealCollectives ideal;
+        const ExpertExchange exchange(s.model, s.plan, fabric, ideal, PathChoice::spray);
+        return back ? exchange.combine(1e6, s.plan.experts.combine_precision)
+                    : exchange.dispatch(1e6, s.plan.experts.dispatch_precision);
+    };
+    CHECK(seconds("fp8", true) == doctest::Approx(seconds("bf16", true) * (1 + 4.0 / 128) / 2).epsilon(1e-3));
+    CHECK(seconds("fp8", false) == seconds("bf16", false));
+    // Forward passes alone: gradients go both ways in 16 bits.
+    const auto communication = [](const std::string& precision) {
+        return booked(train(with_plan("data: 32, global_batch: 32, expert: 16, combine_precision: " + precision)),
+                      Category::expert_communication);
+    };
+    CHECK(communication("fp8") < communication("bf16"));
+    CHECK(communication("fp8") > 0.8 * communication("bf16"));
 }
 
 TEST_CASE("experts: a router that is limited to groups reaches fewer nodes") {

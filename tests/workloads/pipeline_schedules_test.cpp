@@ -154,6 +154,37 @@ TEST_CASE("bubbles and peaks of split schedules with equal passes are the publis
     }
 }
 
+TEST_CASE(
+    "waves wait 4 (p - 1) chunks' passes in a round, never less than 3 (p - 1), and hold 2 p micro-batches at most") {
+    const PipelineSchedule& row = schedule_named("hanayo");
+    for (const std::uint32_t p : {2U, 4U, 8U, 16U}) {
+        for (const std::uint32_t chunks : {2U, 4U, 8U}) {
+            for (const std::uint32_t rounds : {1U, 2U, 4U}) {
+                CAPTURE(p);
+                CAPTURE(chunks);
+                CAPTURE(rounds);
+                const PipelineShape shape{p, chunks, rounds * p};
+                const double wait = row.bubble(shape) * 3 * chunks;
+                CHECK(wait >= 3 * (p - 1) - 1e-9);
+                if (chunks == 2 && rounds == 1) {
+                    CHECK(wait == doctest::Approx(4 * (p - 1)));
+                }
+                if (p >= 4) {
+                    CHECK(wait <= 2 * (p - 1) * chunks);  // two thirds of 3 (p - 1) whole passes
+                }
+                const std::vector<std::uint32_t> held = row.in_flight(shape);
+                CHECK(*std::max_element(held.begin(), held.end()) <= 2 * p * chunks);
+            }
+        }
+    }
+    CHECK_FALSE(row.problem({4, 3, 8}).empty());
+    CHECK_FALSE(row.problem({1, 2, 8}).empty());
+    const TrainingResult plain = train(equal_parts("pipeline: 8, global_batch: 32, schedule: 1f1b"));
+    const TrainingResult waves = train(equal_parts("pipeline: 8, global_batch: 32, schedule: hanayo, chunks: 2"));
+    CHECK(work(waves) == doctest::Approx(work(plain)).epsilon(1e-9));
+    CHECK(waves.bubble_s < 0.7 * plain.bubble_s);
+}
+
 TEST_CASE("simulated V-shaped and bidirectional pipelines do the work of 1F1B, and wait and hold less or as much") {
     const auto trained = [](const std::string& schedule) {
         return train(equal_parts("pipeline: 8, global_batch: 32, schedule: " + schedule));

@@ -274,7 +274,7 @@ software: pytorch-fsdp
 }
 
 TEST_CASE("casts to 8 bits cost what their scales need") {
-    const auto forward = [](const char* scaling, bool fused) {
+    const auto forward = [](const char* scaling, bool fused, bool activation = false) {
         Scenario s = test::scenario(fmt::format(R"(orrery: 1
 kind: training
 cluster: {{nodes: 1, node: dgx-h100}}
@@ -284,6 +284,7 @@ software: megatron-core-2024
 )",
                                                 scaling));
         s.software.fused_casts = fused;
+        s.software.fused_activation_casts = activation;
         s.software.launch.value = 0;
         return train(s).booked[static_cast<std::size_t>(Category::forward)];
     };
@@ -292,8 +293,8 @@ software: megatron-core-2024
     const double current = forward("current", true);
     CHECK(delayed < unfused);
     CHECK(unfused < current);
-    // Unfused: the inputs of the first, third and fourth product (1, 1 and 4 times 4096 wide) move 4 bytes a value more; a scale of
-    // this step reads all four inputs again.
+    // Unfused: the inputs of the first and third product (4096 wide) move 4 bytes a value more, and where the activation function
+    // casts, the fourth (16384 wide) as many less; a scale of this step reads all four inputs again.
     ModelCache models(test::data());
     const Scenario s = test::scenario(
         "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\nmodel: gpt3-175b\nplan: {data: 8, "
@@ -306,7 +307,8 @@ software: megatron-core-2024
     const auto cast = [&](double width, double bytes) {
         return slowdown * device.seconds(Streaming{4096.0 * width * bytes, 1}).value();
     };
-    CHECK(unfused - delayed == doctest::Approx(4 * (2 * cast(4096, 4) + cast(16384, 4))).epsilon(1e-6));
+    CHECK(unfused - delayed == doctest::Approx(4 * 2 * cast(4096, 4)).epsilon(1e-6));
+    CHECK(delayed - forward("delayed", true, true) == doctest::Approx(4 * cast(16384, 4)).epsilon(1e-6));
     CHECK(forward("row", true) > delayed);
 }
 

@@ -87,9 +87,10 @@ namespace {
 
 // Every member that is the path of a file.
 auto paths_in(Scenario& scenario) {
-    return std::array{&scenario.requests.trace, &scenario.replay.trace,
-                      &scenario.traffic.flows,  &scenario.network.packets.link_events,
-                      &scenario.faults.trace,   &scenario.engine.faults.trace};
+    return std::array{&scenario.requests.trace,      &scenario.replay.trace,
+                      &scenario.traffic.flows,       &scenario.network.packets.link_events,
+                      &scenario.faults.trace,        &scenario.engine.faults.trace,
+                      &scenario.plan.documents.trace};
 }
 
 }  // namespace
@@ -505,7 +506,9 @@ Fabric fabric_of(const Scenario& scenario) {
     return Fabric(shape);
 }
 
-RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& options) {
+namespace {
+
+RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOptions& options) {
     const auto started = std::chrono::steady_clock::now();
     RunOutput out;
     out.summary.scenario = scenario.name;
@@ -551,6 +554,21 @@ RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& op
     getrusage(RUSAGE_SELF, &usage);
     out.summary.peak_rss_mib = static_cast<double>(usage.ru_maxrss) / 1024;
     return out;
+}
+
+}  // namespace
+
+RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& options) {
+    try {
+        return run_kind(scenario, models, options);
+    } catch (const ConfigError& error) {
+        // What shows only when it runs names its scenario.
+        std::vector<Diagnostic> named = error.diagnostics();
+        for (Diagnostic& one : named) {
+            one.file = one.file.empty() ? scenario.name : one.file;
+        }
+        throw ConfigError(std::move(named));
+    }
 }
 
 DataDirectory find_data_directory(const std::string& program) {

@@ -168,6 +168,14 @@ TrainingInput training_input(const Scenario& scenario, ModelCache& models, const
     input.host = scenario.plan.offload.given ? &node.host : nullptr;
     check_groups(input);
     check_expert_groups(input);
+    if (const DocumentsPlan& documents = scenario.plan.documents; documents.given) {
+        const auto tensor = static_cast<std::uint32_t>(scenario.plan.tensor);
+        input.documents = std::make_shared<const DocumentLayout>(lay_out_documents(
+            scenario.model, scenario.plan,
+            documents.trace.empty() ? std::vector<std::int64_t>()
+                                    : read_document_trace(scenario.file(documents.trace), scenario.model.sequence),
+            static_cast<std::uint64_t>(scenario.seed), fabric.shape().gpus_per_node / tensor));
+    }
     return input;
 }
 

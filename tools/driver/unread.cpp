@@ -158,8 +158,8 @@ void refuse_service_faults(Unread& unread, const EngineSpec& engine, std::int64_
     const bool machines = meets(faults, [](FaultKind kind, const std::string& where, Component component) {
         const bool process = where.rfind("replica", 0) == 0 || where == "job" || component == Component::replica ||
                              component == Component::software;
-        return !process && (kind == FaultKind::fail_stop || kind == FaultKind::hang ||
-                            kind == FaultKind::preemption || kind == FaultKind::corruption);
+        return !process && (kind == FaultKind::fail_stop || kind == FaultKind::hang || kind == FaultKind::preemption ||
+                            kind == FaultKind::corruption);
     });
     const bool given = faults.given;
     unread.refuse(given && faults.recovery.detection_s > 0, "faults.recovery.detection",
@@ -229,10 +229,16 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
     unread.refuse(engine.nvme_bandwidth > 0, "engine.kv.prefix.nvme_bandwidth", engine.prefix_nvme > 0, "'nvme'");
     unread.refuse(engine.router.name() == std::string("prefix"), "engine.router", engine.prefix_cache,
                   "a prefix cache: 'kv.prefix'");
-    const auto swaps = [](const PhaseSpec& phase) { return phase.scheduler.policy.name() == "vllm-v0"; };
+    const auto swaps = [](const PhaseSpec& phase) {
+        return phase.scheduler.policy.name() == "vllm-v0" || phase.scheduler.policy.name() == "priority";
+    };
     unread.refuse(engine.host_memory > 0, "engine.kv.host_memory",
                   engine.split ? swaps(engine.prefill) || swaps(engine.decode) : swaps(engine.mixed),
-                  "a scheduler that swaps: vllm-v0");
+                  "a scheduler that swaps: vllm-v0 or priority");
+    unread.refuse(engine.has_swap, "engine.kv.swap", engine.host_memory > 0, "'host_memory' to swap to");
+    unread.refuse(engine.compression.iterations != KvCompressionSpec().iterations, "engine.kv.compression.iterations",
+                  engine.compression.rank > 0, "low-rank factors: a 'rank'");
+    unread.refuse(engine.swap_run > 1, "engine.kv.swap.run", engine.swap_call > 0, "the time of a 'call'");
     refuse_starts(unread, engine);
     refuse_service_faults(unread, engine, scenario.cluster.node.gpus);
 }

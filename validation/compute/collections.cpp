@@ -79,6 +79,7 @@ KernelFit calibrate_set(const PointSet& set, const DeviceSpec& device, const std
     KernelFit fit = calibrate_kernel(set.points, kernel_rates(device, set.points.front().point.precision));
     fit.meta = meta;
     fit.refused = set.refused_rows;
+    fit.quantisation = set.quantisation;
     if (!set.libraries.empty()) {
         fit.meta["library"] = fmt::format("{}", fmt::join(set.libraries, "; "));
     }

@@ -16,12 +16,13 @@ namespace orrery::inline validation {
 namespace {
 
 // The best rate over the shapes that benchmarks of matrix products visit.
-double best_product(const CostModel& model, Precision precision) {
+double best_product(const CostModel& model, Precision precision, bool split_accumulator) {
     double best = 0;
     for (double m = 512; m <= 16384; m *= 2) {
         for (double n = 1024; n <= 16384; n *= 2) {
             for (double k = 1024; k <= 16384; k *= 2) {
-                const Gemm gemm{m, n, k, 1, precision};
+                Gemm gemm{m, n, k, 1, precision};
+                gemm.split_accumulator = split_accumulator;
                 best = std::max(best, gemm.flops() / model.seconds(gemm).value());
             }
         }
@@ -56,7 +57,7 @@ double ceiling(const CostModel& model, const std::string& how, Precision precisi
     if (how == "launch" || how == "graph") {
         return model.seconds(Launch{1, how == "graph"}).value() * 1e6;
     }
-    return best_product(model, precision);
+    return best_product(model, precision, how == "split");
 }
 
 struct ServedModel {

@@ -1,5 +1,6 @@
 #include "models/calibrated.hpp"
 #include "validation/compute/collections.hpp"
+#include "validation/compute/held_rows.hpp"
 #include "validation/compute/passes.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
@@ -163,6 +164,7 @@ std::vector<std::pair<std::string, KernelFit>> refitted(const Terminal& terminal
     terminal.heading(
         "other collections of the same device, priced with the fit of the first (no row of theirs fitted)");
     terminal.table({"device", "kernel", "collection", "rows", "error, mean / 95 %", "mean bias"}, others);
+    list_held(data, terminal, directory);
     return fits;
 }
 

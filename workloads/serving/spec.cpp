@@ -165,6 +165,23 @@ void describe_expert_cache(Fields& fields, EngineSpec& engine) {
         });
 }
 
+void describe_swap(Fields& fields, EngineSpec& engine) {
+    optional_section(
+        fields, {"swap", "how preempted blocks go to host memory and back, where a scheduler swaps"}, engine.has_swap,
+        [&](Fields& inner) {
+            inner.quantity(
+                {"call", "of the host to start a copy: one for keys and one for values of each layer", false, 0, 1},
+                Dimension::time, engine.swap_call);
+            inner.integer({"run", "blocks that lie beside each other and go in one copy", false, 1, 1 << 20},
+                          engine.swap_run);
+            inner.boolean({"asynchronous", "what comes back does not hold up those that run"}, engine.swap_behind);
+            inner.boolean({"reuse",
+                           "host memory keeps what it has of sequences that are back: only what is new goes "
+                           "there again"},
+                          engine.swap_copies);
+        });
+}
+
 }  // namespace
 
 void describe(Fields& fields, EngineSpec& engine) {
@@ -218,6 +235,9 @@ void describe(Fields& fields, EngineSpec& engine) {
         });
         inner.quantity({"host_memory", "host memory of a replica for swapped blocks", false, 0, 1e15}, Dimension::bytes,
                        engine.host_memory);
+        describe_swap(inner, engine);
+        optional_section(inner, {"compression", "fewer bits than `precision` has, and what repairs the loss"},
+                         engine.compression.given, [&](Fields& packed) { describe(packed, engine.compression); });
         inner.enumeration({"precision", "of keys and values"}, precision_names(), engine.cache);
         optional_section(inner, {"prefix", "blocks outlive their sequence and are found again by content"},
                          engine.prefix_cache, [&](Fields& tiers) {
@@ -243,6 +263,19 @@ void describe(Fields& fields, EngineSpec& engine) {
                                         Dimension::time, engine.speculation.step_s);
                      });
     engine.speculation.tokens = engine.speculates ? static_cast<std::uint32_t>(draft_tokens) : 0;
+    optional_section(fields,
+                     {"front_end",
+                      "cores and limits of what takes requests in and streams answers out, in place of the "
+                      "serial front end of `software`"},
+                     engine.front_end.given, [&](Fields& inner) { describe(inner, engine.front_end); });
+    bool cut = engine.nano_batches > 1;
+    fields.group(cut, [&](Fields& same) {
+        same.integer({"nano_batches",
+                      "parts of an iteration whose products, attention and collectives run beside each "
+                      "other, where that is faster",
+                      false, 1, 16},
+                     engine.nano_batches);
+    });
     bool gathers = engine.stream_interval > 1;
     fields.group(gathers, [&](Fields& same) {
         same.integer({"stream_interval", "tokens that the server gathers before it sends them", false, 1, 1 << 20},
@@ -333,6 +366,8 @@ void check_step_cost(const EngineSpec& engine, std::vector<std::string>& problem
         {engine.step_overhead > 0, "step_overhead"},
         {engine.sequence_overhead > 0, "sequence_overhead"},
         {engine.lora, "lora"},
+        {engine.nano_batches > 1, "nano_batches"},
+        {engine.compression.given, "kv.compression"},
         {engine.same_devices, "same_devices"},
         {scaled(engine.mixed) || scaled(engine.prefill) || scaled(engine.decode), "clock"},
         {engine.scaling != Scaling::tensor, "scaling"},
@@ -372,6 +407,9 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     if (engine.has_step_cost) {
         check_step_cost(engine, problems);
     }
+    for (const std::string& problem : problems_of(engine.front_end)) {
+        problems.push_back(problem);
+    }
     for (const PhaseSpec* phase : {&engine.mixed, &engine.prefill, &engine.decode}) {
         if (phase->scales && phase->scaling.least > phase->replicas) {
             problems.push_back(fmt::format("'autoscale' runs at least {} replicas, and there are {}",
@@ -399,6 +437,15 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     }
     if (engine.names() && engine.split) {
         problems.emplace_back("'lora' and 'models' are for replicas that do prompts and decoding");
+    }
+    if (engine.compression.given && model.latent.kv_rank > 0) {
+        problems.emplace_back("'kv.compression' packs keys and values, not the vectors of latent attention");
+    }
+    if (engine.compression.given && engine.cache != Precision::bf16 && engine.cache != Precision::fp16) {
+        problems.emplace_back("'kv.compression' says the bits of keys and values: 'kv.precision' would change nothing");
+    }
+    if (engine.nano_batches > 1 && engine.same_devices) {
+        problems.emplace_back("'nano_batches' share whole devices, and 'same_devices' have parts of them");
     }
     if (engine.lora && engine.adapters.whole) {
         problems.emplace_back("'lora' and 'models' are two kinds of what requests name: give one");
@@ -499,7 +546,12 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
                        const DeviceSpec& device) {
     EngineLimits limits;
     limits.block = static_cast<std::uint32_t>(engine.block);
-    limits.block_bytes = cache_bytes_per_token(model, engine.cache) * static_cast<double>(engine.block);
+    limits.block_bytes =
+        cache_bytes_per_token(model, engine.cache, engine.compression) * static_cast<double>(engine.block);
+    // Per rank, of all layers: what a compressed cache has beside its blocks.
+    const double buffers = kv_buffer_tokens(engine.compression) * cache_bytes_per_token(model, Precision::bf16) /
+                           cache_ranks(model, phase.tensor) * static_cast<double>(phase.scheduler.max_sequences) /
+                           static_cast<double>(phase.groups);
     const double ranks = cache_ranks(model, phase.tensor);
     const double device_memory = device.memory.value;
     const Quantisation quantisation = engine.quantisation(device);
@@ -517,10 +569,11 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
         const double weights = all - elsewhere;
         limits.adapter_bytes += adapters * static_cast<double>(phase.stage_ranks());
         const double slots = adapters * static_cast<double>(engine.adapters.slots);
-        const double room = engine.of_free
-                                ? (device_memory - weights - slots - engine.reserved_memory) * engine.memory_fraction
-                                : device_memory * engine.memory_fraction - weights - slots - engine.reserved_memory;
         const double share = static_cast<double>(layers) / static_cast<double>(model.layers);
+        const double whole = engine.of_free
+                                 ? (device_memory - weights - slots - engine.reserved_memory) * engine.memory_fraction
+                                 : device_memory * engine.memory_fraction - weights - slots - engine.reserved_memory;
+        const double room = whole - buffers * share;
         const double block_per_rank = limits.block_bytes / ranks * share;
         if (room < block_per_rank) {
             constexpr double kGiB = 1024.0 * 1024 * 1024;
@@ -543,6 +596,9 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
         limits.blocks = static_cast<std::uint64_t>(engine.blocks);
     }
     limits.host_blocks = static_cast<std::uint64_t>(engine.host_memory / limits.block_bytes);
+    limits.copy_blocks = static_cast<std::uint32_t>(engine.swap_run);
+    limits.swaps_in_behind = engine.swap_behind;
+    limits.keeps_copies = engine.swap_copies;
     limits.draft_tokens = engine.speculation.tokens;
     limits.prefix_cache = engine.prefix_cache;
     limits.host_cache = static_cast<std::uint64_t>(engine.prefix_host / limits.block_bytes);

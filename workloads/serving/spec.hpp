@@ -5,6 +5,7 @@
 #include "workloads/model/model_spec.hpp"
 #include "workloads/serving/cluster/service_spec.hpp"
 #include "workloads/serving/cost/given_step.hpp"
+#include "workloads/serving/cost/kv_compression.hpp"
 #include "workloads/serving/requests/arrivals.hpp"
 
 namespace orrery::inline serving {
@@ -59,14 +60,22 @@ struct EngineSpec {
     bool of_free = false;          ///< the fraction is of what weights and buffers leave, for the cache alone
     std::int64_t blocks = 0;       ///< of a replica's cache; 0: what its memory has room for
     double host_memory = 0;        ///< B a replica for swapped blocks
+    KvCompressionSpec compression;
+    std::int64_t nano_batches = 1;
+    bool has_swap = false;      ///< `kv.swap` was given
+    double swap_call = 0;       ///< s of the host to start a copy of swapped blocks
+    std::int64_t swap_run = 1;  ///< blocks beside each other, which one copy takes
+    bool swap_behind = false;   ///< what comes back does not hold up the others
+    bool swap_copies = false;   ///< host memory keeps copies of what is back
     bool speculates = false;
     SpeculationSpec speculation;
     ServiceFaults faults;       ///< the scenario's section `faults`
     bool prefix_cache = false;  ///< blocks are found again by their content
     Eviction prefix_eviction = Eviction::lru;
-    double prefix_host = 0;            ///< B per replica: blocks that leave the devices stay in host memory
-    double prefix_nvme = 0;            ///< B per replica: and from there on NVMe
-    double nvme_bandwidth = 0;         ///< B/s each way of a node's NVMe
+    double prefix_host = 0;     ///< B per replica: blocks that leave the devices stay in host memory
+    double prefix_nvme = 0;     ///< B per replica: and from there on NVMe
+    double nvme_bandwidth = 0;  ///< B/s each way of a node's NVMe
+    FrontEndSpec front_end;
     std::int64_t stream_interval = 1;  ///< tokens that reach the client together
     std::int64_t max_context = 0;      ///< tokens; 0: whatever fits
     bool lora = false;

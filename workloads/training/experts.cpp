@@ -168,8 +168,15 @@ double ExpertExchange::together(CollectiveOp op, const Groups& groups, double pa
     return seconds_alone(fabric_, one).value();
 }
 
+// Of a token's values, with their scales.
+double ExpertExchange::token_bytes(Precision precision) const {
+    constexpr double kScale = 1.0 / 32;  // B a value
+    const double value = bytes_of(precision);
+    return static_cast<double>(model_.hidden) * (value > 1 ? value : value + kScale);
+}
+
 ExpertExchange::Sent ExpertExchange::bytes_sent(double tokens, Precision precision) const {
-    const double token = static_cast<double>(model_.hidden) * bytes_of(precision);
+    const double token = token_bytes(precision);
     const auto ranks = static_cast<std::uint32_t>(plan_.experts.expert);
     switch (plan_.experts.dispatch) {
         case TokenDispatch::all_to_all:
@@ -195,7 +202,7 @@ ExpertExchange::Sent ExpertExchange::bytes_sent(double tokens, Precision precisi
 }
 
 double ExpertExchange::exchange(double tokens, Precision precision, bool back) const {
-    const double token = static_cast<double>(model_.hidden) * bytes_of(precision);
+    const double token = token_bytes(precision);
     const double ranks = static_cast<double>(plan_.experts.expert);
     // What the busiest rank receives, over what a rank sends, is what its links carry.
     const double load = std::max(load_.hottest, load_.kept);
@@ -224,8 +231,8 @@ double ExpertExchange::dispatch(double tokens, Precision precision) const {
     return exchange(tokens, precision, false);
 }
 
-double ExpertExchange::combine(double tokens) const {
-    return exchange(tokens, Precision::bf16, true);
+double ExpertExchange::combine(double tokens, Precision precision) const {
+    return exchange(tokens, precision, true);
 }
 
 }  // namespace orrery::inline training

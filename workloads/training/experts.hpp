@@ -8,6 +8,7 @@
 //   all-gather: each rank gets every token of the group, and results are reduced and scattered;
 //   hierarchical: every token goes once to each node that has one of its experts, over the NIC of its own rail, and from there
 //   once to each GPU of that node that has one, by NVLink; the two go on side by side, so the slower one decides.
+// Values of 8 bits and less bring a scale of 8 bits for each 32 of them, or of 32 bits for 128, which is as much.
 // How many nodes and GPUs a token reaches is the mean over choices without repetition, evenly over experts or, where a router
 // is limited to groups of experts, over those of the chosen groups.
 // Scope: loads are those of a layer, the same in all layers. Experts that are chosen more often are dealt out to the ranks in turn.
@@ -46,7 +47,7 @@ class ExpertExchange {
 
     /// Seconds in which the stage's ranks, with `tokens` each, send them to experts in `precision`, or get back what these make.
     [[nodiscard]] double dispatch(double tokens, Precision precision) const;
-    [[nodiscard]] double combine(double tokens) const;
+    [[nodiscard]] double combine(double tokens, Precision precision) const;
     /// Bytes that a rank sends over all its links (all-to-all, all-gather), or over its NIC and over NVLink.
     struct Sent {
         double across = 0;  ///< between nodes; of the modes with one step: all
@@ -58,6 +59,7 @@ class ExpertExchange {
     using Groups = std::vector<std::vector<GpuId>>;
     void add_groups(const std::vector<GpuId>& stage, GpuId first);
     [[nodiscard]] double exchange(double tokens, Precision precision, bool back) const;
+    [[nodiscard]] double token_bytes(Precision precision) const;
     [[nodiscard]] double together(CollectiveOp op, const Groups& groups, double payload) const;
 
     const ModelSpec& model_;

@@ -61,10 +61,18 @@ void Lowering::label(const TaskLabel& of) {
 
 // Ranks are of as many kinds as groups of nodes hold some.
 void Lowering::add_costs() {
-    const auto add = [&](const GroupDevice& of, GpuId first, const std::vector<GpuId>& stage) {
+    const auto add = [&](const GroupDevice& of, GpuId first, const std::vector<GpuId>& stage,
+                         const MicroBatchLoad* load = nullptr) {
         costs_.emplace_back(in_.model, in_.plan, in_.software, *of.device, *of.gpu, in_.fabric, *of.collectives,
-                            in_.paths, first, stage);
+                            in_.paths, first, stage, load);
     };
+    if (in_.documents != nullptr) {
+        kind_of_ = {0};
+        for (const MicroBatchLoad& load : in_.documents->loads) {
+            add({&in_.device, &in_.gpu, &in_.collectives}, GpuId(0), {}, &load);
+        }
+        return;
+    }
     if (in_.groups.empty()) {
         kind_of_ = {0};
         add({&in_.device, &in_.gpu, &in_.collectives}, GpuId(0), {});
@@ -101,6 +109,7 @@ void Lowering::require_size() const {
 
 TrainingGraph Lowering::build() {
     add_tasks();
+    join_rings();
     add_hosts();
     out_.graph.freeze();
     out_.stages = stages_;
@@ -110,7 +119,8 @@ TrainingGraph Lowering::build() {
 }
 
 void Lowering::choose_block() {
-    block_ = std::min(data_, folding_set(in_) * (1 + in_.unlike));
+    const bool unlike = in_.documents != nullptr && in_.documents->loads.size() > 1;
+    block_ = unlike ? data_ : std::min(data_, folding_set(in_) * (1 + in_.unlike));
 }
 
 void Lowering::list_ranks() {
@@ -166,7 +176,7 @@ std::uint32_t Lowering::price_on(std::uint32_t rank, std::uint32_t price) {
 }
 
 TaskId Lowering::compute(std::uint32_t rank, std::uint16_t name, Category category, std::uint32_t price) {
-    price = price_on(rank, price + rank_kind_[rank]);
+    price = price_on(rank, price + kind_on(rank));
     Task task;
     task.duration = SimTime::from_seconds(out_.prices[price].total());
     task.rank = out_.ranks[rank];

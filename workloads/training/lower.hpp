@@ -21,6 +21,8 @@
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"
 
+#include <memory>
+
 namespace orrery::inline training {
 
 /// A rank whose kernels take longer, and with them those of all ranks that share its micro-batches and layers.
@@ -57,6 +59,8 @@ struct TrainingInput {
     std::vector<GroupDevice> groups = {};
     /// Memories of every node beside those of its devices; null where the plan keeps nothing in them.
     const NodeHost* host = nullptr;
+    /// The documents of a step; null where the plan says nothing of them.
+    std::shared_ptr<const DocumentLayout> documents = nullptr;
 
     /// The first GPU of the ranks of a stage's replica, which are all in one group.
     [[nodiscard]] GpuId first_gpu(std::int64_t stage, std::int64_t replica) const {

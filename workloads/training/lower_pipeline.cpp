@@ -156,14 +156,14 @@ class PipelineLowering final : public UnitLowering {
             for (std::uint32_t v = 0; used[index_of(work)] && v < parts_; ++v) {
                 const std::uint32_t price = add_prices([&] { return pass_price(v, layers_[v], true, true, work); });
                 out_.hardware_flops +=
-                    splits && work == PassWork::backward ? 0 : out_.prices[price].flops * micro_batches_ / stages_;
+                    splits && work == PassWork::backward ? 0 : mean_flops(price) * micro_batches_ / stages_;
                 prices_[index_of(work)].push_back(price);
             }
         }
         for (const PassWork work : {PassWork::scores, PassWork::score_gradients}) {
             if (used[index_of(work)]) {
                 const std::uint32_t price = add_prices([&] { return cost().vocabulary_pass(work); });
-                out_.hardware_flops += out_.prices[price].flops * micro_batches_;
+                out_.hardware_flops += mean_flops(price) * micro_batches_;
                 prices_[index_of(work)].assign(parts_, price);
             }
         }

@@ -19,7 +19,7 @@ class ShardedLowering final : public OffloadLowering {
         for (const bool backward : {false, true}) {
             for (std::uint32_t unit = 0; unit < units_; ++unit) {
                 const std::uint32_t first = add_prices([&] { return full_price(unit, backward); });
-                out_.hardware_flops += out_.prices[first].flops * micro_batches_;
+                out_.hardware_flops += mean_flops(first) * micro_batches_;
                 prices_[backward ? 1 : 0].push_back(first);
             }
         }

@@ -108,6 +108,8 @@ class Lowering {
     [[nodiscard]] RankWeights parameters(Layers layers, double tables) const;
     /// Tables that a part of the model brings: the embedding of the first, the output layer of the last.
     [[nodiscard]] double tables_of(bool first, bool last) const;
+    /// FLOPs of what this price (of add_prices) is for, on the mean rank and micro-batch.
+    [[nodiscard]] double mean_flops(std::uint32_t price) const;
     /// Seconds in which the host launches what a pass runs.
     [[nodiscard]] double host_seconds(const Price& price) const { return price.launches * in_.software.launch.value; }
     /// What a pass takes, with what stands at the ends of the model.
@@ -135,6 +137,10 @@ class Lowering {
     void add_hosts();
 
     [[nodiscard]] std::uint32_t price_on(std::uint32_t rank, std::uint32_t price);
+    /// The kind of rank, or, where documents make micro-batches unlike, what this rank has in the micro-batch of the label.
+    [[nodiscard]] std::uint32_t kind_on(std::uint32_t rank) const;
+    /// Passes of ranks that share a document begin together.
+    void join_rings();
 
     std::vector<PassCost> costs_;           ///< by kind of rank: of each group that has some
     std::size_t kind_ = 0;                  ///< of which prices are being made

@@ -34,7 +34,7 @@ LossTraffic loss_traffic(LossKernels kernels) {
 
 PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
                    const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths,
-                   GpuId first_gpu, const std::vector<GpuId>& stage)
+                   GpuId first_gpu, const std::vector<GpuId>& stage, const MicroBatchLoad* load)
     : model_(model),
       plan_(plan),
       software_(software),
@@ -42,7 +42,11 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
       fabric_(fabric),
       collectives_(collectives),
       paths_(paths),
-      tokens_(static_cast<double>(plan.micro_batch * model.sequence) / static_cast<double>(plan.context)),
+      first_(first_gpu),
+      documents_(plan.documents.fill == DocumentFill::padded ? nullptr : load),
+      tokens_(load != nullptr
+                  ? load->rows
+                  : static_cast<double>(plan.micro_batch * model.sequence) / static_cast<double>(plan.context)),
       t_(static_cast<double>(plan.tensor)),
       stream_slowdown_(software.kernel_slowdown.value),
       matrix_slowdown_(stream_slowdown_ * gpu.slowest_of(static_cast<double>(plan.ranks()))),
@@ -242,9 +246,9 @@ double PassCost::data_gradient_seconds(const Product& product, int parts) const 
     const double casts = cast_seconds(gemm, product.times * gemm.m * gemm.n, product.fused_gradient) +
                          product.times * row_casts(gemm, gemm.m * gemm.n, product.held >= 2) + widening(product);
     const Gemm part = part_of(gemm, parts);
-    return product.times * matrix_slowdown_ * parts *
-               device_.seconds(Gemm{part.m, part.k, part.n, 1, part.precision, 0}).value() +
-           stream_slowdown_ * casts;
+    Gemm turned{part.m, part.k, part.n, 1, part.precision, 0};
+    turned.split_accumulator = true;
+    return product.times * matrix_slowdown_ * parts * device_.seconds(turned).value() + stream_slowdown_ * casts;
 }
 
 // Gradients add up in fp32 over the micro-batches: in the epilogue (reads and writes 4 bytes instead of writing 2), or in a
@@ -252,6 +256,7 @@ double PassCost::data_gradient_seconds(const Product& product, int parts) const 
 double PassCost::weight_gradient_seconds(const Product& product) const {
     const Gemm& gemm = product.gemm;
     Gemm weight{gemm.n, gemm.k, gemm.m, 1, gemm.precision, 0};
+    weight.split_accumulator = true;
     // ZeRO-2 and 3 reduce them after each micro-batch and add up what they keep of them.
     const bool reduced = plan_.zero >= 2 && plan_.pipeline == 1;
     const bool accumulates = !reduced && (plan_.micro_batches() > 1 || plan_.gradient_precision == Precision::fp32);
@@ -262,67 +267,6 @@ double PassCost::weight_gradient_seconds(const Product& product) const {
         streamed += streaming(gemm.n * gemm.k * 10);
     }
     return product.times * (matrix_slowdown_ * device_.seconds(weight).value() + stream_slowdown_ * streamed);
-}
-
-// Scores, softmax, weighted sum. Unfused: three passes over the s x s matrix; fused: one kernel.
-PassProgram PassCost::attention_core(LayerKind kind, Direction direction) const {
-    const bool backward = direction == Direction::backward;
-    Writer out(backward ? Category::backward : Category::forward, *this);
-    const double s = static_cast<double>(model_.sequence);
-    const double heads = static_cast<double>(plan_.micro_batch) * static_cast<double>(model_.heads) / t_;
-    const auto d = static_cast<double>(model_.head_dim);
-    if (plan_.attention == AttentionKernel::unfused) {
-        const double queries = s / static_cast<double>(plan_.context);
-        const Gemm scores{queries, s, d, heads, Precision::fp16, 0};
-        const Gemm values{queries, d, s, heads, Precision::fp16, 0};
-        const double elements = heads * queries * s;
-        const double dropout = model_.dropout ? 1 : 0;
-        const double times = backward ? 2 : 1;  // each product has two gradients of its own size
-        out.kernel("scores", matrix_slowdown_ * times * device_.seconds(scores).value(), times);
-        out.kernel("softmax", stream_slowdown_ * streaming(elements * ((backward ? 6 : 4) + 5 * dropout), 1 + dropout),
-                   1 + dropout);
-        out.kernel("weighted sum", matrix_slowdown_ * times * device_.seconds(values).value(), times);
-        out.program().add_flops(times * (scores.flops() + values.flops()));
-    } else if (plan_.context == 1) {
-        const Attention attention = flash(kind, heads, s, backward);
-        out.kernel("attention", matrix_slowdown_ * device_.seconds(attention).value());
-        out.program().add_flops(attention.flops());
-    } else {
-        // Ring attention with balanced (zigzag) halves: in each of c steps a rank attends to half of one rank's keys on
-        // average, while the next keys and values are on their way.
-        const auto c = static_cast<double>(plan_.context);
-        out.program().add_flops(flash(kind, heads, s, backward).flops() / c);
-        Attention piece = flash(kind, heads, s / c, backward);
-        piece.causal = false;
-        piece.window = 0;
-        const double kernel = matrix_slowdown_ * device_.seconds(piece).value() / 2;
-        const double bytes = (backward ? 2 : 1) * 2 * tokens_ * model_.kv_width() / t_ * 2;
-        const double step = seconds_alone(fabric_, make_transfer(fabric_, collectives_, CollectiveOp::send_recv,
-                                                                 context_group_, Bytes(bytes), paths_))
-                                .value();
-        PassProgram::Id sent = PassProgram::kNone;
-        for (std::int64_t i = 0; i < plan_.context; ++i) {
-            const PassProgram::Id before = out.program().last(PassStream::compute);
-            const PassProgram::Id arrived = sent;
-            if (i + 1 < plan_.context) {
-                // The next keys leave once those of this piece have come and the piece before is done.
-                sent = out.collective("keys and values", PassStream::context, step, before);
-            }
-            out.kernel("attention", kernel, 1, arrived);
-        }
-    }
-    return out.program();
-}
-
-Attention PassCost::flash(LayerKind kind, double heads, double length, bool backward) const {
-    // Of latent attention, whose scores are wider than its values, a head of the mean width has the same products.
-    const double width = model_.latent.kv_rank > 0
-                             ? (model_.query_width() + model_.value_width()) / 2 / static_cast<double>(model_.heads)
-                             : static_cast<double>(model_.head_dim);
-    return {heads,    length,
-            length,   width,
-            true,     kind.windowed ? static_cast<double>(model_.window) : 0,
-            backward, plan_.attention == AttentionKernel::flash2};
 }
 
 // Bytes of 16-bit activations that the streaming kernels of a layer move. Norms read twice; a residual addition reads two and
@@ -390,8 +334,9 @@ PassCost::Block PassCost::attention_block() const {
 
 PassCost::Block PassCost::feed_forward(double width) const {
     const double h = static_cast<double>(model_.hidden);
-    Block block{{{product(tokens_, width * (model_.gated ? 2 : 1), h), true, true}},
-                {{product(tokens_, h, width), true, false}},
+    const bool fused = software_.fused_activation_casts;
+    Block block{{{product(tokens_, width * (model_.gated ? 2 : 1), h), true, fused}},
+                {{product(tokens_, h, width), fused, false}},
                 {},
                 {}};
     add_adapters(block, LayerProduct::ffn_in, LayerProduct::ffn_out);

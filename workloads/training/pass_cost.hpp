@@ -39,10 +39,10 @@ struct LossTraffic {
 class PassCost {
   public:
     /// `first`: the GPU of the first rank of a replica, which tensor- and context-parallel ranks follow. `stage`: those of all ranks
-    /// of its stage; empty: the first ones of the fabric.
+    /// of its stage; empty: the first ones of the fabric. `load`: the documents of a micro-batch, where the plan has some; outlives this.
     PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
              const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths,
-             GpuId first = GpuId(0), const std::vector<GpuId>& stage = {});
+             GpuId first = GpuId(0), const std::vector<GpuId>& stage = {}, const MicroBatchLoad* load = nullptr);
 
     /// What a layer runs, in order; the backward program begins with what is recomputed. Of a kind that the model has.
     [[nodiscard]] const PassProgram& forward_program(LayerKind kind) const { return of(kind).forward_program; }
@@ -162,6 +162,8 @@ class PassCost {
     [[nodiscard]] double forward_seconds(const Product& product, int parts) const;
     [[nodiscard]] double data_gradient_seconds(const Product& product, int parts) const;
     [[nodiscard]] double weight_gradient_seconds(const Product& product) const;
+    void write_ring(Writer& out, const std::vector<GpuId>& ring, double kernel, double rows, bool backward) const;
+    void write_documents(Writer& out, LayerKind kind, bool backward) const;
     [[nodiscard]] Attention flash(LayerKind kind, double heads, double length, bool backward) const;
     [[nodiscard]] LayerTraffic traffic(bool backward) const;
     [[nodiscard]] double streaming(double bytes, double kernels = 1) const;
@@ -178,12 +180,14 @@ class PassCost {
     const Fabric& fabric_;
     const CollectiveModel& collectives_;
     PathChoice paths_;
-    double tokens_;           ///< of a micro-batch on a rank, after context parallelism
-    double t_;                ///< tensor-parallel degree
-    double stream_slowdown_;  ///< of kernels that move bytes
-    double matrix_slowdown_;  ///< of products and attention
-    double units_;            ///< share of the compute units that a collective holds
-    double tensor_units_;     ///< the same of a tensor-parallel one
+    GpuId first_;
+    const MicroBatchLoad* documents_;  ///< of documents that attend to themselves alone; null: of whole sequences
+    double tokens_;                    ///< of a micro-batch on a rank, after context parallelism
+    double t_;                         ///< tensor-parallel degree
+    double stream_slowdown_;           ///< of kernels that move bytes
+    double matrix_slowdown_;           ///< of products and attention
+    double units_;                     ///< share of the compute units that a collective holds
+    double tensor_units_;              ///< the same of a tensor-parallel one
     LossTraffic loss_;
     std::vector<GpuId> tensor_group_;
     std::vector<GpuId> context_group_;

@@ -29,8 +29,9 @@ PassCost::Block PassCost::expert_products() const {
     const double held = static_cast<double>(experts.count / plan_.experts.expert);
     const double used = std::min(held, std::max(1.0, rows));
     const double width = static_cast<double>(experts.ffn) / static_cast<double>(plan_.expert_tensor());
-    return {{{product(rows / used, width * (model_.gated ? 2 : 1), h), false, true, used}},
-            {{product(rows / used, h, width), true, false, used}},
+    const bool fused = software_.fused_activation_casts;
+    return {{{product(rows / used, width * (model_.gated ? 2 : 1), h), false, fused, used}},
+            {{product(rows / used, h, width), fused, false, used}},
             {},
             {}};
 }
@@ -43,7 +44,8 @@ double PassCost::expert_activation_bytes(bool backward) const {
 }
 
 double PassCost::exchange_seconds() const {
-    return exchange_->dispatch(tokens_ / t_, plan_.experts.dispatch_precision) + exchange_->combine(tokens_ / t_);
+    return exchange_->dispatch(tokens_ / t_, plan_.experts.dispatch_precision) +
+           exchange_->combine(tokens_ / t_, plan_.experts.combine_precision);
 }
 
 PassProgram PassCost::expert_feed_forward(Direction direction, Part part) const {
@@ -125,7 +127,8 @@ void PassCost::write_expert_forward(Writer& out) const {
     out.kernel("products of experts, out", forward_seconds(last, 1), last.times);
     write_sort(out);
     if (!elsewhere) {
-        out.wait(out.collective("combine", PassStream::expert, exchange_->combine(own)));
+        out.wait(
+            out.collective("combine", PassStream::expert, exchange_->combine(own, plan_.experts.combine_precision)));
     }
     out.kernel("add up", stream_slowdown_ * streaming((own + sent) * h * 2));
 }
@@ -169,7 +172,7 @@ void PassCost::write_expert_backward(Writer& out, Part part) const {
     if (input) {
         write_sort(out);
         if (!elsewhere) {
-            out.wait(out.collective("combine gradients", PassStream::expert, exchange_->combine(own)));
+            out.wait(out.collective("combine gradients", PassStream::expert, exchange_->combine(own, Precision::bf16)));
         }
         out.kernel("permute", stream_slowdown_ * streaming((own + sent) * h * 2));
         out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);

@@ -166,6 +166,39 @@ void add_outer(const TrainingInput& input, const TrainingGraph& lowered, Trainin
     result.outer = times;
 }
 
+// With sequences as long as they are in the fullest micro-batch.
+ModelSpec model_in_memory(const TrainingInput& input) {
+    ModelSpec model = input.model;
+    if (input.documents != nullptr) {
+        const double rows = input.documents->longest_rows * static_cast<double>(input.plan.context);
+        model.sequence = static_cast<std::int64_t>(std::ceil(rows / static_cast<double>(input.plan.micro_batch)));
+    }
+    return model;
+}
+
+// What a step makes of its documents. Ranks differ by the kernels of their passes.
+DocumentUse document_use(const TrainingInput& input, const TrainingGraph& lowered) {
+    const DocumentLayout& layout = *input.documents;
+    DocumentUse out{layout.tokens, 1 - layout.tokens / layout.rows, 1, 0};
+    for (const DocumentLength& one : layout.documents) {
+        out.flops += one.share * document_flops(input.model, input.plan, static_cast<double>(one.tokens));
+    }
+    double most = 0;
+    double sum = 0;
+    for (const std::vector<TaskId>& stream : lowered.compute) {
+        double busy = 0;
+        for (const TaskId id : stream) {
+            busy += lowered.labels[lowered.graph.task(id).label].pass
+                        ? lowered.prices[lowered.price_of[id.value()]].total()
+                        : 0;
+        }
+        most = std::max(most, busy);
+        sum += busy;
+    }
+    out.imbalance = most * static_cast<double>(lowered.compute.size()) / sum;
+    return out;
+}
+
 // Payload of a rank of the fullest stage.
 double gradient_bytes(const TrainingInput& input, const TrainingGraph& lowered) {
     double most = 0;
@@ -215,7 +248,7 @@ class PassClock final : public TaskClock {
 TrainingRun::TrainingRun(const TrainingInput& input, double memory_capacity, Simulation& simulation, SimTime start)
     : input_(input),
       memory_([&] {
-          std::vector<MemoryUse> memory = memory_by_stage(input.model, input.plan, input.software);
+          std::vector<MemoryUse> memory = memory_by_stage(model_in_memory(input), input.plan, input.software);
           require_fits(memory, capacities(input, memory_capacity), input.model, input.plan, input.software);
           if (input.plan.offload.given && std::isfinite(memory_capacity)) {
               require_tiers(use_of_tiers(input), *input.host, ranks_of_node(input));
@@ -261,9 +294,13 @@ TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
         result.gradient_bytes = gradient_bytes(input_, lowered_);
     }
     const double tokens = static_cast<double>(input_.plan.global_batch) * static_cast<double>(input_.model.sequence);
+    if (input_.documents != nullptr) {
+        result.documents = document_use(input_, lowered_);
+    }
     // Of a forward and a backward pass, which takes twice as many; of two forward passes.
     const double passes = input_.plan.zeroth_order.given ? 2.0 / 3 : 1;
-    result.model_flops = passes * tokens * flops_per_token(input_.model, input_.plan);
+    result.model_flops =
+        passes * (result.documents ? result.documents->flops : tokens * flops_per_token(input_.model, input_.plan));
     result.hardware_flops = lowered_.hardware_flops * static_cast<double>(input_.plan.ranks());
     result.tasks = lowered_.graph.size();
     result.simulated_ranks = static_cast<std::uint32_t>(lowered_.ranks.size());

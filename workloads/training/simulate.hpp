@@ -10,6 +10,14 @@
 
 namespace orrery::inline training {
 
+/// What a step makes of documents of unlike lengths.
+struct DocumentUse {
+    double tokens = 0;     ///< of documents
+    double padding = 0;    ///< share of what is computed that is none of them
+    double imbalance = 1;  ///< time that the passes of the busiest rank take, over the mean
+    double flops = 0;      ///< of forward and backward passes over the documents
+};
+
 struct TrainingResult {
     double iteration_s = 0;
     /// Mean over the ranks of the time of each category on the compute stream, in seconds; with `bubble` it adds up to
@@ -25,7 +33,8 @@ struct TrainingResult {
     double memory_bytes = 0;                                 ///< of the fullest stage
     std::vector<MemoryUse> memory;
     std::optional<OuterTimes>
-        outer;                  ///< of a plan with outer steps, whose means iteration_s and what is booked then are
+        outer;  ///< of a plan with outer steps, whose means iteration_s and what is booked then are
+    std::optional<DocumentUse> documents;
     double gradient_bytes = 0;  ///< payload of a rank's exchanges of gradients, of compressed ones
     std::uint64_t tasks = 0;
     std::uint32_t simulated_ranks = 0;

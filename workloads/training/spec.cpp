@@ -20,8 +20,10 @@ static void describe(Fields& fields, ExpertPlan& experts) {
     fields.enumeration(
         {"dispatch", "tokens to experts: a copy for each choice, all to all ranks, or one to each node first"},
         {"all-to-all", "all-gather", "hierarchical"}, experts.dispatch);
-    fields.enumeration({"dispatch_precision", "of dispatched tokens; what comes back is in 16 bits"},
+    fields.enumeration({"dispatch_precision", "of tokens on their way to experts; fp8 with its scales"},
                        training_precision_names(), experts.dispatch_precision);
+    fields.enumeration({"combine_precision", "of what experts send back; gradients go in 16 bits both ways"},
+                       training_precision_names(), experts.combine_precision);
     fields.number({"capacity", "rows that an expert takes at most, over the mean of all; 0: all", false, 0, 1000},
                   experts.capacity);
     fields.boolean({"pad", "experts compute as many rows as their capacity"}, experts.pad);
@@ -139,6 +141,14 @@ void describe(Fields& fields, PlanSpec& plan) {
             {"adapters", "low-rank adapters, which are trained while all other weights are frozen (LoRA, QLoRA)"},
             [&](Fields& inner) { describe(inner, plan.adapters); });
     });
+    fields.group(plan.documents.given, [&](Fields& same) {
+        same.section({"documents", "lengths of what is trained on, and how they fill sequences and ranks"},
+                     [&](Fields& inner) { describe(inner, plan.documents); });
+    });
+    fields.group(plan.signatures.given, [&](Fields& same) {
+        same.section({"signatures", "how ranks of a stage hold tensors, in place of tensor, context, data and zero"},
+                     [&](Fields& inner) { describe(inner, plan.signatures); });
+    });
     fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
         inner.enumeration({"tensor", "none; backward: behind weight gradients; full: also chunked into GEMMs"},
                           {"none", "backward", "full"}, plan.overlap_tensor);
@@ -168,8 +178,12 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.step_overhead);
     fields.enumeration({"loss", "kernels of the loss, where the plan names none"}, {"separate", "compiled", "fused"},
                        software.loss);
-    fields.boolean({"fused_casts", "casts to fp8 by known scales are part of the norm or activation before a product"},
+    fields.boolean({"fused_casts", "casts to fp8 by known scales are part of the norm before a product"},
                    software.fused_casts);
+    fields.boolean(
+        {"fused_activation_casts",
+         "casts to fp8 by known scales are part of the activation function before a product, and of its backward pass"},
+        software.fused_activation_casts);
     fields.sourced(
         {"communication_units", "SMs or CUs that a collective takes from the kernels beside it", false, 0, 1000},
         Dimension::number, software.communication_units);
@@ -446,8 +460,10 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
             problems.refuse(true, problem);
         }
     }
-    for (const std::string& problem : adapter_problems(model, plan)) {
-        problems.refuse(true, problem);
+    for (const std::vector<std::string>& found : {adapter_problems(model, plan), document_problems(model, plan)}) {
+        for (const std::string& problem : found) {
+            problems.refuse(true, problem);
+        }
     }
     const PlanProblems communication = communication_problems(plan, model.experts.count > 0);
     for (const std::string& text : communication.refused) {

@@ -4,8 +4,10 @@
 #include "workloads/model/model_spec.hpp"
 #include "workloads/training/adapters.hpp"
 #include "workloads/training/communication_plan.hpp"
+#include "workloads/training/documents.hpp"
 #include "workloads/training/offload_spec.hpp"
 #include "workloads/training/schedules/schedule.hpp"
+#include "workloads/training/signatures.hpp"
 #include "workloads/training/zeroth_order.hpp"
 
 #include <algorithm>
@@ -48,7 +50,8 @@ struct ExpertPlan {
     std::int64_t expert = 1;  ///< ranks that a layer's experts are divided over
     std::int64_t tensor = 0;  ///< ranks that each expert is cut over; 0: as attention
     TokenDispatch dispatch = TokenDispatch::all_to_all;
-    Precision dispatch_precision = Precision::bf16;  ///< of dispatched tokens; what comes back is in 16 bits
+    Precision dispatch_precision = Precision::bf16;  ///< of tokens on their way to experts
+    Precision combine_precision = Precision::bf16;   ///< of what comes back; gradients go both ways in 16 bits
     double capacity = 0;        ///< rows that an expert takes, over the mean of all; further ones are dropped; 0: all
     bool pad = false;           ///< experts compute as many rows as their capacity
     double exponent = 0;        ///< of Zipf's law of how often experts are chosen; 0: all alike
@@ -110,6 +113,8 @@ struct PlanSpec {
     Spread spread = Spread::stages;
     OffloadPlan offload;
     ZerothOrderPlan zeroth_order;
+    DocumentsPlan documents;
+    SignaturePlan signatures;
 
     /// Ranks of a stage; how many of them cut an expert, and how many hold the same experts.
     [[nodiscard]] std::int64_t stage_ranks() const { return tensor * context * data; }
@@ -150,7 +155,8 @@ struct SoftwareSpec {
     bool pipeline_sync = false;                ///< the host waits for the device where a stage has sent or received
     Sourced<double> step_overhead;             ///< s per iteration: data loading, gradient clipping, logging
     LossKernels loss = LossKernels::compiled;  ///< never software
-    bool fused_casts = false;  ///< casts to fp8 are part of the norm or activation before a product, and of its gather
+    bool fused_casts = false;             ///< casts to fp8 are part of the norm before a product, and of its gather
+    bool fused_activation_casts = false;  ///< and of the activation function before it
     /// SMs or CUs that the kernels of a collective hold while they run beside other kernels; 0: none.
     Sourced<double> communication_units;
     /// The same of tensor-parallel collectives that are cut to overlap with products (overlap.tensor: full).

@@ -3,8 +3,8 @@
 #include "tools/driver/kind.hpp"
 
 #include "models/scaled_device.hpp"
-#include "sim/device/power.hpp"
 #include "tools/driver/serving_intervals.hpp"
+#include "tools/driver/serving_summary.hpp"
 #include "tools/driver/serving_timeline.hpp"
 #include "tools/driver/unread.hpp"
 
@@ -17,24 +17,6 @@
 namespace orrery::inline driver {
 
 namespace {
-
-void add_quantiles(Summary& summary, const std::string& name, std::vector<float> values) {
-    std::sort(values.begin(), values.end());
-    const auto quantile = [&](double q) {
-        return values.empty() ? kNotMeasured
-                              : values[std::min(values.size() - 1,
-                                                static_cast<std::size_t>(q * static_cast<double>(values.size())))];
-    };
-    double sum = 0;
-    for (const float value : values) {
-        sum += value;
-    }
-    summary.add(name + ".mean", values.empty() ? kNotMeasured : sum / static_cast<double>(values.size()), "s");
-    summary.add(name + ".p50", quantile(0.5), "s");
-    summary.add(name + ".p90", quantile(0.9), "s");
-    summary.add(name + ".p99", quantile(0.99), "s");
-    summary.add(name + ".max", values.empty() ? kNotMeasured : values.back(), "s");
-}
 
 // The GPUs that the pools number, as faults see them.
 JobShape service_shape(const Scenario& scenario) {
@@ -53,33 +35,6 @@ JobShape service_shape(const Scenario& scenario) {
     out.nodes = scenario.cluster.mixed ? fabric.shape().nodes
                                        : static_cast<std::uint32_t>((gpus + out.gpus_per_node - 1) / out.gpus_per_node);
     return out;
-}
-
-// Devices of a pool, and the clock that they run at.
-struct PoolDevices {
-    const DeviceSpec* gpu;
-    double count;
-    double clock;
-};
-
-// Energy of all pools over the measured window in J; nothing where that is not known.
-std::optional<Bounded> energy_of_pools(const std::vector<PoolDevices>& pools, const EngineSpec& engine,
-                                       const ServiceResult& result, double seconds) {
-    Bounded joules;
-    for (std::size_t i = 0; i < pools.size(); ++i) {
-        const auto& [gpu, count, clock] = pools[i];
-        if (!knows_power(*gpu)) {
-            return std::nullopt;
-        }
-        const PoolWork& work = result.pools[i];
-        const Bounded own = energy_of(*gpu, DeviceWork{count * seconds, work.kernel_s, work.flops, work.bytes}, clock);
-        // On the same devices idle power is counted with the first phase; the second adds what it does on them.
-        const double counted = engine.same_devices && i > 0 ? energy_of(*gpu, DeviceWork{count * seconds, 0, 0, 0}) : 0;
-        joules.low += own.low - counted;
-        joules.value += own.value - counted;
-        joules.high += own.high - counted;
-    }
-    return joules;
 }
 
 class ServingScenario final : public ScenarioRun {
@@ -118,16 +73,12 @@ class ServingScenario final : public ScenarioRun {
         const ServiceResult result = run_->result();
         out.seconds = result.end_s;
         out.requests = std::move(rows_);
-        in_time_ = add_latencies(result, out.summary);
-        add_rates(result, out.summary);
-        add_costs(result, out.summary);
-        add_pools(result, out.summary);
-        add_options(result, out.summary);
+        summarise_service(totals_, result, out.summary);
         if (result.steady) {
             add_steady_state(result, out.summary);
         }
         add_model_error(scenario_, spread_, out.summary);
-        add_notes(result, out.summary);
+        note_service(result, out.summary);
         out.timeline = options_.timeline ? draw(result) : Timeline();
     }
 
@@ -184,7 +135,7 @@ class ServingScenario final : public ScenarioRun {
                                               phase.ranks(), first + needed - base, where, end - base));
         }
         next = first + needed;
-        pool_gpus_ = again ? pool_gpus_ : pool_gpus_ + needed;
+        totals_.pool_gpus = again ? totals_.pool_gpus : totals_.pool_gpus + needed;
         return {first, fabric.node_of(context.placement.gpu(first))};
     }
 
@@ -214,6 +165,10 @@ class ServingScenario final : public ScenarioRun {
         pool.units = phase->units;
         pool.first_gpu = place.first_gpu;
         pool.gpus = static_cast<std::uint32_t>(ranks);
+        pool.limits.seed = static_cast<std::uint64_t>(scenario_.seed);
+        const bool latent = scenario_.model.latent.kv_rank > 0;  // keys and values are one vector
+        pool.swap = {engine_.swap_call,
+                     static_cast<double>((latent ? 1 : 2) * stage_layers(scenario_.model.layers, 0, phase->pipeline))};
         pool.host_bandwidth = node.host_rate(static_cast<double>(ranks));
         for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
             const ServingModel model =
@@ -227,7 +182,7 @@ class ServingScenario final : public ScenarioRun {
         if (phase->scales) {
             pool.scaling = phase->scaling;
             pool.scaling.least = std::min(pool.scaling.least, pool.replicas);
-            scales_ = true;
+            totals_.scales = true;
         }
         pool.starts = phase->scales || engine_.faults.given;
         pool.start = phase->start;
@@ -238,11 +193,11 @@ class ServingScenario final : public ScenarioRun {
         }
         peers_ = peers_ || (pool.starts && phase->start.weights == WeightsFrom::peer);
         places_.push_back({phase, &gpu, &node, place.first_gpu});
-        devices_.push_back({&gpu, static_cast<double>(phase->replicas * ranks), phase->clock});
-        scaled_clock_ = scaled_clock_ || phase->clock != 1;
-        price_ += again ? 0 : gpu.price.value * static_cast<double>(phase->replicas * ranks);
-        priced_ = priced_ && gpu.price.value > 0;
-        piped_ = piped_ || phase->pipeline > 1;
+        totals_.devices.push_back({&gpu, static_cast<double>(phase->replicas * ranks), phase->clock});
+        totals_.scaled_clock = totals_.scaled_clock || phase->clock != 1;
+        totals_.price += again ? 0 : gpu.price.value * static_cast<double>(phase->replicas * ranks);
+        totals_.priced = totals_.priced && gpu.price.value > 0;
+        totals_.piped = totals_.piped || phase->pipeline > 1;
         service_.pools.push_back(pool);
     }
 
@@ -297,6 +252,9 @@ class ServingScenario final : public ScenarioRun {
                 .adapters = engine_.adapters,
                 .partitioned = engine_.same_devices ? pool.gpu : nullptr,
                 .units = phase->units,
+                .spec = pool.gpu,
+                .compression = engine_.compression,
+                .nano_batches = engine_.nano_batches,
                 .given = engine_.has_step_cost ? &engine_.step_cost : nullptr};
     }
 
@@ -349,11 +307,12 @@ class ServingScenario final : public ScenarioRun {
         service_.same_devices = engine_.same_devices;
         service_.transfer = engine_.transfer;
         service_.layers = static_cast<std::uint32_t>(scenario_.model.layers);
-        service_.cache_token_bytes = cache_bytes_per_token(scenario_.model, engine_.cache);
+        service_.cache_token_bytes = cache_bytes_per_token(scenario_.model, engine_.cache, engine_.compression);
         service_.hidden_bytes = 2 * static_cast<double>(scenario_.model.hidden);  // 16 bits
         service_.nvme_bandwidth = engine_.nvme_bandwidth;
         service_.gpus_per_node = static_cast<std::uint32_t>(scenario_.cluster.node.gpus);
-        service_.fabric = engine_.split || piped_ || engine_.caches_experts || peers_ ? &context.fabric : nullptr;
+        service_.fabric =
+            engine_.split || totals_.piped || engine_.caches_experts || peers_ ? &context.fabric : nullptr;
         if (engine_.caches_experts) {
             if (scenario_.cluster.mixed) {
                 throw InfeasibleError(
@@ -379,233 +338,9 @@ class ServingScenario final : public ScenarioRun {
         service_.seed = static_cast<std::uint64_t>(scenario_.seed);
         service_.request_overhead = engine_.software.request.value;
         service_.frontend = engine_.software.frontend.value;
+        service_.front_end = engine_.front_end;
         service_.timeline = options_.timeline;
         service_.placement = context.placement;
-    }
-
-    // Returns how many requests kept their limits.
-    std::size_t add_latencies(const ServiceResult& result, Summary& summary) const {
-        std::vector<float> ttft;
-        std::vector<float> tpot;
-        std::vector<float> e2e;
-        std::size_t in_time = 0;
-        for (const RequestOutcome& request : result.requests) {
-            ttft.push_back(request.ttft);
-            e2e.push_back(request.e2e);
-            if (request.tpot > 0) {
-                tpot.push_back(request.tpot);
-            }
-            in_time += request.in_time ? 1 : 0;
-        }
-        add_quantiles(summary, "ttft_s", std::move(ttft));
-        add_quantiles(summary, "tpot_s", std::move(tpot));
-        const bool gaps = result.tbt.count() > 0;
-        summary.add("tbt_s.mean", gaps ? result.tbt.mean() : kNotMeasured, "s");
-        for (const auto& [name, q] : {std::pair{"tbt_s.p50", 0.5}, {"tbt_s.p90", 0.9}, {"tbt_s.p99", 0.99}}) {
-            summary.add(name, gaps ? result.tbt.quantile(q) : kNotMeasured, "s");
-        }
-        summary.add("tbt_s.max", gaps ? result.tbt.max() : kNotMeasured, "s");
-        add_quantiles(summary, "e2e_s", std::move(e2e));
-        return in_time;
-    }
-
-    // GPUs that ran, on average, of those that are there.
-    [[nodiscard]] double running(const ServiceResult& result) const {
-        return scales_ ? result.gpu_s / result.end_s / pool_gpus_ : 1;
-    }
-
-    void add_rates(const ServiceResult& result, Summary& summary) const {
-        // A window past the end of the run has no rates, and one that no request came or ended in has none to speak of.
-        const bool any =
-            result.window_s > 0 && (result.finished > 0 || !result.requests.empty() || result.unserved > 0);
-        const auto per_second = [&](auto count) {
-            return any ? static_cast<double>(count) / std::max(result.window_s, 1e-12) : kNotMeasured;
-        };
-        summary.add("requests", static_cast<double>(result.requests.size()), "requests");
-        summary.add("requests_refused", static_cast<double>(result.refused), "requests");
-        if (scenario_.requests.timeout > 0) {
-            summary.add("requests_timed_out", static_cast<double>(result.timed_out), "requests");
-        }
-        add_faults(result, summary);
-        if (result.requests.size() > 1) {
-            const double span = (result.requests.back().arrival - result.requests.front().arrival).seconds();
-            summary.add("offered_rps", span > 0 ? static_cast<double>(result.requests.size() - 1) / span : 0, "1/s");
-        }
-        summary.add("requests_per_s", per_second(result.finished), "1/s");
-        summary.add("output_tokens_per_s", per_second(result.output_tokens), "1/s");
-        if (scenario_.slo.ttft > 0 || scenario_.slo.tpot > 0 || scenario_.slo.tbt > 0) {
-            const auto asked = static_cast<double>(result.requests.size() + result.unserved);
-            summary.add("slo_attainment", asked > 0 ? static_cast<double>(in_time_) / asked : kNotMeasured, "1");
-            summary.add("goodput_rps", per_second(in_time_), "1/s");
-        }
-        summary.add("iterations", static_cast<double>(result.iterations), "iterations");
-        summary.add("preemptions", static_cast<double>(result.preemptions), "preemptions");
-    }
-
-    void add_faults(const ServiceResult& result, Summary& summary) const {
-        const ServiceFaults& faults = engine_.faults;
-        if (faults.given) {
-            double replicas = 0;
-            for (const PoolSpec& pool : service_.pools) {
-                replicas += pool.replicas;
-            }
-            const auto share = [&](double lost_s, double of) {
-                return result.window_s > 0 ? 1 - lost_s / (of * result.window_s) : kNotMeasured;
-            };
-            summary.add("requests_failed", static_cast<double>(result.failed), "requests");
-            if (faults.budgeted) {
-                summary.add("requests_over_budget", static_cast<double>(result.over_budget), "requests");
-            }
-            summary.add("requests_retried", static_cast<double>(result.retried), "requests");
-            summary.add("failures", static_cast<double>(result.failures), "replicas");
-            if (result.wrong > 0 || faults.recovery.finds) {
-                summary.add("requests_wrong", static_cast<double>(result.wrong), "requests");
-            }
-            summary.add("replica_availability", share(result.down_s, replicas), "1");
-            summary.add("service_availability", share(result.outage_s, 1), "1");
-            summary.add(
-                "mean_time_to_recover_s",
-                result.recoveries > 0 ? result.recovery_s / static_cast<double>(result.recoveries) : kNotMeasured, "s");
-            summary.add("lost_tokens", static_cast<double>(result.lost_tokens), "tokens");
-            if (faults.restores) {
-                summary.add("restored_tokens", static_cast<double>(result.restored_tokens), "tokens");
-            }
-        }
-        if (result.cold_starts > 0) {
-            const auto starts = static_cast<double>(result.cold_starts);
-            double all = 0;
-            for (const double part : result.start_s) {
-                all += part;
-            }
-            summary.add("replica_start_s.mean", all / starts, "s");
-            for (std::size_t i = 0; i < kStartParts; ++i) {
-                if (result.start_s.at(i) > 0) {
-                    summary.add("replica_start_s." + start_part_names()[i], result.start_s.at(i) / starts, "s");
-                }
-            }
-        }
-    }
-
-    void add_costs(const ServiceResult& result, Summary& summary) const {
-        if (priced_ && result.output_tokens > 0) {
-            const double usd = price_ / 3600 * running(result) * std::max(result.window_s, 1e-12);
-            summary.add("cost_per_million_tokens_usd", usd / static_cast<double>(result.output_tokens) * 1e6, "USD");
-        }
-        const double seconds = running(result) * result.window_s;
-        // A given step cost does not say how busy the devices are.
-        const std::optional<Bounded> joules =
-            engine_.has_step_cost ? std::nullopt : energy_of_pools(devices_, engine_, result, seconds);
-        if (joules && result.output_tokens > 0) {
-            constexpr double kJoulesPerKilowattHour = 3.6e6;
-            const auto add = [&](const char* name, const char* unit, double scale) {
-                summary.add(name, joules->value * scale, unit);
-                if (scaled_clock_) {
-                    summary.metrics.back().low = joules->low * scale;
-                    summary.metrics.back().high = joules->high * scale;
-                }
-            };
-            const double per_token = 1 / static_cast<double>(result.output_tokens);
-            add("energy_j", "J", 1);
-            add("energy_per_token_j", "J", per_token);
-            add("energy_per_million_tokens_kwh", "kWh", per_token * 1e6 / kJoulesPerKilowattHour);
-            summary.add("power_w", joules->value / std::max(result.window_s, 1e-12), "W");
-            summary.add("tokens_per_j", static_cast<double>(result.output_tokens) / joules->value, "1/J");
-            if (scaled_clock_) {
-                summary.notes.emplace_back(
-                    "the energy at another clock lies between its bounds: voltage and the memory's share of power are "
-                    "not "
-                    "known");
-            }
-        }
-    }
-
-    void add_pools(const ServiceResult& result, Summary& summary) const {
-        std::uint64_t blocks = 0;
-        double replicas = 0;
-        for (const PoolSpec& pool : service_.pools) {
-            blocks = std::max(blocks, pool.limits.blocks);
-            replicas += pool.replicas;
-            summary.notes.push_back(fmt::format("{} {} replica{} with {} cache blocks of {} tokens each", pool.replicas,
-                                                pool.role == Role::mixed     ? "mixed"
-                                                : pool.role == Role::prefill ? "prefill"
-                                                                             : "decode",
-                                                pool.replicas == 1 ? "" : "s", pool.limits.blocks, pool.limits.block));
-        }
-        summary.add("cache_peak_fraction", static_cast<double>(result.most_blocks) / static_cast<double>(blocks), "1");
-        summary.add("busy_fraction", result.busy_s / std::max(result.end_s * replicas, 1e-12), "1");
-    }
-
-    // What only some engines have.
-    void add_options(const ServiceResult& result, Summary& summary) const {
-        if (scales_) {
-            summary.add("gpus.mean", result.end_s > 0 ? result.gpu_s / result.end_s : 0, "GPUs");
-            summary.add("replica_starts", static_cast<double>(result.starts), "replicas");
-        }
-        if (engine_.speculates) {
-            summary.add("tokens_per_step",
-                        result.decode_steps > 0
-                            ? 1 + static_cast<double>(result.accepted) / static_cast<double>(result.decode_steps)
-                            : 1,
-                        "1");
-        }
-        if (engine_.prefix_cache) {
-            const auto prompts = static_cast<double>(result.prompt_tokens);
-            summary.add("prefix_hit_fraction", prompts > 0 ? static_cast<double>(result.prefix_tokens) / prompts : 0,
-                        "1");
-            summary.add("prefix_from_host_bytes", result.fetched_host_bytes, "B");
-            summary.add("prefix_from_nvme_bytes", result.fetched_nvme_bytes, "B");
-        }
-        if (engine_.names()) {
-            const double named = std::max(1.0, static_cast<double>(result.adapter_requests));
-            summary.add("adapter_hit_fraction", static_cast<double>(result.adapter_hits) / named, "1");
-            summary.add("adapter_misses", static_cast<double>(result.adapter_requests - result.adapter_hits),
-                        "requests");
-            summary.add("adapter_loads", static_cast<double>(result.adapter_loads), "adapters");
-            summary.add("adapter_wait_s.mean", result.adapter_wait_s / named, "s");
-        }
-        if (engine_.caches_experts) {
-            const double used = std::max(1.0, static_cast<double>(result.experts_used));
-            const double steps = std::max(1.0, static_cast<double>(result.iterations));
-            summary.add("expert_hit_fraction", static_cast<double>(result.expert_hits) / used, "1");
-            if (engine_.expert_cache.prefetches) {
-                summary.add("expert_prefetched_fraction", static_cast<double>(result.experts_predicted) / used, "1");
-                summary.add("experts_in_vain", static_cast<double>(result.experts_in_vain), "experts");
-            }
-            summary.add("expert_bytes", result.expert_bytes, "B");
-            summary.add("expert_wait_s.mean", result.expert_wait_s / steps, "s");
-        }
-        if (engine_.mixes) {
-            summary.add("mixed_prompts", static_cast<double>(result.mixed_prompts), "requests");
-            summary.add("mixed_outputs", static_cast<double>(result.mixed_outputs), "requests");
-        }
-        if (piped_) {
-            summary.add("bubble_fraction", result.in_flight_s > 0 ? 1 - result.busy_s / result.in_flight_s : 0, "1");
-        }
-        if (result.kv_transfers > 0 && !engine_.same_devices) {
-            summary.add("kv_transfer_s.mean", result.kv_transfer_s / static_cast<double>(result.kv_transfers), "s");
-        }
-    }
-
-    static void add_notes(const ServiceResult& result, Summary& summary) {
-        if (result.requests.empty()) {
-            summary.notes.push_back(
-                fmt::format("warning: no request that came in the measured time was answered: latencies are not known "
-                            "(the run ends at {})",
-                            pretty_quantity(result.end_s, Dimension::time)));
-        }
-        if (result.refused > 0) {
-            summary.notes.push_back(fmt::format(
-                "{} requests were refused: longer than the context or than the whole cache", result.refused));
-        }
-        if (result.without_effect > 0) {
-            summary.notes.push_back(
-                fmt::format("{} faults struck what did not run, and changed nothing", result.without_effect));
-        }
-        if (result.cut) {
-            summary.notes.push_back(
-                fmt::format("the timeline is cut: it has the first {} iterations and the first {} parts of requests",
-                            result.timeline.size(), result.lives.size()));
-        }
     }
 
     const RunContext context_;
@@ -614,26 +349,19 @@ class ServingScenario final : public ScenarioRun {
     const RunOptions& options_;
     LoadEnd end_;
     ServiceSpec service_;
+    ServingTotals totals_{scenario_, service_, {}};
     ServiceHooks hooks_;
     std::vector<std::unique_ptr<CostModel>> capped_;  ///< devices at another clock
     std::vector<std::unique_ptr<StepCost>> costs_;
     std::vector<PoolModel> places_;  ///< by pool
     std::map<std::tuple<std::size_t, std::size_t, double, double>, std::unique_ptr<StepCost>> impaired_;
     std::vector<std::unique_ptr<Fabric>> fabrics_;  ///< with slow NICs
-    std::vector<PoolDevices> devices_;
-    double spread_ = 0;  ///< of the products of the device that is known least
+    double spread_ = 0;                             ///< of the products of the device that is known least
     std::unique_ptr<RequestSource> requests_;
     std::vector<RequestRow> rows_;
     std::unique_ptr<ServiceRun> run_;
     std::map<std::uint32_t, std::uint32_t> next_gpus_;  ///< by group: the first GPU that no pool has
-    std::uint32_t pool_gpus_ = 0;
-    std::size_t in_time_ = 0;
-    double price_ = 0;  ///< USD per hour of all GPUs
-    bool priced_ = true;
-    bool piped_ = false;
-    bool scales_ = false;
-    bool peers_ = false;  ///< weights come from them
-    bool scaled_clock_ = false;
+    bool peers_ = false;                                ///< weights come from them
 };
 
 void describe_serving(Fields& fields, Scenario& s) {

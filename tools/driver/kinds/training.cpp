@@ -38,7 +38,9 @@ std::vector<std::pair<const DeviceSpec*, double>> devices_of(const TrainingInput
 
 void add_training_metrics(const Scenario& s, const TrainingInput& input, const TrainingResult& result, Summary& out) {
     const auto gpus = static_cast<double>(s.plan.ranks());
-    const double tokens = static_cast<double>(s.plan.global_batch) * static_cast<double>(s.model.sequence);
+    const double tokens = result.documents
+                              ? result.documents->tokens
+                              : static_cast<double>(s.plan.global_batch) * static_cast<double>(s.model.sequence);
     const double model_rate = result.model_flops / result.iteration_s / gpus;
     const auto devices = devices_of(input);
     double peak = 0;  // of a GPU, on average
@@ -68,6 +70,10 @@ void add_training_metrics(const Scenario& s, const TrainingInput& input, const T
         out.add("outer_exchange_s", result.outer->exchange, "s");
         out.add("outer_bytes_per_step", result.outer->bytes, "B");
         out.add("compute_utilisation", result.outer->inner / result.outer->step, "1");
+    }
+    if (result.documents) {
+        out.add("padding_fraction", result.documents->padding, "1");
+        out.add("load_imbalance", result.documents->imbalance, "1");
     }
     if (s.plan.adapters.given) {
         out.add("trained_parameters", trained_parameters(s.model, s.plan), "parameters");
@@ -241,6 +247,9 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
         read_fields(load_yaml(data.path(kSoftwarePresets, kDefaultSoftware)), data, errors,
                     [&](Fields& fields) { describe(fields, scenario.software); });
     }
+    for (const std::string& problem : apply_signatures(scenario.plan)) {
+        errors.push_back(scenario.plan_mark.error(problem));
+    }
     refuse_unread_model(root, scenario, errors);
     refuse_unread_faults(root, scenario, errors);
     check_faults(root, scenario, errors);
@@ -248,6 +257,10 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
         errors.push_back(scenario.cluster_mark.error(
             "'faults.recovery.shrinks' on a cluster of groups is not simulated: a campaign counts the nodes that are "
             "left and not of which group they are"));
+    }
+    if (scenario.cluster.mixed && scenario.plan.documents.given) {
+        errors.push_back(scenario.plan_mark.error(
+            "documents on a cluster of groups are not simulated: replicas differ by what they hold alone"));
     }
     if (scenario.cluster.mixed && scenario.plan.offload.given) {
         errors.push_back(scenario.plan_mark.error(

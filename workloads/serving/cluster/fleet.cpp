@@ -41,6 +41,7 @@ Fleet::Fleet(const ServiceSpec& spec, const ServiceHooks& hooks, FleetListener& 
 
 void Fleet::begin(Dispatcher& dispatcher) {
     dispatcher_ = &dispatcher;
+    swap_ins_.begin(dispatcher);
     const auto link = [&](double bandwidth) {
         const Demand whole{dispatcher.resources().add_resource(bandwidth), 1};
         return dispatcher.keep(std::span(&whole, 1));
@@ -96,6 +97,9 @@ void Fleet::finish() {
 }
 
 void Fleet::on_task(const Token& token) {
+    if (token.task == ServiceTask::swap_in) {
+        return swap_ins_.on_task(token.index);
+    }
     Replica& replica = *replicas_[token.index];
     if (token.task == ServiceTask::expert) {
         if (const std::optional<std::uint32_t> over = experts_->on_task(token.index, token.entry); over) {
@@ -118,7 +122,8 @@ void Fleet::on_task(const Token& token) {
     }
     switch (token.task) {
         case ServiceTask::swap:
-            if (--replica.in_flight[token.entry].loads == 0) {
+            if (InFlightBatch& entry = replica.in_flight[token.entry]; --entry.loads == 0) {
+                result_.swap_stall_s += (dispatcher_->now() - entry.planned).seconds();
                 enter(token.index, token.entry);
             }
             return;
@@ -170,6 +175,7 @@ void Fleet::stop(std::uint32_t index) {
 
 void Fleet::clear(std::uint32_t index) {
     Replica& replica = *replicas_[index];
+    swap_ins_.fail(index);
     replica.without_room.clear();
     replica.state.reset();
 }
@@ -190,7 +196,18 @@ bool Fleet::launch(std::uint32_t index) {
         before = replica.state.preemptions;
         replica.scheduler->plan(replica.state, entry.batch);
     } while (entry.batch.empty() && replica.state.preemptions > before);
+    if (replica.state.limits().swaps_in_behind) {
+        swap_ins_.start(index);
+    }
     if (entry.batch.empty()) {
+        if (entry.batch.swap_out > 0) {
+            // Who takes the place of what went comes back beside the iterations.
+            result_.swap_out_bytes += entry.batch.swap_out;
+            if (replica.to_host.valid()) {
+                dispatcher_->share(replica.to_host, entry.batch.swap_out, SimTime(), index + 1,
+                                   Token{ServiceTask::background, index, 0}.pack());
+            }
+        }
         // Blocks that batches under way or KV transfers hold come back when those end.
         if (replica.state.used_blocks() > 0 || replica.under_way > 0) {
             return false;
@@ -215,18 +232,36 @@ bool Fleet::launch(std::uint32_t index) {
     entry.planned = dispatcher_->now();
     replica.stages.front().busy = true;
     entry.loads = 0;
-    for (const auto& [bytes, link] :
-         {std::pair{entry.batch.swap_in, replica.from_host}, {entry.batch.swap_out, replica.to_host}}) {
-        if (bytes > 0 && link.valid()) {
-            ++entry.loads;
-            dispatcher_->share(link, bytes, SimTime(), index + 1, Token{ServiceTask::swap, index, id}.pack());
-        }
-    }
+    swap(index, id);
     spill(index);
     if (entry.loads == 0) {
         enter(index, id);
     }
     return true;
+}
+
+// What a batch waits for: blocks that go to host memory and come from there.
+void Fleet::swap(std::uint32_t index, std::uint32_t id) {
+    Replica& replica = *replicas_[index];
+    InFlightBatch& entry = replica.in_flight[id];
+    const std::uint64_t token = Token{ServiceTask::swap, index, id}.pack();
+    const SimTime call = SimTime::from_seconds(replica.pool.swap.call_s);
+    result_.swap_in_bytes += entry.batch.swap_in;
+    result_.swap_out_bytes += entry.batch.swap_out;
+    for (const auto& [bytes, link] :
+         {std::pair{entry.batch.swap_in, replica.from_host}, {entry.batch.swap_out, replica.to_host}}) {
+        if (bytes > 0 && link.valid()) {
+            ++entry.loads;
+            dispatcher_->share(link, bytes, call, index + 1, token);
+        }
+    }
+    // One thread starts the copies of both ways.
+    const SimTime calls = calls_time(replica, entry.batch.copies_out, entry.batch.swap_out) +
+                          calls_time(replica, entry.batch.copies_in, entry.batch.swap_in);
+    if (calls > SimTime()) {
+        ++entry.loads;
+        dispatcher_->delay(calls, index + 1, token);
+    }
 }
 
 // Blocks that the prefix cache moved to lower tiers go there behind the batches.

@@ -5,7 +5,7 @@
 // is in at most one of them. Each stage runs one batch at a time, in the order in which they come, and sends the hidden
 // states of the batch's tokens to the next stage over the fabric. Bubbles follow: stages wait for batches of unequal cost,
 // and a batch that takes every running sequence leaves nothing for the next one. Blocks that are swapped pass the link to
-// the host before the batch computes.
+// the host before the batch computes, but for those that come back beside it (transfer/swap_ins.hpp).
 // Limits: hidden states are sent whole by slices of the tensor-parallel ranks; joining the slices takes no time.
 // Sources: the batch queue of vLLM 1 (as many batches as stages, no sequence in two); Agrawal et al., "Sarathi-Serve",
 // OSDI 2024 (bubbles of uneven batches).
@@ -15,6 +15,7 @@
 #include "sim/engine/task_source.hpp"
 #include "workloads/serving/cluster/expert_loads.hpp"
 #include "workloads/serving/cluster/service.hpp"
+#include "workloads/serving/transfer/swap_ins.hpp"
 
 #include <deque>
 #include <map>
@@ -39,7 +40,10 @@ enum class ServiceTask : std::uint8_t {
     start,
     restore,
     scale,
-    plan
+    plan,
+    front_end,
+    delivery,
+    swap_in
 };
 
 struct Token {
@@ -174,6 +178,7 @@ class Fleet {
         return spec_.placement ? spec_.placement->gpu(rank) : GpuId(rank);
     }
     [[nodiscard]] bool launch(std::uint32_t index);
+    void swap(std::uint32_t index, std::uint32_t entry);
     void enter(std::uint32_t index, std::uint32_t entry);
     [[nodiscard]] StepWork impaired_work(const Replica& replica, const InFlightBatch& entry) const;
     void spill(std::uint32_t index);
@@ -189,6 +194,7 @@ class Fleet {
     std::vector<std::unique_ptr<Replica>> replicas_;
     std::vector<std::unique_ptr<Device>> shared_;  ///< devices under two replicas
     std::unique_ptr<ExpertLoads> experts_;         ///< null: all are on the devices
+    SwapIns swap_ins_{*this, result_};
     std::map<std::pair<GpuRange, GpuRange>, Path> paths_;
 };
 

@@ -28,7 +28,7 @@ class ServiceRun::Service final : public TaskSource,
     Service(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks)
         : spec_(spec),
           hooks_(hooks),
-          frontend_(spec, requests, hooks, *this),
+          frontend_(spec, requests, hooks, *this, result_),
           steady_(spec.steady.wanted
                       ? std::make_optional<SteadyState>(spec, requests.clients() > 0, hooks.progress, result_)
                       : std::nullopt),
@@ -64,6 +64,12 @@ class ServiceRun::Service final : public TaskSource,
                 return frontend_.on_arrival();
             case ServiceTask::follow_up:
                 return frontend_.on_follow_up(token.index);
+            case ServiceTask::front_end:
+                return frontend_.on_host(token.index);
+            case ServiceTask::delivery: {
+                const FrontEndHost::Delivery done = frontend_.host()->delivered(token.index);
+                return answered(done.replica, done.sequence);
+            }
             case ServiceTask::adapter:
                 return adapters_.on_task(token);
             case ServiceTask::background:
@@ -143,15 +149,18 @@ class ServiceRun::Service final : public TaskSource,
         if (spec_.timeline) {
             request_timeline_.batch_ends(index, batch, dispatcher_->now());
         }
+        // Clients have their tokens now, or when a core of the front end has sent them.
+        FrontEndHost* const host = frontend_.host();
+        const SimTime now = dispatcher_->now();
         for (const BatchItem& item : batch.items) {
             Sequence& sequence = state.sequence(item.sequence);
             const std::uint32_t drafted = state.drafts(sequence);
             sequence.cached = item.context;
             if (sequence.cached == sequence.needed() && !sequence.abandoned) {
-                metrics_.token(sequence, dispatcher_->now());
+                metrics_.token(sequence, host == nullptr ? now : host->stream());
                 for (std::uint32_t more = accept(replica.pool.speculation, drafted, sequence); more > 0; --more) {
                     ++sequence.cached;
-                    metrics_.token(sequence, dispatcher_->now());
+                    metrics_.token(sequence, host == nullptr ? now : host->stream());
                 }
             }
             state.name_blocks(item.sequence);
@@ -256,7 +265,8 @@ class ServiceRun::Service final : public TaskSource,
             result_.preemptions += state.preemptions;
             result_.prompt_tokens += state.prompt_tokens();
             result_.prefix_tokens += state.prefix_tokens();
-            ORRERY_ASSERT(state.outstanding() == 0 && state.used_blocks() == 0);
+            result_.swap_reused_bytes += static_cast<double>(state.reused_blocks()) * state.limits().block_bytes;
+            ORRERY_ASSERT(state.outstanding() == 0 && state.used_blocks() == 0 && state.used_host_blocks() == 0);
         }
         ORRERY_ASSERT(frontend_.all_settled());
         result_.end_s = frontend_.last().seconds();
@@ -334,9 +344,17 @@ class ServiceRun::Service final : public TaskSource,
     }
 
     void record(std::uint32_t replica, const Sequence& sequence) {
-        end(replica, sequence, Ending::finished);
         result_.wrong += lifecycle_.corrupt(replica) ? 1 : 0;
         timeouts_.end(sequence.id);
+        if (sequence.last_token > dispatcher_->now()) {
+            frontend_.host()->deliver(replica, sequence);
+        } else {
+            answered(replica, sequence);
+        }
+    }
+
+    void answered(std::uint32_t replica, const Sequence& sequence) {
+        end(replica, sequence, Ending::finished);
         metrics_.answered(sequence, dispatcher_->now());
         settle(sequence.id, sequence.turn, true);
     }

@@ -5,6 +5,7 @@
 #include "workloads/serving/cluster/routers/router.hpp"
 #include "workloads/serving/cluster/service_faults.hpp"
 #include "workloads/serving/engine/expert_cache.hpp"
+#include "workloads/serving/requests/front_end_host.hpp"
 #include "workloads/serving/schedulers/scheduler.hpp"
 
 #include <functional>
@@ -69,6 +70,12 @@ struct ExpertPool {
     double rank_bytes = 0;  ///< of an expert, on each rank
 };
 
+/// How blocks go to host memory and back.
+struct SwapSpec {
+    double call_s = 0;  ///< of the host to start a copy, one after another
+    double calls = 0;   ///< copies of a run of blocks: those of each layer of a stage, keys and values apart
+};
+
 /// Equal replicas.
 struct PoolSpec {
     Role role = Role::mixed;
@@ -85,7 +92,8 @@ struct PoolSpec {
     const DeviceSpec* device = nullptr;  ///< of its GPUs; needed on devices shared by two pools
     double units = 1;                    ///< share of the compute units there, which `cost` knows
     std::optional<ExpertPool> experts;   ///< nothing: all experts are on the devices
-    double host_bandwidth = 0;           ///< B/s each way between a replica's devices and host memory; 0: takes no time
+    SwapSpec swap;
+    double host_bandwidth = 0;  ///< B/s each way between a replica's devices and host memory; 0: takes no time
 };
 
 /// When replicas of one role do the work of the other.
@@ -112,6 +120,7 @@ struct ServiceSpec {
     std::uint32_t layers = 1;            ///< of the model, for transfers by layer
     double cache_token_bytes = 0;        ///< keys and values of a token, over all ranks
     double request_overhead = 0;         ///< s from a client to an engine's queue
+    FrontEndSpec front_end;              ///< not given: `frontend`
     double frontend = 0;                 ///< s of work on each request before that, one after another
     double hidden_bytes = 0;             ///< that a token takes from one pipeline stage to the next
     const Fabric* fabric = nullptr;      ///< needed where there are KV transfers, pipelines or experts elsewhere

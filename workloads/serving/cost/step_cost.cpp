@@ -44,7 +44,11 @@ StepWork AffineStep::work(const Batch& batch) {
     return {seconds, seconds, 0, 0};
 }
 
-double cache_bytes_per_token(const ModelSpec& model, Precision cache) {
+double cache_bytes_per_token(const ModelSpec& model, Precision cache, const KvCompressionSpec& compression) {
+    if (compression.given) {
+        return kv_bytes(compression, cache, model.kv_width(), static_cast<double>(model.head_dim)) *
+               static_cast<double>(model.layers);
+    }
     const double width = model.latent.kv_rank > 0 ? static_cast<double>(model.latent.kv_rank + model.latent.rotary)
                                                   : 2 * model.kv_width();
     return width * bytes_of(cache) * static_cast<double>(model.layers);
@@ -102,6 +106,7 @@ StepWork ModelStep::product(double m, double n, double k) const {
     gemm.k = k;
     gemm.weight_only = weights_alone(m_.quantisation.weights, m_.quantisation);
     (gemm.weight_only ? gemm.weights : gemm.precision) = m_.quantisation.weights;
+    gemm.quantises = !gemm.weight_only && bytes_of(gemm.precision) < 2;
     return priced(gemm, gemm.precision);
 }
 
@@ -113,8 +118,8 @@ StepWork ModelStep::streaming(double values, double kernels, StreamingKind kind)
     return priced(kernel);
 }
 
-// A kernel whose result a product reads: with narrow products it is fused into their quantisation, which their rows hold, and
-// only its bytes count.
+// A kernel whose result a product reads: with narrow products it is fused into their quantisation, whose time they have, and only
+// its bytes count.
 StepWork ModelStep::before_product(double values, StreamingKind kind) const {
     const bool fused =
         bytes_of(m_.quantisation.weights) < 2 && !weights_alone(m_.quantisation.weights, m_.quantisation);
@@ -261,8 +266,11 @@ StepWork ModelStep::price_tokens(double tokens) const {
     if (routed > 0) {
         seconds += routed * price_experts(tokens, own);
     }
-    return share_ * seconds +
-           (m_.embedding ? streaming(2 * hidden * own, 1, StreamingKind::embedding) + reduce(own) : StepWork());
+    return share_ * seconds + (m_.embedding ? embedding(own) : StepWork());
+}
+
+StepWork ModelStep::embedding(double tokens) const {
+    return streaming(2 * static_cast<double>(m_.model.hidden) * tokens, 1, StreamingKind::embedding) + reduce(tokens);
 }
 
 StepWork ModelStep::dense(std::uint32_t tokens) {
@@ -300,7 +308,8 @@ StepWork ModelStep::one_attention(double sequences, double queries, double keys,
                       static_cast<double>(model.kv_heads);
     attention.cache = m_.quantisation.cache;
     attention.block = m_.block;
-    return priced(attention);
+    const StepWork usual = priced(attention);
+    return m_.compression.given ? compressed(attention, usual) : usual;
 }
 
 StepWork ModelStep::attention(double sequences, double queries, double keys) const {
@@ -415,6 +424,9 @@ StepWork ModelStep::kernels(const Batch& batch) {
     }
     const StepWork low_rank = batch.adapters.empty() || m_.adapters.rank == 0 ? StepWork() : adapters(batch);
     work += low_rank;
+    if (m_.compression.given) {
+        work += compress(std::ceil((tokens - batch.padded) / groups), prompts > 0);
+    }
     auto sequences = static_cast<std::uint32_t>(batch.items.size()) + batch.padded;
     if (prompts == 0) {
         // A graph computes the places that it has too many, but for their attention.
@@ -426,6 +438,11 @@ StepWork ModelStep::kernels(const Batch& batch) {
     const std::uint32_t passed = tokens + batch.drafted;
     const StepWork last = m_.head ? head(sequences + batch.drafted) : StepWork();
     const StepWork whole = work + dense(passed) + last;
+    if (m_.nano_batches > 1) {
+        const StepWork cut = nano_batched({static_cast<double>(passed), own, keys, prompt_attention}) + low_rank +
+                             last + (m_.embedding ? embedding(std::ceil(passed / groups)) : StepWork());
+        return cut.seconds < whole.seconds ? cut : whole;
+    }
     if (own < 2 || !beside_) {
         return whole;
     }

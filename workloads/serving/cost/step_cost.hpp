@@ -21,11 +21,14 @@
 // 60 to 400 us of host time).
 // Sources: as workloads/training/pass_cost.hpp; Agrawal et al., "Vidur", MLSys 2024 (operations of an iteration); DeepSeek-AI,
 // "DeepSeek-V3", arXiv:2412.19437 (latent attention, attention groups, dispatch and combination).
+// Compressed caches: kv_compression.hpp; nano-batches: co_schedule.hpp.
 // Validated by tests/workloads/serving_price_test.cpp and `orrery validate serving`.
 
 #include "sim/device/cost_model.hpp"
 #include "sim/network/collective.hpp"
+#include "workloads/serving/cost/co_schedule.hpp"
 #include "workloads/serving/cost/host_cost.hpp"
+#include "workloads/serving/cost/kv_compression.hpp"
 #include "workloads/serving/engine/adapters.hpp"
 #include "workloads/serving/engine/sequence.hpp"
 
@@ -108,7 +111,10 @@ struct ServingModel {
     AdapterSpec adapters{};                   ///< that requests may name; rank 0: none
     const DeviceSpec* partitioned = nullptr;  ///< the device, where kernels have a part of its compute units alone:
     double units = 1;                         ///< this share
-    const GivenStepSpec* given = nullptr;     ///< what iterations take, where the scenario says it
+    const DeviceSpec* spec = nullptr;         ///< the device; needed for the two that follow
+    KvCompressionSpec compression{};
+    std::int64_t nano_batches = 1;         ///< parts of an iteration that run beside each other
+    const GivenStepSpec* given = nullptr;  ///< what iterations take, where the scenario says it
 };
 
 /// Prices with a device's cost model; every product is priced once for each number of tokens.
@@ -139,6 +145,22 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepWork head(std::uint32_t sequences);
     [[nodiscard]] StepWork adapters(const Batch& batch);
     [[nodiscard]] StepWork kernels(const Batch& batch);
+    [[nodiscard]] StepWork compressed(const Attention& attention, const StepWork& usual) const;
+    [[nodiscard]] StepWork compress(double tokens, bool prompts) const;
+    /// Of an iteration that is cut into nano-batches.
+    struct NanoBatch {
+        double tokens = 0;
+        double decoding = 0;        ///< sequences,
+        double keys = 0;            ///< of so many tokens each
+        StepWork prompt_attention;  ///< over all layers
+    };
+    /// Operations of a layer for the tokens of a nano-batch; the products before attention, and after it.
+    struct NanoLayer {
+        StepWork in, out, reduce, feed_forward;
+    };
+    [[nodiscard]] const NanoLayer& nano_layer(std::uint32_t tokens);
+    /// All layers, without embedding, head and adapters.
+    [[nodiscard]] StepWork nano_batched(const NanoBatch& batch);
     [[nodiscard]] StepWork attention(double sequences, double queries, double keys) const;
     [[nodiscard]] StepWork priced(const Operation& operation, Precision precision = Precision::bf16) const;
     [[nodiscard]] StepWork product(double m, double n, double k) const;
@@ -154,6 +176,7 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepWork price_experts(double tokens, double group_tokens) const;
     [[nodiscard]] StepWork price_dense_layer(double tokens) const;
     [[nodiscard]] StepWork price_tokens(double tokens) const;
+    [[nodiscard]] StepWork embedding(double tokens) const;
     [[nodiscard]] StepWork price_adapters(double tokens, double adapters) const;
     [[nodiscard]] StepWork one_attention(double sequences, double queries, double keys, double window) const;
 
@@ -165,6 +188,7 @@ class ModelStep final : public StepCost {
     std::vector<GpuId> across_groups_;                      ///< the first rank of every attention group
     std::vector<StepWork> dense_;                           ///< by tokens; seconds below 0: not priced yet
     std::vector<StepWork> head_;                            ///< by sequences
+    std::unordered_map<std::uint32_t, NanoLayer> nano_;     ///< by tokens; only looked up
     std::unordered_map<std::uint64_t, StepWork> adapters_;  ///< by tokens and adapters; only looked up
 };
 
@@ -172,7 +196,8 @@ class ModelStep final : public StepCost {
 [[nodiscard]] std::unique_ptr<StepCost> make_step(const ServingModel& model);
 
 /// Bytes of keys and values of one token over all layers on all ranks of an attention group.
-[[nodiscard]] double cache_bytes_per_token(const ModelSpec& model, Precision cache);
+[[nodiscard]] double cache_bytes_per_token(const ModelSpec& model, Precision cache,
+                                           const KvCompressionSpec& compression = {});
 /// Ranks of a group of `tensor` that hold different parts of the cache; the others repeat them.
 [[nodiscard]] double cache_ranks(const ModelSpec& model, std::int64_t tensor);
 /// Layers of a pipeline stage: as even as can be, the first stages have one more where it does not divide.

@@ -74,6 +74,7 @@ std::uint32_t EngineState::adopt(const Sequence& sequence) {
     sequences_[index] = sequence;
     sequences_[index].blocks = 0;
     sequences_[index].named.clear();
+    sequences_[index].copied = 0;
     sequences_[index].stage = Stage::arriving;
     sequences_[index].keeps_adapter = false;
     sequences_[index].foreign = false;
@@ -343,6 +344,7 @@ void EngineState::recompute_later(std::size_t place) {
     const std::uint32_t index = running[place];
     Sequence& sequence = sequences_[index];
     release(sequence);
+    drop_copy(sequence);
     sequence.cached = 0;
     sequence.stage = Stage::waiting;
     running.erase(running.begin() + static_cast<std::ptrdiff_t>(place));
@@ -353,14 +355,19 @@ void EngineState::recompute_later(std::size_t place) {
 bool EngineState::swap_out(std::size_t place, Batch& batch) {
     const std::uint32_t index = running[place];
     Sequence& sequence = sequences_[index];
-    if (used_host_blocks_ + sequence.blocks > limits_.host_blocks) {
+    const std::uint32_t blocks = sequence.blocks;
+    const std::uint32_t fresh = blocks - sequence.copied;
+    if (!make_host_room(fresh, index)) {
         return false;
     }
-    const std::uint32_t blocks = sequence.blocks;
     release(sequence);
     sequence.blocks = blocks;
-    used_host_blocks_ += blocks;
-    batch.swap_out += blocks * limits_.block_bytes;
+    used_host_blocks_ += fresh;
+    reused_blocks_ += sequence.copied;
+    batch.swap_out += fresh * limits_.block_bytes;
+    batch.copies_out += copies_of(fresh);
+    // A block that is not full yet changes when the sequence goes on.
+    sequence.copied = limits_.keeps_copies ? sequence.cached / limits_.block : 0;
     sequence.stage = Stage::swapped;
     running.erase(running.begin() + static_cast<std::ptrdiff_t>(place));
     swapped.push_back(index);
@@ -373,12 +380,45 @@ bool EngineState::swap_in(std::uint64_t spare, Batch& batch) {
     if (sequence.blocks + spare > free_blocks()) {
         return false;
     }
-    used_host_blocks_ -= sequence.blocks;
-    take(sequence.blocks);
+    back_from_host(sequence);
     batch.swap_in += sequence.blocks * limits_.block_bytes;
+    batch.copies_in += copies_of(sequence.blocks);
     start_running(swapped.front());
     swapped.pop_front();
     return true;
+}
+
+bool EngineState::swap_in_behind(std::uint64_t spare) {
+    const std::uint32_t index = swapped.front();
+    Sequence& sequence = sequences_[index];
+    if (sequence.blocks + spare > free_blocks()) {
+        return false;
+    }
+    back_from_host(sequence);
+    sequence.stage = Stage::arriving;
+    swapped.pop_front();
+    returning_.push_back({index, sequence.blocks * limits_.block_bytes, copies_of(sequence.blocks)});
+    return true;
+}
+
+void EngineState::back_from_host(Sequence& sequence) {
+    used_host_blocks_ -= sequence.blocks - sequence.copied;
+    take(sequence.blocks);
+}
+
+void EngineState::drop_copy(Sequence& sequence) {
+    used_host_blocks_ -= sequence.copied;
+    sequence.copied = 0;
+}
+
+// Copies of what runs make room for what does not: the newest first, but not that of `keep`.
+bool EngineState::make_host_room(std::uint64_t blocks, std::uint32_t keep) {
+    for (std::size_t i = running.size(); i-- > 0 && used_host_blocks_ + blocks > limits_.host_blocks;) {
+        if (running[i] != keep) {
+            drop_copy(sequences_[running[i]]);
+        }
+    }
+    return used_host_blocks_ + blocks <= limits_.host_blocks;
 }
 
 void EngineState::withdraw(std::uint32_t index) {
@@ -395,6 +435,7 @@ void EngineState::withdraw(std::uint32_t index) {
             std::erase(swapped, index);
             used_host_blocks_ -= sequence.blocks;
             sequence.blocks = 0;
+            sequence.copied = 0;
             break;
         default:
             break;
@@ -437,6 +478,7 @@ void EngineState::reset() {
     swapped.clear();
     *used_blocks_ = 0;
     used_host_blocks_ = 0;
+    returning_.clear();
     in_flight_ = 0;
     aside_ = 0;
     foreign_ = 0;
@@ -446,6 +488,7 @@ void EngineState::reset() {
 void EngineState::finish(std::uint32_t index) {
     Sequence& sequence = sequences_[index];
     release(sequence);
+    drop_copy(sequence);
     sequence.stage = Stage::finished;
     if (sequence.keeps_adapter) {
         adapters_->unpin(sequence.adapter);

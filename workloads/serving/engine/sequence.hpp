@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace orrery::inline serving {
@@ -50,6 +51,7 @@ struct alignas(64) Sequence {
     std::uint8_t retries = 0;    ///< replicas that failed under it
     bool keeps_adapter = false;  ///< it keeps the slot of its adapter
     bool foreign = false;        ///< work of the other phase than its replica is there for
+    std::uint32_t copied = 0;    ///< of its first blocks, those of which host memory has a copy too
     bool claims = false;  ///< waits with what it found in the prefix cache, and gives it back when it has no room
     double service = 0;   ///< what a level or a fair share has counted
     double credit = 0;    ///< accepted draft tokens that are not whole yet (expected acceptance)
@@ -73,16 +75,20 @@ struct BatchItem {
 
 struct Batch {
     std::vector<BatchItem> items;
-    double swap_in = 0;         ///< B that come from host memory before the iteration
-    double swap_out = 0;        ///< B that go there
-    std::uint32_t drafted = 0;  ///< tokens of a draft that are verified beside the one of each decoding sequence
-    std::uint32_t padded = 0;   ///< sequences that have finished and still take a place (static batches)
+    double swap_in = 0;            ///< B that come from host memory before the iteration
+    double swap_out = 0;           ///< B that go there
+    std::uint64_t copies_in = 0;   ///< runs of blocks that are copied at once,
+    std::uint64_t copies_out = 0;  ///< each way
+    std::uint32_t drafted = 0;     ///< tokens of a draft that are verified beside the one of each decoding sequence
+    std::uint32_t padded = 0;      ///< sequences that have finished and still take a place (static batches)
     std::vector<std::pair<std::uint32_t, std::uint32_t>> adapters;  ///< that its sequences use, with the tokens of each
     [[nodiscard]] bool empty() const { return items.empty(); }
     void clear() {
         items.clear();
         swap_in = 0;
         swap_out = 0;
+        copies_in = 0;
+        copies_out = 0;
         drafted = 0;
         padded = 0;
         adapters.clear();
@@ -101,6 +107,10 @@ struct EngineLimits {
     std::uint32_t draft_tokens = 0;     ///< that a decoding sequence has verified in an iteration
     std::uint32_t max_context = 0;      ///< tokens of prompt and output; 0: whatever fits into the cache
     double block_bytes = 0;             ///< of a block over all layers, for swapping
+    std::uint32_t copy_blocks = 1;      ///< that lie beside each other, and are swapped at once
+    bool swaps_in_behind = false;       ///< what comes back from host memory does not hold up the others
+    bool keeps_copies = false;          ///< of swapped blocks that are back: only what is new is swapped out again
+    std::uint64_t seed = 1;             ///< of what a scheduler draws
     bool prefix_cache = false;          ///< blocks stay when their sequence ends, and are found by later ones
     std::uint64_t host_cache = 0;       ///< blocks of the prefix cache in host memory, below the device's
     std::uint64_t nvme_cache = 0;       ///< and on NVMe
@@ -223,6 +233,17 @@ class EngineState {
     [[nodiscard]] bool swap_out(std::size_t place, Batch& batch);
     /// Brings the first swapped sequence back; false when its blocks do not fit beside `spare`.
     [[nodiscard]] bool swap_in(std::uint64_t spare, Batch& batch);
+    /// The same beside the iterations: its blocks are taken, and it may run when they are there (`arrived`).
+    struct Return {
+        std::uint32_t sequence;
+        double bytes;
+        std::uint64_t copies;
+    };
+    [[nodiscard]] bool swap_in_behind(std::uint64_t spare);
+    /// Those that such calls have taken since this was called last.
+    [[nodiscard]] std::vector<Return> take_returning() { return std::exchange(returning_, {}); }
+    [[nodiscard]] std::uint64_t used_host_blocks() const { return used_host_blocks_; }
+    [[nodiscard]] std::uint64_t reused_blocks() const { return reused_blocks_; }
     /// Takes the sequences of a batch from the running ones while they are on the stages of a pipeline: no other batch may
     /// have them, and none of them can be preempted.
     void depart(const Batch& batch);
@@ -252,6 +273,13 @@ class EngineState {
     void wait_behind_holders(std::uint32_t index);
     void take(std::uint64_t blocks);
     void release(Sequence& sequence);
+    [[nodiscard]] std::uint64_t copies_of(std::uint64_t blocks) const {
+        return (blocks + limits_.copy_blocks - 1) / limits_.copy_blocks;
+    }
+    /// Of a sequence that is not swapped: what host memory has of it goes.
+    void drop_copy(Sequence& sequence);
+    [[nodiscard]] bool make_host_room(std::uint64_t blocks, std::uint32_t keep);
+    void back_from_host(Sequence& sequence);
     /// Blocks that a sequence may find in the cache: all full ones but that of the last token.
     [[nodiscard]] std::uint64_t findable(const Sequence& sequence) const {
         return (sequence.needed() - 1) / limits_.block;
@@ -266,9 +294,11 @@ class EngineState {
     std::optional<AdapterSlots> adapters_;
     std::size_t aside_ = 0;
     std::size_t foreign_ = 0;
-    std::uint64_t prompt_tokens_ = 0;  ///< of all prompts admitted
-    std::uint64_t prefix_tokens_ = 0;  ///< of them found in the cache
-    std::uint64_t used_host_blocks_ = 0;
+    std::uint64_t prompt_tokens_ = 0;     ///< of all prompts admitted
+    std::uint64_t prefix_tokens_ = 0;     ///< of them found in the cache
+    std::uint64_t used_host_blocks_ = 0;  ///< all of what is swapped, and copies of what is back
+    std::uint64_t reused_blocks_ = 0;     ///< that were not copied out, as their copy was there
+    std::vector<Return> returning_;
     std::uint64_t admissions_ = 0;
     std::uint64_t enqueued_ = 0;
     std::size_t in_flight_ = 0;

@@ -177,6 +177,15 @@ struct ServiceResult : WindowCounts {
     std::uint64_t experts_in_vain = 0;      ///< and brought for nothing beside them
     double expert_bytes = 0;                ///< brought to each rank, summed over replicas
     double expert_wait_s = 0;               ///< summed over replicas: layers that waited for experts
+    double swap_in_bytes = 0;               ///< from host memory,
+    double swap_out_bytes = 0;              ///< and there
+    double swap_reused_bytes = 0;           ///< not copied there, as a copy was there
+    double swap_stall_s = 0;                ///< summed over replicas: batches that waited for that
+    std::uint64_t front_end_requests = 0;   ///< that its cores took in, where they are simulated,
+    std::uint64_t front_end_tokens = 0;     ///< and tokens that they sent
+    double front_end_request_wait_s = 0;    ///< summed over requests: for a stream, their turn and a core
+    double front_end_token_wait_s = 0;      ///< summed over tokens: for a core
+    double front_end_busy_s = 0;            ///< of all cores together
     std::uint64_t mixed_prompts = 0;        ///< computed by decode replicas
     std::uint64_t mixed_outputs = 0;        ///< given whole by prefill replicas
     std::vector<IterationRecord> timeline;  ///< the first ones

@@ -14,14 +14,17 @@ constexpr std::uint64_t kProgressEvery = 4096;
 
 void Frontend::begin(Dispatcher& dispatcher) {
     dispatcher_ = &dispatcher;
+    if (host_) {
+        host_->begin(dispatcher);
+    }
     await_next();
 }
 
 void Frontend::await_next() {
-    const SimTime way = SimTime::from_seconds(spec_.request_overhead);
-    const SimTime work = SimTime::from_seconds(spec_.frontend);
+    const SimTime way = host_ ? SimTime() : SimTime::from_seconds(spec_.request_overhead);
+    const SimTime work = host_ ? SimTime() : SimTime::from_seconds(spec_.frontend);
     const std::uint64_t clients = requests_.clients();
-    while (!all_sent_ && (clients == 0 ? coming_.empty() : arrived_ + coming_.size() - settled_ < clients)) {
+    while (!all_sent_ && (clients == 0 ? coming_.empty() : arrived_ + on_way() - settled_ < clients)) {
         Request request;
         if (!requests_.next(request) || past_load(clients > 0 ? dispatcher_->now() : request.arrival)) {
             all_sent_ = true;
@@ -43,14 +46,28 @@ bool Frontend::past_load(SimTime at) const {
 void Frontend::on_arrival() {
     const Request request = std::move(coming_.front());
     coming_.pop_front();
-    pass_on(request);
+    send(request);
     await_next();
 }
 
 void Frontend::on_follow_up(std::uint32_t slot) {
     const Request request = std::move(returning_[slot]);
     free_returning_.push_back(slot);
-    pass_on(request);
+    send(request);
+}
+
+void Frontend::send(Request request) {
+    if (host_) {
+        host_->take(std::move(request));
+    } else {
+        pass_on(request);
+    }
+}
+
+void Frontend::on_host(std::uint32_t slot) {
+    if (Request request; host_->on_task(slot, request)) {
+        pass_on(request);
+    }
 }
 
 void Frontend::pass_on(const Request& request) {
@@ -65,6 +82,9 @@ void Frontend::pass_on(const Request& request) {
 void Frontend::settle(std::uint32_t turn, bool served) {
     ++settled_;
     last_ = dispatcher_->now();
+    if (host_) {
+        host_->settled();
+    }
     if (Request next;
         turn > 0 && requests_.follow_up(turn, last_, served && !closed_, next) && !past_load(next.arrival)) {
         expect(std::move(next));
@@ -81,7 +101,7 @@ void Frontend::expect(Request request) {
     }
     const std::uint32_t slot = free_returning_.back();
     free_returning_.pop_back();
-    const SimTime way = SimTime::from_seconds(spec_.request_overhead + spec_.frontend);
+    const SimTime way = host_ ? SimTime() : SimTime::from_seconds(spec_.request_overhead + spec_.frontend);
     dispatcher_->delay(request.arrival + way - dispatcher_->now(), 0, Token{ServiceTask::follow_up, slot, 0}.pack());
     returning_[slot] = std::move(request);
 }

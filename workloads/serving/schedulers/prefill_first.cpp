@@ -85,6 +85,12 @@ void PrefillFirst::plan_decodes(EngineState& state, Batch& batch) const {
     while (!state.swapped.empty() && state.has_place() && batch.items.size() < most) {
         // Room for one token of every running sequence stays free, or it would be swapped out again at once.
         const std::uint64_t spare = state.used_blocks() == 0 ? 0 : state.running.size() + step;
+        if (state.limits().swaps_in_behind) {
+            if (!state.swap_in_behind(spare)) {
+                break;
+            }
+            continue;
+        }
         if (!state.swap_in(spare, batch)) {
             break;
         }

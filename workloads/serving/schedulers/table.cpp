@@ -15,12 +15,14 @@ extern const PolicyRow<Scheduler> kDecodeHeavy;
 extern const PolicyRow<Scheduler> kFastServe;
 extern const PolicyRow<Scheduler> kFairShare;
 extern const PolicyRow<Scheduler> kInFlight;
+extern const PolicyRow<Scheduler> kPriority;
 extern const PolicyRow<Scheduler> kEarliestDeadline;
 
 const PolicyTable<Scheduler>& scheduler_table() {
     static const PolicyTable<Scheduler> kTable = {
         &kStaticBatches, &kOrca,        &kPrefillFirst, &kChunkedPrefill, &kSarathi,  &kSplitFuse,
         &kShortestFirst, &kDecodeHeavy, &kFastServe,    &kFairShare,      &kInFlight, &kEarliestDeadline,
+        &kPriority,
     };
     return kTable;
 }

@@ -18,6 +18,13 @@ bool Fetches::start(std::uint32_t index, std::uint32_t sequence) {
     const std::uint32_t id = free_.back();
     free_.pop_back();
     fetches_[id] = {index, sequence, 0, false};
+    const double copied = bytes.host + bytes.nvme;
+    const std::uint32_t run = replica.state.limits().copy_blocks;
+    const auto blocks = static_cast<std::uint64_t>(copied / replica.state.limits().block_bytes + 0.5);
+    if (const SimTime calls = calls_time(replica, (blocks + run - 1) / run, copied); calls > SimTime()) {
+        ++fetches_[id].transfers;
+        dispatcher_->delay(calls, index + 1, Token{ServiceTask::fetch, id, 0}.pack());
+    }
     // From NVMe through host memory, as a stream: both links at once.
     for (const auto& [amount, link] :
          {std::pair{bytes.host + bytes.nvme, replica.from_host}, {bytes.nvme, replica.from_nvme}}) {

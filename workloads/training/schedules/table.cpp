@@ -15,6 +15,7 @@ extern const PipelineSchedule kZeroBubbleH2;
 extern const PipelineSchedule kZeroBubbleV;
 extern const PipelineSchedule kVHalf;
 extern const PipelineSchedule kVMin;
+extern const PipelineSchedule kHanayo;
 extern const PipelineSchedule kDualPipe;
 extern const PipelineSchedule kDualPipeV;
 
@@ -29,6 +30,7 @@ const std::vector<const PipelineSchedule*>& schedule_table() {
         &kZeroBubbleV,
         &kVHalf,
         &kVMin,
+        &kHanayo,
         &kDualPipe,
         &kDualPipeV,
     };

@@ -1,0 +1,37 @@
+#pragma once
+// What a serving run says: latencies, rates, costs, and what only some engines have.
+
+#include "sim/record/summary.hpp"
+#include "tools/driver/scenario.hpp"
+#include "workloads/serving/cluster/service_spec.hpp"
+#include "workloads/serving/metrics/outcome.hpp"
+
+#include <vector>
+
+namespace orrery::inline driver {
+
+/// Devices of a pool, and the clock that they run at.
+struct PoolDevices {
+    const DeviceSpec* gpu;
+    double count;
+    double clock;
+};
+
+/// What was built to serve a scenario.
+struct ServingTotals {
+    const Scenario& scenario;
+    const ServiceSpec& service;
+    std::vector<PoolDevices> devices;  ///< by pool
+    std::uint32_t pool_gpus = 0;
+    double price = 0;  ///< USD per hour of all GPUs
+    bool priced = true;
+    bool piped = false;  ///< some replica has pipeline stages
+    bool scales = false;
+    bool scaled_clock = false;
+};
+
+void summarise_service(const ServingTotals& totals, const ServiceResult& result, Summary& summary);
+/// What a reader of the figures has to know.
+void note_service(const ServiceResult& result, Summary& summary);
+
+}  // namespace orrery::inline driver

@@ -1,0 +1,34 @@
+#include "workloads/serving/cost/kv_compression.hpp"
+
+namespace orrery::inline serving {
+
+void describe(Fields& fields, KvCompressionSpec& spec) {
+    fields.number({"key_bits", "of each key", false, 1, 8}, spec.key_bits);
+    fields.number({"value_bits", "of each value", false, 1, 8}, spec.value_bits);
+    fields.integer({"group", "of them share a scale and a zero point", false, 1, 1 << 16}, spec.group);
+    fields.quantity({"sparse", "share of them that is kept whole, with its place", false, 0, 1}, Dimension::fraction,
+                    spec.sparse);
+    fields.integer({"rank", "of low-rank factors that repair each head; 0: none", false, 0, 1024}, spec.rank);
+    fields.integer({"iterations", "of the power method that finds them", false, 1, 1000}, spec.iterations);
+    fields.integer({"recent", "tokens of each sequence that stay in 16 bits until they are so many", false, 0, 1 << 20},
+                   spec.recent);
+    fields.enumeration({"rebuild", "where attention finds 16-bit values: in its kernel, or in memory before it"},
+                       {"in-kernel", "before"}, spec.rebuild);
+}
+
+double kv_bytes(const KvCompressionSpec& spec, Precision precision, double width, double head_dim) {
+    if (!spec.given) {
+        return 2 * width * bytes_of(precision);
+    }
+    constexpr double kScales = 2 * 2;  // B of a group
+    constexpr double kWhole = 2 + 4;   // B of a value and its place
+    const double each = kScales / static_cast<double>(spec.group) + kWhole * spec.sparse +
+                        2 * static_cast<double>(spec.rank) / head_dim;
+    return width * ((spec.key_bits + spec.value_bits) / 8 + 2 * each);
+}
+
+double kv_buffer_tokens(const KvCompressionSpec& spec) {
+    return spec.given ? static_cast<double>(spec.recent + spec.rank) : 0;
+}
+
+}  // namespace orrery::inline serving

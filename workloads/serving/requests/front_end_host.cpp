@@ -1,0 +1,130 @@
+#include "workloads/serving/requests/front_end_host.hpp"
+
+#include "workloads/serving/cluster/fleet.hpp"
+
+#include <algorithm>
+#include <functional>
+
+namespace orrery::inline serving {
+
+void describe(Fields& fields, FrontEndSpec& spec) {
+    fields.integer({"cores", "of hosts that work on requests and tokens of all replicas", false, 1, 1 << 16},
+                   spec.cores);
+    fields.quantity({"request", "of a core on each request: HTTP, checks", false, 0, 10}, Dimension::time,
+                    spec.request_s);
+    fields.quantity({"prompt_token", "of a core on each token of a prompt: tokenisation", false, 0, 1}, Dimension::time,
+                    spec.prompt_token_s);
+    fields.quantity({"token", "of a core on each token of an answer: detokenisation, streaming", false, 0, 1},
+                    Dimension::time, spec.token_s);
+    fields.number({"rate", "requests per second that are let in, evenly; 0: as they come", false, 0, 1e7}, spec.rate);
+    fields.integer({"streams", "requests that may be under way; 0: any number", false, 0, 1 << 24}, spec.streams);
+}
+
+std::vector<std::string> problems_of(const FrontEndSpec& spec) {
+    std::vector<std::string> problems;
+    if (spec.given && spec.request_s + spec.prompt_token_s + spec.token_s <= 0 && spec.cores != FrontEndSpec().cores) {
+        problems.emplace_back(
+            "'front_end.cores' changes nothing: they have no work of a 'request', 'prompt_token' or 'token'");
+    }
+    return problems;
+}
+
+SimTime HostCores::work(SimTime now, SimTime takes) {
+    if (takes == SimTime()) {
+        return now;  // there is no job
+    }
+    std::pop_heap(free_.begin(), free_.end(), std::greater<>());
+    const SimTime done = std::max(now, free_.back()) + takes;
+    free_.back() = done;
+    std::push_heap(free_.begin(), free_.end(), std::greater<>());
+    busy_ += takes;
+    return done;
+}
+
+void FrontEndHost::take(Request request) {
+    if (spec_.streams > 0 && under_way_ >= spec_.streams) {
+        waiting_.emplace_back(std::move(request), dispatcher_->now());
+        return;
+    }
+    let_in(std::move(request), dispatcher_->now());
+}
+
+void FrontEndHost::let_in(Request request, SimTime sent) {
+    ++under_way_;
+    if (free_slots_.empty()) {
+        free_slots_.push_back(static_cast<std::uint32_t>(slots_.size()));
+        slots_.emplace_back();
+    }
+    const std::uint32_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    slots_[slot] = {std::move(request), sent, false};
+    const SimTime now = dispatcher_->now();
+    const SimTime turn = std::max(now, next_);
+    if (spec_.rate > 0) {
+        next_ = turn + SimTime::from_seconds(1 / spec_.rate);
+    }
+    if (turn > now) {
+        dispatcher_->delay(turn - now, 0, Token{ServiceTask::front_end, slot, 0}.pack());
+    } else {
+        tokenise(slot);
+    }
+}
+
+void FrontEndHost::tokenise(std::uint32_t slot) {
+    Slot& one = slots_[slot];
+    one.tokenised = true;
+    const SimTime now = dispatcher_->now();
+    const SimTime takes = SimTime::from_seconds(spec_.request_s + spec_.prompt_token_s * one.request.prompt);
+    const SimTime done = cores_.work(now, takes);
+    result_.front_end_request_wait_s += (done - takes - one.sent).seconds();
+    ++result_.front_end_requests;
+    result_.front_end_busy_s = cores_.busy_s();
+    dispatcher_->delay(done + way_ - now, 0, Token{ServiceTask::front_end, slot, 0}.pack());
+}
+
+bool FrontEndHost::on_task(std::uint32_t slot, Request& request) {
+    if (!slots_[slot].tokenised) {
+        tokenise(slot);
+        return false;
+    }
+    request = std::move(slots_[slot].request);
+    free_slots_.push_back(slot);
+    return true;
+}
+
+void FrontEndHost::settled() {
+    --under_way_;
+    if (!waiting_.empty()) {
+        auto [request, sent] = std::move(waiting_.front());
+        waiting_.pop_front();
+        let_in(std::move(request), sent);
+    }
+}
+
+SimTime FrontEndHost::stream() {
+    const SimTime now = dispatcher_->now();
+    const SimTime takes = SimTime::from_seconds(spec_.token_s);
+    const SimTime done = cores_.work(now, takes);
+    result_.front_end_token_wait_s += (done - takes - now).seconds();
+    ++result_.front_end_tokens;
+    result_.front_end_busy_s = cores_.busy_s();
+    return done;
+}
+
+void FrontEndHost::deliver(std::uint32_t replica, const Sequence& sequence) {
+    if (free_deliveries_.empty()) {
+        free_deliveries_.push_back(static_cast<std::uint32_t>(deliveries_.size()));
+        deliveries_.emplace_back();
+    }
+    const std::uint32_t slot = free_deliveries_.back();
+    free_deliveries_.pop_back();
+    deliveries_[slot] = {replica, sequence};
+    dispatcher_->delay(sequence.last_token - dispatcher_->now(), 0, Token{ServiceTask::delivery, slot, 0}.pack());
+}
+
+FrontEndHost::Delivery FrontEndHost::delivered(std::uint32_t slot) {
+    free_deliveries_.push_back(slot);
+    return std::move(deliveries_[slot]);
+}
+
+}  // namespace orrery::inline serving

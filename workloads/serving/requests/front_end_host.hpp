@@ -1,0 +1,108 @@
+#pragma once
+// The host under a service's front end: cores that take requests in and stream answers out, and what it lets in.
+//
+// Claims: a request that its client sends waits until fewer than `streams` requests are under way and until its turn at `rate`
+// has come, first come, first served; then a core works on it (tokenises it), and it takes its way to an engine. Each token
+// that an engine gives is a job of its own (detokenised, sent), which the client has when a core has done it. All jobs wait in
+// one queue, first come, first served, for the first of `cores` that is free: a G/G/c queue, so that requests wait behind
+// tokens and tokens behind requests. A request ends when its client has its last token.
+// Scope: one front end before all replicas, as an API server is; it replaces the serial `frontend` of an engine version.
+// Limits: times of a job are fixed (no scheduling among processes); a token of a failed replica's work is streamed as any other;
+// clients do not give up while only their tokens' way out is left.
+// Sources: the split into processes for HTTP, tokenisation and detokenisation is that of vLLM 1 (`--api-server-count`) and of SGLang
+// (tokenizer and detokenizer managers); what a job takes is the scenario's.
+// Validated by tests/workloads/serving_front_end_test.cpp (D/D/c and M/D/1 in closed form).
+
+#include "sim/base/time.hpp"
+#include "sim/config/fields.hpp"
+#include "workloads/serving/engine/sequence.hpp"
+
+#include <deque>
+#include <vector>
+
+namespace orrery::inline engine {
+class Dispatcher;
+}  // namespace orrery::inline engine
+
+namespace orrery::inline serving {
+
+struct FrontEndSpec {
+    bool given = false;
+    std::int64_t cores = 1;
+    double request_s = 0;       ///< of a core on each request
+    double prompt_token_s = 0;  ///< of a core on each token of its prompt
+    double token_s = 0;         ///< of a core on each token of its answer
+    double rate = 0;            ///< requests per second that it lets in, evenly; 0: as they come
+    std::int64_t streams = 0;   ///< requests that it lets be under way; 0: any number
+};
+void describe(Fields& fields, FrontEndSpec& spec);
+/// What changes nothing as it is; empty: fine.
+[[nodiscard]] std::vector<std::string> problems_of(const FrontEndSpec& spec);
+
+/// Equal cores that work on jobs in the order in which they come.
+class HostCores {
+  public:
+    explicit HostCores(std::uint32_t cores) : free_(cores) {}
+    /// A job that comes `now`, not before the last one; returns when it is done.
+    SimTime work(SimTime now, SimTime takes);
+    [[nodiscard]] double busy_s() const { return busy_.seconds(); }
+
+  private:
+    std::vector<SimTime> free_;  ///< when each core is, as a heap with the first one in front
+    SimTime busy_;
+};
+
+struct ServiceResult;
+
+class FrontEndHost {
+  public:
+    /// `way_s`: from the front end to an engine's queue. `result` outlives this.
+    FrontEndHost(const FrontEndSpec& spec, double way_s, ServiceResult& result)
+        : spec_(spec),
+          way_(SimTime::from_seconds(way_s)),
+          result_(result),
+          cores_(static_cast<std::uint32_t>(spec.cores)) {}
+    void begin(Dispatcher& dispatcher) { dispatcher_ = &dispatcher; }
+
+    /// A client has sent a request.
+    void take(Request request);
+    /// The turn of a request has come, or it is at an engine's queue: then it comes back here.
+    [[nodiscard]] bool on_task(std::uint32_t slot, Request& request);
+    /// A request is accounted for: another may be let in.
+    void settled();
+    /// An engine gives a token; returns when its client has it.
+    [[nodiscard]] SimTime stream();
+    /// An engine has given the last token of a sequence, which its client has at `last_token`: then it comes back by its slot.
+    void deliver(std::uint32_t replica, const Sequence& sequence);
+    struct Delivery {
+        std::uint32_t replica = 0;
+        Sequence sequence;
+    };
+    [[nodiscard]] Delivery delivered(std::uint32_t slot);
+    /// Requests that are sent, and not at an engine yet.
+    [[nodiscard]] std::size_t on_way() const { return waiting_.size() + slots_.size() - free_slots_.size(); }
+
+  private:
+    struct Slot {
+        Request request;
+        SimTime sent;
+        bool tokenised = false;
+    };
+    void let_in(Request request, SimTime sent);
+    void tokenise(std::uint32_t slot);
+
+    FrontEndSpec spec_;
+    SimTime way_;
+    ServiceResult& result_;
+    HostCores cores_;
+    Dispatcher* dispatcher_ = nullptr;
+    std::deque<std::pair<Request, SimTime>> waiting_;  ///< for one of the streams, with when they were sent
+    std::vector<Slot> slots_;
+    std::vector<std::uint32_t> free_slots_;
+    std::vector<Delivery> deliveries_;
+    std::vector<std::uint32_t> free_deliveries_;
+    SimTime next_;                ///< when the next request may be let in
+    std::int64_t under_way_ = 0;  ///< requests that were let in
+};
+
+}  // namespace orrery::inline serving

@@ -1,0 +1,120 @@
+// Attention of a layer: unfused, by one fused kernel, in a ring over ranks, or document by document.
+
+#include "workloads/training/pass_writer.hpp"
+
+#include <map>
+
+namespace orrery::inline training {
+
+// Scores, softmax, weighted sum. Unfused: three passes over the s x s matrix; fused: one kernel.
+PassProgram PassCost::attention_core(LayerKind kind, Direction direction) const {
+    const bool backward = direction == Direction::backward;
+    Writer out(backward ? Category::backward : Category::forward, *this);
+    if (documents_ != nullptr) {
+        write_documents(out, kind, backward);
+        return out.program();
+    }
+    const double s = static_cast<double>(model_.sequence);
+    const double heads = static_cast<double>(plan_.micro_batch) * static_cast<double>(model_.heads) / t_;
+    const auto d = static_cast<double>(model_.head_dim);
+    if (plan_.attention == AttentionKernel::unfused) {
+        const double queries = s / static_cast<double>(plan_.context);
+        const Gemm scores{queries, s, d, heads, Precision::fp16, 0};
+        const Gemm values{queries, d, s, heads, Precision::fp16, 0};
+        const double elements = heads * queries * s;
+        const double dropout = model_.dropout ? 1 : 0;
+        const double times = backward ? 2 : 1;  // each product has two gradients of its own size
+        out.kernel("scores", matrix_slowdown_ * times * device_.seconds(scores).value(), times);
+        out.kernel("softmax", stream_slowdown_ * streaming(elements * ((backward ? 6 : 4) + 5 * dropout), 1 + dropout),
+                   1 + dropout);
+        out.kernel("weighted sum", matrix_slowdown_ * times * device_.seconds(values).value(), times);
+        out.program().add_flops(times * (scores.flops() + values.flops()));
+    } else if (plan_.context == 1) {
+        const Attention attention = flash(kind, heads, s, backward);
+        out.kernel("attention", matrix_slowdown_ * device_.seconds(attention).value());
+        out.program().add_flops(attention.flops());
+    } else {
+        // Ring attention with balanced (zigzag) halves: in each of c steps a rank attends to half of one rank's keys on
+        // average, while the next keys and values are on their way.
+        const auto c = static_cast<double>(plan_.context);
+        out.program().add_flops(flash(kind, heads, s, backward).flops() / c);
+        Attention piece = flash(kind, heads, s / c, backward);
+        piece.causal = false;
+        piece.window = 0;
+        const double kernel = matrix_slowdown_ * device_.seconds(piece).value() / 2;
+        write_ring(out, context_group_, kernel, tokens_, backward);
+    }
+    return out.program();
+}
+
+// As many steps as ranks, of so long each, while keys and values of `rows` tokens go round.
+void PassCost::write_ring(Writer& out, const std::vector<GpuId>& ring, double kernel, double rows,
+                          bool backward) const {
+    const double bytes = (backward ? 2 : 1) * 2 * rows * model_.kv_width() / t_ * 2;
+    const double step = seconds_alone(fabric_, make_transfer(fabric_, collectives_, CollectiveOp::send_recv, ring,
+                                                             Bytes(bytes), paths_))
+                            .value();
+    PassProgram::Id sent = PassProgram::kNone;
+    for (std::size_t i = 0; i < ring.size(); ++i) {
+        const PassProgram::Id before = out.program().last(PassStream::compute);
+        const PassProgram::Id arrived = sent;
+        if (i + 1 < ring.size()) {
+            // The next keys leave once those of this piece have come and the piece before is done.
+            sent = out.collective("keys and values", PassStream::context, step, before);
+        }
+        out.kernel("attention", kernel, 1, arrived);
+    }
+}
+
+// Each document attends to itself alone: those that are cut over ranks in rings, one kernel for all others. A kernel over documents of
+// unlike lengths runs each at the rate of as many tokens in documents of its length.
+void PassCost::write_documents(Writer& out, LayerKind kind, bool backward) const {
+    struct Ring {
+        std::vector<DocumentPiece> pieces;
+        double tokens = 0;  // of whole documents
+    };
+    std::map<std::pair<std::uint32_t, std::uint32_t>, Ring> rings;  // by ranks and the first of them
+    for (const DocumentPiece& piece : documents_->pieces) {
+        Ring& ring = rings[{piece.ranks, piece.column}];
+        ring.pieces.push_back(piece);
+        ring.tokens += piece.count * piece.length;
+    }
+    const double heads = static_cast<double>(model_.heads) / t_;
+    for (const auto& [key, ring] : rings) {
+        const double ranks = key.first;
+        double seconds = 0;
+        for (const DocumentPiece& piece : ring.pieces) {
+            Attention all = flash(kind, heads * ring.tokens / piece.length, piece.length, backward);
+            const double share = piece.count * piece.length / ring.tokens;
+            out.program().add_flops(share * all.flops() / ranks);
+            if (ranks > 1) {
+                all = flash(kind, heads * ring.tokens / piece.length, piece.length / ranks, backward);
+                all.causal = false;
+                all.window = 0;
+            }
+            seconds += share * matrix_slowdown_ * device_.seconds(all).value();
+        }
+        if (ranks == 1) {
+            out.kernel("attention", seconds);
+            continue;
+        }
+        std::vector<GpuId> members;
+        for (std::uint32_t i = 0; i < key.first; ++i) {
+            members.emplace_back(first_.value() + (key.second + i) * static_cast<std::uint32_t>(plan_.tensor));
+        }
+        write_ring(out, members, seconds / 2, ring.tokens / ranks, backward);
+    }
+}
+
+Attention PassCost::flash(LayerKind kind, double heads, double length, bool backward) const {
+    // Of latent attention, whose scores are wider than its values, a head of the mean width has the same products.
+    const double width = model_.latent.kv_rank > 0
+                             ? (model_.query_width() + model_.value_width()) / 2 / static_cast<double>(model_.heads)
+                             : static_cast<double>(model_.head_dim);
+    return {heads,    length,
+            length,   width,
+            true,     kind.windowed ? static_cast<double>(model_.window) : 0,
+            backward, plan_.attention == AttentionKernel::flash2};
+}
+
+}  // namespace orrery::inline training
