@@ -17,8 +17,8 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
       setup_(fabric, spec, links_change, *transport_, *spec.paths.policy.make()),
       division_(setup_, threads),
       sample_every_(SimTime::from_seconds(spec.queue_samples).ps()) {
-    if (const std::string problem = problem_of_parts(spec); threads > 1 && !problem.empty()) {
-        throw ConfigError("threads cannot share a network with " + problem);
+    if (const std::vector<PartsProblem> problems = problems_of_parts(spec); threads > 1 && !problems.empty()) {
+        throw ConfigError(problems.front().text());
     }
     transport_->begin(setup_.congestion);
     Watcher& watcher = *this;

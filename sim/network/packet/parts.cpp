@@ -20,12 +20,29 @@ Parts::Parts(const Setup& setup, std::uint32_t wanted) : count(wanted) {
     for (const std::uint32_t leaf : setup.leaf_of_nic) {
         ++weights[unit_of[leaf]];
     }
+    const std::size_t up = setup.routed != nullptr ? kTreeKinds : setup.tree ? 4 : 2;
+    first_kind = static_cast<std::uint8_t>(up);
+    last_kind = static_cast<std::uint8_t>(setup.routed != nullptr ? kPortKinds - 1 : up);
+    if (setup.routed == nullptr) {
+        lookahead = setup.links[up].latency;
+    }
+    for (const SwitchLink& link : setup.switch_links) {
+        lookahead = std::min(lookahead, SimTime::from_seconds(link.latency).ps());
+    }
+    std::string problem;
     if (weights.size() < count) {
-        throw InfeasibleError(std::to_string(count) + " threads share a network by its " +
-                              (setup.tree                ? "pods"
-                               : setup.routed != nullptr ? "switches"
-                                                         : "leaves") +
-                              ", of which it has " + std::to_string(weights.size()));
+        problem = std::to_string(count) + " threads share a network by its " +
+                  (setup.tree                ? "pods"
+                   : setup.routed != nullptr ? "switches"
+                                             : "leaves") +
+                  ", of which it has " + std::to_string(weights.size());
+    }
+    if (lookahead <= 0) {
+        problem += (problem.empty() ? "" : "; ") +
+                   std::string("threads share a network over links that have a latency; this one's have none");
+    }
+    if (!problem.empty()) {
+        throw InfeasibleError(problem);
     }
     // In their order, as even as whole ones can be; each part has one at least.
     std::uint64_t left = 0;
@@ -53,19 +70,6 @@ Parts::Parts(const Setup& setup, std::uint32_t wanted) : count(wanted) {
     for (const std::uint32_t unit : unit_of) {
         of_leaf.push_back(part_of[unit]);
     }
-    const std::size_t up = setup.routed != nullptr ? kTreeKinds : setup.tree ? 4 : 2;
-    const std::size_t last = setup.routed != nullptr ? kPortKinds - 1 : up;
-    first_kind = static_cast<std::uint8_t>(up);
-    last_kind = static_cast<std::uint8_t>(last);
-    if (setup.routed == nullptr) {
-        lookahead = setup.links[up].latency;
-    }
-    for (const SwitchLink& link : setup.switch_links) {
-        lookahead = std::min(lookahead, SimTime::from_seconds(link.latency).ps());
-    }
-    if (lookahead <= 0) {
-        throw InfeasibleError("threads share a network over links that have a latency; this one's have none");
-    }
 }
 
 std::uint32_t part_of_port(const Setup& setup, const Parts& parts, std::uint32_t port) {
@@ -86,27 +90,29 @@ std::uint32_t part_of_port(const Setup& setup, const Parts& parts, std::uint32_t
     return parts.of_leaf[static_cast<std::size_t>(leaf - setup.pod_of_leaf.begin())];
 }
 
-std::string problem_of_parts(const PacketSpec& spec) {
+std::vector<PartsProblem> problems_of_parts(const PacketSpec& spec) {
+    std::vector<PartsProblem> out;
     const PathNeeds paths = spec.paths.needs();
     if (spec.queues.pfc) {
-        return "queues.pfc: a switch counts what came over a link in all of its ports";
+        out.push_back({"queues.pfc", "a switch counts what came over a link in all of its ports"});
     }
     if (spec.queues.shared > 0) {
-        return "queues.shared: all ports of a switch share its memory";
+        out.push_back({"queues.shared", "all ports of a switch share its memory"});
     }
     if (spec.skip_error > 0) {
-        return "skip: it looks at the whole network at once";
+        out.push_back({"skip.error", "it looks at the whole network at once"});
     }
     if (!spec.link_events.empty()) {
-        return "link_events: routing learns of them everywhere at once";
+        out.push_back({"link_events", "routing learns of them everywhere at once"});
     }
     if (spec.queue_samples > 0) {
-        return "queue_samples: they look at all queues at once";
+        out.push_back({"queue_samples", "they look at all queues at once"});
     }
     if (paths.plans || paths.weighted) {
-        return "paths " + spec.paths.policy.name() + ": they know the whole network";
+        out.push_back({"paths", spec.paths.policy.name() + (paths.plans ? "" : ", weighted") +
+                                    ", whose choice is by all links of the network"});
     }
-    return "";
+    return out;
 }
 
 }  // namespace orrery::inline network::packet

@@ -6,7 +6,11 @@
 // ports share nothing, are in every part. Then the one thing that goes from part to part is a packet that has left a port, and it
 // arrives a link's latency later at the earliest. So parts may run so long without a look at each other, and as each handles its
 // events in the order (time, entity), results do not depend on how many parts there are.
-// Limits: what has an effect sooner than that on what is far away is not for parts: `problem_of_parts` names it.
+// Scope: messages between NICs, those that other messages have released among them (crew.hpp says what that costs), over trees and
+// over switches that forward by themselves, with any transport and any paths that look no further than the switch they leave.
+// Limits: what has an effect sooner than a link's latency on what is far away is not for parts: `problems_of_parts` names it; nor
+// are links that change and sums inside switches. A link that leads from part to part needs a latency, and the shorter it is, the
+// more often all parts wait for the slowest one: parts pay where many packets arrive within it. Messages that end tell one thread.
 // Source: Chandy and Misra, "Distributed simulation: a case study in design and verification of distributed programs", IEEE
 // TSE 1979 (conservative lookahead); here with one step for all.
 // Validated by tests/sim/network/packet_parts_test.cpp: the same results for 1, 2, 3 and 4 parts.
@@ -38,8 +42,14 @@ struct Parts {
 /// The part whose port this is. Precondition: there are several.
 [[nodiscard]] std::uint32_t part_of_port(const Setup& setup, const Parts& parts, std::uint32_t port);
 
-/// Why a network cannot run in parts; empty: it can.
-[[nodiscard]] std::string problem_of_parts(const PacketSpec& spec);
+/// Why a network cannot run in parts.
+struct PartsProblem {
+    std::string field;  ///< of the specification
+    std::string reason;
+    [[nodiscard]] std::string text() const { return "threads cannot share a network with " + field + ": " + reason; }
+};
+/// Empty: it can.
+[[nodiscard]] std::vector<PartsProblem> problems_of_parts(const PacketSpec& spec);
 
 /// A packet on a link to another part.
 struct Crossing {
