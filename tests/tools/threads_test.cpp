@@ -29,7 +29,8 @@ std::string outcome(const Scenario& scenario) {
     return text;
 }
 
-std::string network(const std::string& settings, const std::string& rest = "", const std::string& latency = "500 ns") {
+std::string network_of(const std::string& settings, const std::string& rest = "",
+                       const std::string& latency = "500 ns") {
     return fmt::format(
         "orrery: 1\nkind: network\n"
         "cluster: {{hosts: 16, fabric: {{hosts_per_leaf: 4, spines: 2, link: 100 Gbps, latency: {}}}}}\n"
@@ -78,12 +79,12 @@ TEST_CASE("threads change nothing that a scenario of messages says, or are refus
 
 TEST_CASE("what threads cannot share is refused where it stands, all of it at once") {
     const std::string text =
-        test::refusal(network("  threads: 5\n"
-                              "  queues:\n    size: 1 MB\n    pfc: true\n    shared: 4 MB\n"
-                              "  queue_samples: 1 us\n"
-                              "  paths: {kind: planned}\n"
-                              "  link_events: no.csv\n",
-                              "faults:\n  events: [{at: 1 us, kind: link-down, where: nic3}]\n", "0 s"));
+        test::refusal(network_of("  threads: 5\n"
+                                 "  queues:\n    size: 1 MB\n    pfc: true\n    shared: 4 MB\n"
+                                 "  queue_samples: 1 us\n"
+                                 "  paths: {kind: planned}\n"
+                                 "  link_events: no.csv\n",
+                                 "faults:\n  events: [{at: 1 us, kind: link-down, where: nic3}]\n", "0 s"));
     CAPTURE(text);
     for (const char* part :
          {"test.yaml:7:", "5 threads share a network by its leaves, of which it has 4", "links that have a latency",
@@ -91,23 +92,23 @@ TEST_CASE("what threads cannot share is refused where it stands, all of it at on
           "test.yaml:13:", "planned", "test.yaml:14:", "link_events", "whose links change"}) {
         CHECK_MESSAGE(text.find(part) != std::string::npos, part);
     }
-    CHECK(test::refusal(network("  threads: 2\n  skip: {error: 1 %}\n")).find("test.yaml:8:") != std::string::npos);
-    CHECK(test::refusal(network("  threads: 2\n  paths: {kind: ecmp, weighted: true}\n")).find("weighted") !=
+    CHECK(test::refusal(network_of("  threads: 2\n  skip: {error: 1 %}\n")).find("test.yaml:8:") != std::string::npos);
+    CHECK(test::refusal(network_of("  threads: 2\n  paths: {kind: ecmp, weighted: true}\n")).find("weighted") !=
           std::string::npos);
-    CHECK(test::refusal(network("  threads: 4\n")).empty());
-    CHECK(test::refusal(network("  threads: 0\n")).find("at least 1") != std::string::npos);
+    CHECK(test::refusal(network_of("  threads: 4\n")).empty());
+    CHECK(test::refusal(network_of("  threads: 0\n")).find("between 1 and 256") != std::string::npos);
 }
 
 TEST_CASE("threads are for packets of messages: other fidelities, kinds and sums in switches are refused") {
-    std::string fluid = network("  threads: 2\n");
+    std::string fluid = network_of("  threads: 2\n");
     fluid.replace(fluid.find("packet"), 6, "fluid");
-    CHECK(test::refusal(fluid).find("test.yaml:7:12: threads share packets") != std::string::npos);
+    CHECK(test::refusal(fluid).find("test.yaml:7:12: error: threads share packets") != std::string::npos);
     const std::string collective =
         "orrery: 1\nkind: collective\n"
         "cluster: {nodes: 4, node: dgx-h100, fabric: {nodes_per_leaf: 2, rails: 8}}\n"
         "collective: {op: all-reduce, size: 1 MB, algorithm: in-switch}\n"
         "network: {fidelity: packet, threads: 2}\n";
-    CHECK(test::refusal(collective).find("test.yaml:4:53: threads cannot share a network that sums inside") !=
+    CHECK(test::refusal(collective).find("test.yaml:4:53: error: threads cannot share a network that sums") !=
           std::string::npos);
     const std::string training = std::string(test::kSmallTraining) + "network: {fidelity: packet, threads: 2}\n";
     CHECK(test::refusal(training).find("unknown key 'threads'") != std::string::npos);
