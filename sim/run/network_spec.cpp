@@ -30,7 +30,16 @@ void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use) {
         fields.boolean({"fold", "simulate what is provably identical once"}, network.fold);
     }
     network.packet_details = network.packet_details || network.by_packet();
-    fields.group(network.packet_details, [&](Fields& same) { describe(same, network.packets); });
+    fields.group(network.packet_details, [&](Fields& same) {
+        describe(same, network.packets);
+        if (use.threads) {
+            same.integer({"threads",
+                          "that share the packets of the run by leaves, pods or switches (fidelity packet); any "
+                          "number gives the same results",
+                          false, 1, 256},
+                         network.threads);
+        }
+    });
 }
 
 std::vector<std::string> problems_of(const NetworkSpec& network) {
@@ -51,6 +60,7 @@ RunSettings run_settings(const NetworkSpec& network, std::vector<LinkEvent> link
     if (network.by_packet()) {
         out.packets = network.packets;
         out.link_events = std::move(link_events);
+        out.threads = static_cast<std::uint32_t>(network.threads);
     }
     out.seed = seed;
     return out;

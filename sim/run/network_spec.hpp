@@ -21,6 +21,7 @@ struct NetworkSpec {
     bool path_details = false;    ///< `paths` was given with its parameters
     bool packet_details = false;  ///< a field of `packets` was given
     PacketSpec packets;           ///< its `paths` are the field of all levels
+    std::int64_t threads = 1;     ///< that share the packets; no part of what is simulated
 
     /// Paths as levels without packets know them: spread evenly, or one hashed path per flow.
     [[nodiscard]] PathChoice path_choice() const;
@@ -31,6 +32,7 @@ struct NetworkSpec {
 struct NetworkUse {
     bool library = false;  ///< collectives are priced as a library runs them
     bool folds = false;    ///< equal ranks can be simulated once
+    bool threads = false;  ///< several can share its packets
 };
 void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use);
 

@@ -31,7 +31,7 @@ Simulation::Simulation(const Fabric& fabric, const RunSettings& settings) : fabr
     ORRERY_ASSERT(settings.fidelity != Fidelity::simgrid);
     if (settings.fidelity == Fidelity::packet) {
         auto packets = std::make_unique<PacketModel>(engine_, fabric, settings.packets, settings.link_events,
-                                                     settings.seed, settings.links_change);
+                                                     settings.seed, settings.links_change, settings.threads);
         packets_ = packets.get();
         resources_ = std::move(packets);
     } else if (settings.fidelity == Fidelity::analytic) {
@@ -65,6 +65,12 @@ Executor& Simulation::add(const TaskGraph& graph, SimTime start) {
 
 Dispatcher& Simulation::add(TaskSource& source, SimTime start) {
     return add_job<Dispatcher>(source, start);
+}
+
+void Simulation::run_ahead() {
+    if (packets_ != nullptr) {
+        packets_->run_ahead();
+    }
 }
 
 void Simulation::run() {

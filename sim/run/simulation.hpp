@@ -36,6 +36,7 @@ struct RunSettings {
     std::vector<LinkEvent> link_events;  ///< of Fidelity::packet
     std::uint64_t seed = 1;
     bool links_change = false;  ///< ResourceModel::set_capacity will be called on links between nodes
+    std::uint32_t threads = 1;  ///< that share the packets of Fidelity::packet; any number gives the same results
 };
 
 class Simulation {
@@ -53,6 +54,9 @@ class Simulation {
     /// Jobs start at `start` of this run and count their own time from there. What they refer to outlives the run.
     Executor& add(const TaskGraph& graph, SimTime start = SimTime());
     Dispatcher& add(TaskSource& source, SimTime start = SimTime());
+
+    /// No job starts anything because something else has ended: packets may be simulated ahead of what is told of them.
+    void run_ahead();
 
     /// Once, after the last `add`. Throws InfeasibleError that names what can never finish.
     void run();
@@ -72,7 +76,7 @@ class Simulation {
     const Fabric* fabric_ = nullptr;
     Engine engine_;
     std::unique_ptr<ResourceModel> resources_;
-    const PacketModel* packets_ = nullptr;  ///< what `resources_` is at packet fidelity
+    PacketModel* packets_ = nullptr;  ///< what `resources_` is at packet fidelity
     std::vector<std::unique_ptr<Job>> jobs_;
     std::vector<SimTime> starts_;
 };

@@ -1,5 +1,5 @@
 // Benchmark of the packet engine: packet-hops a second of CPU time, memory, and what README quotes.
-// Usage: orrery_bench_packet [128] [1024] [8192] [plain] [trimmed] [pfc] [incast] [ring]; without arguments all, permutations
+// Usage: orrery_bench_packet [128] [1024] [8192] [plain] [trimmed] [pfc] [incast] [ring] [threads=N]; without arguments all, permutations
 // of a size or kind alone where one is named. Instructions a packet-hop:
 //   valgrind --tool=callgrind --collect-atstart=no --toggle-collect='orrery::network::packet::Network::run*' orrery_bench_packet 128
 // and divide the total by the packet-hops printed. A packet-hop is a data packet leaving a port; the hops of
@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 #include <set>
 #include <string>
@@ -70,18 +71,22 @@ void report(const std::string& name, packet::Network& network, double seconds) {
 
 void finish(const std::string& name, packet::Network& network) {
     const double before = cpu_seconds();
+    const auto began = std::chrono::steady_clock::now();
     while (network.live_messages() > 0 && network.next_time() != packet::Wheel::kNever) {
         network.run(packet::Wheel::kNever - 1);
     }
     const double seconds = cpu_seconds() - before;
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - began;
     network.require_finished();
     report(name, network, seconds);
+    fmt::print("{:<34} {:.3f} s wall, {} steps of threads\n", "", wall.count(), network.steps());
 }
 
 void permutation(const std::string& name, std::uint32_t hosts, std::uint32_t per_leaf, std::uint64_t bytes,
-                 const std::string& queues) {
+                 const std::string& queues, std::uint32_t threads) {
     const Fabric fabric(leaf_spine(hosts, per_leaf));
-    packet::Network network(fabric, with_queues(queues), 1);
+    packet::Network network(fabric, with_queues(queues), 1, false, threads);
+    network.run_ahead();
     RandomStream random(1, "bench");
     std::vector<std::uint32_t> to(hosts);
     for (std::uint32_t i = 0; i < hosts; ++i) {
@@ -93,7 +98,7 @@ void permutation(const std::string& name, std::uint32_t hosts, std::uint32_t per
     for (std::uint32_t i = 0; i < hosts; ++i) {
         network.send({GpuId(i), GpuId(to[i]), bytes, 0, i});
     }
-    finish(name + ", " + queues, network);
+    finish(name + ", " + queues + (threads > 1 ? fmt::format(", {} threads", threads) : ""), network);
 }
 
 void incast() {
@@ -138,7 +143,11 @@ void ring() {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const std::set<std::string> wanted(argv + 1, argv + argc);
+    std::set<std::string> wanted(argv + 1, argv + argc);
+    std::uint32_t threads = 1;
+    for (const std::uint32_t many : {2U, 3U, 4U}) {
+        threads = wanted.erase(fmt::format("threads={}", many)) > 0 ? many : threads;
+    }
     const auto want = [&](const char* name) { return wanted.empty() || wanted.contains(name); };
     struct Size {
         const char* key;
@@ -157,7 +166,7 @@ int main(int argc, char** argv) {
     for (const Size& size : sizes) {
         for (const std::string& kind : kinds) {
             if (!others && (any_size || wanted.contains(size.key)) && (any_kind || wanted.contains(kind))) {
-                permutation(size.name, size.hosts, size.per_leaf, size.bytes, kind);
+                permutation(size.name, size.hosts, size.per_leaf, size.bytes, kind, kind == "pfc" ? 1 : threads);
             }
         }
     }

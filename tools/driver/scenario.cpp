@@ -297,6 +297,7 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
     check_power_limit(scenario, errors);
     row.check(root, data, scenario, errors);
     check_given_faults(root, scenario, errors);
+    check_threads(root, scenario, errors);
     const YamlNode* cluster = root.find("cluster");
     if (!errors.empty()) {
         if (!names_lines_of(errors, root, "cluster")) {  // else what does not fit may follow from what is wrong
@@ -360,6 +361,12 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
 // What a run depends on, as JSON.
 static std::string fields_json(Scenario scenario) {
     return write_fields([&](Fields& fields) { describe(fields, scenario); });
+}
+
+// What its results depend on.
+static std::string simulated_json(Scenario scenario) {
+    scenario.network.threads = 1;
+    return fields_json(std::move(scenario));
 }
 
 std::string resolved_json(Scenario scenario) {
@@ -513,7 +520,7 @@ RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOption
     RunOutput out;
     out.summary.scenario = scenario.name;
     out.summary.kind = scenario_kind_names()[static_cast<std::size_t>(scenario.kind)];
-    out.summary.hash = hash_text(fields_json(scenario));
+    out.summary.hash = hash_text(simulated_json(scenario));
     out.summary.seed = static_cast<std::uint64_t>(scenario.seed);
     const Fabric fabric = fabric_of(scenario);
     const KindRow& row = row_of(scenario.kind);

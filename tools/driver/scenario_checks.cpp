@@ -2,12 +2,14 @@
 
 #include "models/power_capped.hpp"
 #include "sim/device/power.hpp"
+#include "sim/network/packet/parts.hpp"
 #include "tools/driver/kind.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 namespace orrery::inline driver {
 
@@ -141,6 +143,70 @@ void check_topology(const Scenario& scenario, std::vector<Diagnostic>& errors) {
             fmt::format("paths '{}' choose among the spines of a tree; {} has none: take spray, ecmp, oblivious, "
                         "flowlet, recycled, reps, bitmap or mixed",
                         scenario.network.packets.paths.policy.name(), name)));
+    }
+}
+
+namespace {
+
+// Where a field stands that is named by its keys from the root on, or the innermost of its sections that is given.
+const Mark& mark_of(const YamlNode& root, const std::string& path) {
+    const YamlNode* at = &root;
+    for (std::size_t from = 0; from < path.size();) {
+        const std::size_t to = std::min(path.find('.', from), path.size());
+        const YamlNode* inner = at->find(path.substr(from, to - from));
+        if (inner == nullptr) {
+            break;
+        }
+        at = inner;
+        from = to + 1;
+    }
+    return at->mark;
+}
+
+// Why this fabric has no parts for so many threads; empty: it has, or has problems of its own.
+std::string problem_of_threads(const Scenario& scenario) {
+    const PacketSpec& packets = scenario.network.packets;
+    const auto transport = packets.transport.policy.make();
+    const auto chooser = packets.paths.policy.make();
+    std::optional<Fabric> fabric;
+    std::optional<packet::Setup> setup;
+    try {
+        fabric.emplace(shape_of(scenario.cluster, scenario.cluster_mark));
+        setup.emplace(*fabric, packets, false, *transport, *chooser);
+    } catch (const Error&) {
+        return "";
+    }
+    try {
+        (void)packet::Parts(*setup, static_cast<std::uint32_t>(scenario.network.threads));
+    } catch (const InfeasibleError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+void check_threads(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
+    if (scenario.network.threads <= 1) {
+        return;
+    }
+    const Mark& threads = mark_of(root, "network.threads");
+    if (!scenario.network.by_packet()) {
+        errors.push_back(threads.error(
+            fmt::format("threads share packets: fidelity {} has none; choose packet, or leave network.threads out",
+                        fidelity_names()[static_cast<std::size_t>(scenario.network.fidelity)])));
+        return;
+    }
+    for (const packet::PartsProblem& problem : packet::problems_of_parts(scenario.network.packets)) {
+        errors.push_back(mark_of(root, "network." + problem.field).error(problem.text()));
+    }
+    if (scenario.faults.given) {
+        errors.push_back(
+            mark_of(root, "faults")
+                .error("threads cannot share a network whose links change: leave 'faults' or network.threads out"));
+    }
+    if (const std::string problem = problem_of_threads(scenario); !problem.empty()) {
+        errors.push_back(threads.error(problem));
     }
 }
 

@@ -11,6 +11,8 @@ void apply_power_budget(const YamlNode& root, Scenario& scenario, std::vector<Di
 void check_power_limit(const Scenario& scenario, std::vector<Diagnostic>& errors);
 /// A fabric simulates the paths that are chosen at the fidelity that is chosen.
 void check_topology(const Scenario& scenario, std::vector<Diagnostic>& errors);
+/// Threads share networks whose parts act on each other over links alone.
+void check_threads(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors);
 /// Whether an error is on the lines of a section, or has no line.
 [[nodiscard]] bool names_lines_of(const std::vector<Diagnostic>& errors, const YamlNode& root,
                                   const std::string& section);

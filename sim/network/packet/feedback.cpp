@@ -105,12 +105,11 @@ void Nics::on_acknowledgement(const Packet& p) {
         }
     }
     if (flow.acked == flow.packets) {
+        // What is acknowledged has been received, all of it.
         if (setup_.spec.nic.done_at_sender) {
-            messages_.finish_part(flow.message);
+            finish_part(flow.message);
         }
-        if (flow.received == flow.packets) {
-            retire(id);
-        }
+        retire(id);
         return;
     }
     if (setup_.reorder > 0 && !setup_.go_back && (flow.acked == before || flow.highest > flow.acked)) {
@@ -282,6 +281,7 @@ void Nics::on_congestion_timer(std::uint32_t id) {
     Flow& flow = flows_[id];
     flow.congestion_armed = false;
     if (!flow.live || flow.acked == flow.packets || flow.congestion.timer == kNoTimer) {
+        flows_.free_if_done(id);
         return;
     }
     transport_.on_timer(flow.congestion, clock_.now);
@@ -299,6 +299,7 @@ void Nics::on_timeout(std::uint32_t id) {
     Flow& flow = flows_[id];
     flow.timer_armed = false;
     if (!flow.live || !flow.started || flow.acked == flow.packets) {
+        flows_.free_if_done(id);
         return;
     }
     if (clock_.now < flow.deadline) {

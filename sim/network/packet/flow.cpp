@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 namespace orrery::inline network::packet {
 
@@ -17,12 +18,10 @@ std::uint32_t Flows::take() {
         flows_.emplace_back();
         return static_cast<std::uint32_t>(flows_.size() - 1);
     }
+    std::pop_heap(free_.begin(), free_.end(), std::greater<>());
     const std::uint32_t id = free_.back();
     free_.pop_back();
-    Flow fresh;
-    fresh.timer_armed = flows_[id].timer_armed;
-    fresh.congestion_armed = flows_[id].congestion_armed;
-    flows_[id] = fresh;
+    flows_[id] = Flow();
     return id;
 }
 
@@ -53,13 +52,15 @@ void Flows::take_back_bitmaps(const Flow& flow) {
 void Flows::release(std::uint32_t id) {
     take_back_bitmaps(flows_[id]);
     free_.push_back(id);
+    std::push_heap(free_.begin(), free_.end(), std::greater<>());
 }
 
 void Flows::retire(std::uint32_t id) {
     flows_[id].live = false;
-    if (flows_[id].records == 0) {
-        release(id);
+    if (!whole_) {
+        retired_.push_back(id);
     }
+    free_if_done(id);
 }
 
 void Flows::discard(std::uint32_t packet) {
@@ -70,9 +71,7 @@ void Flows::discard(std::uint32_t packet) {
 
 void Flows::let_go(std::uint32_t flow) {
     --flows_[flow].records;
-    if (flows_[flow].records == 0 && !flows_[flow].live) {
-        release(flow);
-    }
+    free_if_done(flow);
 }
 
 void Flows::drop(std::uint32_t packet) {

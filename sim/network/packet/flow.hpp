@@ -6,6 +6,7 @@
 #include "sim/network/packet/setup.hpp"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace orrery::inline network::packet {
@@ -84,21 +85,44 @@ struct PacketCounts {
     std::uint64_t retransmissions = 0;
     std::uint64_t timeouts = 0;
     double payload = 0;  ///< bytes delivered
+
+    void add(const PacketCounts& other) {
+        sent += other.sent;
+        arrived += other.arrived;
+        destroyed += other.destroyed;
+        delivered += other.delivered;
+        retransmissions += other.retransmissions;
+        timeouts += other.timeouts;
+        payload += other.payload;
+    }
 };
 
 /// All flows of a run. A reference is good until the next `take`.
 class Flows {
   public:
-    Flows(const Setup& setup, Slab& slab) : setup_(setup), slab_(slab) {}
+    /// `whole`: all senders and receivers are here; else slots are given back with `collect`.
+    Flows(const Setup& setup, Slab& slab, bool whole) : setup_(setup), slab_(slab), whole_(whole) {}
 
     [[nodiscard]] Flow& operator[](std::uint32_t id) { return flows_[id]; }
     [[nodiscard]] const Flow& operator[](std::uint32_t id) const { return flows_[id]; }
     [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(flows_.size()); }
 
-    /// A fresh flow; timers of its slot's last one may still be in the heap. Throws InfeasibleError beyond 2^24.
+    /// A fresh flow in the first free slot, so that which slot that is does not depend on the order in which slots became free.
+    /// Throws InfeasibleError beyond 2^24.
     [[nodiscard]] std::uint32_t take();
-    /// Sender and receiver are done with a flow; its slot is free once no packet names it.
+    /// Sender and receiver are done with a flow; its slot is free once no packet and no timer names it.
     void retire(std::uint32_t id);
+    /// A timer of a flow that is no more has run out.
+    void free_if_done(std::uint32_t id) {
+        const Flow& flow = flows_[id];
+        if (whole_ && flow.records == 0 && !flow.live && !flow.timer_armed && !flow.congestion_armed) {
+            release(id);
+        }
+    }
+    /// Frees a slot. Precondition: nothing in any part of the network names it.
+    void release(std::uint32_t id);
+    /// Flows that were retired here since the last call, where this is not all of the network.
+    [[nodiscard]] std::vector<std::uint32_t> retired() { return std::exchange(retired_, {}); }
     /// `capacity`: a power of two, 64 or more. Gives back what it had.
     void give_bitmaps(Flow& flow, std::uint32_t capacity);
 
@@ -143,16 +167,20 @@ class Flows {
     [[nodiscard]] std::size_t memory() const { return flows_.capacity() * sizeof(Flow) + bitmaps_.capacity() * 8; }
 
     PacketCounts counts;
+    std::uint32_t close_at =
+        kNone;                ///< packets that a flow lacks and counts as close to its end with; none: not counted
+    std::uint64_t close = 0;  ///< flows that lack so few at their receiver, or fewer
 
   private:
-    void release(std::uint32_t id);
     void take_back_bitmaps(const Flow& flow);
     void turn(const Flow& flow, Bits kind, std::uint32_t packets);
 
     const Setup& setup_;
     Slab& slab_;
     std::vector<Flow> flows_;
-    std::vector<std::uint32_t> free_;
+    bool whole_;
+    std::vector<std::uint32_t> free_;     ///< heap, the least first
+    std::vector<std::uint32_t> retired_;  ///< where this is not all of the network
     std::vector<std::uint64_t> bitmaps_;
     std::vector<std::vector<std::uint32_t>> free_bitmaps_;  ///< by the logarithm of their capacity
 };

@@ -1,6 +1,6 @@
 #include "sim/network/packet/message.hpp"
 
-#include "sim/base/error.hpp"
+#include "sim/network/packet/packet.hpp"
 
 #include <algorithm>
 
@@ -20,26 +20,28 @@ std::uint32_t Messages::add(const Request& request) {
     return messages_.take(message);
 }
 
-void Messages::release(std::uint32_t id) {
+void Messages::release(std::uint32_t id, std::int64_t at) {
     messages_[id].live = false;
-    finished_at_ = clock_.now;
+    finished_at_ = at;
     --live_;
     messages_.give(id);
 }
 
-void Messages::finish_part(std::uint32_t id) {
+void Messages::finish_part(std::uint32_t id, std::int64_t at) {
     if (--messages_[id].parts == 0) {
-        completed_.push_back(messages_[id].token);
-        release(id);
+        completed_.push_back({at, messages_[id].token});
+        release(id, at);
     }
 }
 
-void Messages::cancel(std::uint32_t id) {
-    release(id);
+void Messages::cancel(std::uint32_t id, std::int64_t at) {
+    release(id, at);
 }
 
 void Messages::sort_completed() {
-    std::sort(completed_.begin(), completed_.end());
+    std::sort(completed_.begin(), completed_.end(), [](const Completion& a, const Completion& b) {
+        return a.at < b.at || (a.at == b.at && a.token < b.token);
+    });
 }
 
 void Messages::fail(std::uint32_t id, const std::string& why) const {
@@ -50,9 +52,14 @@ void Messages::fail(std::uint32_t id, const std::string& why) const {
 }
 
 void Messages::fail_first(const std::string& why) const {
-    const auto message = std::find_if(messages_.begin(), messages_.end(), [](const Message& m) { return m.live; });
-    ORRERY_ASSERT(message != messages_.end());
-    fail(static_cast<std::uint32_t>(message - messages_.begin()), why);
+    std::uint32_t first = kNone;  // by token, as slots are taken in no order that says anything
+    for (std::uint32_t id = 0; id < messages_.size(); ++id) {
+        if (messages_[id].live && (first == kNone || messages_[id].token < messages_[first].token)) {
+            first = id;
+        }
+    }
+    ORRERY_ASSERT(first != kNone);
+    fail(first, why);
 }
 
 }  // namespace orrery::inline network::packet

@@ -36,41 +36,52 @@ struct Message {
     bool live = false;
 };
 
+/// A message has arrived, by its token.
+struct Completion {
+    std::int64_t at = 0;  ///< ps
+    std::uint64_t token = 0;
+};
+
+/// A flow has ended.
+struct Ended {
+    std::int64_t at = 0;  ///< ps
+    std::uint32_t message = 0;
+};
+
 /// All messages of a run.
 class Messages {
   public:
-    explicit Messages(const Clock& clock) : clock_(clock) {}
-
     [[nodiscard]] Message& operator[](std::uint32_t id) { return messages_[id]; }
     [[nodiscard]] const Message& operator[](std::uint32_t id) const { return messages_[id]; }
     [[nodiscard]] std::uint32_t size() const { return messages_.size(); }
 
     /// Whoever starts a message sets its hash and its parts.
     [[nodiscard]] std::uint32_t add(const Request& request);
-    /// One of its flows has ended; with the last it is complete.
-    void finish_part(std::uint32_t id);
+    /// One of its flows has ended at this time, ps; with the last it is complete. Calls come in the order of time.
+    void finish_part(std::uint32_t id, std::int64_t at);
     /// It will not complete.
-    void cancel(std::uint32_t id);
+    void cancel(std::uint32_t id, std::int64_t at);
 
     [[nodiscard]] std::size_t live() const { return live_; }
-    /// Tokens of those that have completed since the last `forget_completed`.
-    [[nodiscard]] const std::vector<std::uint64_t>& completed() const { return completed_; }
+    /// Those that have completed since the last `forget_completed`.
+    [[nodiscard]] const std::vector<Completion>& completed() const { return completed_; }
     [[nodiscard]] bool any_completed() const { return !completed_.empty(); }
     void forget_completed() { completed_.clear(); }
     void sort_completed();
     /// ps that means are over: timers that run out after the last message are no traffic.
-    [[nodiscard]] std::int64_t elapsed() const { return live_ == 0 && finished_at_ > 0 ? finished_at_ : clock_.now; }
+    [[nodiscard]] std::int64_t elapsed(std::int64_t now) const {
+        return live_ == 0 && finished_at_ > 0 ? finished_at_ : now;
+    }
     /// Throws InfeasibleError that says why this one can never finish; the first that is not finished.
     [[noreturn]] void fail(std::uint32_t id, const std::string& why) const;
     [[noreturn]] void fail_first(const std::string& why) const;
     [[nodiscard]] std::size_t memory() const { return messages_.memory(); }
 
   private:
-    void release(std::uint32_t id);
+    void release(std::uint32_t id, std::int64_t at);
 
-    const Clock& clock_;
     Slots<Message> messages_;
-    std::vector<std::uint64_t> completed_;
+    std::vector<Completion> completed_;
     std::size_t live_ = 0;
     std::int64_t finished_at_ = 0;  ///< ps, when the last message so far completed
 };

@@ -52,6 +52,9 @@ std::int64_t Nics::posted_at(std::uint32_t nic_id, bool first) {
 // Gives a flow to its NIC: at once, or when its queue pair has sent what came before.
 void Nics::post(std::uint32_t id, bool first) {
     Flow& flow = flows_[id];
+    if (flows_.close_at != kNone && flow.packets <= flows_.close_at && border_.owns(flow.destination)) {
+        ++flows_.close;
+    }
     const std::int64_t begins = posted_at(flow.source, first);
     if (setup_.spec.nic.queue_pairs > 0 && flow.reduction == kNone) {
         Peers& peers = peers_[{flow.source, flow.destination}];
@@ -67,6 +70,9 @@ void Nics::post(std::uint32_t id, bool first) {
         if (tell_) {
             tell_(id, true);
         }
+        if (!border_.owns(flow.source)) {
+            return;
+        }
         QueuePair& pair = peers.pairs[flow.queue_pair];
         if (pair.first != kNone) {
             flows_[pair.last].next_in_pair = id;
@@ -77,6 +83,9 @@ void Nics::post(std::uint32_t id, bool first) {
         pair.first = pair.last = id;
     } else if (tell_) {
         tell_(id, true);
+    }
+    if (!border_.owns(flow.source)) {
+        return;  // another part sends it
     }
     if (begins == clock_.now) {
         start(id);
@@ -140,7 +149,8 @@ std::uint32_t Nics::new_flow(std::uint32_t message, std::uint64_t bytes, std::ui
         flow.credits = std::max<std::int64_t>(1, static_cast<std::int64_t>(first) / setup_.full) * setup_.full;
         flow.speculates = setup_.transport.backlog;
     }
-    if (setup_.transport.acknowledged && !setup_.go_back) {
+    const bool here = border_.owns(flow.source) || border_.owns(flow.destination);
+    if (setup_.transport.acknowledged && !setup_.go_back && here) {
         flows_.give_bitmaps(
             flow, std::min(setup_.capacity, std::max(64U, std::bit_ceil(std::min(flow.packets, setup_.capacity)))));
     }

@@ -15,9 +15,10 @@ namespace orrery::inline network::packet {
 
 class Nics {
   public:
-    Nics(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, Messages& messages, Ports& ports,
-         const Transport& transport, PathChooser& chooser)
+    Nics(const Setup& setup, const Border& border, Clock& clock, Slab& slab, Flows& flows, Messages& messages,
+         Ports& ports, const Transport& transport, PathChooser& chooser)
         : setup_(setup),
+          border_(border),
           clock_(clock),
           slab_(slab),
           flows_(flows),
@@ -37,6 +38,10 @@ class Nics {
     double cancel(std::uint32_t message);
     /// Sender and receiver are done with a flow.
     void retire(std::uint32_t flow);
+    /// A flow of a message has ended now.
+    void finish_part(std::uint32_t message) { ended_.push_back({clock_.now, message}); }
+    /// Flows that have ended, in the order of time, until whoever reads it empties it.
+    [[nodiscard]] std::vector<Ended>& ended() { return ended_; }
     /// As Network::set_shares.
     void set_shares(const std::vector<double>& rates);
 
@@ -135,6 +140,7 @@ class Nics {
     [[nodiscard]] Lost lost(const Flow& flow, std::int64_t bytes) const;
 
     const Setup& setup_;
+    const Border& border_;
     Clock& clock_;
     Slab& slab_;
     Flows& flows_;
@@ -144,6 +150,7 @@ class Nics {
     PathChooser& chooser_;
     std::function<void(std::uint32_t, bool)> tell_;
     std::vector<Nic> nics_;
+    std::vector<Ended> ended_;
     std::vector<SendMarks> marks_;                                    ///< by flow, where time proves losses
     std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination
 };

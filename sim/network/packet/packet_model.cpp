@@ -26,7 +26,8 @@ static std::vector<double> slower_ports(const Fabric& fabric) {
 }
 
 PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec& spec,
-                         const std::vector<LinkEvent>& link_events, std::uint64_t seed, bool links_change)
+                         const std::vector<LinkEvent>& link_events, std::uint64_t seed, bool links_change,
+                         std::uint32_t threads)
     : engine_(engine),
       fabric_(fabric),
       inside_(engine),
@@ -36,7 +37,7 @@ PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec&
       ideal_(!spec.transport.needs().acknowledged),
       wire_((spec.mtu + spec.header) / spec.mtu),
       host_memory_(spec.nic.host_memory),
-      network_(fabric, spec, seed, links_change || !slower_.empty()) {
+      network_(fabric, spec, seed, links_change || !slower_.empty(), threads) {
     for (std::uint32_t port = 0; port < slower_.size(); ++port) {
         if (slower_[port] < 1) {
             network_.set_rate(port, slower_[port]);
@@ -187,7 +188,7 @@ double PacketModel::withdraw(const ActivityHandle& handle) {
         left = found->amount;
     } else if (!classes_[handle.of.value()].flows.empty()) {
         left = std::max(left, found->amount * network_.cancel(slot));
-        std::erase(arrived_, slot);
+        std::erase_if(arrived_, [&](const packet::Completion& one) { return one.token == slot; });
     }
     found->parts = 0;
     found->inside = ClassId();
@@ -215,17 +216,27 @@ ResourceReport PacketModel::report(std::size_t) const {
 }
 
 void PacketModel::on_event(std::uint32_t) {
-    const std::vector<std::uint64_t> arrived = std::move(arrived_);
-    arrived_.clear();
-    for (const std::uint64_t slot : arrived) {
-        finish_part(static_cast<std::uint32_t>(slot));
+    while (!arrived_.empty() && arrived_.front().at == engine_.now().ps()) {
+        const auto slot = static_cast<std::uint32_t>(arrived_.front().token);
+        arrived_.pop_front();
+        finish_part(slot);
     }
+    if (!arrived_.empty()) {
+        hand_over_next();
+    }
+}
+
+// Of what has arrived, the first; a network that runs ahead tells of several instants.
+void PacketModel::hand_over_next() {
+    engine_.schedule(SimTime::from_ps(arrived_.front().at), event_order(Phase::network, 2, 0), handler_, 0);
 }
 
 // All that happened at this instant is known, the fluid shares too: packets may run up to what happens next elsewhere,
 // because nothing can start a flow before that.
 void PacketModel::settle() {
-    network_.advance(engine_.now().ps());
+    if (engine_.now().ps() >= network_.now()) {
+        network_.advance(engine_.now().ps());
+    }
     if (solves_ != inside_.solves()) {
         solves_ = inside_.solves();
         for (std::uint32_t slot = 0; slot < activities_.size(); ++slot) {
@@ -235,6 +246,7 @@ void PacketModel::settle() {
         }
         network_.set_shares(rates_);
     }
+    ORRERY_ASSERT(starting_.empty() || engine_.now().ps() >= network_.now());  // nobody answers what it ran ahead of
     for (const std::uint32_t slot : starting_) {
         rates_[slot] = activities_[slot].inside.valid() ? inside_.rate(activities_[slot].inside) : 0;
         send(slot);
@@ -244,9 +256,9 @@ void PacketModel::settle() {
         return;
     }
     network_.run(std::min(engine_.next_time().ps(), packet::Wheel::kNever - 1));
-    if (!network_.completed().empty()) {
-        arrived_ = network_.completed();
-        engine_.schedule(SimTime::from_ps(network_.now()), event_order(Phase::network, 2, 0), handler_, 0);
+    arrived_.assign(network_.completions().begin(), network_.completions().end());
+    if (!arrived_.empty()) {
+        hand_over_next();
     }
 }
 

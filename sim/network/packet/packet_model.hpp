@@ -16,13 +16,17 @@
 #include "sim/network/packet/network.hpp"
 #include "sim/network/slots.hpp"
 
+#include <deque>
+
 namespace orrery::inline network {
 
 class PacketModel final : public ResourceModel, public EventHandler, public ActivityListener {
   public:
     /// All arguments but `engine` and `fabric` are copied. `links_change`: capacities of links between nodes will change.
     PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec& spec, const std::vector<LinkEvent>& link_events,
-                std::uint64_t seed, bool links_change = false);
+                std::uint64_t seed, bool links_change = false, std::uint32_t threads = 1);
+    /// As Network::run_ahead.
+    void run_ahead() { network_.run_ahead(); }
 
     ResourceId add_resource(double capacity) override { return inside_.add_resource(capacity); }
     [[nodiscard]] double capacity(ResourceId resource) const override { return inside_.capacity(resource); }
@@ -75,6 +79,7 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     void finish_part(std::uint32_t slot);
     void add_host_memory(std::span<const RoutedFlow> flows, std::vector<Demand>& inside);
     void send(std::uint32_t slot);
+    void hand_over_next();
 
     Engine& engine_;
     const Fabric& fabric_;
@@ -89,7 +94,7 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     packet::Network network_;
     Slots<Class> classes_;
     Slots<Activity> activities_;
-    std::vector<std::uint64_t> arrived_;   ///< activities whose flows the next event hands over
+    std::deque<packet::Completion> arrived_;  ///< activities whose flows the next events hand over
     std::vector<std::uint32_t> starting_;  ///< activities whose flows start when the shares of this instant are known
     std::vector<double> rates_;            ///< by activity, units per second
     std::uint64_t solves_ = 0;             ///< of the fluid part that rates_ is from

@@ -11,13 +11,16 @@ namespace {
 constexpr std::uint32_t kControlRun = 10;
 }
 
-Ports::Ports(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, std::uint64_t seed)
+Ports::Ports(const Setup& setup, Border& border, Clock& clock, Slab& slab, Flows& flows, std::uint64_t seed)
     : setup_(setup),
+      border_(border),
       clock_(clock),
       slab_(slab),
       flows_(flows),
-      marks_(seed, "packet/marks"),
-      errors_(seed, "packet/errors") {
+      first_crossing_(border.parts().first_kind),
+      crossings_(static_cast<std::uint8_t>(border.parts().last_kind - border.parts().first_kind + 1)),
+      marks_(RandomStream(seed, "packet/marks").next()),
+      errors_(RandomStream(seed, "packet/errors").next()) {
     for (std::size_t kind = 0; kind < kPortKinds; ++kind) {
         const LinkKind& link = setup.links[kind];
         Port port;
@@ -94,7 +97,7 @@ void Ports::overflow() {
     throw InfeasibleError("simulated time overflow: a queue would take more than 53 days to drain");
 }
 
-bool Ports::mark(std::int64_t backlog, std::int64_t low, std::int64_t high) {
+bool Ports::mark(std::uint32_t port, const Packet& p, std::int64_t backlog, std::int64_t low, std::int64_t high) const {
     if (backlog < low) {
         return false;
     }
@@ -102,7 +105,7 @@ bool Ports::mark(std::int64_t backlog, std::int64_t low, std::int64_t high) {
         return true;
     }
     const double share = static_cast<double>(backlog - low) / static_cast<double>(high - low);
-    return marks_.uniform() < share * setup_.spec.queues.mark_probability;
+    return draw(marks_, port, p) < share * setup_.spec.queues.mark_probability;
 }
 
 std::int64_t Ports::count_short(std::uint32_t port, bool data, std::uint32_t size, std::int64_t waited) {
@@ -245,6 +248,49 @@ void Ports::enqueue(std::uint32_t port, std::uint32_t packet) {
     if (!queue.armed) {
         arm(port);
     }
+    if (may_cross(out) && !queue.to_settle) {
+        queue.to_settle = true;
+        to_settle_.push_back(port);
+    }
+}
+
+// Ports that decide late have not sent yet what another part must know of.
+void Ports::close(std::int64_t end) {
+    clock_.before = end;
+    std::erase_if(to_settle_, [&](std::uint32_t port) {
+        settle(port);
+        served_[port].to_settle = waits(ports_[port], served_[port]);
+        return !served_[port].to_settle;
+    });
+}
+
+// Puts a packet that a link leads to another part into its box; false: its way goes on here.
+bool Ports::cross(std::uint32_t port, const Port& out, std::uint32_t packet, std::int64_t arrival) {
+    const std::uint32_t part = border_.part_behind(out.where, slab_[packet]);
+    if (part == border_.own()) {
+        return false;
+    }
+    Border::Box& box = border_.box(part);
+    box.packets.push_back({arrival, port, slab_[packet]});
+    if (setup_.transport.telemetry) {
+        box.told.push_back(slab_.telemetry.told(packet));
+    }
+    border_.note(arrival);
+    slab_.give(packet);
+    return true;
+}
+
+void Ports::receive(const Crossing& crossing, const Telemetry::Path* told) {
+    const std::uint32_t id = slab_.take();
+    slab_[id] = crossing.packet;
+    if (told != nullptr) {
+        slab_.telemetry.tell(id, *told);
+    }
+    Port& in = ports_[crossing.port];
+    if (in.link.empty()) {
+        expect_arrival(crossing.port, crossing.arrival);
+    }
+    rings_.push(in.link, {crossing.arrival, id, crossing.packet.size});
 }
 
 // Takes a data packet into the memory of a switch, marks it or cuts it down to its header; false: neither has room.
@@ -257,7 +303,7 @@ bool Ports::admit(std::uint32_t port, Port& out, ServedPort& queue, Packet& p) {
                                  std::max<std::int64_t>(0, out.busy_until - clock_.now);
     out.max_backlog = std::max(out.max_backlog, backlog);
     const std::int64_t nominal = out.rates < kPortKinds ? backlog : at_nominal_rate(out, backlog);
-    if (nominal >= rate.limits.mark_low && mark(nominal, rate.limits.mark_low, rate.limits.mark_high)) {
+    if (nominal >= rate.limits.mark_low && mark(port, p, nominal, rate.limits.mark_low, rate.limits.mark_high)) {
         p.flags |= kMarked;
         ++counts_[port].marks;
     }

@@ -8,6 +8,7 @@
 #include "sim/base/random.hpp"
 #include "sim/network/packet/clock.hpp"
 #include "sim/network/packet/flow.hpp"
+#include "sim/network/packet/parts.hpp"
 #include "sim/network/packet/ring.hpp"
 #include "sim/network/packet/setup.hpp"
 
@@ -68,6 +69,7 @@ struct alignas(64) ServedPort {
     std::uint32_t control_run = 0;   ///< control packets since the last of data
     bool pause_sent = false;         ///< by the switch at the end of this link
     bool armed = false;              ///< its event is pending: see Ports::arm
+    bool to_settle = false;          ///< what waits may leave for another part: see Ports::close
 };
 static_assert(sizeof(ServedPort) == 64);
 
@@ -89,7 +91,7 @@ struct LeafPorts {
 /// All ports, numbered by kind; the links of a kind as single links of the fabric are.
 class Ports {
   public:
-    Ports(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, std::uint64_t seed);
+    Ports(const Setup& setup, Border& border, Clock& clock, Slab& slab, Flows& flows, std::uint64_t seed);
 
     [[nodiscard]] Port& operator[](std::uint32_t id) { return ports_[id]; }
     [[nodiscard]] const Port& operator[](std::uint32_t id) const { return ports_[id]; }
@@ -151,13 +153,17 @@ class Ports {
     [[nodiscard]] bool noisy() const { return noisy_; }
     [[nodiscard]] bool spoiled(std::uint32_t port, const Packet& p) {
         // (1 - rate)^bits, to first order where it matters, as rates are below 1e-3 of a packet.
-        const bool hit = errors_.uniform() < std::min(1.0, error_rates_[port] * 8 * p.size);
+        const bool hit = draw(errors_, port, p) < std::min(1.0, error_rates_[port] * 8 * p.size);
         corrupted_ += hit ? 1 : 0;
         return hit;
     }
     void set_error_rate(std::uint32_t port, double bits);
     /// From now on errors can occur.
     void expect_errors();
+    /// All that leaves for another part before `end`, ps, is with it. Precondition: what comes before `end` is known.
+    void close(std::int64_t end);
+    /// A packet has left another part for this one.
+    void receive(const Crossing& crossing, const Telemetry::Path* told);
     void set_rate(std::uint32_t port, double factor);
     /// What is on the link dies when the first of it would have arrived; what waits dies at once.
     void cut(std::uint32_t port);
@@ -235,15 +241,30 @@ class Ports {
     void hold(std::uint32_t port, const Packet& p);
     void arm(std::uint32_t port);
     void leave_switch(std::uint32_t port, std::uint32_t packet);
-    [[nodiscard]] bool mark(std::int64_t backlog, std::int64_t low, std::int64_t high);
+    [[nodiscard]] bool mark(std::uint32_t port, const Packet& p, std::int64_t backlog, std::int64_t low,
+                            std::int64_t high) const;
+    // Uniform in [0, 1), by what happens to whom and when alone: no other draw changes it, nor where else it is drawn.
+    [[nodiscard]] double draw(std::uint64_t key, std::uint32_t port, const Packet& p) const {
+        const std::uint64_t place = (static_cast<std::uint64_t>(port) << 32) | p.sequence;
+        const std::uint64_t of = mix64(mix64(key + static_cast<std::uint64_t>(clock_.now)) ^ place) ^ p.flow;
+        return static_cast<double>(mix64(of) >> 11) * 0x1p-53;
+    }
+    [[nodiscard]] bool may_cross(const Port& out) const {
+        return static_cast<std::uint8_t>(static_cast<std::uint8_t>(out.kind) - first_crossing_) < crossings_;
+    }
+    [[gnu::noinline]] bool cross(std::uint32_t port, const Port& out, std::uint32_t packet, std::int64_t arrival);
     [[nodiscard]] inline std::uint32_t switch_of(std::uint32_t port) const;
     [[nodiscard]] std::int64_t at_nominal_rate(const Port& port, std::int64_t backlog) const;
     [[noreturn]] static void overflow();
 
     const Setup& setup_;
+    Border& border_;
     Clock& clock_;
     Slab& slab_;
     Flows& flows_;
+    std::uint8_t first_crossing_;           ///< kinds of ports whose packets may leave for another part
+    std::uint8_t crossings_;                ///< how many kinds
+    std::vector<std::uint32_t> to_settle_;  ///< such ports where packets wait
     std::vector<Port> ports_;
     std::vector<PortCounts> counts_;
     std::vector<ServedPort> served_;
@@ -256,8 +277,8 @@ class Ports {
     std::vector<std::int64_t> switch_used_;  ///< bytes waiting in each switch, of shared buffers
     bool noisy_ = false;
     std::vector<double> error_rates_;  ///< by port, when bit errors occur
-    RandomStream marks_;
-    RandomStream errors_;
+    std::uint64_t marks_;              ///< keys of draws
+    std::uint64_t errors_;
     std::uint64_t corrupted_ = 0;
 };
 
@@ -288,6 +309,9 @@ void Ports::launch(std::uint32_t port, Port& out, std::int64_t latency, std::uin
     const std::int64_t arrival = out.busy_until + latency;
     if (arrival > kEndOfTime) {
         overflow();
+    }
+    if (may_cross(out) && cross(port, out, packet, arrival)) {
+        return;
     }
     if (out.link.empty()) {
         expect_arrival(port, arrival);
@@ -320,7 +344,8 @@ void Ports::forward(std::uint32_t port, std::uint32_t packet) {
         out.max_backlog = backlog;
     }
     const bool data = p.kind == PacketKind::data;
-    if (backlog >= rate.limits.mark_low && data && mark(backlog, rate.limits.mark_low, rate.limits.mark_high)) {
+    if (backlog >= rate.limits.mark_low && data &&
+        mark(port, p, backlog, rate.limits.mark_low, rate.limits.mark_high)) {
         p.flags |= kMarked;
         ++counts_[port].marks;
     }

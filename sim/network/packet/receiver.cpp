@@ -17,7 +17,8 @@ void Receivers::deliver(std::uint32_t id) {
             break;
         case PacketKind::trimmed:
             ++flows_.counts.arrived;
-            if (flows_[p.flow].live) {
+            // Whether the sender has heard of all by now, the receiver cannot know.
+            if (!flows_[p.flow].cancelled) {
                 notify(p);
                 reply(PacketKind::nack, p, p.flags & (kMarked | kLastHop));
                 if (setup_.transport.credits) {
@@ -116,7 +117,9 @@ void Receivers::receive_data(const Packet& p) {
     }
     const bool fresh = !acknowledged || (setup_.go_back ? in_order(flow, p) : unseen(flow, p));
     if (fresh) {
-        ++flow.received;
+        if (flow.packets - ++flow.received == flows_.close_at) {
+            ++flows_.close;
+        }
         ++flows_.counts.delivered;
         flows_.counts.payload += p.size - setup_.header;
     } else if (setup_.go_back && p.sequence > flow.expected) {
@@ -127,6 +130,7 @@ void Receivers::receive_data(const Packet& p) {
         tell(flow, p, fresh, complete);
     }
     if (complete) {
+        flows_.close -= flows_.close_at != kNone ? 1 : 0;
         flow_received(p.flow);
     }
 }
@@ -171,9 +175,10 @@ void Receivers::reply(PacketKind kind, const Packet& data, std::uint8_t flags, s
 void Receivers::flow_received(std::uint32_t id) {
     const Flow& flow = flows_[id];
     if (!setup_.spec.nic.done_at_sender || !setup_.transport.acknowledged) {
-        messages_.finish_part(flow.message);
+        nics_.finish_part(flow.message);
     }
-    if (!setup_.transport.acknowledged || flow.acked == flow.packets) {
+    // Where there are acknowledgements the sender is done with the last of them.
+    if (!setup_.transport.acknowledged) {
         nics_.retire(id);
     }
 }
@@ -188,7 +193,7 @@ void Receivers::hear_backlog(const Packet& p) {
 void Receivers::want_credit(std::uint32_t id, std::uint64_t total) {
     Flow& flow = flows_[id];
     flow.wanted = std::max(flow.wanted, total);
-    if (!flow.live || flow.given >= flow.wanted || flow.received == flow.packets) {
+    if (flow.cancelled || flow.given >= flow.wanted || flow.received == flow.packets) {
         return;
     }
     const std::uint32_t nic_id = flow.destination;
@@ -215,7 +220,7 @@ void Receivers::grant(std::uint32_t nic_id) {
         const std::uint32_t id = flows_[nic.flows].next_grant;
         Flow& flow = flows_[id];
         const bool alone = id == nic.flows;
-        const bool wanted = flow.live && flow.given < flow.wanted && flow.received < flow.packets;
+        const bool wanted = !flow.cancelled && flow.given < flow.wanted && flow.received < flow.packets;
         if (wanted) {
             flow.given += setup_.full;
         }

@@ -9,12 +9,11 @@ namespace orrery::inline network::packet {
 
 class Receivers {
   public:
-    Receivers(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, Messages& messages, Ports& ports, Nics& nics)
+    Receivers(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, Ports& ports, Nics& nics)
         : setup_(setup),
           clock_(clock),
           slab_(slab),
           flows_(flows),
-          messages_(messages),
           ports_(ports),
           nics_(nics),
           granting_(setup.nics) {}
@@ -48,7 +47,6 @@ class Receivers {
     Clock& clock_;
     Slab& slab_;
     Flows& flows_;
-    Messages& messages_;
     Ports& ports_;
     Nics& nics_;
     std::vector<Granting> granting_;  ///< by NIC

@@ -213,7 +213,7 @@ void Reductions::take_sum(const Reduction& reduction, std::uint32_t member, cons
         return;
     }
     const std::uint32_t number = flow.reduction;
-    messages_.finish_part(flow.message);
+    nics_.finish_part(flow.message);
     nics_.retire(id);
     if (--reductions_[number].left == 0) {
         nics_.retire(reductions_[number].anchor);

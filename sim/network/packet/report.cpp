@@ -34,62 +34,80 @@ constexpr std::size_t kMostSamples = 20'000'000;
 void Network::start_samples() {
     if (sample_every_ > 0 && !sampling_) {
         sampling_ = true;
-        clock_.schedule(Timer::sample, 0, clock_.now);
+        parts_[0]->clock.schedule(Timer::sample, 0, parts_[0]->clock.now);
     }
 }
 
 // Runs while messages do and something else is to happen: it must not keep the simulation alive by itself.
 void Network::sample() {
-    sampling_ = messages_.live() > 0 && clock_.wheel.next_time() != Wheel::kNever;
+    Partition& all = *parts_[0];
+    sampling_ = messages_.live() > 0 && all.clock.wheel.next_time() != Wheel::kNever;
     if (!sampling_) {
         return;
     }
-    for (std::uint32_t i = setup_.base[1]; i < ports_.size(); ++i) {
-        const double bytes = ports_.waiting(i);
+    for (std::uint32_t i = setup_.base[1]; i < setup_.ports(); ++i) {
+        const double bytes = all.ports.waiting(i);
         if (bytes > 0) {
-            samples_.push_back({static_cast<double>(clock_.now) * 1e-12, i, bytes});
+            samples_.push_back({static_cast<double>(all.clock.now) * 1e-12, i, bytes});
         }
     }
     if (samples_.size() > kMostSamples) {
         throw InfeasibleError("more than 20 million queue samples: raise network.queue_samples");
     }
-    clock_.schedule(Timer::sample, 0, clock_.now + sample_every_);
+    all.clock.schedule(Timer::sample, 0, all.clock.now + sample_every_);
+}
+
+PacketCounts Network::counts() const {
+    PacketCounts out;
+    for (const std::unique_ptr<Partition>& part : parts_) {
+        out.add(part->flows.counts);
+    }
+    return out;
+}
+
+// Those that a port belongs to.
+const Ports& Network::ports_of(std::uint32_t port) const {
+    return parts_[crew_ ? part_of_port(setup_, division_, port) : 0]->ports;
 }
 
 PacketStatistics Network::statistics() const {
     PacketStatistics out;
-    out.packets_delivered = flows_.counts.delivered;
-    out.retransmissions = flows_.counts.retransmissions;
-    out.timeouts = flows_.counts.timeouts;
-    out.corrupted = ports_.corrupted();
-    out.peak_packets = slab_.peak();
-    out.events = events_;
-    if (steady_) {
-        out.skips = true;
-        out.skipped = steady_->skipped();
-        out.skip_error = out.packets_delivered > 0 ? steady_->error() / static_cast<double>(out.packets_delivered) : 0;
+    const PacketCounts all = counts();
+    out.packets_delivered = all.delivered;
+    out.retransmissions = all.retransmissions;
+    out.timeouts = all.timeouts;
+    for (const std::unique_ptr<Partition>& part : parts_) {
+        out.corrupted += part->ports.corrupted();
+        out.peak_packets += part->slab.peak();
+        out.events += part->events;
     }
-    for (std::uint32_t i = 0; i < ports_.size(); ++i) {
-        const Port& port = ports_[i];
-        const PortCounts& counts = ports_.counts(i);
+    if (const std::unique_ptr<Steady>& steady = parts_[0]->steady) {
+        out.skips = true;
+        out.skipped = steady->skipped();
+        out.skip_error = out.packets_delivered > 0 ? steady->error() / static_cast<double>(out.packets_delivered) : 0;
+    }
+    for (std::uint32_t i = 0; i < setup_.ports(); ++i) {
+        const Ports& ports = ports_of(i);
+        const Port& port = ports[i];
+        const PortCounts& counts = ports.counts(i);
         out.packet_hops += port.packets;
         out.control_hops += counts.control;
         out.drops += counts.drops;
         out.trims += counts.trims;
         out.ecn_marks += counts.marks;
-        const auto bytes = static_cast<double>(ports_.bytes_sent(i));
-        out.pause_s += ports_.paused_seconds(i);
+        const auto bytes = static_cast<double>(ports.bytes_sent(i));
+        out.pause_s += ports.paused_seconds(i);
         const bool of_switch = port.kind != PortKind::nic_out;
         if (of_switch) {
-            out.max_queue_bytes = std::max(out.max_queue_bytes, ports_.bytes_of(i, port.max_backlog));
+            out.max_queue_bytes = std::max(out.max_queue_bytes, ports.bytes_of(i, port.max_backlog));
         }
         if (of_switch && port.kind != PortKind::nic_in) {
             out.max_link_bytes = std::max(out.max_link_bytes, bytes);
         }
-        if (clock_.now > 0 && bytes > 0) {
+        if (now_ > 0 && bytes > 0) {
             const auto normal = static_cast<double>(setup_.links[static_cast<std::size_t>(port.kind)].ps_per_byte);
             const double busy = bytes * normal / 4294967296.0;
-            out.max_link_utilisation = std::max(out.max_link_utilisation, busy / static_cast<double>(clock_.now));
+            out.max_link_utilisation = std::max(out.max_link_utilisation, busy / static_cast<double>(now_));
         }
     }
     return out;
@@ -98,20 +116,21 @@ PacketStatistics Network::statistics() const {
 PacketReport Network::report() const {
     PacketReport out;
     out.samples = samples_;
-    for (std::uint32_t i = 0; i < ports_.size(); ++i) {
-        const Port& port = ports_[i];
-        const PortCounts& counts = ports_.counts(i);
+    const auto elapsed = static_cast<double>(messages_.elapsed(now_));
+    for (std::uint32_t i = 0; i < setup_.ports(); ++i) {
+        const Ports& ports = ports_of(i);
+        const Port& port = ports[i];
+        const PortCounts& counts = ports.counts(i);
         PortReport report;
-        report.name = ports_.name(i);
-        report.bytes = static_cast<double>(ports_.bytes_sent(i));
+        report.name = ports.name(i);
+        report.bytes = static_cast<double>(ports.bytes_sent(i));
         report.packets = port.packets;
         report.marks = counts.marks;
         report.drops = counts.drops;
         report.trims = counts.trims;
-        report.mean_queue_bytes =
-            messages_.elapsed() > 0 ? ports_.queue_area(i) / static_cast<double>(messages_.elapsed()) : 0;
-        report.max_queue_bytes = ports_.bytes_of(i, port.max_backlog);
-        report.paused_s = ports_.paused_seconds(i);
+        report.mean_queue_bytes = elapsed > 0 ? ports.queue_area(i) / elapsed : 0;
+        report.max_queue_bytes = ports.bytes_of(i, port.max_backlog);
+        report.paused_s = ports.paused_seconds(i);
         out.ports.push_back(std::move(report));
     }
     return out;

@@ -53,9 +53,6 @@ class Telemetry {
 
     std::uint32_t arriving = 0;  ///< packet that a NIC receives just now
 
-    [[nodiscard]] std::size_t memory() const { return (told_.capacity() + last_.capacity()) * sizeof(Path); }
-
-  private:
     struct Hop {
         std::int64_t time = 0;  ///< ps
         std::uint64_t sent = 0;
@@ -67,6 +64,16 @@ class Telemetry {
         std::uint32_t count = 0;
         std::array<Hop, kMostTold> hops;
     };
+    /// What a packet tells, and a packet that tells it from now on.
+    [[nodiscard]] const Path& told(std::uint32_t packet) const { return told_[packet]; }
+    void tell(std::uint32_t packet, const Path& path) {
+        clear(packet);
+        told_[packet] = path;
+    }
+
+    [[nodiscard]] std::size_t memory() const { return (told_.capacity() + last_.capacity()) * sizeof(Path); }
+
+  private:
     template <class Bytes>
     static void shift(Path& path, std::int64_t time, const Bytes& bytes) {
         for (std::uint32_t i = 0; i < path.count; ++i) {

@@ -19,6 +19,7 @@ class RecycledEntropies final : public Oblivious {
         if (flow >= rings_.size()) {
             rings_.resize(std::size_t{flow} + 1);
         }
+        rings_[flow] = {};
     }
     [[nodiscard]] std::uint32_t pick(std::uint32_t flow, FlowPath& path, std::int64_t now) override {
         Ring& ring = rings_[flow];
@@ -45,7 +46,7 @@ class RecycledEntropies final : public Oblivious {
 
   private:
     struct Ring {
-        std::uint32_t values[8];
+        std::uint32_t values[8] = {};
         std::uint8_t first = 0;
         std::uint8_t count = 0;
     };

@@ -213,8 +213,10 @@ TEST_CASE("groups have one key where the names of their ports alone differ") {
     const packet::Setup setup(fabric, spec_of("{kind: window}", "ecmp"), false, *transport, *chooser);
     packet::Clock clock;
     packet::Slab slab;
-    packet::Flows flows(setup, slab);
-    packet::Ports ports(setup, clock, slab, flows, 1);
+    const packet::Parts whole;
+    packet::Border border(setup, whole, 0);
+    packet::Flows flows(setup, slab, true);
+    packet::Ports ports(setup, border, clock, slab, flows, 1);
     packet::Routing routing(setup, ports, *chooser);
     packet::Sharing sharing(setup, ports, routing);
     const packet::Phases phases(ports);

@@ -184,6 +184,10 @@ class MessageJob final : public ScenarioRun {
         : messages_(context.scenario, context.options, context.fabric, context.placement) {
         MessageRunOptions options = message_options(context.scenario);
         options.progress = context.options.progress;
+        const bool threads = context.scenario.network.threads > 1;
+        if (threads && !messages_.unstored_ring() && messages_.schedule().releases.empty()) {
+            context.simulation.run_ahead();  // nothing waits for what arrives
+        }
         if (!messages_.unstored_ring()) {
             run_ = add_messages(context.simulation, context.placement, messages_.schedule(), options, context.start);
         } else if (messages_.ranks() > 1) {
@@ -209,6 +213,11 @@ void check_nothing(const YamlNode&, const DataDirectory&, Scenario&, std::vector
 
 void check_collective(const YamlNode& root, const DataDirectory&, Scenario& scenario, std::vector<Diagnostic>& errors) {
     const YamlNode* section = root.find("collective");
+    const YamlNode* chosen = section != nullptr ? section->find("algorithm") : nullptr;
+    if (scenario.network.threads > 1 && scenario.collective.algorithm == &algorithm("in-switch") && chosen != nullptr) {
+        errors.push_back(chosen->mark.error(
+            "threads cannot share a network that sums inside its switches: leave in-switch or network.threads out"));
+    }
     const YamlNode* given = section != nullptr ? section->find("in_memory") : nullptr;
     if (!scenario.collective.in_memory || given == nullptr) {
         return;
@@ -244,7 +253,7 @@ const KindRow kCollectiveKind = {
     .kernels = false,
     .requests = false,
     .drawing = TimelineDrawing::few_streams,
-    .network = {.folds = true},
+    .network = {.folds = true, .threads = true},
     .cost = cost_of_collective,
     .describe =
         [](Fields& fields, Scenario& s) {
@@ -270,7 +279,7 @@ const KindRow kNetworkKind = {
     .kernels = false,
     .requests = false,
     .drawing = TimelineDrawing::few_streams,
-    .network = {},
+    .network = {.threads = true},
     .cost = cost_of_traffic,
     .describe =
         [](Fields& fields, Scenario& s) {

@@ -1,0 +1,217 @@
+#include "sim/network/packet/partition.hpp"
+
+namespace orrery::inline network::packet {
+
+namespace {
+
+// How many events ahead a port, and the first packet of its link, are fetched.
+constexpr std::size_t kPortAhead = 11;
+constexpr std::size_t kPacketAhead = 3;
+constexpr std::uint32_t kManyPorts = 2048;
+
+}  // namespace
+
+Partition::Partition(const Setup& setup, const Parts& parts, std::uint32_t own, Messages& all,
+                     const Transport& transport, Watcher& watcher, std::uint64_t seed)
+    : chooser(setup.spec.paths.policy.make()),
+      border(setup, parts, own),
+      flows(setup, slab, parts.count == 1),
+      messages(all),
+      ports(setup, border, clock, slab, flows, seed),
+      routing(setup, ports, *chooser),
+      nics(setup, border, clock, slab, flows, messages, ports, transport, *chooser),
+      receivers(setup, clock, slab, flows, ports, nics),
+      reductions(setup, clock, slab, flows, messages, ports, nics),
+      faults(setup, clock, slab, messages, ports, nics),
+      setup_(setup),
+      watcher_(watcher) {
+    if (setup.spec.skip_error > 0) {
+        steady = std::make_unique<Steady>(setup, clock, slab, flows, ports, routing, nics, receivers, transport);
+        nics.watch([this](std::uint32_t flow, bool posted) { steady->tell(flow, posted); });
+    }
+    chooser->begin(setup.paths);
+    // Entities: links by port, NICs, served ports.
+    fetches_ = setup.ports() / parts.count >= kManyPorts;
+    clock.wheel = Wheel((2 * setup.ports() + setup.nics) / parts.count, setup.longest + setup.longest / 4);
+}
+
+std::size_t Partition::memory() const {
+    return slab.peak() * sizeof(Packet) + flows.memory() + ports.memory() + nics.memory() + clock.wheel.bytes() +
+           slab.telemetry.memory();
+}
+
+void Partition::run(std::int64_t limit, bool stop) {
+    if (!setup_.served) {
+        run_events<Departures::known>(limit, stop);
+    } else if (ports.decide_late()) {
+        run_events<Departures::decided_late>(limit, stop);
+    } else {
+        run_events<Departures::decided_in_turn>(limit, stop);
+    }
+}
+
+// Memory answers late: what the next events need is asked for while this one is handled.
+void Partition::fetch_ahead() {
+    const std::uint32_t count = setup_.ports();
+    if (const std::uint32_t port = clock.wheel.ahead(kPortAhead); port < count) {
+        ports.fetch_port(port);
+    }
+    if (const std::uint32_t port = clock.wheel.ahead(kPacketAhead); port < count) {
+        ports.fetch_packet(port);
+    }
+}
+
+// The first packet of a port's link; kNone when it arrives later.
+template <Departures kDepartures>
+std::uint32_t Partition::take(std::uint32_t port) {
+    return kDepartures == Departures::decided_late ? ports.take_late_arrival(port) : ports.take_arrival(port);
+}
+
+// The first packet of a port's link reaches the far end; true when that is its NIC, or may be.
+template <Departures kDepartures>
+bool Partition::arrive(std::uint32_t port) {
+    const std::uint32_t id = take<kDepartures>(port);
+    if (kDepartures == Departures::decided_late && id == kNone) {
+        return false;
+    }
+    ++events;  // looks that found nothing are none: how many there are says nothing of the network
+    Packet& p = slab[id];
+    if ((p.flags & (kDestroyed | kReduces)) != 0) {
+        if ((p.flags & kDestroyed) != 0) {
+            flows.drop(id);
+        } else {
+            reductions.arrive(port, id);
+        }
+        return true;
+    }
+    if (ports.noisy() && ports.spoiled(port, p)) {
+        flows.drop(id);
+        return false;
+    }
+    const Port& in = ports[port];
+    if (in.kind == PortKind::nic_in) {
+        receivers.deliver(id);
+        return true;
+    }
+    const std::uint32_t out = routing.next_port(in, p);
+    if constexpr (kDepartures == Departures::known) {
+        ports.forward(out, id);
+    } else {
+        p.ingress = port;
+        ports.enqueue(setup_.spec.detour ? routing.detour(in, out, p) : out, id);
+    }
+    return false;
+}
+
+template <Departures kDepartures>
+void Partition::run_events(std::int64_t limit, bool stop) {
+    const std::uint32_t links = setup_.ports();
+    std::uint32_t entity = 0;
+    std::int64_t at = clock.now;
+    while (clock.wheel.pop(limit, at, entity)) {
+        clock.now = at;
+        if constexpr (kDepartures == Departures::decided_late) {
+            clock.before = at;
+        }
+        if (fetches_) {
+            fetch_ahead();
+        }
+        if (entity < links) {
+            if (!arrive<kDepartures>(entity)) {
+                continue;
+            }
+        } else {
+            ++events;
+            dispatch(entity);
+        }
+        // Flows end, and progress is made, where packets do not only go from switch to switch.
+        if (!nics.ended().empty() && (stop || border.whole())) {
+            finish_ended();
+            if (stop || messages.any_completed()) {
+                limit = at;
+            }
+        }
+        if (events >= watch_next_) {
+            watch_next_ = events + kWatchInterval;
+            if (border.whole()) {
+                watcher_.watch(flows.counts.delivered, flows.counts.payload, clock.now);
+            }
+        }
+    }
+}
+
+// Of the whole network; parts hand over what has ended when all have come to that time.
+void Partition::finish_ended() {
+    if (border.whole()) {
+        for (const Ended& ended : nics.ended()) {
+            messages.finish_part(ended.message, ended.at);
+        }
+        nics.ended().clear();
+    }
+}
+
+void Partition::dispatch(std::uint32_t entity) {
+    const std::uint32_t count = setup_.ports();
+    const std::uint32_t index = entity & ((1U << kTimerShift) - 1);
+    if (entity >> kTimerShift == 0) [[likely]] {
+        clock.before = clock.now;
+        if (index < count + setup_.nics) {
+            nics.wake(index - count);
+        } else {
+            ports.serve_due(index - count - setup_.nics);
+        }
+        return;
+    }
+    clock.before = clock.now + 1;
+    switch (static_cast<Timer>(entity >> kTimerShift)) {
+        case Timer::start:
+            nics.start(index);
+            break;
+        case Timer::pace:
+            nics.on_pace(index);
+            break;
+        case Timer::retransmit:
+            if (setup_.spec.queues.pfc && nics.silent(index) && clock.now - deadlock_checked_ >= setup_.timeout) {
+                deadlock_checked_ = clock.now;
+                faults.check_deadlock();
+            }
+            nics.on_timeout(index);
+            break;
+        case Timer::congestion:
+            nics.on_congestion_timer(index);
+            break;
+        case Timer::pause:
+            (void)ports.set_paused(index, true);
+            break;
+        case Timer::resume:
+            if (ports.set_paused(index, false) && ports[index].kind == PortKind::nic_out) {
+                nics.kick(index - setup_.base[0]);
+            }
+            break;
+        case Timer::link_event:
+            faults.apply(index);
+            if (setup_.spec.failover) {
+                routing.look();
+            }
+            break;
+        case Timer::reroute:
+            routing.learn(index);
+            break;
+        case Timer::grant:
+            receivers.grant(index);
+            break;
+        case Timer::sample:
+            watcher_.sample();
+            break;
+        case Timer::steady:
+            steady->on_time(index);
+            break;
+        case Timer::go_on:
+            steady->go_on(index);
+            break;
+        case Timer::wheel:
+            break;  // above
+    }
+}
+
+}  // namespace orrery::inline network::packet

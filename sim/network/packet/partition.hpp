@@ -1,0 +1,73 @@
+#pragma once
+// A part of a network with its own clock: NICs, ports and flows as the whole network has them, of which it handles its own.
+//
+// A network that is not divided is one part. What parts are and what goes between them: parts.hpp; who runs them: crew.hpp.
+
+#include "sim/network/packet/faults.hpp"
+#include "sim/network/packet/receiver.hpp"
+#include "sim/network/packet/reduction.hpp"
+#include "sim/network/packet/routing.hpp"
+#include "sim/network/packet/steady.hpp"
+
+#include <memory>
+
+namespace orrery::inline network::packet {
+
+/// When ports decide on what leaves them: with each packet that is queued; when it would arrive; or each in its turn.
+enum class Departures { known, decided_late, decided_in_turn };
+
+/// What is told of the run now and then.
+class Watcher {
+  public:
+    virtual ~Watcher() = default;
+    /// Many events have been handled. `delivered`: packets so far; `payload`: bytes; `now`: ps.
+    virtual void watch(std::uint64_t delivered, double payload, std::int64_t now) = 0;
+    virtual void sample() = 0;
+};
+
+struct Partition {
+    /// All arguments outlive it. `seed`: of the whole network.
+    Partition(const Setup& setup, const Parts& parts, std::uint32_t own, Messages& messages, const Transport& transport,
+              Watcher& watcher, std::uint64_t seed);
+
+    /// Runs to `limit` (included). The whole network stops at the end of the first instant at which messages complete, a part
+    /// that is told to `stop` at that of the first instant at which flows end.
+    void run(std::int64_t limit, bool stop);
+    [[nodiscard]] std::size_t memory() const;
+
+    std::unique_ptr<PathChooser> chooser;
+    Border border;
+    Clock clock;
+    Slab slab;
+    Flows flows;
+    Messages& messages;
+    Ports ports;
+    Routing routing;
+    Nics nics;
+    Receivers receivers;
+    Reductions reductions;
+    Faults faults;
+    std::unique_ptr<Steady> steady;  ///< none: every packet is simulated
+    std::uint64_t events = 0;
+
+  private:
+    static constexpr std::uint64_t kWatchInterval = 1U << 20;  // events
+
+    template <Departures kDepartures>
+    void run_events(std::int64_t limit, bool stop);
+    template <Departures kDepartures>
+    [[gnu::always_inline]] inline bool arrive(std::uint32_t port);
+    template <Departures kDepartures>
+    [[nodiscard]] inline std::uint32_t take(std::uint32_t port);
+    void dispatch(std::uint32_t entity);
+    [[gnu::always_inline]] inline void fetch_ahead();
+    void finish_ended();
+
+    const Setup& setup_;
+    Watcher& watcher_;
+    std::int64_t deadlock_checked_ = 0;  ///< ps, when pauses were last searched for a circle
+    bool fetches_ = false;  ///< the network is too large for the nearest caches: memory is asked ahead of events
+    std::uint64_t watch_next_ = kWatchInterval;  ///< number of the event at which to tell the watcher
+};
+
+}  // namespace orrery::inline network::packet
