@@ -144,7 +144,8 @@ double UnitModel::seconds_of(const Gemm& gemm) const {
 }
 
 double UnitModel::seconds_on_arrays(const Gemm& gemm) const {
-    const double compute = products(gemm.m, gemm.n, gemm.k, gemm.batch, gemm.precision);
+    const double compute =
+        split_accumulator(device_, gemm) * products(gemm.m, gemm.n, gemm.k, gemm.batch, gemm.precision);
     const double bytes = gemm.bytes() - gemm.extra_bytes;
     return device_.launch.value + buffered(compute, bytes, gemm.m, gemm.n, gemm.k, orrery::bytes_of(gemm.precision)) +
            gemm.extra_bytes / memory_;

@@ -6,8 +6,8 @@
 // themselves, show it: their times are fitted with non-negative terms [1, rows, rows * depth, the 16-bit product of the same
 // shape], of which the two in the middle are the law. The first is the start of both kernels and stays with the product.
 // A kernel bound by memory reads 2 and writes 1 byte a value; what a library takes goes from that (vLLM 0.19 on H100: 1.1 ps
-// a value) to twice that and 3.2 ns a row (vLLM 0.24, the same device). Cleared of their own laws, the products of the two agree
-// (H100, depths above 1,024: 2 to 6 % apart; 3 bytes a value taken off both leave 15 %).
+// a value) to twice that and 3.2 ns a row (vLLM 0.24, the same device). Cleared of their own laws, the two agree in the mean
+// (1.2 % on H100: `orrery validate compute --data DIR` prices the one's rows with the other's fit).
 // Limits: traces with fewer than kFewestThin such shapes keep 3 bytes a value at the streaming rate.
 // Validated by tests/models/quantisation_test.cpp.
 

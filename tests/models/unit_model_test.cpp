@@ -45,6 +45,21 @@ TEST_CASE(
     CHECK(model.seconds(one_tile).value() == doctest::Approx(one_tile.bytes() / 1e12 + (128 + 128 + 254) * 1e-9));
 }
 
+TEST_CASE("unit model: a split accumulator lengthens products in 8 bits that arithmetic bounds") {
+    DeviceSpec device = small();
+    device.flops_fp8 = device.flops_bf16;
+    device.split_accumulator = {1.25, "assumed", ""};
+    const UnitModel model(device, one_array());
+    Gemm gradient{8192, 8192, 8192, 1, Precision::fp8, 0};
+    const double fast = model.seconds(gradient).value();
+    gradient.split_accumulator = true;
+    CHECK(model.seconds(gradient).value() == doctest::Approx(1.25 * fast).epsilon(0.01));
+    gradient.m = 1;
+    Gemm thin = gradient;
+    thin.split_accumulator = false;
+    CHECK(model.seconds(gradient).value() == doctest::Approx(model.seconds(thin).value()).epsilon(0.01));
+}
+
 TEST_CASE("unit model: heads narrower than the array leave a part of it idle") {
     DeviceSpec device = small();
     DeviceParts parts = one_array();
