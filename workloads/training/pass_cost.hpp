@@ -141,8 +141,10 @@ class PassCost {
     void write_shared(Writer& out, Direction direction, Part part) const;
     [[nodiscard]] Block expert_products() const;
     [[nodiscard]] double exchange_seconds() const;  ///< of a layer's tokens, there and back
-    /// Puts the rows of several experts of a rank in their order, or back.
-    void write_sort(Writer& out) const;
+    /// A rank sends a token once for each of its choices: in an order, and what comes back is added up there.
+    [[nodiscard]] bool sends_choices() const;
+    /// Puts the rows of a rank's experts in their order, or back: so many bytes a value read and written.
+    void write_sort(Writer& out, double bytes = 4) const;
     [[nodiscard]] Product router() const;
     [[nodiscard]] PassProgram layer(LayerKind kind, Direction direction, Part part = Part::whole) const;
     [[nodiscard]] PassProgram attention_core(LayerKind kind, Direction direction) const;

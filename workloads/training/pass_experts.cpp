@@ -1,7 +1,8 @@
 // The feed-forward of a layer with experts, as the rank with the most wanted experts runs it.
 //
 // In the order of Megatron-Core's token dispatchers (core/transformer/moe/token_dispatcher.py): route, permute, exchange, sort by
-// expert, products, sort back, exchange, weigh and add up.
+// expert, products, sort back, exchange, weigh and add up. Where a token is sent once for several of its choices (all-gather,
+// hierarchical), nothing is permuted before, and what its experts on a rank make is weighed and added up there, as it is sorted back.
 
 #include "workloads/training/pass_writer.hpp"
 
@@ -64,10 +65,14 @@ PassProgram PassCost::expert_feed_forward(Direction direction, Part part) const 
     return out.program();
 }
 
-void PassCost::write_sort(Writer& out) const {
-    if (plan_.experts.expert < model_.experts.count) {
+bool PassCost::sends_choices() const {
+    return plan_.experts.dispatch == TokenDispatch::all_to_all;
+}
+
+void PassCost::write_sort(Writer& out, double bytes) const {
+    if (plan_.experts.expert < model_.experts.count || !sends_choices()) {
         const double rows = expert_rows(model_.experts, plan_, tokens_ / t_, load_);
-        out.kernel("sort by expert", stream_slowdown_ * streaming(rows * static_cast<double>(model_.hidden) * 4));
+        out.kernel("sort by expert", stream_slowdown_ * streaming(rows * static_cast<double>(model_.hidden) * bytes));
     }
 }
 
@@ -111,7 +116,9 @@ void PassCost::write_expert_forward(Writer& out) const {
     }
     out.kernel("router", forward_seconds(router(), 1));
     out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
-    out.kernel("permute", stream_slowdown_ * streaming((own + sent) * h * 2, kPermuteKernels), kPermuteKernels);
+    if (sends_choices()) {
+        out.kernel("permute", stream_slowdown_ * streaming((own + sent) * h * 2, kPermuteKernels), kPermuteKernels);
+    }
     PassProgram::Id moved = PassProgram::kNone;
     if (!elsewhere) {
         moved =
@@ -130,7 +137,9 @@ void PassCost::write_expert_forward(Writer& out) const {
         out.wait(
             out.collective("combine", PassStream::expert, exchange_->combine(own, plan_.experts.combine_precision)));
     }
-    out.kernel("add up", stream_slowdown_ * streaming((own + sent) * h * 2));
+    if (sends_choices()) {
+        out.kernel("add up", stream_slowdown_ * streaming((own + sent) * h * 2));
+    }
 }
 
 void PassCost::write_expert_backward(Writer& out, Part part) const {
@@ -147,7 +156,9 @@ void PassCost::write_expert_backward(Writer& out, Part part) const {
     const bool beside = plan_.experts.overlap == ExpertOverlap::shared;
     if (input) {
         // The gradient of each result, and of the weight that it was added with.
-        out.kernel("gradient of sums", stream_slowdown_ * streaming((own + 2 * sent) * h * 2, 2), 2);
+        if (sends_choices()) {
+            out.kernel("gradient of sums", stream_slowdown_ * streaming((own + 2 * sent) * h * 2, 2), 2);
+        }
         PassProgram::Id moved = PassProgram::kNone;
         if (!elsewhere) {
             moved = out.collective("dispatch gradients", PassStream::expert, exchange_->dispatch(own, Precision::bf16));
@@ -156,7 +167,7 @@ void PassCost::write_expert_backward(Writer& out, Part part) const {
             write_shared(out, Direction::backward, part);
         }
         out.wait(moved);
-        write_sort(out);
+        write_sort(out, sends_choices() ? 4 : 6);  // with the results, for the gradients of their weights
         out.kernel("data gradients of experts, out", data_gradient_seconds(last, 1), last.times);
     }
     if (weights) {
@@ -174,8 +185,10 @@ void PassCost::write_expert_backward(Writer& out, Part part) const {
         if (!elsewhere) {
             out.wait(out.collective("combine gradients", PassStream::expert, exchange_->combine(own, Precision::bf16)));
         }
-        out.kernel("permute", stream_slowdown_ * streaming((own + sent) * h * 2));
-        out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
+        if (sends_choices()) {
+            out.kernel("permute", stream_slowdown_ * streaming((own + sent) * h * 2));
+        }
+            out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
         out.kernel("data gradient of router", data_gradient_seconds(router(), 1));
     }
     if (weights) {
