@@ -299,3 +299,53 @@ TEST_CASE("layers of a model differ by experts and windows, and a stage runs tho
     CHECK(train(s).hardware_flops ==
           doctest::Approx(32 * 4096 * (s.model.flops_per_token() + scores / 6)).epsilon(0.001));
 }
+
+TEST_CASE("experts: the device waits once per forward pass of a layer whose sizes the host does not know") {
+    const auto waited = [](const std::string& plan, const std::string& software) {
+        const auto iteration = [&](const char* wait) {
+            return train(with_plan("data: 32, global_batch: 64, expert: 16" + plan, kModel, 4,
+                                   fmt::format("software: {{preset: megatron-core-2024, expert_wait: {}{}}}", wait,
+                                               software)))
+                .iteration_s;
+        };
+        return iteration("3 ms") - iteration("1 ms");
+    };
+    const double once = 4 * 2 * 2e-3;  // layers, micro-batches, s
+    CHECK(waited("", "") == doctest::Approx(once));
+    CHECK(waited(", dispatch: hierarchical", "") == doctest::Approx(once));
+    CHECK(waited(", capacity: 2", "") == doctest::Approx(once));
+    CHECK(waited(", recompute: full", "") == doctest::Approx(2 * once));
+    CHECK(waited(", recompute: experts", "") == doctest::Approx(2 * once));
+    // Of known sizes, or where graphs of the layers leave the host little to launch.
+    CHECK(waited(", capacity: 2, pad: true", "") == 0);
+    CHECK(waited("", ", graphs: layers") == 0);
+    CHECK(waited("", ", graphs: iteration") == 0);
+}
+
+TEST_CASE("CUDA graphs of layers leave exchanges and products of experts to the host, those of iterations nothing") {
+    const auto iteration = [](const std::string& software, const std::string& model) {
+        return train(with_plan("data: 32, global_batch: 64" +
+                                   std::string(model.find("experts") == std::string::npos ? "" : ", expert: 16"),
+                               model, 4, "software: {preset: megatron-core-2024, expert_wait: 0 s, " + software + "}"))
+            .iteration_s;
+    };
+    const double free = iteration("launch: 0 s", kModel);
+    const double eager = iteration("launch: 1 ms", kModel);
+    const double layers = iteration("launch: 1 ms, graphs: layers", kModel);
+    CHECK(free < layers);
+    CHECK(layers < eager);
+    // But for the kernels of the optimizer.
+    const double passes = iteration("launch: 1 ms, graphs: iteration", kModel);
+    CHECK(passes >= free);
+    CHECK(passes <= free + 8e-3);
+    // Without experts all kernels of the layers are in their graphs; the tables at both ends are launched.
+    const std::string dense =
+        "{layers: 4, hidden: 1024, heads: 8, ffn: 4096, vocabulary: 1024, sequence: 1024, tied_embeddings: false}";
+    const std::string twice =
+        "{layers: 8, hidden: 1024, heads: 8, ffn: 4096, vocabulary: 1024, sequence: 1024, tied_embeddings: false}";
+    const auto by_layer = [&](const std::string& software) {
+        return iteration(software, twice) - iteration(software, dense);
+    };
+    CHECK(by_layer("launch: 1 ms") > 10 * by_layer("launch: 0 s"));
+    CHECK(by_layer("launch: 1 ms, graphs: layers") < 2 * by_layer("launch: 0 s"));
+}

@@ -341,7 +341,8 @@ const std::vector<CommandSpec>& command_table() {
           {"engine", "NAME", "serving: this engine software alone", false, false, "engines"},
           {"runs", "FILE", "training: measured runs of your own, written as those of validation/training"},
           {"without", "MECHANISM",
-           "training: switch a mechanism off (launches, slowest-device, contention, fused-casts, split-accumulator, "
+           "training: switch a mechanism off (launches, expert-wait, slowest-device, contention, fused-casts, "
+           "split-accumulator, "
            "buckets)",
            true},
           writes("svg", "FILE", "predicted against measured as a picture"),

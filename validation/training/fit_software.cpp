@@ -6,28 +6,60 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 
 namespace orrery::inline validation {
 
 namespace {
 
-using Constants = std::array<double, 2>;  // kernel_slowdown, s of step_overhead
+using Constants = std::vector<double>;
 
-// Mean |log(predicted / measured)| on the half declared for fitting. A source weighs as the square root of its points:
+/// Constants of a software that are fitted together, on the points that tell them.
+struct Fitted {
+    Constants first_step;
+    Constants least;
+    Constants (*get)(const SoftwareSpec& spec);
+    void (*set)(SoftwareSpec& spec, const Constants& constants);
+    bool (*tells)(const TrainingPoint& point);
+};
+
+const Fitted kSoftware = {{0.1, 0.02},
+                          {1.0, 0.0},
+                          [](const SoftwareSpec& spec) {
+                              return Constants{spec.kernel_slowdown.value, spec.step_overhead.value};
+                          },
+                          [](SoftwareSpec& spec, const Constants& constants) {
+                              spec.kernel_slowdown.value = constants[0];
+                              spec.step_overhead.value = constants[1];
+                          },
+                          [](const TrainingPoint& point) { return point.fitted_half; }};
+
+// On x86 hosts: those of GB200 are slower, and the one family of runs on them that waits has losses of its own. Of both halves,
+// since no score of experts is one of a half held back.
+const Fitted kExpertWait = {
+    {1e-3},
+    {0.0},
+    [](const SoftwareSpec& spec) { return Constants{spec.expert_wait.value}; },
+    [](SoftwareSpec& spec, const Constants& constants) { spec.expert_wait.value = constants[0]; },
+    [](const TrainingPoint& point) {
+        return point.software().graphs == CudaGraphs::none && !point.variants[0].plan.experts.pad &&
+               point.hardware.find("NVIDIA GB") == std::string::npos;
+    }};
+
+using ByName = std::function<bool(const TrainingPoint&)>;
+
+// Mean |log(predicted / measured)| of the points that are wanted. A source weighs as the square root of its points:
 // a source with one point must not decide, nor must one with a hundred decide alone.
-double objective(std::vector<TrainingPoint>& points, ModelCache& models, const std::string& software,
+double objective(std::vector<TrainingPoint>& points, ModelCache& models, const Fitted& fit, const ByName& wanted,
                  const Constants& constants) {
     std::map<std::string, std::pair<double, double>> sums;
     for (TrainingPoint& point : points) {
-        if (!point.scored() || !point.fitted_half || point.variants[0].software.name != software) {
+        if (!wanted(point)) {
             continue;
         }
-        SoftwareSpec& spec = point.variants[0].software;
-        spec.kernel_slowdown.value = constants[0];
-        spec.step_overhead.value = constants[1];
+        fit.set(point.variants[0].software, constants);
         predict(point, models);
         if (point.low > 0) {
             auto& [sum, count] = sums[point.source];
@@ -45,59 +77,86 @@ double objective(std::vector<TrainingPoint>& points, ModelCache& models, const s
     return weights > 0 ? total / weights : 0;
 }
 
-}  // namespace
-
-// Coordinate descent with shrinking steps: robust against the kinks of an absolute error.
-void fit_software(std::vector<TrainingPoint>& points, ModelCache& models, const Terminal& terminal) {
-    std::map<std::string, Constants> fitted;
-    for (const TrainingPoint& point : points) {
-        if (point.scored()) {
-            const SoftwareSpec& spec = point.variants[0].software;
-            fitted[spec.name] = {spec.kernel_slowdown.value, spec.step_overhead.value};
-        }
-    }
-    terminal.heading("constants fitted on the declared half");
-    std::vector<std::vector<std::string>> rows;
-    for (auto& [name, constants] : fitted) {
-        Constants step = {0.1, 0.02};
-        double best = objective(points, models, name, constants);
-        for (int round = 0; round < 24; ++round) {
-            bool better = false;
-            for (std::size_t i = 0; i < step.size(); ++i) {
-                for (const double sign : {1.0, -1.0}) {
-                    Constants trial = constants;
-                    trial[i] = std::max(i == 0 ? 1.0 : 0.0, trial[i] + sign * step[i]);
-                    const double value = objective(points, models, name, trial);
-                    if (value < best - 1e-6) {
-                        best = value;
-                        constants = trial;
-                        better = true;
-                        break;
-                    }
-                }
-            }
-            if (!better) {
-                for (double& s : step) {
-                    s /= 2;
-                }
-                if (step[0] < 0.004) {
+// Coordinate descent with shrinking steps: robust against the kinks of an absolute error. Returns the objective.
+double descend(Constants& constants, const Fitted& fit, const std::function<double(const Constants&)>& value_of) {
+    Constants step = fit.first_step;
+    double best = value_of(constants);
+    for (int round = 0; round < 24 && step[0] >= 0.04 * fit.first_step[0]; ++round) {
+        bool better = false;
+        for (std::size_t i = 0; i < step.size(); ++i) {
+            for (const double sign : {1.0, -1.0}) {
+                Constants trial = constants;
+                trial[i] = std::max(fit.least[i], trial[i] + sign * step[i]);
+                const double value = value_of(trial);
+                if (value < best - 1e-6) {
+                    best = value;
+                    constants = trial;
+                    better = true;
                     break;
                 }
             }
         }
-        rows.push_back({name, fmt::format("{:.3f}", constants[0]), pretty_quantity(constants[1], Dimension::time),
-                        fmt::format("{:.1f} %", 100 * best)});
+        for (double& s : step) {
+            s = better ? s : s / 2;
+        }
     }
-    terminal.table({"software", "kernel_slowdown", "step_overhead", "mean |log error| of its half"}, rows);
+    return best;
+}
+
+void fit_all(std::vector<TrainingPoint>& points, ModelCache& models, const Terminal& terminal, const Fitted& fit,
+             const std::function<std::vector<std::string>(const Constants&)>& words,
+             const std::vector<std::string>& headings) {
+    std::map<std::string, Constants> fitted;
+    for (const TrainingPoint& point : points) {
+        if (point.scored() && fit.tells(point)) {
+            fitted[point.variants[0].software.name] = fit.get(point.variants[0].software);
+        }
+    }
+    std::vector<std::vector<std::string>> rows;
+    for (auto& [name, constants] : fitted) {
+        const auto wanted = [&, &software = name](const TrainingPoint& point) {
+            return point.scored() && point.variants[0].software.name == software && fit.tells(point);
+        };
+        const double best = descend(
+            constants, fit, [&](const Constants& trial) { return objective(points, models, fit, wanted, trial); });
+        std::vector<std::string> row{name};
+        for (const std::string& word : words(constants)) {
+            row.push_back(word);
+        }
+        row.push_back(fmt::format("{:.1f} %", 100 * best));
+        row.push_back(std::to_string(std::count_if(points.begin(), points.end(), wanted)));
+        rows.push_back(std::move(row));
+    }
+    terminal.table(headings, rows);
     for (TrainingPoint& point : points) {
         for (Scenario& variant : point.variants) {
             const auto found = fitted.find(variant.software.name);
             if (found != fitted.end()) {
-                variant.software.kernel_slowdown.value = found->second[0];
-                variant.software.step_overhead.value = found->second[1];
+                fit.set(variant.software, found->second);
             }
         }
     }
+}
+
+}  // namespace
+
+void fit_software(std::vector<TrainingPoint>& points, ModelCache& models, const Terminal& terminal) {
+    terminal.heading("constants fitted on the declared half");
+    fit_all(points, models, terminal, kSoftware,
+            [](const Constants& constants) {
+                return std::vector<std::string>{fmt::format("{:.3f}", constants[0]),
+                                                pretty_quantity(constants[1], Dimension::time)};
+            },
+            {"software", "kernel_slowdown", "step_overhead", "mean |log error| of its half", "points"});
+}
+
+void fit_expert_wait(std::vector<TrainingPoint>& experts, ModelCache& models, const Terminal& terminal) {
+    terminal.heading("waits for the tokens of experts, fitted on the runs that have them");
+    fit_all(experts, models, terminal, kExpertWait,
+            [](const Constants& constants) {
+                return std::vector<std::string>{pretty_quantity(constants[0], Dimension::time)};
+            },
+            {"software", "expert_wait", "mean |log error|", "points"});
 }
 
 }  // namespace orrery::inline validation

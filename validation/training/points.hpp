@@ -50,4 +50,7 @@ void predict(TrainingPoint& point, ModelCache& models);
 /// Fits kernel_slowdown and step_overhead of each software preset on the declared half, prints them and sets them in all points.
 void fit_software(std::vector<TrainingPoint>& points, ModelCache& models, const Terminal& terminal);
 
+/// The same of expert_wait, on runs of experts whose x86 host waits for the tokens of each, with the other constants as committed.
+void fit_expert_wait(std::vector<TrainingPoint>& experts, ModelCache& models, const Terminal& terminal);
+
 }  // namespace orrery::inline validation

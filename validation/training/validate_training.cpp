@@ -215,8 +215,9 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
         void (*apply)(Scenario&);
     };
     static constexpr double kNothing = 1e-12;  // zero stands for a default
-    static constexpr std::array<Row, 6> kMechanisms = {{
+    static constexpr std::array<Row, 7> kMechanisms = {{
         {"launches", [](Scenario& s) { s.software.launch.value = 0; }},
+        {"expert-wait", [](Scenario& s) { s.software.expert_wait.value = 0; }},
         {"slowest-device", [](Scenario& s) { s.cluster.node.gpu.speed_spread.value = kNothing; }},
         {"contention",
          [](Scenario& s) {
@@ -426,6 +427,7 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
     const std::size_t count = points.size() + experts.size() + vocabulary.size();
     if (options.fit) {
         fit_software(points, models, terminal);
+        fit_expert_wait(experts, models, terminal);
     }
     Progress progress(terminal.quiet());
     std::size_t done = 0;

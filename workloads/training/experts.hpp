@@ -12,7 +12,7 @@
 // How many nodes and GPUs a token reaches is the mean over choices without repetition, evenly over experts or, where a router
 // is limited to groups of experts, over those of the chosen groups.
 // Scope: loads are those of a layer, the same in all layers. Experts that are chosen more often are dealt out to the ranks in turn.
-// Limits: a dropless exchange waits for no host; capacities are per expert and micro-batch.
+// Limits: what a dropless layer waits for its host is a constant of the software (expert_wait); capacities are per expert and micro-batch.
 // Sources: Liu et al., "MoE Parallel Folding", arXiv:2504.14960, sections 3 and 4; DeepSeek-V3, arXiv:2412.19437, section 3.2.2
 // and DeepEP (hierarchical dispatch); Lepikhin et al., "GShard", arXiv:2006.16668, section 2.2 (capacity).
 // Validated by tests/workloads/experts_test.cpp: bytes of every mode, folded = unfolded.

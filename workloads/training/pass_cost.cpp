@@ -541,6 +541,7 @@ void PassCost::write_input_gradients(Writer& out, std::span<const Block> blocks,
 PassProgram PassCost::embedding(Direction direction) const {
     const bool backward = direction == Direction::backward;
     Writer out(backward ? Category::backward : Category::forward, *this);
+    out.capture(false);
     const double h = static_cast<double>(model_.hidden);
     if (backward && frozen()) {
         return out.program();

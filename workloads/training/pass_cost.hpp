@@ -138,6 +138,7 @@ class PassCost {
     [[nodiscard]] double expert_activation_bytes(bool backward) const;
     void write_expert_forward(Writer& out) const;
     void write_expert_backward(Writer& out, Part part) const;
+    void write_expert_wait(Writer& out) const;
     void write_shared(Writer& out, Direction direction, Part part) const;
     [[nodiscard]] Block expert_products() const;
     [[nodiscard]] double exchange_seconds() const;  ///< of a layer's tokens, there and back

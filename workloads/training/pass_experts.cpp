@@ -76,6 +76,19 @@ void PassCost::write_sort(Writer& out, double bytes) const {
     }
 }
 
+// The sizes of what comes next are known on the device, and the host launches it by them: it waits for all that runs, and the device
+// for what it launches then. Padded experts have known sizes; graphs of a layer leave the host so little that it is ahead again.
+void PassCost::write_expert_wait(Writer& out) const {
+    if (!plan_.experts.pad && software_.graphs == CudaGraphs::none && software_.expert_wait.value > 0) {
+        out.program().add({"wait for the tokens of experts",
+                           Category::overhead,
+                           PassStream::compute,
+                           software_.expert_wait.value,
+                           0,
+                           {PassProgram::kNone, PassProgram::kNone}});
+    }
+}
+
 void PassCost::write_shared(Writer& out, Direction direction, Part part) const {
     if (model_.experts.shared == 0) {
         return;
@@ -116,6 +129,8 @@ void PassCost::write_expert_forward(Writer& out) const {
     }
     out.kernel("router", forward_seconds(router(), 1));
     out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
+    write_expert_wait(out);
+    out.capture(false);
     if (sends_choices()) {
         out.kernel("permute", stream_slowdown_ * streaming((own + sent) * h * 2, kPermuteKernels), kPermuteKernels);
     }
@@ -154,6 +169,7 @@ void PassCost::write_expert_backward(Writer& out, Part part) const {
     const bool weights = part != Part::input;
     const bool elsewhere = plan_.experts.overlap == ExpertOverlap::batches;
     const bool beside = plan_.experts.overlap == ExpertOverlap::shared;
+    out.capture(false);
     if (input) {
         // The gradient of each result, and of the weight that it was added with.
         if (sends_choices()) {
@@ -188,9 +204,11 @@ void PassCost::write_expert_backward(Writer& out, Part part) const {
         if (sends_choices()) {
             out.kernel("permute", stream_slowdown_ * streaming((own + sent) * h * 2));
         }
-            out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
+        out.capture(true);
+        out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
         out.kernel("data gradient of router", data_gradient_seconds(router(), 1));
     }
+    out.capture(true);
     if (weights) {
         out.kernel("weight gradient of router", weight_gradient_seconds(router()));
     }

@@ -12,6 +12,7 @@ double PassCost::loss_seconds(double logits, bool backward) const {
 PassProgram PassCost::head(Direction direction, Part part) const {
     const bool backward = direction == Direction::backward;
     Writer out(backward ? Category::backward : Category::forward, *this);
+    out.capture(false);
     const double h = static_cast<double>(model_.hidden);
     const double vocabulary = static_cast<double>(model_.vocabulary) / t_;
     const double bytes = tokens_ * h * 2;
@@ -52,6 +53,7 @@ Price PassCost::vocabulary_pass(PassWork work) const {
     const bool gradients = work == PassWork::score_gradients;
     const bool one_barrier = plan_.vocabulary == VocabularyParallel::one_barrier;
     Writer out(gradients ? Category::backward : Category::forward, *this);
+    out.capture(false);
     const auto stages = static_cast<double>(plan_.pipeline);
     const double vocabulary = static_cast<double>(model_.vocabulary) / t_ / stages;
     const Product logits{product(tokens_, vocabulary, static_cast<double>(model_.hidden), false), false, false};
@@ -85,6 +87,7 @@ Price PassCost::vocabulary_pass(PassWork work) const {
 
 Price PassCost::final_norm(bool backward) const {
     Writer out(backward ? Category::backward : Category::forward, *this);
+    out.capture(false);
     out.kernel("norm", stream_slowdown_ * streaming(hidden_bytes() * (backward ? 4 : 3)));
     return out.program().price();
 }

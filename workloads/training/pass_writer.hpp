@@ -11,10 +11,20 @@ class PassCost::Writer {
     using Id = PassProgram::Id;
 
     Writer(Category kernels, const PassCost& cost)
-        : kernels_(kernels), tensor_units_(cost.tensor_units_), units_(cost.units_) {}
+        : kernels_(kernels),
+          graphs_(cost.software_.graphs),
+          captured_(graphs_ != CudaGraphs::none),
+          tensor_units_(cost.tensor_units_),
+          units_(cost.units_) {}
+
+    /// What follows is part of the layer's graph, or of none.
+    void capture(bool captured) {
+        captured_ = graphs_ == CudaGraphs::iteration || (captured && graphs_ == CudaGraphs::layers);
+    }
 
     Id kernel(const char* name, double seconds, double launches = 1, Id after = PassProgram::kNone) {
-        return program_.add({name, kernels_, PassStream::compute, seconds, launches, {after, PassProgram::kNone}});
+        return program_.add(
+            {name, kernels_, PassStream::compute, seconds, captured_ ? 0 : launches, {after, PassProgram::kNone}});
     }
     /// Waits for the last kernel, beside what is before it on its communicator.
     Id collective(const char* name, PassStream stream, double seconds) {
@@ -28,7 +38,7 @@ class PassCost::Writer {
                              category,
                              stream,
                              seconds,
-                             seconds > 0 ? 1.0 : 0.0,
+                             seconds > 0 && !captured_ ? 1.0 : 0.0,
                              {after, PassProgram::kNone},
                              stream == PassStream::tensor ? tensor_units_ : units_});
     }
@@ -59,6 +69,8 @@ class PassCost::Writer {
 
   private:
     Category kernels_;
+    CudaGraphs graphs_;
+    bool captured_;
     double tensor_units_, units_;
     PassProgram program_;
 };

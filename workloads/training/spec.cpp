@@ -172,6 +172,16 @@ void describe(Fields& fields, SoftwareSpec& software) {
     fields.sourced(
         {"launch", "time of the host per kernel or collective of a pass, which long kernels hide", true, 0, 1e-2},
         Dimension::time, software.launch);
+    fields.enumeration({"graphs",
+                        "what is replayed as CUDA graphs: none; layers, but for exchanges and products of experts; "
+                        "all passes of an iteration"},
+                       {"none", "layers", "iteration"}, software.graphs);
+    fields.sourced({"expert_wait",
+                    "time per forward pass of a layer of experts in which the device waits for the host, which needs "
+                    "the tokens of "
+                    "each expert; none with graphs or with a padded capacity",
+                    false, 0, 1},
+                   Dimension::time, software.expert_wait);
     fields.boolean({"pipeline_sync", "the host waits for the device where a stage has sent or received"},
                    software.pipeline_sync);
     fields.sourced({"step_overhead", "time per iteration beyond its passes", true, 0, 60}, Dimension::time,

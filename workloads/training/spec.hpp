@@ -146,12 +146,20 @@ struct PlanSpec {
     [[nodiscard]] bool ends_meet() const { return pipeline == 1 || schedule->map != StageMap::round_robin; }
 };
 
-/// What a generation of training software adds to its kernels. kernel_slowdown and step_overhead are the only constants in
-/// Orrery that were fitted on training runs; see validation/training/README.md for the points they were fitted on.
+/// What is replayed as CUDA graphs, without the host: nothing; layers but for the exchanges and products of experts, whose sizes
+/// change; or all passes.
+enum class CudaGraphs : std::uint8_t { none, layers, iteration };
+
+/// What a generation of training software adds to its kernels. kernel_slowdown, step_overhead and expert_wait are the only constants
+/// in Orrery that were fitted on training runs; see validation/training/README.md for the points they were fitted on.
 struct SoftwareSpec {
     std::string name;
-    Sourced<double> kernel_slowdown;           ///< kernels in a training step over the same kernels in a microbenchmark
-    Sourced<double> launch;                    ///< s of the host per kernel or collective of a pass
+    Sourced<double> kernel_slowdown;  ///< kernels in a training step over the same kernels in a microbenchmark
+    Sourced<double> launch;           ///< s of the host per kernel or collective of a pass
+    CudaGraphs graphs = CudaGraphs::none;
+    /// s in each forward pass of a layer of experts in which the device waits, where the host needs the tokens of each expert to
+    /// launch what comes next: without graphs and without a capacity that experts are padded to.
+    Sourced<double> expert_wait;
     bool pipeline_sync = false;                ///< the host waits for the device where a stage has sent or received
     Sourced<double> step_overhead;             ///< s per iteration: data loading, gradient clipping, logging
     LossKernels loss = LossKernels::compiled;  ///< never software
