@@ -95,19 +95,33 @@ void describe(Fields& fields, StragglerSpec& stragglers) {
 }
 
 void describe(Fields& fields, CodingSpec& coding) {
+    const auto describe_master = [&](Fields& inner) {
+        inner.number(
+            {"patience", "beyond the time of the fastest, as a share of it, that all have (mu)", false, 0, 1000},
+            coding.patience);
+        inner.enumeration({"waits", "for whom, where more are late than the code bears"}, {"enough", "all"},
+                          coding.waits);
+        inner.integer({"models", "trained in turn by the same replicas", false, 1, 1 << 16}, coding.models);
+    };
     coding.code.describe_variant(
         fields, {"coding", "replicas compute parts of each other, so that late ones need not be waited for"},
         coding.detailed, [&](Fields& inner) {
-            coding.code.describe_parameters(inner);
-            if (!coding.given() && !inner.names_all()) {
+            if (!inner.names_all()) {
+                coding.code.describe_parameters(inner);
+                if (coding.given()) {
+                    describe_master(inner);
+                }
                 return;
             }
-            inner.number(
-                {"patience", "beyond the time of the fastest, as a share of it, that all have (mu)", false, 0, 1000},
-                coding.patience);
-            inner.enumeration({"waits", "for whom, where more are late than the code bears"}, {"enough", "all"},
-                              coding.waits);
-            inner.integer({"models", "trained in turn by the same replicas", false, 1, 1 << 16}, coding.models);
+            for (const PolicyRow<GradientCode>* row : gradient_code_table()) {
+                const auto parameters = row->defaults();
+                inner.alternative(row->name, row->description, [&](Fields& same) {
+                    parameters->describe(same);
+                    if (row != gradient_code_table().front()) {
+                        describe_master(same);
+                    }
+                });
+            }
         });
 }
 
@@ -123,8 +137,8 @@ void check(const YamlNode& node, const StragglerSpec& stragglers, const CodingSp
             errors.push_back(at("stragglers", "share").error("'stragglers' need a 'share' of iterations above 0"));
         }
         if (stragglers.factor == 1 && stragglers.delay_s == 0 && stragglers.spread_s == 0) {
-            errors.push_back(
-                at("stragglers", "").error("'stragglers' are not slow: they need a 'factor', 'delay' or 'spread'"));
+            errors.push_back(at("stragglers", "")
+                                 .error("'stragglers' are not slow: they need a factor below 1, a delay or a spread"));
         }
         const double least = stragglers.share / (1 - stragglers.share);
         if (stragglers.burst > 0 && (stragglers.burst < 1 || stragglers.burst < least)) {

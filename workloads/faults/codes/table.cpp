@@ -47,7 +47,7 @@ std::string BurstPattern::problem(std::int64_t all) const {
     if (burst >= window) {
         return fmt::format("a 'burst' of {} rounds is no shorter than the 'window' of {}", burst, window);
     }
-    return workers > all ? fmt::format("'workers' may be late: {} of {}", workers, all) : "";
+    return workers > all ? fmt::format("{} workers may be late, of {}", workers, all) : "";
 }
 
 }  // namespace orrery::inline faults
