@@ -103,26 +103,29 @@ void describe(Fields& fields, CodingSpec& coding) {
                           coding.waits);
         inner.integer({"models", "trained in turn by the same replicas", false, 1, 1 << 16}, coding.models);
     };
-    coding.code.describe_variant(
-        fields, {"coding", "replicas compute parts of each other, so that late ones need not be waited for"},
-        coding.detailed, [&](Fields& inner) {
-            if (!inner.names_all()) {
-                coding.code.describe_parameters(inner);
-                if (coding.given()) {
-                    describe_master(inner);
-                }
-                return;
-            }
-            for (const PolicyRow<GradientCode>* row : gradient_code_table()) {
-                const auto parameters = row->defaults();
-                inner.alternative(row->name, row->description, [&](Fields& same) {
-                    parameters->describe(same);
-                    if (row != gradient_code_table().front()) {
-                        describe_master(same);
+    bool written = coding.given();
+    fields.group(written, [&](Fields& level) {
+        coding.code.describe_variant(
+            level, {"coding", "replicas compute parts of each other, so that late ones need not be waited for"},
+            coding.detailed, [&](Fields& inner) {
+                if (!inner.names_all()) {
+                    coding.code.describe_parameters(inner);
+                    if (coding.given()) {
+                        describe_master(inner);
                     }
-                });
-            }
-        });
+                    return;
+                }
+                for (const PolicyRow<GradientCode>* row : gradient_code_table()) {
+                    const auto parameters = row->defaults();
+                    inner.alternative(row->name, row->description, [&](Fields& same) {
+                        parameters->describe(same);
+                        if (row != gradient_code_table().front()) {
+                            describe_master(same);
+                        }
+                    });
+                }
+            });
+    });
 }
 
 void check(const YamlNode& node, const StragglerSpec& stragglers, const CodingSpec& coding, std::int64_t workers,
