@@ -51,8 +51,9 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
 /// compares them request by request and at their quantiles. Throws ConfigError where the run is not of the whole trace in its order.
 Comparison validate_logged(ModelCache& models, const Terminal& terminal, const std::string& file);
 
-/// Runs campaigns of published studies (validation/faults) and compares goodput, interruptions and times of checkpoints.
-Comparison validate_faults(const DataDirectory& data, const Terminal& terminal);
+/// Runs campaigns of published studies (validation/faults) and compares goodput, interruptions and times of checkpoints. `directory`: of
+/// the public profiles, to run jobs on logged spot machines too; empty without.
+Comparison validate_faults(const DataDirectory& data, const Terminal& terminal, const std::string& directory = {});
 
 /// Prints the constants of the power law of each GPU, fitted on the declared rows of validation/energy/serving.csv.
 void fit_power(const DataDirectory& data, const Terminal& terminal);

@@ -193,6 +193,16 @@ TEST_CASE("what a campaign cannot be is refused with its line") {
     refused("{events: [{at: 1 s, kind: fail-stop, where: gpu0}]}", "no process interrupts the job");
     refused("{checkpoint: {method: {kind: memory, group: 2, parity: 2}}}", "'parity' must be less than 'group'");
     refused("{kind: none, duration: 1 d}", "'none' has no parameters");
+    refused("{stragglers: {delay: 1 s}}", "need a 'share'");
+    refused("{stragglers: {share: 5 %}}", "are not slow");
+    refused("{stragglers: {share: 80 %, delay: 1 s, burst: 2}}", "last at least 1, and with this share 4");
+    refused("{coding: {kind: gradient, late: 4}}", "'late' must be less than the 4 workers");
+    refused("{coding: {kind: multiplexed, burst: 2, window: 2, models: 9}}", "no shorter than the 'window'");
+    refused("{coding: {kind: multiplexed, workers: 5, models: 9}}", "5 workers may be late, of 4");
+    refused("{coding: {kind: multiplexed, burst: 1, window: 2}}", "at least 2 'models'");
+    refused("{coding: {kind: selective-repeat, burst: 2, window: 4, models: 9}}", "2 does not divide 3");
+    refused("{coding: {kind: none, patience: 2}}", "patience");
+    refused("{coding: gradient, recovery: {shrinks: true}}", "is not simulated: a code is made for");
     refused("{duration: 30}", "unit");
     CHECK_THROWS_AS((void)run(test::scenario(std::string(test::kSmallTraining) +
                                              "faults: {checkpoint: {size: 2 TB, storage: {capacity: 3 TB}}}\n"),
@@ -216,6 +226,76 @@ TEST_CASE(
     const Scenario scenario =
         load_scenario(ORRERY_SOURCE_DIR "/scenarios/faults/spot-preemptions.yaml", {}, test::data());
     CHECK(read_fault_trace(scenario.file(scenario.faults.trace), job_shape(scenario)).size() == 9 + 154);
+}
+
+TEST_CASE("bad places and values of faults come at once, each where it stands and with the nearest name") {
+    const std::string text = test::refusal(std::string(test::kSmallTraining) + R"(faults:
+  duration: 0 s
+  events:
+    - {at: -1 s, kind: fail-stop, where: gpuu3}
+    - {at: 1 h, kind: slow, where: gpu99}
+    - {at: 1 h, kind: slwo, where: storage, factor: 50 %}
+    - {at: 1 h, kind: hang, where: storge}
+  processes:
+    - {component: gpu, kind: outage, mtbf: 1 d}
+    - {component: gppu, kind: fail-stop, mtbf: 0 s}
+)");
+    const auto at = [&](const char* where, const char* what) {
+        const std::size_t line = text.find(where);
+        REQUIRE_MESSAGE(line != std::string::npos, where << "\n" << text);
+        CHECK_MESSAGE(text.substr(line, text.find('\n', line) - line).find(what) != std::string::npos, what << "\n"
+                                                                                                            << text);
+    };
+    at("test.yaml:8:13:", "0 s");
+    at("test.yaml:10:12:", "-1 s");
+    at("test.yaml:10:42:", "did you mean 'gpu3'");
+    at("test.yaml:11:7:", "needs a 'factor'");
+    at("test.yaml:11:36:", "the job has gpu0 to gpu7");
+    at("test.yaml:12:23:", "did you mean 'slow'");
+    at("test.yaml:13:36:", "did you mean 'storage'");
+    at("test.yaml:15:7:", "component 'gpu' has the kinds");
+    at("test.yaml:16:19:", "did you mean 'gpu'");
+    at("test.yaml:16:48:", "0 s");
+    // What follows from one of these is not said: a kind that is none suits every place.
+    CHECK(text.find("cannot happen") == std::string::npos);
+    // Nor is what the job has, where its plan is wrong.
+    std::string bad =
+        std::string(test::kSmallTraining) + "faults: {events: [{at: 1 s, kind: fail-stop, where: gpu8}]}\n";
+    bad.replace(bad.find("tensor: 2"), 9, "tensor: 0");
+    CHECK(test::refusal(bad).find("gpu8") == std::string::npos);
+    // Kinds that are simulated once say their places beside other errors, too.
+    const std::string once = test::refusal(
+        "orrery: 1\nkind: collective\ncluster: {nodes: 2, node: dgx-h100}\n"
+        "collective: {operation: all-reduce, size: -1 B}\nfaults: {events: [{at: -1 s, kind: degraded, where: "
+        "nicc3}]}\n");
+    CHECK_MESSAGE(once.find("did you mean 'nic3'") != std::string::npos, once);
+}
+
+TEST_CASE("replicas that are slow for single iterations: goodput is what rounds leave, and a code costs its load") {
+    const auto run_with = [](const std::string& faults) {
+        return run(test::scenario(test::kSmallTraining + ("faults: {" + faults + "}\n")), test::models(), {});
+    };
+    const RunOutput plain = run_with("duration: 1 d");
+    const double iteration = value(plain, "iteration_time_s");
+    const RunOutput slow = run_with("duration: 1 d, runs: 4, stragglers: {share: 5 %, delay: 1 s}");
+    CHECK(value(slow, "iteration_time_s") == iteration);
+    const double nobody = std::pow(0.95, 4);
+    CHECK(value(slow, "round_time_s") == doctest::Approx(iteration + (1 - nobody)).epsilon(0.03));
+    CHECK(slow.summary.find("round_time_s")->low.has_value());
+    CHECK(value(slow, "goodput_fraction") == doctest::Approx(iteration / value(slow, "round_time_s")).epsilon(1e-6));
+    check_sum(slow);
+    const RunOutput coded = run_with("duration: 1 d, coding: {kind: gradient, late: 1}");
+    const double passes = iteration - part(plain, {Category::data_communication, Category::optimizer,
+                                                   Category::overhead, Category::other});
+    CHECK(value(coded, "round_time_s") == doctest::Approx(iteration + passes));
+    CHECK(value(coded, "coding_load") == 0.5);
+    CHECK(value(coded, "lost_s.stragglers") > 0);
+    // Where a slow GPU paces the job, what rounds add is on top of it.
+    const std::string pacing = "duration: 1 h, events: [{at: 0 s, kind: slow, where: gpu0, factor: 0.5}]";
+    const double paced = iteration / value(run_with(pacing), "goodput_fraction");
+    CHECK(paced > 1.05 * iteration);
+    CHECK(value(run_with(pacing + ", stragglers: {share: 5 %, delay: 1 s}"), "goodput_fraction") ==
+          doctest::Approx(iteration / (paced + 1 - nobody)).epsilon(0.03));
 }
 
 TEST_CASE("months of 16,384 GPUs with failing switches share the prices of their states") {

@@ -1,11 +1,13 @@
 #include "tools/driver/given_faults.hpp"
 
 #include "tools/driver/kind.hpp"
+#include "tools/driver/scenario_checks.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 namespace orrery::inline driver {
 
@@ -132,8 +134,8 @@ bool hits(const Place& place, GpuId gpu, const Fabric& fabric) {
 
 void check_given_faults(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
     const YamlNode* node = root.find("faults");
-    if (!scenario.faults.given || node == nullptr || !errors.empty()) {
-        return;
+    if (!scenario.faults.given || node == nullptr || names_lines_of(errors, root, "cluster")) {
+        return;  // places are those of the cluster
     }
     if (const YamlNode* kind = node->find("kind"); kind != nullptr && kind->scalar == "none") {
         errors.push_back(kind->mark.error("'none' has no parameters: leave 'kind' out, or all of the others"));
@@ -153,8 +155,18 @@ void check_given_faults(const YamlNode& root, const Scenario& scenario, std::vec
     if (scenario.kind == ScenarioKind::collective && scenario.collective.slow_rank >= 0) {
         errors.push_back(node->mark.error("collective.slow_rank is a fault too: give it here, as 'degraded' of a NIC"));
     }
-    const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
-    const JobShape shape = whole_shape(fabric);
+    const auto shape_if_known = [&]() -> std::optional<JobShape> {
+        try {
+            return whole_shape(Fabric(shape_of(scenario.cluster, scenario.cluster_mark)));
+        } catch (const Error&) {
+            return std::nullopt;  // said where the cluster is read
+        }
+    };
+    const std::optional<JobShape> known = shape_if_known();
+    if (!known) {
+        return;
+    }
+    const JobShape& shape = *known;
     check_faults(*node, {}, scenario.faults.events, shape, errors);
     if (!errors.empty()) {
         return;

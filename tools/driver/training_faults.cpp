@@ -1,8 +1,8 @@
 #include "tools/driver/training_faults.hpp"
 
 #include "models/scaled_device.hpp"
-#include "sim/device/power.hpp"
-#include "workloads/faults/campaign.hpp"
+#include "tools/driver/campaign_summary.hpp"
+#include "tools/driver/scenario_checks.hpp"
 
 #include <fmt/format.h>
 
@@ -20,8 +20,6 @@ namespace {
 // measure in MLPerf Storage's workloads and in BLOOM (13.0 to 14.0).
 constexpr double kBytesPerParameter = 14;
 
-constexpr double kNoInterval = 1e10;  // s: what is longer never comes
-
 unsigned campaign_threads() {
     return std::max(1U, std::thread::hardware_concurrency());
 }
@@ -31,21 +29,35 @@ double tables_of(const Scenario& s) {
     return s.model.tied_embeddings ? 1 : 2;
 }
 
-double goodput_of(const CampaignResult& run) {
-    return static_cast<double>(run.tally[Cause::useful]) / static_cast<double>(run.length.ns());
+// What of an iteration goes with the load of a replica, and what with the gradients that it sends.
+RoundParts parts_of(const TrainingResult& result) {
+    const auto booked = [&](Category category) { return result.booked[static_cast<std::size_t>(category)]; };
+    const double exchange = booked(Category::data_communication);
+    const double fixed = booked(Category::optimizer) + booked(Category::overhead) + booked(Category::other);
+    return {std::max(0.0, result.iteration_s - exchange - fixed), exchange, fixed};
 }
 
 // Places of a cluster are folded onto the few that differ, so that each distinct state is simulated once.
 class TrainingJob final : public JobModel {
   public:
-    TrainingJob(const Scenario& scenario, const TrainingInput& input, double iteration_s)
+    TrainingJob(const Scenario& scenario, const TrainingInput& input, const TrainingResult& result)
         : scenario_(scenario), input_(input), shape_(job_shape(scenario)), set_(folding_set(input)) {
         const std::int64_t ranks = input.groups.empty() ? 0 : input.plan.ranks();
         for (std::uint32_t rank = 0; rank < static_cast<std::uint32_t>(ranks); ++rank) {
             rank_of_.emplace(input.placement.gpu(rank).value(), rank);
         }
-        times_[key({shape_.nodes, {}, 0})] = iteration_s;
+        times_[key({shape_.nodes, {}, 0})] = result.iteration_s;
+        constexpr std::int64_t kRuns = 100;  // more change the mean of rounds by less than anybody can see
+        for (std::int64_t run = 0; has_rounds() && run < std::min(kRuns, scenario.faults.runs); ++run) {
+            rounds_.push_back(play(input.plan, parts_of(result), scenario.seed + run));
+        }
     }
+
+    // Replicas that are slow for single iterations, or a code against them.
+    [[nodiscard]] bool has_rounds() const {
+        return scenario_.faults.stragglers.given || scenario_.faults.coding.given();
+    }
+    [[nodiscard]] const std::vector<RoundsPlayed>& rounds() const { return rounds_; }
 
     double iteration_s(const ClusterState& state) override {
         const ClusterState folded = fold(state);
@@ -55,6 +67,14 @@ class TrainingJob final : public JobModel {
             found->second = simulate(folded);
         }
         return found->second;
+    }
+
+    double straggling_s() override {
+        double sum = 0;
+        for (const RoundsPlayed& one : rounds_) {
+            sum += one.round_s / static_cast<double>(rounds_.size());
+        }
+        return sum;
     }
 
     std::uint32_t nodes_used(std::uint32_t nodes) const override {
@@ -85,6 +105,11 @@ class TrainingJob final : public JobModel {
     [[nodiscard]] std::size_t states() const { return times_.size(); }
 
   private:
+    [[nodiscard]] RoundsPlayed play(const PlanSpec& plan, const RoundParts& parts, std::int64_t seed) const {
+        return play_rounds(scenario_.faults.stragglers, scenario_.faults.coding, plan.data, parts,
+                           static_cast<std::uint64_t>(seed));
+    }
+
     // The plan with the most replicas on so many nodes that share the global batch, whole nodes and the memory of their devices.
     [[nodiscard]] PlanSpec plan_on(std::uint32_t nodes) const {
         PlanSpec plan = input_.plan;
@@ -276,7 +301,8 @@ class TrainingJob final : public JobModel {
             }
         }
         simulation.run();
-        return run.result().iteration_s;
+        const TrainingResult result = run.result();
+        return has_rounds() ? play(plan, parts_of(result), scenario_.seed).round_s : result.iteration_s;
     }
 
     const Scenario& scenario_;
@@ -285,6 +311,7 @@ class TrainingJob final : public JobModel {
     std::uint32_t set_;  ///< replicas in a set of which one stands for all
     std::mutex mutex_;
     std::map<std::string, double> times_;
+    std::vector<RoundsPlayed> rounds_;                           ///< on healthy machines, by run
     std::map<std::pair<double, std::uint32_t>, double> speeds_;  ///< by clock and group of nodes
     std::map<std::uint32_t, std::uint32_t> rank_of_;             ///< by GPU
 };
@@ -294,6 +321,7 @@ class OtherStore final : public JobModel {
   public:
     OtherStore(JobModel& job, const StorageSpec& storage) : job_(job), storage_(storage) {}
     double iteration_s(const ClusterState& state) override { return job_.iteration_s(state); }
+    double straggling_s() override { return job_.straggling_s(); }
     std::uint32_t nodes_used(std::uint32_t nodes) const override { return job_.nodes_used(nodes); }
     CheckpointSetting checkpoint() const override {
         CheckpointSetting out = job_.checkpoint();
@@ -319,125 +347,6 @@ CampaignOutcome run_variant(const CampaignVariant& variant, const JobShape& shap
     for (const CampaignResult& run :
          run_campaigns(plan, stored, seed, static_cast<std::uint64_t>(variant.faults.runs), campaign_threads())) {
         out.goodput.push_back(goodput_of(run));
-    }
-    return out;
-}
-
-void add_metrics(const CampaignPlan& plan, const CheckpointSetting& setting, const std::vector<CampaignResult>& runs,
-                 Summary& out) {
-    const auto samples = [&](const auto& value) {
-        std::vector<double> values;
-        for (const CampaignResult& run : runs) {
-            values.push_back(value(run));
-        }
-        return mean_interval(values, 0.90);
-    };
-    const auto add = [&](const std::string& name, const char* unit, const auto& value) {
-        const MeanInterval interval = samples(value);
-        out.add(name, interval.mean, unit);
-        if (runs.size() > 1) {
-            out.metrics.back().low = interval.mean - interval.half_width;
-            out.metrics.back().high = interval.mean + interval.half_width;
-        }
-    };
-    const auto ratio = [](double a, double b) { return b > 0 ? a / b : kNotMeasured; };
-    add("goodput_fraction", "1", goodput_of);
-    for (std::size_t i = 1; i < kCauses; ++i) {
-        const auto seconds = [&](const CampaignResult& run) {
-            return static_cast<double>(run.tally[static_cast<Cause>(i)]) * 1e-9;
-        };
-        if (samples(seconds).mean > 0) {
-            add(fmt::format("lost_s.{}", cause_name(static_cast<Cause>(i))), "s", seconds);
-        }
-    }
-    add("campaign_s", "s", [](const CampaignResult& run) { return run.length.seconds(); });
-    add("interruptions", "interruptions",
-        [](const CampaignResult& run) { return static_cast<double>(run.interruptions); });
-    add("interruptions_per_week", "per week", [](const CampaignResult& run) {
-        return static_cast<double>(run.interruptions) / (run.length.seconds() / 604800);
-    });
-    double length = 0;
-    double interruptions = 0;
-    double recoveries = 0;
-    double recovering = 0;
-    for (const CampaignResult& run : runs) {
-        length += run.length.seconds();
-        interruptions += static_cast<double>(run.interruptions);
-        recoveries += static_cast<double>(run.recoveries);
-        recovering += run.recovering.seconds();
-    }
-    out.add("mean_time_to_failure_s", ratio(length, interruptions), "s");
-    out.add("mean_time_to_recover_s", ratio(recovering, recoveries), "s");
-    add("checkpoints", "checkpoints", [](const CampaignResult& run) { return static_cast<double>(run.checkpoints); });
-    out.add("checkpoint_bytes", setting.bytes, "B");
-    out.add("checkpoint_stall_s", plan.cost.stall_s, "s");
-    out.add("checkpoint_load_s", plan.cost.load_s, "s");
-    out.add("checkpoint_interval_s", plan.interval_s < kNoInterval ? plan.interval_s : kNotMeasured, "s");
-}
-
-// Devices draw the power of an iteration while they train, whether it is kept or not, and that of idle boards in all other time.
-void add_energy(const Scenario& scenario, const std::vector<CampaignResult>& runs, Summary& out) {
-    const Metric* power = out.find("power_w");
-    if (power == nullptr) {
-        return;
-    }
-    double idle =
-        scenario.cluster.mixed ? 0 : idle_power(scenario.cluster.node.gpu) * static_cast<double>(scenario.plan.ranks());
-    for (const GroupSpec& group : scenario.cluster.groups) {
-        idle += idle_power(group.node.gpu) * static_cast<double>(group.nodes * group.node.gpus);
-    }
-    std::vector<double> joules;
-    for (const CampaignResult& run : runs) {
-        const double trained = static_cast<double>(run.tally[Cause::useful] + run.tally[Cause::lost_work]) * 1e-9;
-        joules.push_back(trained * power->value + (run.length.seconds() - trained) * idle);
-    }
-    const MeanInterval interval = mean_interval(joules, 0.90);
-    out.add("campaign_energy_j", interval.mean, "J");
-    if (runs.size() > 1) {
-        out.metrics.back().low = interval.mean - interval.half_width;
-        out.metrics.back().high = interval.mean + interval.half_width;
-    }
-}
-
-void add_notes(const CampaignPlan& plan, const std::vector<CampaignResult>& runs, Summary& out) {
-    std::size_t locked = 0;
-    std::size_t unfinished = 0;
-    std::uint64_t retired = 0;
-    for (const CampaignResult& run : runs) {
-        locked += run.livelock || (run.checkpoints == 0 && run.interruptions > 2) ? 1 : 0;
-        unfinished += plan.spec.work_s > 0 && !run.finished ? 1 : 0;
-        retired += run.retired;
-    }
-    if (locked > 0) {
-        const double rate = interruption_rate(plan.spec, plan.shape);
-        out.notes.push_back(fmt::format(
-            "warning: livelock in {} of {} runs: a checkpoint needs {} of training, and an interruption comes every {}",
-            locked, runs.size(), pretty_quantity(plan.interval_s + plan.cost.stall_s, Dimension::time),
-            rate > 0 ? pretty_quantity(1 / rate, Dimension::time) : "few events"));
-    }
-    if (unfinished > 0) {
-        out.notes.push_back(fmt::format("warning: the job is not done after {} in {} of {} runs",
-                                        pretty_quantity(plan.spec.duration_s, Dimension::time), unfinished,
-                                        runs.size()));
-    }
-    if (retired > 0) {
-        out.notes.push_back(fmt::format("{:.1f} machines retired per run",
-                                        static_cast<double>(retired) / static_cast<double>(runs.size())));
-    }
-}
-
-Timeline draw(const CampaignResult& run) {
-    Timeline out;
-    out.processes = {{0, "campaign"}};
-    out.threads = {{0, "job"}, {1, "faults"}};
-    const auto us = [](CampaignTime time) { return static_cast<double>(time.ns()) * 1e-3; };
-    for (const Stretch& one : run.timeline) {
-        const char* name = one.cause == Cause::useful ? "training" : cause_name(one.cause);
-        out.spans.push_back({name, name, 0, 0, us(one.start), us(one.end) - us(one.start)});
-    }
-    for (const StruckFault& one : run.struck) {
-        const std::string& name = fault_kind_names()[static_cast<std::size_t>(one.fault.kind)];
-        out.spans.push_back({name, "fault", 0, 1, us(one.at), one.fault.lasts_s * 1e6});
     }
     return out;
 }
@@ -498,19 +407,32 @@ void check_faults(const YamlNode& root, const Scenario& scenario, std::vector<Di
     if (const YamlNode* kind = node->find("kind"); kind != nullptr && kind->scalar == "none") {
         errors.push_back(kind->mark.error("'none' has no parameters: leave 'kind' out, or all of the others"));
     }
-    if (!errors.empty() || scenario.plan.ranks() <= 0) {
+    const FaultsSpec& faults = scenario.faults;
+    const auto refuse = [&](const char* section, const char* text) {
+        errors.push_back((node->find(section) != nullptr ? node->find(section) : node)->mark.error(text));
+    };
+    if (faults.coding.given() && faults.recovery.shrinks) {
+        refuse("coding", "'coding' of a job that 'shrinks' is not simulated: a code is made for a number of replicas");
+    }
+    if ((faults.stragglers.given || faults.coding.given()) && scenario.plan.outer.given) {
+        refuse(faults.coding.given() ? "coding" : "stragglers",
+               "replicas that are slow for single iterations are not simulated with 'plan.outer': its workers do not "
+               "wait for each other in every step");
+    }
+    if (names_lines_of(errors, root, "cluster") || names_lines_of(errors, root, "plan") || scenario.plan.ranks() <= 0) {
         return;  // what the job has is not known
     }
+    check(*node, faults.stragglers, faults.coding, scenario.plan.data, errors);
     try {
-        check(*node, scenario.faults, job_shape(scenario), errors);
+        check(*node, faults, job_shape(scenario), errors);
     } catch (const Error&) {
         return;  // said where the cluster is read
     }
 }
 
-void add_campaign(const Scenario& scenario, const TrainingInput& input, double iteration_s,
+void add_campaign(const Scenario& scenario, const TrainingInput& input, const TrainingResult& result,
                   const std::vector<CampaignVariant>& variants, RunOutput& out) {
-    TrainingJob job(scenario, input, iteration_s);
+    TrainingJob job(scenario, input, result);
     const JobShape shape = job_shape(scenario);
     const FaultsSpec& faults = scenario.faults;
     std::vector<TimedFault> trace;
@@ -521,6 +443,7 @@ void add_campaign(const Scenario& scenario, const TrainingInput& input, double i
     const auto seed = static_cast<std::uint64_t>(scenario.seed);
     const std::vector<CampaignResult> runs =
         run_campaigns(plan, job, seed, static_cast<std::uint64_t>(faults.runs), campaign_threads());
+    add_rounds(scenario, job.rounds(), out.summary);
     add_metrics(plan, job.checkpoint(), runs, out.summary);
     add_energy(scenario, runs, out.summary);
     add_notes(plan, runs, out.summary);

@@ -17,9 +17,9 @@ namespace orrery::inline driver {
 /// Checks the section `faults`. `root`: of the scenario.
 void check_faults(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors);
 
-/// Runs the campaign and adds its metrics, notes and timeline. `input`: of the iteration without faults, which took `iteration_s`.
+/// Runs the campaign and adds its metrics, notes and timeline. `input`: of the iteration without faults, whose `result` is given.
 /// `variants`: campaigns to run beside it.
-void add_campaign(const Scenario& scenario, const TrainingInput& input, double iteration_s,
+void add_campaign(const Scenario& scenario, const TrainingInput& input, const TrainingResult& result,
                   const std::vector<CampaignVariant>& variants, RunOutput& out);
 
 }  // namespace orrery::inline driver

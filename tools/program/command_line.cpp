@@ -333,8 +333,8 @@ const std::vector<CommandSpec>& command_table() {
          "predictions against measured runs: compute, training, collectives, devices, serving, faults, energy",
          {{"points", "", "print every point"},
           {"data", "DIR",
-           "compute: fit the public profiles in DIR anew; collectives: compare other collections; with --trace: "
-           "presets and kernels of your own"},
+           "compute: fit the public profiles in DIR anew; collectives: compare other collections; faults: jobs on "
+           "logged spot machines; with --trace: presets and kernels of your own"},
           {"log", "FILE", "serving: a scenario against the latencies that its request trace logged"},
           {"trace", "FILE", "compute: price the rows of a trace of microbenchmarks, first of all those held back"},
           {"fit", "", "fit the software constants on the declared half"},

@@ -212,7 +212,7 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
             suite));
     }
     const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {
-        {"data", {"compute", "collectives", "serving"}},
+        {"data", {"compute", "collectives", "faults", "serving"}},
         {"fit", {"training", "serving", "energy"}},
         {"engine", {"serving"}},
         {"svg", {"training"}},
@@ -272,7 +272,7 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
             {line.has("points"), line.has("fit"), line.text("runs"), line.text("svg"), line.values("without")}));
     }
     if (suite == "all" || suite == "faults") {
-        compared.push_back(validate_faults(data, terminal));
+        compared.push_back(validate_faults(data, terminal, line.text("data")));
     }
     if (suite == "energy" && line.has("fit")) {
         fit_power(data, terminal);

@@ -1,5 +1,6 @@
 #include "tools/driver/training_faults.hpp"
 #include "validation/facts_table.hpp"
+#include "validation/faults/spot.hpp"
 #include "validation/validate.hpp"
 
 #include "sim/base/text.hpp"
@@ -300,7 +301,7 @@ void print_elastic(const DataDirectory& data, const Terminal& terminal, Comparis
 
 }  // namespace
 
-Comparison validate_faults(const DataDirectory& data, const Terminal& terminal) {
+Comparison validate_faults(const DataDirectory& data, const Terminal& terminal, const std::string& directory) {
     Comparison out{"faults", "hours of jobs under faults", "Published by a simulator, not measured.", "", {"sweep"}, {},
                    {}};
     const std::string folder = data.path("validation/faults");
@@ -309,6 +310,7 @@ Comparison validate_faults(const DataDirectory& data, const Terminal& terminal) 
     compare_checkpoints(folder, terminal, out);
     compare_sizes(data, terminal, out);
     print_elastic(data, terminal, out);
+    print_spot(data, directory, terminal, out);
     return out;
 }
 

@@ -79,7 +79,8 @@ CampaignResult Campaign::run() {
 
 CampaignPlan plan_campaign(const FaultsSpec& spec, const JobShape& shape, JobModel& job,
                            std::vector<TimedFault> trace) {
-    CampaignPlan plan{spec, shape, std::move(trace), job.iteration_s({shape.nodes, {}, 0}), {}, 0};
+    CampaignPlan plan{spec, shape, std::move(trace), job.iteration_s({shape.nodes, {}, 0}), 0, {}, 0};
+    plan.straggling_s = std::max(plan.iteration_s, job.straggling_s());
     for (const EventSpec& event : spec.events) {
         TimedFault one{event.at_s, {event.kind, {}, event.factor, event.lasts_s}};
         std::string problem;

@@ -40,6 +40,8 @@ class JobModel {
     virtual ~JobModel() = default;
     /// Seconds of an iteration in this state; infinity: it cannot go on.
     [[nodiscard]] virtual double iteration_s(const ClusterState& state) = 0;
+    /// The mean of iterations on healthy machines where replicas are slow for single ones; 0: none is.
+    [[nodiscard]] virtual double straggling_s() { return 0; }
     /// The largest number of nodes, at most `nodes`, that the job can run on; 0: none.
     [[nodiscard]] virtual std::uint32_t nodes_used(std::uint32_t nodes) const = 0;
     /// What a checkpoint moves and over what, for the whole job.
@@ -81,6 +83,7 @@ struct CampaignPlan {
     JobShape shape;
     std::vector<TimedFault> given;  ///< of events and trace, by time
     double iteration_s = 0;         ///< without faults
+    double straggling_s = 0;        ///< of an iteration on healthy machines, on average
     CheckpointCost cost;
     double interval_s = 0;  ///< between checkpoints, whole iterations
 };

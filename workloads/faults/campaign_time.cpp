@@ -36,11 +36,12 @@ std::int64_t Campaign::iteration() {
         }
         const bool healthy = state.nodes == plan_.shape.nodes && state.impairments.empty() && state.nic_share == 0;
         const double seconds = stalls    ? std::numeric_limits<double>::infinity()
-                               : healthy ? plan_.iteration_s
+                               : healthy ? plan_.straggling_s
                                          : job_.iteration_s(state);
         iteration_ = std::isinf(seconds) ? 0 : std::max(healthy_, CampaignTime::from_seconds(seconds).ns());
         slowed_by_ = state.nodes < plan_.shape.nodes        ? Cause::fewer_nodes
                      : stalls || !state.impairments.empty() ? impairments_.cause(fleet_)
+                     : healthy                              ? Cause::stragglers
                                                             : Cause::checkpoint_traffic;
     }
     return iteration_;

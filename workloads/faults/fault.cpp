@@ -133,6 +133,32 @@ bool parse_numbered(const std::string& text, Place::What& what, std::uint32_t& i
     return failed == std::errc() && stopped == end;
 }
 
+// The place nearest to a word, with the numbers that it has.
+std::string guess(const std::string& text, const JobShape& shape) {
+    const auto is_digit = [&](std::size_t i) { return std::isdigit(static_cast<unsigned char>(text[i])) != 0; };
+    std::vector<std::string> numbers;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (is_digit(i) && (i == 0 || !is_digit(i - 1))) {
+            numbers.emplace_back();
+        }
+        if (is_digit(i)) {
+            numbers.back() += text[i];
+        }
+    }
+    numbers.resize(std::max<std::size_t>(2, numbers.size()), "0");
+    std::vector<std::string> places = {"storage", "job"};
+    for (const Named& one : kNumbered) {
+        if (most(one.what, shape) > 0) {
+            places.push_back(one.word + numbers[0]);
+        }
+    }
+    if (shape.leaves > 0) {
+        places.push_back(fmt::format("leaf{}-spine{}", numbers[0], numbers[1]));
+    }
+    const std::string nearest = nearest_name(text, places);
+    return nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest);
+}
+
 bool there(Place::What what, std::uint32_t index, const JobShape& shape, const std::string& text,
            std::string& problem) {
     const std::uint32_t count = most(what, shape);
@@ -162,8 +188,8 @@ bool parse_place(const std::string& text, const JobShape& shape, Place& place, s
     const std::size_t dash = text.find('-');
     const std::string first = text.substr(0, dash);
     if (!parse_numbered(first, place.what, place.index)) {
-        problem = fmt::format("'{}' is no place: one of gpu0, nic0, node0, {}, storage, job", text,
-                              shape.replicas > 0 ? "replica0" : "leaf0, spine0, leaf0-spine0");
+        problem = fmt::format("'{}' is no place: one of gpu0, nic0, node0, {}, storage, job{}", text,
+                              shape.replicas > 0 ? "replica0" : "leaf0, spine0, leaf0-spine0", guess(text, shape));
         return false;
     }
     place.upper = 0;

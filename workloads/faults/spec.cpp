@@ -162,6 +162,8 @@ void describe_campaign(Fields& fields, FaultsSpec& faults) {
         Dimension::time, faults.work_s);
     fields.integer({"runs", "with different seeds", false, 1, 1'000'000}, faults.runs);
     describe_faults(fields, faults.processes, faults.events, faults.trace);
+    describe(fields, faults.stragglers);
+    describe(fields, faults.coding);
     fields.section({"recovery", "from detection to training again"},
                    [&](Fields& inner) { describe_recovery(inner, faults.recovery); });
     fields.section({"checkpoint", "what is saved, and when"},
@@ -203,11 +205,22 @@ bool stops_job(FaultKind kind) {
     }
 }
 
+// Whether there is an error where this stands: what follows from it is no error of its own.
+bool is_wrong(const std::vector<Diagnostic>& errors, const YamlNode* node) {
+    return node == nullptr || std::any_of(errors.begin(), errors.end(), [&](const Diagnostic& error) {
+               return error.line == node->mark.line && error.column == node->mark.column;
+           });
+}
+
 // Whether a fault of this kind is described by what only other kinds have. `at`: of the entry in the file.
 void check_fields(const YamlNode& at, FaultKind kind, double factor, double lasts_s, std::vector<Diagnostic>& errors) {
     const KindTraits traits = traits_of(kind);
     const std::string& name = fault_kind_names()[static_cast<std::size_t>(kind)];
     const auto mark = [&](const char* key) { return at.find(key) != nullptr ? at.find(key)->mark : at.mark; };
+    const auto is_read = [&](const char* key) { return at.find(key) == nullptr || !is_wrong(errors, at.find(key)); };
+    if (is_wrong(errors, at.find("kind")) || !is_read("factor") || !is_read("lasts")) {
+        return;
+    }
     if (traits.factor && (factor <= 0 || factor >= 1)) {
         errors.push_back(mark("factor").error(
             fmt::format("'{}' needs a 'factor' between 0 and 1: what is left of the speed or rate", name)));
@@ -236,7 +249,10 @@ void check_processes(const YamlNode& node, const std::vector<ProcessSpec>& proce
         const YamlNode& at = entry_of(node, "processes", i);
         const std::vector<FaultKind> kinds = kinds_of(process.component);
         const std::string& component = component_names()[static_cast<std::size_t>(process.component)];
-        if (std::find(kinds.begin(), kinds.end(), process.kind) == kinds.end()) {
+        if (is_wrong(errors, at.find("component"))) {
+            continue;
+        }
+        if (!is_wrong(errors, at.find("kind")) && std::find(kinds.begin(), kinds.end(), process.kind) == kinds.end()) {
             std::string names;
             for (const FaultKind kind : kinds) {
                 names += (names.empty() ? "" : ", ") + fault_kind_names()[static_cast<std::size_t>(kind)];
@@ -267,9 +283,12 @@ void check_faults(const YamlNode& node, const std::vector<ProcessSpec>& processe
         const Mark& mark = where != nullptr ? where->mark : at.mark;
         Place place;
         std::string problem;
+        if (is_wrong(errors, where)) {
+            continue;
+        }
         if (!parse_place(event.where, shape, place, problem)) {
             errors.push_back(mark.error(problem));
-        } else if (!suits(event.kind, place)) {
+        } else if (!is_wrong(errors, at.find("kind")) && !suits(event.kind, place)) {
             errors.push_back(mark.error(fmt::format(
                 "'{}' cannot happen to '{}'", fault_kind_names()[static_cast<std::size_t>(event.kind)], event.where)));
         }

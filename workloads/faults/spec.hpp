@@ -6,6 +6,7 @@
 #include "workloads/faults/intervals/interval.hpp"
 #include "workloads/faults/methods/method.hpp"
 #include "workloads/faults/processes/process.hpp"
+#include "workloads/faults/stragglers.hpp"
 
 namespace orrery::inline faults {
 
@@ -81,6 +82,8 @@ struct FaultsSpec {
     std::vector<ProcessSpec> processes;
     std::vector<EventSpec> events;
     std::string trace;
+    StragglerSpec stragglers;
+    CodingSpec coding;
     RecoverySpec recovery;
     CheckpointSpec checkpoint;
 };

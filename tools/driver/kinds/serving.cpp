@@ -3,6 +3,7 @@
 #include "tools/driver/kind.hpp"
 
 #include "models/scaled_device.hpp"
+#include "tools/driver/scenario_checks.hpp"
 #include "tools/driver/serving_intervals.hpp"
 #include "tools/driver/serving_summary.hpp"
 #include "tools/driver/serving_timeline.hpp"
@@ -380,8 +381,9 @@ void describe_serving(Fields& fields, Scenario& s) {
 
 void check_faults_of_service(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
     const YamlNode* node = root.find("faults");
-    if (node == nullptr || !scenario.engine.faults.given || !errors.empty()) {
-        return;
+    if (node == nullptr || !scenario.engine.faults.given || names_lines_of(errors, root, "cluster") ||
+        names_lines_of(errors, root, "engine")) {
+        return;  // places are those of the service
     }
     try {
         check(*node, scenario.engine.faults, service_shape(scenario), errors);

@@ -215,7 +215,7 @@ class TrainingScenario final : public ScenarioRun {
         }
         out.timeline = std::move(result.timeline);
         if (scenario_.faults.campaign) {
-            add_campaign(scenario_, input_, result.iteration_s, options_.campaigns, out);
+            add_campaign(scenario_, input_, result, options_.campaigns, out);
         }
         out.training = std::move(result);
     }

@@ -1,0 +1,157 @@
+#include "tools/driver/campaign_summary.hpp"
+
+#include "sim/device/power.hpp"
+
+#include <fmt/format.h>
+
+namespace orrery::inline driver {
+
+double goodput_of(const CampaignResult& run) {
+    return static_cast<double>(run.tally[Cause::useful]) / static_cast<double>(run.length.ns());
+}
+
+void add_metrics(const CampaignPlan& plan, const CheckpointSetting& setting, const std::vector<CampaignResult>& runs,
+                 Summary& out) {
+    const auto samples = [&](const auto& value) {
+        std::vector<double> values;
+        for (const CampaignResult& run : runs) {
+            values.push_back(value(run));
+        }
+        return mean_interval(values, 0.90);
+    };
+    const auto add = [&](const std::string& name, const char* unit, const auto& value) {
+        const MeanInterval interval = samples(value);
+        out.add(name, interval.mean, unit);
+        if (runs.size() > 1) {
+            out.metrics.back().low = interval.mean - interval.half_width;
+            out.metrics.back().high = interval.mean + interval.half_width;
+        }
+    };
+    const auto ratio = [](double a, double b) { return b > 0 ? a / b : kNotMeasured; };
+    add("goodput_fraction", "1", goodput_of);
+    for (std::size_t i = 1; i < kCauses; ++i) {
+        const auto seconds = [&](const CampaignResult& run) {
+            return static_cast<double>(run.tally[static_cast<Cause>(i)]) * 1e-9;
+        };
+        if (samples(seconds).mean > 0) {
+            add(fmt::format("lost_s.{}", cause_name(static_cast<Cause>(i))), "s", seconds);
+        }
+    }
+    add("campaign_s", "s", [](const CampaignResult& run) { return run.length.seconds(); });
+    add("interruptions", "interruptions",
+        [](const CampaignResult& run) { return static_cast<double>(run.interruptions); });
+    add("interruptions_per_week", "per week", [](const CampaignResult& run) {
+        return static_cast<double>(run.interruptions) / (run.length.seconds() / 604800);
+    });
+    double length = 0;
+    double interruptions = 0;
+    double recoveries = 0;
+    double recovering = 0;
+    for (const CampaignResult& run : runs) {
+        length += run.length.seconds();
+        interruptions += static_cast<double>(run.interruptions);
+        recoveries += static_cast<double>(run.recoveries);
+        recovering += run.recovering.seconds();
+    }
+    out.add("mean_time_to_failure_s", ratio(length, interruptions), "s");
+    out.add("mean_time_to_recover_s", ratio(recovering, recoveries), "s");
+    add("checkpoints", "checkpoints", [](const CampaignResult& run) { return static_cast<double>(run.checkpoints); });
+    out.add("checkpoint_bytes", setting.bytes, "B");
+    out.add("checkpoint_stall_s", plan.cost.stall_s, "s");
+    out.add("checkpoint_load_s", plan.cost.load_s, "s");
+    out.add("checkpoint_interval_s", plan.interval_s < kNoInterval ? plan.interval_s : kNotMeasured, "s");
+}
+
+void add_rounds(const Scenario& scenario, const std::vector<RoundsPlayed>& rounds, Summary& out) {
+    const auto add = [&](const char* name, const char* unit, double RoundsPlayed::*value) {
+        std::vector<double> samples;
+        for (const RoundsPlayed& one : rounds) {
+            samples.push_back(one.*value);
+        }
+        const MeanInterval interval = mean_interval(samples, 0.90);
+        out.add(name, interval.mean, unit);
+        if (samples.size() > 1) {
+            out.metrics.back().low = interval.mean - interval.half_width;
+            out.metrics.back().high = interval.mean + interval.half_width;
+        }
+    };
+    if (rounds.empty()) {
+        return;
+    }
+    add("round_time_s", "s", &RoundsPlayed::round_s);
+    if (const CodingSpec& coding = scenario.faults.coding; coding.given()) {
+        const auto code = coding.code.make();
+        add("late_replicas", "replicas", &RoundsPlayed::late);
+        add("waiting_rounds_fraction", "1", &RoundsPlayed::waited);
+        out.add("coding_load", code->load(scenario.plan.data), "1");
+        out.add("coding_delay", static_cast<double>(code->delay()), "rounds");
+    }
+}
+
+void add_energy(const Scenario& scenario, const std::vector<CampaignResult>& runs, Summary& out) {
+    const Metric* power = out.find("power_w");
+    if (power == nullptr) {
+        return;
+    }
+    double idle =
+        scenario.cluster.mixed ? 0 : idle_power(scenario.cluster.node.gpu) * static_cast<double>(scenario.plan.ranks());
+    for (const GroupSpec& group : scenario.cluster.groups) {
+        idle += idle_power(group.node.gpu) * static_cast<double>(group.nodes * group.node.gpus);
+    }
+    std::vector<double> joules;
+    for (const CampaignResult& run : runs) {
+        const double trained = static_cast<double>(run.tally[Cause::useful] + run.tally[Cause::lost_work]) * 1e-9;
+        joules.push_back(trained * power->value + (run.length.seconds() - trained) * idle);
+    }
+    const MeanInterval interval = mean_interval(joules, 0.90);
+    out.add("campaign_energy_j", interval.mean, "J");
+    if (runs.size() > 1) {
+        out.metrics.back().low = interval.mean - interval.half_width;
+        out.metrics.back().high = interval.mean + interval.half_width;
+    }
+}
+
+void add_notes(const CampaignPlan& plan, const std::vector<CampaignResult>& runs, Summary& out) {
+    std::size_t locked = 0;
+    std::size_t unfinished = 0;
+    std::uint64_t retired = 0;
+    for (const CampaignResult& run : runs) {
+        locked += run.livelock || (run.checkpoints == 0 && run.interruptions > 2) ? 1 : 0;
+        unfinished += plan.spec.work_s > 0 && !run.finished ? 1 : 0;
+        retired += run.retired;
+    }
+    if (locked > 0) {
+        const double rate = interruption_rate(plan.spec, plan.shape);
+        out.notes.push_back(fmt::format(
+            "warning: livelock in {} of {} runs: a checkpoint needs {} of training, and an interruption comes every {}",
+            locked, runs.size(), pretty_quantity(plan.interval_s + plan.cost.stall_s, Dimension::time),
+            rate > 0 ? pretty_quantity(1 / rate, Dimension::time) : "few events"));
+    }
+    if (unfinished > 0) {
+        out.notes.push_back(fmt::format("warning: the job is not done after {} in {} of {} runs",
+                                        pretty_quantity(plan.spec.duration_s, Dimension::time), unfinished,
+                                        runs.size()));
+    }
+    if (retired > 0) {
+        out.notes.push_back(fmt::format("{:.1f} machines retired per run",
+                                        static_cast<double>(retired) / static_cast<double>(runs.size())));
+    }
+}
+
+Timeline draw(const CampaignResult& run) {
+    Timeline out;
+    out.processes = {{0, "campaign"}};
+    out.threads = {{0, "job"}, {1, "faults"}};
+    const auto us = [](CampaignTime time) { return static_cast<double>(time.ns()) * 1e-3; };
+    for (const Stretch& one : run.timeline) {
+        const char* name = one.cause == Cause::useful ? "training" : cause_name(one.cause);
+        out.spans.push_back({name, name, 0, 0, us(one.start), us(one.end) - us(one.start)});
+    }
+    for (const StruckFault& one : run.struck) {
+        const std::string& name = fault_kind_names()[static_cast<std::size_t>(one.fault.kind)];
+        out.spans.push_back({name, "fault", 0, 1, us(one.at), one.fault.lasts_s * 1e6});
+    }
+    return out;
+}
+
+}  // namespace orrery::inline driver
