@@ -24,6 +24,7 @@ struct Price {
 constexpr Price kPacketHop = {2e-7, 0};
 constexpr Price kMessage = {4e-6, 500};      // of a fluid or analytic run, with what it waits for
 constexpr Price kFoldedMessage = {2e-8, 0};  // of a ring that is not stored
+constexpr Price kAlikeMessage = {6e-7, 0};   // looked at for its class, of which one is simulated
 constexpr Price kTask = {4e-7, 70};          // of a training iteration or a replay
 constexpr Price kRequest = {8e-6, 40};
 constexpr Price kCampaignStep = {3e-7, 0};  // a fault, or a stretch of training with its checkpoint
@@ -47,14 +48,14 @@ double endpoints(const ClusterSpec& cluster) {
 }
 
 // `crossing`: the share of bytes that leave their node.
-RunCost cost_of_messages(const Scenario& s, double messages, double bytes, bool folds, double crossing = 1) {
+RunCost cost_of_messages(const Scenario& s, double messages, double bytes, const Price& each, double crossing = 1) {
     if (s.network.fidelity == Fidelity::packet) {
         const double packets = crossing * std::max(messages, bytes / s.network.packets.mtu);
         RunCost out = cost_of(kHops * packets, kPacketHop, "packet-hops");
         out.bytes = messages * kMessage.bytes;
         return out;
     }
-    return cost_of(messages, folds ? kFoldedMessage : kMessage, "messages");
+    return cost_of(messages, each, "messages");
 }
 
 }  // namespace
@@ -63,10 +64,10 @@ RunCost cost_of_traffic(const Scenario& s) {
     const TrafficSpec& traffic = s.traffic;
     const double hosts = endpoints(s.cluster);
     if (!traffic.flows.empty()) {
-        return cost_of_messages(s, size_of(s.file(traffic.flows)) / kBytesPerLine, 0, false);
+        return cost_of_messages(s, size_of(s.file(traffic.flows)) / kBytesPerLine, 0, kMessage);
     }
     const double messages = traffic.pattern == TrafficPattern::all_to_all ? hosts * hosts : hosts;
-    return cost_of_messages(s, messages, messages * traffic.size, false);
+    return cost_of_messages(s, messages, messages * traffic.size, kMessage);
 }
 
 RunCost cost_of_collective(const Scenario& s) {
@@ -85,8 +86,11 @@ RunCost cost_of_collective(const Scenario& s) {
     const bool by_node =
         ring || name == "multi-ring" || (name == "hierarchical" && spec.op != CollectiveOp::all_to_all);
     const double crossing = by_node ? 1 / per_node : std::max(0.0, 1 - per_node / std::max(1.0, ranks));
-    return cost_of_messages(s, messages, volume * ranks * spec.bytes, ring && s.network.fold && spec.slow_rank < 0,
-                            crossing);
+    const bool folds = s.network.fold && !s.faults.given;
+    const bool alike = (spec.algorithm->shifts != nullptr || spec.algorithm->rings != nullptr) && !spec.in_memory &&
+                       s.network.fidelity == Fidelity::fluid && s.network.path_choice() == PathChoice::spray;
+    const Price each = folds && ring && spec.slow_rank < 0 ? kFoldedMessage : folds && alike ? kAlikeMessage : kMessage;
+    return cost_of_messages(s, messages, volume * ranks * spec.bytes, each, crossing);
 }
 
 static RunCost cost_of_campaign(const Scenario& s) {
