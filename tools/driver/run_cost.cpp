@@ -24,8 +24,10 @@ struct Price {
 constexpr Price kPacketHop = {2e-7, 0};
 constexpr Price kMessage = {4e-6, 500};      // of a fluid or analytic run, with what it waits for
 constexpr Price kFoldedMessage = {2e-8, 0};  // of a ring that is not stored
-constexpr Price kAlikeMessage = {6e-7, 0};   // looked at for its class, of which one is simulated
-constexpr Price kTask = {4e-7, 70};          // of a training iteration or a replay
+constexpr Price kAlikeMessage = {1e-6, 0};   // looked at for its class, of which one is simulated
+constexpr double kHashedPair =
+    1.3e-8;  // s, of two messages that start at once on hashed paths: each has a rate of its own
+constexpr Price kTask = {4e-7, 70};  // of a training iteration or a replay
 constexpr Price kRequest = {8e-6, 40};
 constexpr Price kCampaignStep = {3e-7, 0};  // a fault, or a stretch of training with its checkpoint
 constexpr double kHops = 4;                 // links of a path through a fabric of two tiers
@@ -77,7 +79,10 @@ RunCost cost_of_collective(const Scenario& s) {
                                     ? resolved(s.collective, fabric, Placement(fabric), s.network.path_choice(),
                                                static_cast<std::uint32_t>(ranks))
                                     : s.collective;
-    const double messages = spec.algorithm->messages(spec, ranks, fabric.gpus_per_domain());
+    const Shifts shifts =
+        spec.algorithm->shifts != nullptr ? spec.algorithm->shifts(spec, static_cast<std::uint32_t>(ranks)) : Shifts();
+    const double messages =
+        shifts.count > 0 ? ranks * shifts.count : spec.algorithm->messages(spec, ranks, fabric.gpus_per_domain());
     const double volume = spec.op == CollectiveOp::all_reduce ? 2 : 1;  // of the payload, by each rank
     const bool ring = spec.algorithm == &algorithm("ring");
     const double per_node = s.cluster.nodes > 0 ? fabric.gpus_per_domain() : 1;
@@ -86,11 +91,19 @@ RunCost cost_of_collective(const Scenario& s) {
     const bool by_node =
         ring || name == "multi-ring" || (name == "hierarchical" && spec.op != CollectiveOp::all_to_all);
     const double crossing = by_node ? 1 / per_node : std::max(0.0, 1 - per_node / std::max(1.0, ranks));
-    const bool folds = s.network.fold && !s.faults.given;
-    const bool alike = (spec.algorithm->shifts != nullptr || spec.algorithm->rings != nullptr) && !spec.in_memory &&
-                       s.network.fidelity == Fidelity::fluid && s.network.path_choice() == PathChoice::spray;
-    const Price each = folds && ring && spec.slow_rank < 0 ? kFoldedMessage : folds && alike ? kAlikeMessage : kMessage;
-    return cost_of_messages(s, messages, volume * ranks * spec.bytes, each, crossing);
+    const bool fluid = s.network.fidelity == Fidelity::fluid;
+    const bool hashed = s.network.path_choice() == PathChoice::ecmp;
+    const bool folds = s.network.fold && !s.faults.given && !spec.in_memory;
+    const bool rings = ring ? spec.slow_rank < 0 : fluid && !hashed && spec.algorithm->rings != nullptr;
+    const Price each = folds && rings                                  ? kFoldedMessage
+                       : folds && fluid && !hashed && shifts.count > 0 ? kAlikeMessage
+                                                                       : kMessage;
+    RunCost out = cost_of_messages(s, messages, volume * ranks * spec.bytes, each, crossing);
+    if (fluid && hashed && shifts.count > 1 && s.network.batch == 0) {
+        out.seconds = std::max(out.seconds, kHashedPair * messages * messages);
+        out.what += " that end one by one on hashed paths (network.batch groups their ends)";
+    }
+    return out;
 }
 
 static RunCost cost_of_campaign(const Scenario& s) {

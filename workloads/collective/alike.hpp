@@ -2,10 +2,11 @@
 // Messages that must go alike: which of them start together and have the same rate at every instant.
 //
 // Claims: messages are put into classes and links into cells such that all messages of a class have the same size, bound and
-// latency, wait for messages of the same class and use links of the same cells with the same shares, and all links of a cell have the same capacity and carry equally
-// many messages of each class (an equitable partition of messages and links). Then the max-min fair rates of the classes, each
-// link standing for its cell, are those of the messages: no link carries more than it can, and each message is held back where its
-// class is. Max-min fair rates are unique, so that it is the allocation; and messages that are equally large at the start stay so.
+// latency, wait for messages of the same class and use links of the same cells with the same shares, and all links of a cell
+// have the same capacity and carry equally many messages of each class (an equitable partition of messages and links). Then the
+// max-min fair rates of the classes, each link standing for its cell, are those of the messages: no link carries more than it can,
+// and each message is held back where its class is. Max-min fair rates are unique, so that it is the allocation; and messages that
+// are equally large at the start stay so.
 // How it is found: links begin as equal where their capacities are; they are told apart by the messages that they carry, and
 // messages by their links, until nothing more is told apart (colour refinement). Hashes find the classes; the conditions are then
 // counted link by link, so that nothing rests on hashes. Neither messages nor their paths are stored.
