@@ -57,9 +57,9 @@ class RingRun final : public MessageRun, public TaskSource {
         } else {
             take_each();
         }
-        followers_.resize(edges_.size());
-        for (std::uint32_t i = 0; i < edges_.size(); ++i) {
-            followers_[edges_[i].before].push_back(i);
+        for (auto i = static_cast<std::uint32_t>(edges_.size()); i-- > 0;) {
+            edges_[i].sibling = edges_[edges_[i].before].follower;
+            edges_[edges_[i].before].follower = i;
         }
         for (std::uint32_t i = 0; i < edges_.size(); ++i) {
             advance(i);
@@ -69,27 +69,29 @@ class RingRun final : public MessageRun, public TaskSource {
     void on_done(std::uint64_t token, Dispatcher&) override {
         last_ = dispatcher_.now();
         Edge& edge = edges_[token];
-        edge.sending = false;
+        edge.sending = 0;
         ++edge.sent;
-        const std::uint64_t before = done_;
         done_ += edge.count;
-        if (done_ / kProgressInterval != before / kProgressInterval && options_.progress) {
+        if (done_ % kProgressInterval < edge.count && options_.progress) {
             options_.progress(static_cast<double>(done_) / static_cast<double>(total()));
         }
         advance(static_cast<std::uint32_t>(token));
-        for (const std::uint32_t next : followers_[token]) {
+        for (std::uint32_t next = edge.follower; next != kNone; next = edges_[next].sibling) {
             advance(next);
         }
     }
 
   private:
+    static constexpr std::uint32_t kNone = 0x7FFFFFFFU;
     struct Edge {
         ClassId flow;
-        SimTime latency;
         std::uint32_t before = 0;  ///< brings what it sends on
+        SimTime latency;
         std::uint32_t sent = 0;
-        std::uint64_t count = 1;  ///< edges that it stands for
-        bool sending = false;
+        std::uint32_t count = 1;             ///< edges that it stands for
+        std::uint32_t follower = kNone;      ///< the first of those that send on what it brings
+        std::uint32_t sibling : 31 = kNone;  ///< the next of those that send on what the same one brings
+        std::uint32_t sending : 1 = 0;
     };
 
     [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(rings_.members.front().size()); }
@@ -119,7 +121,7 @@ class RingRun final : public MessageRun, public TaskSource {
             edge.flow = dispatcher_.keep_flows({}, one.demands, one.bound);
             edge.latency = SimTime::from_seconds(one.latency);
             edge.before = one.before;
-            edge.count = one.count;
+            edge.count = static_cast<std::uint32_t>(one.count);
             edges_.push_back(edge);
         }
     }
@@ -155,10 +157,10 @@ class RingRun final : public MessageRun, public TaskSource {
 
     void advance(std::uint32_t i) {
         Edge& edge = edges_[i];
-        if (edge.sending || edge.sent == rings_.steps || edges_[edge.before].sent < edge.sent) {
+        if (edge.sending != 0 || edge.sent == rings_.steps || edges_[edge.before].sent < edge.sent) {
             return;
         }
-        edge.sending = true;
+        edge.sending = 1;
         dispatcher_.share(edge.flow, rings_.bytes, edge.latency, i, i);
     }
 
@@ -173,7 +175,6 @@ class RingRun final : public MessageRun, public TaskSource {
     ResourceModel& resources_;
     Dispatcher& dispatcher_;
     std::vector<Edge> edges_;
-    std::vector<std::vector<std::uint32_t>> followers_;  ///< by edge: those that send on what it brings
     std::uint64_t classes_ = 0;
     std::uint64_t done_ = 0;
     SimTime last_;
