@@ -54,6 +54,7 @@ class Simulation {
     /// Jobs start at `start` of this run and count their own time from there. What they refer to outlives the run.
     Executor& add(const TaskGraph& graph, SimTime start = SimTime());
     Dispatcher& add(TaskSource& source, SimTime start = SimTime());
+    [[nodiscard]] std::size_t jobs() const { return jobs_.size(); }
 
     /// No job starts anything because something else has ended: packets may be simulated ahead of what is told of them.
     void run_ahead();

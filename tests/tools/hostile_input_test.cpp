@@ -259,6 +259,18 @@ TEST_CASE("more memory than --memory-limit ends with 3, and a long run says so b
     // Each of 1,024 ranks sends twice the size in packets of 4 KiB; an eighth leaves its node, over four links.
     CHECK(much.what == "4.3e+09 packet-hops");
     CHECK(much.seconds > 60);
+    // Alike messages are neither stored nor simulated one by one; hashed paths make each a case of its own.
+    const auto all_to_all = [](const char* paths) {
+        return expected_cost(scenario(
+            std::string(
+                "orrery: 1\nkind: collective\ncluster: {nodes: 128, node: dgx-h100}\n"
+                "collective: {op: all-to-all, algorithm: direct, size: 64 MiB}\nnetwork: {fidelity: fluid, paths: ") +
+            paths + "}\n"));
+    };
+    CHECK(all_to_all("spray").seconds < 5);
+    CHECK(all_to_all("spray").bytes == 0);
+    CHECK(all_to_all("ecmp").seconds > 3600);
+    CHECK(all_to_all("ecmp").what.find("network.batch") != std::string::npos);
     const Outcome said =
         shell_command("timeout -s INT 3 " + orrery_program() + " run " +
                       folder.file("long.yaml",

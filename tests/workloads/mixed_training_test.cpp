@@ -81,9 +81,24 @@ TEST_CASE("a plan names the groups that its ranks fill, stage after stage or rep
     CHECK(seconds(mixed, pipeline + ", groups: \"new\"") == seconds(mixed, pipeline));
     // With a replica on each group both stages of one are old, and nothing of a layer's gradients stays in a node.
     CHECK(seconds(mixed, pipeline + ", spread: replicas") > seconds(mixed, pipeline));
-    const std::string unknown = infeasible(job_on(mixed, pipeline + ", groups: \"olt, new, new\""));
-    CHECK(unknown.find("no group 'olt' (did you mean 'old'?)") != std::string::npos);
-    CHECK(unknown.find("names 'new' twice") != std::string::npos);
+}
+
+TEST_CASE("unknown groups of a plan are told when it is read, at their line, with all that is wrong besides") {
+    const std::string text =
+        "orrery: 1\nkind: training\ncluster:\n  groups:\n    - {name: new, nodes: 1, node: dgx-h100}\n"
+        "    - {name: old, nodes: 1, node: dgx-a100-80g}\nmodel: llama-2-7b\nplan:\n  data: 16\n"
+        "  groups: \"olt, new, new\"\n  micro_bach: 1\n";
+    try {
+        (void)test::scenario(text);
+        FAIL("it was read");
+    } catch (const ConfigError& error) {
+        const std::string all = error.what();
+        CHECK(all.find(":10:11: error: the cluster has no group 'olt' (did you mean 'old'?)") != std::string::npos);
+        CHECK(all.find(":10:11: error: plan.groups names 'new' twice") != std::string::npos);
+        CHECK(all.find("micro_bach") != std::string::npos);
+    }
+    CHECK_THROWS_WITH_AS((void)job_on("{nodes: 2, node: dgx-h100}", "data: 16, groups: new"),
+                         doctest::Contains("plan.groups names 'new', but the cluster has no groups"), ConfigError);
 }
 
 TEST_CASE("folded training on groups takes as long as unfolded, where each stage is on one of them") {
@@ -150,7 +165,10 @@ TEST_CASE("replicas of serving are on the nodes of their group, with their devic
     CHECK(tpot(mixed, "group: old") == tpot(nodes(1, "dgx-a100-80g"), "clock: 100 %"));
     CHECK(tpot(mixed, "group: new") == tpot(nodes(1, "dgx-h100"), "clock: 100 %"));
     CHECK(tpot(mixed, "group: old") > 1.2 * tpot(mixed, "group: new"));
-    CHECK(infeasible(serving(mixed, "group: odl")).find("no group 'odl' (did you mean 'old'?)") != std::string::npos);
+    CHECK_THROWS_WITH_AS((void)serving(mixed, "prefill: {group: odl}, decode: {group: nw}"),
+                         doctest::Contains("no group 'odl' (did you mean 'old'?)"), ConfigError);
+    CHECK_THROWS_WITH_AS((void)serving(mixed, "prefill: {group: odl}, decode: {group: nw}"),
+                         doctest::Contains("no group 'nw' (did you mean 'new'?)"), ConfigError);
 }
 
 namespace {

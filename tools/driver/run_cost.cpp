@@ -24,7 +24,10 @@ struct Price {
 constexpr Price kPacketHop = {2e-7, 0};
 constexpr Price kMessage = {4e-6, 500};      // of a fluid or analytic run, with what it waits for
 constexpr Price kFoldedMessage = {2e-8, 0};  // of a ring that is not stored
-constexpr Price kTask = {4e-7, 70};          // of a training iteration or a replay
+constexpr Price kAlikeMessage = {1e-6, 0};   // looked at for its class, of which one is simulated
+constexpr double kHashedPair =
+    1.3e-8;  // s, of two messages that start at once on hashed paths: each has a rate of its own
+constexpr Price kTask = {4e-7, 70};  // of a training iteration or a replay
 constexpr Price kRequest = {8e-6, 40};
 constexpr Price kCampaignStep = {3e-7, 0};  // a fault, or a stretch of training with its checkpoint
 constexpr double kHops = 4;                 // links of a path through a fabric of two tiers
@@ -47,14 +50,14 @@ double endpoints(const ClusterSpec& cluster) {
 }
 
 // `crossing`: the share of bytes that leave their node.
-RunCost cost_of_messages(const Scenario& s, double messages, double bytes, bool folds, double crossing = 1) {
+RunCost cost_of_messages(const Scenario& s, double messages, double bytes, const Price& each, double crossing = 1) {
     if (s.network.fidelity == Fidelity::packet) {
         const double packets = crossing * std::max(messages, bytes / s.network.packets.mtu);
         RunCost out = cost_of(kHops * packets, kPacketHop, "packet-hops");
         out.bytes = messages * kMessage.bytes;
         return out;
     }
-    return cost_of(messages, folds ? kFoldedMessage : kMessage, "messages");
+    return cost_of(messages, each, "messages");
 }
 
 }  // namespace
@@ -63,10 +66,10 @@ RunCost cost_of_traffic(const Scenario& s) {
     const TrafficSpec& traffic = s.traffic;
     const double hosts = endpoints(s.cluster);
     if (!traffic.flows.empty()) {
-        return cost_of_messages(s, size_of(s.file(traffic.flows)) / kBytesPerLine, 0, false);
+        return cost_of_messages(s, size_of(s.file(traffic.flows)) / kBytesPerLine, 0, kMessage);
     }
     const double messages = traffic.pattern == TrafficPattern::all_to_all ? hosts * hosts : hosts;
-    return cost_of_messages(s, messages, messages * traffic.size, false);
+    return cost_of_messages(s, messages, messages * traffic.size, kMessage);
 }
 
 RunCost cost_of_collective(const Scenario& s) {
@@ -76,7 +79,10 @@ RunCost cost_of_collective(const Scenario& s) {
                                     ? resolved(s.collective, fabric, Placement(fabric), s.network.path_choice(),
                                                static_cast<std::uint32_t>(ranks))
                                     : s.collective;
-    const double messages = spec.algorithm->messages(spec, ranks, fabric.gpus_per_domain());
+    const Shifts shifts =
+        spec.algorithm->shifts != nullptr ? spec.algorithm->shifts(spec, static_cast<std::uint32_t>(ranks)) : Shifts();
+    const double messages =
+        shifts.count > 0 ? ranks * shifts.count : spec.algorithm->messages(spec, ranks, fabric.gpus_per_domain());
     const double volume = spec.op == CollectiveOp::all_reduce ? 2 : 1;  // of the payload, by each rank
     const bool ring = spec.algorithm == &algorithm("ring");
     const double per_node = s.cluster.nodes > 0 ? fabric.gpus_per_domain() : 1;
@@ -85,8 +91,19 @@ RunCost cost_of_collective(const Scenario& s) {
     const bool by_node =
         ring || name == "multi-ring" || (name == "hierarchical" && spec.op != CollectiveOp::all_to_all);
     const double crossing = by_node ? 1 / per_node : std::max(0.0, 1 - per_node / std::max(1.0, ranks));
-    return cost_of_messages(s, messages, volume * ranks * spec.bytes, ring && s.network.fold && spec.slow_rank < 0,
-                            crossing);
+    const bool fluid = s.network.fidelity == Fidelity::fluid;
+    const bool hashed = s.network.path_choice() == PathChoice::ecmp;
+    const bool folds = s.network.fold && !s.faults.given && !spec.in_memory;
+    const bool rings = ring ? spec.slow_rank < 0 : fluid && !hashed && spec.algorithm->rings != nullptr;
+    const Price each = folds && rings                                  ? kFoldedMessage
+                       : folds && fluid && !hashed && shifts.count > 0 ? kAlikeMessage
+                                                                       : kMessage;
+    RunCost out = cost_of_messages(s, messages, volume * ranks * spec.bytes, each, crossing);
+    if (fluid && hashed && shifts.count > 1 && s.network.batch == 0) {
+        out.seconds = std::max(out.seconds, kHashedPair * messages * messages);
+        out.what += " that end one by one on hashed paths (network.batch groups their ends)";
+    }
+    return out;
 }
 
 static RunCost cost_of_campaign(const Scenario& s) {

@@ -1,12 +1,12 @@
 // What a training scenario gives its lowering: the devices of its groups, its ranks' places, and whether they fit each other.
 
+#include "tools/driver/group_names.hpp"
 #include "tools/driver/scenario.hpp"
 #include "workloads/training/offload.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 
 namespace orrery::inline driver {
 
@@ -18,25 +18,9 @@ static std::vector<std::uint32_t> group_order(const Scenario& scenario, const Fa
         names.push_back(group.name);
     }
     std::vector<std::uint32_t> order;
-    std::vector<Diagnostic> errors;
-    std::istringstream list(scenario.plan.groups);
-    for (std::string name; std::getline(list, name, ',');) {
-        name.erase(0, name.find_first_not_of(' '));
-        name.erase(name.find_last_not_of(' ') + 1);
-        const auto found = static_cast<std::uint32_t>(std::find(names.begin(), names.end(), name) - names.begin());
-        if (found == names.size()) {
-            const std::string guess = nearest_name(name, names);
-            errors.push_back(scenario.plan_mark.error(
-                fmt::format("the cluster has no group '{}'{}", name,
-                            guess.empty() ? "" : fmt::format(" (did you mean '{}'?)", guess))));
-        } else if (std::find(order.begin(), order.end(), found) != order.end()) {
-            errors.push_back(scenario.plan_mark.error(fmt::format("plan.groups names '{}' twice", name)));
-        } else {
-            order.push_back(found);
-        }
-    }
-    if (!errors.empty()) {
-        throw ConfigError(errors);
+    for (const std::string& name : names_in(scenario.plan.groups)) {
+        order.push_back(static_cast<std::uint32_t>(std::find(names.begin(), names.end(), name) - names.begin()));
+        ORRERY_ASSERT(order.back() < names.size());  // reading the scenario checked it
     }
     for (std::uint32_t group = 0; group < groups.size(); ++group) {
         if (std::find(order.begin(), order.end(), group) == order.end()) {

@@ -1,7 +1,7 @@
 #include "workloads/collective/message_run.hpp"
 
 #include "sim/network/simgrid_job.hpp"
-#include "sim/network/topology/routed.hpp"
+#include "workloads/collective/message_path.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -13,52 +13,6 @@ namespace orrery::inline collective {
 namespace {
 
 constexpr std::uint64_t kProgressInterval = 1U << 18;
-
-// What a message asks of links and, between nodes, of a back end that routes flows itself. One object serves all messages of
-// a run: millions of them start, each on a route of its own.
-struct Path {
-    std::vector<Demand> demands;
-    RoutedFlow flow;
-    bool crosses = false;  ///< between nodes
-
-    void take(const Fabric& fabric, GpuId from, GpuId to, const Route& route) {
-        demands.clear();
-        const std::span<const ResourceId> links = route.resources();
-        for (std::size_t i = 0; i < links.size(); ++i) {
-            demands.push_back(Demand{links[i], route.share(i)});
-        }
-        crosses = fabric.domain_of(from) != fabric.domain_of(to);
-        flow.from = from;
-        flow.to = to;
-        flow.rate_limit = route.rate_limit;
-    }
-    [[nodiscard]] std::span<const RoutedFlow> flows() const { return {&flow, crosses ? 1U : 0U}; }
-};
-
-// B/s that one connection reaches.
-double bound_of(const Route& route) {
-    return route.rate_limit > 0 ? route.rate_limit : ResourceModel::kUnbounded;
-}
-
-// Latency before the sharing of a message begins.
-double latency_of(const ResourceModel& resources, const Route& route, bool crosses) {
-    return resources.routes_flows() && crosses ? 0 : route.latency;
-}
-
-// What the slow start of its connections adds.
-double slow_start_of(const Fabric& fabric, GpuId from, GpuId to, double bytes) {
-    const auto* routed = dynamic_cast<const RoutedTopology*>(&fabric.topology());
-    if (routed == nullptr || fabric.domain_of(from) == fabric.domain_of(to)) {
-        return 0;
-    }
-    const Fabric::Crossing crossing = fabric.crossing(from, to);
-    return routed->slow_start(routed->switch_of(crossing.out), routed->switch_of(crossing.in), bytes);
-}
-
-// What hashed paths go by.
-std::uint64_t hash_of(GpuId from, std::uint32_t to) {
-    return (static_cast<std::uint64_t>(from.value()) << 32) | to;
-}
 
 // Runs a stored schedule: each message waits for its count of arrivals, then for its path's latency, then shares.
 class ScheduleRun final : public MessageRun, public TaskSource {
@@ -164,8 +118,21 @@ class ScheduleRun final : public MessageRun, public TaskSource {
         classes_[id] = resources_.hold_flows(path_.flows(), path_.demands, bound_of(route));
         const double latency =
             latency_of(resources_, route, path_.crosses) + slow_start_of(fabric_, from, to, message.bytes);
-        dispatcher_.share(classes_[id], message.bytes, SimTime::from_seconds(message.delay + latency), message.from,
-                          id);
+        dispatcher_.share(classes_[id], message.bytes, SimTime::from_seconds(message.delay + latency),
+                          entity_of(message.from), id);
+    }
+
+    // Where links serve in the order of starts, what ranks start at one instant takes turns: the first message of every rank, then
+    // the second of each.
+    [[nodiscard]] std::uint32_t entity_of(std::uint32_t rank) {
+        if (options_.run.fidelity != Fidelity::analytic) {
+            return rank;
+        }
+        turns_.resize(std::max<std::size_t>(turns_.size(), placement_.gpus()));
+        Turn& own = turns_[rank];
+        own = own.at == dispatcher_.now() ? Turn{own.at, own.number + 1} : Turn{dispatcher_.now(), 0};
+        const auto ranks = static_cast<std::uint32_t>(turns_.size());
+        return std::min(own.number, JobPlace::kEntitiesPerJob / ranks - 1) * ranks + rank;
     }
 
     template <class Wanted>
@@ -235,147 +202,20 @@ class ScheduleRun final : public MessageRun, public TaskSource {
     static constexpr std::uint64_t kSum =
         1ULL << 32U;  ///< of a token: the sum at the receiver of a message, and not the message
     std::map<std::uint32_t, ClassId> memories_;  ///< by GPU that adds
-    Path path_;
+    struct Turn {
+        SimTime at = SimTime::from_ps(-1);
+        std::uint32_t number = 0;  ///< of a message among those that a rank starts at one instant
+    };
+    std::vector<Turn> turns_;  ///< by rank
+    MessagePath path_;
     MessageRunResult result_;
 };
-
-// A ring in steady bookkeeping: a rank sends its next message when the last one has left and its data have come.
-class RingRun final : public MessageRun, public TaskSource {
-  public:
-    RingRun(Simulation& simulation, const Placement& placement, const CollectiveSpec& spec, std::uint32_t ranks,
-            std::uint32_t simulated, const MessageRunOptions& options, SimTime start)
-        : fabric_(*simulation.fabric()),
-          placement_(placement),
-          spec_(spec),
-          options_(options),
-          resources_(simulation.resources()),
-          dispatcher_(simulation.add(static_cast<TaskSource&>(*this), start)),
-          ranks_(ranks),
-          steps_((spec.op == CollectiveOp::all_reduce ? 2 : 1) * (ranks - 1)),
-          bytes_(spec.bytes / ranks),
-          edges_(simulated) {}
-
-    MessageRunResult result() override {
-        MessageRunResult result;
-        result.folded_into_one = ranks_ / static_cast<std::uint32_t>(edges_.size());
-        result.messages = done_ * result.folded_into_one;
-        result.bytes = static_cast<double>(result.messages) * bytes_;
-        result.seconds = last_.seconds();
-        return result;
-    }
-
-    void end(Dispatcher&) override {
-        if (done_ != static_cast<std::uint64_t>(edges_.size()) * steps_) {
-            resources_.require_finished();
-            throw InfeasibleError("the ring can never finish: a link on it has no capacity");
-        }
-    }
-
-    void begin(Dispatcher&) override {
-        double crossing = 0;
-        Path path;
-        for (std::uint32_t i = 0; i < edges_.size(); ++i) {
-            const GpuId from = placement_.gpu(i);
-            const GpuId to = placement_.gpu((i + 1) % ranks_);
-            const Route route = fabric_.route(from, to, options_.paths, hash_of(from, from.value() + 1));
-            double bound = bound_of(route);
-            if (spec_.slow_rank == static_cast<std::int64_t>(i)) {
-                for (const ResourceId link : route.resources()) {
-                    bound = std::min(bound, spec_.slow_factor * fabric_.capacity(link));
-                }
-            }
-            path.take(fabric_, from, to, route);
-            edges_[i].flow = dispatcher_.keep_flows(path.flows(), path.demands, bound);
-            edges_[i].latency = SimTime::from_seconds(latency_of(resources_, route, path.crosses) +
-                                                      slow_start_of(fabric_, from, to, bytes_));
-            crossing += path.crosses ? 1 : 0;
-        }
-        resources_.set_progress(crossing * steps_ * bytes_, options_.progress);
-        for (std::uint32_t i = 0; i < edges_.size(); ++i) {
-            advance(i);
-        }
-    }
-
-    void on_done(std::uint64_t token, Dispatcher&) override {
-        last_ = dispatcher_.now();
-        const auto edge = static_cast<std::uint32_t>(token);
-        const std::uint32_t next = edge + 1 == edges_.size() ? 0 : edge + 1;
-        edges_[edge].sending = false;
-        ++edges_[edge].sent;
-        ++edges_[next].received;
-        if (++done_ % kProgressInterval == 0 && options_.progress) {
-            options_.progress(static_cast<double>(done_) / (static_cast<double>(edges_.size()) * steps_));
-        }
-        advance(edge);
-        advance(next);
-    }
-
-  private:
-    struct Edge {
-        ClassId flow;
-        SimTime latency;
-        std::uint32_t sent = 0;
-        std::uint32_t received = 0;
-        bool sending = false;
-    };
-
-    void advance(std::uint32_t i) {
-        Edge& edge = edges_[i];
-        if (edge.sending || edge.sent == steps_ || edge.received < edge.sent) {
-            return;
-        }
-        edge.sending = true;
-        dispatcher_.share(edge.flow, bytes_, edge.latency, i, i);
-    }
-
-    const Fabric& fabric_;
-    Placement placement_;
-    CollectiveSpec spec_;
-    MessageRunOptions options_;
-    ResourceModel& resources_;
-    Dispatcher& dispatcher_;
-    SimTime last_;
-    std::uint32_t ranks_;
-    std::uint32_t steps_;
-    double bytes_;
-    std::vector<Edge> edges_;
-    std::uint64_t done_ = 0;
-};
-
-// Smallest number of neighbouring ranks after which the ring looks the same from every link's point of view: a node
-// when all nodes hang on one leaf, else a whole group of nodes under one leaf. Equal capacities are the fabric's
-// construction; what has to hold is that groups are whole and that switches cannot bind.
-std::uint32_t ring_period(const Fabric& fabric, const CollectiveSpec& spec, std::uint32_t ranks,
-                          const MessageRunOptions& options) {
-    const FabricShape& shape = fabric.shape();
-    if (!options.fold || options.run.fidelity == Fidelity::packet || spec.slow_rank >= 0 || !fabric.full_bisection() ||
-        options.paths != PathChoice::spray || shape.kind != FabricKind::leaf_spine ||
-        ranks % shape.gpus_per_node != 0 || shape.nodes_per_domain > 1 || !shape.groups.empty()) {
-        return ranks;
-    }
-    const std::uint32_t nodes = ranks / shape.gpus_per_node;
-    if (nodes == 1) {
-        return 1;
-    }
-    if (nodes <= shape.nodes_per_leaf) {
-        return shape.gpus_per_node;
-    }
-    return nodes % shape.nodes_per_leaf == 0 ? shape.nodes_per_leaf * shape.gpus_per_node : ranks;
-}
 
 }  // namespace
 
 std::unique_ptr<MessageRun> add_messages(Simulation& simulation, const Placement& placement, const Schedule& schedule,
                                          const MessageRunOptions& options, SimTime start) {
     return std::make_unique<ScheduleRun>(simulation, placement, schedule, options, start);
-}
-
-std::unique_ptr<MessageRun> add_ring(Simulation& simulation, const Placement& placement, const CollectiveSpec& spec,
-                                     std::uint32_t ranks, const MessageRunOptions& options, SimTime start) {
-    ORRERY_ASSERT(ranks > 1);
-    const Fabric& fabric = *simulation.fabric();
-    const std::uint32_t period = placement.aligned(fabric) ? ring_period(fabric, spec, ranks, options) : ranks;
-    return std::make_unique<RingRun>(simulation, placement, spec, ranks, period, options, start);
 }
 
 MessageRunResult finish(Simulation& simulation, MessageRun& messages) {
@@ -445,15 +285,6 @@ MessageRunResult run_messages_on_simgrid(const Fabric& fabric, const Schedule& s
             std::max(result.max_link_utilisation, carried[link] / (job.capacities[link] * result.seconds));
     }
     return result;
-}
-
-MessageRunResult run_ring(const Fabric& fabric, const CollectiveSpec& spec, std::uint32_t ranks,
-                          const MessageRunOptions& options) {
-    if (ranks < 2) {
-        return {};
-    }
-    Simulation simulation(fabric, options.run);
-    return finish(simulation, *add_ring(simulation, Placement(fabric), spec, ranks, options));
 }
 
 }  // namespace orrery::inline collective

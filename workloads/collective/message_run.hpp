@@ -4,7 +4,8 @@
 // Claims: a schedule states for each message who sends how much to whom and which earlier messages must have
 // arrived. The runner starts a message when its dependencies are met and counts every one. Equal messages of a
 // symmetric ring are one class: a ring over whole nodes looks the same from each of them, so one node (or one group
-// under a leaf) stands for all where the fabric has full bisection and sprays. On a wrapped torus one node stands for all.
+// under a leaf) stands for all where the fabric has full bisection and sprays. On a wrapped torus one node stands for all. Of
+// messages that all start at once (direct) one of each class stands for those that go alike (alike.hpp).
 // Scope: the algorithms of workloads/collective/algorithms; permutation, incast, shift, all-to-all and ring traffic.
 // Limits: no protocol overhead here (that is CollectiveModel's). Reductions cost no time unless a scenario asks for it
 // (`in_memory`): then a rank that adds what has come reads both operands from its memory and writes the sum to it, all its
@@ -80,7 +81,15 @@ struct Schedule {
 /// The messages of a collective over `ranks` ranks in nodes of `per_node`. Throws InfeasibleError when the algorithm
 /// does not apply (halving-doubling needs a power of two).
 [[nodiscard]] Schedule make_schedule(const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node);
+/// 40 bytes per message with its releases: throws InfeasibleError for what would not fit into an ordinary machine's memory.
+void require_schedule_size(double messages);
 [[nodiscard]] Schedule make_traffic(const TrafficSpec& spec, std::uint32_t ranks, std::uint64_t seed);
+
+/// A schedule in which every rank sends as much to each of the next `count` ranks, all at once.
+struct Shifts {
+    std::uint32_t count = 0;  ///< 0: none
+    double bytes = 0;
+};
 
 /// How messages are placed on the fabric, and the run that a schedule alone makes.
 struct MessageRunOptions {
@@ -95,7 +104,8 @@ struct MessageRunOptions {
 struct MessageRunResult {
     double seconds = 0;               ///< when the last message has arrived
     std::vector<double> starts;       ///< by message, s: when its dependencies were met
-    std::vector<double> completions;  ///< by message, s; both empty for rings run without a stored schedule
+    std::vector<double> completions;  ///< by message, s; both empty where no schedule was stored
+    std::uint64_t classes = 0;        ///< of messages that go alike, one of each simulated; 0: each message was
     std::uint64_t messages = 0;       ///< counted, folded ones times their number
     double bytes = 0;                 ///< on the wire
     std::uint64_t events = 0;
@@ -122,7 +132,14 @@ class MessageRun {
 [[nodiscard]] std::unique_ptr<MessageRun> add_ring(Simulation& simulation, const Placement& placement,
                                                    const CollectiveSpec& spec, std::uint32_t ranks,
                                                    const MessageRunOptions& options, SimTime start = SimTime());
+/// Shifts without a stored schedule, at fidelity fluid or analytic. Where messages go alike (alike.hpp) and no other job shares the
+/// fabric, one of each class stands for all of it. Precondition: count < ranks.
+[[nodiscard]] std::unique_ptr<MessageRun> add_shifts(Simulation& simulation, const Placement& placement,
+                                                     const Shifts& shifts, std::uint32_t ranks,
+                                                     const MessageRunOptions& options, SimTime start = SimTime());
 
+/// Runs what was added to a simulation of its own.
+[[nodiscard]] MessageRunResult finish(Simulation& simulation, MessageRun& messages);
 /// Runs a stored schedule alone.
 [[nodiscard]] MessageRunResult run_messages(const Fabric& fabric, const Schedule& schedule,
                                             const MessageRunOptions& options);
@@ -132,5 +149,8 @@ class MessageRun {
 /// Runs a ring collective without storing its messages: 33.5 million of them at 4,096 ranks.
 [[nodiscard]] MessageRunResult run_ring(const Fabric& fabric, const CollectiveSpec& spec, std::uint32_t ranks,
                                         const MessageRunOptions& options);
+/// Runs shifts alone.
+[[nodiscard]] MessageRunResult run_shifts(const Fabric& fabric, const Shifts& shifts, std::uint32_t ranks,
+                                          const MessageRunOptions& options);
 
 }  // namespace orrery::inline collective

@@ -100,25 +100,54 @@ class MessageScenario {
         ring_messages_ = static_cast<std::uint64_t>(ranks_) * 2 * (ranks_ - 1);
         const bool stored = (options.timeline && ring_messages_ <= kMostDrawn) ||
                             (options.messages && ring_messages_ <= kMostKept && spec_.slow_rank < 0);
-        unstored_ring_ = ring && !stored && !spec_.in_memory && scenario.network.fidelity != Fidelity::simgrid;
+        const bool unstored_ring =
+            ring && !stored && !spec_.in_memory && scenario.network.fidelity != Fidelity::simgrid;
         const bool each = options.timeline || options.messages;  // message is asked for
+        if (spec_.algorithm->shifts != nullptr && !each && !spec_.in_memory &&
+            (scenario.network.fidelity == Fidelity::fluid || scenario.network.fidelity == Fidelity::analytic)) {
+            shifts_ = spec_.algorithm->shifts(spec_, ranks_);
+        }
         std::optional<Schedule> one =
             each ? std::nullopt : folded_torus(spec_, fabric, placement, message_options(scenario));
+        if (spec_.algorithm->rings != nullptr && !each && !spec_.in_memory && reduces && ranks_ > 1 &&
+            scenario.network.fidelity == Fidelity::fluid) {
+            rings_ = spec_.algorithm->rings(spec_, ranks_, fabric.gpus_per_domain());
+        }
+        form_ = unstored_ring             ? Form::ring
+                : shifts_.count > 0       ? Form::shifts
+                : !rings_.members.empty() ? Form::rings
+                                          : Form::stored;
         if (one.has_value()) {
             schedule_ = std::move(*one);
-        } else if (!unstored_ring_) {
+        } else if (form_ == Form::stored) {
             schedule_ = make_schedule(spec_, ranks_, fabric.gpus_per_domain());
         }
     }
 
-    [[nodiscard]] bool unstored_ring() const { return unstored_ring_; }
-    [[nodiscard]] std::uint32_t ranks() const { return ranks_; }
+    /// Null where there is nothing to send.
+    [[nodiscard]] std::unique_ptr<MessageRun> add(const RunContext& context, const MessageRunOptions& options) const {
+        switch (form_) {
+            case Form::ring:
+                return ranks_ > 1 ? add_ring(context.simulation, context.placement, context.scenario.collective, ranks_,
+                                             options, context.start)
+                                  : nullptr;
+            case Form::shifts:
+                return add_shifts(context.simulation, context.placement, shifts_, ranks_, options, context.start);
+            case Form::rings:
+                return add_rings(context.simulation, context.placement, rings_, options, context.start);
+            case Form::stored:
+                break;
+        }
+        return add_messages(context.simulation, context.placement, schedule_, options, context.start);
+    }
+    /// All messages are known, and none waits for another.
+    [[nodiscard]] bool known_ahead() const { return form_ == Form::stored && schedule_.releases.empty(); }
     [[nodiscard]] const Schedule& schedule() const { return schedule_; }
 
     void summarise(MessageRunResult result, RunOutput& out) {
         Summary& summary = out.summary;
         out.seconds = result.seconds;
-        if (options_.timeline && !unstored_ring_) {
+        if (options_.timeline && form_ == Form::stored) {
             out.timeline = draw_messages(schedule_, result);
         }
         if (options_.timeline && collective_ && out.timeline.spans.empty()) {
@@ -141,7 +170,12 @@ class MessageScenario {
         if (result.folded_into_one > 1) {
             summary.notes.push_back(fmt::format("each simulated rank stands for {}", result.folded_into_one));
         }
-        if (options_.messages && result.starts.size() == schedule_.messages.size() && !unstored_ring_ &&
+        if (result.classes > 0) {
+            summary.notes.push_back(
+                fmt::format("{} messages in {} classes that go alike, of each of which one was simulated",
+                            result.messages, result.classes));
+        }
+        if (options_.messages && result.starts.size() == schedule_.messages.size() && form_ == Form::stored &&
             schedule_.messages.size() <= kMostKept) {
             out.messages = MessageRecord{std::move(schedule_), std::move(result.starts), std::move(result.completions)};
         }
@@ -173,7 +207,10 @@ class MessageScenario {
     const RunOptions& options_;
     std::uint32_t ranks_ = 0;
     std::uint64_t ring_messages_ = 0;
-    bool unstored_ring_ = false;
+    enum class Form { stored, ring, rings, shifts };  ///< rings and shifts are not stored
+    Form form_ = Form::stored;
+    Shifts shifts_;
+    Rings rings_;
     std::string chosen_;  ///< by `auto`
     Schedule schedule_;
 };
@@ -185,15 +222,10 @@ class MessageJob final : public ScenarioRun {
         MessageRunOptions options = message_options(context.scenario);
         options.progress = context.options.progress;
         const bool threads = context.scenario.network.threads > 1;
-        if (threads && !messages_.unstored_ring() && messages_.schedule().releases.empty()) {
+        if (threads && messages_.known_ahead()) {
             context.simulation.run_ahead();  // nothing waits for what arrives
         }
-        if (!messages_.unstored_ring()) {
-            run_ = add_messages(context.simulation, context.placement, messages_.schedule(), options, context.start);
-        } else if (messages_.ranks() > 1) {
-            run_ = add_ring(context.simulation, context.placement, context.scenario.collective, messages_.ranks(),
-                            options, context.start);
-        }
+        run_ = messages_.add(context, options);
     }
 
     void summarise(RunOutput& out) override {

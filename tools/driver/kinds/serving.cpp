@@ -1,5 +1,6 @@
 // kind: serving. Requests served by engine replicas.
 
+#include "tools/driver/group_names.hpp"
 #include "tools/driver/kind.hpp"
 
 #include "models/scaled_device.hpp"
@@ -103,17 +104,8 @@ class ServingScenario final : public ScenarioRun {
         if (!groups.empty() && context.placement.gpus() != fabric.gpus()) {
             throw InfeasibleError("serving on some nodes of a cluster of groups is not simulated: give it all of them");
         }
-        if (phase.placed) {
-            std::vector<std::string> names;
-            for (; group < groups.size() && groups[group].name != phase.group; ++group) {
-                names.push_back(groups[group].name);
-            }
-            if (group == groups.size()) {
-                const std::string guess = nearest_name(phase.group, names);
-                throw ConfigError({scenario_.engine_mark.error(
-                    fmt::format("the cluster has no group '{}'{}", phase.group,
-                                guess.empty() ? "" : fmt::format(" (did you mean '{}'?)", guess)))});
-            }
+        while (phase.placed && groups.at(group).name != phase.group) {
+            ++group;
         }
         if (!groups.empty()) {
             // Without a name: the first group with room for them.
@@ -403,6 +395,15 @@ void check_serving(const YamlNode& root, const DataDirectory&, Scenario& scenari
                                                       pretty_quantity(window.from, Dimension::time),
                                                       pretty_quantity(window.to, Dimension::time))));
     }
+    const EngineSpec& engine = scenario.engine;
+    const auto check_pool = [&](const std::vector<const char*>& path, const PhaseSpec& phase) {
+        if (phase.placed) {
+            check_group_names(root, path, {phase.group}, scenario, errors);
+        }
+    };
+    check_pool({"engine", "group"}, engine.mixed);
+    check_pool({"engine", "prefill", "group"}, engine.prefill);
+    check_pool({"engine", "decode", "group"}, engine.decode);
     refuse_unread_model(root, scenario, errors);
     refuse_unread_serving(root, scenario, errors);
     for (const std::string& problem : problems_of(scenario.requests)) {

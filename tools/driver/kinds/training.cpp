@@ -1,6 +1,7 @@
 // kind: training. One iteration of a model under a plan.
 
 #include "tools/driver/given_faults.hpp"
+#include "tools/driver/group_names.hpp"
 #include "tools/driver/interval.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/driver/training_faults.hpp"
@@ -250,6 +251,7 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
     for (const std::string& problem : apply_signatures(scenario.plan)) {
         errors.push_back(scenario.plan_mark.error(problem));
     }
+    check_group_names(root, {"plan", "groups"}, names_in(scenario.plan.groups), scenario, errors);
     refuse_unread_model(root, scenario, errors);
     refuse_unread_faults(root, scenario, errors);
     check_faults(root, scenario, errors);

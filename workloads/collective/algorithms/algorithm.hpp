@@ -3,6 +3,7 @@
 // each; it owns its parameters and says what it cannot do.
 
 #include "workloads/collective/message_run.hpp"
+#include "workloads/collective/rings.hpp"
 
 #include <limits>
 
@@ -90,6 +91,10 @@ struct CollectiveAlgorithm {
     void (*build)(ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node);
     /// About how long it takes, s; kNotServed where it does not serve. Null: `auto` never takes it.
     double (*estimate)(const CollectiveSpec& spec, const GroupLinks& links) = nullptr;
+    /// The schedule in short, where every rank sends to the next ones at once. Null: it never does.
+    Shifts (*shifts)(const CollectiveSpec& spec, std::uint32_t ranks) = nullptr;
+    /// The same, where the schedule is rings. Null: it is not.
+    Rings (*rings)(const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node) = nullptr;
 };
 [[nodiscard]] const std::vector<const CollectiveAlgorithm*>& algorithm_table();
 
@@ -119,7 +124,5 @@ void require_all_reduce(const CollectiveSpec& spec);
 [[nodiscard]] bool reduces_or_gathers(CollectiveOp op);
 /// Throws InfeasibleError, with what the algorithm serves, when `served` is false.
 void require_served(const CollectiveSpec& spec, bool served, const char* what);
-/// 40 bytes per message with its releases: throws InfeasibleError for what would not fit into an ordinary machine's memory.
-void require_schedule_size(double messages);
 
 }  // namespace orrery::inline collective

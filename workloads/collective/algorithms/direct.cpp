@@ -10,6 +10,14 @@ bool serves(CollectiveOp op) {
     return op != CollectiveOp::all_reduce && op != CollectiveOp::broadcast && op != CollectiveOp::reduce;
 }
 
+Shifts shifts_of(const CollectiveSpec& spec, std::uint32_t ranks) {
+    if (!serves(spec.op) || spec.op == CollectiveOp::gather || spec.op == CollectiveOp::scatter || ranks < 2) {
+        return {};
+    }
+    // Send and receive as nccl-tests: each rank to the next.
+    return spec.op == CollectiveOp::send_recv ? Shifts{1, spec.bytes} : Shifts{ranks - 1, spec.bytes / ranks};
+}
+
 }  // namespace
 
 extern const CollectiveAlgorithm kDirectAlgorithm = {
@@ -20,12 +28,6 @@ extern const CollectiveAlgorithm kDirectAlgorithm = {
     [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {
         require_served(spec, serves(spec.op), "all-to-all, all-gather, reduce-scatter, send-recv, gather and scatter");
         const auto root = static_cast<std::uint32_t>(spec.root);
-        if (spec.op == CollectiveOp::send_recv) {  // as nccl-tests: each rank to the next
-            for (std::uint32_t i = 0; i < ranks; ++i) {
-                builder.add(i, (i + 1) % ranks, spec.bytes);
-            }
-            return;
-        }
         if (spec.op == CollectiveOp::gather || spec.op == CollectiveOp::scatter) {
             for (std::uint32_t k = 1; k < ranks; ++k) {
                 const std::uint32_t other = (root + k) % ranks;
@@ -35,9 +37,10 @@ extern const CollectiveAlgorithm kDirectAlgorithm = {
             return;
         }
         builder.set_reducing(spec.op == CollectiveOp::reduce_scatter);
+        const Shifts shifts = shifts_of(spec, ranks);
         for (std::uint32_t i = 0; i < ranks; ++i) {
-            for (std::uint32_t k = 1; k < ranks; ++k) {
-                builder.add(i, (i + k) % ranks, spec.bytes / ranks);
+            for (std::uint32_t k = 1; k <= shifts.count; ++k) {
+                builder.add(i, (i + k) % ranks, shifts.bytes);
             }
         }
     },
@@ -59,6 +62,7 @@ extern const CollectiveAlgorithm kDirectAlgorithm = {
             links.per_node > 1 ? links.inside_latency + part * (links.per_node - 1) / links.inside_rate : 0;
         const double far = part * (links.ranks - links.per_node) * links.per_node / links.all_rate;
         return std::max(near, links.nodes() > 1 ? links.outside_latency + far : 0);
-    }};
+    },
+    shifts_of};
 
 }  // namespace orrery::inline collective

@@ -3,6 +3,7 @@
 #include "workloads/collective/algorithms/algorithm.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace orrery::inline collective {
 
@@ -27,13 +28,32 @@ std::vector<std::uint32_t> members_of(std::uint32_t channel, std::uint32_t ranks
     return members;
 }
 
-void build(ScheduleBuilder& builder, const CollectiveSpec& spec, const std::vector<std::vector<std::uint32_t>>& rings) {
+Rings rings_over(const CollectiveSpec& spec, std::vector<std::vector<std::uint32_t>> members) {
+    const auto n = static_cast<std::uint32_t>(members.front().size());
+    const double bytes = spec.bytes / static_cast<double>(members.size()) / n;
+    return {std::move(members), bytes, (spec.op == CollectiveOp::all_reduce ? 2 : 1) * (n - 1)};
+}
+
+Rings many_rings(const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node) {
+    std::vector<std::vector<std::uint32_t>> members;
+    for (std::uint32_t c = 0; c < channels_of(spec, ranks, per_node); ++c) {
+        members.push_back(members_of(c, ranks, per_node));
+    }
+    return rings_over(spec, std::move(members));
+}
+
+Rings both_ways(const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {
+    std::vector<std::uint32_t> up(ranks);
+    std::iota(up.begin(), up.end(), 0U);
+    return rings_over(spec, {up, {up.rbegin(), up.rend()}});
+}
+
+template <Rings (*kRings)(const CollectiveSpec&, std::uint32_t, std::uint32_t)>
+void build(ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node) {
     require_served(spec, reduces_or_gathers(spec.op), "all-reduce, all-gather and reduce-scatter");
-    const std::uint32_t rounds = spec.op == CollectiveOp::all_reduce ? 2 : 1;
-    for (const std::vector<std::uint32_t>& members : rings) {
-        const auto n = static_cast<std::uint32_t>(members.size());
-        (void)add_ring(builder, members, spec.bytes / static_cast<double>(rings.size()) / n, rounds * (n - 1), {},
-                       reducing_steps(spec.op, n));
+    const Rings rings = kRings(spec, ranks, per_node);
+    for (const std::vector<std::uint32_t>& members : rings.members) {
+        (void)add_ring(builder, members, rings.bytes, rings.steps, {}, reducing_steps(spec.op, ranks));
     }
 }
 
@@ -48,15 +68,9 @@ extern const CollectiveAlgorithm kMultiRingAlgorithm = {
     [](const CollectiveSpec& spec, double ranks, double per_node) {
         return 2 * ranks * ranks * channels_of(spec, ranks, per_node);
     },
-    [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node) {
-        std::vector<std::vector<std::uint32_t>> rings;
-        for (std::uint32_t c = 0; c < channels_of(spec, ranks, per_node); ++c) {
-            rings.push_back(members_of(c, ranks, per_node));
-        }
-        build(builder, spec, rings);
-    },
+    build<many_rings>,
     [](const CollectiveSpec& spec, const GroupLinks& links) {
-        // A schedule of this size is stored.
+        // Of more messages each is simulated for too long where they are not alike.
         if (!reduces_or_gathers(spec.op) || links.nodes() == 1 || links.per_node == 1 ||
             2 * links.ranks * links.ranks * links.per_node > 2e6) {
             return kNotServed;
@@ -66,17 +80,18 @@ extern const CollectiveAlgorithm kMultiRingAlgorithm = {
         return rounds * (links.ranks - 1) *
                std::max(links.inside_latency + part / links.inside_rate,
                         links.outside_latency + part / links.node_rate);
-    }};
+    },
+    nullptr,
+    many_rings};
 
 extern const CollectiveAlgorithm kBidirectionalRingAlgorithm = {
-    "bidirectional-ring", "two rings, one in each direction, with half the payload each", nullptr,
+    "bidirectional-ring",
+    "two rings, one in each direction, with half the payload each",
+    nullptr,
     [](const CollectiveSpec&, double ranks, double) { return 4 * ranks * ranks; },
-    [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {
-        std::vector<std::uint32_t> up(ranks);
-        for (std::uint32_t i = 0; i < ranks; ++i) {
-            up[i] = i;
-        }
-        build(builder, spec, {up, {up.rbegin(), up.rend()}});
-    }};
+    build<both_ways>,
+    nullptr,
+    nullptr,
+    both_ways};
 
 }  // namespace orrery::inline collective
