@@ -1,4 +1,5 @@
 #include "models/calibrated.hpp"
+#include "validation/compute/beside.hpp"
 #include "validation/compute/collections.hpp"
 #include "validation/compute/held_rows.hpp"
 #include "validation/compute/passes.hpp"
@@ -191,6 +192,7 @@ Comparison validate_compute(const DataDirectory& data, const Terminal& terminal,
     out.tables.push_back(held_back_table(fits));
     validate_ceilings(data, terminal, out);
     validate_passes(data, terminal, points, out);
+    validate_beside(data, terminal, points, out);
     std::vector<double> errors;
     for (const ScatterPoint& point : out.points) {
         errors.push_back(point.predicted / point.measured - 1);
