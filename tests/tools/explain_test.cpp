@@ -130,6 +130,20 @@ TEST_CASE("explain: what a run is made of is what bounds it") {
     CHECK(ring.what_ifs[0].share == doctest::Approx(1).epsilon(0.05));
 }
 
+TEST_CASE("explain: a faster host shortens the wait for the tokens of experts by as much") {
+    const Explanation e = explain(scenario(R"(orrery: 1
+kind: training
+cluster: {nodes: 1, node: dgx-h100}
+model: {layers: 4, hidden: 1024, heads: 8, vocabulary: 1024, sequence: 1024, experts: {count: 16, topk: 2, ffn: 1024}}
+plan: {data: 8, global_batch: 64, expert: 8}
+software: {preset: megatron-core-2024, expert_wait: 1 s, step_overhead: 0 s}
+)"),
+                                  models());
+    // Four layers and eight micro-batches of a second each are nearly all of it.
+    CHECK(e.seconds > 32);
+    CHECK(gain(e, "lower host overhead") == doctest::Approx(1).epsilon(0.01));
+}
+
 TEST_CASE("explain: a scaled device scales what binds a kernel, and nothing else") {
     const Scenario s = scenario(kSmallTraining);
     const DeviceSpec& gpu = s.cluster.node.gpu;

@@ -109,10 +109,12 @@ constexpr WhatIf kWhatIfs[] = {
     {"lower host overhead",
      [](Scenario& s, double more) {
          s.software.launch.value /= more;
+         s.software.expert_wait.value /= more;
          s.software.step_overhead.value /= more;
          HostSpec& host = s.engine.software;
          for (double* seconds : {&host.step.value, &host.sequence.value, &host.request.value, &host.frontend.value,
-                                 &host.layer_launch.value, &s.engine.step_overhead, &s.engine.sequence_overhead}) {
+                                 &host.layer_launch.value, &host.experts_launch.value, &s.engine.step_overhead,
+                                 &s.engine.sequence_overhead}) {
              *seconds /= more;
          }
      }},
