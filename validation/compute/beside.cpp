@@ -2,6 +2,7 @@
 
 #include "models/calibrated.hpp"
 #include "topologies/device_preset.hpp"
+#include "validation/compute/passes.hpp"
 #include "validation/facts_table.hpp"
 #include "validation/statistics.hpp"
 #include "workloads/training/pass_program.hpp"
@@ -9,7 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <map>
 
 namespace orrery::inline validation {
@@ -136,17 +137,6 @@ class Prompt {
 
 using Groups = std::map<std::string, std::vector<double>>;
 
-void print_groups(const Terminal& terminal, const char* heading, const Groups& groups) {
-    terminal.heading(heading);
-    std::vector<std::vector<std::string>> rows;
-    for (const auto& [name, errors] : groups) {
-        const ErrorStatistics s = statistics_of(errors);
-        rows.push_back({name, std::to_string(s.count), fmt::format("{:.1f} %", s.mape),
-                        fmt::format("{:+.1f} %", s.median_bias), fmt::format("{:.1f} %", s.worst)});
-    }
-    terminal.table({"group", "points", "MAPE", "median bias", "worst"}, rows);
-}
-
 void prompts(const DataDirectory& data, const Terminal& terminal, bool points, Comparison& out) {
     const DeviceSpec gpu = read_device("h100-sxm", data);
     const Calibrated device(gpu, data, kHeld);  // prompt after prompt, as latencies are averaged
@@ -181,7 +171,7 @@ void prompts(const DataDirectory& data, const Terminal& terminal, bool points, C
         terminal.heading("prompts beside their all-reduces");
         terminal.table({"model", "GPUs", "tokens", "all-reduces", "measured", "predicted", "error"}, listed);
     }
-    print_groups(terminal,
+    print_errors(terminal,
                  "prompts whose all-reduces run in turn, not at all, or beside kernels (nothing fitted on them)",
                  groups);
     const ErrorStatistics all = statistics_of(errors);
@@ -211,7 +201,7 @@ void slowdowns(const DataDirectory& data, const Terminal& terminal, bool points,
         terminal.heading("kernels beside collectives");
         terminal.table({"device", "kernel", "times as long", "predicted", "error"}, listed);
     }
-    print_groups(terminal, "how many times as long kernels take beside a collective", groups);
+    print_errors(terminal, "how many times as long kernels take beside a collective", groups);
     const ErrorStatistics all = statistics_of(errors);
     out.scores.push_back({"beside_kernels", static_cast<double>(all.count), ""});
     out.scores.push_back({"beside_kernels_error", all.mape, "%"});

@@ -91,6 +91,18 @@ double layer_seconds(const CostModel& device, const ServedModel& model, double t
 
 }  // namespace
 
+void print_errors(const Terminal& terminal, const std::string& heading,
+                  const std::map<std::string, std::vector<double>>& groups) {
+    terminal.heading(heading);
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [name, errors] : groups) {
+        const ErrorStatistics s = statistics_of(errors);
+        rows.push_back({name, std::to_string(s.count), fmt::format("{:.1f} %", s.mape),
+                        fmt::format("{:+.1f} %", s.median_bias), fmt::format("{:.1f} %", s.worst)});
+    }
+    terminal.table({"group", "points", "MAPE", "median bias", "worst"}, rows);
+}
+
 void validate_ceilings(const DataDirectory& data, const Terminal& terminal, Comparison& out) {
     std::vector<std::vector<std::string>> rows;
     std::vector<double> errors;
@@ -183,14 +195,7 @@ void validate_passes(const DataDirectory& data, const Terminal& terminal, bool p
         terminal.heading("passes");
         terminal.table({"model", "node", "GPUs", "size", "what", "measured", "predicted", "error"}, listed);
     }
-    terminal.heading("whole passes from kernels alone (nothing fitted on them, no host time)");
-    std::vector<std::vector<std::string>> rows;
-    for (const auto& [name, errors] : groups) {
-        const ErrorStatistics s = statistics_of(errors);
-        rows.push_back({name, std::to_string(s.count), fmt::format("{:.1f} %", s.mape),
-                        fmt::format("{:+.1f} %", s.median_bias), fmt::format("{:.1f} %", s.worst)});
-    }
-    terminal.table({"group", "points", "MAPE", "median bias", "worst"}, rows);
+    print_errors(terminal, "whole passes from kernels alone (nothing fitted on them, no host time)", groups);
 }
 
 }  // namespace orrery::inline validation

@@ -5,7 +5,15 @@
 #include "tools/program/terminal.hpp"
 #include "validation/scatter.hpp"
 
+#include <map>
+#include <string>
+#include <vector>
+
 namespace orrery::inline validation {
+
+/// A line for each group: its points and what they err by.
+void print_errors(const Terminal& terminal, const std::string& heading,
+                  const std::map<std::string, std::vector<double>>& groups);
 
 /// Measured ceilings (validation/compute/ceilings.csv) against what the models reach at best.
 void validate_ceilings(const DataDirectory& data, const Terminal& terminal, Comparison& out);
