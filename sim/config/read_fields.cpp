@@ -153,6 +153,7 @@ class Reader final : public Fields {
         }
         const auto found = std::find(names.begin(), names.end(), node->scalar);
         if (found == names.end()) {
+            kind_unknown_ = kind_unknown_ || std::string_view(field.key) == "kind";
             return fail(*node, fmt::format("'{}' cannot be '{}'{}; it is one of {}", field.key, node->scalar,
                                            did_you_mean(node->scalar, names), fmt::join(names, ", ")));
         }
@@ -257,8 +258,11 @@ class Reader final : public Fields {
         given = given || found_ > before;
     }
 
-    /// Reports the keys that nobody asked for.
+    /// Reports the keys that nobody asked for; of a kind that there is none of, nobody knows the keys.
     void finish() {
+        if (kind_unknown_) {
+            return;
+        }
         constexpr std::size_t kGuessed = 50;  // guessing takes time, and more errors than that are not shown
         for (const YamlNode::Entry& entry : node_.entries) {
             if (!known_.contains(entry.key)) {
@@ -425,6 +429,7 @@ class Reader final : public Fields {
     Origins* origins_;
     std::string prefix_;
     bool listed_ = false;  ///< an error has named the keys of this level
+    bool kind_unknown_ = false;
     Maps later_;
     std::set<std::string> known_;
     std::size_t found_ = 0;  ///< keys that were asked for and there

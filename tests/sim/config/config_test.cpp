@@ -109,6 +109,13 @@ TEST_CASE("all errors of a scenario come at once, each with its place and the ne
 TEST_CASE("keys of another kind of scenario, missing keys and wrong types are errors") {
     CHECK(test::refusal(with(test::kSmallTraining, "software:", "traffic: {size: 1 MB}\nsoftware:"))
               .find("unknown key 'traffic'") != std::string::npos);
+    // Of a kind that there is none of nobody knows the keys.
+    const std::string kind = test::refusal(
+        "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\n"
+        "model: llama-3-8b\nengine: {scheduler: {kind: vlm, chunk: 9}, tensr: 2}\n");
+    CHECK(kind.find("'kind' cannot be 'vlm'") != std::string::npos);
+    CHECK(kind.find("unknown key 'chunk'") == std::string::npos);
+    CHECK(kind.find("did you mean 'tensor'?") != std::string::npos);
     CHECK(test::refusal(with(test::kSmallTraining, ", global_batch: 8", "")).find("'global_batch' is missing") !=
           std::string::npos);
     CHECK(test::refusal(with(test::kSmallTraining, "{tensor: 2, data: 4, global_batch: 8}", "fast"))
