@@ -277,3 +277,88 @@ plan: {tensor: 4, pipeline: 2, data: 18, global_batch: 144}
     }
     CHECK(spreads.size() == 2);
 }
+
+TEST_CASE("plan: experts are spread in every way that divides them, each plan once, and the best is what it says") {
+    const char* const kExperts = R"(orrery: 1
+kind: training
+cluster: {nodes: 2, node: dgx-h100, fabric: {nodes_per_leaf: 2, rails: 8}}
+model: {layers: 8, hidden: 2048, heads: 16, ffn: 4096, gated: true, vocabulary: 32000, sequence: 2048, experts: {count: 16, topk: 2, ffn: 2048, shared: 2048}}
+plan: {tensor: 1, data: 16, expert: 8, global_batch: 64}
+software: megatron-core-2024
+)";
+    const Scenario base = scenario(kExperts);
+    PlanOptions options;
+    options.simulate = 10;
+    options.workers = 2;
+    const PlanSearch search = search_plans(base, data(), options);
+    std::set<std::int64_t> degrees;
+    std::set<std::int64_t> cuts;
+    std::set<TokenDispatch> dispatches;
+    std::set<ExpertOverlap> overlaps;
+    std::set<std::string> seen;
+    for (const RankedPlan& ranked : search.ranked) {
+        const PlanSpec& plan = ranked.plan;
+        CHECK(plan.stage_ranks() % (plan.experts.expert * plan.expert_tensor()) == 0);
+        degrees.insert(plan.experts.expert);
+        cuts.insert(plan.expert_tensor());
+        dispatches.insert(plan.experts.dispatch);
+        overlaps.insert(plan.experts.overlap);
+        CHECK(seen.insert(fmt::format("{}", fmt::join(assignments_of(ranked), " "))).second);
+    }
+    CHECK(degrees == std::set<std::int64_t>{1, 2, 4, 8, 16});
+    CHECK(cuts.size() > 1);
+    CHECK(dispatches.size() == 3);
+    CHECK(overlaps.size() == 2);
+    YamlNode tree = parse_yaml(kExperts, "test.yaml");
+    for (const std::string& assignment : assignments_of(search.ranked[0])) {
+        apply_override(tree, assignment);
+    }
+    CHECK(run(read_scenario(tree, "test", data()), models(), {}).summary.find("iteration_time_s")->value ==
+          search.ranked[0].iteration_s);
+    CHECK(describe_plan(search.ranked[0].plan).find("expert ") != std::string::npos);
+}
+
+TEST_CASE("plan: who computes which documents is searched, and signatures are another notation") {
+    const std::string documents = std::string(kPlanned).replace(
+        std::string(kPlanned).find("global_batch: 64"), 16,
+        "global_batch: 64, documents: {lengths: [{tokens: 256, share: 20}, {tokens: 2048, share: 1}], fill: packed}");
+    PlanOptions options;
+    options.simulate = 20;
+    options.workers = 2;
+    const PlanSearch search = search_plans(scenario(documents), data(), options);
+    std::set<std::pair<bool, bool>> ways;
+    for (const RankedPlan& ranked : search.ranked) {
+        ways.insert({ranked.plan.documents.balanced, ranked.plan.documents.dynamic});
+    }
+    CHECK(ways == std::set<std::pair<bool, bool>>{{false, false}, {true, false}, {false, true}});
+    YamlNode tree = parse_yaml(documents, "test.yaml");
+    for (const std::string& assignment : assignments_of(search.ranked[0])) {
+        apply_override(tree, assignment);
+    }
+    CHECK(run(read_scenario(tree, "test", data()), models(), {}).summary.find("iteration_time_s")->value ==
+          search.ranked[0].iteration_s);
+    Scenario signatures = scenario(kPlanned);
+    signatures.plan.signatures.given = true;
+    CHECK_THROWS_WITH_AS((void)search_plans(signatures, data(), options), doctest::Contains("leave 'signatures' out"),
+                         ConfigError);
+}
+
+TEST_CASE("plan: the limits of a searched order go with it") {
+    YamlNode tree = parse_yaml(kPlanned, "test.yaml");
+    apply_override(tree, "plan.schedule={kind: search, held: 6, activations: 30 GiB}");
+    const Scenario base = read_scenario(tree, "test", data());
+    RankedPlan ranked;
+    ranked.plan = base.plan;
+    ranked.plan.pipeline = 2;
+    ranked.plan.data = 1;
+    YamlNode again = parse_yaml(kPlanned, "test.yaml");
+    for (const std::string& assignment : assignments_of(ranked)) {
+        if (assignment.find("cluster.nodes") == std::string::npos) {
+            apply_override(again, assignment);
+        }
+    }
+    const PlanSpec read_back = read_scenario(again, "test", data()).plan;
+    CHECK(read_back.search.held == 6);
+    CHECK(read_back.search.activations == base.plan.search.activations);
+    CHECK(describe_plan(ranked.plan).find("search of 6 micro-batches") != std::string::npos);
+}

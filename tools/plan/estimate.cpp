@@ -12,8 +12,9 @@ namespace {
 
 class Estimate {
   public:
-    explicit Estimate(const TrainingInput& input)
+    Estimate(const TrainingInput& input, double bubble)
         : in_(input),
+          bubble_(bubble),
           stages_(static_cast<std::uint32_t>(input.plan.pipeline)),
           chunks_(static_cast<std::uint32_t>(input.plan.chunks)),
           layers_(layers_of_parts(input.model, input.plan)) {
@@ -26,7 +27,8 @@ class Estimate {
     }
 
     [[nodiscard]] double seconds() const {
-        const auto micro_batches = static_cast<double>(in_.plan.micro_batches());
+        const double micro_batches =
+            in_.documents != nullptr ? in_.documents->micro_batches : static_cast<double>(in_.plan.micro_batches());
         double slowest = 0;
         double sum = 0;
         RankWeights weights;  // of the fullest stage
@@ -40,7 +42,7 @@ class Estimate {
         double total = micro_batches * slowest;
         if (stages_ > 1) {
             // Filling and draining: passes of a mean stage beside the slowest.
-            total += in_.plan.schedule->bubble(in_.plan.shape()) * (sum - slowest) / (stages_ - 1);
+            total += bubble_ * (sum - slowest) / (stages_ - 1);
             const double waits = in_.plan.overlap_pipeline ? 0 : micro_batches * chunks_;
             total += 2 * (waits + stages_ - 1) * send_seconds();
         }
@@ -52,14 +54,18 @@ class Estimate {
             update = std::max(update, cost.optimizer(updated_weights(in_.plan, weights)).total());
         }
         const double kept = 1 - in_.plan.offload.optimizer.away();  // of the states on the device
-        return total + kept * update + offload_seconds(in_, micro_batches * slowest) +
-               in_.software.step_overhead.value;
+        return total + kept * update + offload_seconds(in_, micro_batches * slowest) + in_.software.step_overhead.value;
     }
 
   private:
     // Of each group of nodes that holds ranks, and of which of them each stage is.
     void add_costs() {
         kinds_.resize(stages_, {0});
+        if (in_.documents != nullptr) {
+            costs_.emplace_back(in_.model, in_.plan, in_.software, in_.device, in_.gpu, in_.fabric, in_.collectives,
+                                in_.paths, GpuId(0), std::vector<GpuId>(), &busiest_load(*in_.documents));
+            return;
+        }
         if (in_.groups.empty()) {
             costs_.emplace_back(in_.model, in_.plan, in_.software, in_.device, in_.gpu, in_.fabric, in_.collectives,
                                 in_.paths);
@@ -79,6 +85,26 @@ class Estimate {
                 kinds_[stage].insert(known->second);
             }
         }
+    }
+    // All wait for the ranks with the most to attend to: their middle micro-batch stands for each.
+    [[nodiscard]] static const MicroBatchLoad& busiest_load(const DocumentLayout& layout) {
+        std::uint32_t busiest = 0;
+        double most = -1;
+        for (std::uint32_t column = 0; column < layout.columns; ++column) {
+            double squares = 0;
+            for (std::uint32_t m = 0; m < layout.micro_batches; ++m) {
+                squares += layout.at(column, m).squares();
+            }
+            busiest = squares > most ? column : busiest;
+            most = std::max(most, squares);
+        }
+        std::vector<const MicroBatchLoad*> loads;
+        for (std::uint32_t m = 0; m < layout.micro_batches; ++m) {
+            loads.push_back(&layout.at(busiest, m));
+        }
+        std::stable_sort(loads.begin(), loads.end(),
+                         [](const auto* a, const auto* b) { return a->squares() < b->squares(); });
+        return *loads[loads.size() / 2];
     }
     [[nodiscard]] std::int64_t width() const { return in_.plan.data * in_.plan.context; }
     [[nodiscard]] std::uint32_t part(std::uint32_t stage, std::uint32_t chunk) const {
@@ -220,6 +246,7 @@ class Estimate {
     }
 
     const TrainingInput& in_;
+    double bubble_;
     std::uint32_t stages_, chunks_;
     std::vector<std::uint32_t> layers_;         ///< by virtual stage
     std::vector<std::int64_t> first_;           ///< of these, in the model
@@ -229,8 +256,8 @@ class Estimate {
 
 }  // namespace
 
-Seconds estimate_iteration(const TrainingInput& input) {
-    return Seconds(Estimate(input).seconds());
+Seconds estimate_iteration(const TrainingInput& input, double bubble) {
+    return Seconds(Estimate(input, bubble).seconds());
 }
 
 }  // namespace orrery::inline planning

@@ -13,7 +13,8 @@
 
 namespace orrery::inline planning {
 
-/// Seconds of one iteration.
-[[nodiscard]] Seconds estimate_iteration(const TrainingInput& input);
+/// Seconds of one iteration. `bubble`: of the plan's schedule in its shape. Where documents differ, their middle micro-batch on the
+/// rank with the most to attend to stands for all.
+[[nodiscard]] Seconds estimate_iteration(const TrainingInput& input, double bubble);
 
 }  // namespace orrery::inline planning

@@ -4,6 +4,7 @@
 #include "tools/driver/kind.hpp"
 #include "tools/plan/estimate.hpp"
 #include "tools/plan/offload_space.hpp"
+#include "tools/plan/plan_space.hpp"
 #include "tools/sweep/worker_pool.hpp"
 
 #include <fmt/format.h>
@@ -12,8 +13,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <optional>
+#include <tuple>
 
 namespace orrery::inline planning {
 
@@ -26,182 +27,19 @@ constexpr std::size_t kMostOnFront = 30;  // plans of the estimated front that a
 constexpr double kTimeoutSeconds = 600;
 constexpr double kGibi = 1024.0 * 1024 * 1024;
 
-struct Candidate {
-    std::int64_t nodes;
-    PlanSpec plan;
-};
-
-std::vector<std::int64_t> divisors(std::int64_t n, std::int64_t most) {
-    std::vector<std::int64_t> out;
-    for (std::int64_t d = 1; d <= std::min(n, most); ++d) {
-        if (n % d == 0) {
-            out.push_back(d);
-        }
-    }
-    return out;
-}
-
-/// How the ranks of a pipeline lie on the nodes.
-struct PlanPlacement {
-    std::string groups;
-    Spread spread;
-};
-
-// The orders in which stages or replicas may fill groups of unlike nodes: all orders of up to four groups, of more that in which
-// they stand and its reverse. Where an NVLink fabric joins several nodes, what its GPUs have in common is a choice as well.
-std::vector<PlanPlacement> placements_of(const Scenario& scenario) {
-    const ClusterSpec& cluster = scenario.cluster;
-    if (scenario.plan.placed || (!cluster.mixed && cluster.node.domain <= 1)) {
-        return {};
-    }
-    constexpr std::size_t kMostPermuted = 4;
-    std::vector<std::size_t> order(cluster.groups.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::vector<PlanPlacement> out;
-    for (bool more = true; more;) {
-        std::string names;
-        for (const std::size_t group : order) {
-            names += (names.empty() ? "" : ", ") + cluster.groups[group].name;
-        }
-        out.push_back({names, Spread::stages});
-        out.push_back({names, Spread::replicas});
-        if (order.size() <= kMostPermuted) {
-            more = std::next_permutation(order.begin(), order.end());
-        } else {
-            more = order.front() == 0;
-            std::reverse(order.begin(), order.end());
-        }
-    }
-    return out;
-}
-
-// Lists the space for one size of cluster.
-class Space {
-  public:
-    Space(const Scenario& scenario, std::int64_t nodes, std::vector<Candidate>& out)
-        : scenario_(scenario),
-          nodes_(nodes),
-          gpus_(nodes * scenario.cluster.node.gpus),
-          offloads_(offload_choices(scenario)),
-          placements_(placements_of(scenario)),
-          out_(out) {}
-
-    void list() {
-        for (const std::int64_t tensor : divisors(gpus_, 64)) {
-            if (scenario_.model.heads % tensor != 0 || scenario_.model.ffn % tensor != 0) {
-                continue;
-            }
-            for (const std::int64_t context : divisors(gpus_ / tensor, 64)) {
-                // Splitting sequences below a few thousand tokens a rank is what nobody does: it only costs exchanges.
-                if (context > 1 &&
-                    (scenario_.model.sequence % context != 0 || scenario_.model.sequence / context < 4096)) {
-                    continue;
-                }
-                for (const std::int64_t pipeline : divisors(gpus_ / tensor / context, scenario_.model.layers + 2)) {
-                    PlanSpec plan = scenario_.plan;
-                    plan.tensor = tensor;
-                    plan.context = context;
-                    plan.pipeline = pipeline;
-                    plan.data = gpus_ / tensor / context / pipeline;
-                    plan.shard = 0;
-                    add_placements(plan);
-                }
-            }
-        }
-    }
-
-  private:
-    // Without a pipeline every rank does the same wherever it is; with one replica there is one order of stages.
-    void add_placements(PlanSpec plan) {
-        if (placements_.empty() || plan.pipeline == 1) {
-            add_batches(plan);
-            return;
-        }
-        for (const PlanPlacement& placement : placements_) {
-            if (placement.spread == Spread::stages || plan.data > 1) {
-                plan.placed = true;
-                plan.groups = placement.groups;
-                plan.spread = placement.spread;
-                add_batches(plan);
-            }
-        }
-    }
-
-    void add_batches(PlanSpec plan) {
-        if (plan.global_batch % plan.data != 0) {
-            return;
-        }
-        for (const std::int64_t micro_batch : divisors(plan.global_batch / plan.data, 16)) {
-            plan.micro_batch = micro_batch;
-            for (const PipelineSchedule* schedule : schedule_table()) {
-                if (schedule->searched || schedule == scenario_.plan.schedule) {
-                    plan.schedule = schedule;
-                    add_chunks(plan);
-                }
-            }
-        }
-    }
-
-    // Schedules of several chunks a stage are tried with two and more: with one they are schedules of one.
-    void add_chunks(PlanSpec plan) {
-        const std::int64_t layers = scenario_.model.layers;
-        const std::int64_t most = plan.schedule->chunked ? layers / plan.pipeline : 1;
-        for (plan.chunks = plan.schedule->chunked ? 2 : 1; plan.chunks <= most; ++plan.chunks) {
-            const std::int64_t parts = plan.parts();
-            plan.vocabulary = plan.schedule->cuts_vocabulary && plan.pipeline > 1 ? scenario_.plan.vocabulary
-                                                                                  : VocabularyParallel::none;
-            if ((plan.chunks == 1 || layers % parts == 0 || (layers + 2) % parts == 0) &&
-                plan.schedule->problem(plan.shape()).empty()) {
-                add_recomputation(plan);
-            }
-        }
-    }
-
-    void add_recomputation(PlanSpec plan) {
-        plan.recompute_layers = 0;
-        plan.recompute_modules.clear();
-        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-            // Fused attention recomputes its scores by itself: selective recomputation would be the same plan again.
-            if (recompute == Recompute::selective && plan.attention != AttentionKernel::unfused) {
-                continue;
-            }
-            plan.recompute = recompute;
-            for (const bool sequence_parallel : {false, true}) {
-                if (sequence_parallel && plan.tensor == 1) {
-                    continue;
-                }
-                plan.sequence_parallel = sequence_parallel;
-                const std::int64_t most = plan.data * plan.context == 1 ? 0 : plan.pipeline == 1 ? 3 : 1;
-                for (std::int64_t zero = 0; zero <= most; ++zero) {
-                    plan.zero = zero;
-                    add_offloads(plan);
-                }
-            }
-        }
-    }
-
-    void add_offloads(PlanSpec plan) {
-        for (const OffloadPlan& offload : offloads_) {
-            plan.offload = offload;
-            if (!offload.given || may_offload(plan)) {
-                out_.push_back({nodes_, plan});
-            }
-        }
-    }
-
-    const Scenario& scenario_;
-    std::int64_t nodes_, gpus_;
-    std::vector<OffloadPlan> offloads_;
-    std::vector<PlanPlacement> placements_;
-    std::vector<Candidate>& out_;
-};
-
 Scenario scenario_with(const Scenario& base, const Candidate& candidate) {
     Scenario scenario = base;
     scenario.cluster.nodes = candidate.nodes;
     scenario.plan = candidate.plan;
     return scenario;
 }
+
+/// What a schedule says of a shape.
+struct ScheduleFigures {
+    bool known = false;
+    double bubble = 0;
+    std::vector<double> held;
+};
 
 // What workers do: judge a batch of candidates, or simulate one.
 class PlanWorker {
@@ -243,7 +81,8 @@ class PlanWorker {
                     ++do_not_fit;
                     continue;
                 }
-                feasible.push_back({i, estimate_iteration(input).value(), *memory / kGibi});
+                feasible.push_back(
+                    {i, estimate_iteration(input, figures_of(scenario.plan).bubble).value(), *memory / kGibi});
             } catch (const Error&) {
                 ++do_not_divide;
             }
@@ -251,9 +90,25 @@ class PlanWorker {
         return {{"feasible", feasible}, {"divide", do_not_divide}, {"fit", do_not_fit}};
     }
 
+    // Many plans have pipelines of one shape, whose passes are long lists.
+    const ScheduleFigures& figures_of(const PlanSpec& plan) {
+        const PipelineShape shape = plan.shape();
+        ScheduleFigures& out =
+            figures_[{plan.schedule, shape.stages, shape.chunks, shape.micro_batches, shape.vocabulary}];
+        if (!out.known) {
+            out.known = true;
+            out.bubble = shape.stages > 1 ? plan.schedule->bubble(shape) : 0;
+            if (plan.schedule->search == nullptr) {  // else as its limits say
+                const std::vector<std::uint32_t> held = plan.schedule->in_flight(shape);
+                out.held.assign(held.begin(), held.end());
+            }
+        }
+        return out;
+    }
+
     // Of the fullest stage, where each fits into the memory of the devices that hold it less the headroom. Judged by the fewest
     // layers first, because schedules of long pipelines are long lists.
-    [[nodiscard]] std::optional<double> memory_of_plan(const Scenario& scenario, const TrainingInput& input) const {
+    [[nodiscard]] std::optional<double> memory_of_plan(const Scenario& scenario, const TrainingInput& input) {
         double capacity = 0;
         for (std::int64_t stage = 0; stage < scenario.plan.pipeline; ++stage) {
             capacity = std::max(capacity, input.memory_of_stage(stage));
@@ -268,7 +123,8 @@ class PlanWorker {
             return std::nullopt;
         }
         double most = 0;
-        const std::vector<MemoryUse> uses = memory_by_stage(scenario.model, scenario.plan, scenario.software);
+        const std::vector<MemoryUse> uses =
+            memory_by_stage(scenario.model, scenario.plan, scenario.software, figures_of(scenario.plan).held);
         for (std::size_t stage = 0; stage < uses.size(); ++stage) {
             most = std::max(most, uses[stage].total());
             if (uses[stage].total() > (1 - headroom_) * input.memory_of_stage(static_cast<std::int64_t>(stage))) {
@@ -296,6 +152,9 @@ class PlanWorker {
     ModelCache models_;
     double headroom_;
     std::map<std::int64_t, std::unique_ptr<Fabric>> fabrics_;
+    std::map<std::tuple<const PipelineSchedule*, std::uint32_t, std::uint32_t, std::uint32_t, VocabularyParallel>,
+             ScheduleFigures>
+        figures_;
 };
 
 // Where the time of a plan goes beyond that of the best one.
@@ -344,7 +203,7 @@ class PlanSearcher {
         const std::vector<std::int64_t> sizes =
             options_.nodes.empty() ? std::vector<std::int64_t>{base_.cluster.nodes} : options_.nodes;
         for (const std::int64_t nodes : sizes) {
-            Space(base_, nodes, candidates_).list();
+            list_plans(base_, nodes, candidates_);
         }
         out_.listed = candidates_.size();
         PlanWorker worker(base_, candidates_, data_, options_.headroom);
@@ -529,6 +388,10 @@ PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, con
         throw ConfigError({scenario.plan_mark.error(
             "'plan' searches degrees, schedules and ZeRO stages: leave 'sharding', 'outer' and 'compression' out")});
     }
+    if (scenario.plan.signatures.given) {
+        throw ConfigError({scenario.plan_mark.error(
+            "'plan' searches degrees, which signatures are another notation of: leave 'signatures' out")});
+    }
     if (scenario.plan.zeroth_order.given) {
         throw ConfigError(
             {scenario.plan_mark.error("'plan' searches passes forward and backward: leave 'zeroth_order' out")});
@@ -550,58 +413,6 @@ PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, con
         best.plan = out.ranked.front().plan;
         ModelCache models(data);
         out.recovery = search_recovery(best, models);
-    }
-    return out;
-}
-
-std::string describe_plan(const PlanSpec& plan) {
-    static const char* const kRecompute[] = {"no", "selective", "half", "full"};
-    std::string out = fmt::format("tensor {}, pipeline {}, data {}", plan.tensor, plan.pipeline, plan.data);
-    if (plan.context > 1) {
-        out += fmt::format(", context {}", plan.context);
-    }
-    out += fmt::format(", micro-batch {}", plan.micro_batch);
-    if (!plan.schedule->searched || plan.schedule->splits) {  // 1F1B, interleaved where it has chunks, needs no name
-        out += fmt::format(", {}", plan.schedule->name);
-    }
-    if (plan.chunks > 1) {
-        out += fmt::format(", {} chunks", plan.chunks);
-    }
-    out += fmt::format(", {} recomputation", kRecompute[static_cast<std::size_t>(plan.recompute)]);
-    if (plan.zero > 0) {
-        out += fmt::format(", ZeRO {}", plan.zero);
-    }
-    if (plan.placed) {
-        out += fmt::format(", {} after another{}{}", plan.spread == Spread::stages ? "stage" : "replica",
-                           plan.groups.empty() ? "" : " on ", plan.groups);
-    }
-    return out + (plan.sequence_parallel ? ", sequence parallel" : "") + describe_offload(plan.offload);
-}
-
-std::vector<std::string> assignments_of(const RankedPlan& ranked) {
-    const PlanSpec& plan = ranked.plan;
-    static const char* const kRecompute[] = {"none", "selective", "half", "full"};
-    std::vector<std::string> out = {
-        fmt::format("plan.tensor={}", plan.tensor),
-        fmt::format("plan.pipeline={}", plan.pipeline),
-        fmt::format("plan.data={}", plan.data),
-        fmt::format("plan.context={}", plan.context),
-        fmt::format("plan.micro_batch={}", plan.micro_batch),
-        fmt::format("plan.schedule={}", plan.schedule->name),
-        fmt::format("plan.chunks={}", plan.chunks),
-        fmt::format("plan.recompute={}", kRecompute[static_cast<std::size_t>(plan.recompute)]),
-        fmt::format("plan.sequence_parallel={}", plan.sequence_parallel),
-        fmt::format("plan.zero={}", plan.zero),
-        fmt::format("plan.shard={}", plan.shard)};
-    assign_offload(plan.offload, out);
-    if (ranked.sized) {
-        out.insert(out.begin(), fmt::format("cluster.nodes={}", ranked.nodes));
-    }
-    if (plan.placed) {
-        out.push_back(fmt::format("plan.spread={}", plan.spread == Spread::stages ? "stages" : "replicas"));
-        if (!plan.groups.empty()) {
-            out.push_back(fmt::format("plan.groups={}", plan.groups));
-        }
     }
     return out;
 }

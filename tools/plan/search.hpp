@@ -3,7 +3,8 @@
 // the rest is ranked by an estimate, and the best are simulated in full.
 //
 // The space: tensor, context, pipeline and data degrees that fill the cluster, micro-batch sizes, chunks a stage,
-// recomputation, ZeRO stages and sequence parallelism; for a plan that offloads, where each thing lies (offload_space.hpp). On groups of
+// recomputation, ZeRO stages and sequence parallelism, for each schedule marked for it and the scenario's own; the mapping of experts
+// (expert_space.hpp); for a plan that offloads, where each thing lies (offload_space.hpp); for documents, who computes them. On groups of
 // unlike nodes, and where one NVLink fabric joins several nodes, also which stages or replicas are on which of them (`plan.groups`,
 // `plan.spread`), unless the scenario says it. Everything else (model, software, kernels, overlaps, batch) is
 // as in the scenario.

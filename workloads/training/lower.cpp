@@ -1,5 +1,6 @@
 #include "workloads/training/lower.hpp"
 
+#include "sim/config/units.hpp"
 #include "workloads/training/lowering.hpp"
 
 #include <fmt/format.h>
@@ -517,7 +518,36 @@ static std::vector<double> held_by_stage(const PlanSpec& plan, const std::vector
     return out;
 }
 
-std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software) {
+std::vector<std::uint32_t> most_in_flight(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software) {
+    const SearchPlan& search = plan.search;
+    const std::int64_t most = search.held > 0          ? search.held
+                              : search.activations > 0 ? plan.micro_batches()
+                                                       : plan.pipeline;
+    const auto stages = static_cast<std::size_t>(plan.pipeline);
+    std::vector<std::uint32_t> out(stages, static_cast<std::uint32_t>(std::min(most, plan.micro_batches())));
+    if (search.activations <= 0) {
+        return out;
+    }
+    const std::vector<MemoryUse> one = memory_by_stage(model, plan, software, std::vector<double>(stages, 1));
+    const std::vector<MemoryUse> two = memory_by_stage(model, plan, software, std::vector<double>(stages, 2));
+    for (std::size_t stage = 0; stage < stages; ++stage) {
+        const double more = search.activations - one[stage].activations;
+        if (more < 0) {
+            throw InfeasibleError(
+                fmt::format("plan.schedule.activations is {}, and stage {} needs {} for one micro-batch",
+                            pretty_quantity(search.activations, Dimension::bytes), stage,
+                            pretty_quantity(one[stage].activations, Dimension::bytes)));
+        }
+        const double each = two[stage].activations - one[stage].activations;
+        if (more < each * out[stage]) {
+            out[stage] = std::min(out[stage], 1 + static_cast<std::uint32_t>(more / each));
+        }
+    }
+    return out;
+}
+
+std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
+                                       std::vector<double> in_flight) {
     const PipelineShape shape = plan.shape();
     const StageMap map = plan.schedule->map;
     const std::vector<std::uint32_t> layers = layers_of_parts(model, plan);
@@ -539,7 +569,12 @@ std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& p
             ends[stage].second = ends[stage].second || part + 1 == layers.size();
         }
     }
-    const std::vector<double> in_flight = held_by_stage(plan, by_chunk);
+    if (in_flight.empty() && plan.schedule->search != nullptr) {
+        const std::vector<std::uint32_t> most = most_in_flight(model, plan, software);
+        in_flight.assign(most.begin(), most.end());
+    } else if (in_flight.empty()) {
+        in_flight = held_by_stage(plan, by_chunk);
+    }
     std::vector<MemoryUse> out;
     for (std::uint32_t stage = 0; stage < shape.stages; ++stage) {
         out.push_back(

@@ -100,7 +100,9 @@ struct TrainingGraph {
     static constexpr std::uint32_t kNoPrice = 0xFFFFFFFFU;
     std::vector<TaskLabel> labels;     ///< by Task::label; the first one says nothing
     std::vector<RankWeights> weights;  ///< of a rank of each stage
-    double hardware_flops = 0;         ///< of one simulated stage set, recomputation included, per GPU on average
+    /// Micro-batches whose activations each stage holds at its peak, where the order was searched for; else empty.
+    std::vector<double> held;
+    double hardware_flops = 0;  ///< of one simulated stage set, recomputation included, per GPU on average
 };
 
 /// Layers of each part of a model, in order. Where layers + 2 divides, the embedding and the head count as layers of the first and

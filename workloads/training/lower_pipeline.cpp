@@ -1,4 +1,5 @@
 #include "workloads/training/lowering_units.hpp"
+#include "workloads/training/schedules/search.hpp"
 
 #include <algorithm>
 #include <array>
@@ -18,8 +19,7 @@ class PipelineLowering final : public UnitLowering {
           map_(input.plan.schedule->map),
           shape_(input.plan.shape()),
           parts_(input.plan.parts()),
-          places_(stages_ * chunks_),
-          schedules_(input.plan.schedule->order(shape_)) {
+          places_(stages_ * chunks_) {
         std::uint32_t first = 0;
         for (const std::uint32_t count : layers_of_parts(input.model, input.plan)) {
             layers_.push_back({first, count});
@@ -29,6 +29,12 @@ class PipelineLowering final : public UnitLowering {
             parts_of_places_.push_back(part_at(map_, shape_, {place % stages_, place / stages_}));
         }
         find_holders();
+        const PipelineSchedule& schedule = *input.plan.schedule;
+        schedules_ = schedule.search == nullptr ? schedule.order(shape_) : schedule.search(shape_, measure(layers_));
+        if (schedule.search != nullptr) {
+            const std::vector<std::uint32_t> peaks = peaks_of(schedules_);
+            out_.held.assign(peaks.begin(), peaks.end());
+        }
     }
 
   private:
@@ -213,21 +219,6 @@ class PipelineLowering final : public UnitLowering {
         out.layer = layers.count > 0 ? static_cast<std::int32_t>(layers.first) : -1;
         out.layers = layers.count;
         return out;
-    }
-
-    // Some of the layers of a chunk, in the order of their pass: with what comes before the first and after the last.
-    [[nodiscard]] Price pass_price(std::uint32_t v, Layers layers, bool begins, bool ends, PassWork work) {
-        const bool backward = work != PassWork::forward;
-        const bool first = v == 0 && (backward ? ends : begins);
-        const bool last = v + 1 == parts_ && (backward ? begins : ends);
-        Price price = chunk_price(layers, first, last, work);
-        if (begins && parts_ > 1 && work != PassWork::weight_gradient && !(backward ? last : first)) {
-            price[Category::pipeline_communication] += cost().boundary_gather();
-        }
-        if (stages_ > 1 && in_.software.pipeline_sync) {
-            price[Category::overhead] += std::max(0.0, host_seconds(price) - price.total());
-        }
-        return price;
     }
 
     // The first or the last pass of a chunk in the pieces whose weights travel together: gradients leave as soon as those of a bucket are final, and the
@@ -578,18 +569,11 @@ class PipelineLowering final : public UnitLowering {
         auto [entry, fresh] = sends_.try_emplace({from, to});
         auto& [set, planned] = entry->second;
         if (fresh) {
-            planned = make_send(in_.fabric, library_of(from), in_.placement.gpu(out_.ranks[from]),
-                                in_.placement.gpu(out_.ranks[to]), Bytes(cost().boundary_bytes()), in_.paths,
-                                (static_cast<std::uint64_t>(from) << 32) | to);
+            planned = planned_send(from, to);
             set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
         }
         return transfer(from, kSendStream, name, Category::pipeline_communication,
                         planned.latency_before(in_.routes_flows).value(), set, planned.bytes.value());
-    }
-
-    [[nodiscard]] const CollectiveModel& library_of(std::uint32_t rank) const {
-        const std::uint32_t group = in_.fabric.group_of(in_.placement.gpu(out_.ranks[rank]));
-        return in_.groups.empty() ? in_.collectives : *in_.groups[group].collectives;
     }
 
     // Among the stages of a pipeline, over the parts of a vocabulary cut over them: what the output layer needs of a micro-batch,

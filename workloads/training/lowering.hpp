@@ -70,6 +70,19 @@ class Lowering {
     }
     /// What passes cost the kind of rank whose prices are being made.
     [[nodiscard]] const PassCost& cost() const { return costs_[kind_]; }
+    /// Of what `make` prices for each kind of rank that a stage has, the longest.
+    template <class Make>
+    [[nodiscard]] SimTime slowest(std::uint32_t stage, const Make& make) {
+        double seconds = 0;
+        for (std::uint32_t rank = stage * per_stage(); rank < (stage + 1) * per_stage(); ++rank) {
+            if (rank == stage * per_stage() || rank_kind_[rank] != kind_) {
+                kind_ = rank_kind_[rank];
+                seconds = std::max(seconds, make().total());
+            }
+        }
+        kind_ = 0;
+        return SimTime::from_seconds(seconds);
+    }
     /// What the tasks that are added from now on work on.
     void label(const TaskLabel& of);
     /// Appends a task to the compute stream of a simulated rank; `price`: of add_prices.
@@ -114,6 +127,15 @@ class Lowering {
     [[nodiscard]] double host_seconds(const Price& price) const { return price.launches * in_.software.launch.value; }
     /// What a pass takes, with what stands at the ends of the model.
     [[nodiscard]] Price chunk_price(Layers layers, bool first, bool last, PassWork work) const;
+
+    /// A pass through some of the layers of part `v` of the model, with what comes before the first of the part and after the last
+    /// where they begin or end it.
+    [[nodiscard]] Price pass_price(std::uint32_t v, Layers layers, bool begins, bool ends, PassWork work) const;
+    /// What a simulated rank sends to another one of the next stage or the one before.
+    [[nodiscard]] GroupTransfer planned_send(std::uint32_t from, std::uint32_t to) const;
+    /// What an order is searched for, of stages that hold these layers: whole passes, sends that have the fabric for themselves, and
+    /// each stage's update.
+    [[nodiscard]] MeasuredPipeline measure(const std::vector<Layers>& layers);
 
     /// Starts every rank's compute stream with the overhead of a step.
     void start_step();

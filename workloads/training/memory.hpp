@@ -25,9 +25,14 @@ struct MemoryUse {
 [[nodiscard]] MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
                                   const LayerMix& layers, bool first_stage, bool last_stage, double in_flight);
 
-/// Every stage's, from the first.
+/// Every stage's, from the first. `held`: micro-batch passes of one chunk that each holds at its peak; none: as its schedule says.
 [[nodiscard]] std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& plan,
-                                                     const SoftwareSpec& software);
+                                                     const SoftwareSpec& software, std::vector<double> held = {});
+
+/// Micro-batches whose activations each stage may hold under `schedule: search`. Throws InfeasibleError that names the first stage
+/// that may not hold one.
+[[nodiscard]] std::vector<std::uint32_t> most_in_flight(const ModelSpec& model, const PlanSpec& plan,
+                                                        const SoftwareSpec& software);
 
 /// Throws InfeasibleError that names the first stage that does not fit into its `capacity` of bytes, and the changes of the plan
 /// (sequence parallelism, ZeRO, recomputation, micro-batch, context, tensor and pipeline degrees on the same GPUs) that were

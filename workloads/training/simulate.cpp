@@ -261,6 +261,9 @@ TrainingRun::TrainingRun(const TrainingInput& input, double memory_capacity, Sim
                  : nullptr),
       lowered_(lower(input, tiers_.get())),
       executor_(simulation.add(lowered_.graph, start)) {
+    if (!lowered_.held.empty()) {  // the order holds no more than it may
+        memory_ = memory_by_stage(model_in_memory(input), input.plan, input.software, lowered_.held);
+    }
     if (!input.spells.empty()) {
         clock_ = std::make_unique<PassClock>(input, lowered_);
         executor_.set_clock(*clock_);

@@ -40,6 +40,39 @@ static void describe(Fields& fields, ExpertPlan& experts) {
     }
 }
 
+// A word, or a map with what the schedule takes.
+static void describe_schedule(Fields& fields, PlanSpec& plan) {
+    const auto& schedules = schedule_table();
+    std::vector<std::string> names;
+    for (const PipelineSchedule* row : schedules) {
+        names.emplace_back(row->name);
+    }
+    auto index =
+        static_cast<std::size_t>(std::find(schedules.begin(), schedules.end(), plan.schedule) - schedules.begin());
+    fields.variant({"schedule", "pipeline schedule"}, names, index, plan.search.detailed, [&](Fields& inner) {
+        const auto limits = [&](Fields& own) {
+            own.integer({"held",
+                         "micro-batches whose activations a stage may hold; 0: as many as stages, which is what 1f1b's "
+                         "first stage holds",
+                         false, 0, 1'000'000},
+                        plan.search.held);
+            own.quantity({"activations", "memory that a stage's activations may take; 0: as held says", false, 0, 1e15},
+                         Dimension::bytes, plan.search.activations);
+            own.integer({"tries",
+                         "nodes of an integer program that are looked at, and ten times as many orders; 0: rules alone",
+                         false, 0, 20'000},
+                        plan.search.tries);
+        };
+        const PipelineSchedule& chosen = *schedules[index];
+        if (inner.names_all()) {
+            inner.alternative("search", schedule_named("search").description, limits);
+        } else if (chosen.search != nullptr) {
+            limits(inner);
+        }
+    });
+    plan.schedule = schedules[index];
+}
+
 void describe(Fields& fields, PlanSpec& plan) {
     fields.integer({"tensor", "tensor-parallel degree", false, 1, 1024}, plan.tensor);
     fields.integer({"pipeline", "pipeline stages", false, 1, 10000}, plan.pipeline);
@@ -54,15 +87,7 @@ void describe(Fields& fields, PlanSpec& plan) {
         same.enumeration({"spread", "ranks fill nodes stage after stage, or replica after replica with all its stages"},
                          {"stages", "replicas"}, plan.spread);
     });
-    const auto& schedules = schedule_table();
-    std::vector<std::string> names;
-    for (const PipelineSchedule* row : schedules) {
-        names.emplace_back(row->name);
-    }
-    auto index =
-        static_cast<std::size_t>(std::find(schedules.begin(), schedules.end(), plan.schedule) - schedules.begin());
-    fields.choice({"schedule", "pipeline schedule"}, names, index);
-    plan.schedule = schedules[index];
+    describe_schedule(fields, plan);
     fields.integer({"chunks", "model chunks a stage, where the schedule takes several", false, 1, 1000}, plan.chunks);
     fields.group(plan.stages_given, [&](Fields& same) {
         std::size_t count = plan.stages.size();

@@ -60,6 +60,14 @@ struct ExpertPlan {
     ExpertOverlap overlap = ExpertOverlap::none;
 };
 
+/// What `schedule: search` may use.
+struct SearchPlan {
+    bool detailed = false;      ///< something of it was given
+    std::int64_t held = 0;      ///< micro-batches whose activations a stage may hold; 0: as many as stages
+    double activations = 0;     ///< B that they may take; 0: as `held` says
+    std::int64_t tries = 2000;  ///< orders and nodes of the integer program
+};
+
 /// How ranks fill the nodes: stage after stage, or replica after replica with all its stages.
 enum class Spread { stages, replicas };
 
@@ -78,6 +86,7 @@ struct PlanSpec {
     std::int64_t micro_batch = 1;
     std::int64_t global_batch = 0;
     const PipelineSchedule* schedule = default_schedule();
+    SearchPlan search;
     std::int64_t chunks = 1;  ///< of the model in a stage
     bool stages_given = false;
     std::vector<std::int64_t> stages;  ///< layers of each part of the model, in order; empty: as even as can be

@@ -44,6 +44,8 @@ struct PipelineShape {
     VocabularyParallel vocabulary = VocabularyParallel::none;
 };
 
+struct MeasuredPipeline;  // schedules/search.hpp
+
 /// Which part of the model each chunk of a stage holds; the model is cut into parts, in order. round_robin: part v is on stage v
 /// modulo the stages. back_and_forth: to the last stage, and from there back again. both_ways: as many parts as stages, and two
 /// copies of each; chunk 0 holds that of micro-batches that come in at the first stage, chunk 1 that of those from the last one.
@@ -78,6 +80,8 @@ struct PipelineSchedule {
     StageMap map = StageMap::round_robin;
     bool staggers = false;         ///< stages begin the next iteration as they end this one, not all at once
     bool cuts_vocabulary = false;  ///< its order may have passes of the output layer
+    /// Where the order depends on what passes take; `order` is then that of equal ones.
+    PipelineOrder (*search)(const PipelineShape& shape, const MeasuredPipeline& measured) = nullptr;
 };
 [[nodiscard]] const std::vector<const PipelineSchedule*>& schedule_table();
 /// Precondition: the table has it.

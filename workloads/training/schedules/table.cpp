@@ -12,6 +12,7 @@ extern const PipelineSchedule kInterleavedSchedule;
 extern const PipelineSchedule kBreadthFirstSchedule;
 extern const PipelineSchedule kZeroBubbleH1;
 extern const PipelineSchedule kZeroBubbleH2;
+extern const PipelineSchedule kSearchedSchedule;
 extern const PipelineSchedule kZeroBubbleV;
 extern const PipelineSchedule kVHalf;
 extern const PipelineSchedule kVMin;
@@ -27,6 +28,7 @@ const std::vector<const PipelineSchedule*>& schedule_table() {
         &kBreadthFirstSchedule,
         &kZeroBubbleH1,
         &kZeroBubbleH2,
+        &kSearchedSchedule,
         &kZeroBubbleV,
         &kVHalf,
         &kVMin,

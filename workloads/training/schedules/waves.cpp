@@ -110,7 +110,7 @@ extern const PipelineSchedule kHanayo = {
     "hanayo",
     "waves there and back over an even number of chunks a stage, whose waits they divide",
     true,
-    false,  // as close to interleaved, which is what software has
+    true,
     [](const PipelineShape& shape) -> std::string {
         if (shape.stages == 1) {
             return "waves need at least two pipeline stages";

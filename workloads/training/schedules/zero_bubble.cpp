@@ -117,7 +117,7 @@ std::string needs_stages(const PipelineShape& shape) {
 // zb-h1 holds the activations of as many micro-batches as 1F1B, zb-h2 of nearly twice as many. With equal passes the longest wait
 // is a third of 1F1B's and none.
 // Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, arXiv:2401.10241, sections 2 and 4.
-// Limits: the order is that of passes of equal length; the authors' automatic one (ZB-1p, ZB-2p) is found for measured lengths.
+// Limits: the order is that of passes of equal length; search.cpp finds those of measured lengths (the authors' ZB-1p, ZB-2p).
 extern const PipelineSchedule kZeroBubbleH1 = {
     "zb-h1",
     "weight gradients apart, filling waits, with the memory of 1f1b",

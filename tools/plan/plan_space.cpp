@@ -1,0 +1,207 @@
+#include "tools/plan/plan_space.hpp"
+
+#include "tools/plan/expert_space.hpp"
+#include "tools/plan/offload_space.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace orrery::inline planning {
+
+namespace {
+
+std::vector<std::int64_t> divisors(std::int64_t n, std::int64_t most) {
+    std::vector<std::int64_t> out;
+    for (std::int64_t d = 1; d <= std::min(n, most); ++d) {
+        if (n % d == 0) {
+            out.push_back(d);
+        }
+    }
+    return out;
+}
+
+/// How the ranks of a pipeline lie on the nodes.
+struct PlanPlacement {
+    std::string groups;
+    Spread spread;
+};
+
+// The orders in which stages or replicas may fill groups of unlike nodes: all orders of up to four groups, of more that in which
+// they stand and its reverse. Where an NVLink fabric joins several nodes, what its GPUs have in common is a choice as well.
+std::vector<PlanPlacement> placements_of(const Scenario& scenario) {
+    const ClusterSpec& cluster = scenario.cluster;
+    if (scenario.plan.placed || (!cluster.mixed && cluster.node.domain <= 1)) {
+        return {};
+    }
+    constexpr std::size_t kMostPermuted = 4;
+    std::vector<std::size_t> order(cluster.groups.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::vector<PlanPlacement> out;
+    for (bool more = true; more;) {
+        std::string names;
+        for (const std::size_t group : order) {
+            names += (names.empty() ? "" : ", ") + cluster.groups[group].name;
+        }
+        out.push_back({names, Spread::stages});
+        out.push_back({names, Spread::replicas});
+        if (order.size() <= kMostPermuted) {
+            more = std::next_permutation(order.begin(), order.end());
+        } else {
+            more = order.front() == 0;
+            std::reverse(order.begin(), order.end());
+        }
+    }
+    return out;
+}
+
+// Lists the space for one size of cluster.
+class Space {
+  public:
+    Space(const Scenario& scenario, std::int64_t nodes, std::vector<Candidate>& out)
+        : scenario_(scenario),
+          nodes_(nodes),
+          gpus_(nodes * scenario.cluster.node.gpus),
+          offloads_(offload_choices(scenario)),
+          placements_(placements_of(scenario)),
+          out_(out) {}
+
+    void list() {
+        for (const std::int64_t tensor : divisors(gpus_, 64)) {
+            if (scenario_.model.heads % tensor != 0 || scenario_.model.ffn % tensor != 0) {
+                continue;
+            }
+            for (const std::int64_t context : divisors(gpus_ / tensor, 64)) {
+                // Splitting sequences below a few thousand tokens a rank is what nobody does: it only costs exchanges.
+                if (context > 1 &&
+                    (scenario_.model.sequence % context != 0 || scenario_.model.sequence / context < 4096)) {
+                    continue;
+                }
+                for (const std::int64_t pipeline : divisors(gpus_ / tensor / context, scenario_.model.layers + 2)) {
+                    PlanSpec plan = scenario_.plan;
+                    plan.tensor = tensor;
+                    plan.context = context;
+                    plan.pipeline = pipeline;
+                    plan.data = gpus_ / tensor / context / pipeline;
+                    plan.shard = 0;
+                    add_placements(plan);
+                }
+            }
+        }
+    }
+
+  private:
+    // Without a pipeline every rank does the same wherever it is; with one replica there is one order of stages.
+    void add_placements(PlanSpec plan) {
+        if (placements_.empty() || plan.pipeline == 1) {
+            add_batches(plan);
+            return;
+        }
+        for (const PlanPlacement& placement : placements_) {
+            if (placement.spread == Spread::stages || plan.data > 1) {
+                plan.placed = true;
+                plan.groups = placement.groups;
+                plan.spread = placement.spread;
+                add_batches(plan);
+            }
+        }
+    }
+
+    void add_batches(PlanSpec plan) {
+        if (plan.global_batch % plan.data != 0) {
+            return;
+        }
+        const std::vector<ExpertPlan> experts = expert_choices(scenario_, plan);
+        for (const std::int64_t micro_batch : divisors(plan.global_batch / plan.data, 16)) {
+            plan.micro_batch = micro_batch;
+            for (const PipelineSchedule* schedule : schedule_table()) {
+                if (schedule->searched || schedule == scenario_.plan.schedule) {
+                    plan.schedule = schedule;
+                    for (const ExpertPlan& one : experts) {
+                        plan.experts = one;
+                        add_chunks(plan);
+                    }
+                }
+            }
+        }
+    }
+
+    // Schedules of several chunks a stage are tried with two and more: with one they are schedules of one.
+    void add_chunks(PlanSpec plan) {
+        const std::int64_t layers = scenario_.model.layers;
+        const std::int64_t most = plan.schedule->chunked ? layers / plan.pipeline : 1;
+        for (plan.chunks = plan.schedule->chunked ? 2 : 1; plan.chunks <= most; ++plan.chunks) {
+            const std::int64_t parts = plan.parts();
+            plan.vocabulary = plan.schedule->cuts_vocabulary && plan.pipeline > 1 ? scenario_.plan.vocabulary
+                                                                                  : VocabularyParallel::none;
+            if ((plan.chunks == 1 || layers % parts == 0 || (layers + 2) % parts == 0) &&
+                plan.schedule->problem(plan.shape()).empty()) {
+                add_recomputation(plan);
+            }
+        }
+    }
+
+    void add_recomputation(PlanSpec plan) {
+        plan.recompute_layers = 0;
+        plan.recompute_modules.clear();
+        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+            // Fused attention recomputes its scores by itself: selective recomputation would be the same plan again.
+            if (recompute == Recompute::selective && plan.attention != AttentionKernel::unfused) {
+                continue;
+            }
+            plan.recompute = recompute;
+            for (const bool sequence_parallel : {false, true}) {
+                const bool routes = scenario_.model.experts.count > 0;  // ranks route tokens of their own
+                if (plan.tensor == 1 ? sequence_parallel : routes && !sequence_parallel) {
+                    continue;
+                }
+                plan.sequence_parallel = sequence_parallel;
+                const std::int64_t most = plan.data * plan.context == 1 ? 0 : plan.pipeline == 1 ? 3 : 1;
+                for (std::int64_t zero = 0; zero <= most; ++zero) {
+                    plan.zero = zero;
+                    add_offloads(plan);
+                }
+            }
+        }
+    }
+
+    void add_offloads(PlanSpec plan) {
+        for (const OffloadPlan& offload : offloads_) {
+            plan.offload = offload;
+            if (!offload.given || may_offload(plan)) {
+                add_documents(plan);
+            }
+        }
+    }
+
+    // Who computes which documents. How they fill sequences decides what a step trains, and stays.
+    void add_documents(PlanSpec plan) {
+        const DocumentsPlan& own = scenario_.plan.documents;
+        const bool cut = own.given && own.fill != DocumentFill::padded;
+        for (const bool balanced : {false, true}) {
+            for (const bool dynamic : {false, true}) {
+                const bool groups = plan.pipeline == 1 && own.fill == DocumentFill::packed && !balanced &&
+                                    plan.context * plan.data > 1 && scenario_.model.experts.count == 0;
+                if ((balanced && (!cut || plan.data == 1)) || (dynamic && (!cut || !groups))) {
+                    continue;
+                }
+                plan.documents.balanced = balanced;
+                plan.documents.dynamic = dynamic;
+                out_.push_back({nodes_, plan});
+            }
+        }
+    }
+
+    const Scenario& scenario_;
+    std::int64_t nodes_, gpus_;
+    std::vector<OffloadPlan> offloads_;
+    std::vector<PlanPlacement> placements_;
+    std::vector<Candidate>& out_;
+};
+
+}  // namespace
+
+void list_plans(const Scenario& scenario, std::int64_t nodes, std::vector<Candidate>& out) {
+    Space(scenario, nodes, out).list();
+}
+
+}  // namespace orrery::inline planning

@@ -1,0 +1,84 @@
+// A plan in words, and as assignments that make a scenario run it.
+
+#include "tools/plan/expert_space.hpp"
+#include "tools/plan/offload_space.hpp"
+#include "tools/plan/plan_space.hpp"
+#include "tools/plan/search.hpp"
+
+#include <fmt/format.h>
+
+namespace orrery::inline planning {
+
+static std::string schedule_text(const PlanSpec& plan) {
+    const SearchPlan& search = plan.search;
+    return plan.schedule->search == nullptr || !search.detailed
+               ? plan.schedule->name
+               : fmt::format("{{kind: {}, held: {}, activations: {} B, tries: {}}}", plan.schedule->name, search.held,
+                             search.activations, search.tries);
+}
+
+std::string describe_plan(const PlanSpec& plan) {
+    static const char* const kRecompute[] = {"no", "selective", "half", "full", "experts'", "some"};
+    std::string out = fmt::format("tensor {}, pipeline {}, data {}", plan.tensor, plan.pipeline, plan.data);
+    if (plan.context > 1) {
+        out += fmt::format(", context {}", plan.context);
+    }
+    out += fmt::format(", micro-batch {}", plan.micro_batch);
+    if (!plan.schedule->searched || plan.schedule->splits) {  // 1F1B, interleaved where it has chunks, needs no name
+        out += fmt::format(", {}", plan.schedule->name);
+    }
+    if (plan.schedule->search != nullptr && plan.search.held > 0) {
+        out += fmt::format(" of {} micro-batches", plan.search.held);
+    }
+    if (plan.chunks > 1) {
+        out += fmt::format(", {} chunks", plan.chunks);
+    }
+    out += fmt::format(", {} recomputation", kRecompute[static_cast<std::size_t>(plan.recompute)]);
+    if (plan.zero > 0) {
+        out += fmt::format(", ZeRO {}", plan.zero);
+    }
+    if (plan.placed) {
+        out += fmt::format(", {} after another{}{}", plan.spread == Spread::stages ? "stage" : "replica",
+                           plan.groups.empty() ? "" : " on ", plan.groups);
+    }
+    if (plan.documents.balanced || plan.documents.dynamic) {
+        out += plan.documents.balanced ? ", balanced documents" : ", groups for documents";
+    }
+    return out + (plan.sequence_parallel ? ", sequence parallel" : "") + describe_experts(plan) +
+           describe_offload(plan.offload);
+}
+
+std::vector<std::string> assignments_of(const RankedPlan& ranked) {
+    const PlanSpec& plan = ranked.plan;
+    static const char* const kRecompute[] = {"none", "selective", "half", "full", "experts", "modules"};
+    std::vector<std::string> out = {
+        fmt::format("plan.tensor={}", plan.tensor),
+        fmt::format("plan.pipeline={}", plan.pipeline),
+        fmt::format("plan.data={}", plan.data),
+        fmt::format("plan.context={}", plan.context),
+        fmt::format("plan.micro_batch={}", plan.micro_batch),
+        fmt::format("plan.schedule={}", schedule_text(plan)),
+        fmt::format("plan.chunks={}", plan.chunks),
+        fmt::format("plan.recompute={}", kRecompute[static_cast<std::size_t>(plan.recompute)]),
+        fmt::format("plan.sequence_parallel={}", plan.sequence_parallel),
+        fmt::format("plan.zero={}", plan.zero),
+        fmt::format("plan.shard={}", plan.shard)};
+    assign_experts(plan, out);
+    if (plan.documents.given) {
+        out.push_back(fmt::format("plan.documents.balance={}", plan.documents.balanced));
+        out.push_back(fmt::format("plan.documents.dynamic_groups={}", plan.documents.dynamic));
+    }
+    assign_offload(plan.offload, out);
+    if (ranked.sized) {
+        out.insert(out.begin(), fmt::format("cluster.nodes={}", ranked.nodes));
+    }
+    if (plan.placed) {
+        out.push_back(fmt::format("plan.spread={}", plan.spread == Spread::stages ? "stages" : "replicas"));
+        if (!plan.groups.empty()) {
+            out.push_back(fmt::format("plan.groups={}", plan.groups));
+        }
+    }
+    return out;
+}
+
+}  // namespace orrery::inline planning

@@ -1,0 +1,280 @@
+// The order of passes as an integer program, solved by GLPK.
+//
+// Variables: when each pass begins, and for each two passes of a stage that may come either way, which comes first. Micro-batches come
+// in order, so that what a stage may hold is an order as well: forward pass i follows the weight gradients of i - held.
+// Sends wait for each other in play() and not here: what is found is played, and counts only if it is faster.
+
+#include "workloads/training/schedules/search.hpp"
+
+#include "sim/base/error.hpp"
+
+#include <glpk.h>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+namespace orrery::inline training {
+
+namespace {
+
+// Larger programs do not end within a few thousand nodes, and each of their nodes takes long.
+constexpr std::uint32_t kMostBinaries = 128;
+// Of the order found so far, in the program's unit of time. Its tolerances are about a millionth of that.
+constexpr double kUnits = 100;
+
+std::uint32_t binaries_of(const PipelineShape& shape) {
+    return 3 * shape.stages * shape.micro_batches * (shape.micro_batches - 1) / 2;
+}
+
+/// GLPK's memory is the thread's: all of it goes with this.
+struct Solver {
+    glp_prob* problem;
+    Solver() {
+        glp_term_out(GLP_OFF);
+        problem = glp_create_prob();
+        glp_set_obj_dir(problem, GLP_MIN);
+    }
+    ~Solver() { glp_free_env(); }
+    Solver(const Solver&) = delete;
+    Solver& operator=(const Solver&) = delete;
+};
+
+struct Term {
+    int column;
+    double factor;
+};
+
+class OrderProgram {
+  public:
+    OrderProgram(const PipelineShape& shape, const MeasuredPipeline& measured, std::int64_t best)
+        : shape_(shape), m_(shape.micro_batches), in_(measured), unit_(static_cast<double>(best) / kUnits) {
+        least_ = static_cast<double>(least_time(shape, measured)) / unit_;
+        period_ = column(least_, kUnits * (1 - 1e-6));  // faster than that
+        glp_set_obj_coef(solver_.problem, period_, 1);
+        add_starts();
+        for (std::uint32_t s = 0; s < shape.stages; ++s) {
+            add_period(s, s);
+            add_chains(s);
+            add_choices(s);
+        }
+        if (measured.ends_meet) {
+            add_period(0, shape.stages - 1);
+            add_period(shape.stages - 1, 0);
+        }
+    }
+
+    ProgramResult solve(std::uint32_t nodes) {
+        glp_iocp options;
+        glp_init_iocp(&options);
+        options.msg_lev = GLP_MSG_OFF;
+        options.presolve = GLP_ON;
+        Limit limit{nodes, false};
+        options.cb_info = &limit;
+        options.cb_func = [](glp_tree* tree, void* info) {
+            auto& mine = *static_cast<Limit*>(info);
+            int active = 0;
+            int now = 0;
+            int all = 0;
+            glp_ios_tree_size(tree, &active, &now, &all);
+            if (static_cast<std::uint32_t>(all) > mine.nodes) {
+                mine.reached = true;
+                glp_ios_terminate(tree);
+            }
+        };
+        const int code = glp_intopt(solver_.problem, &options);
+        const int status = glp_mip_status(solver_.problem);
+        ProgramResult out;
+        out.proven = !limit.reached && (code == 0 || code == GLP_ENOPFS);
+        if (code != GLP_ENOPFS && (status == GLP_OPT || status == GLP_FEAS)) {
+            out.words = words();
+        }
+        return out;
+    }
+
+  private:
+    struct Limit {
+        std::uint32_t nodes;
+        bool reached;
+    };
+    // Kinds of passes: forward, input gradients, weight gradients.
+    static constexpr std::size_t kForward = 0, kInput = 1, kWeight = 2, kKinds = 3;
+
+    int column(double least, double most) {
+        const int at = glp_add_cols(solver_.problem, 1);
+        glp_set_col_bnds(solver_.problem, at, least < most ? GLP_DB : GLP_FX, least, most);
+        return at;
+    }
+    int binary() {
+        const int at = glp_add_cols(solver_.problem, 1);
+        glp_set_col_kind(solver_.problem, at, GLP_BV);
+        return at;
+    }
+    // The sum of the terms is this or more.
+    void at_least(double least, const std::vector<Term>& terms) {
+        std::vector<int> columns(1);
+        std::vector<double> factors(1);
+        for (const Term& term : terms) {
+            columns.push_back(term.column);
+            factors.push_back(term.factor);
+        }
+        const int row = glp_add_rows(solver_.problem, 1);
+        glp_set_row_bnds(solver_.problem, row, GLP_LO, least, 0);
+        glp_set_mat_row(solver_.problem, row, static_cast<int>(terms.size()), columns.data(), factors.data());
+    }
+    void follows(int later, int earlier, double by) { at_least(by, {{later, 1}, {earlier, -1}}); }
+
+    [[nodiscard]] double scaled(std::int64_t time) const { return static_cast<double>(time) / unit_; }
+    /// That a stage is taken for, with a send that it waits for.
+    [[nodiscard]] double length(std::uint32_t s, std::size_t kind) const {
+        const bool waits = in_.sender_waits;
+        switch (kind) {
+            case kForward:
+                return scaled(in_.forward[s] + (waits ? in_.send[s] : 0));
+            case kInput:
+                return scaled(in_.input[s] + (waits ? in_.send_gradient[s] : 0));
+            default:
+                return scaled(in_.weight[s]);
+        }
+    }
+    [[nodiscard]] int start(std::uint32_t s, std::size_t kind, std::uint32_t i) const { return starts_[s][kind][i]; }
+
+    // The first forward passes begin as soon as they can, which is known.
+    void add_starts() {
+        starts_.assign(shape_.stages, std::array<std::vector<int>, kKinds>());
+        choices_.assign(shape_.stages, std::array<std::vector<std::vector<int>>, kKinds>());
+        double first = 0;
+        for (std::uint32_t s = 0; s < shape_.stages; ++s) {
+            for (std::size_t kind = 0; kind < kKinds; ++kind) {
+                for (std::uint32_t i = 0; i < m_; ++i) {
+                    const bool known = kind == kForward && i == 0;
+                    starts_[s][kind].push_back(column(first, known ? first : first + kUnits));
+                }
+            }
+            first_.push_back(first);
+            first += scaled(in_.forward[s] + in_.send[s]);
+        }
+    }
+
+    // From its first pass on a stage takes no longer than the period; its step follows the last pass of stage `of`.
+    void add_period(std::uint32_t s, std::uint32_t of) {
+        at_least(length(of, kWeight) + scaled(in_.step[s]) - first_[s],
+                 {{period_, 1}, {start(of, kWeight, m_ - 1), -1}});
+    }
+
+    void add_chains(std::uint32_t s) {
+        for (std::uint32_t i = 0; i < m_; ++i) {
+            for (std::size_t kind = 0; kind < kKinds && i + 1 < m_; ++kind) {
+                follows(start(s, kind, i + 1), start(s, kind, i), length(s, kind));
+            }
+            follows(start(s, kInput, i), start(s, kForward, i), length(s, kForward));
+            follows(start(s, kWeight, i), start(s, kInput, i), length(s, kInput));
+            if (s + 1 < shape_.stages) {
+                follows(start(s + 1, kForward, i), start(s, kForward, i), scaled(in_.forward[s] + in_.send[s]));
+                follows(start(s, kInput, i), start(s + 1, kInput, i),
+                        scaled(in_.input[s + 1] + in_.send_gradient[s + 1]));
+            }
+            if (i >= in_.held[s]) {
+                follows(start(s, kForward, i), start(s, kWeight, i - in_.held[s]), length(s, kWeight));
+            }
+        }
+    }
+
+    // Forward pass i against both gradients of j, and input gradient i against weight gradients j: either way for i behind j.
+    void add_choices(std::uint32_t s) {
+        for (std::size_t pair = 0; pair < kKinds; ++pair) {
+            const auto [left, right] = kPairs[pair];
+            choices_[s][pair].assign(m_, std::vector<int>(m_, 0));
+            for (std::uint32_t i = 1; i < m_; ++i) {
+                for (std::uint32_t j = 0; j < i; ++j) {
+                    choices_[s][pair][i][j] =
+                        choose(start(s, left, i), length(s, left), start(s, right, j), length(s, right));
+                }
+            }
+        }
+        const auto implies = [&](int one, int other) { at_least(0, {{other, 1}, {one, -1}}); };
+        for (std::uint32_t i = 1; i < m_; ++i) {
+            for (std::uint32_t j = 0; j < i; ++j) {
+                for (const auto& first : choices_[s]) {
+                    if (j + 1 < i) {
+                        implies(first[i][j], first[i][j + 1]);
+                        implies(first[i][j], first[i - 1][j]);
+                    }
+                }
+                implies(choices_[s][0][i][j],
+                        choices_[s][1][i][j]);  // before the input gradients of j: before its weights'
+                implies(choices_[s][2][i][j],
+                        choices_[s][1][i][j]);  // as the forward pass of i is before its gradients
+            }
+        }
+    }
+    /// A binary that is 1 where the first of two passes comes first. Neither begins later than the period after the stage.
+    int choose(int first, double first_length, int second, double second_length) {
+        const int choice = binary();
+        at_least(first_length - kUnits, {{second, 1}, {first, -1}, {choice, -kUnits}});
+        at_least(second_length, {{first, 1}, {second, -1}, {choice, kUnits}});
+        return choice;
+    }
+
+    [[nodiscard]] bool before(std::uint32_t s, std::size_t pair, std::uint32_t i, std::uint32_t j) const {
+        return i <= j || glp_mip_col_val(solver_.problem, choices_[s][pair][i][j]) > 0.5;
+    }
+    // Merged by what comes first of the next of each kind.
+    [[nodiscard]] OrderWords words() const {
+        OrderWords out(shape_.stages);
+        for (std::uint32_t s = 0; s < shape_.stages; ++s) {
+            std::uint32_t f = 0;
+            std::uint32_t b = 0;
+            std::uint32_t w = 0;
+            while (w < m_) {
+                if (f < m_ && before(s, 0, f, b) && before(s, 1, f, w)) {
+                    out[s].push_back(PassWork::forward);
+                    ++f;
+                } else if (b < m_ && before(s, 2, b, w)) {
+                    out[s].push_back(PassWork::input_gradient);
+                    ++b;
+                } else {
+                    out[s].push_back(PassWork::weight_gradient);
+                    ++w;
+                }
+            }
+        }
+        return out;
+    }
+
+    static constexpr std::array<std::pair<std::size_t, std::size_t>, kKinds> kPairs = {
+        {{kForward, kInput}, {kForward, kWeight}, {kInput, kWeight}}};
+
+    PipelineShape shape_;
+    std::uint32_t m_;
+    const MeasuredPipeline& in_;
+    double unit_, least_ = 0;
+    Solver solver_;
+    int period_ = 0;
+    std::vector<double> first_;                                               ///< when each stage begins
+    std::vector<std::array<std::vector<int>, kKinds>> starts_;                ///< by stage and kind
+    std::vector<std::array<std::vector<std::vector<int>>, kKinds>> choices_;  ///< by stage and pair of kinds
+};
+
+}  // namespace
+
+bool program_fits(const PipelineShape& shape) {
+    return static_cast<std::uint64_t>(shape.stages) * shape.micro_batches * shape.micro_batches < 1'000 &&
+           binaries_of(shape) <= kMostBinaries;
+}
+
+ProgramResult solve_program(const PipelineShape& shape, const MeasuredPipeline& measured, std::int64_t best,
+                            std::uint32_t nodes) {
+    if (least_time(shape, measured) >= best) {
+        return {std::nullopt, true};
+    }
+    ProgramResult out = OrderProgram(shape, measured, best).solve(nodes);
+    // Within the tolerances of the solver an order as fast as the best passes for a faster one.
+    const std::optional<OrderTime> time = out.words ? play(shape, measured, *out.words) : std::nullopt;
+    if (!time || time->longest >= best) {
+        out.words.reset();
+    }
+    return out;
+}
+
+}  // namespace orrery::inline training
