@@ -104,6 +104,10 @@ TEST_CASE("plan: schedules come from their table: those marked for it, and the s
     ranked.plan.schedule = &schedule_named("breadth-first");
     ranked.plan.chunks = 3;
     CHECK(describe_plan(ranked.plan).find("breadth-first, 3 chunks") != std::string::npos);
+    RankedPlan waves = ranked;
+    waves.plan.schedule = &schedule_named("hanayo");
+    waves.plan.chunks = 2;
+    CHECK(describe_plan(waves.plan).find("hanayo, 2 chunks") != std::string::npos);
     const std::vector<std::string> assignments = assignments_of(ranked);
     CHECK(std::find(assignments.begin(), assignments.end(), "plan.schedule=breadth-first") != assignments.end());
 }

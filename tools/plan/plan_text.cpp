@@ -24,7 +24,8 @@ std::string describe_plan(const PlanSpec& plan) {
         out += fmt::format(", context {}", plan.context);
     }
     out += fmt::format(", micro-batch {}", plan.micro_batch);
-    if (!plan.schedule->searched || plan.schedule->splits) {  // 1F1B, interleaved where it has chunks, needs no name
+    // 1F1B, interleaved where it has chunks, needs no name.
+    if (!plan.schedule->searched || plan.schedule->splits || plan.schedule->map != StageMap::round_robin) {
         out += fmt::format(", {}", plan.schedule->name);
     }
     if (plan.schedule->search != nullptr && plan.search.held > 0) {
