@@ -29,12 +29,12 @@ double DeviceSpec::slowest_of(double devices) const {
 }
 
 const std::vector<std::string>& precision_names() {
-    static const std::vector<std::string> kNames = {"fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4", "int4"};
+    static const std::vector<std::string> kNames = {"fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8", "int4"};
     return kNames;
 }
 
 const std::vector<std::string>& training_precision_names() {
-    static const std::vector<std::string> kNames(precision_names().begin(), precision_names().begin() + 5);
+    static const std::vector<std::string> kNames(precision_names().begin(), precision_names().begin() + 6);
     return kNames;
 }
 

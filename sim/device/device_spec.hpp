@@ -8,9 +8,9 @@
 namespace orrery::inline device {
 
 /// Number formats of operands. Order matters: it indexes tables and names.
-enum class Precision { fp32, tf32, fp16, bf16, fp8, int8, fp4, int4 };
+enum class Precision { fp32, tf32, fp16, bf16, fp8, fp4, int8, int4 };
 [[nodiscard]] const std::vector<std::string>& precision_names();
-/// The formats that training knows: the first five.
+/// The formats that training knows: the first six.
 [[nodiscard]] const std::vector<std::string>& training_precision_names();
 /// Bytes of one element.
 [[nodiscard]] double bytes_of(Precision precision);

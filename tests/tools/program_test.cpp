@@ -80,6 +80,7 @@ TEST_CASE("what is valid but infeasible exits with 3 and says why in numbers") {
         {"run " + good + " --set cluster.nodes=2 --set cluster.node.nics=0 --set plan.data=8",
          "node 1 cannot be reached"},
         {"run " + good + " --set plan.precision=fp8", "no matrix unit for fp8"},
+        {"run " + good + " --set plan.precision=fp4", "no matrix unit for fp4"},
         {"run " + good + " --set plan.global_batch=800000000",
          "200000000 micro-batches through 1 stages are 4e+08 passes"},
         {"run " + traffic + " --set cluster.hosts=100000", "the schedule has 1e+10 messages"},

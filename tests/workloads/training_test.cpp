@@ -275,6 +275,33 @@ software: pytorch-fsdp
     CHECK(seconds(20) - seconds(10) == doctest::Approx(seconds(10) - seconds(0)).epsilon(0.05));
 }
 
+TEST_CASE("narrow operands: casts of blocks and of 4 bits, and what is kept of them") {
+    const auto train_in = [](const char* precision) {
+        return train(test::scenario(fmt::format(R"(orrery: 1
+kind: training
+cluster: {{nodes: 1, node: dgx-b200}}
+model: {{layers: 4, hidden: 4096, heads: 32, vocabulary: 32000, sequence: 4096}}
+plan: {{data: 8, global_batch: 8, precision: {}}}
+software: {{preset: megatron-core-2024, launch: 0 us}}
+)",
+                                                precision)));
+    };
+    const TrainingResult wide = train_in("bf16");
+    const TrainingResult tensor = train_in("fp8");
+    const TrainingResult block = train_in("fp8, fp8_scaling: block");
+    const TrainingResult fp4 = train_in("fp4");
+    // Four inputs of products (three of 4096 values a token, one of 16384) are kept in 1, 33/32 and 9/16 bytes instead of 2.
+    const double values = 4.0 * 4096 * (3 * 4096 + 16384);
+    CHECK(wide.memory[0].activations - tensor.memory[0].activations == doctest::Approx(values));
+    CHECK(wide.memory[0].activations - block.memory[0].activations == doctest::Approx(values * (2 - 33.0 / 32)));
+    CHECK(wide.memory[0].activations - fp4.memory[0].activations == doctest::Approx(values * (2 - 9.0 / 16)));
+    const auto forward = [](const TrainingResult& result) {
+        return result.booked[static_cast<std::size_t>(Category::forward)];
+    };
+    CHECK(forward(fp4) < forward(block));
+    CHECK(forward(block) < forward(wide));
+}
+
 TEST_CASE("casts to 8 bits cost what their scales need") {
     const auto forward = [](const char* scaling, bool fused, bool activation = false) {
         Scenario s = test::scenario(fmt::format(R"(orrery: 1

@@ -125,6 +125,8 @@ std::vector<std::string> adapter_problems(const ModelSpec& model, const PlanSpec
     refuse(plan.outer.given, "adapters with outer are not modelled");
     refuse(plan.zeroth_order.given, "adapters with zeroth_order are not modelled");
     refuse(plan.compression.given, "adapters with compression are not modelled");
+    refuse(plan.adapters.base != BaseWeights::whole && plan.precision == Precision::fp4,
+           "adapters.base of fewer bits with precision: fp4 is not modelled");
     refuse(plan.adapters.base == BaseWeights::nf4 && plan.precision == Precision::fp8,
            "adapters.base: nf4 is widened to 16 bits before products: precision: bf16 or fp16");
     return out;

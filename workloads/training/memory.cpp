@@ -114,17 +114,17 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     const double sbh = s * static_cast<double>(plan.micro_batch) * static_cast<double>(model.hidden);
     // Equation 2 counts 34 sbh for a plain FFN of 4h with dropout: 10 outside the tensor-parallel region, 24 inside.
     const double width = static_cast<double>(model.ffn) / static_cast<double>(model.hidden);
-    // Under grouped queries keys and values are narrower. Operands that are cast before a product are kept in 8 bits.
+    // Under grouped queries keys and values are narrower. Operands that are cast before a product are kept in fewer bits.
     const bool latent = model.latent.kv_rank > 0;
     const auto hidden = static_cast<double>(model.hidden);
     const double queries = (latent ? (model.query_width() + model.value_width()) / 2 : model.q_width()) / hidden;
     const double keys = latent ? queries : model.kv_width() / hidden;
-    const bool bytes_kept = plan.precision == Precision::fp8 && software.fused_casts;
-    const double operand = bytes_kept ? 1 : 2;  // bytes of a value before a product
+    const double operand = software.fused_casts ? plan.operand_bytes() : 2;  // bytes of a value before a product
+    const double saved = 2 - operand;
     const KeptInputs inputs = kept_inputs(model, plan);
-    const double ffn = (model.gated ? 6 : 4) * width - (bytes_kept ? width : 0) - (inputs.down ? 0 : operand * width);
-    double inside = 4 * queries + 4 * keys + ffn - (bytes_kept ? queries : 0);
-    double outside = (model.dropout ? 10 : 8) - (bytes_kept ? 2 : 0);
+    const double ffn = (model.gated ? 6 : 4) * width - saved * width - (inputs.down ? 0 : operand * width);
+    double inside = 4 * queries + 4 * keys + ffn - saved * queries;
+    double outside = (model.dropout ? 10 : 8) - 2 * saved;
     // What modules compute again is not kept: the norms' outputs, the core's, the activation function's, or all of the feed-forward.
     const RecomputeModules modules = plan.modules();
     const double again = modules.ffn                         ? ffn

@@ -6,7 +6,7 @@ namespace orrery::inline training {
 
 // Frozen weights that are held in fewer bits than the product takes are written out before it.
 double PassCost::widening(const Product& product) const {
-    const bool narrow = product.held < (product.gemm.precision == Precision::fp8 ? 1 : 2);
+    const bool narrow = product.held < std::min(2.0, bytes_of(product.gemm.precision));
     return narrow ? streaming(product.times * product.gemm.n * product.gemm.k * (product.held + 2)) : 0;
 }
 

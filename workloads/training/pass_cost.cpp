@@ -207,15 +207,24 @@ Gemm PassCost::product(double m, double n, double k, bool low_precision) const {
     if (plan_.precision == Precision::fp16) {
         gemm.precision = Precision::fp16;
     }
+    if (gemm.precision == Precision::fp8 && plan_.fp8_scaling == Fp8Scaling::block) {
+        gemm.scaling = Scaling::block;
+    }
     return gemm;
 }
 
 // Of `values` activations or gradients before a product: read in 16 bits, written in 8, and transposed for the products of the
 // backward pass. A scale of this step needs the largest value first: one more reading, which a compiler that writes its casts
-// itself joins to the kernel before.
+// itself joins to the kernel before. Scales of blocks lie along a row, so that the transposed copy is narrowed from 16 bits too.
 double PassCost::cast_seconds(const Gemm& gemm, double values, bool fused) const {
+    if (gemm.precision == Precision::fp4) {
+        return streaming(values * (2 + 2 + 2 * plan_.operand_bytes()), 2);
+    }
     if (gemm.precision != Precision::fp8 || plan_.fp8_scaling == Fp8Scaling::row) {
         return 0;
+    }
+    if (plan_.fp8_scaling == Fp8Scaling::block) {
+        return streaming(values * (2 + 2 * plan_.operand_bytes()));
     }
     if (plan_.fp8_scaling == Fp8Scaling::delayed && fused && software_.fused_casts) {
         return 0;
@@ -247,7 +256,8 @@ double PassCost::data_gradient_seconds(const Product& product, int parts) const 
                          product.times * row_casts(gemm, gemm.m * gemm.n, product.held >= 2) + widening(product);
     const Gemm part = part_of(gemm, parts);
     Gemm turned{part.m, part.k, part.n, 1, part.precision, 0};
-    turned.split_accumulator = true;
+    turned.scaling = gemm.scaling;
+    turned.split_accumulator = gemm.scaling != Scaling::block;  // whose products always promote their sums
     return product.times * matrix_slowdown_ * parts * device_.seconds(turned).value() + stream_slowdown_ * casts;
 }
 
@@ -256,7 +266,8 @@ double PassCost::data_gradient_seconds(const Product& product, int parts) const 
 double PassCost::weight_gradient_seconds(const Product& product) const {
     const Gemm& gemm = product.gemm;
     Gemm weight{gemm.n, gemm.k, gemm.m, 1, gemm.precision, 0};
-    weight.split_accumulator = true;
+    weight.scaling = gemm.scaling;
+    weight.split_accumulator = gemm.scaling != Scaling::block;
     // ZeRO-2 and 3 reduce them after each micro-batch and add up what they keep of them.
     const bool reduced = plan_.zero >= 2 && plan_.pipeline == 1;
     const bool accumulates = !reduced && (plan_.micro_batches() > 1 || plan_.gradient_precision == Precision::fp32);
@@ -412,8 +423,8 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
 double PassCost::gather_seconds() const {
     // Operands that are cast before they travel, as Transformer Engine does, and torchao's Float8ColwiseParallel and
     // Float8RowwiseParallel for products with one scale a tensor; sums stay in 16 bits.
-    const bool cast = !plan_.gather_given && software_.fused_casts && plan_.precision == Precision::fp8;
-    const double bytes = bytes_of(cast ? Precision::fp8 : plan_.gather_precision);
+    const bool cast = !plan_.gather_given && software_.fused_casts;
+    const double bytes = cast ? plan_.operand_bytes() : bytes_of(plan_.gather_precision);
     return plan_.sequence_parallel
                ? tensor_collective(CollectiveOp::all_gather, tokens_ * static_cast<double>(model_.hidden) * bytes)
                : 0;

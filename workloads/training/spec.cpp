@@ -121,11 +121,12 @@ void describe(Fields& fields, PlanSpec& plan) {
                    plan.sequence_parallel);
     fields.integer({"zero", "ZeRO stage (3: FSDP)", false, 0, 3}, plan.zero);
     fields.integer({"shard", "ranks that share weights under ZeRO-3; 0: all", false, 0, 1'000'000}, plan.shard);
-    fields.enumeration({"precision", "of matrix products"}, training_precision_names(), plan.precision);
+    fields.enumeration({"precision", "of matrix products; fp4: NVFP4"}, training_precision_names(), plan.precision);
     fields.group(plan.scaling_given, [&](Fields& same) {
         same.enumeration(
-            {"fp8_scaling", "scales of fp8 operands: a tensor's of earlier steps, or of this one, or a row's"},
-            {"delayed", "current", "row"}, plan.fp8_scaling);
+            {"fp8_scaling",
+             "scales of fp8 operands: a tensor's of earlier steps, or of this one, a row's, or a block's (MXFP8)"},
+            {"delayed", "current", "row", "block"}, plan.fp8_scaling);
     });
     fields.enumeration({"attention", "attention kernel"}, {"unfused", "flash", "flash2"}, plan.attention);
     fields.enumeration({"fusion", "elementwise kernels: fused, or one an operation"}, {"fused", "eager"}, plan.fusion);
@@ -379,6 +380,19 @@ void check_experts(const ModelSpec& model, const PlanSpec& plan, Problems& probl
 static const std::vector<std::string>& module_names() {
     static const std::vector<std::string> kNames = {"norm", "activation", "attention", "ffn"};
     return kNames;
+}
+
+double PlanSpec::operand_bytes() const {
+    constexpr double kBlockScale = 1.0 / 32;  // MXFP8: 1 byte for 32 values; of Hopper: 4 for 128
+    constexpr double kFp4Scale = 1.0 / 16;    // NVFP4: 1 byte for 16 values
+    switch (precision) {
+        case Precision::fp8:
+            return 1 + (fp8_scaling == Fp8Scaling::block ? kBlockScale : 0);
+        case Precision::fp4:
+            return 0.5 + kFp4Scale;
+        default:
+            return 2;
+    }
 }
 
 RecomputeModules PlanSpec::modules() const {

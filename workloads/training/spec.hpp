@@ -33,8 +33,9 @@ enum class TensorOverlap { none, backward, full };
 enum class Fusion { fused, eager };
 
 /// Scales of fp8 operands. delayed: one a tensor, of earlier steps; current: one a tensor, of this step; row: one a row or column,
-/// so that each of a layer's three products casts its operands anew.
-enum class Fp8Scaling { delayed, current, row };
+/// so that each of a layer's three products casts its operands anew; block: one for 32 values in a row (MXFP8, of Blackwell) or for
+/// 128 (of Hopper), in both layouts at once. Products in fp4 (NVFP4) have a scale for 16 values and one a tensor of this step.
+enum class Fp8Scaling { delayed, current, row, block };
 
 /// How tokens get to the ranks of their experts. all_to_all: once for each choice; all_gather: every token to every rank;
 /// hierarchical: once to each node that has one of its experts, and from there once to each GPU that has one.
@@ -136,6 +137,8 @@ struct PlanSpec {
         return recompute_layers > 0 ? std::min(1.0, static_cast<double>(recompute_layers) / layers) : 1;
     }
     [[nodiscard]] RecomputeModules modules() const;
+    /// Of a value of the operands of products, with its share of their scales.
+    [[nodiscard]] double operand_bytes() const;
     [[nodiscard]] std::int64_t ranks() const { return tensor * pipeline * data * context; }
     [[nodiscard]] std::int64_t micro_batches() const {
         return global_batch * zeroth_order.perturbation / (micro_batch * data);
