@@ -86,6 +86,13 @@ Bytes wire_bytes(CollectiveOp op, std::uint32_t ranks, Bytes payload) {
     return Bytes();
 }
 
+Bytes memory_bytes(CollectiveOp op, std::uint32_t ranks, Bytes payload) {
+    const bool sums = op == CollectiveOp::reduce_scatter || op == CollectiveOp::reduce;
+    // An all-reduce sums in its first half and spreads in its second.
+    const double touches = sums ? 3 : op == CollectiveOp::all_reduce ? 2.5 : 2;
+    return touches * wire_bytes(op, ranks, payload);
+}
+
 GroupLayout layout_of(const Fabric& fabric, const std::vector<GpuId>& group) {
     std::map<std::uint32_t, std::uint32_t> count;
     for (const GpuId gpu : group) {

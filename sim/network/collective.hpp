@@ -33,6 +33,10 @@ enum class CollectiveOp {
 /// gather and scatter, that the root gets or gives. Over the time, this is the bus bandwidth of nccl-tests.
 [[nodiscard]] Bytes wire_bytes(CollectiveOp op, std::uint32_t ranks, Bytes payload);
 
+/// Bytes of its main memory that a rank reads and writes for that: each byte is read where it leaves and written where it comes,
+/// and where it is summed, what it is added to is read as well.
+[[nodiscard]] Bytes memory_bytes(CollectiveOp op, std::uint32_t ranks, Bytes payload);
+
 /// How the ranks of a group lie on nodes. Regular: every node holds the same number.
 struct GroupLayout {
     std::uint32_t ranks = 1;

@@ -102,6 +102,35 @@ TEST_CASE("a kernel beside a collective runs on the units that are left, and a c
     CHECK(program.play()[1].end == doctest::Approx(11.5));
 }
 
+TEST_CASE("kernels and collectives that ask more of the memory than it has are slowed alike") {
+    const auto add = [](PassProgram& program, PassStream stream, double seconds, double units, double memory) {
+        program.add({"any", Category::forward, stream, seconds, 1, {-1, -1}, units, memory});
+    };
+    PassProgram program;
+    add(program, PassStream::tensor, 4, 0, 0.3);
+    add(program, PassStream::compute, 10, 0, 0.9);
+    std::vector<PlayedOperation> played = program.play();
+    CHECK(played[0].end == doctest::Approx(4 * 1.2));  // 0.3 and 0.9 of it
+    CHECK(played[1].end == doctest::Approx(4 * 1.2 + 6));
+    // What leaves the memory room is not slowed, nor what does not use it.
+    PassProgram beside;
+    add(beside, PassStream::tensor, 4, 0, 0.3);
+    add(beside, PassStream::compute, 10, 0, 0.6);
+    played = beside.play();
+    CHECK(played[0].end == doctest::Approx(4));
+    CHECK(played[1].end == doctest::Approx(10));
+    // A kernel that the memory binds keeps the root of the units that are left, another one their share.
+    for (const double memory : {0.9, 0.2}) {
+        PassProgram short_of_units;
+        add(short_of_units, PassStream::tensor, 100, 0.36, 0);
+        add(short_of_units, PassStream::compute, 8, 0, memory);
+        CHECK(short_of_units.play()[1].end == doctest::Approx(memory > 0.5 ? 10 : 12.5));
+    }
+    const Price price = program.price();
+    CHECK(price.memory_bound == doctest::Approx(10));
+    CHECK(price.memory == doctest::Approx(9));
+}
+
 TEST_CASE("a layer's passes are its kernels and what of their communication nothing hides") {
     const auto layer = [](const char* overlap, bool backward) {
         const Scenario s = test::scenario(fmt::format(R"(orrery: 1

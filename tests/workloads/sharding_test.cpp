@@ -150,7 +150,7 @@ TEST_CASE("ZeRO-3 in a pipeline gathers a stage's layers for every pass, and fol
         CHECK_MESSAGE(one.folded_into_one == 2, change);
         CHECK_MESSAGE(one.iteration_s == train(folded).iteration_s, change);
     }
-    // Links that take no time leave the passes of the same plan without shards.
+    // Collectives that take no units leave the passes of the same plan without shards, but for the memory that both use.
     const auto passes = [&](const std::string& zero) {
         Scenario wide = scenario_of("pipeline: 2, data: 16, micro_batch: 1, global_batch: 64, schedule: 1f1b, " + zero);
         wide.software.communication_units.value = 0;
@@ -158,7 +158,9 @@ TEST_CASE("ZeRO-3 in a pipeline gathers a stage's layers for every pass, and fol
         return result.booked[static_cast<std::size_t>(Category::forward)] +
                result.booked[static_cast<std::size_t>(Category::backward)];
     };
-    CHECK(passes("zero: 3, overlap: {data: true}") == doctest::Approx(passes("zero: 1")).epsilon(1e-9));
+    const double beside = passes("zero: 3, overlap: {data: true}");
+    CHECK(beside >= passes("zero: 1"));
+    CHECK(beside == doctest::Approx(passes("zero: 1")).epsilon(0.01));
 }
 
 TEST_CASE("every schedule of one copy of the model runs under ZeRO-3, and moves the same bytes") {

@@ -56,38 +56,53 @@ class FusedKernels {
 /// A prompt's layers on `gpus` tensor-parallel devices.
 class Prompt {
   public:
-    Prompt(const PromptedModel& model, const CostModel& device, const FusedKernels& kernels, double gpus, double tokens)
-        : model_(model), device_(device), kernels_(kernels), gpus_(gpus), tokens_(tokens) {}
+    Prompt(const PromptedModel& model, const CostModel& device, double memory_rate, const FusedKernels& kernels,
+           double gpus, double tokens)
+        : model_(model), device_(device), memory_rate_(memory_rate), kernels_(kernels), gpus_(gpus), tokens_(tokens) {}
 
     [[nodiscard]] double in_turn(bool reduces) const {
         const double between = norm("norm", tokens_) + (reduces ? norm("all_reduce", tokens_) : 0);
-        return model_.layers * (attention(tokens_, tokens_) + feed_forward(tokens_) + 2 * between) + head();
+        double kernels = 0;
+        for (const Alone& one : attention(tokens_, tokens_)) {
+            kernels += one.seconds;
+        }
+        for (const Alone& one : feed_forward(tokens_)) {
+            kernels += one.seconds;
+        }
+        return model_.layers * (kernels + 2 * between) + head();
     }
 
     /// The kernels of one half beside the sum and norm of the other, which hold `units` of the device.
     [[nodiscard]] double beside(double units) const {
         const double half = tokens_ / 2;
-        const double sum = norm("fused", half);
+        // Every GPU's part is read by the switch and the sum written to all; of its share of the rows the residual is read and written.
+        const double values = half * model_.hidden * 2;
+        const Alone sum{norm("fused", half), 2 * values * (1 + 1 / gpus_)};
         PassProgram program;
         std::array<PassProgram::Id, 2> summed{PassProgram::kNone, PassProgram::kNone};
         for (int layer = 0; layer < kLayers; ++layer) {
             for (const bool attends : {true, false}) {
                 for (std::size_t i = 0; i < 2; ++i) {
-                    const double kernels =
-                        attends ? attention(half, half * static_cast<double>(i + 1)) : feed_forward(half);
-                    const PassProgram::Id done = program.add({"kernels",
-                                                              Category::forward,
-                                                              PassStream::compute,
-                                                              kernels,
-                                                              0,
-                                                              {summed[i], PassProgram::kNone}});
+                    PassProgram::Id done = summed[i];
+                    for (const Alone& one :
+                         attends ? attention(half, half * static_cast<double>(i + 1)) : feed_forward(half)) {
+                        done = program.add({"kernel",
+                                            Category::forward,
+                                            PassStream::compute,
+                                            one.seconds,
+                                            0,
+                                            {done, PassProgram::kNone},
+                                            0,
+                                            one.share_of(memory_rate_)});
+                    }
                     summed[i] = program.add({"sum",
                                              Category::tensor_communication,
                                              PassStream::tensor,
-                                             sum,
+                                             sum.seconds,
                                              0,
                                              {done, PassProgram::kNone},
-                                             units});
+                                             units,
+                                             sum.share_of(memory_rate_)});
                 }
             }
         }
@@ -101,17 +116,16 @@ class Prompt {
         return kernels_.seconds(kernel, tokens * model_.hidden / 8192);
     }
 
-    [[nodiscard]] double attention(double tokens, double keys) const {
+    [[nodiscard]] std::vector<Alone> attention(double tokens, double keys) const {
         const double q = model_.heads * kHeadDim / gpus_;
         const double kv = model_.kv_heads * kHeadDim / gpus_;
         Attention attention{model_.heads / gpus_, tokens, keys, kHeadDim};
         attention.group = model_.heads / model_.kv_heads;
-        return seconds(attention) + seconds(Gemm{tokens, q + 2 * kv, model_.hidden}) +
-               seconds(Gemm{tokens, model_.hidden, q}) +
-               seconds(Streaming{tokens * (q + kv) * 4, 1, StreamingKind::rotary});
+        return {alone(attention), alone(Gemm{tokens, q + 2 * kv, model_.hidden}), alone(Gemm{tokens, model_.hidden, q}),
+                alone(Streaming{tokens * (q + kv) * 4, 1, StreamingKind::rotary})};
     }
 
-    [[nodiscard]] double feed_forward(double tokens) const {
+    [[nodiscard]] std::vector<Alone> feed_forward(double tokens) const {
         const double ffn = model_.ffn / gpus_;
         if (model_.experts > 0) {
             FusedExperts experts;
@@ -120,17 +134,21 @@ class Prompt {
             experts.ffn = ffn;
             experts.experts = model_.experts;
             experts.topk = 2;
-            return seconds(experts) + seconds(Gemm{tokens, model_.experts, model_.hidden});
+            return {alone(experts), alone(Gemm{tokens, model_.experts, model_.hidden})};
         }
-        return seconds(Gemm{tokens, 2 * ffn, model_.hidden}) + seconds(Gemm{tokens, model_.hidden, ffn}) +
-               seconds(Streaming{tokens * 3 * ffn * 2, 1, StreamingKind::activation});
+        return {alone(Gemm{tokens, 2 * ffn, model_.hidden}), alone(Gemm{tokens, model_.hidden, ffn}),
+                alone(Streaming{tokens * 3 * ffn * 2, 1, StreamingKind::activation})};
     }
 
-    [[nodiscard]] double head() const { return seconds(Gemm{1, model_.vocabulary / gpus_, model_.hidden}); }
-    [[nodiscard]] double seconds(const Operation& operation) const { return device_.seconds(operation).value(); }
+    [[nodiscard]] double head() const { return alone(Gemm{1, model_.vocabulary / gpus_, model_.hidden}).seconds; }
+    [[nodiscard]] Alone alone(const Operation& operation) const {
+        const Cost cost = device_.cost(operation);
+        return {cost.seconds.value(), cost.bytes};
+    }
 
     const PromptedModel& model_;
     const CostModel& device_;
+    double memory_rate_;  ///< of the main memory, as streaming kernels reach it, B/s
     const FusedKernels& kernels_;
     double gpus_, tokens_;
 };
@@ -152,7 +170,8 @@ void prompts(const DataDirectory& data, const Terminal& terminal, bool points, C
             throw ConfigError(
                 fmt::format("validation/compute/prefill_overlap.csv: unknown model '{}'", row.text("model")));
         }
-        const Prompt prompt(*model, device, kernels, row.number("gpus"), row.number("tokens"));
+        const double memory_rate = gpu.memory_bandwidth.value * gpu.memory_efficiency.value;
+        const Prompt prompt(*model, device, memory_rate, kernels, row.number("gpus"), row.number("tokens"));
         const double beside = prompt.beside(kBlocks / static_cast<double>(gpu.compute_units));
         const std::pair<const char*, double> ways[] = {
             {"in_turn", prompt.in_turn(true)}, {"none", prompt.in_turn(false)}, {"beside", beside}};
@@ -189,7 +208,8 @@ void slowdowns(const DataDirectory& data, const Terminal& terminal, bool points,
         const double left = units - row.number("taken");
         const double blocks = row.number("blocks");
         const double alone = blocks > 0 ? std::min(units, blocks) : units;
-        const double predicted = std::max(1.0, alone / left);
+        const double memory = row.text("bound") == "memory" ? 1 : 0;
+        const double predicted = 1 / speed_on(std::min(1.0, left / alone), memory);
         const double measured = row.number("beside") / row.number("alone");
         errors.push_back(predicted / measured - 1);
         const char* kind = blocks > 0 && blocks <= left ? "leaves the units free anyway" : "wants all units";

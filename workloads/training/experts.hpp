@@ -54,6 +54,11 @@ class ExpertExchange {
         double inside = 0;
     };
     [[nodiscard]] Sent bytes_sent(double tokens, Precision precision) const;
+    /// Bytes of its main memory that a rank reads to send them and writes as it receives.
+    [[nodiscard]] double memory_bytes(double tokens, Precision precision) const {
+        const Sent sent = bytes_sent(tokens, precision);
+        return 2 * (sent.across + sent.inside);
+    }
 
   private:
     using Groups = std::vector<std::vector<GpuId>>;

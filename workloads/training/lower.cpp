@@ -231,14 +231,26 @@ GroupTransfer Lowering::plan_transfer(CollectiveOp op, const Group& group, doubl
     return slowest;
 }
 
-double Lowering::seconds_of(CollectiveOp op, const Group& group, double bytes) const {
-    return seconds_alone(in_.fabric, plan_transfer(op, group, bytes)).value();
+Alone Lowering::alone(CollectiveOp op, const Group& group, double bytes) const {
+    const auto ranks = static_cast<std::uint32_t>(group.gpus.size());
+    return {seconds_alone(in_.fabric, plan_transfer(op, group, bytes)).value(),
+            memory_bytes(op, ranks, Bytes(bytes)).value()};
 }
 
-// While both run the kernels lose a share of their speed; a pass shorter than the collectives loses it all along.
-double Lowering::lost_to(double busy, const Price& pass) const {
-    const double share = cost().communication_share();
-    return share * std::min(busy, pass.total() / (1 - share));
+// While both run the kernels lose a share of their speed; a pass shorter than the collectives loses it all along. What memory binds
+// of a pass is slower by what both ask of it together.
+double Lowering::lost_to(const Alone& busy, const Price& pass) const {
+    const double total = pass.total();
+    if (total <= 0) {
+        return 0;
+    }
+    const double left = 1 - cost().communication_share();
+    const double bound = std::min(1.0, pass.memory_bound / total);
+    const double memory = pass.memory_bound > 0 ? pass.memory / pass.memory_bound : 0;
+    double streams = speed_on(left, 1);
+    streams /= std::max(1.0, memory * streams + busy.share_of(cost().memory_rate()));
+    const double speed = 1 / ((1 - bound) / left + bound / streams);
+    return (1 - speed) * std::min(busy.seconds, total / speed);
 }
 
 TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16_t name, const GroupTransfer& planned,

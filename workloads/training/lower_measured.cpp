@@ -58,7 +58,7 @@ MeasuredPipeline Lowering::measure(const std::vector<Layers>& layers) {
         const std::uint32_t last = (stages_ - 1) * per_stage();
         const Group group{{0, last}, {in_.placement.gpu(out_.ranks[0]), in_.placement.gpu(out_.ranks[last])}};
         const double table = bytes_of(in_.plan.gradient_precision) * in_.model.embedding_parameters() / tensor_;
-        const std::int64_t sum = SimTime::from_seconds(seconds_of(CollectiveOp::all_reduce, group, table)).ps();
+        const std::int64_t sum = SimTime::from_seconds(alone(CollectiveOp::all_reduce, group, table).seconds).ps();
         out.step.front() += sum;
         out.step.back() += sum;
     }

@@ -256,7 +256,7 @@ class PipelineLowering final : public UnitLowering {
                     // forward pass the weights of the next.
                     if (backward ? !begins : !ends) {
                         part[backward ? Category::backward : Category::forward] +=
-                            lost_to(bucket_seconds(place % stages_, held, backward), part);
+                            lost_to(bucket_alone(place % stages_, held, backward), part);
                     }
                     return part;
                 });
@@ -359,15 +359,15 @@ class PipelineLowering final : public UnitLowering {
         }
     }
 
-    [[nodiscard]] double bucket_seconds(std::uint32_t stage, const RankWeights& weights, bool backward) const {
+    [[nodiscard]] Alone bucket_alone(std::uint32_t stage, const RankWeights& weights, bool backward) const {
         const CollectiveOp op = !backward            ? CollectiveOp::all_gather
                                 : in_.plan.zero >= 1 ? CollectiveOp::reduce_scatter
                                                      : CollectiveOp::all_reduce;
         const double bytes = backward ? bytes_of(in_.plan.gradient_precision) : 2;
-        const auto seconds = [&](const std::vector<Group>& alike, double held) {
-            return alike.empty() || held <= 0 ? 0 : seconds_of(op, alike[0], bytes * held);
+        const auto of = [&](const std::vector<Group>& alike, double held) {
+            return alike.empty() || held <= 0 ? Alone() : alone(op, alike[0], bytes * held);
         };
-        return seconds(holders_of(stage).groups, weights.dense) + seconds(holders_of(stage).experts, weights.experts);
+        return of(holders_of(stage).groups, weights.dense) + of(holders_of(stage).experts, weights.experts);
     }
 
     // Calls `one(group, weights)` for the groups that hold the same weights: of all layers, and of experts.

@@ -34,18 +34,18 @@ void UnitLowering::add_costs(Price& price, std::uint32_t stage, const Unit& unit
     const StageGroups& groups = stages_of_[stage];
     if (in_.plan.overlap_data && unit.weights.bytes() > 0 && !(groups.weights.empty() && groups.scatter.empty())) {
         price[backward ? Category::backward : Category::forward] +=
-            lost_to(transfer_time(stage, unit, backward, reduced), price);
+            lost_to(transfers_of(stage, unit, backward, reduced), price);
     }
     price[Category::overhead] += host_time(unit, backward, reduced);
     price[Category::data_communication] += copy_time(unit, backward, gathered, reduced);
 }
 
 // What travels while about one unit computes, alone.
-double UnitLowering::transfer_time(std::uint32_t stage, const Unit& unit, bool backward, bool reduced) const {
+Alone UnitLowering::transfers_of(std::uint32_t stage, const Unit& unit, bool backward, bool reduced) const {
     const StageGroups& groups = stages_of_[stage];
-    double seconds = 0;
+    Alone sum;
     const auto add = [&](const std::vector<Group>& alike, CollectiveOp op, double bytes) {
-        seconds += alike.empty() || bytes <= 0 ? 0 : seconds_of(op, alike[0], bytes);
+        sum += alike.empty() || bytes <= 0 ? Alone() : alone(op, alike[0], bytes);
     };
     if (in_.plan.zero >= 3) {
         add(backward ? groups.second : groups.weights, CollectiveOp::all_gather,
@@ -62,7 +62,7 @@ double UnitLowering::transfer_time(std::uint32_t stage, const Unit& unit, bool b
     if (reduced) {
         add(groups.experts, CollectiveOp::reduce_scatter, bytes_of(in_.plan.gradient_precision) * unit.weights.experts);
     }
-    return seconds;
+    return sum;
 }
 
 // DeepSpeed waits for the device before it cuts a buffer into its list, so no kernel hides this time.

@@ -99,11 +99,11 @@ class Lowering {
     TaskId collective(const Group& group, std::uint8_t stream, std::uint16_t name, CollectiveOp op, double bytes,
                       const std::vector<TaskId>& after);
     [[nodiscard]] GroupTransfer plan_transfer(CollectiveOp op, const Group& group, double bytes) const;
-    /// Seconds that collectives of `busy` seconds, alone, add to the kernels of a pass that they run beside, whose units they
-    /// take. The passes of a rank and the transfers of its groups share nothing else.
-    [[nodiscard]] double lost_to(double busy, const Price& pass) const;
-    /// Seconds that a collective takes alone.
-    [[nodiscard]] double seconds_of(CollectiveOp op, const Group& group, double bytes) const;
+    /// Seconds that collectives, which take so long alone, add to the kernels of a pass that they run beside: they take of its units
+    /// and of its memory. The passes of a rank and the transfers of its groups share nothing else, and these are not slowed in turn.
+    [[nodiscard]] double lost_to(const Alone& busy, const Price& pass) const;
+    /// What a collective takes alone.
+    [[nodiscard]] Alone alone(CollectiveOp op, const Group& group, double bytes) const;
 
     /// Groups among the ranks of a stage that hold the same weights: those `from` apart within `to` neighbours, `to / from` ranks
     /// each (`from` divides `to`). `alone`: also those of one rank.

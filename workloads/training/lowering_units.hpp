@@ -70,7 +70,7 @@ class UnitLowering : public Lowering {
         const bool again = backward && in_.software.regathers && in_.plan.recompute == Recompute::full;
         return again ? 1 + in_.plan.recomputed(static_cast<double>(in_.model.layers)) : 1;
     }
-    [[nodiscard]] double transfer_time(std::uint32_t stage, const Unit& unit, bool backward, bool reduced) const;
+    [[nodiscard]] Alone transfers_of(std::uint32_t stage, const Unit& unit, bool backward, bool reduced) const;
     [[nodiscard]] double host_time(const Unit& unit, bool backward, bool reduced) const;
     [[nodiscard]] double copy_time(const Unit& unit, bool backward, bool gathered, bool reduced) const;
     [[nodiscard]] double quantise_traffic(const Unit& unit, bool backward, bool gathered, bool reduced) const;

@@ -5,9 +5,9 @@
 namespace orrery::inline training {
 
 // Frozen weights that are held in fewer bits than the product takes are written out before it.
-double PassCost::widening(const Product& product) const {
+Alone PassCost::widening(const Product& product) const {
     const bool narrow = product.held < std::min(2.0, bytes_of(product.gemm.precision));
-    return narrow ? streaming(product.times * product.gemm.n * product.gemm.k * (product.held + 2)) : 0;
+    return narrow ? streaming(product.times * product.gemm.n * product.gemm.k * (product.held + 2)) : Alone();
 }
 
 // Each gradient has as many as the product itself.
@@ -49,12 +49,12 @@ void PassCost::write_adapters(Writer& out, std::span<const Block> blocks, bool i
             const Product up{product(tokens_, each.outputs, rank, false), false, false};
             const auto sum = [&](double width) { return stream_slowdown_ * streaming(tokens_ * width * 6); };
             if (work == PassWork::forward) {
-                out.kernel("adapter", forward_seconds(down, 1) + forward_seconds(up, 1) + sum(each.outputs), 3);
+                out.kernel("adapter", forward_product(down, 1) + forward_product(up, 1) + sum(each.outputs), 3);
             } else if (work == PassWork::input_gradient) {
-                out.kernel("data gradient, adapter",
-                           data_gradient_seconds(up, 1) + data_gradient_seconds(down, 1) + sum(each.inputs), 3);
+                out.kernel("data gradient, adapter", data_gradient(up, 1) + data_gradient(down, 1) + sum(each.inputs),
+                           3);
             } else {
-                out.kernel("weight gradient, adapter", weight_gradient_seconds(up) + weight_gradient_seconds(down), 2);
+                out.kernel("weight gradient, adapter", weight_gradient(up) + weight_gradient(down), 2);
             }
         }
     }
@@ -64,7 +64,7 @@ Price PassCost::gradient_sum(double weights) const {
     Price price;
     price.launches = 1;
     price[Category::tensor_communication] =
-        tensor_collective(CollectiveOp::all_reduce, weights * bytes_of(plan_.gradient_precision));
+        tensor_collective(CollectiveOp::all_reduce, weights * bytes_of(plan_.gradient_precision)).seconds;
     return price;
 }
 

@@ -24,14 +24,14 @@ PassProgram PassCost::attention_core(LayerKind kind, Direction direction) const 
         const double elements = heads * queries * s;
         const double dropout = model_.dropout ? 1 : 0;
         const double times = backward ? 2 : 1;  // each product has two gradients of its own size
-        out.kernel("scores", matrix_slowdown_ * times * device_.seconds(scores).value(), times);
+        out.kernel("scores", matrix_slowdown_ * times * alone(scores), times);
         out.kernel("softmax", stream_slowdown_ * streaming(elements * ((backward ? 6 : 4) + 5 * dropout), 1 + dropout),
                    1 + dropout);
-        out.kernel("weighted sum", matrix_slowdown_ * times * device_.seconds(values).value(), times);
+        out.kernel("weighted sum", matrix_slowdown_ * times * alone(values), times);
         out.program().add_flops(times * (scores.flops() + values.flops()));
     } else if (plan_.context == 1) {
         const Attention attention = flash(kind, heads, s, backward);
-        out.kernel("attention", matrix_slowdown_ * device_.seconds(attention).value());
+        out.kernel("attention", matrix_slowdown_ * alone(attention));
         out.program().add_flops(attention.flops());
     } else {
         // Ring attention with balanced (zigzag) halves: in each of c steps a rank attends to half of one rank's keys on
@@ -41,19 +41,21 @@ PassProgram PassCost::attention_core(LayerKind kind, Direction direction) const 
         Attention piece = flash(kind, heads, s / c, backward);
         piece.causal = false;
         piece.window = 0;
-        const double kernel = matrix_slowdown_ * device_.seconds(piece).value() / 2;
+        const Alone kernel = 0.5 * matrix_slowdown_ * alone(piece);
         write_ring(out, context_group_, kernel, tokens_, backward);
     }
     return out.program();
 }
 
 // As many steps as ranks, of so long each, while keys and values of `rows` tokens go round.
-void PassCost::write_ring(Writer& out, const std::vector<GpuId>& ring, double kernel, double rows,
+void PassCost::write_ring(Writer& out, const std::vector<GpuId>& ring, const Alone& kernel, double rows,
                           bool backward) const {
     const double bytes = (backward ? 2 : 1) * 2 * rows * model_.kv_width() / t_ * 2;
-    const double step = seconds_alone(fabric_, make_transfer(fabric_, collectives_, CollectiveOp::send_recv, ring,
-                                                             Bytes(bytes), paths_))
-                            .value();
+    const auto ranks = static_cast<std::uint32_t>(ring.size());
+    const Alone step{seconds_alone(fabric_, make_transfer(fabric_, collectives_, CollectiveOp::send_recv, ring,
+                                                          Bytes(bytes), paths_))
+                         .value(),
+                     memory_bytes(CollectiveOp::send_recv, ranks, Bytes(bytes)).value()};
     PassProgram::Id sent = PassProgram::kNone;
     for (std::size_t i = 0; i < ring.size(); ++i) {
         const PassProgram::Id before = out.program().last(PassStream::compute);
@@ -82,7 +84,7 @@ void PassCost::write_documents(Writer& out, LayerKind kind, bool backward) const
     const double heads = static_cast<double>(model_.heads) / t_;
     for (const auto& [key, ring] : rings) {
         const double ranks = key.first;
-        double seconds = 0;
+        Alone kernels;
         for (const DocumentPiece& piece : ring.pieces) {
             Attention all = flash(kind, heads * ring.tokens / piece.length, piece.length, backward);
             const double share = piece.count * piece.length / ring.tokens;
@@ -92,17 +94,17 @@ void PassCost::write_documents(Writer& out, LayerKind kind, bool backward) const
                 all.causal = false;
                 all.window = 0;
             }
-            seconds += share * matrix_slowdown_ * device_.seconds(all).value();
+            kernels += share * matrix_slowdown_ * alone(all);
         }
         if (ranks == 1) {
-            out.kernel("attention", seconds);
+            out.kernel("attention", kernels);
             continue;
         }
         std::vector<GpuId> members;
         for (std::uint32_t i = 0; i < key.first; ++i) {
             members.emplace_back(first_.value() + (key.second + i) * static_cast<std::uint32_t>(plan_.tensor));
         }
-        write_ring(out, members, seconds / 2, ring.tokens / ranks, backward);
+        write_ring(out, members, 0.5 * kernels, ring.tokens / ranks, backward);
     }
 }
 

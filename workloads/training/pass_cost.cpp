@@ -53,6 +53,8 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
       units_(share_of(software.communication_units, gpu)),
       tensor_units_(plan.overlap_tensor == TensorOverlap::full ? share_of(software.tensor_communication_units, gpu)
                                                                : units_),
+      memory_rate_(gpu.memory_bandwidth.value * gpu.memory_efficiency.value),
+      scales_blocks_(gpu.flops_fp4.value > 0),
       loss_(loss_traffic(loss_kernels(plan, software))) {
     // A device that does no backward pass says so when it is asked for the price of one, fused or not.
     Attention backward;
@@ -190,16 +192,22 @@ PassProgram PassCost::head_program(PassWork work) const {
                                                : head(Direction::backward);
 }
 
-double PassCost::streaming(double bytes, double kernels) const {
-    return device_.seconds(Streaming{bytes, kernels}).value();
+Alone PassCost::streaming(double bytes, double kernels) const {
+    return alone(Streaming{bytes, kernels});
 }
 
-double PassCost::tensor_collective(CollectiveOp op, double bytes) const {
+Alone PassCost::alone(const Operation& operation) const {
+    const Cost cost = device_.cost(operation);
+    return {cost.seconds.value(), cost.bytes};
+}
+
+Alone PassCost::tensor_collective(CollectiveOp op, double bytes) const {
     if (tensor_group_.size() < 2) {
-        return 0;
+        return {};
     }
-    return seconds_alone(fabric_, make_transfer(fabric_, collectives_, op, tensor_group_, Bytes(bytes), paths_))
-        .value();
+    return {
+        seconds_alone(fabric_, make_transfer(fabric_, collectives_, op, tensor_group_, Bytes(bytes), paths_)).value(),
+        memory_bytes(op, static_cast<std::uint32_t>(tensor_group_.size()), Bytes(bytes)).value()};
 }
 
 Gemm PassCost::product(double m, double n, double k, bool low_precision) const {
@@ -207,7 +215,7 @@ Gemm PassCost::product(double m, double n, double k, bool low_precision) const {
     if (plan_.precision == Precision::fp16) {
         gemm.precision = Precision::fp16;
     }
-    if (gemm.precision == Precision::fp8 && plan_.fp8_scaling == Fp8Scaling::block) {
+    if (gemm.precision == Precision::fp8 && plan_.fp8_scaling == Fp8Scaling::block && !scales_blocks_) {
         gemm.scaling = Scaling::block;
     }
     return gemm;
@@ -216,54 +224,53 @@ Gemm PassCost::product(double m, double n, double k, bool low_precision) const {
 // Of `values` activations or gradients before a product: read in 16 bits, written in 8, and transposed for the products of the
 // backward pass. A scale of this step needs the largest value first: one more reading, which a compiler that writes its casts
 // itself joins to the kernel before. Scales of blocks lie along a row, so that the transposed copy is narrowed from 16 bits too.
-double PassCost::cast_seconds(const Gemm& gemm, double values, bool fused) const {
+Alone PassCost::casts_before(const Gemm& gemm, double values, bool fused) const {
     if (gemm.precision == Precision::fp4) {
         return streaming(values * (2 + 2 + 2 * plan_.operand_bytes()), 2);
     }
     if (gemm.precision != Precision::fp8 || plan_.fp8_scaling == Fp8Scaling::row) {
-        return 0;
+        return {};
     }
     if (plan_.fp8_scaling == Fp8Scaling::block) {
         return streaming(values * (2 + 2 * plan_.operand_bytes()));
     }
     if (plan_.fp8_scaling == Fp8Scaling::delayed && fused && software_.fused_casts) {
-        return 0;
+        return {};
     }
     const bool reads_again = plan_.fp8_scaling == Fp8Scaling::current && software_.fused_casts;
     return streaming(values * (reads_again ? 6 : 4));
 }
 
 // Scales a row serve one product: both its operands are read in 16 bits and written in 8 for it alone.
-double PassCost::row_casts(const Gemm& gemm, double values, bool weights) const {
+Alone PassCost::row_casts(const Gemm& gemm, double values, bool weights) const {
     const bool casts = gemm.precision == Precision::fp8 && plan_.fp8_scaling == Fp8Scaling::row;
-    return casts ? streaming((values + (weights ? gemm.n * gemm.k : 0)) * 3) : 0;
+    return casts ? streaming((values + (weights ? gemm.n * gemm.k : 0)) * 3) : Alone();
 }
 
 // In parts: products of some of the rows each, which use less of the device where they are short. Of several alike, one after
 // another, the casts are one kernel.
-double PassCost::forward_seconds(const Product& product, int parts) const {
+Alone PassCost::forward_product(const Product& product, int parts) const {
     const Gemm& gemm = product.gemm;
-    const double casts = cast_seconds(gemm, product.times * gemm.m * gemm.k, product.fused_input) +
-                         product.times * row_casts(gemm, gemm.m * gemm.k, product.held >= 2) + widening(product);
-    return product.times * matrix_slowdown_ * parts * device_.seconds(part_of(gemm, parts)).value() +
-           stream_slowdown_ * casts;
+    const Alone casts = casts_before(gemm, product.times * gemm.m * gemm.k, product.fused_input) +
+                        product.times * row_casts(gemm, gemm.m * gemm.k, product.held >= 2) + widening(product);
+    return product.times * matrix_slowdown_ * parts * alone(part_of(gemm, parts)) + stream_slowdown_ * casts;
 }
 
 // The gradient of the product's input.
-double PassCost::data_gradient_seconds(const Product& product, int parts) const {
+Alone PassCost::data_gradient(const Product& product, int parts) const {
     const Gemm& gemm = product.gemm;
-    const double casts = cast_seconds(gemm, product.times * gemm.m * gemm.n, product.fused_gradient) +
-                         product.times * row_casts(gemm, gemm.m * gemm.n, product.held >= 2) + widening(product);
+    const Alone casts = casts_before(gemm, product.times * gemm.m * gemm.n, product.fused_gradient) +
+                        product.times * row_casts(gemm, gemm.m * gemm.n, product.held >= 2) + widening(product);
     const Gemm part = part_of(gemm, parts);
     Gemm turned{part.m, part.k, part.n, 1, part.precision, 0};
     turned.scaling = gemm.scaling;
     turned.split_accumulator = gemm.scaling != Scaling::block;  // whose products always promote their sums
-    return product.times * matrix_slowdown_ * parts * device_.seconds(turned).value() + stream_slowdown_ * casts;
+    return product.times * matrix_slowdown_ * parts * alone(turned) + stream_slowdown_ * casts;
 }
 
 // Gradients add up in fp32 over the micro-batches: in the epilogue (reads and writes 4 bytes instead of writing 2), or in a
 // kernel of its own.
-double PassCost::weight_gradient_seconds(const Product& product) const {
+Alone PassCost::weight_gradient(const Product& product) const {
     const Gemm& gemm = product.gemm;
     Gemm weight{gemm.n, gemm.k, gemm.m, 1, gemm.precision, 0};
     weight.scaling = gemm.scaling;
@@ -271,13 +278,13 @@ double PassCost::weight_gradient_seconds(const Product& product) const {
     // ZeRO-2 and 3 reduce them after each micro-batch and add up what they keep of them.
     const bool reduced = plan_.zero >= 2 && plan_.pipeline == 1;
     const bool accumulates = !reduced && (plan_.micro_batches() > 1 || plan_.gradient_precision == Precision::fp32);
-    double streamed = row_casts(gemm, gemm.m * (gemm.n + gemm.k), false);
+    Alone streamed = row_casts(gemm, gemm.m * (gemm.n + gemm.k), false);
     if (accumulates && software_.fused_gradient_accumulation) {
         weight.extra_bytes = gemm.n * gemm.k * 6;
     } else if (accumulates) {
         streamed += streaming(gemm.n * gemm.k * 10);
     }
-    return product.times * (matrix_slowdown_ * device_.seconds(weight).value() + stream_slowdown_ * streamed);
+    return product.times * (matrix_slowdown_ * alone(weight) + stream_slowdown_ * streamed);
 }
 
 // Bytes of 16-bit activations that the streaming kernels of a layer move. Norms read twice; a residual addition reads two and
@@ -378,7 +385,8 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
     };
     if (kind.experts && plan_.experts.overlap == ExpertOverlap::batches && part != Part::weights) {
         // While this micro-batch computes, another one, half a layer behind, exchanges as many tokens.
-        out.collective("exchange of the other micro-batch", PassStream::expert, exchange_seconds(), PassProgram::kNone);
+        out.collective("exchange of the other micro-batch", PassStream::expert, exchange_of_tokens(),
+                       PassProgram::kNone);
     }
     // Per block: one collective into its first product and one out of its last. A parallel block has one of each for both.
     const int blocks = model_.parallel_block ? 1 : 2;
@@ -420,17 +428,17 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
     return out.program();
 }
 
-double PassCost::gather_seconds() const {
+Alone PassCost::input_gather() const {
     // Operands that are cast before they travel, as Transformer Engine does, and torchao's Float8ColwiseParallel and
     // Float8RowwiseParallel for products with one scale a tensor; sums stay in 16 bits.
     const bool cast = !plan_.gather_given && software_.fused_casts;
     const double bytes = cast ? plan_.operand_bytes() : bytes_of(plan_.gather_precision);
     return plan_.sequence_parallel
                ? tensor_collective(CollectiveOp::all_gather, tokens_ * static_cast<double>(model_.hidden) * bytes)
-               : 0;
+               : Alone();
 }
 
-double PassCost::sum_seconds() const {
+Alone PassCost::output_sum() const {
     return tensor_collective(plan_.sequence_parallel ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce,
                              tokens_ * static_cast<double>(model_.hidden) * 2);
 }
@@ -449,33 +457,33 @@ Gemm PassCost::part_of(const Gemm& gemm, int parts) {
 void PassCost::write_input_products(Writer& out, std::span<const Block> blocks) const {
     const bool gathers = tensor_group_.size() > 1 && plan_.sequence_parallel;
     const int parts = gathers ? pieces() : 1;
-    double seconds = 0;
+    Alone products;
     for (const Block& block : blocks) {
         for (const Product& each : block.in) {
-            seconds += forward_seconds(each, parts);
+            products += forward_product(each, parts);
         }
     }
     if (gathers) {
-        out.gathered("gather input", gather_seconds(), "product, in", seconds, parts);
+        out.gathered("gather input", input_gather(), "product, in", products, parts);
     } else {
-        out.kernel("product, in", seconds);
+        out.kernel("product, in", products);
     }
     write_adapters(out, blocks, true, PassWork::forward);
 }
 
 void PassCost::write_output_products(Writer& out, std::span<const Block> blocks) const {
     const int parts = tensor_group_.size() > 1 ? pieces() : 1;
-    double seconds = 0;
+    Alone products;
     for (const Block& block : blocks) {
         for (const Product& each : block.out) {
-            seconds += forward_seconds(each, parts);
+            products += forward_product(each, parts);
         }
     }
     write_adapters(out, blocks, false, PassWork::forward);  // before the sum over ranks, of which it is a part
     if (tensor_group_.size() > 1) {
-        out.scattered("sum output", sum_seconds(), "product, out", seconds, parts);
+        out.scattered("sum output", output_sum(), "product, out", products, parts);
     } else {
-        out.kernel("product, out", seconds);
+        out.kernel("product, out", products);
     }
 }
 
@@ -483,16 +491,16 @@ void PassCost::write_output_products(Writer& out, std::span<const Block> blocks)
 void PassCost::write_output_gradients(Writer& out, std::span<const Block> blocks, Part part) const {
     const bool gathers = tensor_group_.size() > 1 && plan_.sequence_parallel;
     const int parts = gathers ? pieces() : 1;
-    double data = 0;
-    double weight = 0;
+    Alone data;
+    Alone weight;
     for (const Block& block : blocks) {
         for (const Product& each : block.out) {
-            data += data_gradient_seconds(each, parts);
-            weight += weight_gradient_seconds(each);
+            data += data_gradient(each, parts);
+            weight += weight_gradient(each);
         }
     }
     if (part != Part::weights && gathers) {
-        out.gathered("gather gradient", gather_seconds(), "data gradient, out", data, parts);
+        out.gathered("gather gradient", input_gather(), "data gradient, out", data, parts);
     } else if (part != Part::weights) {
         out.kernel("data gradient, out", data);
     }
@@ -509,12 +517,12 @@ void PassCost::write_output_gradients(Writer& out, std::span<const Block> blocks
 
 // The input is gathered again behind the data gradient, which is summed behind the weight gradient.
 void PassCost::write_input_gradients(Writer& out, std::span<const Block> blocks, Part part) const {
-    double data = 0;
-    double weight = 0;
+    Alone data;
+    Alone weight;
     for (const Block& block : blocks) {
         for (const Product& each : block.in) {
-            data += data_gradient_seconds(each, 1);
-            weight += weight_gradient_seconds(each);
+            data += data_gradient(each, 1);
+            weight += weight_gradient(each);
         }
     }
     const bool hides = part == Part::whole && plan_.overlap_tensor != TensorOverlap::none;
@@ -523,7 +531,7 @@ void PassCost::write_input_gradients(Writer& out, std::span<const Block> blocks,
     const bool needs_input = !frozen() || std::any_of(blocks.begin(), blocks.end(),
                                                       [](const Block& block) { return !block.in_adapters.empty(); });
     if (part != Part::input && grouped && plan_.sequence_parallel && needs_input) {
-        gathered = out.collective("gather input", PassStream::tensor, gather_seconds());
+        gathered = out.collective("gather input", PassStream::tensor, input_gather());
     }
     PassProgram::Id summed = PassProgram::kNone;
     if (part != Part::weights) {
@@ -532,7 +540,7 @@ void PassCost::write_input_gradients(Writer& out, std::span<const Block> blocks,
         }
         out.kernel("data gradient, in", data);
         write_adapters(out, blocks, true, PassWork::input_gradient);
-        summed = grouped ? out.collective("sum gradient", PassStream::tensor, sum_seconds()) : PassProgram::kNone;
+        summed = grouped ? out.collective("sum gradient", PassStream::tensor, output_sum()) : PassProgram::kNone;
         if (!hides) {
             out.wait(summed);
         }
@@ -566,7 +574,7 @@ PassProgram PassCost::embedding(Direction direction) const {
     } else {
         // Gathers rows, writes activations (and the sum over the tensor-parallel group).
         out.kernel("embedding", streaming(tokens_ * h * 2 * 3, 2), 2);
-        out.wait(out.collective("sum output", PassStream::tensor, sum_seconds()));
+        out.wait(out.collective("sum output", PassStream::tensor, output_sum()));
     }
     return out.program();
 }
@@ -584,7 +592,7 @@ Price PassCost::optimizer(double parameters) const {
     // Adam: reads gradient, weight, both moments (fp32), writes weight, both moments and the 16-bit copy; before it one
     // pass each to unscale or check, to take the norm of and to zero the gradients.
     price.launches = 8;
-    price[Category::optimizer] = streaming(parameters * (16 + 12 + 2 + 12), 8) * stream_slowdown_;
+    price[Category::optimizer] = stream_slowdown_ * streaming(parameters * (16 + 12 + 2 + 12), 8).seconds;
     return price;
 }
 
@@ -599,7 +607,7 @@ Price PassCost::zeroth_order(double weights) const {
         const auto times = static_cast<double>(update ? 1 : plan_.zeroth_order.perturbations());
         const double kernels = times * one.kernels * matrices;
         price.launches += kernels;
-        price[Category::optimizer] += streaming(times * one.bytes * weights, kernels) * stream_slowdown_;
+        price[Category::optimizer] += stream_slowdown_ * streaming(times * one.bytes * weights, kernels).seconds;
     }
     return price;
 }
@@ -614,7 +622,7 @@ double PassCost::boundary_gather() const {
     if (plan_.sequence_parallel || !software_.scatter_gather_pipeline) {
         return 0;
     }
-    return tensor_collective(CollectiveOp::all_gather, tokens_ * static_cast<double>(model_.hidden) * 2);
+    return tensor_collective(CollectiveOp::all_gather, tokens_ * static_cast<double>(model_.hidden) * 2).seconds;
 }
 
 }  // namespace orrery::inline training

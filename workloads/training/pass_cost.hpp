@@ -8,11 +8,11 @@
 // A layer with experts routes tokens, exchanges them with their experts (experts.hpp), computes these one product after another
 // as the busiest rank does, and brings results back; its shared experts are a feed-forward beside it.
 // Scope: transformers, MHA, GQA and latent attention, windows, plain or gated feed-forward, mixtures of experts, unfused or flash
-// attention, fp16/bf16/fp8.
+// attention, fp16/bf16/fp8/fp4.
 // Matrix kernels run at the speed of the job's slowest device (DeviceSpec::slowest_of), since all wait for it in every step.
 // Products of experts are priced one by one by the device's products, as training libraries run them (Transformer Engine:
 // one cuBLAS product an expert); the fused kernels of inference engines that tables hold reach half of the peak where these reach 70 %.
-// Limits: fp8 keeps attention, norms, routers and the LM head in 16 bits; products with a scale a row are priced as those with one a
+// Limits: fp8 and fp4 keep attention, norms, routers and the LM head in 16 bits; products with a scale a row are priced as those with one a
 // tensor.
 // Sources: Narayanan et al., SC21 (tensor parallelism, recomputation); Korthikanti et al., arXiv:2205.05198
 // (sequence parallelism, selective recomputation, activation memory); NVIDIA Transformer Engine documentation (fp8
@@ -81,9 +81,11 @@ class PassCost {
     /// A visit of zeroth-order steps to this many weights of a rank: their update and perturbations, for each matrix of a layer.
     [[nodiscard]] Price zeroth_order(double weights) const;
     /// Seconds that kernels which only move this many bytes take.
-    [[nodiscard]] double memory_traffic(double bytes) const { return streaming(bytes); }
+    [[nodiscard]] double memory_traffic(double bytes) const { return streaming(bytes).seconds; }
     /// Share of the compute units that a collective takes from kernels beside it.
     [[nodiscard]] double communication_share() const { return units_; }
+    /// Of the main memory, as streaming kernels reach it, B/s.
+    [[nodiscard]] double memory_rate() const { return memory_rate_; }
     /// Bytes that a rank sends to the next stage for one micro-batch.
     [[nodiscard]] double boundary_bytes() const;
     /// All-gather inside the tensor-parallel group that completes a scattered boundary; 0 when there is none.
@@ -141,7 +143,9 @@ class PassCost {
     void write_expert_wait(Writer& out) const;
     void write_shared(Writer& out, Direction direction, Part part) const;
     [[nodiscard]] Block expert_products() const;
-    [[nodiscard]] double exchange_seconds() const;  ///< of a layer's tokens, there and back
+    [[nodiscard]] Alone dispatch(Precision precision) const;
+    [[nodiscard]] Alone combine(Precision precision) const;
+    [[nodiscard]] Alone exchange_of_tokens() const;  ///< of a layer's tokens, there and back
     /// A rank sends a token once for each of its choices: in an order, and what comes back is added up there.
     [[nodiscard]] bool sends_choices() const;
     /// Puts the rows of a rank's experts in their order, or back: so many bytes a value read and written.
@@ -159,22 +163,23 @@ class PassCost {
 
     [[nodiscard]] static Gemm part_of(const Gemm& gemm, int parts);
     [[nodiscard]] Gemm product(double m, double n, double k, bool low_precision = true) const;
-    [[nodiscard]] double cast_seconds(const Gemm& gemm, double values, bool fused) const;
-    [[nodiscard]] double widening(const Product& product) const;
-    [[nodiscard]] double row_casts(const Gemm& gemm, double values, bool weights) const;
-    [[nodiscard]] double forward_seconds(const Product& product, int parts) const;
-    [[nodiscard]] double data_gradient_seconds(const Product& product, int parts) const;
-    [[nodiscard]] double weight_gradient_seconds(const Product& product) const;
-    void write_ring(Writer& out, const std::vector<GpuId>& ring, double kernel, double rows, bool backward) const;
+    [[nodiscard]] Alone casts_before(const Gemm& gemm, double values, bool fused) const;
+    [[nodiscard]] Alone widening(const Product& product) const;
+    [[nodiscard]] Alone row_casts(const Gemm& gemm, double values, bool weights) const;
+    [[nodiscard]] Alone forward_product(const Product& product, int parts) const;
+    [[nodiscard]] Alone data_gradient(const Product& product, int parts) const;
+    [[nodiscard]] Alone weight_gradient(const Product& product) const;
+    void write_ring(Writer& out, const std::vector<GpuId>& ring, const Alone& kernel, double rows, bool backward) const;
     void write_documents(Writer& out, LayerKind kind, bool backward) const;
     [[nodiscard]] Attention flash(LayerKind kind, double heads, double length, bool backward) const;
     [[nodiscard]] LayerTraffic traffic(bool backward) const;
-    [[nodiscard]] double streaming(double bytes, double kernels = 1) const;
-    [[nodiscard]] double loss_seconds(double logits, bool backward) const;
-    [[nodiscard]] double tensor_collective(CollectiveOp op, double bytes) const;
-    [[nodiscard]] double gather_seconds() const;  ///< of a block's input, under sequence parallelism
-    [[nodiscard]] double sum_seconds() const;     ///< of a block's output
-    [[nodiscard]] int pieces() const;             ///< that a product and its collective are cut into
+    [[nodiscard]] Alone alone(const Operation& operation) const;
+    [[nodiscard]] Alone streaming(double bytes, double kernels = 1) const;
+    [[nodiscard]] Alone loss_pass(double logits, bool backward) const;
+    [[nodiscard]] Alone tensor_collective(CollectiveOp op, double bytes) const;
+    [[nodiscard]] Alone input_gather() const;  ///< of a block's input, under sequence parallelism
+    [[nodiscard]] Alone output_sum() const;    ///< of a block's output
+    [[nodiscard]] int pieces() const;          ///< that a product and its collective are cut into
 
     const ModelSpec& model_;
     const PlanSpec& plan_;
@@ -191,6 +196,8 @@ class PassCost {
     double matrix_slowdown_;           ///< of products and attention
     double units_;                     ///< share of the compute units that a collective holds
     double tensor_units_;              ///< the same of a tensor-parallel one
+    double memory_rate_;               ///< of the main memory, as streaming kernels reach it, B/s
+    bool scales_blocks_;               ///< the matrix units apply the scales of blocks, as all that have formats of 4 bits
     LossTraffic loss_;
     std::vector<GpuId> tensor_group_;
     std::vector<GpuId> context_group_;

@@ -44,9 +44,16 @@ double PassCost::expert_activation_bytes(bool backward) const {
     return in.times * in.gemm.m * products.out[0].gemm.k * values * 2;
 }
 
-double PassCost::exchange_seconds() const {
-    return exchange_->dispatch(tokens_ / t_, plan_.experts.dispatch_precision) +
-           exchange_->combine(tokens_ / t_, plan_.experts.combine_precision);
+Alone PassCost::dispatch(Precision precision) const {
+    return {exchange_->dispatch(tokens_ / t_, precision), exchange_->memory_bytes(tokens_ / t_, precision)};
+}
+
+Alone PassCost::combine(Precision precision) const {
+    return {exchange_->combine(tokens_ / t_, precision), exchange_->memory_bytes(tokens_ / t_, precision)};
+}
+
+Alone PassCost::exchange_of_tokens() const {
+    return dispatch(plan_.experts.dispatch_precision) + combine(plan_.experts.combine_precision);
 }
 
 PassProgram PassCost::expert_feed_forward(Direction direction, Part part) const {
@@ -127,7 +134,7 @@ void PassCost::write_expert_forward(Writer& out) const {
     if (!beside) {
         write_shared(out, Direction::forward, Part::whole);
     }
-    out.kernel("router", forward_seconds(router(), 1));
+    out.kernel("router", forward_product(router(), 1));
     out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
     write_expert_wait(out);
     out.capture(false);
@@ -136,21 +143,19 @@ void PassCost::write_expert_forward(Writer& out) const {
     }
     PassProgram::Id moved = PassProgram::kNone;
     if (!elsewhere) {
-        moved =
-            out.collective("dispatch", PassStream::expert, exchange_->dispatch(own, plan_.experts.dispatch_precision));
+        moved = out.collective("dispatch", PassStream::expert, dispatch(plan_.experts.dispatch_precision));
     }
     if (beside) {
         write_shared(out, Direction::forward, Part::whole);
     }
     out.wait(moved);
     write_sort(out);
-    out.kernel("products of experts, in", forward_seconds(in, 1), in.times);
+    out.kernel("products of experts, in", forward_product(in, 1), in.times);
     out.kernel("activation function of experts", stream_slowdown_ * streaming(expert_activation_bytes(false)));
-    out.kernel("products of experts, out", forward_seconds(last, 1), last.times);
+    out.kernel("products of experts, out", forward_product(last, 1), last.times);
     write_sort(out);
     if (!elsewhere) {
-        out.wait(
-            out.collective("combine", PassStream::expert, exchange_->combine(own, plan_.experts.combine_precision)));
+        out.wait(out.collective("combine", PassStream::expert, combine(plan_.experts.combine_precision)));
     }
     if (sends_choices()) {
         out.kernel("add up", stream_slowdown_ * streaming((own + sent) * h * 2));
@@ -177,40 +182,40 @@ void PassCost::write_expert_backward(Writer& out, Part part) const {
         }
         PassProgram::Id moved = PassProgram::kNone;
         if (!elsewhere) {
-            moved = out.collective("dispatch gradients", PassStream::expert, exchange_->dispatch(own, Precision::bf16));
+            moved = out.collective("dispatch gradients", PassStream::expert, dispatch(Precision::bf16));
         }
         if (beside) {
             write_shared(out, Direction::backward, part);
         }
         out.wait(moved);
         write_sort(out, sends_choices() ? 4 : 6);  // with the results, for the gradients of their weights
-        out.kernel("data gradients of experts, out", data_gradient_seconds(last, 1), last.times);
+        out.kernel("data gradients of experts, out", data_gradient(last, 1), last.times);
     }
     if (weights) {
-        out.kernel("weight gradients of experts, out", weight_gradient_seconds(last), last.times);
+        out.kernel("weight gradients of experts, out", weight_gradient(last), last.times);
     }
     if (input) {
         out.kernel("activation function of experts", stream_slowdown_ * streaming(expert_activation_bytes(true)));
-        out.kernel("data gradients of experts, in", data_gradient_seconds(in, 1), in.times);
+        out.kernel("data gradients of experts, in", data_gradient(in, 1), in.times);
     }
     if (weights) {
-        out.kernel("weight gradients of experts, in", weight_gradient_seconds(in), in.times);
+        out.kernel("weight gradients of experts, in", weight_gradient(in), in.times);
     }
     if (input) {
         write_sort(out);
         if (!elsewhere) {
-            out.wait(out.collective("combine gradients", PassStream::expert, exchange_->combine(own, Precision::bf16)));
+            out.wait(out.collective("combine gradients", PassStream::expert, combine(Precision::bf16)));
         }
         if (sends_choices()) {
             out.kernel("permute", stream_slowdown_ * streaming((own + sent) * h * 2));
         }
         out.capture(true);
         out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
-        out.kernel("data gradient of router", data_gradient_seconds(router(), 1));
+        out.kernel("data gradient of router", data_gradient(router(), 1));
     }
     out.capture(true);
     if (weights) {
-        out.kernel("weight gradient of router", weight_gradient_seconds(router()));
+        out.kernel("weight gradient of router", weight_gradient(router()));
     }
     if (!beside || part == Part::weights) {
         write_shared(out, Direction::backward, part);

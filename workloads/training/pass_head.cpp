@@ -4,7 +4,7 @@
 
 namespace orrery::inline training {
 
-double PassCost::loss_seconds(double logits, bool backward) const {
+Alone PassCost::loss_pass(double logits, bool backward) const {
     return stream_slowdown_ * (backward ? streaming(logits * loss_.backward_bytes, loss_.backward_kernels)
                                         : streaming(logits * loss_.forward_bytes, loss_.forward_kernels));
 }
@@ -29,18 +29,18 @@ PassProgram PassCost::head(Direction direction, Part part) const {
         if (plan_.sequence_parallel) {
             communicate("gather input", CollectiveOp::all_gather, bytes);
         }
-        out.kernel("logits", forward_seconds(logits, 1));
-        out.kernel("loss", loss_seconds(tokens_ * vocabulary, false), loss_.forward_kernels);
+        out.kernel("logits", forward_product(logits, 1));
+        out.kernel("loss", loss_pass(tokens_ * vocabulary, false), loss_.forward_kernels);
         communicate("maximum, sum and target of each token", CollectiveOp::all_reduce, tokens_ * 4, 3);
     } else {
         if (part != Part::weights) {
-            out.kernel("loss", loss_seconds(tokens_ * vocabulary, true), loss_.backward_kernels);
-            out.kernel("data gradient of logits", data_gradient_seconds(logits, 1));
+            out.kernel("loss", loss_pass(tokens_ * vocabulary, true), loss_.backward_kernels);
+            out.kernel("data gradient of logits", data_gradient(logits, 1));
             communicate("sum gradient",
                         plan_.sequence_parallel ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce, bytes);
         }
         if (part != Part::input && !frozen()) {
-            out.kernel("weight gradient of logits", weight_gradient_seconds(logits));
+            out.kernel("weight gradient of logits", weight_gradient(logits));
         }
         if (part != Part::weights) {
             out.kernel("norm", stream_slowdown_ * streaming(bytes * 4));
@@ -62,23 +62,23 @@ Price PassCost::vocabulary_pass(PassWork work) const {
     const bool weights = gradients && !frozen();
     out.program().add_flops(((weights ? 1 : 0) + (input ? 1 : 0) + (gradients ? 0 : 1)) * logits.gemm.flops());
     if (!gradients) {
-        out.kernel("logits", forward_seconds(logits, 1));
-        out.kernel("loss", loss_seconds(tokens_ * vocabulary, false), loss_.forward_kernels);
+        out.kernel("logits", forward_product(logits, 1));
+        out.kernel("loss", loss_pass(tokens_ * vocabulary, false), loss_.forward_kernels);
         if (one_barrier) {
             out.kernel("cast", stream_slowdown_ * streaming(tokens_ * vocabulary * 6));  // for the next product
         }
     } else {
-        out.kernel("loss", loss_seconds(tokens_ * vocabulary, true), loss_.backward_kernels);
+        out.kernel("loss", loss_pass(tokens_ * vocabulary, true), loss_.backward_kernels);
     }
     if (input) {
-        out.kernel("data gradient of logits", data_gradient_seconds(logits, 1));
+        out.kernel("data gradient of logits", data_gradient(logits, 1));
     }
     if (gradients && one_barrier) {
         // What was taken by the stage's own sum: scaled, and less the rows of the targets.
         out.kernel("gradient by the sum of all", stream_slowdown_ * streaming(hidden_bytes() * 6, 2), 2);
     }
     if (weights) {
-        out.kernel("weight gradient of logits", weight_gradient_seconds(logits));
+        out.kernel("weight gradient of logits", weight_gradient(logits));
     }
     Price price = out.program().price();
     // Its rows of the embedding, or their gradients.

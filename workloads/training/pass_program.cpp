@@ -3,6 +3,7 @@
 #include "sim/base/error.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace orrery::inline training {
@@ -21,6 +22,8 @@ Price& Price::operator+=(const Price& other) {
     }
     flops += other.flops;
     launches += other.launches;
+    memory_bound += other.memory_bound;
+    memory += other.memory;
     return *this;
 }
 
@@ -30,7 +33,23 @@ Price operator*(Price price, double k) {
     }
     price.flops *= k;
     price.launches *= k;
+    price.memory_bound *= k;
+    price.memory *= k;
     return price;
+}
+
+namespace {
+
+bool bound_by_memory(double memory) {
+    return memory > 0.5;
+}
+
+}  // namespace
+
+double speed_on(double units, double memory) {
+    constexpr double kLeast = 0.1;  // of the units stays with the kernels
+    const double left = std::max(kLeast, units);
+    return bound_by_memory(memory) ? std::sqrt(left) : left;
 }
 
 const char* pass_stream_name(PassStream stream) {
@@ -77,7 +96,8 @@ void PassProgram::book_kernels(Category category) {
     }
 }
 
-// All streams advance together to the next end of an operation; kernels run at the share of units that is left to them.
+// All streams advance together to the next end of an operation; kernels run at the share of units that is left to them, and all at
+// their share of the memory.
 std::vector<PlayedOperation> PassProgram::play() const {
     std::vector<PlayedOperation> out(operations_.size());
     std::array<std::vector<std::size_t>, kPassStreams> queues;
@@ -103,9 +123,17 @@ std::vector<PlayedOperation> PassProgram::play() const {
             }
             taken += running[s] ? operations_[queues[s][next[s]]].units : 0;
         }
-        constexpr double kLeast = 0.1;  // of the units stays with the kernels
+        std::array<double, kPassStreams> speeds{};
+        double asked = 0;
+        for (std::size_t s = 0; s < kPassStreams; ++s) {
+            if (running[s]) {
+                const double memory = operations_[queues[s][next[s]]].memory;
+                speeds[s] = s == static_cast<std::size_t>(PassStream::compute) ? speed_on(1 - taken, memory) : 1.0;
+                asked += speeds[s] * memory;
+            }
+        }
         const auto speed = [&](std::size_t s) {
-            return s == static_cast<std::size_t>(PassStream::compute) ? std::max(kLeast, 1 - taken) : 1.0;
+            return operations_[queues[s][next[s]]].memory > 0 ? speeds[s] / std::max(1.0, asked) : speeds[s];
         };
         double step = std::numeric_limits<double>::infinity();
         for (std::size_t s = 0; s < kPassStreams; ++s) {
@@ -147,6 +175,10 @@ Price PassProgram::price() const {
         }
         if (operation.stream != PassStream::compute) {
             continue;
+        }
+        if (bound_by_memory(operation.memory)) {
+            price.memory_bound += operation.seconds;
+            price.memory += operation.seconds * operation.memory;
         }
         Category cause = Category::other;
         double until = at;

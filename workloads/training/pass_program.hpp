@@ -5,22 +5,46 @@
 // its streams have. The compute stream's gaps belong to what ended them.
 // Scope: what one rank does for one layer or table, while all ranks of its groups do the same. Played once per distinct pass:
 // its duration and composition become the stage's task.
-// A kernel beside collectives runs at the share of compute units that they leave it; memory that both use is not shared.
+// A kernel beside collectives runs at the share of compute units that they leave it, or at the root of that share where the main
+// memory binds it; what they ask of the memory together beyond its rate makes both slower alike.
+// Sources: efeslab/Nanoflow@d1bbe27, autosearch/trace/gemv_interference.csv (A100): a kernel bound by memory keeps 0.4 of its speed on
+// 0.2 of the device, 0.7 on 0.5, 0.9 on 0.8: the root within 0.05.
 // Validated by tests/workloads/pass_program_test.cpp: closed forms of hidden, chunked and ring communication.
 
 #include "sim/engine/task_graph.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
 
 namespace orrery::inline training {
 
+/// What kernels or a collective take alone: seconds, and bytes of the main memory that they read and write meanwhile.
+struct Alone {
+    double seconds = 0;
+    double bytes = 0;
+
+    Alone& operator+=(const Alone& other) {
+        seconds += other.seconds;
+        bytes += other.bytes;
+        return *this;
+    }
+    friend Alone operator+(Alone a, const Alone& b) { return a += b; }
+    friend Alone operator*(double k, const Alone& a) { return {k * a.seconds, k * a.bytes}; }
+    /// Share of a memory of this rate, B/s, that they take.
+    [[nodiscard]] double share_of(double rate) const {
+        return seconds > 0 && rate > 0 ? std::min(1.0, bytes / (seconds * rate)) : 0;
+    }
+};
+
 /// Seconds by category.
 struct Price {
     std::array<double, kCategoryCount> seconds{};
-    double flops = 0;     ///< of matrix products and attention, recomputation included
-    double launches = 0;  ///< kernels and collectives that the host launches
+    double flops = 0;         ///< of matrix products and attention, recomputation included
+    double launches = 0;      ///< kernels and collectives that the host launches
+    double memory_bound = 0;  ///< seconds of kernels that the main memory binds
+    double memory = 0;        ///< of these seconds, what the memory alone would take
 
     double& operator[](Category category) { return seconds[static_cast<std::size_t>(category)]; }
     [[nodiscard]] double operator[](Category category) const { return seconds[static_cast<std::size_t>(category)]; }
@@ -42,7 +66,11 @@ struct PassOperation {
     double launches;                            ///< by the host; 0: part of the one before it
     std::array<std::int32_t, 2> after{-1, -1};  ///< earlier operations it waits for; -1: none
     double units = 0;                           ///< share of the compute units that it takes from kernels beside it
+    double memory = 0;                          ///< share of the main memory's rate that it takes alone
 };
+
+/// Speed of a kernel that takes this share of the main memory alone, on this share of the compute units.
+[[nodiscard]] double speed_on(double units, double memory);
 
 /// When an operation ran, in seconds from the start of its pass.
 struct PlayedOperation {

@@ -15,32 +15,40 @@ class PassCost::Writer {
           graphs_(cost.software_.graphs),
           captured_(graphs_ != CudaGraphs::none),
           tensor_units_(cost.tensor_units_),
-          units_(cost.units_) {}
+          units_(cost.units_),
+          memory_rate_(cost.memory_rate_) {}
 
     /// What follows is part of the layer's graph, or of none.
     void capture(bool captured) {
         captured_ = graphs_ == CudaGraphs::iteration || (captured && graphs_ == CudaGraphs::layers);
     }
 
-    Id kernel(const char* name, double seconds, double launches = 1, Id after = PassProgram::kNone) {
-        return program_.add(
-            {name, kernels_, PassStream::compute, seconds, captured_ ? 0 : launches, {after, PassProgram::kNone}});
+    Id kernel(const char* name, const Alone& alone, double launches = 1, Id after = PassProgram::kNone) {
+        return program_.add({name,
+                             kernels_,
+                             PassStream::compute,
+                             alone.seconds,
+                             captured_ ? 0 : launches,
+                             {after, PassProgram::kNone},
+                             0,
+                             alone.share_of(memory_rate_)});
     }
     /// Waits for the last kernel, beside what is before it on its communicator.
-    Id collective(const char* name, PassStream stream, double seconds) {
-        return collective(name, stream, seconds, program_.last(PassStream::compute));
+    Id collective(const char* name, PassStream stream, const Alone& alone) {
+        return collective(name, stream, alone, program_.last(PassStream::compute));
     }
-    Id collective(const char* name, PassStream stream, double seconds, Id after) {
+    Id collective(const char* name, PassStream stream, const Alone& alone, Id after) {
         const Category category = stream == PassStream::tensor    ? Category::tensor_communication
                                   : stream == PassStream::context ? Category::context_communication
                                                                   : Category::expert_communication;
         return program_.add({name,
                              category,
                              stream,
-                             seconds,
-                             seconds > 0 && !captured_ ? 1.0 : 0.0,
+                             alone.seconds,
+                             alone.seconds > 0 && !captured_ ? 1.0 : 0.0,
                              {after, PassProgram::kNone},
-                             stream == PassStream::tensor ? tensor_units_ : units_});
+                             stream == PassStream::tensor ? tensor_units_ : units_,
+                             alone.share_of(memory_rate_)});
     }
     /// Kernels that come after this wait for it.
     void wait(Id id) {
@@ -50,18 +58,21 @@ class PassCost::Writer {
     }
     /// A product behind a collective or before it: in as many pieces as ranks when they are chunked, each piece of one with
     /// the same piece of the other.
-    void gathered(const char* gather, double communication, const char* product, double seconds, int pieces) {
+    void gathered(const char* gather, const Alone& communication, const char* product, const Alone& alone, int pieces) {
         const Id before = program_.last(PassStream::compute);
+        const double share = 1.0 / pieces;
         for (int i = 0; i < pieces; ++i) {
-            const Id piece = collective(gather, PassStream::tensor, communication / pieces, before);
-            kernel(product, seconds / pieces, 1, piece);
+            const Id piece = collective(gather, PassStream::tensor, share * communication, before);
+            kernel(product, share * alone, 1, piece);
         }
     }
-    void scattered(const char* scatter, double communication, const char* product, double seconds, int pieces) {
+    void scattered(const char* scatter, const Alone& communication, const char* product, const Alone& alone,
+                   int pieces) {
         Id piece = PassProgram::kNone;
+        const double share = 1.0 / pieces;
         for (int i = 0; i < pieces; ++i) {
-            kernel(product, seconds / pieces);
-            piece = collective(scatter, PassStream::tensor, communication / pieces);
+            kernel(product, share * alone);
+            piece = collective(scatter, PassStream::tensor, share * communication);
         }
         wait(piece);
     }
@@ -71,7 +82,7 @@ class PassCost::Writer {
     Category kernels_;
     CudaGraphs graphs_;
     bool captured_;
-    double tensor_units_, units_;
+    double tensor_units_, units_, memory_rate_;
     PassProgram program_;
 };
 
