@@ -380,28 +380,43 @@ std::vector<Score> score_vocabulary(const std::vector<TrainingPoint>& points, co
             {"vocabulary_memory_error", m.mape, "%"}};
 }
 
-// Mixtures of experts are predicted with constants that were fitted without them, and are scored apart.
-constexpr const char* kExperts = "experts";
+// Runs that are scored apart from the whole, which their constants come from: beside its tables and limits, not in them.
+struct Apart {
+    const char* subset;  ///< and how its scores begin
+    const char* title;
+    const char* kind;  ///< what the last table is by
+    std::string (*kind_of)(const TrainingPoint&);
+};
+constexpr Apart kExperts = {"experts", "mixtures of experts", "model", [](const TrainingPoint& p) {
+                                const ModelSpec& model = p.variants[0].model;
+                                return fmt::format("{} of {} experts, hidden {}", model.experts.topk,
+                                                   model.experts.count, model.hidden);
+                            }};
+constexpr Apart kBlackwell = {
+    "blackwell", "dense models on Blackwell", "format", [](const TrainingPoint& p) {
+        const PlanSpec& plan = p.variants[0].plan;
+        const char* format = precision_names()[static_cast<std::size_t>(plan.precision)].c_str();
+        const bool blocks = plan.precision == Precision::fp8 && plan.fp8_scaling == Fp8Scaling::block;
+        return fmt::format("{}{}", format, blocks ? ", scales of blocks" : "");
+    }};
 
-std::vector<Score> score_experts(std::vector<TrainingPoint>& points, const Terminal& terminal) {
+std::vector<Score> score_apart(const Apart& set, const std::vector<TrainingPoint>& points, const Terminal& terminal) {
     const SetScore all = score_of(points, [](const TrainingPoint&) { return true; });
-    print_groups(terminal, "mixtures of experts, by source", points, [](const TrainingPoint& p) { return p.source; });
-    print_groups(terminal, "mixtures of experts, by hardware", points,
+    print_groups(terminal, fmt::format("{}, by source", set.title), points,
+                 [](const TrainingPoint& p) { return p.source; });
+    print_groups(terminal, fmt::format("{}, by hardware", set.title), points,
                  [](const TrainingPoint& p) { return p.hardware; });
-    print_groups(terminal, "mixtures of experts, by model", points, [](const TrainingPoint& p) {
-        const ModelSpec& model = p.variants[0].model;
-        return fmt::format("{} of {} experts, hidden {}", model.experts.topk, model.experts.count, model.hidden);
-    });
+    print_groups(terminal, fmt::format("{}, by {}", set.title, set.kind), points, set.kind_of);
     const ErrorStatistics s = statistics_of(all.errors);
-    terminal.heading("mixtures of experts");
+    terminal.heading(set.title);
     terminal.table({}, {{"scored points", std::to_string(s.count)},
                         {"MAPE over points", fmt::format("{:.2f} %", s.mape)},
                         {"mean of the sources' MAPEs", fmt::format("{:.2f} %", all.sources)},
                         {"median bias", percent(s.median_bias)},
                         {"worst", fmt::format("{:.1f} %", s.worst)}});
-    return {{"experts_points", static_cast<double>(s.count), ""},
-            {"experts_error_over_points", s.mape, "%"},
-            {"experts_error_mean_of_sources", all.sources, "%"}};
+    return {{fmt::format("{}_points", set.subset), static_cast<double>(s.count), ""},
+            {fmt::format("{}_error_over_points", set.subset), s.mape, "%"},
+            {fmt::format("{}_error_mean_of_sources", set.subset), all.sources, "%"}};
 }
 
 }  // namespace
@@ -419,19 +434,21 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
         return out;
     };
     std::vector<TrainingPoint> experts;
+    std::vector<TrainingPoint> blackwell;
     std::vector<TrainingPoint> vocabulary;
     if (options.runs.empty()) {
-        experts = taken_apart(kExperts);
+        experts = taken_apart(kExperts.subset);
+        blackwell = taken_apart(kBlackwell.subset);
         vocabulary = taken_apart(kVocabulary);
     }
-    const std::size_t count = points.size() + experts.size() + vocabulary.size();
+    const std::size_t count = points.size() + experts.size() + blackwell.size() + vocabulary.size();
     if (options.fit) {
         fit_software(points, models, terminal);
         fit_expert_wait(experts, models, terminal);
     }
     Progress progress(terminal.quiet());
     std::size_t done = 0;
-    for (std::vector<TrainingPoint>* set : {&points, &experts, &vocabulary}) {
+    for (std::vector<TrainingPoint>* set : {&points, &experts, &blackwell, &vocabulary}) {
         for (TrainingPoint& point : *set) {
             predict(point, models);
             progress.update(static_cast<double>(++done) / static_cast<double>(count));
@@ -463,6 +480,7 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
     if (options.points) {
         print_points(terminal, points);
         print_points(terminal, experts);
+        print_points(terminal, blackwell);
         print_points(terminal, vocabulary);
     }
     print_groups(terminal, "by source", points, [](const TrainingPoint& p) { return p.source; });
@@ -529,9 +547,11 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
         const std::vector<Score> apart = score_vocabulary(vocabulary, terminal);
         out.scores.insert(out.scores.end(), apart.begin(), apart.end());
     }
-    if (!experts.empty()) {
-        const std::vector<Score> apart = score_experts(experts, terminal);
-        out.scores.insert(out.scores.end(), apart.begin(), apart.end());
+    for (const auto& [set, points_apart] : {std::pair(&kExperts, &experts), std::pair(&kBlackwell, &blackwell)}) {
+        if (!points_apart->empty()) {
+            const std::vector<Score> apart = score_apart(*set, *points_apart, terminal);
+            out.scores.insert(out.scores.end(), apart.begin(), apart.end());
+        }
     }
     return out;
 }
