@@ -57,17 +57,18 @@ void FluidModel::set_capacity(ResourceId resource, double capacity) {
 }
 
 std::uint32_t FluidModel::allocate_slots(std::span<const Demand> demands, std::uint32_t owner) {
-    std::uint32_t first = 0;
-    if (demands.size() < free_slots_.size() && !free_slots_[demands.size()].empty()) {
+    auto first = static_cast<std::uint32_t>(slots_.size());
+    const bool used = demands.size() < free_slots_.size() && !free_slots_[demands.size()].empty();
+    if (used) {
         first = free_slots_[demands.size()].back();
         free_slots_[demands.size()].pop_back();
-    } else {
-        first = static_cast<std::uint32_t>(slots_.size());
-        slots_.resize(slots_.size() + demands.size());
-        owners_.resize(slots_.size());
     }
     for (std::size_t i = 0; i < demands.size(); ++i) {
         ORRERY_ASSERT(demands[i].resource.value() < resources_.size() && demands[i].weight > 0);
+        if (!used) {
+            slots_.emplace_back();
+            owners_.emplace_back();
+        }
         slots_[first + i] = Slot{demands[i].resource.value(), 0, demands[i].weight};
         owners_[first + i] = owner;
     }
@@ -186,7 +187,7 @@ void FluidModel::attach(std::uint32_t id) {
     for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
         Resource& resource = resources_[slots_[s].resource];
         slots_[s].position = resource.users.size;
-        users_.push(resource.users, User{s, kNone, slots_[s].weight * c.count});
+        users_.push(resource.users, User{s, kNone, 0});
     }
 }
 
@@ -203,6 +204,7 @@ void FluidModel::detach(std::uint32_t id) {
         ListPool<User>::pop(resource.users);
         if (resource.users.empty()) {
             resource.potential = 0;  // sheds the rounding of many additions and subtractions
+            rooms_[slots_[s].resource].load = 0;
         }
     }
     c.served = 0;
@@ -296,9 +298,12 @@ void FluidModel::settle() {
     if (touched_.empty() && new_capacities_.empty()) {
         return;
     }
-    shares_.resize(resources_.size());
     reaches_.resize(resources_.size());
+    queued_.resize(resources_.size(), kNone);
+    const std::size_t known = rooms_.size();
     rooms_.resize(resources_.size());
+    std::for_each(rooms_.begin() + static_cast<std::ptrdiff_t>(known), rooms_.end(),
+                  [](Room& room) { room.key = kUnbounded; });
     seeds_.clear();
     if (!new_capacities_.empty()) {
         apply_capacities();
@@ -319,6 +324,7 @@ void FluidModel::settle() {
         advance(c);
         c.reshaped = false;
         c.count = count;
+        const double before = rate_of(c);
         if (!c.attached) {
             attach(id);
         } else if (c.bottleneck != kNone) {
@@ -329,8 +335,12 @@ void FluidModel::settle() {
             Resource& resource = resources_[slots_[s].resource];
             resource.potential += change * slots_[s].weight * c.solo_rate;
             User& user = users_.at(resource.users, slots_[s].position);
+            Room& room = rooms_[slots_[s].resource];
+            room.load -= user.use * before;
             user.use = slots_[s].weight * count;
             user.bottleneck = kNone;
+            room.weight += user.use;
+            room.rising += count > 0 ? 1 : 0;
         }
         c.rate = 0;
         c.rising = count > 0;
@@ -393,6 +403,17 @@ void FluidModel::solve() {
     }
 }
 
+// Sums anew what is otherwise kept by differences.
+void FluidModel::sum_load(std::uint32_t index) {
+    Room& room = rooms_[index];
+    room.unread = 0;
+    room.load = 0;
+    for (const User& user : users_.of(resources_[index].users)) {
+        const double rate = reach(user);
+        room.load += rate == kUnbounded ? 0 : user.use * rate;
+    }
+}
+
 double FluidModel::load(ResourceId resource) const {
     double sum = 0;
     for (const User& user : users_.of(resources_[resource.value()].users)) {
@@ -405,12 +426,17 @@ double FluidModel::load(ResourceId resource) const {
 ResourceReport FluidModel::report(std::size_t links) const {
     ResourceReport out;
     out.solves = solves_;
+    const double seconds = last_end_.seconds();
     for (std::uint32_t i = 0; i < std::min(links, resources_.size()); ++i) {
-        double could = resources_[i].capacity * last_end_.seconds();
+        const Resource& resource = resources_[i];
+        if (resource.users.empty() && resource.carried == 0) {
+            continue;
+        }
+        double could = resource.capacity * seconds;
         if (const auto entry = changed_.find(i); entry != changed_.end()) {
             // Beyond the last end nothing is counted, but for a change that came after it.
             const SimTime since = SimTime::from_ps(entry->second.since);
-            could = entry->second.area + resources_[i].capacity * std::max(0.0, (last_end_ - since).seconds());
+            could = entry->second.area + resource.capacity * std::max(0.0, (last_end_ - since).seconds());
         }
         if (could > 0) {
             out.max_link_utilisation = std::max(out.max_link_utilisation, carried(ResourceId(i)) / could);

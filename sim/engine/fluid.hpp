@@ -108,7 +108,7 @@ class FluidModel final : public ResourceModel, public EventHandler {
         double finish;  ///< virtual time at which the first of its members is done
         double use;     ///< of each resource in `near`
         std::uint32_t owner;
-        bool plain;    ///< its demands are `near`, all with one weight; else they are in its slots
+        bool plain;    ///< its demands beside that resource are `near`, all with one weight; else they are in its slots
         bool bounded;  ///< it may meet its own bound before its bottleneck saturates
         std::array<std::uint32_t, kNear> near;
         friend bool operator<(const Held& a, const Held& b) {
@@ -116,13 +116,15 @@ class FluidModel final : public ResourceModel, public EventHandler {
         }
     };
     enum class Filling : std::uint8_t { fixed, rising, settled };
-    struct Share {         ///< what fills read of the bottleneck of each user
-        double level = 0;  ///< rate of each activity that it holds back
-        Filling filling = Filling::fixed;
+    enum class Seen : std::uint8_t {
+        none,
+        slack,    ///< something on it has changed, but it couples nobody
+        included  ///< the fill under way looks at it
     };
     struct Resource {
         double capacity = 0;
         double potential = 0;     ///< sum of weight * count * solo rate of its users
+        double held_use = 0;      ///< sum of weight * count of those that it holds back
         double carried = 0;       ///< units carried for classes that have left
         double virtual_time = 0;  ///< units served to each activity that it holds back, since it held back nobody
         std::int64_t virtual_at = 0;
@@ -132,19 +134,23 @@ class FluidModel final : public ResourceModel, public EventHandler {
         ListPool<Held>::List held;  ///< a heap on the virtual finish
         ListPool<User>::List users;
     };
-    struct alignas(64) Room {  ///< of a resource in the fill under way: one line of the cache
-        // What fixed users leave to those that rise, and what these weigh.
-        double free = 0;
-        double weight = 0;
-        // The same, with those that were fixed above `cut` among those that rise: it saturates no lower than their ratio.
-        double low_free = 0;
-        double low_weight = 0;
-        double cut = 0;
-        double key = 0;  ///< the level at which it is looked at next
-        std::uint32_t rising = 0;
-        std::uint32_t in_set = 0;
-        bool queued = false;
-        bool raised = false;
+    /// What fills read and write of a resource: one line of the cache, zero at first but for `key`.
+    struct alignas(64) Room {
+        double level;   ///< rate of each activity that it holds back
+        double load;    ///< what users that do not rise take of it
+        double weight;  ///< sum of weight * count of those that rise
+        // What is left to those that rise, and what these weigh, with some of the fixed users among them (those above `cut`):
+        // it saturates no lower than the ratio.
+        double low_free;
+        double low_weight;
+        double cut;
+        double key;  ///< the level at which it is looked at next, as in `levels_`; without bound: not there
+        std::uint32_t rising;
+        Filling filling;
+        Seen seen;
+        bool raised;
+        bool alone : 1;           ///< it was opened at its own level: nobody fixed is above that
+        std::uint8_t unread : 7;  ///< fills since `load` was summed anew
     };
     struct Changed {             ///< a resource whose capacity has changed
         std::int64_t since = 0;  ///< ps, of the present capacity
@@ -155,8 +161,8 @@ class FluidModel final : public ResourceModel, public EventHandler {
         std::uint32_t index;
         bool is_class;
         friend bool operator<(const Level& a, const Level& b) {
-            return a.level > b.level ||
-                   (a.level == b.level && (a.index > b.index || (a.index == b.index && b.is_class)));
+            return a.level < b.level ||
+                   (a.level == b.level && (a.index < b.index || (a.index == b.index && a.is_class && !b.is_class)));
         }
     };
     struct Completion {  ///< the next one of a class without bottleneck, or of those that a resource holds back
@@ -177,7 +183,7 @@ class FluidModel final : public ResourceModel, public EventHandler {
     void detach(std::uint32_t id);
     void touch(std::uint32_t id);
     [[nodiscard]] double rate_of(const Class& c) const {
-        return c.bottleneck == kNone ? c.rate : shares_[c.bottleneck].level;
+        return c.bottleneck == kNone ? c.rate : rooms_[c.bottleneck].level;
     }
     [[nodiscard]] double solo_rate(const Class& c) const;
     void apply_capacities();
@@ -192,6 +198,7 @@ class FluidModel final : public ResourceModel, public EventHandler {
     void join(std::uint32_t id, std::uint32_t resource);
     void leave(std::uint32_t id);
     void set_bottleneck_of_users(const Class& c);
+    [[nodiscard]] double use_of(const Class& c, std::uint32_t resource) const;
     void set_level(std::uint32_t index, double level);
     void mark_stale(std::uint32_t index);
     void collect_finished(std::uint32_t index);
@@ -207,14 +214,18 @@ class FluidModel final : public ResourceModel, public EventHandler {
     [[nodiscard]] bool rises(const Class& c) const;
     [[nodiscard]] double reach(const User& user) const;
     void fill();
+    void start_fill();
     [[nodiscard]] double fill_from(std::uint32_t index, double level);
-    void include(std::uint32_t index, double floor);
+    void include(std::uint32_t index);
     void queue(std::uint32_t index, double floor);
+    void sift_level(std::size_t position);
+    void drop_top();
+    void sum_load(std::uint32_t index);
     [[nodiscard]] double next_look(std::uint32_t index, double floor) const;
     void open(std::uint32_t index, double floor);
     void open_class(std::uint32_t id, double floor);
     void raise(std::uint32_t id, double rate);
-    void raise_on(std::uint32_t id, std::uint32_t index, double use, double rate);
+    void raise_on(std::uint32_t id, std::uint32_t index, double use, double rate, std::uint32_t count = 1);
     void subtract_on(std::uint32_t index, double use, double level);
     void queue_bound(std::uint32_t id);
     [[nodiscard]] bool find_saturation(std::uint32_t index, double& level, double limit);
@@ -222,6 +233,7 @@ class FluidModel final : public ResourceModel, public EventHandler {
     void saturate(std::uint32_t index, double level);
     void freeze(std::uint32_t id, double level, std::uint32_t bottleneck);
     void freeze_tied();
+    void note_raised(std::uint32_t id, std::uint32_t index);
     void include_raised(double floor);
     void subtract(const Class& c, double level, std::uint32_t except);
 
@@ -233,7 +245,6 @@ class FluidModel final : public ResourceModel, public EventHandler {
     std::uint32_t handler_;
     SimTime window_;
     std::vector<Resource> resources_;
-    std::vector<Share> shares_;    ///< by resource
     std::vector<double> reaches_;  ///< by resource: its level; without bound while what it holds back rises
     std::vector<Room> rooms_;      ///< by resource
     std::vector<Class> classes_;
@@ -249,19 +260,19 @@ class FluidModel final : public ResourceModel, public EventHandler {
     std::vector<Completion> heap_;
     std::vector<std::uint32_t> touched_;
     std::vector<std::uint32_t> seeds_;     ///< classes whose rate is sought anew from zero
-    std::vector<std::uint32_t> included_;  ///< resources of the fill under way
+    std::vector<std::uint32_t> included_;  ///< resources that the fill under way has seen
     std::vector<std::uint32_t> raised_;    ///< resources on which a class began to rise just now
     std::vector<std::uint32_t> bounded_;   ///< classes that the fill under way froze at their own bounds
     std::vector<std::pair<std::uint32_t, std::uint32_t>> tied_;  ///< class, the settled resource that it uses
-    std::vector<Level> levels_;
-    std::vector<std::uint32_t> stale_;  ///< resources
+    std::vector<Level> levels_;                                  ///< a heap
+    std::vector<std::uint32_t> queued_;                          ///< place in it, by resource
+    std::vector<std::uint32_t> stale_;                           ///< resources
     std::vector<std::uint32_t> due_;
     std::vector<std::uint32_t> finished_;
     std::map<std::uint32_t, Changed> changed_;   ///< by resource
     std::vector<std::uint32_t> new_capacities_;  ///< resources whose capacity changed at this instant
     std::vector<std::uint32_t> reshaped_;        ///< resources that their users share anew because of that
     std::uint32_t capacity_changes_ = 0;
-    std::uint32_t set_epoch_ = 0;
     std::uint32_t wake_generation_ = 0;
     std::int64_t wake_at_ = -1;  ///< time of the wake event in the queue that still counts; negative: none
     std::uint64_t solves_ = 0;

@@ -9,9 +9,13 @@
 //     it had, nothing has changed; else it is opened and its classes rise on.
 //   * a class that rises meets its own bound.
 // Whatever is opened had its level at or above that of the pass, and so has all that its classes use; so nothing that the pass
-// has left behind changes again, and one pass suffices. A resource is read only once something on it has changed.
+// has left behind changes again, and one pass suffices.
+//
+// What each resource carries is kept by differences, so that only those are read, user by user, that may saturate below what
+// they held before or above what they were thought to. Each waits in a heap for the least level at which it may saturate.
 
 #include "sim/engine/fluid.hpp"
+#include "sim/engine/heap.hpp"
 
 #include <algorithm>
 
@@ -25,6 +29,8 @@ constexpr double kTie = 1e-12;
 constexpr double kSaturated = 1e-11;
 // A level that rises by less than this does not rise: the noise of one sum.
 constexpr double kSameLevel = 1e-14;
+// Loads are kept by differences for so many fills at most.
+constexpr std::uint8_t kReadAgain = 64;
 
 }  // namespace
 
@@ -34,7 +40,7 @@ bool FluidModel::couples(const Resource& resource) const {
 }
 
 bool FluidModel::rises(const Class& c) const {
-    return c.bottleneck == kNone ? c.rising : shares_[c.bottleneck].filling == Filling::rising;
+    return c.bottleneck == kNone ? c.rising : rooms_[c.bottleneck].filling == Filling::rising;
 }
 
 // The rate at which a user is fixed; without bound while it rises.
@@ -47,24 +53,70 @@ double FluidModel::reach(const User& user) const {
 }
 
 void FluidModel::fill() {
-    ++set_epoch_;
+    start_fill();
+    double floor = 0;
+    while (!levels_.empty()) {
+        Level& top = levels_.front();
+        const std::uint32_t index = top.index;
+        if (top.is_class) {
+            floor = rises(classes_[index]) ? std::max(floor, top.level) : floor;
+            drop_top();
+            if (rises(classes_[index])) {
+                freeze(index, floor, kNone);
+                subtract(classes_[index], floor, kNone);
+            }
+            continue;
+        }
+        Room& room = rooms_[index];
+        const double level = next_look(index, floor);
+        room.key = level;
+        if (level > top.level && level != kUnbounded) {
+            top.level = level;  // others froze below: it saturates later than was thought
+            sift_level(0);
+            if (levels_.front().index != index || levels_.front().is_class) {
+                continue;
+            }
+        }
+        drop_top();
+        room.key = kUnbounded;
+        if (level != kUnbounded) {
+            floor = std::max(floor, fill_from(index, level));
+        }
+    }
+    for (const std::uint32_t index : included_) {
+        Room& room = rooms_[index];
+        ORRERY_ASSERT(room.rising == 0);
+        room.seen = Seen::none;
+        room.filling = Filling::fixed;
+        room.key = kUnbounded;
+        reaches_[index] = room.level;
+    }
+}
+
+// The resources on which a change may have to be repaired, and the classes that rise from zero.
+void FluidModel::start_fill() {
     included_.clear();
     bounded_.clear();
     levels_.clear();
+    for (const std::uint32_t index : reshaped_) {
+        if (rooms_[index].seen == Seen::none) {
+            // What is rounding beside one capacity may be much beside another: the load is summed now and next time.
+            sum_load(index);
+            rooms_[index].unread = kReadAgain - 2;
+        }
+        include(index);
+    }
+    reshaped_.clear();
     for (const std::uint32_t id : seeds_) {
         const Class& c = classes_[id];
         for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
             // Who leaves wakes nobody where nobody was held back.
             const Resource& resource = resources_[slots_[s].resource];
             if (c.count > 0 ? couples(resource) : !resource.held.empty()) {
-                include(slots_[s].resource, 0);
+                include(slots_[s].resource);
             }
         }
     }
-    for (const std::uint32_t index : reshaped_) {
-        include(index, 0);
-    }
-    reshaped_.clear();
     for (const std::uint32_t index : included_) {
         queue(index, 0);
     }
@@ -74,82 +126,46 @@ void FluidModel::fill() {
             queue_bound(id);
         }
     }
-    double floor = 0;
-    while (!levels_.empty()) {
-        std::pop_heap(levels_.begin(), levels_.end());
-        const Level top = levels_.back();
-        levels_.pop_back();
-        if (top.is_class) {
-            if (rises(classes_[top.index])) {
-                floor = std::max(floor, top.level);
-                freeze(top.index, floor, kNone);
-            }
-            continue;
-        }
-        Room& room = rooms_[top.index];
-        if (!room.queued || room.key != top.level) {
-            continue;  // another entry of it came earlier
-        }
-        room.queued = false;
-        const double level = next_look(top.index, floor);
-        if (level > top.level && !levels_.empty() && level > levels_.front().level) {
-            queue(top.index, floor);  // others froze below: it saturates later than was thought
-        } else if (level != kUnbounded) {
-            floor = std::max(floor, fill_from(top.index, level));
-        }
-    }
-    for (const std::uint32_t index : included_) {
-        ORRERY_ASSERT(shares_[index].filling != Filling::rising || resources_[index].held.empty());
-        shares_[index].filling = Filling::fixed;
-        reaches_[index] = shares_[index].level;
-    }
 }
 
-// A resource whose users have changed, or will: what its fixed users leave to those that rise.
-void FluidModel::include(std::uint32_t index, double floor) {
+// A resource whose users have changed, or will.
+void FluidModel::include(std::uint32_t index) {
     Room& room = rooms_[index];
-    if (room.in_set == set_epoch_) {
+    if (room.seen == Seen::included) {
         return;
     }
-    room.in_set = set_epoch_;
+    const Resource& resource = resources_[index];
+    room.seen = Seen::included;
     included_.push_back(index);
-    room.rising = 0;
-    room.queued = false;
-    room.cut = floor * (1 + kTie);
-    double free = resources_[index].capacity;
-    double weight = 0;
-    double low_free = free;
-    double low_weight = 0;
-    for (const User& user : users_.of(resources_[index].users)) {
-        const double rate = reach(user);
-        const bool rising = rate == kUnbounded;
-        const bool above = rate > room.cut;
-        const double used = rising ? 0 : user.use * rate;
-        room.rising += rising ? 1 : 0;
-        weight += rising ? user.use : 0;
-        low_weight += above ? user.use : 0;
-        free -= used;
-        low_free -= above ? 0 : used;
+    if (++room.unread == kReadAgain) {
+        sum_load(index);
     }
-    room.free = free;
-    room.weight = weight;
-    room.low_free = low_free;
-    room.low_weight = low_weight;
+    room.key = kUnbounded;
+    room.alone = false;
+    room.low_free = resource.capacity - room.load;
+    room.low_weight = room.weight;
+    room.cut = kUnbounded;
+    if (room.filling == Filling::fixed && !resource.held.empty()) {
+        // Should it saturate below its level, what it holds back falls. The ratio may not come out too high by rounding.
+        room.low_free += resource.held_use * room.level * (1 - kSameLevel);
+        room.low_weight += resource.held_use;
+        room.cut = room.level * (1 + kTie);
+    }
 }
 
 // The least level at which something may have to be done about a resource.
 double FluidModel::next_look(std::uint32_t index, double floor) const {
     const Room& room = rooms_[index];
-    const Share& share = shares_[index];
+    const Resource& resource = resources_[index];
     double level = kUnbounded;
-    if (share.filling == Filling::settled) {
+    if (room.filling == Filling::settled) {
         return level;
     }
-    if (room.rising > 0 || room.free < -kSaturated * resources_[index].capacity) {
+    if (room.rising > 0 || room.load > resource.capacity * (1 + kSaturated)) {
         level = room.low_weight > 0 ? std::max(floor, room.low_free / room.low_weight) : floor;
     }
-    if (share.filling == Filling::fixed && !resources_[index].held.empty()) {
-        level = std::min(level, std::max(floor, share.level));
+    if (room.filling == Filling::fixed && !resource.held.empty()) {
+        level = std::min(level, std::max(floor, room.level));
     }
     return level;
 }
@@ -157,11 +173,34 @@ double FluidModel::next_look(std::uint32_t index, double floor) const {
 void FluidModel::queue(std::uint32_t index, double floor) {
     Room& room = rooms_[index];
     const double key = next_look(index, floor);
-    if (key != kUnbounded && (!room.queued || key < room.key)) {
+    if (key < room.key) {
         room.key = key;
-        room.queued = true;
-        levels_.push_back(Level{key, index, false});
-        std::push_heap(levels_.begin(), levels_.end());
+        std::uint32_t& at = queued_[index];
+        if (at == kNone) {
+            at = static_cast<std::uint32_t>(levels_.size());
+            levels_.push_back(Level{key, index, false});
+        }
+        levels_[at].level = key;
+        sift_level(at);
+    }
+}
+
+void FluidModel::sift_level(std::size_t position) {
+    sift(std::span(levels_), position, [&](const Level& one, std::uint32_t at) {
+        if (!one.is_class) {
+            queued_[one.index] = at;
+        }
+    });
+}
+
+void FluidModel::drop_top() {
+    if (!levels_.front().is_class) {
+        queued_[levels_.front().index] = kNone;
+    }
+    levels_.front() = levels_.back();
+    levels_.pop_back();
+    if (!levels_.empty()) {
+        sift_level(0);
     }
 }
 
@@ -172,12 +211,15 @@ void FluidModel::queue_bound(std::uint32_t id) {
     double others = kUnbounded;
     for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
         const std::uint32_t index = slots_[s].resource;
-        double& least = rooms_[index].in_set == set_epoch_ ? others : bound;
+        double& least = rooms_[index].seen == Seen::included ? others : bound;
         least = std::min(least, resources_[index].capacity / slots_[s].weight);
     }
-    if (bound < others) {
+    if (others == kUnbounded) {
+        freeze(id, bound, kNone);
+        subtract(c, bound, kNone);
+    } else if (bound < others) {
         levels_.push_back(Level{bound, id, true});
-        std::push_heap(levels_.begin(), levels_.end());
+        sift_level(levels_.size() - 1);
     }
 }
 
@@ -185,16 +227,20 @@ void FluidModel::queue_bound(std::uint32_t id) {
 double FluidModel::fill_from(std::uint32_t index, double level) {
     const Resource& resource = resources_[index];
     const Room& room = rooms_[index];
-    const Share& share = shares_[index];
-    const bool at_own = share.filling == Filling::fixed && !resource.held.empty() && level >= share.level * (1 - kTie);
+    const bool holds = room.filling == Filling::fixed && !resource.held.empty();
+    const bool at_own = holds && level >= room.level * (1 - kTie);
     if (at_own) {
+        const double free = resource.capacity - room.load;
         const double full = kSaturated * resource.capacity;
-        if (room.rising > 0 ? room.free / room.weight > share.level * (1 + kTie) : room.free > full) {
+        if (room.rising > 0 ? free > room.weight * room.level * (1 + kTie) : free > full) {
+            Room& opened = rooms_[index];
+            opened.alone = true;
+            opened.cut = kUnbounded;
             open(index, level);
             queue(index, level);
             return level;
         }
-        if (room.rising == 0 && room.free >= -full) {
+        if (room.rising == 0 && free >= -full) {
             return level;  // as it was
         }
     }
@@ -203,7 +249,7 @@ double FluidModel::fill_from(std::uint32_t index, double level) {
     double next = kUnbounded;
     if (!at_own) {
         next = levels_.empty() ? kUnbounded : levels_.front().level;
-        next = share.filling == Filling::fixed && !resource.held.empty() ? std::min(next, share.level) : next;
+        next = holds ? std::min(next, room.level) : next;
     }
     const bool above = find_saturation(index, saturates, next);
     if (saturates > next && saturates > level * (1 + kSameLevel)) {
@@ -224,6 +270,10 @@ double FluidModel::fill_from(std::uint32_t index, double level) {
 bool FluidModel::find_saturation(std::uint32_t index, double& level, double limit) {
     const Resource& resource = resources_[index];
     Room& room = rooms_[index];
+    if (room.alone) {
+        level = std::max(level, room.low_free / room.low_weight);
+        return false;
+    }
     for (;;) {
         const double cut = level * (1 + kTie);
         double left = resource.capacity;
@@ -254,23 +304,32 @@ bool FluidModel::find_saturation(std::uint32_t index, double& level, double limi
 // What a resource holds back rises from here on, and with it comes all that its classes use.
 void FluidModel::open(std::uint32_t index, double floor) {
     advance_resource(index);
-    const double rate = shares_[index].level;
-    for (const Held& held : held_.of(resources_[index].held)) {
+    Room& room = rooms_[index];
+    if (room.cut >= room.level) {
+        room.low_free = resources_[index].capacity - room.load;
+        room.low_weight = room.weight;
+        room.cut = kUnbounded;
+    }
+    room.filling = Filling::rising;
+    reaches_[index] = kUnbounded;
+    const std::span<const Held> all = held_.of(resources_[index].held);
+    double use = 0;
+    std::uint32_t count = 0;
+    for (const Held& held : all) {
         if (!held.plain) {
-            raise(held.owner, rate);
+            raise(held.owner, room.level);
             continue;
         }
-        for (const std::uint32_t used : held.near) {
-            if (used != kNone) {
-                raise_on(held.owner, used, held.use, rate);
-            }
+        use += held.use;
+        ++count;
+        for (std::size_t i = 0; i < Held::kNear && held.near[i] != kNone; ++i) {
+            raise_on(held.owner, held.near[i], held.use, room.level);
         }
     }
-    classes_filled_ += resources_[index].held.size;
-    shares_[index].filling = Filling::rising;
-    reaches_[index] = kUnbounded;
+    raise_on(kNone, index, use, room.level, count);
+    classes_filled_ += all.size();
     include_raised(floor);
-    for (const Held& held : held_.of(resources_[index].held)) {
+    for (const Held& held : all) {
         if (held.bounded) {
             queue_bound(held.owner);
         }
@@ -296,26 +355,27 @@ void FluidModel::raise(std::uint32_t id, double rate) {
     }
 }
 
-void FluidModel::raise_on(std::uint32_t id, std::uint32_t index, double use, double rate) {
+inline void FluidModel::raise_on(std::uint32_t id, std::uint32_t index, double use, double rate, std::uint32_t count) {
     Room& room = rooms_[index];
-    if (room.in_set == set_epoch_) {
-        if (shares_[index].filling == Filling::settled) {
-            tied_.emplace_back(id, index);
-            return;
-        }
-        room.free += use * rate;
-        room.weight += use;
-        if (++room.rising > 1 && rate > room.cut) {
-            return;  // it is looked at no earlier for that
-        }
-        if (rate <= room.cut) {
-            room.low_free += use * rate;
-            room.low_weight += use;
-        }
-    } else if (room.raised || !couples(resources_[index])) {
-        return;
+    room.load -= use * rate;
+    room.weight += use;
+    room.rising += count;
+    if (rate <= room.cut) {
+        room.low_free += use * rate;
+        room.low_weight += use;
     }
-    if (!room.raised) {
+    // Usually it is seen to already, and saturates no earlier for this.
+    if (room.key == kUnbounded || room.low_free < room.key * room.low_weight) {
+        note_raised(id, index);
+    }
+}
+
+// A class rises on a resource that is not queued, or not early enough, or has saturated.
+void FluidModel::note_raised(std::uint32_t id, std::uint32_t index) {
+    Room& room = rooms_[index];
+    if (room.filling == Filling::settled) {
+        tied_.emplace_back(id, index);
+    } else if (!room.raised && room.seen != Seen::slack) {
         room.raised = true;
         raised_.push_back(index);
     }
@@ -323,9 +383,15 @@ void FluidModel::raise_on(std::uint32_t id, std::uint32_t index, double use, dou
 
 void FluidModel::include_raised(double floor) {
     for (const std::uint32_t index : raised_) {
-        rooms_[index].raised = false;
-        include(index, floor);
-        queue(index, floor);
+        Room& room = rooms_[index];
+        room.raised = false;
+        if (room.seen == Seen::none && !couples(resources_[index])) {
+            room.seen = Seen::slack;
+            included_.push_back(index);
+        } else {
+            include(index);
+            queue(index, floor);
+        }
     }
     raised_.clear();
 }
@@ -334,7 +400,9 @@ void FluidModel::include_raised(double floor) {
 void FluidModel::freeze_tied() {
     for (const auto& [id, index] : tied_) {
         if (rises(classes_[id])) {
-            freeze(id, shares_[index].level, index);
+            const double level = rooms_[index].level;
+            freeze(id, level, index);
+            subtract(classes_[id], level, kNone);
         }
     }
     tied_.clear();
@@ -356,30 +424,40 @@ void FluidModel::open_above(std::uint32_t index, double level) {
 
 void FluidModel::saturate(std::uint32_t index, double level) {
     const Resource& resource = resources_[index];
-    Share& share = shares_[index];
-    if (share.filling == Filling::rising) {
-        set_level(index, level);
-        for (const Held& held : held_.of(resource.held)) {
-            if (!held.plain) {
-                subtract(classes_[held.owner], level, index);
-                continue;
-            }
-            for (const std::uint32_t used : held.near) {
-                if (used != kNone && used != index) {
-                    subtract_on(used, held.use, level);
-                }
-            }
-        }
-    } else if (resource.held.empty()) {
-        set_level(index, level);
-    } else {
-        level = share.level;  // what it holds back has stayed where it was
+    Room& room = rooms_[index];
+    const bool rose = room.filling == Filling::rising;
+    if (rose || resource.held.empty()) {
+        set_level(index, level);  // else what it holds back has stayed where it was
     }
-    share.filling = Filling::settled;
-    reaches_[index] = share.level;
+    level = room.level;
+    for (const Held& held : held_.of(resource.held)) {
+        if (!rose) {
+            break;
+        }
+        if (!held.plain) {
+            subtract(classes_[held.owner], level, index);
+            continue;
+        }
+        for (std::size_t i = 0; i < Held::kNear && held.near[i] != kNone; ++i) {
+            subtract_on(held.near[i], held.use, level);
+        }
+    }
+    room.filling = Filling::settled;
+    room.key = kUnbounded;  // whoever is found to rise on it from now on is tied
+    reaches_[index] = level;
+    // Nobody fixed is above the cut any more, and those that rise stop here.
+    room.load = resource.capacity - room.low_free + room.low_weight * level;
+    room.weight = 0;
+    const bool others = room.rising > (rose ? resource.held.size : 0);
+    room.rising = 0;
+    if (!others) {
+        return;
+    }
     for (const User& user : users_.of(resource.users)) {
         if (reach(user) == kUnbounded) {
-            freeze(owners_[user.slot], level, index);
+            const std::uint32_t id = owners_[user.slot];
+            freeze(id, level, index);
+            subtract(classes_[id], level, index);
         }
     }
 }
@@ -398,10 +476,9 @@ void FluidModel::freeze(std::uint32_t id, double level, std::uint32_t bottleneck
         set_bottleneck_of_users(c);
         bounded_.push_back(id);
     }
-    subtract(c, level, bottleneck);
 }
 
-// A class no longer rises: what it takes is taken from those that do.
+// A class no longer rises: it takes its share of all that it uses, save `except`.
 void FluidModel::subtract(const Class& c, double level, std::uint32_t except) {
     for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
         if (slots_[s].resource != except) {
@@ -412,12 +489,12 @@ void FluidModel::subtract(const Class& c, double level, std::uint32_t except) {
 
 void FluidModel::subtract_on(std::uint32_t index, double use, double level) {
     Room& room = rooms_[index];
-    if (room.in_set == set_epoch_ && shares_[index].filling != Filling::settled) {
-        room.free -= use * level;
-        room.weight -= use;
-        room.low_free -= use * level;
-        room.low_weight -= use;
-        --room.rising;
+    room.load += use * level;
+    room.weight -= use;
+    room.low_free -= use * level;
+    room.low_weight -= use;
+    if (--room.rising == 0) {
+        room.weight = 0;  // sheds the rounding of many additions and subtractions
     }
 }
 

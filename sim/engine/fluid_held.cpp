@@ -4,6 +4,7 @@
 // with an amount a left finishes at virtual time v + a, whatever the level does until then.
 
 #include "sim/engine/fluid.hpp"
+#include "sim/engine/heap.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -18,51 +19,12 @@ constexpr double kSameRate = 1e-14;
 constexpr std::int64_t kRestart = 100'000'000'000'000;
 constexpr double kSecondsPerTick = 1e-12;
 
-// Moves the entry at `position` of a binary heap up or down to where it belongs; `place(entry, position)` is told of each move.
-template <class Entry, class Place>
-void sift(std::span<Entry> heap, std::size_t position, const Place& place) {
-    const Entry entry = heap[position];
-    const auto put = [&](std::size_t at, const Entry& one) {
-        heap[at] = one;
-        place(one, static_cast<std::uint32_t>(at));
-    };
-    while (position > 0 && entry < heap[(position - 1) / 2]) {
-        put(position, heap[(position - 1) / 2]);
-        position = (position - 1) / 2;
-    }
-    for (;;) {
-        std::size_t child = 2 * position + 1;
-        if (child >= heap.size()) {
-            break;
-        }
-        if (child + 1 < heap.size() && heap[child + 1] < heap[child]) {
-            ++child;
-        }
-        if (!(heap[child] < entry)) {
-            break;
-        }
-        put(position, heap[child]);
-        position = child;
-    }
-    put(position, entry);
-}
-
-// Takes out the entry at `position`, whose own place the caller forgets, and leaves the last place free.
-template <class Entry, class Place>
-void take_out(std::span<Entry> heap, std::size_t position, const Place& place) {
-    const std::span<Entry> rest = heap.first(heap.size() - 1);
-    if (position < rest.size()) {
-        rest[position] = heap.back();
-        sift(rest, position, place);
-    }
-}
-
 }  // namespace
 
 double FluidModel::virtual_now(std::uint32_t resource) const {
     const Resource& r = resources_[resource];
     const std::int64_t since = engine_.now().ps() - r.virtual_at;
-    return r.virtual_time + shares_[resource].level * (static_cast<double>(since) * kSecondsPerTick);
+    return r.virtual_time + rooms_[resource].level * (static_cast<double>(since) * kSecondsPerTick);
 }
 
 // What each member has been served since the class was last empty.
@@ -118,17 +80,21 @@ void FluidModel::join(std::uint32_t id, std::uint32_t resource) {
     Held held{c.joined + std::max(0.0, members_.at(c.members, 0).threshold - c.served), 0, id, true, true, {}};
     held.near.fill(kNone);
     const std::span<const Slot> slots(slots_.data() + c.first_slot, c.slot_count);
-    for (std::size_t s = 0; s < slots.size(); ++s) {
-        held.plain = held.plain && s < Held::kNear && slots[s].weight == slots[0].weight;
-        if (held.plain) {
-            held.near[s] = slots[s].resource;
-        }
-        if (slots[s].resource == resource) {
-            held.bounded = c.solo_rate < r.capacity / slots[s].weight;
+    std::size_t near = 0;
+    for (const Slot& slot : slots) {
+        held.plain = held.plain && slot.weight == slots[0].weight;
+        if (slot.resource == resource) {
+            held.bounded = c.solo_rate < r.capacity / slot.weight;
+        } else if (near < Held::kNear) {
+            held.near[near++] = slot.resource;
+        } else {
+            held.plain = false;
         }
     }
+    held.plain = held.plain && near + 1 == slots.size();
     held.use = slots[0].weight * c.count;
     held_.push(r.held, held);
+    r.held_use += use_of(c, resource);
     sift(held_.of(r.held), r.held.size - 1, [&](const Held& one, std::uint32_t at) { classes_[one.owner].place = at; });
     set_bottleneck_of_users(c);
     mark_stale(resource);
@@ -140,6 +106,8 @@ void FluidModel::leave(std::uint32_t id) {
     ListPool<Held>::List& held = resources_[c.bottleneck].held;
     take_out(held_.of(held), c.place, [&](const Held& one, std::uint32_t at) { classes_[one.owner].place = at; });
     ListPool<Held>::pop(held);
+    double& use = resources_[c.bottleneck].held_use;
+    use = held.empty() ? 0 : use - use_of(c, c.bottleneck);
     mark_stale(c.bottleneck);
     c.place = kNone;
     c.bottleneck = kNone;
@@ -151,11 +119,19 @@ void FluidModel::set_bottleneck_of_users(const Class& c) {
     }
 }
 
+double FluidModel::use_of(const Class& c, std::uint32_t resource) const {
+    double use = 0;
+    for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
+        use += slots_[s].resource == resource ? users_.at(resources_[resource].users, slots_[s].position).use : 0;
+    }
+    return use;
+}
+
 void FluidModel::set_level(std::uint32_t index, double level) {
     advance_resource(index);
-    Share& share = shares_[index];
-    if (std::abs(level - share.level) > kSameRate * share.level) {
-        share.level = level;
+    Room& room = rooms_[index];
+    if (std::abs(level - room.level) > kSameRate * room.level) {
+        room.level = level;
         mark_stale(index);
     }
 }
@@ -174,7 +150,7 @@ void FluidModel::collect_finished(std::uint32_t index) {
     mark_stale(index);
     const Resource& r = resources_[index];
     const std::span<const Held> held = held_.of(r.held);
-    const double until = r.virtual_time + std::max(shares_[index].level * 0.51e-12, std::abs(r.virtual_time) * 4e-16);
+    const double until = r.virtual_time + std::max(rooms_[index].level * 0.51e-12, std::abs(r.virtual_time) * 4e-16);
     due_.assign(1, 0);
     while (!due_.empty()) {
         const std::uint32_t at = due_.back();
@@ -207,7 +183,7 @@ void FluidModel::update_stale() {
     for (const std::uint32_t index : stale_) {
         Resource& r = resources_[index];
         r.stale = false;
-        const double level = shares_[index].level;
+        const double level = rooms_[index].level;
         if (r.held.empty() || level <= 0) {
             heap_remove(index | kOfResource);
             continue;

@@ -37,7 +37,7 @@ class ListPool {
         return entries_[list.first + position];
     }
 
-    void push(List& list, const Entry& entry) {
+    void push(List& list, Entry entry) {
         if (list.size == list.room) {
             grow(list);
         }

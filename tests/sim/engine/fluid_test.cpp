@@ -192,6 +192,85 @@ TEST_CASE("activities that come and go while a capacity changes finish when brut
     }
 }
 
+TEST_CASE("whom one link frees stays at the level at which another has just saturated") {
+    Engine engine;
+    FluidModel fluid(engine);
+    for (const double capacity : {9, 13, 17, 5, 20, 32}) {
+        fluid.add_resource(capacity);
+    }
+    const auto over = [&](std::initializer_list<std::uint32_t> links) {
+        std::vector<Demand> demands;
+        for (const std::uint32_t link : links) {
+            demands.push_back({ResourceId(link), 1});
+        }
+        return fluid.hold(demands);
+    };
+    const ClassId flows[] = {over({0, 1, 2, 4}), over({0, 2, 3, 4}), over({1, 2}),
+                             over({2, 5}),       over({0, 1}),       over({1, 2, 3, 4, 5})};
+    for (std::uint64_t f = 0; f < 6; ++f) {
+        fluid.start(flows[f], 1e4, ListenerId(0), f);
+    }
+    fluid.settle();
+    CHECK(fluid.rate(flows[2]) == 4);
+    CHECK(fluid.rate(flows[3]) == 4.75);
+    // Link 2 now saturates at 4, where link 1 held flow 2 back until now.
+    (void)fluid.cancel({flows[4], ListenerId(0), 4});
+    fluid.settle();
+    const double expected[] = {4, 2.5, 4, 4, 0, 2.5};
+    for (std::size_t f = 0; f < 6; ++f) {
+        CHECK(fluid.rate(flows[f]) == expected[f]);
+    }
+}
+
+TEST_CASE("among small whole capacities, where most levels tie, rates equal brute force as flows come and go") {
+    for (int round = 0; round < 1000 * test::scale(); ++round) {
+        RandomStream random(static_cast<std::uint64_t>(round), "ties");
+        Engine engine;
+        FluidModel fluid(engine);
+        test::Case all{{}, {}, {}};
+        const std::size_t links = 2 + random.below(6);
+        for (std::size_t i = 0; i < links; ++i) {
+            all.capacities.push_back(1 + static_cast<double>(random.below(12)));
+            fluid.add_resource(all.capacities.back());
+        }
+        std::vector<ClassId> ids;
+        for (std::size_t f = 0; f < 12; ++f) {
+            all.flows.push_back({{ResourceId(random.below(links)), 1}});
+            for (std::uint32_t r = 0; r < links; ++r) {
+                if (random.below(3) == 0 && all.flows[f][0].resource != ResourceId(r)) {
+                    all.flows[f].push_back({ResourceId(r), 1});
+                }
+            }
+            ids.push_back(fluid.hold(all.flows[f]));
+        }
+        std::vector<bool> live(ids.size(), false);
+        for (int step = 0; step < 40; ++step) {
+            const std::size_t f = random.below(ids.size());
+            if (live[f]) {
+                (void)fluid.cancel({ids[f], ListenerId(0), f});
+            } else {
+                fluid.start(ids[f], 1e4, ListenerId(0), f);
+            }
+            live[f] = !live[f];
+            fluid.settle();
+            test::Case now{all.capacities, {}, {}};
+            for (std::size_t i = 0; i < ids.size(); ++i) {
+                if (live[i]) {
+                    now.flows.push_back(all.flows[i]);
+                    now.bounds.push_back(ResourceModel::kUnbounded);
+                }
+            }
+            const std::vector<double> expected = test::brute_force(now);
+            std::size_t next = 0;
+            for (std::size_t i = 0; i < ids.size(); ++i) {
+                if (live[i]) {
+                    REQUIRE(fluid.rate(ids[i]) == doctest::Approx(expected[next++]).epsilon(1e-12));
+                }
+            }
+        }
+    }
+}
+
 TEST_CASE("what one link holds back finishes in the order of its amounts, however often the level changes") {
     // Each flow has a demand of its own beside the link, so that each is a class.
     constexpr int kFlows = 40;
