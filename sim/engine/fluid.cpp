@@ -10,10 +10,6 @@ namespace orrery::inline engine {
 
 namespace {
 
-// A rate that moved by less than this (relative) counts as unchanged: it is the noise of summing in another order.
-constexpr double kSameRate = 1e-14;
-constexpr std::uint32_t kMaxRepairBackoff = 256;
-
 struct HigherThreshold {
     template <class Member>
     bool operator()(const Member& a, const Member& b) const {
@@ -60,29 +56,32 @@ void FluidModel::set_capacity(ResourceId resource, double capacity) {
     new_capacities_.push_back(resource.value());
 }
 
-std::uint32_t FluidModel::allocate_slots(std::span<const Demand> demands) {
-    std::uint32_t first = 0;
-    if (demands.size() < free_slots_.size() && !free_slots_[demands.size()].empty()) {
+std::uint32_t FluidModel::allocate_slots(std::span<const Demand> demands, std::uint32_t owner) {
+    auto first = static_cast<std::uint32_t>(slots_.size());
+    const bool used = demands.size() < free_slots_.size() && !free_slots_[demands.size()].empty();
+    if (used) {
         first = free_slots_[demands.size()].back();
         free_slots_[demands.size()].pop_back();
-    } else {
-        first = static_cast<std::uint32_t>(slots_.size());
-        slots_.resize(slots_.size() + demands.size());
     }
     for (std::size_t i = 0; i < demands.size(); ++i) {
         ORRERY_ASSERT(demands[i].resource.value() < resources_.size() && demands[i].weight > 0);
+        if (!used) {
+            slots_.emplace_back();
+            owners_.emplace_back();
+        }
         slots_[first + i] = Slot{demands[i].resource.value(), 0, demands[i].weight};
+        owners_[first + i] = owner;
     }
     return first;
 }
 
 ClassId FluidModel::hold(std::span<const Demand> demands, double rate_bound) {
     ORRERY_ASSERT(!demands.empty() || std::isfinite(rate_bound));
-    const std::uint64_t hash = hash_demands(demands, rate_bound);
-    const auto [bucket, inserted] = by_hash_.try_emplace(hash, kNone);
-    for (std::uint32_t id = bucket->second; id != kNone; id = classes_[id].next_same_hash) {
+    const auto hash = static_cast<std::uint32_t>(hash_demands(demands, rate_bound));
+    std::uint32_t id = table_.empty() ? kNone : table_[hash & (table_.size() - 1)];
+    for (; id != kNone; id = classes_[id].next_same_hash) {
         Class& c = classes_[id];
-        if (c.rate_bound == rate_bound &&
+        if (c.hash == hash && c.rate_bound == rate_bound && c.slot_count == demands.size() &&
             std::equal(demands.begin(), demands.end(), slots_.begin() + c.first_slot,
                        slots_.begin() + c.first_slot + c.slot_count, [](const Demand& demand, const Slot& slot) {
                            return demand.resource.value() == slot.resource && demand.weight == slot.weight;
@@ -91,7 +90,6 @@ ClassId FluidModel::hold(std::span<const Demand> demands, double rate_bound) {
             return ClassId(id);
         }
     }
-    std::uint32_t id = 0;
     if (free_classes_.empty()) {
         id = static_cast<std::uint32_t>(classes_.size());
         classes_.emplace_back();
@@ -100,16 +98,45 @@ ClassId FluidModel::hold(std::span<const Demand> demands, double rate_bound) {
         free_classes_.pop_back();
     }
     Class& c = classes_[id];
-    c.first_slot = allocate_slots(demands);
+    c.first_slot = allocate_slots(demands, id);
     c.slot_count = static_cast<std::uint32_t>(demands.size());
     c.rate_bound = rate_bound;
     c.solo_rate = solo_rate(c);
     c.capacities = capacity_changes_;
     c.hash = hash;
-    c.next_same_hash = bucket->second;
-    bucket->second = id;
     c.holds = 1;
+    enter_into_table(id);
     return ClassId(id);
+}
+
+void FluidModel::enter_into_table(std::uint32_t id) {
+    const auto link = [&](std::uint32_t one) {
+        std::uint32_t& bucket = table_[classes_[one].hash & (table_.size() - 1)];
+        classes_[one].next_same_hash = bucket;
+        bucket = one;
+    };
+    if (table_entries_ == table_.size()) {
+        const std::vector<std::uint32_t> before = std::move(table_);
+        table_.assign(std::max<std::size_t>(16, 2 * before.size()), kNone);
+        for (std::uint32_t one : before) {
+            while (one != kNone) {
+                const std::uint32_t next = classes_[one].next_same_hash;
+                link(one);
+                one = next;
+            }
+        }
+    }
+    ++table_entries_;
+    link(id);
+}
+
+void FluidModel::remove_from_table(std::uint32_t id) {
+    std::uint32_t* link = &table_[classes_[id].hash & (table_.size() - 1)];
+    while (*link != id) {
+        link = &classes_[*link].next_same_hash;
+    }
+    *link = classes_[id].next_same_hash;
+    --table_entries_;
 }
 
 double FluidModel::solo_rate(const Class& c) const {
@@ -139,60 +166,50 @@ void FluidModel::release(ClassId id) {
 
 void FluidModel::free_class(std::uint32_t id) {
     Class& c = classes_[id];
-    const auto bucket = by_hash_.find(c.hash);
-    std::uint32_t* link = &bucket->second;
-    while (*link != id) {
-        link = &classes_[*link].next_same_hash;
-    }
-    *link = c.next_same_hash;
-    if (bucket->second == kNone) {
-        by_hash_.erase(bucket);
-    }
+    remove_from_table(id);
     if (free_slots_.size() <= c.slot_count) {
         free_slots_.resize(c.slot_count + 1);
     }
     free_slots_[c.slot_count].push_back(c.first_slot);
-    std::vector<Member> members = std::move(c.members);
-    members.clear();
+    const ListPool<Member>::List members = c.members;
     c = Class{};
-    c.members = std::move(members);
+    c.members = members;
     free_classes_.push_back(id);
 }
 
 void FluidModel::attach(std::uint32_t id) {
     Class& c = classes_[id];
     c.attached = true;
-    ++attached_count_;
     if (c.capacities != capacity_changes_) {
         c.solo_rate = solo_rate(c);
         c.capacities = capacity_changes_;
     }
     for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
         Resource& resource = resources_[slots_[s].resource];
-        slots_[s].position = static_cast<std::uint32_t>(resource.users.size());
-        resource.users.push_back(User{id, s, slots_[s].weight});
+        slots_[s].position = resource.users.size;
+        users_.push(resource.users, User{s, kNone, 0});
     }
 }
 
 void FluidModel::detach(std::uint32_t id) {
     Class& c = classes_[id];
     c.attached = false;
-    --attached_count_;
     for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
         Resource& resource = resources_[slots_[s].resource];
         resource.carried += c.total * slots_[s].weight;
         const std::uint32_t position = slots_[s].position;
-        resource.users[position] = resource.users.back();
-        slots_[resource.users[position].slot].position = position;
-        resource.users.pop_back();
+        const std::span<User> users = users_.of(resource.users);
+        users[position] = users.back();
+        slots_[users[position].slot].position = position;
+        ListPool<User>::pop(resource.users);
         if (resource.users.empty()) {
             resource.potential = 0;  // sheds the rounding of many additions and subtractions
+            rooms_[slots_[s].resource].load = 0;
         }
     }
     c.served = 0;
     c.total = 0;
     c.rate = 0;
-    set_bottleneck(c, kNone);
 }
 
 void FluidModel::touch(std::uint32_t id) {
@@ -202,23 +219,14 @@ void FluidModel::touch(std::uint32_t id) {
     }
 }
 
-void FluidModel::advance(Class& c) {
-    const std::int64_t now = engine_.now().ps();
-    if (c.served_at != now) {
-        const double service = c.rate * (static_cast<double>(now - c.served_at) * 1e-12);
-        c.served += service;
-        c.total += service * static_cast<double>(c.members.size());
-        c.served_at = now;
-    }
-}
-
 void FluidModel::start(ClassId id, double amount, ListenerId listener, std::uint64_t token) {
     ORRERY_ASSERT(amount >= 0 && std::isfinite(amount));
     Class& c = classes_[id.value()];
     ++started_;
     advance(c);
-    c.members.push_back(Member{c.served + amount, token, listener});
-    std::push_heap(c.members.begin(), c.members.end(), HigherThreshold{});
+    members_.push(c.members, Member{c.served + amount, token, listener});
+    const std::span<Member> members = members_.of(c.members);
+    std::push_heap(members.begin(), members.end(), HigherThreshold{});
     touch(id.value());
 }
 
@@ -231,65 +239,71 @@ void FluidModel::on_event(std::uint32_t datum) {
     last_end_ = engine_.now();
     finished_.clear();
     while (!heap_.empty() && heap_[0].at <= now) {
-        finished_.push_back(heap_[0].id);
-        heap_remove(heap_[0].id);
-    }
-    for (std::size_t i = 0; i < finished_.size(); ++i) {
-        const std::uint32_t id = finished_[i];
-        advance(classes_[id]);
-        touch(id);
-        // Half a picosecond of service, or the rounding of the sums, is nothing left. The listener may start
-        // activities in this very class, so the class is looked up anew each time.
-        for (;;) {
-            Class& c = classes_[id];
-            if (c.members.empty()) {
-                break;
-            }
-            const double left = c.members.front().threshold - c.served;
-            if (left > std::max(c.rate * 0.51e-12, std::abs(c.served) * 4e-16)) {
-                break;
-            }
-            const Member done = c.members.front();
-            std::pop_heap(c.members.begin(), c.members.end(), HigherThreshold{});
-            c.members.pop_back();
-            ++ended_;
-            tell(done.listener, done.token);
+        const std::uint32_t id = heap_[0].id;
+        heap_remove(id);
+        if ((id & kOfResource) != 0) {
+            collect_finished(id & ~kOfResource);
+        } else {
+            finished_.push_back(id);
         }
+    }
+    std::sort(finished_.begin(), finished_.end());
+    for (std::size_t i = 0; i < finished_.size(); ++i) {
+        finish_members(finished_[i]);
+    }
+}
+
+// Half a picosecond of service, or the rounding of the sums, is nothing left. The listener may start activities in this
+// very class, so the class is looked up anew each time.
+void FluidModel::finish_members(std::uint32_t id) {
+    advance(classes_[id]);
+    touch(id);
+    for (;;) {
+        Class& c = classes_[id];
+        if (c.members.empty()) {
+            break;
+        }
+        const std::span<Member> members = members_.of(c.members);
+        const double left = members.front().threshold - c.served;
+        if (left > std::max(rate_of(c) * 0.51e-12, std::max(std::abs(c.served), std::abs(c.joined)) * 4e-16)) {
+            break;
+        }
+        const Member done = members.front();
+        std::pop_heap(members.begin(), members.end(), HigherThreshold{});
+        ListPool<Member>::pop(c.members);
+        ++ended_;
+        tell(done.listener, done.token);
     }
 }
 
 double FluidModel::withdraw(const ActivityHandle& activity) {
     Class& c = classes_[activity.of.value()];
-    const auto member = std::find_if(c.members.begin(), c.members.end(), [&](const Member& one) {
+    const std::span<Member> members = members_.of(c.members);
+    const auto member = std::find_if(members.begin(), members.end(), [&](const Member& one) {
         return one.token == activity.token && one.listener == activity.listener;
     });
-    ORRERY_ASSERT(member != c.members.end());
+    ORRERY_ASSERT(member != members.end());
     advance(c);
     const double left = std::max(0.0, member->threshold - c.served);
-    *member = c.members.back();
-    c.members.pop_back();
-    std::make_heap(c.members.begin(), c.members.end(), HigherThreshold{});
+    *member = members.back();
+    ListPool<Member>::pop(c.members);
+    std::make_heap(members.begin(), members.end() - 1, HigherThreshold{});
     ++ended_;
     last_end_ = engine_.now();
     touch(activity.of.value());
     return left;
 }
 
-void FluidModel::update_completion(std::uint32_t id) {
-    Class& c = classes_[id];
-    if (c.members.empty() || c.rate <= 0) {
-        heap_remove(id);
-        return;
-    }
-    const double left = std::max(0.0, c.members.front().threshold - c.served) / c.rate;
-    const SimTime at = SimTime::from_ps(c.served_at) + SimTime::from_seconds(left);
-    heap_update(id, std::max(at.ps(), engine_.now().ps()));
-}
-
 void FluidModel::settle() {
     if (touched_.empty() && new_capacities_.empty()) {
         return;
     }
+    reaches_.resize(resources_.size());
+    queued_.resize(resources_.size(), kNone);
+    const std::size_t known = rooms_.size();
+    rooms_.resize(resources_.size());
+    std::for_each(rooms_.begin() + static_cast<std::ptrdiff_t>(known), rooms_.end(),
+                  [](Room& room) { room.key = kUnbounded; });
     seeds_.clear();
     if (!new_capacities_.empty()) {
         apply_capacities();
@@ -297,9 +311,8 @@ void FluidModel::settle() {
     for (const std::uint32_t id : touched_) {
         Class& c = classes_[id];
         c.touched = false;
-        const auto count = static_cast<double>(c.members.size());
-        c.count = count;
-        if (count == c.solved_count) {
+        const auto count = static_cast<double>(c.members.size);
+        if (count == c.solved_count && !c.reshaped) {
             if (count > 0) {
                 advance(c);
                 update_completion(id);
@@ -309,19 +322,35 @@ void FluidModel::settle() {
             continue;
         }
         advance(c);
+        c.reshaped = false;
+        c.count = count;
+        const double before = rate_of(c);
         if (!c.attached) {
             attach(id);
+        } else if (c.bottleneck != kNone) {
+            leave(id);
         }
         const double change = count - c.solved_count;
         for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
-            resources_[slots_[s].resource].potential += change * slots_[s].weight * c.solo_rate;
+            Resource& resource = resources_[slots_[s].resource];
+            resource.potential += change * slots_[s].weight * c.solo_rate;
+            User& user = users_.at(resource.users, slots_[s].position);
+            Room& room = rooms_[slots_[s].resource];
+            room.load -= user.use * before;
+            user.use = slots_[s].weight * count;
+            user.bottleneck = kNone;
+            room.weight += user.use;
+            room.rising += count > 0 ? 1 : 0;
         }
+        c.rate = 0;
+        c.rising = count > 0;
         seeds_.push_back(id);
     }
     touched_.clear();
     if (!seeds_.empty() || !reshaped_.empty()) {
         solve();
     }
+    update_stale();
     schedule_wake();
 }
 
@@ -330,14 +359,20 @@ void FluidModel::apply_capacities() {
     reshaped_.clear();
     for (const std::uint32_t index : new_capacities_) {
         reshaped_.push_back(index);
-        for (const User& user : resources_[index].users) {
-            Class& c = classes_[user.owner];
+        for (const User& user : users_.of(resources_[index].users)) {
+            Class& c = classes_[owners_[user.slot]];
             if (c.capacities == capacity_changes_) {
                 continue;
             }
             c.capacities = capacity_changes_;
             const double before = c.solo_rate;
             c.solo_rate = solo_rate(c);
+            if (c.bottleneck == kNone && c.solved_count > 0) {
+                c.reshaped = true;  // its bound may have been this resource, though it coupled nobody
+                touch(owners_[user.slot]);
+            } else if (c.bottleneck != kNone) {
+                held_.at(resources_[c.bottleneck].held, c.place).bounded = true;
+            }
             for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
                 Resource& resource = resources_[slots_[s].resource];
                 resource.potential += c.solved_count * slots_[s].weight * (c.solo_rate - before);
@@ -350,39 +385,13 @@ void FluidModel::apply_capacities() {
 
 void FluidModel::solve() {
     ++solves_;
-    // Who has left holds nobody back, and where nobody else was held back its share is wanted by nobody.
-    for (const std::uint32_t id : seeds_) {
-        if (classes_[id].count == 0) {
-            set_bottleneck(classes_[id], kNone);
-        }
-    }
-    // Local repair first; where it keeps failing (dense traffic), only now and then.
-    bool repaired = false;
-    if (!reshaped_.empty()) {
-        fill_after_capacities();
-        repaired = true;
-    } else if (repair_pause_ == 0) {
-        repaired = repair();
-        repair_backoff_ = repaired ? 1 : std::min(2 * repair_backoff_, kMaxRepairBackoff);
-        repair_pause_ = repaired ? 0 : repair_backoff_;
-    } else {
-        --repair_pause_;
-    }
-    if (!repaired) {
-        fill_from_level();
-    }
-    classes_filled_ += affected_classes_.size();
-    for (const std::uint32_t id : affected_classes_) {
-        Class& c = classes_[id];
-        set_bottleneck(c, c.new_bottleneck);
-        if (std::abs(c.new_rate - c.rate) > kSameRate * c.rate) {
-            advance(c);
-            c.rate = c.new_rate;
-            update_completion(id);
-        }
+    fill();
+    for (const std::uint32_t id : bounded_) {
+        update_completion(id);
     }
     for (const std::uint32_t id : seeds_) {
         Class& c = classes_[id];
+        ORRERY_ASSERT(!c.rising);
         c.solved_count = c.count;
         if (c.solved_count == 0) {
             heap_remove(id);
@@ -390,44 +399,26 @@ void FluidModel::solve() {
             if (c.holds == 0) {
                 free_class(id);
             }
-        } else {
-            update_completion(id);
         }
     }
 }
 
-void FluidModel::set_bottleneck(Class& c, std::uint32_t resource) {
-    if (c.bottleneck != kNone) {
-        --resources_[c.bottleneck].held_back;
+// Sums anew what is otherwise kept by differences.
+void FluidModel::sum_load(std::uint32_t index) {
+    Room& room = rooms_[index];
+    room.unread = 0;
+    room.load = 0;
+    for (const User& user : users_.of(resources_[index].users)) {
+        const double rate = reach(user);
+        room.load += rate == kUnbounded ? 0 : user.use * rate;
     }
-    if (resource != kNone) {
-        ++resources_[resource].held_back;
-    }
-    c.bottleneck = resource;
-}
-
-void FluidModel::schedule_wake() {
-    if (heap_.empty()) {
-        return;
-    }
-    const std::int64_t next = heap_[0].at;
-    if (wake_at_ >= 0 && next == wake_at_) {
-        return;
-    }
-    if (wake_at_ >= 0 && window_.ps() > 0 && next >= wake_at_ - window_.ps() && next <= wake_at_) {
-        return;  // the wake already planned is within this completion's window
-    }
-    ++wake_generation_;
-    wake_at_ = (SimTime::from_ps(next) + window_).ps();
-    engine_.schedule(SimTime::from_ps(wake_at_), event_order(Phase::network, 0, wake_generation_), handler_,
-                     wake_generation_);
 }
 
 double FluidModel::load(ResourceId resource) const {
     double sum = 0;
-    for (const User& user : resources_[resource.value()].users) {
-        const Class& c = classes_[user.owner];
-        sum += user.weight * c.rate * static_cast<double>(c.members.size());
+    for (const User& user : users_.of(resources_[resource.value()].users)) {
+        const Class& c = classes_[owners_[user.slot]];
+        sum += slots_[user.slot].weight * rate_of(c) * static_cast<double>(c.members.size);
     }
     return sum;
 }
@@ -435,12 +426,17 @@ double FluidModel::load(ResourceId resource) const {
 ResourceReport FluidModel::report(std::size_t links) const {
     ResourceReport out;
     out.solves = solves_;
+    const double seconds = last_end_.seconds();
     for (std::uint32_t i = 0; i < std::min(links, resources_.size()); ++i) {
-        double could = resources_[i].capacity * last_end_.seconds();
+        const Resource& resource = resources_[i];
+        if (resource.users.empty() && resource.carried == 0) {
+            continue;
+        }
+        double could = resource.capacity * seconds;
         if (const auto entry = changed_.find(i); entry != changed_.end()) {
             // Beyond the last end nothing is counted, but for a change that came after it.
             const SimTime since = SimTime::from_ps(entry->second.since);
-            could = entry->second.area + resources_[i].capacity * std::max(0.0, (last_end_ - since).seconds());
+            could = entry->second.area + resource.capacity * std::max(0.0, (last_end_ - since).seconds());
         }
         if (could > 0) {
             out.max_link_utilisation = std::max(out.max_link_utilisation, carried(ResourceId(i)) / could);
@@ -460,76 +456,11 @@ void FluidModel::require_conserved() const {
 
 double FluidModel::carried(ResourceId resource) const {
     double sum = resources_[resource.value()].carried;
-    for (const User& user : resources_[resource.value()].users) {
-        const Class& c = classes_[user.owner];
-        const double since = static_cast<double>(engine_.now().ps() - c.served_at) * 1e-12;
-        sum += user.weight * (c.total + c.rate * since * static_cast<double>(c.members.size()));
+    for (const User& user : users_.of(resources_[resource.value()].users)) {
+        const Class& c = classes_[owners_[user.slot]];
+        sum += slots_[user.slot].weight * (c.total + (served_now(c) - c.served) * static_cast<double>(c.members.size));
     }
     return sum;
-}
-
-void FluidModel::place_at(std::uint32_t position, const Completion& entry) {
-    heap_[position] = entry;
-    classes_[entry.id].heap_position = position;
-}
-
-void FluidModel::heap_update(std::uint32_t id, std::int64_t key) {
-    const std::uint32_t position = classes_[id].heap_position;
-    if (position == kNone) {
-        heap_.push_back({key, id});
-        sift_up(static_cast<std::uint32_t>(heap_.size() - 1));
-    } else if (key != heap_[position].at) {
-        heap_[position].at = key;
-        sift_up(position);
-        sift_down(classes_[id].heap_position);
-    }
-}
-
-void FluidModel::heap_remove(std::uint32_t id) {
-    const std::uint32_t position = classes_[id].heap_position;
-    if (position == kNone) {
-        return;
-    }
-    classes_[id].heap_position = kNone;
-    const Completion last = heap_.back();
-    heap_.pop_back();
-    if (last.id != id) {
-        place_at(position, last);
-        sift_up(position);
-        sift_down(classes_[last.id].heap_position);
-    }
-}
-
-void FluidModel::sift_up(std::uint32_t position) {
-    const Completion entry = heap_[position];
-    while (position > 0) {
-        const std::uint32_t parent = (position - 1) / 2;
-        if (!(entry < heap_[parent])) {
-            break;
-        }
-        place_at(position, heap_[parent]);
-        position = parent;
-    }
-    place_at(position, entry);
-}
-
-void FluidModel::sift_down(std::uint32_t position) {
-    const Completion entry = heap_[position];
-    for (;;) {
-        std::uint32_t child = 2 * position + 1;
-        if (child >= heap_.size()) {
-            break;
-        }
-        if (child + 1 < heap_.size() && heap_[child + 1] < heap_[child]) {
-            ++child;
-        }
-        if (!(heap_[child] < entry)) {
-            break;
-        }
-        place_at(position, heap_[child]);
-        position = child;
-    }
-    place_at(position, entry);
 }
 
 }  // namespace orrery::inline engine

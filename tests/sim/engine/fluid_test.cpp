@@ -116,6 +116,181 @@ TEST_CASE("random allocations equal brute-force progressive filling, however the
     }
 }
 
+// Completions by brute force: all rates anew at each arrival, departure and change of the first capacity.
+static std::vector<double> completions_by_brute_force(test::Case c, const std::vector<double>& starts,
+                                                      std::vector<double> left, double change_at, double capacity) {
+    std::vector<double> done(starts.size(), -1);
+    double now = 0;
+    for (;;) {
+        test::Case active{c.capacities, {}, {}};
+        std::vector<std::size_t> who;
+        double next = now < change_at ? change_at : 1e300;
+        for (std::size_t f = 0; f < starts.size(); ++f) {
+            if (starts[f] > now) {
+                next = std::min(next, starts[f]);
+            } else if (done[f] < 0) {
+                who.push_back(f);
+                active.flows.push_back(c.flows[f]);
+                active.bounds.push_back(c.bounds[f]);
+            }
+        }
+        const std::vector<double> rates = test::brute_force(active);
+        std::size_t first = starts.size();
+        for (std::size_t i = 0; i < who.size(); ++i) {
+            if (now + left[who[i]] / rates[i] < next) {
+                next = now + left[who[i]] / rates[i];
+                first = who[i];
+            }
+        }
+        if (next > 1e299) {
+            return done;
+        }
+        for (std::size_t i = 0; i < who.size(); ++i) {
+            left[who[i]] -= rates[i] * (next - now);
+        }
+        now = next;
+        if (first < starts.size()) {
+            done[first] = now;
+        } else if (now == change_at) {
+            c.capacities[0] = capacity;
+        }
+    }
+}
+
+TEST_CASE("activities that come and go while a capacity changes finish when brute force says") {
+    for (int round = 0; round < 1000 * test::scale(); ++round) {
+        RandomStream random(static_cast<std::uint64_t>(round), "come and go");
+        const test::Case c = test::random_case(random);
+        Engine engine;
+        FluidModel fluid(engine);
+        for (const double capacity : c.capacities) {
+            fluid.add_resource(capacity);
+        }
+        Script script(engine, fluid);
+        std::vector<double> starts;
+        std::vector<double> amounts;
+        for (std::size_t f = 0; f < c.flows.size(); ++f) {
+            starts.push_back(SimTime::from_seconds(2 * random.uniform()).seconds());
+            amounts.push_back(1 + 10 * random.uniform());
+            script.at(starts.back(), c.flows[f], amounts.back(), c.bounds[f]);
+        }
+        const double change_at = SimTime::from_seconds(2 * random.uniform()).seconds();
+        const double capacity = c.capacities[0] * (0.2 + 2 * random.uniform());
+        struct Change final : EventHandler {
+            FluidModel& fluid;
+            double capacity;
+            Change(FluidModel& model, double units) : fluid(model), capacity(units) {}
+            void on_event(std::uint32_t) override { fluid.set_capacity(ResourceId(0), capacity); }
+        } change(fluid, capacity);
+        engine.schedule(SimTime::from_seconds(change_at), event_order(Phase::device, 1, 0), engine.add_handler(change),
+                        0);
+        engine.run();
+        const std::vector<double> expected = completions_by_brute_force(c, starts, amounts, change_at, capacity);
+        for (std::size_t f = 0; f < starts.size(); ++f) {
+            REQUIRE(script.done[f] == doctest::Approx(expected[f]).epsilon(1e-9));
+        }
+    }
+}
+
+TEST_CASE("whom one link frees stays at the level at which another has just saturated") {
+    Engine engine;
+    FluidModel fluid(engine);
+    for (const double capacity : {9, 13, 17, 5, 20, 32}) {
+        fluid.add_resource(capacity);
+    }
+    const auto over = [&](std::initializer_list<std::uint32_t> links) {
+        std::vector<Demand> demands;
+        for (const std::uint32_t link : links) {
+            demands.push_back({ResourceId(link), 1});
+        }
+        return fluid.hold(demands);
+    };
+    const ClassId flows[] = {over({0, 1, 2, 4}), over({0, 2, 3, 4}), over({1, 2}),
+                             over({2, 5}),       over({0, 1}),       over({1, 2, 3, 4, 5})};
+    for (std::uint64_t f = 0; f < 6; ++f) {
+        fluid.start(flows[f], 1e4, ListenerId(0), f);
+    }
+    fluid.settle();
+    CHECK(fluid.rate(flows[2]) == 4);
+    CHECK(fluid.rate(flows[3]) == 4.75);
+    // Link 2 now saturates at 4, where link 1 held flow 2 back until now.
+    (void)fluid.cancel({flows[4], ListenerId(0), 4});
+    fluid.settle();
+    const double expected[] = {4, 2.5, 4, 4, 0, 2.5};
+    for (std::size_t f = 0; f < 6; ++f) {
+        CHECK(fluid.rate(flows[f]) == expected[f]);
+    }
+}
+
+TEST_CASE("among small whole capacities, where most levels tie, rates equal brute force as flows come and go") {
+    for (int round = 0; round < 1000 * test::scale(); ++round) {
+        RandomStream random(static_cast<std::uint64_t>(round), "ties");
+        Engine engine;
+        FluidModel fluid(engine);
+        test::Case all{{}, {}, {}};
+        const std::size_t links = 2 + random.below(6);
+        for (std::size_t i = 0; i < links; ++i) {
+            all.capacities.push_back(1 + static_cast<double>(random.below(12)));
+            fluid.add_resource(all.capacities.back());
+        }
+        std::vector<ClassId> ids;
+        for (std::size_t f = 0; f < 12; ++f) {
+            all.flows.push_back({{ResourceId(random.below(links)), 1}});
+            for (std::uint32_t r = 0; r < links; ++r) {
+                if (random.below(3) == 0 && all.flows[f][0].resource != ResourceId(r)) {
+                    all.flows[f].push_back({ResourceId(r), 1});
+                }
+            }
+            ids.push_back(fluid.hold(all.flows[f]));
+        }
+        std::vector<bool> live(ids.size(), false);
+        for (int step = 0; step < 40; ++step) {
+            const std::size_t f = random.below(ids.size());
+            if (live[f]) {
+                (void)fluid.cancel({ids[f], ListenerId(0), f});
+            } else {
+                fluid.start(ids[f], 1e4, ListenerId(0), f);
+            }
+            live[f] = !live[f];
+            fluid.settle();
+            test::Case now{all.capacities, {}, {}};
+            for (std::size_t i = 0; i < ids.size(); ++i) {
+                if (live[i]) {
+                    now.flows.push_back(all.flows[i]);
+                    now.bounds.push_back(ResourceModel::kUnbounded);
+                }
+            }
+            const std::vector<double> expected = test::brute_force(now);
+            std::size_t next = 0;
+            for (std::size_t i = 0; i < ids.size(); ++i) {
+                if (live[i]) {
+                    REQUIRE(fluid.rate(ids[i]) == doctest::Approx(expected[next++]).epsilon(1e-12));
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("what one link holds back finishes in the order of its amounts, however often the level changes") {
+    // Each flow has a demand of its own beside the link, so that each is a class.
+    constexpr int kFlows = 40;
+    Engine engine;
+    FluidModel fluid(engine);
+    const ResourceId link = fluid.add_resource(kFlows);
+    Script script(engine, fluid);
+    for (int i = 0; i < kFlows; ++i) {
+        script.at(0, {{link, 1}, {fluid.add_resource(1000), 1}}, 10 + i);
+    }
+    engine.run();
+    // While n are left each is served kFlows / n: the last unit of flow i takes (kFlows - i) / kFlows.
+    double at = 10;
+    for (int i = 0; i < kFlows; ++i) {
+        CHECK(script.done[static_cast<std::size_t>(i)] == doctest::Approx(at).epsilon(1e-12));
+        at += static_cast<double>(kFlows - i - 1) / kFlows;
+    }
+    CHECK(fluid.solves() == kFlows + 1);
+}
+
 TEST_CASE("scaling all capacities by k divides all times by k") {
     for (int round = 0; round < 100; ++round) {
         std::vector<double> times[2];
