@@ -146,6 +146,7 @@ TrainingInput training_input(const Scenario& scenario, ModelCache& models, const
                         scenario.network.path_choice(),
                         scenario.network.fold && !by_packet,
                         by_packet};
+    input.in_order = scenario.network.fidelity == Fidelity::analytic;
     input.groups = std::move(groups);
     const NodeSpec& node = scenario.cluster.node;
     check_tiers(scenario.plan, node.has_host ? &node.host : nullptr, scenario.plan_mark);
