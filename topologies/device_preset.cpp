@@ -18,8 +18,7 @@ DeviceSpec read_device(const std::string& name, const DataDirectory& data) {
     }
     DeviceSpec spec;
     std::vector<Diagnostic> errors;
-    read_fields(load_yaml(data.path(kDevicePresets, name)), data, errors,
-                [&](Fields& fields) { describe(fields, spec); });
+    read_fields(*data.preset(kDevicePresets, name), data, errors, [&](Fields& fields) { describe(fields, spec); });
     if (!errors.empty()) {
         throw ConfigError(errors);
     }

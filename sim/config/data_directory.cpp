@@ -1,19 +1,59 @@
 #include "sim/config/data_directory.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/config/yaml_tree.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <mutex>
 
 namespace orrery::inline config {
+
+struct DataDirectory::Read {
+    std::mutex mutex;
+    std::map<std::pair<std::string, std::string>, std::vector<std::string>> names;  ///< by directory and extension
+    std::map<std::string, std::shared_ptr<const YamlNode>> files;                   ///< by path
+};
+
+DataDirectory DataDirectory::read_once() const {
+    DataDirectory out = *this;
+    out.read_ = read_ != nullptr ? read_ : std::make_shared<Read>();
+    return out;
+}
+
+std::shared_ptr<const YamlNode> DataDirectory::preset(const PresetKind& kind, const std::string& name) const {
+    const std::string file = path(kind, name);
+    if (read_ == nullptr) {
+        return std::make_shared<const YamlNode>(load_yaml(file));
+    }
+    const std::lock_guard<std::mutex> lock(read_->mutex);
+    std::shared_ptr<const YamlNode>& known = read_->files[file];
+    if (known == nullptr) {
+        known = std::make_shared<const YamlNode>(load_yaml(file));
+    }
+    return known;
+}
 
 std::vector<std::string> DataDirectory::names(const PresetKind& kind) const {
     return names(TableKind{kind.directory, ".yaml"});
 }
 
 std::vector<std::string> DataDirectory::names(const TableKind& kind) const {
+    if (read_ == nullptr) {
+        return listed(kind);
+    }
+    const std::lock_guard<std::mutex> lock(read_->mutex);
+    const auto [known, fresh] = read_->names.try_emplace({kind.directory, kind.extension});
+    if (fresh) {
+        known->second = listed(kind);
+    }
+    return known->second;
+}
+
+std::vector<std::string> DataDirectory::listed(const TableKind& kind) const {
     std::vector<std::string> names;
     std::error_code ignored;
     const auto add_all = [&](const std::filesystem::path& directory) {

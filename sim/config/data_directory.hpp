@@ -1,11 +1,14 @@
 #pragma once
 // Where presets and tables of measured values lie.
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace orrery::inline config {
+
+struct YamlNode;
 
 /// Where presets of a kind live and what they are called in messages.
 struct PresetKind {
@@ -29,6 +32,10 @@ class DataDirectory {
     [[nodiscard]] const std::string& own() const { return own_; }
     /// The same with a directory of the user's own. Throws ConfigError where it has none of the folders of data.
     [[nodiscard]] DataDirectory with_own(const std::string& own) const;
+    /// The same, which lists each directory and reads each preset once: for many scenarios, over which the files stay as they are.
+    [[nodiscard]] DataDirectory read_once() const;
+    /// The file of a preset. Throws ConfigError where it cannot be read.
+    [[nodiscard]] std::shared_ptr<const YamlNode> preset(const PresetKind& kind, const std::string& name) const;
     /// Names of the presets of a kind, sorted.
     [[nodiscard]] std::vector<std::string> names(const PresetKind& kind) const;
     [[nodiscard]] std::vector<std::string> names(const TableKind& kind) const;
@@ -36,7 +43,11 @@ class DataDirectory {
     [[nodiscard]] std::string path(const std::string& relative) const;
 
   private:
+    struct Read;
+    [[nodiscard]] std::vector<std::string> listed(const TableKind& kind) const;
+
     std::string root_, own_;
+    std::shared_ptr<Read> read_;  ///< shared by copies; null: every answer is read anew
 };
 
 }  // namespace orrery::inline config

@@ -402,7 +402,8 @@ class Reader final : public Fields {
                                    did_you_mean(name.scalar, names), kind.what));
             return false;
         }
-        const YamlNode file = load_yaml(data_.path(kind, name.scalar));
+        const std::shared_ptr<const YamlNode> read = data_.preset(kind, name.scalar);
+        const YamlNode& file = *read;
         const YamlNode* base = file.find("preset");
         if (base != nullptr && is_base) {
             fail(*base, fmt::format("'{}' starts from a preset and cannot be what another starts from", name.scalar));

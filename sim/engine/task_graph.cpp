@@ -34,6 +34,12 @@ std::uint32_t TaskGraph::add_demands(std::vector<Demand> demands, double bound, 
     return static_cast<std::uint32_t>(demand_sets_.size() - 1);
 }
 
+void TaskGraph::replace_demands(std::uint32_t set, std::vector<Demand> demands) {
+    ORRERY_ASSERT(set < demand_sets_.size());
+    demand_sets_[set].demands = std::move(demands);
+    demand_sets_[set].flows.clear();
+}
+
 TaskId TaskGraph::add(Task task) {
     ORRERY_ASSERT(first_.empty() && task.duration >= SimTime());
     tasks_.push_back(task);

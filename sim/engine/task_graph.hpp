@@ -56,6 +56,8 @@ class TaskGraph {
     /// `flows`: the part of it that runs between nodes, for models that route flows themselves.
     std::uint32_t add_demands(std::vector<Demand> demands, double bound = ResourceModel::kUnbounded,
                               std::vector<RoutedFlow> flows = {});
+    /// Other demands for a set that tasks may refer to already. Its flows are dropped.
+    void replace_demands(std::uint32_t set, std::vector<Demand> demands);
 
     /// Adds a task of fixed duration.
     TaskId add(Task task);

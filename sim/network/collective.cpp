@@ -110,6 +110,21 @@ GroupLayout layout_of(const Fabric& fabric, const std::vector<GpuId>& group) {
                        count.size() > 1 ? nics_of(fabric, group) : BytesPerSecond()};
 }
 
+// One demand of each resource, in the order of resources; what one resource is asked for is added up as it came.
+static std::vector<Demand> added_up(std::vector<Demand> parts) {
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const Demand& a, const Demand& b) { return a.resource < b.resource; });
+    std::vector<Demand> out;
+    for (const Demand& part : parts) {
+        if (out.empty() || out.back().resource != part.resource) {
+            out.push_back(part);
+        } else {
+            out.back().weight += part.weight;
+        }
+    }
+    return out;
+}
+
 GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, CollectiveOp op,
                             const std::vector<GpuId>& group, Bytes payload, PathChoice paths,
                             const std::vector<bool>* only_nodes) {
@@ -141,14 +156,14 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
     const double inside = op == CollectiveOp::all_to_all ? (r - 1) / (n - 1) : (layout.nodes > 1 ? (r - 1) / r : 1);
     const double outside =
         price.outside * (op == CollectiveOp::all_to_all ? (n - r) / (n - 1) * r : (layout.nodes > 1 ? 1 : 0));
-    std::map<std::uint32_t, double> weights;
+    std::vector<Demand> parts;
     const auto wanted = [&](std::uint32_t node) { return only_nodes == nullptr || (*only_nodes)[node]; };
     for (const GpuId gpu : group) {
         if (inside > 0 && wanted(fabric.node_of(gpu))) {
             // A resource stands for all links of a GPU; those to the members are a part of it.
             const double part = fabric.capacity(fabric.intra_up(gpu)) / port_of(fabric, gpu, members, packages);
-            weights[fabric.intra_up(gpu).value()] += part * inside / price.intra_efficiency;
-            weights[fabric.intra_down(gpu).value()] += part * inside / price.intra_efficiency;
+            parts.push_back({fabric.intra_up(gpu), part * inside / price.intra_efficiency});
+            parts.push_back({fabric.intra_down(gpu), part * inside / price.intra_efficiency});
         }
     }
     if (outside > 0) {
@@ -178,15 +193,13 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
                 const bool at_to = k + ports(to) >= links.size();
                 const bool keep = only_nodes == nullptr || (at_from && from_wanted) || (at_to && to_wanted);
                 if (keep) {
-                    weights[links[k].value()] += weight * route.share(k);
+                    parts.push_back({links[k], weight * route.share(k)});
                 }
             }
         }
     }
     out.latency = price.latency + (layout.nodes > 1 ? out.propagation : Seconds(inside_latency));
-    for (const auto& [resource, weight] : weights) {
-        out.demands.push_back(Demand{ResourceId(resource), weight});
-    }
+    out.demands = added_up(std::move(parts));
     return out;
 }
 

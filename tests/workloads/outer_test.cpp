@@ -168,7 +168,7 @@ network: {{collectives: ideal}}
         Scenario folded = scenario(change);
         const TrainingResult one = train(folded);
         folded.network.fold = false;
-        CHECK_MESSAGE(one.folded_into_one == 4, change);
+        CHECK_MESSAGE(one.folded_into_one == 32, change);
         CHECK_MESSAGE(one.iteration_s == train(folded).iteration_s, change);
     }
     const MemoryUse with = memory_by_stage(s.model, s.plan, s.software)[0];

@@ -204,7 +204,7 @@ TEST_CASE("a folded FSDP iteration equals the unfolded one, also with hybrid sha
         const TrainingResult folded = train(s);
         s.network.fold = false;
         const TrainingResult unfolded = train(s);
-        CHECK_MESSAGE(folded.folded_into_one == 8, shard);
+        CHECK_MESSAGE(folded.folded_into_one == 64, shard);
         CHECK_MESSAGE(folded.iteration_s == unfolded.iteration_s, shard);
     }
 }

@@ -161,10 +161,16 @@ class ModelCache {
     std::map<std::string, std::unique_ptr<CollectiveModel>> libraries_;
 };
 
+/// What its nodes are priced by: one, or that of each group of a cluster of groups. Refers to the scenario.
+[[nodiscard]] std::vector<GroupDevice> node_devices(const Scenario& scenario, ModelCache& models);
+
 /// What a training scenario simulates; refers to its arguments, which must outlive it. Throws ConfigError or
 /// InfeasibleError when the plan does not fit the model and the cluster.
 [[nodiscard]] TrainingInput training_input(const Scenario& scenario, ModelCache& models, const Fabric& fabric,
                                            const Placement& placement);
+/// The same with devices that are known already, for many plans of one scenario.
+[[nodiscard]] TrainingInput training_input(const Scenario& scenario, const std::vector<GroupDevice>& devices,
+                                           const Fabric& fabric, const Placement& placement);
 
 /// What the run of a scenario is built from. Reads its file of link events.
 [[nodiscard]] RunSettings run_settings(const Scenario& scenario);

@@ -262,6 +262,7 @@ class TrainingJob final : public JobModel {
         TrainingInput input{input_.model, plan,        input_.software,    input_.device,
                             input_.gpu,   fabric,      input_.collectives, input_.placement,
                             input_.paths, input_.fold, input_.routes_flows};
+        input.in_order = input_.in_order;
         input.groups = input_.groups;
         RunSettings settings = run_settings(scenario_);
         std::vector<std::pair<std::uint32_t, double>> nics;

@@ -113,27 +113,43 @@ static void check_expert_groups(const TrainingInput& input) {
     }
 }
 
-TrainingInput training_input(const Scenario& scenario, ModelCache& models, const Fabric& fabric,
-                             const Placement& placement) {
-    check(scenario.model, scenario.plan, placement.gpus(), scenario.plan_mark);
-    const Placement own = placed(scenario, fabric, placement);
-    std::vector<GroupDevice> groups;
-    std::string unfit;
+std::vector<GroupDevice> node_devices(const Scenario& scenario, ModelCache& models) {
     const auto device_of = [&](const NodeSpec& node) {
-        if (node.gpu.matrix_flops(scenario.plan.precision) <= 0) {
-            unfit += fmt::format("{}{} has no matrix unit for {}", unfit.empty() ? "" : "; ", node.gpu.name,
-                                 precision_names()[static_cast<std::size_t>(scenario.plan.precision)]);
-        }
         return GroupDevice{&models.device(node.gpu, scenario.compute), &node.gpu,
                            &models.collectives(node, scenario.network.collectives)};
     };
+    std::vector<GroupDevice> out;
     for (const GroupSpec& group : scenario.cluster.groups) {
-        groups.push_back(device_of(group.node));
+        out.push_back(device_of(group.node));
     }
-    const GroupDevice first = groups.empty() ? device_of(scenario.cluster.node) : groups[fabric.group_of(own.gpu(0))];
+    if (out.empty()) {
+        out.push_back(device_of(scenario.cluster.node));
+    }
+    return out;
+}
+
+TrainingInput training_input(const Scenario& scenario, ModelCache& models, const Fabric& fabric,
+                             const Placement& placement) {
+    check(scenario.model, scenario.plan, placement.gpus(), scenario.plan_mark);
+    return training_input(scenario, node_devices(scenario, models), fabric, placement);
+}
+
+TrainingInput training_input(const Scenario& scenario, const std::vector<GroupDevice>& devices, const Fabric& fabric,
+                             const Placement& placement) {
+    check(scenario.model, scenario.plan, placement.gpus(), scenario.plan_mark);
+    const Placement own = placed(scenario, fabric, placement);
+    std::string unfit;
+    for (const GroupDevice& one : devices) {
+        if (one.gpu->matrix_flops(scenario.plan.precision) <= 0) {
+            unfit += fmt::format("{}{} has no matrix unit for {}", unfit.empty() ? "" : "; ", one.gpu->name,
+                                 precision_names()[static_cast<std::size_t>(scenario.plan.precision)]);
+        }
+    }
     if (!unfit.empty()) {
         throw InfeasibleError(unfit);
     }
+    const bool mixed = !scenario.cluster.groups.empty();
+    const GroupDevice& first = devices[mixed ? fabric.group_of(own.gpu(0)) : 0];
     const bool by_packet = scenario.network.by_packet();
     TrainingInput input{scenario.model,
                         scenario.plan,
@@ -146,7 +162,10 @@ TrainingInput training_input(const Scenario& scenario, ModelCache& models, const
                         scenario.network.path_choice(),
                         scenario.network.fold && !by_packet,
                         by_packet};
-    input.groups = std::move(groups);
+    input.in_order = scenario.network.fidelity == Fidelity::analytic;
+    if (mixed) {
+        input.groups = devices;
+    }
     const NodeSpec& node = scenario.cluster.node;
     check_tiers(scenario.plan, node.has_host ? &node.host : nullptr, scenario.plan_mark);
     input.host = scenario.plan.offload.given ? &node.host : nullptr;

@@ -46,7 +46,7 @@ class PlanWorker {
   public:
     PlanWorker(const Scenario& base, const std::vector<Candidate>& candidates, const DataDirectory& data,
                double headroom)
-        : base_(base), candidates_(candidates), models_(data), headroom_(headroom) {}
+        : base_(base), candidates_(candidates), models_(data), headroom_(headroom), judged_(base) {}
 
     std::string answer(const std::string& request) {
         const Json asked = Json::parse(request);
@@ -72,17 +72,21 @@ class PlanWorker {
         std::uint64_t do_not_divide = 0;
         std::uint64_t do_not_fit = 0;
         for (std::size_t i = from; i < to; ++i) {
-            const Scenario scenario = scenario_with(base_, candidates_[i]);
+            judged_.cluster.nodes = candidates_[i].nodes;
+            judged_.plan = candidates_[i].plan;
             try {
                 const Fabric& fabric = fabric_for(candidates_[i].nodes);
-                const TrainingInput input = training_input(scenario, models_, fabric, Placement(fabric));
-                const std::optional<double> memory = memory_of_plan(scenario, input);
+                if (devices_.empty()) {
+                    devices_ = node_devices(judged_, models_);
+                }
+                const TrainingInput input = training_input(judged_, devices_, fabric, Placement(fabric));
+                const std::optional<double> memory = memory_of_plan(judged_, input);
                 if (!memory.has_value() || !fits_tiers(input)) {
                     ++do_not_fit;
                     continue;
                 }
                 feasible.push_back(
-                    {i, estimate_iteration(input, figures_of(scenario.plan).bubble).value(), *memory / kGibi});
+                    {i, estimate_iteration(input, figures_of(judged_.plan).bubble).value(), *memory / kGibi});
             } catch (const Error&) {
                 ++do_not_divide;
             }
@@ -151,6 +155,8 @@ class PlanWorker {
     const std::vector<Candidate>& candidates_;
     ModelCache models_;
     double headroom_;
+    Scenario judged_;                   ///< the base with one plan after another
+    std::vector<GroupDevice> devices_;  ///< of its nodes
     std::map<std::int64_t, std::unique_ptr<Fabric>> fabrics_;
     std::map<std::tuple<const PipelineSchedule*, std::uint32_t, std::uint32_t, std::uint32_t, VocabularyParallel>,
              ScheduleFigures>

@@ -325,7 +325,8 @@ bool holds_nothing(const std::string& path) {
 
 }  // namespace
 
-SweepCounts run_sweep(const SweepSpec& sweep, const DataDirectory& data, const SweepOptions& options) {
+SweepCounts run_sweep(const SweepSpec& sweep, const DataDirectory& files, const SweepOptions& options) {
+    const DataDirectory data = files.read_once();
     check_points(sweep);
     check_values(sweep, data);
     if (!options.resume && std::filesystem::is_regular_file(options.database) && holds_nothing(options.database)) {

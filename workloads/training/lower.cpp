@@ -9,8 +9,9 @@
 
 namespace orrery::inline training {
 
-Lowering::Lowering(const TrainingInput& input)
+Lowering::Lowering(const TrainingInput& input, bool one_rank)
     : in_(input),
+      one_rank_(one_rank),
       tensor_(static_cast<std::uint32_t>(input.plan.tensor)),
       context_(static_cast<std::uint32_t>(input.plan.context)),
       data_(static_cast<std::uint32_t>(input.plan.data)),
@@ -108,15 +109,29 @@ void Lowering::require_size() const {
     }
 }
 
-TrainingGraph Lowering::build() {
+std::optional<TrainingGraph> Lowering::build() {
+    if (one_rank_ && !alike_) {
+        return std::nullopt;
+    }
     add_tasks();
     join_rings();
     add_hosts();
+    if (one_rank_ && !fold_ranks()) {
+        return std::nullopt;
+    }
     out_.graph.freeze();
     out_.stages = stages_;
     out_.ranks_per_stage = per_stage();
-    out_.folded_into_one = data_ / block_;
+    out_.folded_into_one = data_ / block_ * (one_rank_ ? ranks_of_block() : 1);
     return std::move(out_);
+}
+
+bool Lowering::fold_ranks() {
+    auto folded = folding_.fold(in_.fabric);
+    for (std::size_t i = 0; folded && i < folded->size(); ++i) {
+        out_.graph.replace_demands((*folded)[i].set, std::move((*folded)[i].demands));
+    }
+    return folded.has_value();
 }
 
 void Lowering::choose_block() {
@@ -130,9 +145,14 @@ void Lowering::list_ranks() {
         for (std::uint32_t replica = 0; replica < block_; ++replica) {
             for (std::uint32_t member = 0; member < per_replica(); ++member) {
                 const std::uint32_t rank = global_rank(stage, replica, member);
-                out_.ranks.push_back(rank);
-                rank_kind_.push_back(kind_of_[in_.fabric.group_of(in_.placement.gpu(rank))]);
+                const std::uint32_t kind = kind_of_[in_.fabric.group_of(in_.placement.gpu(rank))];
                 kept_nodes_[in_.fabric.node_of(in_.placement.gpu(rank))] = true;
+                if (one_rank_ && replica + member > 0) {
+                    alike_ = alike_ && kind == rank_kind_.back();
+                    continue;
+                }
+                out_.ranks.push_back(rank);
+                rank_kind_.push_back(kind);
             }
         }
     }
@@ -269,8 +289,61 @@ TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16
 TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16_t name, CollectiveOp op, double bytes,
                             const std::vector<TaskId>& after) {
     const GroupTransfer planned = plan_transfer(op, group, bytes);
-    return collective(group, stream, name, planned,
-                      out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows), after);
+    return collective(group, stream, name, planned, demands_of(op, group, bytes, planned), after);
+}
+
+std::uint32_t Lowering::demands_of(CollectiveOp op, const Group& group, double bytes, const GroupTransfer& planned) {
+    const std::uint32_t set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
+    if (one_rank_) {
+        folding_.begin(set, planned);
+        for (std::size_t i = 1; i < group.alike.size(); ++i) {
+            folding_.add(plan_transfer(op, Group{{}, group.alike[i]}, bytes));
+        }
+    }
+    return set;
+}
+
+std::uint32_t Lowering::demands_of_send(std::uint32_t from, std::uint32_t to, const GroupTransfer& planned) {
+    const std::uint32_t set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
+    if (one_rank_) {  // and a simulated rank is that of its stage
+        folding_.begin(set, planned);
+        for (std::uint32_t i = 1; i < ranks_of_block(); ++i) {
+            folding_.add(planned_send(gpu_of(from, i), gpu_of(to, i), 0));
+        }
+    }
+    return set;
+}
+
+Lowering::Group Lowering::across_stages(std::vector<std::uint32_t> ranks) const {
+    Group out;
+    for (const std::uint32_t rank : ranks) {
+        out.gpus.push_back(in_.placement.gpu(out_.ranks[rank]));
+    }
+    for (std::uint32_t i = 0; one_rank_ && i < ranks_of_block(); ++i) {
+        out.alike.emplace_back();
+        for (const std::uint32_t stage : ranks) {
+            out.alike.back().push_back(gpu_of(stage, i));
+        }
+    }
+    out.members = std::move(ranks);
+    return out;
+}
+
+// `members`: so far by rank of the simulated replicas. Of one rank of each stage, its group stands for those of all of them.
+void Lowering::add_simulated(std::vector<Group>& groups, Group group) const {
+    if (group.members.empty()) {
+        return;
+    }
+    if (one_rank_) {
+        const std::uint32_t stage = group.members.front() / ranks_of_block();
+        if (group.members.front() % ranks_of_block() > 0) {
+            groups.front().alike.push_back(std::move(group.gpus));
+            return;
+        }
+        group.alike = {group.gpus};
+        group.members = {stage};
+    }
+    groups.push_back(std::move(group));
 }
 
 std::vector<Lowering::Group> Lowering::spans(std::uint32_t stage, std::uint32_t from, std::uint32_t to,
@@ -288,8 +361,8 @@ std::vector<Lowering::Group> Lowering::spans(std::uint32_t stage, std::uint32_t 
                     group.members.push_back((stage * block_ + replica) * per_replica() + member);
                 }
             }
-            if (!group.members.empty() && group.gpus.size() > (alone ? 0 : 1)) {
-                out.push_back(std::move(group));
+            if (group.gpus.size() > (alone ? 0 : 1)) {
+                add_simulated(out, std::move(group));
             }
         }
     }
@@ -339,13 +412,11 @@ std::vector<Lowering::Group> Lowering::expert_groups(std::uint32_t stage, bool a
         Group group;
         for (std::uint32_t rank = place; rank < ranks; rank += apart) {
             group.gpus.push_back(in_.placement.gpu(stage * ranks + rank));
-            if (rank < per_stage()) {
-                group.members.push_back(stage * per_stage() + rank);
+            if (rank < ranks_of_block()) {
+                group.members.push_back(stage * ranks_of_block() + rank);
             }
         }
-        if (!group.members.empty()) {
-            out.push_back(std::move(group));
-        }
+        add_simulated(out, std::move(group));
     }
     return out;
 }
@@ -496,8 +567,26 @@ std::vector<std::uint32_t> split_layers(std::int64_t layers, std::int64_t chunks
     return out;
 }
 
+// Of what makes ranks of a stage unlike, all but their transfers: those are seen as they are lowered. Outer steps go by what inner
+// ones leave of each link.
+static bool ranks_may_fold(const TrainingInput& in) {
+    return in.fold && in.fabric.full_bisection() && in.paths == PathChoice::spray && !in.routes_flows && !in.in_order &&
+           in.slow.empty() && in.spells.empty() && in.unlike == 0 && in.documents == nullptr &&
+           !in.plan.offload.given && !in.plan.outer.given && in.plan.stage_ranks() > 1;
+}
+
 TrainingGraph lower(const TrainingInput& input, const NodeMemory* memory) {
-    return input.plan.by_layer() ? lower_sharded(input, memory) : lower_pipeline(input);
+    for (const bool one_rank : {true, false}) {
+        if (one_rank && !ranks_may_fold(input)) {
+            continue;
+        }
+        std::optional<TrainingGraph> out =
+            input.plan.by_layer() ? lower_sharded(input, memory, one_rank) : lower_pipeline(input, one_rank);
+        if (out) {
+            return std::move(*out);
+        }
+    }
+    throw InternalError("an iteration of all ranks was not lowered");
 }
 
 std::vector<std::uint32_t> layers_of_parts(const ModelSpec& model, const PlanSpec& plan) {

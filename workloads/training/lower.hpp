@@ -5,8 +5,9 @@
 // and gathers are activities on the fabric and contend there. With ZeRO-2/3 and no pipeline the granularity is a
 // layer, because its gathers and reductions hide behind the layers before and after.
 // Folding: data-parallel replicas that own whole nodes do the same at the same time, when the fabric has full
-// bisection; one set of nodes (`block` replicas) then stands for all. A folded run gives the same times as the
-// unfolded one.
+// bisection; one set of nodes (`block` replicas) then stands for all. Of the ranks of a stage that are left, tensor-parallel
+// ones and replicas on the same nodes, one stands for all where rank_folding.hpp proves that they do the same. A folded run
+// gives the same times as the unfolded one.
 // Ranks on nodes of other groups have prices of their own, by the device and the links of their group; collectives over groups
 // take the measured curves of the group that makes them slowest.
 // Limits: stragglers are given by rank (`slow`), in the first sets of replicas where the run is folded; the
@@ -61,6 +62,7 @@ struct TrainingInput {
     const NodeHost* host = nullptr;
     /// The documents of a step; null where the plan says nothing of them.
     std::shared_ptr<const DocumentLayout> documents = nullptr;
+    bool in_order = false;  ///< transfers take a link that they share one after another, and not each a part of it
 
     /// The first GPU of the ranks of a stage's replica, which are all in one group.
     [[nodiscard]] GpuId first_gpu(std::int64_t stage, std::int64_t replica) const {

@@ -23,11 +23,14 @@ Price Lowering::pass_price(std::uint32_t v, Layers layers, bool begins, bool end
 }
 
 GroupTransfer Lowering::planned_send(std::uint32_t from, std::uint32_t to) const {
-    const GpuId here = in_.placement.gpu(out_.ranks[from]);
+    return planned_send(in_.placement.gpu(out_.ranks[from]), in_.placement.gpu(out_.ranks[to]),
+                        (static_cast<std::uint64_t>(from) << 32) | to);
+}
+
+GroupTransfer Lowering::planned_send(GpuId from, GpuId to, std::uint64_t hash) const {
     const CollectiveModel& library =
-        in_.groups.empty() ? in_.collectives : *in_.groups[in_.fabric.group_of(here)].collectives;
-    return make_send(in_.fabric, library, here, in_.placement.gpu(out_.ranks[to]), Bytes(cost().boundary_bytes()),
-                     in_.paths, (static_cast<std::uint64_t>(from) << 32) | to);
+        in_.groups.empty() ? in_.collectives : *in_.groups[in_.fabric.group_of(from)].collectives;
+    return make_send(in_.fabric, library, from, to, Bytes(cost().boundary_bytes()), in_.paths, hash);
 }
 
 MeasuredPipeline Lowering::measure(const std::vector<Layers>& layers) {

@@ -14,8 +14,8 @@ namespace {
 // where micro-batches come from both ends, in two.
 class PipelineLowering final : public UnitLowering {
   public:
-    explicit PipelineLowering(const TrainingInput& input)
-        : UnitLowering(input),
+    PipelineLowering(const TrainingInput& input, bool one_rank)
+        : UnitLowering(input, one_rank),
           map_(input.plan.schedule->map),
           shape_(input.plan.shape()),
           parts_(input.plan.parts()),
@@ -113,6 +113,10 @@ class PipelineLowering final : public UnitLowering {
         for (std::size_t i = 0; i < groups.size(); ++i) {
             groups[i].members.insert(groups[i].members.end(), others[i].members.begin(), others[i].members.end());
             groups[i].gpus.insert(groups[i].gpus.end(), others[i].gpus.begin(), others[i].gpus.end());
+            for (std::size_t k = 0; k < groups[i].alike.size(); ++k) {
+                std::vector<GpuId>& gpus = groups[i].alike[k];
+                gpus.insert(gpus.end(), others[i].alike[k].begin(), others[i].alike[k].end());
+            }
         }
     }
     [[nodiscard]] const Holders& holders_of(std::uint32_t stage) const {
@@ -570,7 +574,7 @@ class PipelineLowering final : public UnitLowering {
         auto& [set, planned] = entry->second;
         if (fresh) {
             planned = planned_send(from, to);
-            set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
+            set = demands_of_send(from, to, planned);
         }
         return transfer(from, kSendStream, name, Category::pipeline_communication,
                         planned.latency_before(in_.routes_flows).value(), set, planned.bytes.value());
@@ -583,11 +587,11 @@ class PipelineLowering final : public UnitLowering {
         const bool one_barrier = in_.plan.vocabulary == VocabularyParallel::one_barrier;
         const double hidden = cost().hidden_bytes();
         for (std::uint32_t member = 0; member < per_stage(); ++member) {
-            Group group;
+            std::vector<std::uint32_t> ranks;
             for (std::uint32_t stage = 0; stage < stages_; ++stage) {
-                group.members.push_back(stage * per_stage() + member);
-                group.gpus.push_back(in_.placement.gpu(out_.ranks[group.members.back()]));
+                ranks.push_back(stage * per_stage() + member);
             }
+            const Group group = across_stages(std::move(ranks));
             // A sum that one rank wants moves what a broadcast does.
             const Meeting spread{out_.graph.name("spread input"), plan_meeting(CollectiveOp::broadcast, group, hidden)};
             const Meeting sum{out_.graph.name("sum over vocabulary"), spread.planned};
@@ -635,7 +639,7 @@ class PipelineLowering final : public UnitLowering {
     [[nodiscard]] std::pair<std::uint32_t, GroupTransfer> plan_meeting(CollectiveOp op, const Group& group,
                                                                        double bytes) {
         const GroupTransfer planned = plan_transfer(op, group, bytes);
-        return {out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows), planned};
+        return {demands_of(op, group, bytes, planned), planned};
     }
     TaskId meet(const Group& group, const Meeting& meeting, const std::vector<TaskId>& after,
                 const std::vector<TaskId>& before) {
@@ -722,8 +726,7 @@ class PipelineLowering final : public UnitLowering {
             bytes_of(in_.plan.gradient_precision) * in_.model.embedding_parameters() / tensor_ / shared;
         for (std::uint32_t first = 0; first < per_stage(); ++first) {
             const std::uint32_t last = (stages_ - 1) * per_stage() + first;
-            const Group group{{first, last},
-                              {in_.placement.gpu(out_.ranks[first]), in_.placement.gpu(out_.ranks[last])}};
+            const Group group = across_stages({first, last});
             std::vector<TaskId> after = {out_.compute[first].back(), out_.compute[last].back()};
             for (const std::uint32_t rank : group.members) {
                 after.insert(after.end(), reduced_[rank].begin(), reduced_[rank].end());
@@ -770,8 +773,8 @@ class PipelineLowering final : public UnitLowering {
 
 }  // namespace
 
-TrainingGraph lower_pipeline(const TrainingInput& input) {
-    return PipelineLowering(input).build();
+std::optional<TrainingGraph> lower_pipeline(const TrainingInput& input, bool one_rank) {
+    return PipelineLowering(input, one_rank).build();
 }
 
 }  // namespace orrery::inline training

@@ -2,7 +2,8 @@
 
 namespace orrery::inline training {
 
-UnitLowering::UnitLowering(const TrainingInput& input) : Lowering(input), reduced_(rank_count()) {
+UnitLowering::UnitLowering(const TrainingInput& input, bool one_rank)
+    : Lowering(input, one_rank), reduced_(rank_count()) {
     const ShardDegrees degrees = degrees_of(input.plan);
     const auto ranks = [](std::int64_t count) { return static_cast<std::uint32_t>(count); };
     scatter_ = first_hop_ = ranks(degrees.gradients);
@@ -122,7 +123,7 @@ TaskId UnitLowering::launch(const Group& group, std::uint8_t stream, const char*
             const double copies = op == CollectiveOp::all_gather ? 3 : 2;
             planned.latency = planned.latency + Seconds(cost().memory_traffic(copies * bytes));
         }
-        set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
+        set = demands_of(op, group, bytes, planned);
     }
     return collective(group, stream, out_.graph.name(name), planned, set, after);
 }

@@ -3,8 +3,10 @@
 // Internal to workloads/training; lower.hpp is the interface.
 
 #include "workloads/training/lower.hpp"
+#include "workloads/training/rank_folding.hpp"
 
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 namespace orrery::inline training {
@@ -31,26 +33,35 @@ inline constexpr std::uint8_t kStreamCount = 14;
 /// order). `block_` replicas are simulated; lower.hpp says when they can stand for all.
 class Lowering {
   public:
-    explicit Lowering(const TrainingInput& input);
+    /// `one_rank`: simulate one rank of each stage, for all of them.
+    Lowering(const TrainingInput& input, bool one_rank);
     virtual ~Lowering() = default;
     Lowering(const Lowering&) = delete;
     Lowering& operator=(const Lowering&) = delete;
 
-    /// Adds all tasks and freezes the graph. Call once.
-    [[nodiscard]] TrainingGraph build();
+    /// Adds all tasks and freezes the graph; nothing where one rank of a stage cannot stand for all of them. Call once.
+    [[nodiscard]] std::optional<TrainingGraph> build();
 
   protected:
     /// A collective of the replicas that hold the same weights.
     struct Group {
         std::vector<std::uint32_t> members;  ///< simulated ranks
         std::vector<GpuId> gpus;             ///< all ranks, in ring order
+        /// Where one rank of a stage stands for all: the GPUs of this and of all groups like it.
+        std::vector<std::vector<GpuId>> alike = {};
     };
     using TaskLists = std::vector<std::vector<TaskId>>;  ///< by simulated rank
 
     virtual void add_tasks() = 0;
 
     [[nodiscard]] std::uint32_t per_replica() const { return tensor_ * context_; }
-    [[nodiscard]] std::uint32_t per_stage() const { return block_ * per_replica(); }
+    [[nodiscard]] std::uint32_t per_stage() const { return one_rank_ ? 1 : ranks_of_block(); }
+    /// Ranks of a stage in the simulated replicas.
+    [[nodiscard]] std::uint32_t ranks_of_block() const { return block_ * per_replica(); }
+    /// The GPU of the stage's rank number `i` in these.
+    [[nodiscard]] GpuId gpu_of(std::uint32_t stage, std::uint32_t i) const {
+        return in_.placement.gpu(global_rank(stage, i / per_replica(), i % per_replica()));
+    }
     [[nodiscard]] std::uint32_t rank_count() const { return static_cast<std::uint32_t>(out_.ranks.size()); }
     /// Ranks that hold the same weights and agree on them in every step: data-parallel replicas (of a worker, where a plan has
     /// outer steps) and, with them, context-parallel ranks.
@@ -99,6 +110,12 @@ class Lowering {
     TaskId collective(const Group& group, std::uint8_t stream, std::uint16_t name, CollectiveOp op, double bytes,
                       const std::vector<TaskId>& after);
     [[nodiscard]] GroupTransfer plan_transfer(CollectiveOp op, const Group& group, double bytes) const;
+    /// What a transfer of plan_transfer demands, as a set of the graph.
+    std::uint32_t demands_of(CollectiveOp op, const Group& group, double bytes, const GroupTransfer& planned);
+    /// The same of a send between simulated ranks, which may stand for those of all ranks of their stages.
+    std::uint32_t demands_of_send(std::uint32_t from, std::uint32_t to, const GroupTransfer& planned);
+    /// A group of simulated ranks with the same place in several stages.
+    [[nodiscard]] Group across_stages(std::vector<std::uint32_t> ranks) const;
     /// Seconds that collectives, which take so long alone, add to the kernels of a pass that they run beside: they take of its units
     /// and of its memory. The passes of a rank and the transfers of its groups share nothing else, and these are not slowed in turn.
     [[nodiscard]] double lost_to(const Alone& busy, const Price& pass) const;
@@ -133,6 +150,8 @@ class Lowering {
     [[nodiscard]] Price pass_price(std::uint32_t v, Layers layers, bool begins, bool ends, PassWork work) const;
     /// What a simulated rank sends to another one of the next stage or the one before.
     [[nodiscard]] GroupTransfer planned_send(std::uint32_t from, std::uint32_t to) const;
+    /// The same between GPUs, of any rank. `hash` picks among paths.
+    [[nodiscard]] GroupTransfer planned_send(GpuId from, GpuId to, std::uint64_t hash) const;
     /// What an order is searched for, of stages that hold these layers: whole passes, sends that have the fabric for themselves, and
     /// each stage's update.
     [[nodiscard]] MeasuredPipeline measure(const std::vector<Layers>& layers);
@@ -144,6 +163,8 @@ class Lowering {
     void finish_step(const TaskLists& reduced, const std::vector<RankWeights>& stage_parameters);
 
     TrainingInput in_;
+    bool one_rank_;        ///< of each stage is simulated
+    RankFolding folding_;  ///< then
     std::uint32_t tensor_, context_, data_, stages_, chunks_, micro_batches_;
     std::uint32_t block_ = 1;  ///< simulated replicas
     TrainingGraph out_;
@@ -153,6 +174,8 @@ class Lowering {
     void choose_block();
     void require_size() const;
     void list_ranks();
+    void add_simulated(std::vector<Group>& groups, Group group) const;
+    [[nodiscard]] bool fold_ranks();
     [[nodiscard]] std::uint32_t global_rank(std::uint32_t stage, std::uint32_t replica, std::uint32_t member) const {
         return (stage * data_ + replica) * per_replica() + member;
     }
@@ -168,6 +191,7 @@ class Lowering {
     std::size_t kind_ = 0;                  ///< of which prices are being made
     std::vector<std::uint32_t> kind_of_;    ///< by group of the fabric
     std::vector<std::uint32_t> rank_kind_;  ///< by simulated rank
+    bool alike_ = true;                     ///< the ranks of each stage are of one kind
     std::vector<bool> kept_nodes_;
     std::map<std::pair<std::uint32_t, double>, std::uint32_t> slow_prices_;  ///< by price and factor
     std::vector<TaskId> last_;                                               ///< by simulated rank and stream
@@ -179,8 +203,9 @@ class Lowering {
 };
 
 /// Pipelines and plain data parallelism: the granularity is a stage's chunk.
-[[nodiscard]] TrainingGraph lower_pipeline(const TrainingInput& input);
+[[nodiscard]] std::optional<TrainingGraph> lower_pipeline(const TrainingInput& input, bool one_rank);
 /// ZeRO-2/3 without a pipeline, and offloading: the granularity is a layer.
-[[nodiscard]] TrainingGraph lower_sharded(const TrainingInput& input, const NodeMemory* memory);
+[[nodiscard]] std::optional<TrainingGraph> lower_sharded(const TrainingInput& input, const NodeMemory* memory,
+                                                         bool one_rank);
 
 }  // namespace orrery::inline training

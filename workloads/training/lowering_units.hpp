@@ -18,7 +18,7 @@ namespace orrery::inline training {
 
 class UnitLowering : public Lowering {
   protected:
-    explicit UnitLowering(const TrainingInput& input);
+    UnitLowering(const TrainingInput& input, bool one_rank);
 
     struct Unit {
         RankWeights weights;

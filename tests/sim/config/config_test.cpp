@@ -177,6 +177,26 @@ TEST_CASE("a preset may start from another, and that from none") {
     }
 }
 
+TEST_CASE("presets are read anew by every reader, and once by those of one directory that is read once") {
+    const test::Folder folder;
+    (void)folder.file("one.yaml", "value: 1\n");
+    const DataDirectory anew(folder.file(""));
+    const DataDirectory once = anew.read_once();
+    const PresetKind kind{"thing", "."};
+    CHECK(once.preset(kind, "one")->find("value")->scalar == "1");
+    CHECK(once.names(kind) == std::vector<std::string>{"one"});
+    (void)folder.file("one.yaml", "value: 2\n");
+    (void)folder.file("two.yaml", "value: 3\n");
+    CHECK(DataDirectory(once).preset(kind, "one")->find("value")->scalar == "1");  // copies share what was read
+    CHECK(once.names(kind) == std::vector<std::string>{"one"});
+    CHECK(anew.preset(kind, "one")->find("value")->scalar == "2");
+    CHECK(anew.names(kind) == std::vector<std::string>{"one", "two"});
+    CHECK(anew.read_once().preset(kind, "two")->find("value")->scalar == "3");
+    CHECK_THROWS_AS((void)once.preset(kind, "three"), ConfigError);
+    (void)folder.file("three.yaml", "value: 4\n");
+    CHECK(once.preset(kind, "three")->find("value")->scalar == "4");
+}
+
 TEST_CASE("a preset can be overridden in place, and a scenario override reaches into it") {
     const Scenario plain = test::scenario(test::kSmallTraining);
     const Scenario changed =

@@ -245,7 +245,7 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
     constexpr const char* kDefaultSoftware = "megatron-core-2024";
     const YamlNode* given = root.find("software");
     if (given == nullptr || given->kind == YamlNode::Kind::null) {
-        read_fields(load_yaml(data.path(kSoftwarePresets, kDefaultSoftware)), data, errors,
+        read_fields(*data.preset(kSoftwarePresets, kDefaultSoftware), data, errors,
                     [&](Fields& fields) { describe(fields, scenario.software); });
     }
     for (const std::string& problem : apply_signatures(scenario.plan)) {
