@@ -115,6 +115,17 @@ TEST_CASE("one rank of a stage takes exactly as long as all of them") {
     }
 }
 
+TEST_CASE("at analytic fidelity, whose links serve in turn, a folded job takes as long as one that is not") {
+    for (const char* plan : {"tensor: 8, pipeline: 4, data: 2, global_batch: 16",
+                             "tensor: 2, pipeline: 4, data: 8, global_batch: 64, overlap: {data: true}",
+                             "tensor: 1, pipeline: 2, data: 32, global_batch: 64, zero: 1"}) {
+        Scenario s = job("rails: 8", plan, "network: {fidelity: analytic}\n");
+        const TrainingResult folded = train(s);
+        s.network.fold = false;
+        CHECK_MESSAGE(folded.iteration_s == train(s).iteration_s, plan);
+    }
+}
+
 TEST_CASE(
     "ranks that differ are simulated each: slow ones, hashed paths, switches that bind, links that serve in order") {
     const char* plan = "tensor: 8, pipeline: 4, data: 2, global_batch: 16";
