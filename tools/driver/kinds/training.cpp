@@ -117,6 +117,9 @@ void add_training_metrics(const Scenario& s, const TrainingInput& input, const T
     } else {
         out.notes.push_back(fmt::format("{} ranks simulated one by one", result.simulated_ranks));
     }
+    if (s.plan.operand_bytes() < 2) {
+        out.notes.push_back("mfu and hfu are of the rate of products in 16 bits");
+    }
 }
 
 // Share of the ranks that run kernels, on average over each window of an iteration.
