@@ -11,19 +11,6 @@ namespace {
 
 constexpr double kLowestClock = 0.1;  // of the usual one (NVIDIA boards: 210 of some 2,000 MHz)
 
-// FLOPs in 16 bits that take as much energy.
-double wide_flops(const Operation& operation, double flops) {
-    return std::visit(
-        [&](const auto& one) {
-            if constexpr (requires { one.precision; }) {
-                return flops * std::min(1.0, bytes_of(one.precision) / 2);
-            } else {
-                return flops;
-            }
-        },
-        operation);
-}
-
 }  // namespace
 
 PowerCapped::PowerCapped(std::unique_ptr<CostModel> base, DeviceSpec device)
@@ -34,11 +21,11 @@ PowerCapped::PowerCapped(std::unique_ptr<CostModel> base, DeviceSpec device)
 double PowerCapped::clock(const Operation& operation, const Cost& cost) const {
     const double limit = board_limit(device_);
     const double idle = idle_power(device_);
-    const double flops = wide_flops(operation, cost.flops);
     // The board's own limit holds at the usual clock.
     const double seconds = cost.seconds.value();
     const double memory = energy_of_bytes(device_, cost.bytes) / seconds;
-    const double wanted = std::max(0.0, device_.active_power.value - idle) + energy_of_flops(device_, flops) / seconds;
+    const double wanted =
+        std::max(0.0, device_.active_power.value - idle) + energy_of_flops(device_, cost.flops) / seconds;
     const double units = std::min(wanted, std::max(0.0, device_.tdp.value - idle - memory));
     const auto power = [&](double clock) {
         const double slower = scaled(cost, operation, device_, clock, 1).seconds.value() / seconds;

@@ -115,8 +115,8 @@ void describe(Fields& fields, DeviceSpec& device) {
                    Dimension::power, device.memory_power);
     fields.sourced({"active_power", "power with kernels under way, before what they compute and move", false, 0, 1e5},
                    Dimension::power, device.active_power);
-    fields.sourced({"energy_per_flop", "pJ of a FLOP in 16 bits, above active_power", false, 0, 1e4}, Dimension::number,
-                   device.energy_per_flop);
+    fields.sourced({"energy_per_flop", "pJ of a FLOP of matrix units in any format, above active_power", false, 0, 1e4},
+                   Dimension::number, device.energy_per_flop);
     fields.sourced({"energy_per_byte", "pJ of a byte through the main memory, above active_power", false, 0, 1e6},
                    Dimension::number, device.energy_per_byte);
     fields.sourced({"power_limit",

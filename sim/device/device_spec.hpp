@@ -38,7 +38,7 @@ struct DeviceSpec {
     Sourced<double> matrix_power;     ///< W while matrix products run without pause; 0: tdp
     Sourced<double> memory_power;     ///< W while streaming kernels run without pause; 0: 0.8 tdp
     Sourced<double> active_power;     ///< W with kernels under way, before what they compute and move; 0: not known
-    Sourced<double> energy_per_flop;  ///< pJ of a FLOP in 16 bits
+    Sourced<double> energy_per_flop;  ///< pJ of a FLOP, whatever its format
     Sourced<double> energy_per_byte;  ///< pJ of a byte through the main memory
     Sourced<double> power_limit;      ///< W that the board is held to by its clock; 0: tdp
     Sourced<double> price;            ///< USD per hour, rented

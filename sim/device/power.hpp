@@ -1,12 +1,13 @@
 #pragma once
 // What a board draws, by what it does.
 //
-// Claims: with kernels under way a board draws `active_power`; every FLOP and every byte through its memory takes an energy of its
-// own on top, up to the board's limit (E = pi_0 T + eps_flop W + eps_mem Q: Choi, Bedard, Fowler, Vuduc, "A roofline model of energy",
-// IPDPS 2013, section II). Without these three figures the levels stand for them: what products and streaming kernels without pause
+// Claims: with kernels under way a board draws `active_power`; every FLOP, whatever its format, and every byte through its memory takes
+// an energy of its own on top, up to the board's limit (E = pi_0 T + eps_flop W + eps_mem Q: Choi, Bedard, Fowler, Vuduc, "A roofline
+// model of energy", IPDPS 2013, section II). Without these three figures the levels stand for them: what products and streaming kernels without pause
 // were measured to draw. Where neither is known, nothing is.
 // Scope: boards; no host, network, conversion of mains or cooling.
-// Limits: copies between devices draw what idle does; all formats of a width cost the same.
+// Limits: copies between devices draw what idle does; a FLOP in 8 or 4 bits takes what one in 16 bits does, so that narrow products
+// near their peak come out at the board's limit.
 // Validated by `orrery validate energy` and tests/models/power_test.cpp.
 
 #include "sim/device/cost_model.hpp"
@@ -18,7 +19,7 @@ namespace orrery::inline device {
 [[nodiscard]] bool knows_power(const DeviceSpec& spec);
 /// Whether the law of active_power, energy_per_flop and energy_per_byte holds.
 [[nodiscard]] bool has_power_law(const DeviceSpec& spec);
-/// J above active_power of what a device computes in 16 bits and moves through its memory, by the law.
+/// J above active_power of what a device computes and moves through its memory, by the law.
 [[nodiscard]] double energy_of_flops(const DeviceSpec& spec, double flops);
 [[nodiscard]] double energy_of_bytes(const DeviceSpec& spec, double bytes);
 /// W with nothing under way.
@@ -35,7 +36,7 @@ namespace orrery::inline device {
 struct DeviceWork {
     double seconds = 0;       ///< switched on
     double busy_seconds = 0;  ///< running kernels
-    double flops = 0;         ///< of matrix products and attention, in 16 bits
+    double flops = 0;         ///< of matrix products and attention, in their own formats
     double bytes = -1;        ///< through the main memory; negative: streamed in what the FLOPs leave of the busy time
 };
 /// Energy of a run in J. By levels: kernels draw the power of matrix products for as long as their FLOPs need at the rate where that

@@ -57,60 +57,71 @@ double median(std::vector<double> values) {
     return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// Mean watts of a GPU by what it did, before the constants that they are worth: with kernels under way (share of the time), TFLOP/s and
-// TB/s.
+// What a GPU did in a second of the measured run: share of the time with kernels under way, FLOP/s and bytes/s in 1e12, as simulated for
+// each token, at the measured rate of tokens.
 struct Activity {
     double idle_w, measured_w;  ///< of the board
-    double speed;               ///< simulated over measured
-    std::array<double, 3> rates;
+    double busy, flops, bytes;
 };
 
 // Energy is linear in the constants: with each of them alone it says what it is multiplied with.
 Activity activity_of(const FactsRow& row, const DataDirectory& data, ModelCache& models) {
     Scenario scenario = scenario_of(row, data);
     DeviceSpec& gpu = scenario.cluster.node.gpu;
-    const double gpus = row.number("gpus");
-    double speed = 0;
-    const auto watts = [&](double active, double flop, double byte) {
-        gpu.active_power.value = active;
-        gpu.energy_per_flop.value = flop;
-        gpu.energy_per_byte.value = byte;
-        const Summary summary = run(scenario, models, {}).summary;
-        const double rate = summary.find("output_tokens_per_s")->value;
-        speed = rate / row.number("tokens_per_s");
-        return summary.find("energy_per_token_j")->value * rate / gpus;
-    };
+    const double tokens_per_s = row.number("tokens_per_s") / row.number("gpus");
     const double idle = idle_power(gpu);
     gpu.idle_power.value = idle;
     gpu.tdp.value = 1e5;  // no cap
-    const double base = watts(idle, 1e-12, 0);
-    const std::array<double, 3> rates = {watts(idle + 1, 0, 0) - base, watts(idle, 1, 0) - base,
-                                         watts(idle, 0, 1) - base};
-    return Activity{idle, row.number("watts") / gpus, speed, rates};
+    const auto joules_per_token = [&](double active, double flop, double byte) {
+        gpu.active_power.value = active;
+        gpu.energy_per_flop.value = flop;
+        gpu.energy_per_byte.value = byte;
+        return run(scenario, models, {}).summary.find("energy_per_token_j")->value;
+    };
+    const double base = joules_per_token(idle, 1e-12, 0);
+    return Activity{idle, row.number("watts") / row.number("gpus"),
+                    std::min(1.0, tokens_per_s * (joules_per_token(idle + 1, 1e-12, 0) - base)),
+                    tokens_per_s * (joules_per_token(idle, 1, 0) - base),
+                    tokens_per_s * (joules_per_token(idle, 0, 1) - base)};
 }
 
-// Of HBM2, 3.92 pJ a bit: O'Connor et al., "Fine-grained DRAM", MICRO 2017, table 1; later generations publish none.
-constexpr double kMemoryPj = 31.4;
+// What the law has above idle: W of kernels under way, pJ per FLOP and per byte.
+struct PowerConstants {
+    double active, flop, byte;
+};
 
-// The first two constants with the least squares of relative errors. Least absolute ones pass through two of the points, and a
-// speed simulated a little differently moves them by a tenth.
-std::array<double, 2> fit_constants(const std::vector<Activity>& points) {
-    double aa = 0;
-    double ab = 0;
+// The last two at a given first, with the least squares of relative errors: least absolute ones pass through two of the points.
+PowerConstants fit_constants(const std::vector<Activity>& points, double active) {
+    double ff = 0;
+    double fb = 0;
     double bb = 0;
-    double ay = 0;
+    double fy = 0;
     double by = 0;
-    for (const auto& [idle, measured, speed, rates] : points) {
-        const double scale = 1 / (measured * measured);
-        const double left = measured - idle - kMemoryPj * rates[2];
-        aa += scale * rates[0] * rates[0];
-        ab += scale * rates[0] * rates[1];
-        bb += scale * rates[1] * rates[1];
-        ay += scale * rates[0] * left;
-        by += scale * rates[1] * left;
+    for (const Activity& point : points) {
+        const double scale = 1 / (point.measured_w * point.measured_w);
+        const double above = point.measured_w - point.idle_w - active * point.busy;
+        ff += scale * point.flops * point.flops;
+        fb += scale * point.flops * point.bytes;
+        bb += scale * point.bytes * point.bytes;
+        fy += scale * point.flops * above;
+        by += scale * point.bytes * above;
     }
-    const double determinant = aa * bb - ab * ab;
-    return {(ay * bb - by * ab) / determinant, (by * aa - ay * ab) / determinant};
+    const double determinant = ff * bb - fb * fb;
+    return {active, (fy * bb - by * fb) / determinant, (by * ff - fy * fb) / determinant};
+}
+
+// H200, the chip of H100: reading and writing without pause (te42kyfo/gpu-benches@1c36d50).
+constexpr double kStreamingWatts = 578;
+constexpr double kStreamingBytes = 3.78;  // 1e12/s
+
+// Serving alone cannot tell kernels under way from the bytes they move: one grows with the other. The first constant is the one with
+// which the measured power of streaming comes out; the others are linear in it.
+PowerConstants fit_with_streaming(const std::vector<Activity>& points) {
+    const auto excess = [&](double active) {
+        return points.front().idle_w + active + fit_constants(points, active).byte * kStreamingBytes - kStreamingWatts;
+    };
+    const double at_none = excess(0);
+    return fit_constants(points, at_none / (at_none - excess(1)));
 }
 
 struct Errors {
@@ -280,25 +291,26 @@ void compare_training(const DataDirectory& data, const Terminal& terminal, Compa
 }  // namespace
 
 void fit_power(const DataDirectory& data, const Terminal& terminal) {
-    constexpr double kCapped = 0.95;    // of the limit: what the board holds back says nothing of the law
-    constexpr double kOffSpeed = 0.25;  // rates that are not those of the run say nothing of it either
+    constexpr double kCapped = 0.95;  // of the limit: what the board holds back says nothing of the law
     ModelCache models(data);
     std::map<std::string, std::vector<Activity>> points;
+    std::map<std::string, double> limits;
     for (const FactsRow& row : read_facts_table(data.path("validation/energy/serving.csv"))) {
         const double limit = scenario_of(row, data).cluster.node.gpu.tdp.value;
         if (row.text("set") == "fit" && row.number("watts") / row.number("gpus") < kCapped * limit) {
-            const Activity point = activity_of(row, data, models);
-            if (std::abs(point.speed - 1) <= kOffSpeed) {
-                points[row.text("gpu")].push_back(point);
-            }
+            points[row.text("gpu")].push_back(activity_of(row, data, models));
+            limits[row.text("gpu")] = limit;
         }
     }
+    const PowerConstants streamed = fit_with_streaming(points.at("H100"));
     std::vector<std::vector<std::string>> rows;
     for (const auto& [gpu, ones] : points) {
-        const std::array<double, 2> constants = fit_constants(ones);
+        // No power of streaming was measured on B200: the same share of the limit.
+        const PowerConstants constants =
+            gpu == "H100" ? streamed : fit_constants(ones, streamed.active / limits.at("H100") * limits.at(gpu));
         rows.push_back({gpu, fmt::format("{}", ones.size()),
-                        fmt::format("{:.0f} W", ones.front().idle_w + constants[0]),
-                        fmt::format("{:.3f} pJ", constants[1]), fmt::format("{} pJ, given", kMemoryPj)});
+                        fmt::format("{:.0f} W", ones.front().idle_w + constants.active),
+                        fmt::format("{:.3f} pJ", constants.flop), fmt::format("{:.1f} pJ", constants.byte)});
     }
     terminal.heading("Constants of the power law");
     terminal.table({"GPU", "points", "active_power", "energy_per_flop", "energy_per_byte"}, rows);

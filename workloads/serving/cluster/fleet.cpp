@@ -317,7 +317,7 @@ void Fleet::enter(std::uint32_t index, std::uint32_t id) {
         const auto devices = static_cast<double>(replica.pool.gpus) / static_cast<double>(replica.stages.size());
         PoolWork& pool = result_.pools[replica.pool_number];
         pool.kernel_s += devices * work.kernels;
-        pool.flops += devices * work.flops;
+        pool.flops += devices * work.done;
         pool.bytes += devices * work.bytes;
     }
     const std::uint64_t token = Token{ServiceTask::stage, index, id}.pack();

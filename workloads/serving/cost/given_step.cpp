@@ -170,7 +170,7 @@ StepWork GivenStep::work(const Batch& batch) {
     }
     const double both = prompts > 0 && decodes > 0 ? step_.mixed : 1;
     const double seconds = times.fixed + both * (prompts + decodes);
-    return {seconds, seconds, 0, 0};
+    return {seconds, seconds, 0, 0, 0};
 }
 
 }  // namespace orrery::inline serving

@@ -41,7 +41,7 @@ StepWork AffineStep::work(const Batch& batch) {
         context += item.tokens == 1 ? item.context : 0;
     }
     const double seconds = fixed_ + token_ * tokens + context_ * context;
-    return {seconds, seconds, 0, 0};
+    return {seconds, seconds, 0, 0, 0};
 }
 
 double cache_bytes_per_token(const ModelSpec& model, Precision cache, const KvCompressionSpec& compression) {
@@ -96,7 +96,7 @@ StepWork ModelStep::priced(const Operation& operation, Precision precision) cons
     if (m_.partitioned != nullptr && seconds > 0) {
         seconds *= std::max(1.0, units_share(*m_.partitioned, flops / seconds) / m_.units);
     }
-    return {seconds, seconds, flops, cost.bytes};
+    return {seconds, seconds, flops, cost.bytes, cost.flops};
 }
 
 StepWork ModelStep::product(double m, double n, double k) const {
@@ -129,7 +129,7 @@ StepWork ModelStep::before_product(double values, StreamingKind kind) const {
 StepWork ModelStep::collective(CollectiveOp op, const std::vector<GpuId>& ranks, double bytes) const {
     const double seconds =
         seconds_alone(m_.fabric, make_transfer(m_.fabric, m_.collectives, op, ranks, Bytes(bytes), m_.paths)).value();
-    return {seconds, seconds, 0, 0};
+    return {seconds, seconds, 0, 0, 0};
 }
 
 StepWork ModelStep::reduce(double tokens) const {
@@ -408,12 +408,12 @@ StepWork ModelStep::kernels(const Batch& batch) {
             if (item.tokens > 1) {
                 const StepWork all = attention(together, item.tokens, item.context);
                 const double piece = all.seconds / together;
-                sum += {piece, piece, all.flops / together, all.bytes / together};
+                sum += {piece, piece, all.flops / together, all.bytes / together, all.done / together};
                 longest = std::max(longest, piece);
             }
         }
         const double seconds = std::max(longest, sum.seconds / groups);
-        work += {seconds, seconds, sum.flops / groups, sum.bytes / groups};
+        work += {seconds, seconds, sum.flops / groups, sum.bytes / groups, sum.done / groups};
     }
     const StepWork prompt_attention = work;
     const double running = std::max(1.0, decoding - batch.padded);

@@ -43,17 +43,19 @@ struct StepWork {
     double kernels = 0;  ///< s of them with kernels under way
     double flops = 0;    ///< of products and attention, as many as the units do in 16 bits in the same time
     double bytes = 0;    ///< through the main memory
+    double done = 0;     ///< FLOPs of products and attention in their own formats
 
     StepWork& operator+=(const StepWork& other) {
         seconds += other.seconds;
         kernels += other.kernels;
         flops += other.flops;
         bytes += other.bytes;
+        done += other.done;
         return *this;
     }
     friend StepWork operator+(StepWork a, const StepWork& b) { return a += b; }
     friend StepWork operator*(double times, const StepWork& work) {
-        return {times * work.seconds, times * work.kernels, times * work.flops, times * work.bytes};
+        return {times * work.seconds, times * work.kernels, times * work.flops, times * work.bytes, times * work.done};
     }
 };
 

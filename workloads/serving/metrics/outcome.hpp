@@ -97,7 +97,7 @@ struct AdapterRecord {
 /// What the devices of a pool did in the measured window, summed over them.
 struct PoolWork {
     double kernel_s = 0;  ///< with kernels under way
-    double flops = 0;     ///< as many as the units do in 16 bits in the same time
+    double flops = 0;     ///< of products and attention, in their own formats
     double bytes = 0;     ///< through the main memories
 };
 
