@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 using namespace orrery;
@@ -247,6 +248,17 @@ plan: {tensor: 8, pipeline: 2, global_batch: 16}
         }
     }
     CHECK(placements.size() == 4);
+    // Layers have moved to the faster nodes, which no even split does as well.
+    const PlanSpec& best = search.ranked[0].plan;
+    REQUIRE(best.stages.size() == best.parts());
+    CHECK(std::accumulate(best.stages.begin(), best.stages.end(), std::int64_t{0}) == 8);
+    CHECK(search.moved > 0);
+    CHECK(std::count_if(search.ranked.begin(), search.ranked.end(), [](const RankedPlan& plan) {
+              return !plan.plan.stages.empty();
+          }) == static_cast<std::ptrdiff_t>(search.moved));
+    const auto even = std::find_if(search.ranked.begin(), search.ranked.end(),
+                                   [](const RankedPlan& plan) { return plan.plan.stages.empty(); });
+    CHECK(even->iteration_s > 1.05 * search.ranked[0].iteration_s);
     // Its assignments make the scenario that it is.
     YamlNode tree = parse_yaml(kMixed, "test.yaml");
     for (const std::string& assignment : assignments_of(search.ranked[0])) {
@@ -255,6 +267,7 @@ plan: {tensor: 8, pipeline: 2, global_batch: 16}
     CHECK(run(read_scenario(tree, "test", data()), models(), {}).summary.find("iteration_time_s")->value ==
           search.ranked[0].iteration_s);
     // What a scenario says stays, and sizes are those of the groups.
+    tree = parse_yaml(kMixed, "test.yaml");
     apply_override(tree, "plan.groups=new");
     for (const RankedPlan& plan : search_plans(read_scenario(tree, "test", data()), data(), options).ranked) {
         CHECK(plan.plan.groups == "new");

@@ -6,6 +6,7 @@
 #include "tools/plan/search.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace orrery::inline planning {
 
@@ -33,6 +34,9 @@ std::string describe_plan(const PlanSpec& plan) {
     }
     if (plan.chunks > 1) {
         out += fmt::format(", {} chunks", plan.chunks);
+    }
+    if (!plan.stages.empty()) {
+        out += fmt::format(", layers {}", fmt::join(plan.stages, "+"));
     }
     out += fmt::format(", {} recomputation", kRecompute[static_cast<std::size_t>(plan.recompute)]);
     if (plan.zero > 0) {
@@ -64,6 +68,13 @@ std::vector<std::string> assignments_of(const RankedPlan& ranked) {
         fmt::format("plan.sequence_parallel={}", plan.sequence_parallel),
         fmt::format("plan.zero={}", plan.zero),
         fmt::format("plan.shard={}", plan.shard)};
+    if (!plan.stages.empty()) {
+        std::vector<std::string> stages;
+        for (const std::int64_t layers : plan.stages) {
+            stages.push_back(fmt::format("{{layers: {}}}", layers));
+        }
+        out.push_back(fmt::format("plan.stages=[{}]", fmt::join(stages, ", ")));
+    }
     assign_experts(plan, out);
     if (plan.documents.given) {
         out.push_back(fmt::format("plan.documents.balance={}", plan.documents.balanced));

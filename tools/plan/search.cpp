@@ -24,6 +24,9 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kBatch = 64;        // candidates a request
 constexpr std::size_t kMostOnFront = 30;  // plans of the estimated front that are simulated beside the best
+constexpr std::size_t kMoved = 20;        // best simulated plans whose layers are moved between stages
+constexpr int kMostMoves = 2000;          // layers moved in an estimate, a plan
+constexpr double kWorthMoving = 1e-3;     // of the time
 constexpr double kTimeoutSeconds = 600;
 constexpr double kGibi = 1024.0 * 1024 * 1024;
 
@@ -50,7 +53,9 @@ class PlanWorker {
 
     std::string answer(const std::string& request) {
         const Json asked = Json::parse(request);
-        return (asked.contains("simulate") ? simulate_one(asked["simulate"]) : judge(asked["from"], asked["to"]))
+        return (asked.contains("simulate") ? simulate_one(asked["simulate"])
+                : asked.contains("move")   ? move_layers(asked["move"])
+                                           : judge(asked["from"], asked["to"]))
             .dump();
     }
 
@@ -92,6 +97,55 @@ class PlanWorker {
             }
         }
         return {{"feasible", feasible}, {"divide", do_not_divide}, {"fit", do_not_fit}};
+    }
+
+    // Layers go one by one to where the estimate gains most, while the plan fits. Answers how many each part has then; none where even
+    // parts are best.
+    Json move_layers(std::size_t index) {
+        judged_.cluster.nodes = candidates_[index].nodes;
+        judged_.plan = candidates_[index].plan;
+        const Fabric& fabric = fabric_for(candidates_[index].nodes);
+        if (devices_.empty()) {
+            devices_ = node_devices(judged_, models_);
+        }
+        const double bubble = figures_of(judged_.plan).bubble;
+        const auto seconds_of = [&](const std::vector<std::int64_t>& stages) -> std::optional<double> {
+            judged_.plan.stages = stages;
+            const TrainingInput input = training_input(judged_, devices_, fabric, Placement(fabric));
+            if (!memory_of_plan(judged_, input).has_value()) {
+                return std::nullopt;
+            }
+            return estimate_iteration(input, bubble).value();
+        };
+        const std::vector<std::uint32_t> even = layers_of_parts(judged_.model, judged_.plan);
+        std::vector<std::int64_t> best(even.begin(), even.end());
+        const std::vector<std::int64_t> start = best;
+        double least = seconds_of(best).value_or(0);
+        bool gains = least > 0;
+        for (int tried = 0; gains && tried < kMostMoves;) {
+            gains = false;
+            const std::vector<std::int64_t> now = best;
+            for (std::size_t from = 0; from < now.size(); ++from) {
+                for (std::size_t to = 0; to < now.size() && now[from] > 1; ++to) {
+                    // Parts with as many layers beside the ends are alike: the first of them stands for all, unless nodes differ.
+                    const bool alike = !base_.cluster.mixed && to > 1 && to + 1 < now.size() && now[to] == now[to - 1];
+                    if (from == to || alike) {
+                        continue;
+                    }
+                    std::vector<std::int64_t> moved = now;
+                    --moved[from];
+                    ++moved[to];
+                    ++tried;
+                    const std::optional<double> seconds = seconds_of(moved);
+                    if (seconds.has_value() && *seconds < least * (1 - 1e-9)) {
+                        least = *seconds;
+                        best = std::move(moved);
+                        gains = true;
+                    }
+                }
+            }
+        }
+        return best == start ? Json::array() : Json(best);
     }
 
     // Many plans have pipelines of one shape, whose passes are long lists.
@@ -221,6 +275,7 @@ class PlanSearcher {
                             out_.listed, out_.do_not_divide, out_.do_not_fit, 100 * (1 - options_.headroom)));
         }
         simulate_best(work);
+        move_layers(work);
         finish();
         return std::move(out_);
     }
@@ -312,6 +367,67 @@ class PlanSearcher {
                 chosen.push_back(front[i]);
             }
         }
+        std::vector<std::size_t> refused = simulate_each(work, chosen);
+        std::sort(refused.rbegin(), refused.rend());
+        for (const std::size_t i : refused) {
+            forget(i);
+        }
+        sort();
+    }
+
+    // Of the best plans, the same with layers moved between stages, where the estimate gains by it. They are kept where they are faster.
+    void move_layers(const Work& work) {
+        std::vector<std::size_t> asked;
+        for (std::size_t i = 0; i < out_.ranked.size() && out_.ranked[i].simulated && asked.size() < kMoved; ++i) {
+            const PlanSpec& plan = out_.ranked[i].plan;
+            if (plan.parts() > 1 && plan.recompute_layers == 0 && !base_.plan.documents.given) {
+                asked.push_back(i);
+            }
+        }
+        std::map<std::size_t, std::vector<std::int64_t>>
+            stages;  // by plan, in the order of ranks for any number of workers
+        std::size_t at = 0;
+        run_in_workers(
+            options_.workers, kTimeoutSeconds, work,
+            [&]() -> std::optional<WorkRequest> {
+                if (at >= asked.size()) {
+                    return std::nullopt;
+                }
+                const std::size_t i = asked[at++];
+                return WorkRequest{i, Json{{"move", index_[i]}}.dump()};
+            },
+            [&](std::size_t i, const WorkReply& reply) -> std::optional<std::string> {
+                stages[i] = answer_of(reply).get<std::vector<std::int64_t>>();
+                return std::nullopt;
+            });
+        std::vector<std::size_t> moved;
+        std::vector<double> even;  // s, of the plan that each was
+        for (const auto& [i, layers] : stages) {
+            if (!layers.empty()) {
+                RankedPlan plan = out_.ranked[i];
+                plan.plan.stages = layers;
+                plan.plan.stages_given = true;
+                plan.simulated = false;
+                candidates_.push_back({plan.nodes, plan.plan});
+                moved.push_back(out_.ranked.size());
+                even.push_back(plan.iteration_s);
+                out_.ranked.push_back(std::move(plan));
+                index_.push_back(candidates_.size() - 1);
+            }
+        }
+        const std::size_t first = out_.ranked.size() - moved.size();
+        simulate_each(work, moved);
+        for (std::size_t i = out_.ranked.size(); i-- > first;) {
+            if (!out_.ranked[i].simulated || out_.ranked[i].iteration_s > even[i - first] * (1 - kWorthMoving)) {
+                forget(i);
+            }
+        }
+        out_.moved = out_.ranked.size() - first;
+        sort();
+    }
+
+    // Returns those that are not feasible.
+    std::vector<std::size_t> simulate_each(const Work& work, const std::vector<std::size_t>& chosen) {
         std::size_t at = 0;
         std::vector<std::size_t> refused;
         run_in_workers(
@@ -336,15 +452,17 @@ class PlanSearcher {
                 plan.memory_gib = answer["memory"];
                 plan.gpu_hours = gpu_hours(plan);
                 plan.breakdown = answer["breakdown"].get<std::vector<std::pair<std::string, double>>>();
-                out_.worst_error = std::max(out_.worst_error, std::abs(plan.estimate_s / plan.iteration_s - 1));
+                if (plan.plan.stages.empty()) {
+                    out_.worst_error = std::max(out_.worst_error, std::abs(plan.estimate_s / plan.iteration_s - 1));
+                }
                 return std::nullopt;
             });
-        std::sort(refused.rbegin(), refused.rend());
-        for (const std::size_t i : refused) {
-            out_.ranked.erase(out_.ranked.begin() + static_cast<std::ptrdiff_t>(i));
-            index_.erase(index_.begin() + static_cast<std::ptrdiff_t>(i));
-        }
-        sort();
+        return refused;
+    }
+
+    void forget(std::size_t i) {
+        out_.ranked.erase(out_.ranked.begin() + static_cast<std::ptrdiff_t>(i));
+        index_.erase(index_.begin() + static_cast<std::ptrdiff_t>(i));
     }
 
     void finish() {
@@ -388,7 +506,7 @@ PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, con
         throw ConfigError("plans are searched for training scenarios; this one is of another kind");
     }
     if (!scenario.plan.stages.empty()) {
-        throw ConfigError({scenario.plan_mark.error("'plan' searches even stages: leave 'stages' out")});
+        throw ConfigError({scenario.plan_mark.error("'plan' searches stages itself: leave 'stages' out")});
     }
     if (scenario.plan.sharding.given || scenario.plan.outer.given || scenario.plan.compression.given) {
         throw ConfigError({scenario.plan_mark.error(

@@ -6,7 +6,7 @@
 // recomputation, ZeRO stages and sequence parallelism, for each schedule marked for it and the scenario's own; the mapping of experts
 // (expert_space.hpp); for a plan that offloads, where each thing lies (offload_space.hpp); for documents, who computes them. On groups of
 // unlike nodes, and where one NVLink fabric joins several nodes, also which stages or replicas are on which of them (`plan.groups`,
-// `plan.spread`), unless the scenario says it. Everything else (model, software, kernels, overlaps, batch) is
+// `plan.spread`), unless the scenario says it. Of the best plans, layers are moved between stages (`plan.stages`) where that gains. Everything else (model, software, kernels, overlaps, batch) is
 // as in the scenario.
 
 #include "tools/plan/recovery_search.hpp"
@@ -43,6 +43,7 @@ struct PlanSearch {
     std::uint64_t listed = 0;  ///< combinations
     std::uint64_t do_not_divide = 0;
     std::uint64_t do_not_fit = 0;          ///< into memory less the headroom
+    std::uint64_t moved = 0;               ///< ranked once more, faster with layers moved between stages
     std::vector<RankedPlan> ranked;        ///< feasible ones: simulated by time, then the others by estimate
     std::vector<RecoveryChoice> recovery;  ///< of the best plan, where the scenario has a campaign; best first
     double worst_error = 0;  ///< largest relative difference of estimate and simulation among the simulated

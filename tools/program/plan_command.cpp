@@ -26,7 +26,8 @@ std::string plan_json(const PlanSearch& search, const Scenario& scenario, double
     out["listed"] = search.listed;
     out["do_not_divide"] = search.do_not_divide;
     out["do_not_fit"] = search.do_not_fit;
-    out["feasible"] = search.ranked.size();
+    out["feasible"] = search.ranked.size() - search.moved;
+    out["moved"] = search.moved;
     out["plans"] = Json::array();
     const auto rounded = [](double value) { return std::stod(fmt::format("{:.12g}", value)); };
     for (const RankedPlan& plan : search.ranked) {
@@ -133,9 +134,11 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     fmt::print(
         "{} plans: {} do not divide, {} do not fit into memory with {:.4g} % of it left free (--headroom), {} are "
         "feasible; "
-        "the {} best by estimate and on its front are simulated\n",
-        search.listed, search.do_not_divide, search.do_not_fit, 100 * options.headroom, search.ranked.size(),
-        simulated);
+        "the {} best by estimate and on its front are simulated{}\n",
+        search.listed, search.do_not_divide, search.do_not_fit, 100 * options.headroom,
+        search.ranked.size() - search.moved, simulated - search.moved,
+        search.moved > 0 ? fmt::format(", {} of them once more, faster with layers moved between stages", search.moved)
+                         : std::string());
     const bool with_nodes = options.nodes.size() > 1;
     std::vector<std::string> header = {"rank", "iteration", "", "memory"};
     if (with_nodes || price > 0) {
@@ -170,7 +173,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     }
     std::string sets;
     for (const std::string& assignment : assignments_of(best)) {
-        sets += " --set " + assignment;
+        sets += assignment.find(' ') == std::string::npos ? " --set " + assignment : " --set '" + assignment + "'";
     }
     if (!search.recovery.empty()) {
         sets += fmt::format(
