@@ -97,6 +97,15 @@ double UnitModel::products(double m, double n, double k, double batch, Precision
     return systolic_cycles(arrays_.arrays(), m, n, k, batch) / (arrays_.clock.value * efficiency * faster);
 }
 
+// Operations of a product on units that do one at a time.
+static double vector_operations(double m, double n, double k, double batch) {
+    return 2 * m * n * k * batch;
+}
+
+double UnitModel::products_anywhere(double m, double n, double k, double batch, Precision precision) const {
+    return std::min(products(m, n, k, batch, precision), vector_operations(m, n, k, batch) / vector_);
+}
+
 double UnitModel::buffered(double compute, double bytes, double m, double n, double k, double element) const {
     // The largest tile with sides in the proportion of the product's: two of its inputs and an output in 32 bits fit.
     double first = bytes;
@@ -145,7 +154,7 @@ double UnitModel::seconds_of(const Gemm& gemm) const {
 
 double UnitModel::seconds_on_arrays(const Gemm& gemm) const {
     const double compute =
-        split_accumulator(device_, gemm) * products(gemm.m, gemm.n, gemm.k, gemm.batch, gemm.precision);
+        split_accumulator(device_, gemm) * products_anywhere(gemm.m, gemm.n, gemm.k, gemm.batch, gemm.precision);
     const double bytes = gemm.bytes() - gemm.extra_bytes;
     return device_.launch.value + buffered(compute, bytes, gemm.m, gemm.n, gemm.k, orrery::bytes_of(gemm.precision)) +
            gemm.extra_bytes / memory_;
@@ -153,7 +162,8 @@ double UnitModel::seconds_on_arrays(const Gemm& gemm) const {
 
 double UnitModel::seconds_of(const GroupedGemm& gemm) const {
     const double active = std::max(1.0, gemm.active_experts());
-    const double compute = products(gemm.rows() / active, gemm.n, gemm.k, active, gemm.precision);
+    const double compute = has_arrays_ ? products_anywhere(gemm.rows() / active, gemm.n, gemm.k, active, gemm.precision)
+                                       : products(gemm.rows() / active, gemm.n, gemm.k, active, gemm.precision);
     return device_.launch.value + (has_arrays_ ? std::max(compute, gemm.bytes() / memory_) : compute);
 }
 
@@ -222,8 +232,9 @@ double UnitModel::seconds_of(const Attention& attention) const {
         products(attention.queries * group, attention.keys, attention.head_dim, heads, attention.cache) +
         products(attention.queries * group, attention.head_dim, attention.keys, heads, attention.cache);
     const double compute = forward * density * (attention.backward ? 2.5 : 1);
-    const double vector = kSoftmax * scores * (attention.backward ? 2 : 1) / vector_;
-    const double seconds = device_.launch.value + std::max({compute, vector, attention.bytes() / memory_});
+    const double softmax = kSoftmax * scores * (attention.backward ? 2 : 1) / vector_;
+    const double units = std::min(std::max(compute, softmax), attention.flops() / vector_ + softmax);
+    const double seconds = device_.launch.value + std::max(units, attention.bytes() / memory_);
     return in_drive(attention) ? seconds_with_drive(attention, seconds) : seconds;
 }
 
