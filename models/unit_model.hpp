@@ -17,6 +17,7 @@
 // then runs on the arrays; what a layer reads comes while the layer before computes, and what a prompt's layer keeps is written behind
 // its attention.
 // Scope: every operation of sim/device/operation.hpp, devices with units.yaml in the folder of their kernels.
+// Arrays that skip pruned weights (`density`) do so in products with weights, which then move as much less; where the weights lie is not counted.
 // Limits: no fusion of neighbouring operations; 8-bit products run the arrays at the ratio of the device's figures; latent attention
 // does not run in the banks, and neither does training.
 // Sources: Jouppi et al., "TPU v4", ISCA 2023; Dao, "FlashAttention-2", arXiv:2307.08691 (overlap of softmax and products); Heo et al.,
@@ -54,7 +55,8 @@ class UnitModel final : public CostModel, public SeparateUnits {
     [[nodiscard]] double seconds_of(const Launch& launch) const;
 
     /// s of the arrays, or of the units in the banks where there are none, for `batch` products, at full efficiency of the clock reached.
-    [[nodiscard]] double products(double m, double n, double k, double batch, Precision precision) const;
+    [[nodiscard]] double products(double m, double n, double k, double batch, Precision precision,
+                                  double density = 1) const;
     /// s of `bytes` and a compute time with the first tile's load and the last one's store outside.
     [[nodiscard]] double buffered(double compute, double bytes, double m, double n, double k, double element) const;
     [[nodiscard]] bool in_banks(const Attention& attention) const;
@@ -64,7 +66,8 @@ class UnitModel final : public CostModel, public SeparateUnits {
     [[nodiscard]] double seconds_in_banks(const Attention& attention) const;
     [[nodiscard]] double seconds_on_arrays(const Gemm& gemm) const;
     /// s of the arrays or of the vector units, whichever are faster.
-    [[nodiscard]] double products_anywhere(double m, double n, double k, double batch, Precision precision) const;
+    [[nodiscard]] double products_anywhere(double m, double n, double k, double batch, Precision precision,
+                                           double density) const;
     [[nodiscard]] double seconds_in_banks(double m, double n, double k, double batch, Precision precision) const;
     /// Bytes that the units in the banks take.
     [[nodiscard]] double bank_bytes(const Operation& operation) const;

@@ -64,10 +64,12 @@ static double cycles_in_parts(const SystolicArrays& arrays, double m, double n, 
 }
 
 double systolic_cycles(const SystolicArrays& arrays, double m, double n, double k, double batch) {
-    ORRERY_ASSERT(arrays.rows > 0 && arrays.columns > 0 && arrays.count > 0 && arrays.stretch > 0);
+    ORRERY_ASSERT(arrays.rows > 0 && arrays.columns > 0 && arrays.count > 0 && arrays.stretch > 0 &&
+                  arrays.density > 0);
     if (m <= 0 || n <= 0 || k <= 0 || batch <= 0) {
         return 0;
     }
+    k *= arrays.density;
     // Sums over k, which outputs that stay take up as it streams, are not cut: their parts would have to meet.
     const std::int64_t most_parts = arrays.dataflow == Dataflow::outputs ? 1 : arrays.count;
     double best = 1e300;

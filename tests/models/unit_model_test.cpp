@@ -63,6 +63,20 @@ TEST_CASE(
     CHECK(UnitModel(device, parts).seconds(query).value() == doctest::Approx((query.flops() + 12 * scores) / 512e9));
 }
 
+TEST_CASE("unit model: arrays that skip pruned weights do so in products with weights, and not in attention") {
+    const DeviceSpec device = small();
+    DeviceParts parts = one_array();
+    const UnitModel dense(device, parts);
+    parts.units[0].density = 0.5;
+    const UnitModel pruned(device, parts);
+    const Gemm large{8192, 8192, 8192};
+    CHECK(pruned.seconds(large).value() == doctest::Approx(dense.seconds(large).value() / 2).epsilon(0.01));
+    const Gemm thin{1, 8192, 8192};
+    CHECK(pruned.seconds(thin).value() == doctest::Approx(8192.0 * 8192 / 1e12).epsilon(0.02));
+    const Attention attention{32, 4096, 4096, 128};
+    CHECK(pruned.seconds(attention).value() == dense.seconds(attention).value());
+}
+
 TEST_CASE("unit model: a split accumulator lengthens products in 8 bits that arithmetic bounds") {
     DeviceSpec device = small();
     device.flops_fp8 = device.flops_bf16;

@@ -35,6 +35,15 @@ TEST_CASE("systolic arrays: those that hold the same tile share a long stream, b
     CHECK(systolic_cycles(arrays, 128, 128, 8192) == 8192 + 254);
 }
 
+TEST_CASE("systolic arrays: pruned weights leave as much less of the sum") {
+    SystolicArrays array{128, 128, 1, Dataflow::weights, Folds::separate};
+    const double dense = systolic_cycles(array, 3025, 96, 512);
+    array.density = 0.5;
+    CHECK(systolic_cycles(array, 3025, 96, 512) == dense / 2);
+    array.dataflow = Dataflow::outputs;
+    CHECK(systolic_cycles(array, 128, 128, 512) == 256 + 254);
+}
+
 TEST_CASE("systolic arrays: one that can be stretched takes few rows of many columns in fewer tiles") {
     SystolicArrays array{256, 256, 1, Dataflow::outputs, Folds::streamed};
     CHECK(systolic_cycles(array, 1, 4096, 1000) == 16 * 1000 + 510);
