@@ -20,8 +20,16 @@ DeviceSpec read_device(const std::string& name, const DataDirectory& data) {
     }
     DeviceSpec spec;
     std::vector<Diagnostic> errors;
-    const auto file = own ? std::make_shared<const YamlNode>(load_yaml(name)) : data.preset(kDevicePresets, name);
-    read_fields(*file, data, errors, [&](Fields& fields) { describe(fields, spec); });
+    // As a scenario that names it: a file may start from a preset.
+    YamlNode named;
+    named.kind = YamlNode::Kind::map;
+    named.entries.push_back({"device", {}, {}});
+    named.entries.back().value.kind = YamlNode::Kind::scalar;
+    named.entries.back().value.scalar = name;
+    bool present = false;
+    read_fields(named, data, errors, [&](Fields& fields) {
+        fields.section({"device", "", true}, kDevicePresets, present, [&](Fields& inner) { describe(inner, spec); });
+    });
     if (!errors.empty()) {
         throw ConfigError(errors);
     }
