@@ -74,7 +74,8 @@ double systolic_cycles(const SystolicArrays& arrays, double m, double n, double 
     const std::int64_t most_parts = arrays.dataflow == Dataflow::outputs ? 1 : arrays.count;
     double best = 1e300;
     for (std::int64_t stretch = 1; stretch <= arrays.stretch; stretch *= 2) {
-        for (const bool taller : {false, true}) {
+        for (int side = stretch > 1 ? 0 : 1; side < 2; ++side) {
+            const bool taller = side == 1;
             SystolicArrays shape = arrays;
             shape.rows = taller ? arrays.rows * stretch : std::max<std::int64_t>(1, arrays.rows / stretch);
             shape.columns = taller ? std::max<std::int64_t>(1, arrays.columns / stretch) : arrays.columns * stretch;
