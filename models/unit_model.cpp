@@ -87,14 +87,27 @@ UnitModel::UnitModel(const DeviceSpec& device, const DeviceParts& parts)
     ORRERY_ASSERT((has_arrays_ || pim_.products) && vector_ > 0 && memory_ > 0);
 }
 
-double UnitModel::products(double m, double n, double k, double batch, Precision precision) const {
+double UnitModel::products(double m, double n, double k, double batch, Precision precision, double density) const {
     if (!has_arrays_) {
         return seconds_in_banks(m, n, k, batch, precision);
     }
     const double efficiency = device_.matrix_efficiency.value > 0 ? device_.matrix_efficiency.value : 1;
     const double peak = device_.matrix_flops(precision);
     const double faster = peak > 0 ? peak / device_.flops_bf16.value : 1;  // other formats are expanded to 16 bits
-    return systolic_cycles(arrays_.arrays(), m, n, k, batch) / (arrays_.clock.value * efficiency * faster);
+    SystolicArrays arrays = arrays_.arrays();
+    arrays.density = density;
+    return systolic_cycles(arrays, m, n, k, batch) / (arrays_.clock.value * efficiency * faster);
+}
+
+// Operations of a product on units that do one at a time.
+static double vector_operations(double m, double n, double k, double batch) {
+    return 2 * m * n * k * batch;
+}
+
+double UnitModel::products_anywhere(double m, double n, double k, double batch, Precision precision,
+                                    double density) const {
+    return std::min(products(m, n, k, batch, precision, density),
+                    vector_operations(m, n, density * k, batch) / vector_);
 }
 
 double UnitModel::buffered(double compute, double bytes, double m, double n, double k, double element) const {
@@ -144,17 +157,23 @@ double UnitModel::seconds_of(const Gemm& gemm) const {
 }
 
 double UnitModel::seconds_on_arrays(const Gemm& gemm) const {
-    const double compute =
-        split_accumulator(device_, gemm) * products(gemm.m, gemm.n, gemm.k, gemm.batch, gemm.precision);
-    const double bytes = gemm.bytes() - gemm.extra_bytes;
+    const double density = gemm.batch > 1 ? 1 : arrays_.density;  // batches are products of two activations
+    const double compute = split_accumulator(device_, gemm) *
+                           products_anywhere(gemm.m, gemm.n, gemm.k, gemm.batch, gemm.precision, density);
+    const double weights = orrery::bytes_of(gemm.weight_only ? gemm.weights : gemm.precision) * gemm.k * gemm.n;
+    const double bytes = gemm.bytes() - gemm.extra_bytes - (1 - density) * weights;
     return device_.launch.value + buffered(compute, bytes, gemm.m, gemm.n, gemm.k, orrery::bytes_of(gemm.precision)) +
            gemm.extra_bytes / memory_;
 }
 
 double UnitModel::seconds_of(const GroupedGemm& gemm) const {
     const double active = std::max(1.0, gemm.active_experts());
-    const double compute = products(gemm.rows() / active, gemm.n, gemm.k, active, gemm.precision);
-    return device_.launch.value + (has_arrays_ ? std::max(compute, gemm.bytes() / memory_) : compute);
+    const double compute =
+        has_arrays_ ? products_anywhere(gemm.rows() / active, gemm.n, gemm.k, active, gemm.precision, arrays_.density)
+                    : products(gemm.rows() / active, gemm.n, gemm.k, active, gemm.precision);
+    const double weights = orrery::bytes_of(gemm.weight_only ? gemm.weights : gemm.precision) * gemm.k * gemm.n;
+    const double bytes = gemm.bytes() - (1 - arrays_.density) * active * weights;
+    return device_.launch.value + (has_arrays_ ? std::max(compute, bytes / memory_) : compute);
 }
 
 double UnitModel::seconds_of(const FusedExperts& experts) const {
@@ -222,8 +241,9 @@ double UnitModel::seconds_of(const Attention& attention) const {
         products(attention.queries * group, attention.keys, attention.head_dim, heads, attention.cache) +
         products(attention.queries * group, attention.head_dim, attention.keys, heads, attention.cache);
     const double compute = forward * density * (attention.backward ? 2.5 : 1);
-    const double vector = kSoftmax * scores * (attention.backward ? 2 : 1) / vector_;
-    const double seconds = device_.launch.value + std::max({compute, vector, attention.bytes() / memory_});
+    const double softmax = kSoftmax * scores * (attention.backward ? 2 : 1) / vector_;
+    const double units = std::min(std::max(compute, softmax), attention.flops() / vector_ + softmax);
+    const double seconds = device_.launch.value + std::max(units, attention.bytes() / memory_);
     return in_drive(attention) ? seconds_with_drive(attention, seconds) : seconds;
 }
 

@@ -5,9 +5,10 @@
 // Claims: a product takes the launch and the longer of its cycles on the systolic arrays (sim/device/systolic.hpp) and of moving each
 // operand once through the memory; the load of its first tile and the store of its last one overlap with nothing, because the
 // scratchpad holds two tiles' inputs and one tile's output (double buffering). A product that is one tile is hidden by nothing. Arrays
-// run at the share of their clock that the best measured product reaches (`matrix_efficiency`). Fused attention overlaps its two
+// run at the share of their clock that the best measured product reaches (`matrix_efficiency`). A product of few rows, which leaves most
+// of an array idle, runs on the vector units where these are faster: a multiplication and an addition each. Fused attention overlaps its two
 // products on the arrays, its softmax on the vector units and its memory traffic; heads narrower than an array leave a part of it
-// idle. Everything else is bound by vector operations or by memory. Decoding attention on a device with units in its banks takes the
+// idle, and few queries may attend on the vector units alone. Everything else is bound by vector operations or by memory. Decoding attention on a device with units in its banks takes the
 // channel with the most heads (sim/device/pim_channel.hpp) and the softmax after it; with two row buffers it runs beside products.
 // Where weights lie in the banks, a product runs there a vector at a time, or on the arrays where that is faster; a device without arrays
 // does all products there, and attention of prompts query by query. What banks read takes their energy: it is told as the bytes through
@@ -16,6 +17,7 @@
 // then runs on the arrays; what a layer reads comes while the layer before computes, and what a prompt's layer keeps is written behind
 // its attention.
 // Scope: every operation of sim/device/operation.hpp, devices with units.yaml in the folder of their kernels.
+// Arrays that skip pruned weights (`density`) do so in products with weights, which then move as much less; where the weights lie is not counted.
 // Limits: no fusion of neighbouring operations; 8-bit products run the arrays at the ratio of the device's figures; latent attention
 // does not run in the banks, and neither does training.
 // Sources: Jouppi et al., "TPU v4", ISCA 2023; Dao, "FlashAttention-2", arXiv:2307.08691 (overlap of softmax and products); Heo et al.,
@@ -52,8 +54,9 @@ class UnitModel final : public CostModel, public SeparateUnits {
     [[nodiscard]] double seconds_of(const Copy& copy) const;
     [[nodiscard]] double seconds_of(const Launch& launch) const;
 
-    /// s of the arrays for `batch` products, at full efficiency of the clock reached.
-    [[nodiscard]] double products(double m, double n, double k, double batch, Precision precision) const;
+    /// s of the arrays, or of the units in the banks where there are none, for `batch` products, at full efficiency of the clock reached.
+    [[nodiscard]] double products(double m, double n, double k, double batch, Precision precision,
+                                  double density = 1) const;
     /// s of `bytes` and a compute time with the first tile's load and the last one's store outside.
     [[nodiscard]] double buffered(double compute, double bytes, double m, double n, double k, double element) const;
     [[nodiscard]] bool in_banks(const Attention& attention) const;
@@ -62,6 +65,9 @@ class UnitModel final : public CostModel, public SeparateUnits {
     [[nodiscard]] bool in_banks(const Gemm& gemm) const;
     [[nodiscard]] double seconds_in_banks(const Attention& attention) const;
     [[nodiscard]] double seconds_on_arrays(const Gemm& gemm) const;
+    /// s of the arrays or of the vector units, whichever are faster.
+    [[nodiscard]] double products_anywhere(double m, double n, double k, double batch, Precision precision,
+                                           double density) const;
     [[nodiscard]] double seconds_in_banks(double m, double n, double k, double batch, Precision precision) const;
     /// Bytes that the units in the banks take.
     [[nodiscard]] double bank_bytes(const Operation& operation) const;

@@ -1,6 +1,7 @@
 #include "topologies/device_preset.hpp"
 
 #include "sim/base/text.hpp"
+#include "sim/config/yaml_tree.hpp"
 #include "topologies/cluster_spec.hpp"
 
 #include <fmt/format.h>
@@ -11,14 +12,24 @@ namespace orrery::inline topologies {
 
 DeviceSpec read_device(const std::string& name, const DataDirectory& data) {
     const std::vector<std::string> names = data.names(kDevicePresets);
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
+    const bool own = name.ends_with(".yaml");
+    if (!own && std::find(names.begin(), names.end(), name) == names.end()) {
         const std::string near = nearest_name(name, names);
         throw ConfigError(
             fmt::format("unknown device '{}'{}", name, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
     }
     DeviceSpec spec;
     std::vector<Diagnostic> errors;
-    read_fields(*data.preset(kDevicePresets, name), data, errors, [&](Fields& fields) { describe(fields, spec); });
+    // As a scenario that names it: a file may start from a preset.
+    YamlNode named;
+    named.kind = YamlNode::Kind::map;
+    named.entries.push_back({"device", {}, {}});
+    named.entries.back().value.kind = YamlNode::Kind::scalar;
+    named.entries.back().value.scalar = name;
+    bool present = false;
+    read_fields(named, data, errors, [&](Fields& fields) {
+        fields.section({"device", "", true}, kDevicePresets, present, [&](Fields& inner) { describe(inner, spec); });
+    });
     if (!errors.empty()) {
         throw ConfigError(errors);
     }

@@ -5,7 +5,7 @@
 
 namespace orrery::inline topologies {
 
-/// Throws ConfigError with the nearest name for one that is not there.
+/// Or by the path of a file like a preset's, which ends in .yaml. Throws ConfigError with the nearest name for one that is not there.
 [[nodiscard]] DeviceSpec read_device(const std::string& name, const DataDirectory& data);
 
 }  // namespace orrery::inline topologies

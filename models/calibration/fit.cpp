@@ -277,7 +277,7 @@ double resident(double bytes, double capacity) {
     return capacity > 0 ? std::clamp((kGone - bytes / capacity) / (kGone - 1), 0.0, 1.0) : 0;
 }
 
-// The sizes of attention in octaves, and what else its kernels go by: queries of all heads; in decoding the keys, which are split
+// The sizes in octaves, and what else kernels of attention go by: queries of all heads; in decoding the keys, which are split
 // among the units, and by choice whether the cache holds them, as far as reading takes the time (in some octaves).
 Kriging::Place place_of(const KernelFit& fit, const std::array<double, 4>& sizes, const KernelRates& rates,
                         std::size_t& coordinates) {
@@ -294,7 +294,7 @@ Kriging::Place place_of(const KernelFit& fit, const std::array<double, 4>& sizes
             const double reading = sizes[0] / (rates.bandwidth * fit.memory_efficiency);
             place[coordinates++] = kOctaves * reading / (fit.start + reading) * resident(sizes[0], rates.cache);
         }
-    } else {
+    } else if (fit.kind != KernelKind::gemm) {
         place[coordinates++] = place[0] + place[1];
     }
     return place;
@@ -410,20 +410,28 @@ const std::vector<Steps> kNoSteps = {{1, false}};
 
 // The priors, steps and smoothness that cross-validation decides between. Attention is kriged: on 5 % of the rows of eight tables
 // that was as good as the best of three splines or better by up to two fifths. Products and experts, which have outliers, gained on
-// some tables what they lost on others.
-std::vector<KernelFit::Surface> surfaces(KernelKind kind) {
+// some tables what they lost on others; a few products scattered over all sizes leave most cells of a grid empty, and may be kriged.
+constexpr std::size_t kFewProducts = 400;
+std::vector<KernelFit::Surface> surfaces(KernelKind kind, std::size_t rows) {
     if (kind == KernelKind::decode) {
         return {KernelFit::Surface::kriging, KernelFit::Surface::kriging_by_cache};
+    }
+    if (kind == KernelKind::gemm && rows < kFewProducts) {
+        return {KernelFit::Surface::spline, KernelFit::Surface::kriging};
     }
     return {is_attention(kind) ? KernelFit::Surface::kriging : KernelFit::Surface::spline};
 }
 
-std::vector<KernelFit> own_candidates(KernelFit base) {
+std::vector<KernelFit> own_candidates(KernelFit base, std::size_t rows) {
     std::vector<KernelFit> out;
     const bool product = base.kind == KernelKind::gemm;
     const bool attention = is_attention(base.kind);
-    for (const auto prior :
-         {KernelFit::Prior::roofline, product ? KernelFit::Prior::waves : KernelFit::Prior::serial}) {
+    std::vector<KernelFit::Prior> priors = {KernelFit::Prior::roofline,
+                                            product ? KernelFit::Prior::waves : KernelFit::Prior::serial};
+    if (product && rows < kFewProducts) {
+        priors.push_back(KernelFit::Prior::serial);
+    }
+    for (const auto prior : priors) {
         for (const Steps& steps : product ? kSteps : is_experts(base.kind) ? kExpertSteps : kNoSteps) {
             for (const double smoothness :
                  product || attention ? std::vector{base.smoothness} : std::vector{0.01, 0.1, 1.0}) {
@@ -431,7 +439,7 @@ std::vector<KernelFit> own_candidates(KernelFit base) {
                 base.rounding = steps.rounding;
                 base.powers = steps.powers;
                 base.smoothness = smoothness;
-                for (const KernelFit::Surface surface : surfaces(base.kind)) {
+                for (const KernelFit::Surface surface : surfaces(base.kind, rows)) {
                     base.surface = surface;
                     out.push_back(base);
                 }
@@ -471,11 +479,13 @@ KernelFit fit_kernel(const std::vector<MeasuredPoint>& points, const KernelRates
         base.surface = options.like->surface;
     }
     base.beyond = options.beyond;
-    std::vector<KernelFit> candidates = options.cross_validate ? own_candidates(base) : std::vector{base};
+    std::vector<KernelFit> candidates =
+        options.cross_validate ? own_candidates(base, points.size()) : std::vector{base};
     if (options.choose_surface) {
-        candidates.assign(surfaces(base.kind).size(), base);
+        const std::vector<KernelFit::Surface> offered = surfaces(base.kind, points.size());
+        candidates.assign(offered.size(), base);
         for (std::size_t i = 0; i < candidates.size(); ++i) {
-            candidates[i].surface = surfaces(base.kind)[i];
+            candidates[i].surface = offered[i];
         }
     }
     if (options.sibling != nullptr) {

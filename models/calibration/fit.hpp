@@ -3,7 +3,8 @@
 //
 // The nodes of products and experts minimise sum (r - grid)^2 + smoothness * (second differences)^2 over the rows, so that scattered
 // rows do as well as rows on the grid and empty cells are filled from their neighbours; outliers count in proportion (Huber). Those
-// of attention are kriged along the axes, the number of keys and what the cache holds (kriging.hpp). Which prior, which rounding and
+// of attention are kriged along the axes, the number of keys and what the cache holds (kriging.hpp). Fewer than 400 products may be kriged
+// too, and have a prior that adds its terms: most cells of their grid are empty. Which prior, which surface, which rounding and
 // which smoothness is decided by cross-validation inside the rows given. Deterministic.
 
 #include "models/kernel_fit.hpp"

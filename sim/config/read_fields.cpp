@@ -2,11 +2,13 @@
 
 #include "sim/config/given.hpp"
 #include "sim/config/synonyms.hpp"
+#include "sim/config/yaml_tree.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <set>
 
 namespace orrery::inline config {
@@ -393,16 +395,43 @@ class Reader final : public Fields {
         });
     }
 
-    // A preset may start from another of its kind, and that from none.
-    bool read_preset(const PresetKind& kind, const YamlNode& name, bool partial,
-                     const std::function<void(Fields&)>& describe, const char* key, Maps later, bool is_base = false) {
+    // A preset by its name, or a file of the user's own, which lies beside the one that names it; null after an error.
+    std::shared_ptr<const YamlNode> find_preset(const PresetKind& kind, const YamlNode& name) {
+        if (name.scalar.ends_with(".yaml")) {
+            const std::string from = name.mark.file && name.mark.file->rfind("--", 0) != 0 ? *name.mark.file : "";
+            const std::filesystem::path path = std::filesystem::path(from).parent_path() / name.scalar;
+            std::error_code ignored;
+            if (!std::filesystem::is_regular_file(path, ignored)) {
+                fail(name, fmt::format("no file '{}' describes a {}", path.string(), kind.what));
+                return nullptr;
+            }
+            try {
+                auto file = std::make_shared<const YamlNode>(load_yaml(path.string()));
+                if (file->kind == YamlNode::Kind::map) {
+                    return file;
+                }
+                fail(name, fmt::format("'{}' is no map of a {}", name.scalar, kind.what));
+            } catch (const ConfigError& error) {
+                errors_.insert(errors_.end(), error.diagnostics().begin(), error.diagnostics().end());
+            }
+            return nullptr;
+        }
         const std::vector<std::string> names = data_.names(kind);
         if (std::find(names.begin(), names.end(), name.scalar) == names.end()) {
             fail(name, fmt::format("unknown {} preset '{}'{}; 'orrery list {}s' shows them all", kind.what, name.scalar,
                                    did_you_mean(name.scalar, names), kind.what));
+            return nullptr;
+        }
+        return data_.preset(kind, name.scalar);
+    }
+
+    // A preset may start from another of its kind, and that from none.
+    bool read_preset(const PresetKind& kind, const YamlNode& name, bool partial,
+                     const std::function<void(Fields&)>& describe, const char* key, Maps later, bool is_base = false) {
+        const std::shared_ptr<const YamlNode> read = find_preset(kind, name);
+        if (read == nullptr) {
             return false;
         }
-        const std::shared_ptr<const YamlNode> read = data_.preset(kind, name.scalar);
         const YamlNode& file = *read;
         const YamlNode* base = file.find("preset");
         if (base != nullptr && is_base) {

@@ -26,6 +26,12 @@ static void describe(Fields& fields, ComputeUnit& unit) {
                             "what tiles of a product hide from one another: nothing, the loading of what stays, or "
                             "filling and draining too"},
                            folds_names(), unit.folds);
+        fields.number({"density", "share of pruned weights that is left, where products skip the rest (0.5: 2 of 4)",
+                       false, 1e-3, 1},
+                      unit.density);
+        fields.integer(
+            {"stretch", "times that one side of the array may be as long, and the other as short", false, 1, 64},
+            unit.stretch);
     }
     if (unit.kind == UnitKind::vector || fields.names_all()) {
         fields.integer({"lanes", "32-bit operations a cycle", false, 1, 1e9}, unit.lanes);

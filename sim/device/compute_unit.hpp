@@ -21,10 +21,13 @@ struct ComputeUnit {
     std::int64_t rows = 128, columns = 128;  ///< of a systolic array
     Dataflow dataflow = Dataflow::weights;
     Folds folds = Folds::streamed;
+    double density = 1;         ///< share of pruned weights that is left, where products skip the rest
+    std::int64_t stretch = 1;   ///< times that one side of an array may be as long, and the other as short
     std::int64_t lanes = 1024;  ///< of a vector unit: 32-bit operations a cycle
     Sourced<double> clock;      ///< Hz
 
-    [[nodiscard]] SystolicArrays arrays() const { return {rows, columns, count, dataflow, folds}; }
+    /// For products of two activations, of which nothing is pruned.
+    [[nodiscard]] SystolicArrays arrays() const { return {rows, columns, count, dataflow, folds, 1, stretch}; }
     /// FLOP/s: a multiplication and an addition a cycle and element of an array, an operation a cycle and lane.
     [[nodiscard]] double peak() const;
 };

@@ -56,6 +56,22 @@ TEST_CASE("a fit of a roofline finds its constants, and interpolates what a smoo
     CHECK(bent.seconds(*kernel_point(between), kRates) == doctest::Approx(expected).epsilon(0.02));
 }
 
+TEST_CASE("few products scattered over all sizes may have a prior that adds its terms, where those do not overlap") {
+    std::vector<MeasuredPoint> few;
+    std::vector<MeasuredPoint> rest;
+    for (const MeasuredPoint& one : smooth_products(0)) {
+        const double seconds =
+            3e-6 + one.point.flops / (0.7 * kRates.flops) + one.point.bytes / (0.8 * kRates.bandwidth);
+        MeasuredPoint in_turn = one;
+        in_turn.seconds = seconds;
+        ((few.size() + rest.size()) % 13 == 0 ? few : rest).push_back(in_turn);
+    }
+    REQUIRE(few.size() < 60);
+    const KernelFit fit = fit_kernel(few, kRates, FitOptions());
+    CHECK(fit.prior == KernelFit::Prior::serial);
+    CHECK(errors_on(fit, rest, kRates).mape < 0.01);
+}
+
 TEST_CASE("a fit read back from its text gives the same times, bit for bit") {
     FitOptions options;
     KernelFit fit = fit_kernel(smooth_products(0.3), kRates, options);

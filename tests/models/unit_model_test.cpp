@@ -45,6 +45,38 @@ TEST_CASE(
     CHECK(model.seconds(one_tile).value() == doctest::Approx(one_tile.bytes() / 1e12 + (128 + 128 + 254) * 1e-9));
 }
 
+TEST_CASE(
+    "unit model: a product of few rows runs on the vector units where the array takes longer to load what stays") {
+    const DeviceSpec device = small();
+    DeviceParts parts = one_array();
+    const UnitModel model(device, parts);
+    const Gemm row{1, 128, 128};
+    CHECK(model.seconds(row).value() == doctest::Approx(row.bytes() / 1e12 + 2 * 128 * 128 / 1024e9));
+    parts.units[1].lanes = 64;
+    CHECK(UnitModel(device, parts).seconds(row).value() ==
+          doctest::Approx(row.bytes() / 1e12 + (128 + 1 + 254) * 1e-9));
+    // One query over few keys attends on the vector units alone, and its softmax comes on top.
+    Attention query;
+    query.keys = 64;
+    const double scores = 64;
+    parts.units[1].lanes = 512;
+    CHECK(UnitModel(device, parts).seconds(query).value() == doctest::Approx((query.flops() + 12 * scores) / 512e9));
+}
+
+TEST_CASE("unit model: arrays that skip pruned weights do so in products with weights, and not in attention") {
+    const DeviceSpec device = small();
+    DeviceParts parts = one_array();
+    const UnitModel dense(device, parts);
+    parts.units[0].density = 0.5;
+    const UnitModel pruned(device, parts);
+    const Gemm large{8192, 8192, 8192};
+    CHECK(pruned.seconds(large).value() == doctest::Approx(dense.seconds(large).value() / 2).epsilon(0.01));
+    const Gemm thin{1, 8192, 8192};
+    CHECK(pruned.seconds(thin).value() == doctest::Approx(8192.0 * 8192 / 1e12).epsilon(0.02));
+    const Attention attention{32, 4096, 4096, 128};
+    CHECK(pruned.seconds(attention).value() == dense.seconds(attention).value());
+}
+
 TEST_CASE("unit model: a split accumulator lengthens products in 8 bits that arithmetic bounds") {
     DeviceSpec device = small();
     device.flops_fp8 = device.flops_bf16;

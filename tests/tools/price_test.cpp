@@ -193,5 +193,20 @@ TEST_CASE("a device of the user's own, with its kernels, needs no change of the 
     CHECK_MESSAGE(run.code == 0, run.text);
     CHECK(orrery_command("list devices --data " + mine).text.find("my-gpu") != std::string::npos);
     check_refused("run " + scenario, "unknown device preset 'my-gpu'");
+    // A file of the device beside the scenario, too; its kernels still come from the folder.
+    std::ofstream(folder.file("anywhere.yaml")) << device;
+    std::string text = read(scenario);
+    text.replace(text.find("gpu: my-gpu"), 11, "gpu: anywhere.yaml");
+    std::ofstream(scenario) << text;
+    const auto up_to_events = [](const std::string& all) { return all.substr(0, all.find("events in")); };
+    CHECK(up_to_events(orrery_command("run " + scenario + " --data " + mine).text) == up_to_events(run.text));
+    CHECK(prices(gemm + " --device " + folder.file("anywhere.yaml") + " --data " + mine).at(0)["seconds"] ==
+          price["seconds"]);
+    std::ofstream(folder.file("anywhere.yaml")) << "memory: 3 parsecs\n";
+    const Outcome wrong = orrery_command("run " + scenario + " --data " + mine);
+    CHECK(wrong.code == 2);
+    CHECK_MESSAGE(wrong.text.find("anywhere.yaml:1:9") != std::string::npos, wrong.text);
+    std::filesystem::remove(folder.file("anywhere.yaml"));
+    check_refused("run " + scenario + " --data " + mine, "anywhere.yaml' describes a device");
     check_refused("run " + scenario + " --data " + folder.file("none"), "holds none of models/data");
 }

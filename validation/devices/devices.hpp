@@ -27,10 +27,12 @@ struct DeviceScores {
 
 /// Products on systolic arrays: SCALE-Sim scored, MAESTRO printed.
 void compare_systolic(const DataDirectory& data, const Terminal& terminal, DeviceScores& out);
-/// Products on devices priced from their units.
+/// Products on devices priced from their units, and of AMD's tuned tables by device and format.
 void compare_products(const DataDirectory& data, const Terminal& terminal, DeviceScores& out);
 /// Training on TPUs.
 void compare_training(ModelCache& models, const Terminal& terminal, DeviceScores& out);
+/// Served models on NPUs: Gaudi's scored, others printed.
+void compare_served(ModelCache& models, const Terminal& terminal, DeviceScores& out);
 /// Units in the banks of memory: NeuPIMs and AttAcc.
 void compare_pim(const DataDirectory& data, const Terminal& terminal, DeviceScores& out);
 /// Layers whose weights lie in the banks: CENT.

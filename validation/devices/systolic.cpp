@@ -52,9 +52,9 @@ void compare_systolic(const DataDirectory& data, const Terminal& terminal, Devic
     };
     std::map<std::string, Sums> groups;
     for (const FactsRow& row : read_facts_table(data.path("validation/devices/systolic.csv"))) {
-        const SystolicArrays array{static_cast<std::int64_t>(row.number("rows")),
-                                   static_cast<std::int64_t>(row.number("columns")), 1, dataflow_of(row),
-                                   Folds::separate};
+        SystolicArrays array{static_cast<std::int64_t>(row.number("rows")),
+                             static_cast<std::int64_t>(row.number("columns")), 1, dataflow_of(row), Folds::separate};
+        array.density = row.number("density");
         const double cycles = systolic_cycles(array, row.number("m"), row.number("n"), row.number("k"));
         out.score("systolic", row.text("id"), row.number("cycles"), cycles);
         Sums& sums = groups[fmt::format("{} x {}, {}", row.text("rows"), row.text("columns"), row.text("dataflow"))];

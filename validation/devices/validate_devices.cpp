@@ -34,6 +34,7 @@ Comparison validate_devices(ModelCache& models, const Terminal& terminal, bool p
     compare_tiers(data, terminal, scores);
     compare_experts(models, terminal, scores);
     compare_training(models, terminal, scores);
+    compare_served(models, terminal, scores);
     if (points) {
         std::vector<std::vector<std::string>> listed;
         for (const ScatterPoint& point : scores.comparison.points) {

@@ -26,6 +26,33 @@ TEST_CASE("systolic arrays: folds are whole tiles of the operands that stay, sha
     CHECK(systolic_cycles(arrays, 0, 1024, 1024) == 0);
 }
 
+TEST_CASE("systolic arrays: those that hold the same tile share a long stream, but not a sum") {
+    SystolicArrays arrays{128, 128, 4, Dataflow::weights, Folds::streamed};
+    CHECK(systolic_cycles(arrays, 8192, 128, 128) == 128 + 8192 / 4 + 254);
+    arrays.dataflow = Dataflow::outputs;
+    CHECK(systolic_cycles(arrays, 128, 128, 8192) == 8192 + 254);
+    arrays.count = 1;
+    CHECK(systolic_cycles(arrays, 128, 128, 8192) == 8192 + 254);
+}
+
+TEST_CASE("systolic arrays: pruned weights leave as much less of the sum") {
+    SystolicArrays array{128, 128, 1, Dataflow::weights, Folds::separate};
+    const double dense = systolic_cycles(array, 3025, 96, 512);
+    array.density = 0.5;
+    CHECK(systolic_cycles(array, 3025, 96, 512) == dense / 2);
+    array.dataflow = Dataflow::outputs;
+    CHECK(systolic_cycles(array, 128, 128, 512) == 256 + 254);
+}
+
+TEST_CASE("systolic arrays: one that can be stretched takes few rows of many columns in fewer tiles") {
+    SystolicArrays array{256, 256, 1, Dataflow::outputs, Folds::streamed};
+    CHECK(systolic_cycles(array, 1, 4096, 1000) == 16 * 1000 + 510);
+    array.stretch = 2;
+    CHECK(systolic_cycles(array, 1, 4096, 1000) == 8 * 1000 + 128 + 512 - 2);
+    CHECK(systolic_cycles(array, 4096, 1, 1000) == 8 * 1000 + 128 + 512 - 2);
+    CHECK(systolic_cycles(array, 256, 256, 1000) == 1000 + 510);
+}
+
 TEST_CASE(
     "systolic arrays: the more folds hide from one another, the nearer a long stream is to a product a cycle and "
     "cell") {
