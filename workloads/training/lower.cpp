@@ -320,13 +320,15 @@ TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16
 }
 
 std::uint32_t Lowering::demands_of(CollectiveOp op, const Group& group, double bytes, const GroupTransfer& planned) {
-    const std::uint32_t set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
     if (copies_) {
-        const GroupTransfer first = plan_transfer(op, group, bytes);
-        for (std::size_t i = 1; i < group.alike.size(); ++i) {
-            add_demands_of_copy(first, plan_transfer(op, Group{{}, group.alike[i]}, bytes));
+        std::vector<GroupTransfer> all;
+        for (const std::vector<GpuId>& gpus : group.alike) {
+            all.push_back(plan_transfer(op, Group{{}, gpus}, bytes));
         }
-    } else if (one_rank_) {
+        return demands_of_copies(all, known_demands_[{group.gpus.front().value(), static_cast<int>(op)}]);
+    }
+    const std::uint32_t set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
+    if (one_rank_) {
         folding_.begin(set, planned);
         for (std::size_t i = 1; i < group.alike.size(); ++i) {
             folding_.add(plan_transfer(op, Group{{}, group.alike[i]}, bytes));
@@ -335,20 +337,42 @@ std::uint32_t Lowering::demands_of(CollectiveOp op, const Group& group, double b
     return set;
 }
 
-// Set by set behind that of the first.
-void Lowering::add_demands_of_copy(const GroupTransfer& first, const GroupTransfer& copy) {
-    out_.graph.add_demands(copy.demands, ResourceModel::kUnbounded,
-                           in_.routes_flows ? copy.flows : std::vector<RoutedFlow>());
-    alike_ = alike_ && copy.latency_before(in_.routes_flows) == first.latency_before(in_.routes_flows) &&
-             copy.bytes == first.bytes;
+std::uint32_t Lowering::demands_of_copies(const std::vector<GroupTransfer>& all, std::vector<std::uint32_t>& known) {
+    for (const GroupTransfer& one : all) {
+        alike_ = alike_ && one.latency_before(in_.routes_flows) == all[0].latency_before(in_.routes_flows) &&
+                 one.bytes == all[0].bytes;
+    }
+    // What groups of many demand is as large as they are, and mostly the same for all sizes.
+    const auto is_of = [&](std::uint32_t set) {
+        return set + all.size() <= out_.graph.demand_set_count() &&
+               std::all_of(all.begin(), all.end(), [&](const GroupTransfer& one) {
+                   const std::span<const Demand> held = out_.graph.demands(set++);
+                   return std::equal(held.begin(), held.end(), one.demands.begin(), one.demands.end());
+               });
+    };
+    const auto found = in_.routes_flows ? known.end() : std::find_if(known.begin(), known.end(), is_of);
+    if (found != known.end()) {
+        return *found;
+    }
+    known.push_back(static_cast<std::uint32_t>(out_.graph.demand_set_count()));
+    for (const GroupTransfer& one : all) {
+        out_.graph.add_demands(one.demands, ResourceModel::kUnbounded,
+                               in_.routes_flows ? one.flows : std::vector<RoutedFlow>());
+    }
+    return known.back();
 }
 
 std::uint32_t Lowering::demands_of_send(std::uint32_t from, std::uint32_t to, const GroupTransfer& planned) {
-    const std::uint32_t set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
-    for (std::uint32_t i = 1; copies_ && i < ranks_of_block(); ++i) {
-        add_demands_of_copy(planned, planned_send(gpu_of(from, i), gpu_of(to, i), send_hash(from, to, i)));
+    if (copies_) {
+        std::vector<GroupTransfer> all;
+        for (std::uint32_t i = 0; i < ranks_of_block(); ++i) {
+            all.push_back(planned_send(gpu_of(from, i), gpu_of(to, i), send_hash(from, to, i)));
+        }
+        std::vector<std::uint32_t> none;
+        return demands_of_copies(all, none);
     }
-    if (one_rank_ && !copies_) {  // and a simulated rank is that of its stage
+    const std::uint32_t set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
+    if (one_rank_) {  // and a simulated rank is that of its stage
         folding_.begin(set, planned);
         for (std::uint32_t i = 1; i < ranks_of_block(); ++i) {
             folding_.add(planned_send(gpu_of(from, i), gpu_of(to, i), 0));

@@ -189,7 +189,9 @@ class Lowering {
     void add_simulated(std::vector<Group>& groups, Group group) const;
     /// The partitions of the ranks of a stage into such groups.
     void add_partitions(std::vector<Group>& groups);
-    void add_demands_of_copy(const GroupTransfer& first, const GroupTransfer& copy);
+    /// A set of the graph for each of alike transfers, one behind the other; the first. `known`: those of earlier ones between the
+    /// same GPUs.
+    std::uint32_t demands_of_copies(const std::vector<GroupTransfer>& all, std::vector<std::uint32_t>& known);
     [[nodiscard]] bool fold_ranks();
     [[nodiscard]] std::uint32_t global_rank(std::uint32_t stage, std::uint32_t replica, std::uint32_t member) const {
         return (stage * data_ + replica) * per_replica() + member;
@@ -208,6 +210,8 @@ class Lowering {
     std::vector<std::uint32_t> rank_kind_;  ///< by simulated rank
     bool alike_ = true;                     ///< the ranks of each stage are of one kind, and so are their transfers
     std::vector<bool> kept_nodes_;
+    /// With copies: sets of demands of the first of a group's alike transfers, by its first GPU and what it does.
+    std::map<std::pair<std::uint32_t, int>, std::vector<std::uint32_t>> known_demands_;
     std::map<std::pair<std::uint32_t, double>, std::uint32_t> slow_prices_;  ///< by price and factor
     std::vector<TaskId> last_;                                               ///< by simulated rank and stream
     struct LabelHash {
