@@ -6,6 +6,7 @@ namespace {
 // The high bit of an event's datum: the latency of an activity has passed (else: a fixed task has finished).
 constexpr std::uint32_t kLatencyOver = 0x80000000U;
 constexpr std::size_t kProgressInterval = 1U << 18;
+constexpr SimTime kNotStarted = SimTime::max();
 }  // namespace
 
 Executor::Executor(Engine& engine, ResourceModel& resources, const TaskGraph& graph, JobPlace place)
@@ -15,11 +16,10 @@ Executor::Executor(Engine& engine, ResourceModel& resources, const TaskGraph& gr
       place_(place),
       handler_(engine.add_handler(*this)),
       listener_(resources.add_listener(*this)),
-      waiting_for_(graph.predecessor_counts()),
       classes_(graph.demand_set_count()),
-      starts_(graph.size()),
+      starts_(graph.size(), kNotStarted),
       ends_(graph.size()),
-      released_by_(graph.size(), TaskId().value()) {
+      released_by_(graph.predecessor_counts()) {
     ORRERY_ASSERT(graph.size() < kLatencyOver);
 }
 
@@ -27,8 +27,9 @@ void Executor::begin() {
     // `begin` may finish zero-length work at once, so the roots are listed before any of them runs.
     std::vector<std::uint32_t> roots;
     for (std::uint32_t id = 0; id < graph_.size(); ++id) {
-        if (waiting_for_[id] == 0) {
+        if (released_by_[id] == 0) {
             roots.push_back(id);
+            released_by_[id] = TaskId().value();
         }
     }
     for (const std::uint32_t id : roots) {
@@ -40,7 +41,7 @@ void Executor::end() {
     if (finished_ != graph_.size()) {
         resources_.require_finished();
         for (std::uint32_t id = 0; id < graph_.size(); ++id) {
-            if (ends_[id] == SimTime() && waiting_for_[id] == 0 && starts_[id] <= now() &&
+            if (ends_[id] == SimTime() && starts_[id] <= now() &&
                 graph_.task(TaskId(id)).activity != Task::kNoActivity) {
                 throw InfeasibleError("task '" + graph_.name_of(TaskId(id)) + "' of rank " +
                                       std::to_string(graph_.task(TaskId(id)).rank) +
@@ -58,7 +59,7 @@ void Executor::end() {
 }
 
 void Executor::begin(std::uint32_t id) {
-    const Task& task = graph_.task(TaskId(id));
+    const Task task = graph_.task(TaskId(id));
     starts_[id] = now();
     const bool activity = task.activity != Task::kNoActivity;
     if (task.duration > SimTime()) {
@@ -79,7 +80,7 @@ void Executor::on_event(std::uint32_t datum) {
         return;
     }
     const std::uint32_t id = datum & ~kLatencyOver;
-    const TaskGraph::Activity& activity = graph_.activity(graph_.task(TaskId(id)).activity);
+    const TaskGraph::Activity activity = graph_.activity(TaskId(id));
     ClassId& known = classes_[activity.demand_set];
     if (!known.valid()) {
         known = resources_.hold_flows(graph_.flows(activity.demand_set), graph_.demands(activity.demand_set),
@@ -98,13 +99,13 @@ void Executor::finish(std::uint32_t id) {
     if (++finished_ % kProgressInterval == 0 && progress_) {
         progress_(static_cast<double>(finished_) / static_cast<double>(graph_.size()));
     }
-    for (const std::uint32_t next : graph_.successors(TaskId(id))) {
-        ORRERY_ASSERT(waiting_for_[next] > 0);
-        if (--waiting_for_[next] == 0) {
+    graph_.for_successors(TaskId(id), [&](std::uint32_t next) {
+        ORRERY_ASSERT(released_by_[next] > 0);
+        if (--released_by_[next] == 0) {
             released_by_[next] = id;
             ready_.push_back(next);
         }
-    }
+    });
     // A chain of zero-length tasks is worked off here and not by recursion, which could exhaust the stack.
     if (draining_) {
         return;

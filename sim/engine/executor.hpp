@@ -58,10 +58,10 @@ class Executor final : public EventHandler, public ActivityListener, public Job 
     JobPlace place_;
     std::uint32_t handler_;
     ListenerId listener_;
-    std::vector<std::uint32_t> waiting_for_;
     std::vector<ClassId> classes_;  ///< by demand set
     std::vector<SimTime> starts_;
     std::vector<SimTime> ends_;
+    /// Of a task that waits, how many it waits for; from then on the one that released it.
     std::vector<std::uint32_t> released_by_;
     std::vector<std::uint32_t> ready_;  ///< tasks that became ready while another was being finished
     bool draining_ = false;

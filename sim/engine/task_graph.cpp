@@ -1,6 +1,7 @@
 #include "sim/engine/task_graph.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace orrery::inline engine {
 
@@ -40,9 +41,54 @@ void TaskGraph::replace_demands(std::uint32_t set, std::vector<Demand> demands) 
     demand_sets_[set].flows.clear();
 }
 
+void TaskGraph::set_copies(std::uint32_t members) {
+    ORRERY_ASSERT(tasks_.empty() && partitions_.empty() && members > 0);
+    std::vector<std::uint32_t> cells(members);
+    std::iota(cells.begin(), cells.end(), 0U);
+    static_cast<void>(add_partition(cells));
+    if (members == 1) {
+        partitions_.push_back(partitions_[kEach]);
+        return;
+    }
+    static_cast<void>(add_partition(std::vector<std::uint32_t>(members, 0)));
+}
+
+std::uint16_t TaskGraph::add_partition(const std::vector<std::uint32_t>& cell_of) {
+    const auto found = std::find_if(partitions_.begin(), partitions_.end(),
+                                    [&](const Partition& one) { return one.cell_of == cell_of; });
+    const auto index = static_cast<std::uint16_t>(found - partitions_.begin());
+    if (found != partitions_.end()) {
+        return index;
+    }
+    ORRERY_ASSERT(partitions_.size() < 65535 && (partitions_.empty() || cell_of.size() == copies()));
+    Partition made{cell_of, {0}, std::vector<std::uint32_t>(cell_of.size())};
+    for (const std::uint32_t cell : cell_of) {
+        ORRERY_ASSERT(cell < made.first.size());  // a next cell has its first member behind those of the ones before
+        if (cell + 1 == made.first.size()) {
+            made.first.push_back(0);
+        }
+        ++made.first[cell + 1];
+    }
+    std::partial_sum(made.first.begin(), made.first.end(), made.first.begin());
+    std::vector<std::uint32_t> next(made.first.begin(), made.first.end() - 1);
+    for (std::uint32_t member = 0; member < cell_of.size(); ++member) {
+        made.members[next[cell_of[member]]++] = member;
+    }
+    partitions_.push_back(std::move(made));
+    return index;
+}
+
+void TaskGraph::set_partition(TaskId id, std::uint16_t partition) {
+    ORRERY_ASSERT(first_.empty() && partition < partitions_.size());
+    partition_of_[id.value()] = partition;
+}
+
 TaskId TaskGraph::add(Task task) {
     ORRERY_ASSERT(first_.empty() && task.duration >= SimTime());
     tasks_.push_back(task);
+    if (!partitions_.empty()) {
+        partition_of_.push_back(kEach);
+    }
     return TaskId(tasks_.size() - 1);
 }
 
@@ -86,12 +132,26 @@ void TaskGraph::freeze() {
     }
     edges_.clear();
     edges_.shrink_to_fit();
+    if (partitions_.empty()) {
+        return;
+    }
+    std::uint64_t count = 0;
+    first_copy_.reserve(tasks_.size() + 1);
+    for (std::uint32_t task = 0; task < tasks_.size(); ++task) {
+        first_copy_.push_back(static_cast<std::uint32_t>(count));
+        count += partition(task).first.size() - 1;
+        while (task_at_.size() * kBlock < count) {
+            task_at_.push_back(task);
+        }
+    }
+    ORRERY_ASSERT(count < TaskId().value());
+    first_copy_.push_back(static_cast<std::uint32_t>(count));
 }
 
 std::vector<std::uint32_t> TaskGraph::predecessor_counts() const {
-    std::vector<std::uint32_t> counts(tasks_.size(), 0);
-    for (const std::uint32_t successor : successors_) {
-        ++counts[successor];
+    std::vector<std::uint32_t> counts(size(), 0);
+    for (std::uint32_t id = 0; id < counts.size(); ++id) {
+        for_successors(TaskId(id), [&](std::uint32_t next) { ++counts[next]; });
     }
     return counts;
 }

@@ -115,6 +115,45 @@ TEST_CASE("one rank of a stage takes exactly as long as all of them") {
     }
 }
 
+TEST_CASE("ranks of a stage as copies of one take exactly as long as each described by itself") {
+    const char* plans[] = {
+        "tensor: 2, pipeline: 4, data: 8, global_batch: 64, schedule: interleaved, chunks: 2, zero: 1, "
+        "overlap: {data: true, parameters: true}",
+        "tensor: 4, pipeline: 2, data: 4, context: 2, global_batch: 32, zero: 1",
+        "tensor: 1, pipeline: 1, data: 64, global_batch: 128, zero: 3, overlap: {data: true}",
+        "tensor: 8, pipeline: 4, data: 2, global_batch: 16, schedule: dualpipe, chunks: 2",
+        "tensor: 8, pipeline: 4, data: 2, global_batch: 16, schedule: 1f1b, vocabulary_parallel: one-barrier",
+    };
+    for (const char* plan : plans) {
+        for (const char* how : {"fold: false", "paths: ecmp", "fidelity: analytic, fold: false"}) {
+            const Scenario s = job("rails: 8, oversubscription: 2", plan, fmt::format("network: {{{}}}\n", how));
+            CAPTURE(plan);
+            CAPTURE(how);
+            const Fabric fabric = fabric_of(s);
+            TrainingInput input = training_input(s, test::models(), fabric, Placement(fabric));
+            TrainingResult of[2];
+            std::uint32_t copies[2];
+            for (const bool each : {false, true}) {
+                if (each) {
+                    input.slow = {{0, 1.0}};  // at full speed, and yet a rank unlike the others
+                }
+                copies[each ? 1 : 0] = lower(input).graph.copies();
+                Simulation simulation(fabric, run_settings(s));
+                const TrainingRun run(input, std::numeric_limits<double>::infinity(), simulation);
+                simulation.run();
+                of[each ? 1 : 0] = run.result();
+            }
+            CHECK(copies[0] > 1);
+            CHECK(copies[1] == 1);
+            CHECK(of[0].tasks == of[1].tasks);
+            CHECK(of[0].simulated_ranks == of[1].simulated_ranks);
+            CHECK(of[0].iteration_s == of[1].iteration_s);
+            CHECK(of[0].booked == of[1].booked);
+            CHECK(of[0].bubble_s == of[1].bubble_s);
+        }
+    }
+}
+
 TEST_CASE("at analytic fidelity, whose links serve in turn, a folded job takes as long as one that is not") {
     for (const char* plan : {"tensor: 8, pipeline: 4, data: 2, global_batch: 16",
                              "tensor: 2, pipeline: 4, data: 8, global_batch: 64, overlap: {data: true}",

@@ -46,7 +46,7 @@ Sent sent_by(Scenario s) {
         if (task.activity == Task::kNoActivity) {
             continue;
         }
-        const TaskGraph::Activity& activity = lowered.graph.activity(task.activity);
+        const TaskGraph::Activity activity = lowered.graph.activity(TaskId(i));
         for (const Demand& demand : lowered.graph.demands(activity.demand_set)) {
             if (demand.resource == fabric.intra_up(GpuId(0))) {
                 out.inside += activity.amount * demand.weight;

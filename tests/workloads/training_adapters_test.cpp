@@ -163,7 +163,7 @@ TEST_CASE("gradients of adapters alone are reduced, and ZeRO-3 gathers what is f
             if (task.activity == Task::kNoActivity) {
                 continue;
             }
-            const TaskGraph::Activity& activity = lowered.graph.activity(task.activity);
+            const TaskGraph::Activity activity = lowered.graph.activity(TaskId(i));
             for (const Demand& demand : lowered.graph.demands(activity.demand_set)) {
                 bytes += demand.resource == fabric.intra_up(GpuId(0)) ? activity.amount * demand.weight : 0;
             }

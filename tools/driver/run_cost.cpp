@@ -27,7 +27,8 @@ constexpr Price kFoldedMessage = {2e-8, 0};  // of a ring that is not stored
 constexpr Price kAlikeMessage = {1e-6, 0};   // looked at for its class, of which one is simulated
 constexpr double kHashedPair =
     1.3e-8;  // s, of two messages that start at once on hashed paths: each has a rate of its own
-constexpr Price kTask = {4e-7, 70};  // of a training iteration or a replay
+constexpr Price kTask = {4e-7, 70};      // of a training iteration or a replay
+constexpr Price kCopied = {1.5e-7, 10};  // of an iteration whose ranks do the same: copies of one of each stage
 constexpr Price kRequest = {8e-6, 40};
 constexpr Price kCampaignStep = {3e-7, 0};  // a fault, or a stretch of training with its checkpoint
 constexpr double kHops = 4;                 // links of a path through a fabric of two tiers
@@ -129,8 +130,9 @@ RunCost cost_of_training(const Scenario& s) {
     const double parts = by_layer ? static_cast<double>(s.model.layers) / static_cast<double>(plan.pipeline) : chunks;
     const bool folds = s.network.fold && !s.network.by_packet();
     const double ranks = static_cast<double>(folds ? plan.pipeline : plan.ranks());
-    RunCost out =
-        cost_of(2 * static_cast<double>(plan.micro_batches()) * parts * ranks * kTasksPerPass, kTask, "operations");
+    const bool alike = !s.faults.given && !plan.documents.given && !plan.offload.given;
+    RunCost out = cost_of(2 * static_cast<double>(plan.micro_batches()) * parts * ranks * kTasksPerPass,
+                          alike ? kCopied : kTask, "operations");
     if (s.faults.campaign) {
         const RunCost campaign = cost_of_campaign(s);
         out.seconds += campaign.seconds;

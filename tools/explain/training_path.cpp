@@ -59,7 +59,7 @@ class CriticalPath {
         const auto ranks = static_cast<double>(graph_.ranks.size());
         for (std::uint32_t i = 0; i < graph_.graph.size(); ++i) {
             const TaskId id(i);
-            const Task& task = graph_.graph.task(id);
+            const Task task = graph_.graph.task(id);
             if (task.activity != Task::kNoActivity && task.category == Category::other) {
                 continue;  // between memories of a node: busy_memories
             }
@@ -81,7 +81,7 @@ class CriticalPath {
         std::map<std::string, double> out;
         for (std::uint32_t i = 0; i < graph_.graph.size(); ++i) {
             const TaskId id(i);
-            const Task& task = graph_.graph.task(id);
+            const Task task = graph_.graph.task(id);
             if (task.activity != Task::kNoActivity && task.category == Category::other) {
                 const std::string name = graph_.graph.name_of(id);
                 const bool update = name == "update on host" || name == "add gradients";
@@ -98,9 +98,9 @@ class CriticalPath {
     [[nodiscard]] std::map<std::string, double> link_use() const {
         std::map<ResourceId, double> bytes;
         for (std::uint32_t i = 0; i < graph_.graph.size(); ++i) {
-            const Task& task = graph_.graph.task(TaskId(i));
+            const Task task = graph_.graph.task(TaskId(i));
             if (task.activity != Task::kNoActivity) {
-                const auto& activity = graph_.graph.activity(task.activity);
+                const TaskGraph::Activity activity = graph_.graph.activity(TaskId(i));
                 for (const Demand& demand : graph_.graph.demands(activity.demand_set)) {
                     bytes[demand.resource] += activity.amount * demand.weight;
                 }
@@ -123,7 +123,7 @@ class CriticalPath {
         for (std::size_t r = 0; r < graph_.ranks.size(); ++r) {
             if (like_first(graph_.ranks[r])) {
                 ++ranks;
-                for (const TaskId id : graph_.compute[r]) {
+                for (const TaskId id : graph_.stream(r)) {
                     count(id, passes, sums);
                 }
             }
@@ -177,7 +177,7 @@ class CriticalPath {
     }
 
     void count(TaskId id, std::map<PassWork, PassCounts>& passes, KernelSums& sums) const {
-        const Task& task = graph_.graph.task(id);
+        const Task task = graph_.graph.task(id);
         const TaskLabel& label = graph_.labels[task.label];
         const bool cut = label.work == PassWork::scores || label.work == PassWork::score_gradients;
         if (!label.pass || cut || task.category == Category::data_communication) {
@@ -209,13 +209,10 @@ class CriticalPath {
         }
     }
 
-    // Tasks without a place on a compute stream, such as barriers, may lie beyond the list.
-    [[nodiscard]] std::uint32_t price_of(TaskId id) const {
-        return id.value() < graph_.price_of.size() ? graph_.price_of[id.value()] : TrainingGraph::kNoPrice;
-    }
+    [[nodiscard]] std::uint32_t price_of(TaskId id) const { return graph_.price_of(id); }
 
     void book(TaskId id, std::map<std::pair<std::string, std::string>, double>& sums) const {
-        const Task& task = graph_.graph.task(id);
+        const Task task = graph_.graph.task(id);
         const double seconds = (executor_->end_of(id) - executor_->start_of(id)).seconds();
         const std::uint32_t price = price_of(id);
         if (price != TrainingGraph::kNoPrice) {
@@ -238,7 +235,7 @@ class CriticalPath {
         }
         const double latency = std::min(seconds, task.duration.seconds());
         sums[{name, "latency"}] += latency;
-        sums[{name, tightest(task)}] += seconds - latency;
+        sums[{name, tightest(id)}] += seconds - latency;
     }
 
     [[nodiscard]] bool of_node(ResourceId resource) const { return tiers_ != nullptr && tiers_->has(resource); }
@@ -251,8 +248,8 @@ class CriticalPath {
     }
 
     // The link on which an activity's demand is largest for its capacity.
-    [[nodiscard]] std::string tightest(const Task& task) const {
-        const auto& activity = graph_.graph.activity(task.activity);
+    [[nodiscard]] std::string tightest(TaskId id) const {
+        const TaskGraph::Activity activity = graph_.graph.activity(id);
         double most = 0;
         std::string name = "library";
         for (const Demand& demand : graph_.graph.demands(activity.demand_set)) {

@@ -435,11 +435,11 @@ class ReplayRun::Lowering {
             }
         }
         for (std::size_t i = 0; i < ready.size(); ++i) {
-            for (const std::uint32_t next : graph.successors(TaskId(ready[i]))) {
+            graph.for_successors(TaskId(ready[i]), [&](std::uint32_t next) {
                 if (--waits[next] == 0) {
                     ready.push_back(next);
                 }
-            }
+            });
         }
         if (ready.size() < waits.size()) {
             fail_circle(circle_of(waits));
@@ -452,11 +452,11 @@ class ReplayRun::Lowering {
         std::vector<std::uint32_t> before(waits.size(), ReplayOp::kNone);
         std::uint32_t at = 0;
         for (std::uint32_t id = 0; id < waits.size(); ++id) {
-            for (const std::uint32_t next : graph.successors(TaskId(id))) {
+            graph.for_successors(TaskId(id), [&](std::uint32_t next) {
                 if (waits[id] > 0 && waits[next] > 0) {
                     before[next] = at = id;
                 }
-            }
+            });
         }
         std::vector<bool> seen(waits.size(), false);
         for (at = before[at]; !seen[at]; at = before[at]) {

@@ -9,9 +9,10 @@
 
 namespace orrery::inline training {
 
-Lowering::Lowering(const TrainingInput& input, bool one_rank)
+Lowering::Lowering(const TrainingInput& input, RankCopies ranks)
     : in_(input),
-      one_rank_(one_rank),
+      one_rank_(ranks != RankCopies::each),
+      copies_(ranks == RankCopies::copies),
       tensor_(static_cast<std::uint32_t>(input.plan.tensor)),
       context_(static_cast<std::uint32_t>(input.plan.context)),
       data_(static_cast<std::uint32_t>(input.plan.data)),
@@ -23,6 +24,9 @@ Lowering::Lowering(const TrainingInput& input, bool one_rank)
     require_size();
     list_ranks();
     label({});
+    if (copies_) {
+        out_.graph.set_copies(ranks_of_block());
+    }
 }
 
 std::vector<GpuId> TrainingInput::stage_gpus(std::int64_t stage) const {
@@ -94,18 +98,20 @@ void Lowering::add_costs() {
     }
 }
 
-// About 60 bytes a task with its edges: refuse what would not fit into the memory of an ordinary machine.
+// Some 20 bytes for each copy of a task, about 60 for one with its edges: refuse what would not fit into the memory of an ordinary
+// machine.
 void Lowering::require_size() const {
     constexpr double kMostTasks = 2e8;
     const bool by_unit = in_.plan.zero == 3 || in_.plan.by_layer();
     const double of_unit = in_.plan.offload.given ? 16 : 5;
     const double passes = by_unit ? of_unit * static_cast<double>(in_.model.layers + 2) / stages_ : 4.0 * chunks_;
-    const double tasks = passes * micro_batches_ * stages_ * per_stage();
+    const std::uint32_t ranks = copies_ ? ranks_of_block() : per_stage();
+    const double tasks = passes * micro_batches_ * stages_ * ranks;
     if (tasks > kMostTasks) {
         throw InfeasibleError(
             fmt::format("the iteration has about {:.3g} tasks ({} ranks with {} micro-batches each); the "
                         "limit is {:.3g}: use a larger micro_batch, or a plan that folds",
-                        tasks, stages_ * per_stage(), micro_batches_, kMostTasks));
+                        tasks, stages_ * ranks, micro_batches_, kMostTasks));
     }
 }
 
@@ -116,14 +122,32 @@ std::optional<TrainingGraph> Lowering::build() {
     add_tasks();
     join_rings();
     add_hosts();
-    if (one_rank_ && !fold_ranks()) {
+    if (one_rank_ && !(copies_ ? alike_ : fold_ranks())) {
         return std::nullopt;
     }
     out_.graph.freeze();
     out_.stages = stages_;
-    out_.ranks_per_stage = per_stage();
-    out_.folded_into_one = data_ / block_ * (one_rank_ ? ranks_of_block() : 1);
+    out_.ranks_per_stage = copies_ ? ranks_of_block() : per_stage();
+    out_.folded_into_one = data_ / block_ * (copies_ ? 1 : ranks_in_one());
+    if (copies_) {
+        std::vector<std::uint32_t> all;
+        for (const std::uint32_t first : out_.ranks) {
+            for (std::uint32_t i = 0; i < ranks_of_block(); ++i) {
+                all.push_back(first + i);
+            }
+        }
+        out_.ranks = std::move(all);
+    }
     return std::move(out_);
+}
+
+std::vector<TaskId> TrainingGraph::stream(std::size_t rank) const {
+    const std::size_t copies = graph.copies();
+    std::vector<TaskId> out = compute[rank / copies];
+    for (TaskId& id : out) {
+        id = graph.copy_of(id, static_cast<std::uint32_t>(rank % copies));
+    }
+    return out;
 }
 
 bool Lowering::fold_ranks() {
@@ -206,8 +230,8 @@ TaskId Lowering::compute(std::uint32_t rank, std::uint16_t name, Category catego
     task.category = category;
     task.label = label_;
     const TaskId id = in_order(rank, kComputeStream, out_.graph.add(task));
-    out_.price_of.resize(out_.graph.size(), TrainingGraph::kNoPrice);
-    out_.price_of[id.value()] = price;
+    out_.price_at.resize(out_.graph.size(), TrainingGraph::kNoPrice);
+    out_.price_at[id.value()] = price;
     out_.compute[rank].push_back(id);
     return id;
 }
@@ -222,7 +246,7 @@ TaskId Lowering::transfer(std::uint32_t rank, std::uint8_t stream, std::uint16_t
     task.category = category;
     task.label = label_;
     const TaskId id = out_.graph.add_activity(task, demand_set, bytes);
-    out_.price_of.resize(out_.graph.size(), TrainingGraph::kNoPrice);
+    out_.price_at.resize(out_.graph.size(), TrainingGraph::kNoPrice);
     return id;
 }
 
@@ -277,6 +301,9 @@ TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16
                             std::uint32_t demand_set, const std::vector<TaskId>& after) {
     const TaskId id = transfer(group.members[0], stream, name, Category::data_communication,
                                planned.latency_before(in_.routes_flows).value(), demand_set, planned.bytes.value());
+    if (copies_) {
+        out_.graph.set_partition(id, group.partition);
+    }
     for (const std::uint32_t member : group.members) {
         in_order(member, stream, id);
     }
@@ -293,6 +320,13 @@ TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16
 }
 
 std::uint32_t Lowering::demands_of(CollectiveOp op, const Group& group, double bytes, const GroupTransfer& planned) {
+    if (copies_) {
+        std::vector<GroupTransfer> all;
+        for (const std::vector<GpuId>& gpus : group.alike) {
+            all.push_back(plan_transfer(op, Group{{}, gpus}, bytes));
+        }
+        return demands_of_copies(all, known_demands_[{group.gpus.front().value(), static_cast<int>(op)}]);
+    }
     const std::uint32_t set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
     if (one_rank_) {
         folding_.begin(set, planned);
@@ -303,7 +337,40 @@ std::uint32_t Lowering::demands_of(CollectiveOp op, const Group& group, double b
     return set;
 }
 
+std::uint32_t Lowering::demands_of_copies(const std::vector<GroupTransfer>& all, std::vector<std::uint32_t>& known) {
+    for (const GroupTransfer& one : all) {
+        alike_ = alike_ && one.latency_before(in_.routes_flows) == all[0].latency_before(in_.routes_flows) &&
+                 one.bytes == all[0].bytes;
+    }
+    // What groups of many demand is as large as they are, and mostly the same for all sizes.
+    const auto is_of = [&](std::uint32_t set) {
+        return set + all.size() <= out_.graph.demand_set_count() &&
+               std::all_of(all.begin(), all.end(), [&](const GroupTransfer& one) {
+                   const std::span<const Demand> held = out_.graph.demands(set++);
+                   return std::equal(held.begin(), held.end(), one.demands.begin(), one.demands.end());
+               });
+    };
+    const auto found = in_.routes_flows ? known.end() : std::find_if(known.begin(), known.end(), is_of);
+    if (found != known.end()) {
+        return *found;
+    }
+    known.push_back(static_cast<std::uint32_t>(out_.graph.demand_set_count()));
+    for (const GroupTransfer& one : all) {
+        out_.graph.add_demands(one.demands, ResourceModel::kUnbounded,
+                               in_.routes_flows ? one.flows : std::vector<RoutedFlow>());
+    }
+    return known.back();
+}
+
 std::uint32_t Lowering::demands_of_send(std::uint32_t from, std::uint32_t to, const GroupTransfer& planned) {
+    if (copies_) {
+        std::vector<GroupTransfer> all;
+        for (std::uint32_t i = 0; i < ranks_of_block(); ++i) {
+            all.push_back(planned_send(gpu_of(from, i), gpu_of(to, i), send_hash(from, to, i)));
+        }
+        std::vector<std::uint32_t> none;
+        return demands_of_copies(all, none);
+    }
     const std::uint32_t set = out_.graph.add_demands(planned.demands, ResourceModel::kUnbounded, planned.flows);
     if (one_rank_) {  // and a simulated rank is that of its stage
         folding_.begin(set, planned);
@@ -337,17 +404,29 @@ void Lowering::add_simulated(std::vector<Group>& groups, Group group) const {
     if (one_rank_) {
         const std::uint32_t stage = group.members.front() / ranks_of_block();
         if (group.members.front() % ranks_of_block() > 0) {
+            for (const std::uint32_t member : group.members) {
+                groups.front().cell_of[member % ranks_of_block()] =
+                    static_cast<std::uint32_t>(groups.front().alike.size());
+            }
             groups.front().alike.push_back(std::move(group.gpus));
             return;
         }
         group.alike = {group.gpus};
+        group.cell_of.assign(ranks_of_block(), 0);
         group.members = {stage};
     }
     groups.push_back(std::move(group));
 }
 
-std::vector<Lowering::Group> Lowering::spans(std::uint32_t stage, std::uint32_t from, std::uint32_t to,
-                                             bool alone) const {
+void Lowering::add_partitions(std::vector<Group>& groups) {
+    for (Group& group : groups) {
+        if (copies_ && !group.cell_of.empty()) {
+            group.partition = out_.graph.add_partition(group.cell_of);
+        }
+    }
+}
+
+std::vector<Lowering::Group> Lowering::spans(std::uint32_t stage, std::uint32_t from, std::uint32_t to, bool alone) {
     std::vector<Group> out;
     for (std::uint32_t t = 0; t < tensor_; ++t) {
         for (std::uint32_t g = 0; g < data_ * context_ / to * from; ++g) {
@@ -366,6 +445,7 @@ std::vector<Lowering::Group> Lowering::spans(std::uint32_t stage, std::uint32_t 
             }
         }
     }
+    add_partitions(out);
     return out;
 }
 
@@ -384,7 +464,7 @@ void Lowering::add_hosts() {
     const std::uint16_t name = out_.graph.name("launch kernels");
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         for (const TaskId pass : out_.compute[rank]) {
-            const Price& price = out_.prices[out_.price_of[pass.value()]];
+            const Price& price = out_.prices[out_.price_at[pass.value()]];
             Task task;
             // Before the first pass the host is what takes the time.
             task.duration =
@@ -400,7 +480,7 @@ void Lowering::add_hosts() {
     out_.graph.add_companions(pairs);
 }
 
-std::vector<Lowering::Group> Lowering::expert_groups(std::uint32_t stage, bool alone) const {
+std::vector<Lowering::Group> Lowering::expert_groups(std::uint32_t stage, bool alone) {
     std::vector<Group> out;
     const auto copies = static_cast<std::uint32_t>(in_.plan.expert_data());
     if (in_.model.experts.count == 0 || copies < (alone ? 1 : 2)) {
@@ -418,6 +498,7 @@ std::vector<Lowering::Group> Lowering::expert_groups(std::uint32_t stage, bool a
         }
         add_simulated(out, std::move(group));
     }
+    add_partitions(out);
     return out;
 }
 
@@ -502,6 +583,9 @@ void Lowering::finish_step(const TaskLists& reduced, const std::vector<RankWeigh
     barrier.category = Category::other;
     barrier.rank = out_.ranks[0];
     const TaskId norm = graph.add(barrier);
+    if (copies_) {
+        graph.set_partition(norm, TaskGraph::kTogether);
+    }
     const PlanSpec& plan = in_.plan;
     // Where stages begin the next iteration one after another they take the step and check the norm behind it: each waits for its
     // own gradients alone.
@@ -570,21 +654,26 @@ std::vector<std::uint32_t> split_layers(std::int64_t layers, std::int64_t chunks
     return out;
 }
 
-// Of what makes ranks of a stage unlike, all but their transfers: those are seen as they are lowered. Outer steps go by what inner
-// ones leave of each link.
+// Of what makes ranks of a stage unlike, all but their transfers: those are seen as they are lowered.
+static bool ranks_may_be_alike(const TrainingInput& in) {
+    return in.slow.empty() && in.spells.empty() && in.unlike == 0 && in.documents == nullptr &&
+           !in.plan.offload.given && in.plan.stage_ranks() > 1;
+}
+
+// Outer steps go by what inner ones leave of each link.
 static bool ranks_may_fold(const TrainingInput& in) {
     return in.fold && in.fabric.full_bisection() && in.paths == PathChoice::spray && !in.routes_flows && !in.in_order &&
-           in.slow.empty() && in.spells.empty() && in.unlike == 0 && in.documents == nullptr &&
-           !in.plan.offload.given && !in.plan.outer.given && in.plan.stage_ranks() > 1;
+           ranks_may_be_alike(in) && !in.plan.outer.given;
 }
 
 TrainingGraph lower(const TrainingInput& input, const NodeMemory* memory) {
-    for (const bool one_rank : {true, false}) {
-        if (one_rank && !ranks_may_fold(input)) {
+    for (const RankCopies ranks : {RankCopies::one_for_all, RankCopies::copies, RankCopies::each}) {
+        if ((ranks == RankCopies::one_for_all && !ranks_may_fold(input)) ||
+            (ranks == RankCopies::copies && !ranks_may_be_alike(input))) {
             continue;
         }
         std::optional<TrainingGraph> out =
-            input.plan.by_layer() ? lower_sharded(input, memory, one_rank) : lower_pipeline(input, one_rank);
+            input.plan.by_layer() ? lower_sharded(input, memory, ranks) : lower_pipeline(input, ranks);
         if (out) {
             return std::move(*out);
         }

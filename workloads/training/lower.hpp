@@ -96,10 +96,17 @@ struct TrainingGraph {
     std::uint32_t ranks_per_stage = 1;         ///< simulated ones
     std::uint32_t folded_into_one = 1;         ///< ranks that each simulated rank stands for
     std::vector<std::uint32_t> ranks;          ///< simulated ranks, global numbers, stage by stage
-    std::vector<std::vector<TaskId>> compute;  ///< by simulated rank: the tasks of its compute stream, in order
+    std::vector<std::vector<TaskId>> compute;  ///< by rank of which the graph has copies: its compute stream, in order
     std::vector<Price> prices;                 ///< composition of compute tasks
-    std::vector<std::uint32_t> price_of;       ///< by task: index in prices, or kNoPrice
+    std::vector<std::uint32_t> price_at;       ///< by task of which there are copies: index in prices, or kNoPrice
     static constexpr std::uint32_t kNoPrice = 0xFFFFFFFFU;
+    /// Index in prices of a task; kNoPrice: it is on no compute stream.
+    [[nodiscard]] std::uint32_t price_of(TaskId id) const {
+        const std::uint32_t task = graph.original(id).value();
+        return task < price_at.size() ? price_at[task] : kNoPrice;
+    }
+    /// The tasks of the compute stream of ranks[rank], in order.
+    [[nodiscard]] std::vector<TaskId> stream(std::size_t rank) const;
     std::vector<TaskLabel> labels;     ///< by Task::label; the first one says nothing
     std::vector<RankWeights> weights;  ///< of a rank of each stage
     /// Micro-batches whose activations each stage holds at its peak, where the order was searched for; else empty.

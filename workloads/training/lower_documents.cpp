@@ -49,7 +49,7 @@ void Lowering::join_rings() {
             barrier.category = Category::other;
             barrier.rank = out_.ranks[first];
             const TaskId all = out_.graph.add(barrier);
-            out_.price_of.resize(out_.graph.size(), TrainingGraph::kNoPrice);
+            out_.price_at.resize(out_.graph.size(), TrainingGraph::kNoPrice);
             for (std::uint32_t rank = first; rank < end; ++rank) {
                 out_.graph.add_edge(out_.compute[rank][i - 1], all);
                 out_.graph.add_edge(all, out_.compute[rank][i]);

@@ -23,8 +23,12 @@ Price Lowering::pass_price(std::uint32_t v, Layers layers, bool begins, bool end
 }
 
 GroupTransfer Lowering::planned_send(std::uint32_t from, std::uint32_t to) const {
-    return planned_send(in_.placement.gpu(out_.ranks[from]), in_.placement.gpu(out_.ranks[to]),
-                        (static_cast<std::uint64_t>(from) << 32) | to);
+    return planned_send(in_.placement.gpu(out_.ranks[from]), in_.placement.gpu(out_.ranks[to]), send_hash(from, to, 0));
+}
+
+// By ranks of the simulated replicas, which those of the graph may stand for.
+std::uint64_t Lowering::send_hash(std::uint32_t from, std::uint32_t to, std::uint32_t copy) const {
+    return (static_cast<std::uint64_t>(from * ranks_in_one() + copy) << 32) | (to * ranks_in_one() + copy);
 }
 
 GroupTransfer Lowering::planned_send(GpuId from, GpuId to, std::uint64_t hash) const {

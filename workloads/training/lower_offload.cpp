@@ -9,8 +9,8 @@ constexpr double kStateBytes = 12;  // fp32 weight and both moments of Adam
 constexpr double kWeightBytes = 2;  // of the weight in 16 bits
 }  // namespace
 
-OffloadLowering::OffloadLowering(const TrainingInput& input, const NodeMemory* memory, bool one_rank)
-    : UnitLowering(input, one_rank),
+OffloadLowering::OffloadLowering(const TrainingInput& input, const NodeMemory* memory, RankCopies ranks)
+    : UnitLowering(input, ranks),
       memory_(input.plan.offload.given ? memory : nullptr),
       fetched_(rank_count()),
       kept_(rank_count()),

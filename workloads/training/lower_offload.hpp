@@ -19,7 +19,7 @@ namespace orrery::inline training {
 class OffloadLowering : public UnitLowering {
   protected:
     /// `memory`: null where the plan does not offload, and then all below does nothing.
-    OffloadLowering(const TrainingInput& input, const NodeMemory* memory, bool one_rank);
+    OffloadLowering(const TrainingInput& input, const NodeMemory* memory, RankCopies ranks);
 
     /// Before the passes. `shares`: weights of each unit that a rank updates.
     void begin_offload(std::vector<double> shares);

@@ -14,8 +14,8 @@ namespace {
 // where micro-batches come from both ends, in two.
 class PipelineLowering final : public UnitLowering {
   public:
-    PipelineLowering(const TrainingInput& input, bool one_rank)
-        : UnitLowering(input, one_rank),
+    PipelineLowering(const TrainingInput& input, RankCopies ranks)
+        : UnitLowering(input, ranks),
           map_(input.plan.schedule->map),
           shape_(input.plan.shape()),
           parts_(input.plan.parts()),
@@ -773,8 +773,8 @@ class PipelineLowering final : public UnitLowering {
 
 }  // namespace
 
-std::optional<TrainingGraph> lower_pipeline(const TrainingInput& input, bool one_rank) {
-    return PipelineLowering(input, one_rank).build();
+std::optional<TrainingGraph> lower_pipeline(const TrainingInput& input, RankCopies ranks) {
+    return PipelineLowering(input, ranks).build();
 }
 
 }  // namespace orrery::inline training

@@ -7,8 +7,8 @@ namespace {
 // Gathers and reductions unit by unit: unit 0 is the embedding, the last one the head, between them the layers.
 class ShardedLowering final : public OffloadLowering {
   public:
-    ShardedLowering(const TrainingInput& input, const NodeMemory* memory, bool one_rank)
-        : OffloadLowering(input, memory, one_rank), units_(static_cast<std::uint32_t>(input.model.layers) + 2) {}
+    ShardedLowering(const TrainingInput& input, const NodeMemory* memory, RankCopies ranks)
+        : OffloadLowering(input, memory, ranks), units_(static_cast<std::uint32_t>(input.model.layers) + 2) {}
 
   private:
     void add_tasks() override {
@@ -206,8 +206,8 @@ class ShardedLowering final : public OffloadLowering {
 
 }  // namespace
 
-std::optional<TrainingGraph> lower_sharded(const TrainingInput& input, const NodeMemory* memory, bool one_rank) {
-    return ShardedLowering(input, memory, one_rank).build();
+std::optional<TrainingGraph> lower_sharded(const TrainingInput& input, const NodeMemory* memory, RankCopies ranks) {
+    return ShardedLowering(input, memory, ranks).build();
 }
 
 }  // namespace orrery::inline training

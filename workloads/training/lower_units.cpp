@@ -2,20 +2,20 @@
 
 namespace orrery::inline training {
 
-UnitLowering::UnitLowering(const TrainingInput& input, bool one_rank)
-    : Lowering(input, one_rank), reduced_(rank_count()) {
+UnitLowering::UnitLowering(const TrainingInput& input, RankCopies ranks)
+    : Lowering(input, ranks), reduced_(rank_count()) {
     const ShardDegrees degrees = degrees_of(input.plan);
-    const auto ranks = [](std::int64_t count) { return static_cast<std::uint32_t>(count); };
-    scatter_ = first_hop_ = ranks(degrees.gradients);
-    share_ = input.plan.sharding.given ? ranks(degrees.weights) : scatter_;
-    states_ = input.plan.sharding.given ? ranks(degrees.optimizer) : scatter_;
+    const auto count_of = [](std::int64_t count) { return static_cast<std::uint32_t>(count); };
+    scatter_ = first_hop_ = count_of(degrees.gradients);
+    share_ = input.plan.sharding.given ? count_of(degrees.weights) : scatter_;
+    states_ = input.plan.sharding.given ? count_of(degrees.optimizer) : scatter_;
     if (!by_unit()) {
         return;
     }
     for (std::uint32_t stage = 0; stage < stages_; ++stage) {
         StageGroups groups;
         groups.weights = spans(stage, 1, share_);
-        groups.second = degrees.secondary > 0 ? spans(stage, 1, ranks(degrees.secondary)) : spans(stage, 1, share_);
+        groups.second = degrees.secondary > 0 ? spans(stage, 1, count_of(degrees.secondary)) : spans(stage, 1, share_);
         groups.scatter = spans(stage, 1, scatter_);
         if (quantises() && !groups.scatter.empty()) {
             first_hop_ = layout_of(in_.fabric, groups.scatter[0].gpus).per_node();

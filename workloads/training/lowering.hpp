@@ -29,17 +29,23 @@ inline constexpr std::uint8_t kStateWriteBackStream = 12;
 inline constexpr std::uint8_t kUploadStream = 13;
 inline constexpr std::uint8_t kStreamCount = 14;
 
+/// How the ranks of a stage, of the simulated replicas, are in the graph.
+enum class RankCopies {
+    one_for_all,  ///< one of them stands for all: rank_folding.hpp
+    copies,       ///< as copies of one: all do the same, and their transfers demand resources of their own
+    each
+};
+
 /// Rank r of the job sits on GPU r: tensor-parallel ranks are neighbours, then context, data and pipeline (Megatron's
 /// order). `block_` replicas are simulated; lower.hpp says when they can stand for all.
 class Lowering {
   public:
-    /// `one_rank`: simulate one rank of each stage, for all of them.
-    Lowering(const TrainingInput& input, bool one_rank);
+    Lowering(const TrainingInput& input, RankCopies ranks);
     virtual ~Lowering() = default;
     Lowering(const Lowering&) = delete;
     Lowering& operator=(const Lowering&) = delete;
 
-    /// Adds all tasks and freezes the graph; nothing where one rank of a stage cannot stand for all of them. Call once.
+    /// Adds all tasks and freezes the graph; nothing where the ranks of a stage are not alike enough. Call once.
     [[nodiscard]] std::optional<TrainingGraph> build();
 
   protected:
@@ -47,8 +53,10 @@ class Lowering {
     struct Group {
         std::vector<std::uint32_t> members;  ///< simulated ranks
         std::vector<GpuId> gpus;             ///< all ranks, in ring order
-        /// Where one rank of a stage stands for all: the GPUs of this and of all groups like it.
+        /// Where the graph has one rank of a stage: the GPUs of this and of all groups like it.
         std::vector<std::vector<GpuId>> alike = {};
+        std::vector<std::uint32_t> cell_of = {};  ///< of these, by rank of a stage; empty: each rank has its own
+        std::uint16_t partition = TaskGraph::kEach;
     };
     using TaskLists = std::vector<std::vector<TaskId>>;  ///< by simulated rank
 
@@ -56,6 +64,8 @@ class Lowering {
 
     [[nodiscard]] std::uint32_t per_replica() const { return tensor_ * context_; }
     [[nodiscard]] std::uint32_t per_stage() const { return one_rank_ ? 1 : ranks_of_block(); }
+    /// Ranks that each of these stands for or has copies of.
+    [[nodiscard]] std::uint32_t ranks_in_one() const { return one_rank_ ? ranks_of_block() : 1; }
     /// Ranks of a stage in the simulated replicas.
     [[nodiscard]] std::uint32_t ranks_of_block() const { return block_ * per_replica(); }
     /// The GPU of the stage's rank number `i` in these.
@@ -125,9 +135,9 @@ class Lowering {
     /// Groups among the ranks of a stage that hold the same weights: those `from` apart within `to` neighbours, `to / from` ranks
     /// each (`from` divides `to`). `alone`: also those of one rank.
     [[nodiscard]] std::vector<Group> spans(std::uint32_t stage, std::uint32_t from, std::uint32_t to,
-                                           bool alone = false) const;
+                                           bool alone = false);
     /// Those of a stage that hold the same experts; none where all are different, unless those of one rank count.
-    [[nodiscard]] std::vector<Group> expert_groups(std::uint32_t stage, bool alone = false) const;
+    [[nodiscard]] std::vector<Group> expert_groups(std::uint32_t stage, bool alone = false);
 
     /// Layers of the model, in order.
     struct Layers {
@@ -152,6 +162,7 @@ class Lowering {
     [[nodiscard]] GroupTransfer planned_send(std::uint32_t from, std::uint32_t to) const;
     /// The same between GPUs, of any rank. `hash` picks among paths.
     [[nodiscard]] GroupTransfer planned_send(GpuId from, GpuId to, std::uint64_t hash) const;
+    [[nodiscard]] std::uint64_t send_hash(std::uint32_t from, std::uint32_t to, std::uint32_t copy) const;
     /// What an order is searched for, of stages that hold these layers: whole passes, sends that have the fabric for themselves, and
     /// each stage's update.
     [[nodiscard]] MeasuredPipeline measure(const std::vector<Layers>& layers);
@@ -163,8 +174,9 @@ class Lowering {
     void finish_step(const TaskLists& reduced, const std::vector<RankWeights>& stage_parameters);
 
     TrainingInput in_;
-    bool one_rank_;        ///< of each stage is simulated
-    RankFolding folding_;  ///< then
+    bool one_rank_;        ///< of each stage is in the graph
+    bool copies_;          ///< then: has copies, and does not stand for all
+    RankFolding folding_;  ///< where it does
     std::uint32_t tensor_, context_, data_, stages_, chunks_, micro_batches_;
     std::uint32_t block_ = 1;  ///< simulated replicas
     TrainingGraph out_;
@@ -175,6 +187,11 @@ class Lowering {
     void require_size() const;
     void list_ranks();
     void add_simulated(std::vector<Group>& groups, Group group) const;
+    /// The partitions of the ranks of a stage into such groups.
+    void add_partitions(std::vector<Group>& groups);
+    /// A set of the graph for each of alike transfers, one behind the other; the first. `known`: those of earlier ones between the
+    /// same GPUs.
+    std::uint32_t demands_of_copies(const std::vector<GroupTransfer>& all, std::vector<std::uint32_t>& known);
     [[nodiscard]] bool fold_ranks();
     [[nodiscard]] std::uint32_t global_rank(std::uint32_t stage, std::uint32_t replica, std::uint32_t member) const {
         return (stage * data_ + replica) * per_replica() + member;
@@ -191,8 +208,10 @@ class Lowering {
     std::size_t kind_ = 0;                  ///< of which prices are being made
     std::vector<std::uint32_t> kind_of_;    ///< by group of the fabric
     std::vector<std::uint32_t> rank_kind_;  ///< by simulated rank
-    bool alike_ = true;                     ///< the ranks of each stage are of one kind
+    bool alike_ = true;                     ///< the ranks of each stage are of one kind, and so are their transfers
     std::vector<bool> kept_nodes_;
+    /// With copies: sets of demands of the first of a group's alike transfers, by its first GPU and what it does.
+    std::map<std::pair<std::uint32_t, int>, std::vector<std::uint32_t>> known_demands_;
     std::map<std::pair<std::uint32_t, double>, std::uint32_t> slow_prices_;  ///< by price and factor
     std::vector<TaskId> last_;                                               ///< by simulated rank and stream
     struct LabelHash {
@@ -203,9 +222,9 @@ class Lowering {
 };
 
 /// Pipelines and plain data parallelism: the granularity is a stage's chunk.
-[[nodiscard]] std::optional<TrainingGraph> lower_pipeline(const TrainingInput& input, bool one_rank);
+[[nodiscard]] std::optional<TrainingGraph> lower_pipeline(const TrainingInput& input, RankCopies ranks);
 /// ZeRO-2/3 without a pipeline, and offloading: the granularity is a layer.
 [[nodiscard]] std::optional<TrainingGraph> lower_sharded(const TrainingInput& input, const NodeMemory* memory,
-                                                         bool one_rank);
+                                                         RankCopies ranks);
 
 }  // namespace orrery::inline training

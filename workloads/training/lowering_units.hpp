@@ -18,7 +18,7 @@ namespace orrery::inline training {
 
 class UnitLowering : public Lowering {
   protected:
-    UnitLowering(const TrainingInput& input, bool one_rank);
+    UnitLowering(const TrainingInput& input, RankCopies ranks);
 
     struct Unit {
         RankWeights weights;

@@ -53,11 +53,11 @@ class OuterCosts {
     void add_inner_use(const TrainingGraph& inner, double inner_step) {
         used_.assign(in_.fabric.resource_count(), 0);
         for (std::uint32_t i = 0; i < inner.graph.size(); ++i) {
-            const Task& task = inner.graph.task(TaskId(i));
+            const Task task = inner.graph.task(TaskId(i));
             if (task.activity == Task::kNoActivity) {
                 continue;
             }
-            const TaskGraph::Activity& activity = inner.graph.activity(task.activity);
+            const TaskGraph::Activity activity = inner.graph.activity(TaskId(i));
             for (const Demand& demand : inner.graph.demands(activity.demand_set)) {
                 used_[demand.resource.value()] +=
                     activity.amount * demand.weight / in_.fabric.capacity(demand.resource) / inner_step;

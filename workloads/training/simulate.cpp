@@ -90,27 +90,28 @@ void book(const TrainingGraph& lowered, const Executor& executor, SimTime end, b
         gathers =
             gathers || (executor.end_of(TaskId(i)) == end && is_communication(lowered.graph.task(TaskId(i)).category));
     }
-    for (const std::vector<TaskId>& stream : lowered.compute) {
+    for (std::size_t rank = 0; rank < lowered.ranks.size(); ++rank) {
+        const std::vector<TaskId> stream = lowered.stream(rank);
         SimTime at;
         for (const TaskId id : stream) {
             if (executor.start_of(id) > at) {
                 book_gap(lowered, executor, id, at, executor.start_of(id), result);
             }
-            const Price& price = lowered.prices[lowered.price_of[id.value()]];
+            const Price& price = lowered.prices[lowered.price_of(id)];
             for (std::size_t i = 0; i < price.seconds.size(); ++i) {
                 result.booked[i] += price.seconds[i];
             }
             at = executor.end_of(id);
             if (slows) {
                 const SimTime took = at - executor.start_of(id);
-                const Task& task = lowered.graph.task(id);
+                const Task task = lowered.graph.task(id);
                 result.booked[static_cast<std::size_t>(task.category)] += (took - task.duration).seconds();
             }
         }
         (gathers ? result.booked[static_cast<std::size_t>(Category::data_communication)] : result.bubble_s) +=
             (end - at).seconds();
     }
-    const auto ranks = static_cast<double>(lowered.compute.size());
+    const auto ranks = static_cast<double>(lowered.ranks.size());
     for (double& seconds : result.booked) {
         seconds /= ranks;
     }
@@ -128,7 +129,8 @@ void book(const TrainingGraph& lowered, const Executor& executor, SimTime end, b
 double period(const TrainingGraph& lowered, const Executor& executor) {
     SimTime longest;
     SimTime last;
-    for (const std::vector<TaskId>& tasks : lowered.compute) {
+    for (std::size_t rank = 0; rank < lowered.ranks.size(); ++rank) {
+        const std::vector<TaskId> tasks = lowered.stream(rank);
         // The first task is the start of the step; what comes before the second is the pipeline filling.
         const SimTime filling = executor.start_of(tasks[1]) - executor.end_of(tasks[0]);
         longest = std::max(longest, executor.end_of(tasks.back()) - filling);
@@ -185,17 +187,17 @@ DocumentUse document_use(const TrainingInput& input, const TrainingGraph& lowere
     }
     double most = 0;
     double sum = 0;
-    for (const std::vector<TaskId>& stream : lowered.compute) {
+    for (std::size_t rank = 0; rank < lowered.ranks.size(); ++rank) {
+        const std::vector<TaskId> stream = lowered.stream(rank);
         double busy = 0;
         for (const TaskId id : stream) {
-            busy += lowered.labels[lowered.graph.task(id).label].pass
-                        ? lowered.prices[lowered.price_of[id.value()]].total()
-                        : 0;
+            busy +=
+                lowered.labels[lowered.graph.task(id).label].pass ? lowered.prices[lowered.price_of(id)].total() : 0;
         }
         most = std::max(most, busy);
         sum += busy;
     }
-    out.imbalance = most * static_cast<double>(lowered.compute.size()) / sum;
+    out.imbalance = most * static_cast<double>(lowered.ranks.size()) / sum;
     return out;
 }
 
@@ -224,11 +226,11 @@ class PassClock final : public TaskClock {
     }
     SimTime duration(TaskId id, const Task& task, SimTime start) const override {
         const auto found = spells_.find(task.rank / group_);
-        if (found == spells_.end() || task.stream != kComputeStream || id.value() >= lowered_.price_of.size() ||
-            lowered_.price_of[id.value()] == TrainingGraph::kNoPrice) {
+        if (found == spells_.end() || task.stream != kComputeStream ||
+            lowered_.price_of(id) == TrainingGraph::kNoPrice) {
             return task.duration;
         }
-        const Price& price = lowered_.prices[lowered_.price_of[id.value()]];
+        const Price& price = lowered_.prices[lowered_.price_of(id)];
         double kernels = 0;
         for (const Category one : {Category::forward, Category::backward, Category::recompute, Category::optimizer}) {
             kernels += price[one];

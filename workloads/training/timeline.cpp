@@ -91,7 +91,7 @@ class IterationDrawing {
     };
 
     void add_task(TaskId id, const Drawn& rank) {
-        const Task& task = lowered_.graph.task(id);
+        const Task task = lowered_.graph.task(id);
         const TaskLabel& label = lowered_.labels[task.label];
         Span span{lowered_.graph.name_of(id),
                   category_name(task.category),
@@ -112,7 +112,7 @@ class IterationDrawing {
         add("layers", label.layers, label.layers > 0);
         add("tokens", in_.plan.micro_batch * in_.model.sequence / in_.plan.context, pass);
         if (task.activity != Task::kNoActivity) {
-            span.arguments.emplace_back("bytes", lowered_.graph.activity(task.activity).amount);
+            span.arguments.emplace_back("bytes", lowered_.graph.activity(id).amount);
         }
         out_.spans.push_back(std::move(span));
         name_stream(task.stream);
@@ -150,14 +150,14 @@ class IterationDrawing {
     }
 
     void add_arrows(TaskId id) {
-        const Task& task = lowered_.graph.task(id);
-        for (const std::uint32_t next : lowered_.graph.successors(id)) {
-            const Task& receiver = lowered_.graph.task(TaskId(next));
+        const Task task = lowered_.graph.task(id);
+        lowered_.graph.for_successors(id, [&](std::uint32_t next) {
+            const Task receiver = lowered_.graph.task(TaskId(next));
             if (receiver.rank != task.rank && drawn_.count(receiver.rank) > 0) {
                 out_.arrows.push_back(FlowArrow{task.rank, task.stream, us(executor_.start_of(id)), receiver.rank,
                                                 receiver.stream, us(executor_.start_of(TaskId(next)))});
             }
-        }
+        });
     }
 
     /// What a layer's program exchanges and computes in a pass, and how long it takes.
@@ -205,7 +205,7 @@ class IterationDrawing {
         const double took = (executor_.end_of(id) - executor_.start_of(id)).seconds();
         const double stretch = std::max(0.0, took - before - after) / whole;
         double at = executor_.start_of(id).seconds() + std::min(before, took);
-        const Task& task = lowered_.graph.task(id);
+        const Task task = lowered_.graph.task(id);
         for (std::size_t i = 0; i < layers.size(); ++i) {
             const double layer = label.layer + static_cast<double>(backward ? layers.size() - 1 - i : i);
             const auto draw = [&](const PassOperation& operation, const PlayedOperation& played) {
@@ -294,11 +294,11 @@ class IterationDrawing {
         std::map<ResourceId, double> carried;
         const auto each = [&](const auto& one) {
             for (std::uint32_t i = 0; i < lowered_.graph.size(); ++i) {
-                const Task& task = lowered_.graph.task(TaskId(i));
+                const Task task = lowered_.graph.task(TaskId(i));
                 if (task.activity == Task::kNoActivity || task.category == Category::other) {
                     continue;  // or between memories of a node
                 }
-                const auto& activity = lowered_.graph.activity(task.activity);
+                const TaskGraph::Activity activity = lowered_.graph.activity(TaskId(i));
                 for (const Demand& demand : lowered_.graph.demands(activity.demand_set)) {
                     one(TaskId(i), demand.resource, activity.amount * demand.weight);
                 }

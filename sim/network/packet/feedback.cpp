@@ -307,6 +307,10 @@ void Nics::on_timeout(std::uint32_t id) {
         clock_.schedule(Timer::retransmit, id, flow.deadline);
         return;
     }
+    if (setup_.nothing_lost && flow.in_flight > 0 && flow.reduction == kNone) {
+        touch_deadline(id);  // what is under way stands in a queue
+        return;
+    }
     const bool quiet = clock_.now - flow.last_news >= timeout_of(flow);
     const bool waits = flow.in_flight > 0 || (setup_.transport.credits && flow.credits <= 0) ||
                        ports_[setup_.base[0] + flow.source].down;

@@ -239,7 +239,11 @@ void Setup::set_recovery(double slowest_nic, std::int64_t round_trip) {
                                          : 0;
     // A trimmed packet is reported. Where nothing is lost nothing need be watched.
     const QueueSpec& q = spec.queues;
-    const bool loses = spec.bit_error_rate > 0 || links_change_ || ((q.size > 0 || q.shared > 0) && !q.trim && !q.pfc);
+    const bool limited = q.size > 0 || q.shared > 0;
+    const bool loses = spec.bit_error_rate > 0 || links_change_ || (limited && !q.trim && !q.pfc);
+    // Queues without limit may take longer than any number of round trips; pauses may stand still, which timeouts find.
+    nothing_lost =
+        spec.transport.timeout <= 0 && spec.bit_error_rate <= 0 && !links_change_ && !limited && !q.trim && !q.pfc;
     by_time =
         transport.acknowledged && !go_back && reorder == 0 && (spec.transport.reorder_time > 0 || (loses && !q.trim));
     reorder_time = to_ps(spec.transport.reorder_time);

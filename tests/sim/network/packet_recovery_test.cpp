@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 using namespace orrery;
 using packet::Network;
 
@@ -96,6 +98,26 @@ TEST_CASE("recovery: on sprayed paths one loss costs one packet and no timeout")
         losing(leaf_spine(), spec_of("{kind: window, window: 1 MB, reorder: 64}", "{kind: oblivious}"), 9, kPackets,
                arrival(kFrom));
     CHECK(counted.statistics.timeouts == 0);
+}
+
+TEST_CASE("recovery: where nothing can be lost no wait is long enough for a timeout") {
+    // 63 windows stand in one queue for many round trips, before anybody has heard how long it takes.
+    const Fabric fabric(test::hosts(64, 8, 8, 50e9, 500e-9));
+    for (const char* transport : {"{kind: window}", "{kind: window, timeout: 20 us}"}) {
+        const bool given = std::string(transport).find("timeout") != std::string::npos;
+        Network network(fabric, spec_of(transport, "{kind: oblivious}"), 1);
+        for (std::uint32_t i = 1; i < 64; ++i) {
+            network.send({GpuId(i), GpuId(0), 200 * kMtu, 0, i - 1});
+        }
+        const std::vector<std::int64_t> ends = test::finish(network, 63);
+        const double last = static_cast<double>(*std::max_element(ends.begin(), ends.end()));
+        CAPTURE(transport);
+        CHECK((network.statistics().retransmissions == 0) == !given);
+        CHECK((network.statistics().timeouts == 0) == !given);
+        if (!given) {
+            CHECK(last == doctest::Approx(63 * 200 * kFull).epsilon(0.005));
+        }
+    }
 }
 
 TEST_CASE("recovery: next to nothing that only waits is sent again, however unlike the queues of sprayed paths") {

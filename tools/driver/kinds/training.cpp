@@ -128,11 +128,11 @@ std::vector<double> busy_by_window(const TrainingGraph& lowered, const Executor&
     const auto windows = std::max<std::size_t>(1, static_cast<std::size_t>(iteration_s / window_s));
     const double length = iteration_s / static_cast<double>(windows);
     std::vector<double> busy(windows);
-    for (const std::vector<TaskId>& stream : lowered.compute) {
-        for (const TaskId id : stream) {
+    for (std::size_t rank = 0; rank < lowered.ranks.size(); ++rank) {
+        for (const TaskId id : lowered.stream(rank)) {
             const double start = executor.start_of(id).seconds();
             const double end = executor.end_of(id).seconds();
-            const Price& price = lowered.prices[lowered.price_of[id.value()]];
+            const Price& price = lowered.prices[lowered.price_of(id)];
             double kernels = 0;
             for (const Category category :
                  {Category::forward, Category::backward, Category::recompute, Category::optimizer}) {
@@ -145,7 +145,7 @@ std::vector<double> busy_by_window(const TrainingGraph& lowered, const Executor&
                 if (to <= from) {
                     break;
                 }
-                busy[i] += share * (to - from) / length / static_cast<double>(lowered.compute.size());
+                busy[i] += share * (to - from) / length / static_cast<double>(lowered.ranks.size());
             }
         }
     }
