@@ -36,7 +36,7 @@ constexpr std::uint8_t kReadAgain = 64;
 
 // A resource couples its users if they could demand more than it has, or if it holds somebody back.
 bool FluidModel::couples(const Resource& resource) const {
-    return !resource.held.empty() || resource.potential > resource.capacity * (1 + 1e-13);
+    return !resource.held.empty() || (resource.potential > resource.capacity * (1 + 1e-13) && !is_within(resource));
 }
 
 bool FluidModel::rises(const Class& c) const {
@@ -99,6 +99,9 @@ void FluidModel::start_fill() {
     bounded_.clear();
     levels_.clear();
     for (const std::uint32_t index : reshaped_) {
+        if (is_within(resources_[index])) {
+            continue;
+        }
         if (rooms_[index].seen == Seen::none) {
             // What is rounding beside one capacity may be much beside another: the load is summed now and next time.
             sum_load(index);
@@ -351,7 +354,9 @@ void FluidModel::open_class(std::uint32_t id, double floor) {
 void FluidModel::raise(std::uint32_t id, double rate) {
     const Class& c = classes_[id];
     for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
-        raise_on(id, slots_[s].resource, slots_[s].weight * c.count, rate);
+        if (slots_[s].passed == 0) {
+            raise_on(id, slots_[s].resource, slots_[s].weight * c.count, rate);
+        }
     }
 }
 
@@ -481,7 +486,7 @@ void FluidModel::freeze(std::uint32_t id, double level, std::uint32_t bottleneck
 // A class no longer rises: it takes its share of all that it uses, save `except`.
 void FluidModel::subtract(const Class& c, double level, std::uint32_t except) {
     for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
-        if (slots_[s].resource != except) {
+        if (slots_[s].resource != except && slots_[s].passed == 0) {
             subtract_on(slots_[s].resource, slots_[s].weight * c.count, level);
         }
     }
