@@ -181,6 +181,7 @@ class FluidModel final : public ResourceModel, public EventHandler {
     static constexpr std::uint32_t kOfResource = 0x80000000U;  ///< of a completion's id
     static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
     static constexpr std::uint32_t kUndecided = 0xFFFFFFFEU;
+    static constexpr std::uint32_t kIsFar = 0xFFFFFFFEU;
 
     void note_narrower(std::span<const Demand> demands);
     void no_longer_within(std::uint32_t index);
@@ -229,6 +230,12 @@ class FluidModel final : public ResourceModel, public EventHandler {
     [[nodiscard]] double fill_from(std::uint32_t index, double level);
     void include(std::uint32_t index);
     void queue(std::uint32_t index, double floor);
+    void push_level(std::uint32_t index);
+    /// Something far may come before what is in the heap.
+    [[nodiscard]] bool far_first() const {
+        return !far_.empty() && (levels_.empty() || levels_.front().level > far_from_);
+    }
+    void come_near(double floor);
     void sift_level(std::size_t position);
     void drop_top();
     void sum_load(std::uint32_t index);
@@ -276,7 +283,9 @@ class FluidModel final : public ResourceModel, public EventHandler {
     std::vector<std::uint32_t> bounded_;   ///< classes that the fill under way froze at their own bounds
     std::vector<std::pair<std::uint32_t, std::uint32_t>> tied_;  ///< class, the settled resource that it uses
     std::vector<Level> levels_;                                  ///< a heap
-    std::vector<std::uint32_t> queued_;                          ///< place in it, by resource
+    std::vector<std::uint32_t> queued_;                          ///< place in it, by resource, or kIsFar
+    std::vector<std::uint32_t> far_;                             ///< resources that wait outside it
+    double far_from_ = 0;                                        ///< where their levels begin
     std::vector<std::uint32_t> stale_;                           ///< resources
     std::vector<std::uint32_t> due_;
     std::vector<std::uint32_t> finished_;
