@@ -360,7 +360,9 @@ void FluidModel::open(std::uint32_t index, double floor) {
     const std::span<const Held> all = held_.of(resources_[index].held);
     double use = 0;
     std::uint32_t count = 0;
+    bool bounded = false;
     for (const Held& held : all) {
+        bounded = bounded || held.bounded;
         if (!held.plain) {
             raise(held.owner, room.level);
             continue;
@@ -374,9 +376,9 @@ void FluidModel::open(std::uint32_t index, double floor) {
     raise_on(kNone, index, use, room.level, count);
     classes_filled_ += all.size();
     include_raised(floor);
-    for (const Held& held : all) {
-        if (held.bounded) {
-            queue_bound(held.owner);
+    for (std::size_t i = 0; bounded && i < all.size(); ++i) {
+        if (all[i].bounded) {
+            queue_bound(all[i].owner);
         }
     }
     freeze_tied();
