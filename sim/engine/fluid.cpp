@@ -52,8 +52,67 @@ void FluidModel::set_capacity(ResourceId resource, double capacity) {
     history.area += changed.capacity * (static_cast<double>(now - history.since) * 1e-12);
     history.since = now;
     changed.capacity = capacity;
+    no_longer_within(resource.value());
+    for (std::uint32_t other = 0; changed.bounds && other < resources_.size(); ++other) {
+        if (resources_[other].within == resource.value()) {
+            no_longer_within(other);
+        }
+    }
+    changed.bounds = false;
     ++capacity_changes_;
     new_capacities_.push_back(resource.value());
+}
+
+// A resource is within another if the other is no wider and each class that uses the one puts as much on the other: what it carries is
+// then no more than what the other does. Of equally wide ones the first is the narrower, so that none is within itself.
+void FluidModel::note_narrower(std::span<const Demand> demands) {
+    constexpr std::size_t kPath = 12;  // longer lists are not of one message
+    for (std::size_t i = 0; i < demands.size(); ++i) {
+        const Demand& own = demands[i];
+        Resource& resource = resources_[own.resource.value()];
+        if (resource.within == kNone) {
+            continue;
+        }
+        std::uint32_t narrower = kNone;
+        for (const std::size_t beside : {i + 1, i - 1}) {
+            if (beside >= demands.size() || demands.size() > kPath || demands[beside].weight != own.weight) {
+                continue;
+            }
+            const std::uint32_t other = demands[beside].resource.value();
+            const bool less = resources_[other].capacity < resource.capacity ||
+                              (resources_[other].capacity == resource.capacity && other < own.resource.value());
+            if (less && (resource.within == kUndecided || resource.within == other)) {
+                narrower = other;
+            }
+        }
+        const auto same = [&](const Demand& demand) { return demand.resource == own.resource; };
+        if (narrower == kNone || std::count_if(demands.begin(), demands.end(), same) > 1) {
+            no_longer_within(own.resource.value());
+            resource.within = kNone;
+        } else {
+            resource.within = narrower;
+            resources_[narrower].bounds = true;
+        }
+    }
+}
+
+// From now on fills look at a resource that they have passed over.
+void FluidModel::no_longer_within(std::uint32_t index) {
+    Resource& resource = resources_[index];
+    if (!is_within(resource)) {
+        return;
+    }
+    resource.within = kNone;
+    for (const User& user : users_.of(resource.users)) {
+        slots_[user.slot].passed = 0;
+        const Class& c = classes_[owners_[user.slot]];
+        if (c.bottleneck != kNone) {
+            note_near(c, held_.at(resources_[c.bottleneck].held, c.place));
+        }
+    }
+    if (!resource.users.empty()) {
+        sum_load(index);
+    }
 }
 
 std::uint32_t FluidModel::allocate_slots(std::span<const Demand> demands, std::uint32_t owner) {
@@ -69,7 +128,7 @@ std::uint32_t FluidModel::allocate_slots(std::span<const Demand> demands, std::u
             slots_.emplace_back();
             owners_.emplace_back();
         }
-        slots_[first + i] = Slot{demands[i].resource.value(), 0, demands[i].weight};
+        slots_[first + i] = Slot{demands[i].resource.value(), 0, 0, demands[i].weight};
         owners_[first + i] = owner;
     }
     return first;
@@ -97,6 +156,7 @@ ClassId FluidModel::hold(std::span<const Demand> demands, double rate_bound) {
         id = free_classes_.back();
         free_classes_.pop_back();
     }
+    note_narrower(demands);
     Class& c = classes_[id];
     c.first_slot = allocate_slots(demands, id);
     c.slot_count = static_cast<std::uint32_t>(demands.size());
@@ -186,7 +246,8 @@ void FluidModel::attach(std::uint32_t id) {
     }
     for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
         Resource& resource = resources_[slots_[s].resource];
-        slots_[s].position = resource.users.size;
+        slots_[s].position = resource.users.size & 0x7FFFFFFFU;
+        slots_[s].passed = is_within(resource) ? 1 : 0;
         users_.push(resource.users, User{s, kNone, 0});
     }
 }
@@ -200,7 +261,7 @@ void FluidModel::detach(std::uint32_t id) {
         const std::uint32_t position = slots_[s].position;
         const std::span<User> users = users_.of(resource.users);
         users[position] = users.back();
-        slots_[users[position].slot].position = position;
+        slots_[users[position].slot].position = position & 0x7FFFFFFFU;
         ListPool<User>::pop(resource.users);
         if (resource.users.empty()) {
             resource.potential = 0;  // sheds the rounding of many additions and subtractions
@@ -335,10 +396,14 @@ void FluidModel::settle() {
             Resource& resource = resources_[slots_[s].resource];
             resource.potential += change * slots_[s].weight * c.solo_rate;
             User& user = users_.at(resource.users, slots_[s].position);
-            Room& room = rooms_[slots_[s].resource];
-            room.load -= user.use * before;
+            const double use_before = user.use;
             user.use = slots_[s].weight * count;
             user.bottleneck = kNone;
+            if (slots_[s].passed != 0) {
+                continue;
+            }
+            Room& room = rooms_[slots_[s].resource];
+            room.load -= use_before * before;
             room.weight += user.use;
             room.rising += count > 0 ? 1 : 0;
         }

@@ -9,6 +9,7 @@
 //   * activities with equal demands are one class with one rate and one completion entry;
 //   * changes are settled once an instant; an equal replacement of a finished activity needs no solve;
 //   * a resource that could carry all its users at their solo rates never binds, and couples nothing;
+//   * nor does one beside which all its users have the same narrower one (a GPU's PCIe link before its NIC): fills pass it over;
 //   * the classes that one resource holds back have one rate, its level, and one virtual time: the units that each has been
 //     served since. They finish in the order of their virtual finishes, so that a change of the level moves one completion
 //     and not one for each class;
@@ -64,7 +65,8 @@ class FluidModel final : public ResourceModel, public EventHandler {
   private:
     struct Slot {  ///< one demand of a class, with its place in the resource's list of users
         std::uint32_t resource;
-        std::uint32_t position;
+        std::uint32_t position : 31;
+        std::uint32_t passed : 1;  ///< fills pass the resource over: another of the class is always full first
         double weight;
     };
     struct Member {
@@ -104,7 +106,8 @@ class FluidModel final : public ResourceModel, public EventHandler {
         double use;                ///< weight x members, as of the solve under way
     };
     struct Held {  ///< a class that a resource holds back, with what fills read of it
-        static constexpr std::size_t kNear = 4;
+        static constexpr std::size_t kNear =
+            6;          ///< from leaf to leaf between GPUs behind PCIe: five beside the own one
         double finish;  ///< virtual time at which the first of its members is done
         double use;     ///< of each resource in `near`
         std::uint32_t owner;
@@ -130,7 +133,10 @@ class FluidModel final : public ResourceModel, public EventHandler {
         std::int64_t virtual_at = 0;
         std::int64_t virtual_since = 0;
         std::uint32_t heap_position = kNone;
+        std::uint32_t within =
+            kUndecided;             ///< a narrower one that all its users have used so far; kNone: there is none
         bool stale = false;         ///< its next completion has to be found anew
+        bool bounds = false;        ///< `within` of others
         ListPool<Held>::List held;  ///< a heap on the virtual finish
         ListPool<User>::List users;
     };
@@ -174,7 +180,12 @@ class FluidModel final : public ResourceModel, public EventHandler {
     };
     static constexpr std::uint32_t kOfResource = 0x80000000U;  ///< of a completion's id
     static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
+    static constexpr std::uint32_t kUndecided = 0xFFFFFFFEU;
+    static constexpr std::uint32_t kIsFar = 0xFFFFFFFEU;
 
+    void note_narrower(std::span<const Demand> demands);
+    void no_longer_within(std::uint32_t index);
+    [[nodiscard]] bool is_within(const Resource& resource) const { return resource.within < kUndecided; }
     [[nodiscard]] std::uint32_t allocate_slots(std::span<const Demand> demands, std::uint32_t owner);
     void enter_into_table(std::uint32_t id);
     void remove_from_table(std::uint32_t id);
@@ -196,6 +207,7 @@ class FluidModel final : public ResourceModel, public EventHandler {
     void advance(Class& c);
     void advance_resource(std::uint32_t index);
     void join(std::uint32_t id, std::uint32_t resource);
+    void note_near(const Class& c, Held& held) const;
     void leave(std::uint32_t id);
     void set_bottleneck_of_users(const Class& c);
     [[nodiscard]] double use_of(const Class& c, std::uint32_t resource) const;
@@ -218,6 +230,12 @@ class FluidModel final : public ResourceModel, public EventHandler {
     [[nodiscard]] double fill_from(std::uint32_t index, double level);
     void include(std::uint32_t index);
     void queue(std::uint32_t index, double floor);
+    void push_level(std::uint32_t index);
+    /// Something far may come before what is in the heap.
+    [[nodiscard]] bool far_first() const {
+        return !far_.empty() && (levels_.empty() || levels_.front().level > far_from_);
+    }
+    void come_near(double floor);
     void sift_level(std::size_t position);
     void drop_top();
     void sum_load(std::uint32_t index);
@@ -265,7 +283,9 @@ class FluidModel final : public ResourceModel, public EventHandler {
     std::vector<std::uint32_t> bounded_;   ///< classes that the fill under way froze at their own bounds
     std::vector<std::pair<std::uint32_t, std::uint32_t>> tied_;  ///< class, the settled resource that it uses
     std::vector<Level> levels_;                                  ///< a heap
-    std::vector<std::uint32_t> queued_;                          ///< place in it, by resource
+    std::vector<std::uint32_t> queued_;                          ///< place in it, by resource, or kIsFar
+    std::vector<std::uint32_t> far_;                             ///< resources that wait outside it
+    double far_from_ = 0;                                        ///< where their levels begin
     std::vector<std::uint32_t> stale_;                           ///< resources
     std::vector<std::uint32_t> due_;
     std::vector<std::uint32_t> finished_;

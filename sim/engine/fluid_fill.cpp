@@ -31,12 +31,14 @@ constexpr double kSaturated = 1e-11;
 constexpr double kSameLevel = 1e-14;
 // Loads are kept by differences for so many fills at most.
 constexpr std::uint8_t kReadAgain = 64;
+// What may happen only so many times above the level of the pass waits outside the heap: mostly it does not happen.
+constexpr double kFar = 1.25;
 
 }  // namespace
 
 // A resource couples its users if they could demand more than it has, or if it holds somebody back.
 bool FluidModel::couples(const Resource& resource) const {
-    return !resource.held.empty() || resource.potential > resource.capacity * (1 + 1e-13);
+    return !resource.held.empty() || (resource.potential > resource.capacity * (1 + 1e-13) && !is_within(resource));
 }
 
 bool FluidModel::rises(const Class& c) const {
@@ -55,7 +57,13 @@ double FluidModel::reach(const User& user) const {
 void FluidModel::fill() {
     start_fill();
     double floor = 0;
-    while (!levels_.empty()) {
+    for (;;) {
+        while (far_first()) {
+            come_near(floor);
+        }
+        if (levels_.empty()) {
+            break;
+        }
         Level& top = levels_.front();
         const std::uint32_t index = top.index;
         if (top.is_class) {
@@ -73,7 +81,7 @@ void FluidModel::fill() {
         if (level > top.level && level != kUnbounded) {
             top.level = level;  // others froze below: it saturates later than was thought
             sift_level(0);
-            if (levels_.front().index != index || levels_.front().is_class) {
+            if (levels_.front().index != index || levels_.front().is_class || far_first()) {
                 continue;
             }
         }
@@ -98,7 +106,12 @@ void FluidModel::start_fill() {
     included_.clear();
     bounded_.clear();
     levels_.clear();
+    far_.clear();
+    far_from_ = kUnbounded;
     for (const std::uint32_t index : reshaped_) {
+        if (is_within(resources_[index])) {
+            continue;
+        }
         if (rooms_[index].seen == Seen::none) {
             // What is rounding beside one capacity may be much beside another: the load is summed now and next time.
             sum_load(index);
@@ -120,12 +133,35 @@ void FluidModel::start_fill() {
     for (const std::uint32_t index : included_) {
         queue(index, 0);
     }
+    far_from_ = levels_.empty() ? 0 : levels_.front().level * kFar;
     for (const std::uint32_t id : seeds_) {
         if (classes_[id].count > 0) {
             ++classes_filled_;
             queue_bound(id);
         }
     }
+}
+
+// Of the far resources those that come next, to the heap. On most of them nothing rises any more by then.
+void FluidModel::come_near(double floor) {
+    double least = kUnbounded;
+    std::erase_if(far_, [&](std::uint32_t index) {
+        if (queued_[index] != kIsFar) {
+            return true;  // it came near before
+        }
+        Room& room = rooms_[index];
+        room.key = next_look(index, floor);
+        queued_[index] = room.key == kUnbounded ? kNone : kIsFar;
+        least = std::min(least, room.key);
+        return room.key == kUnbounded;
+    });
+    far_from_ = least * kFar;
+    for (const std::uint32_t index : far_) {
+        if (queued_[index] == kIsFar && rooms_[index].key <= far_from_) {
+            push_level(index);
+        }
+    }
+    std::erase_if(far_, [&](std::uint32_t index) { return queued_[index] != kIsFar; });
 }
 
 // A resource whose users have changed, or will.
@@ -176,13 +212,22 @@ void FluidModel::queue(std::uint32_t index, double floor) {
     if (key < room.key) {
         room.key = key;
         std::uint32_t& at = queued_[index];
-        if (at == kNone) {
-            at = static_cast<std::uint32_t>(levels_.size());
-            levels_.push_back(Level{key, index, false});
+        if (at < kIsFar) {
+            levels_[at].level = key;
+            sift_level(at);
+        } else if (key <= far_from_) {
+            push_level(index);
+        } else if (at == kNone) {
+            at = kIsFar;
+            far_.push_back(index);
         }
-        levels_[at].level = key;
-        sift_level(at);
     }
+}
+
+void FluidModel::push_level(std::uint32_t index) {
+    queued_[index] = static_cast<std::uint32_t>(levels_.size());
+    levels_.push_back(Level{rooms_[index].key, index, false});
+    sift_level(levels_.size() - 1);
 }
 
 void FluidModel::sift_level(std::size_t position) {
@@ -248,7 +293,7 @@ double FluidModel::fill_from(std::uint32_t index, double level) {
     // No further than where something else may happen: on another resource, or to those that this one holds back.
     double next = kUnbounded;
     if (!at_own) {
-        next = levels_.empty() ? kUnbounded : levels_.front().level;
+        next = std::min(levels_.empty() ? kUnbounded : levels_.front().level, far_.empty() ? kUnbounded : far_from_);
         next = holds ? std::min(next, room.level) : next;
     }
     const bool above = find_saturation(index, saturates, next);
@@ -315,7 +360,9 @@ void FluidModel::open(std::uint32_t index, double floor) {
     const std::span<const Held> all = held_.of(resources_[index].held);
     double use = 0;
     std::uint32_t count = 0;
+    bool bounded = false;
     for (const Held& held : all) {
+        bounded = bounded || held.bounded;
         if (!held.plain) {
             raise(held.owner, room.level);
             continue;
@@ -329,9 +376,9 @@ void FluidModel::open(std::uint32_t index, double floor) {
     raise_on(kNone, index, use, room.level, count);
     classes_filled_ += all.size();
     include_raised(floor);
-    for (const Held& held : all) {
-        if (held.bounded) {
-            queue_bound(held.owner);
+    for (std::size_t i = 0; bounded && i < all.size(); ++i) {
+        if (all[i].bounded) {
+            queue_bound(all[i].owner);
         }
     }
     freeze_tied();
@@ -351,7 +398,9 @@ void FluidModel::open_class(std::uint32_t id, double floor) {
 void FluidModel::raise(std::uint32_t id, double rate) {
     const Class& c = classes_[id];
     for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
-        raise_on(id, slots_[s].resource, slots_[s].weight * c.count, rate);
+        if (slots_[s].passed == 0) {
+            raise_on(id, slots_[s].resource, slots_[s].weight * c.count, rate);
+        }
     }
 }
 
@@ -481,7 +530,7 @@ void FluidModel::freeze(std::uint32_t id, double level, std::uint32_t bottleneck
 // A class no longer rises: it takes its share of all that it uses, save `except`.
 void FluidModel::subtract(const Class& c, double level, std::uint32_t except) {
     for (std::uint32_t s = c.first_slot; s < c.first_slot + c.slot_count; ++s) {
-        if (slots_[s].resource != except) {
+        if (slots_[s].resource != except && slots_[s].passed == 0) {
             subtract_on(slots_[s].resource, slots_[s].weight * c.count, level);
         }
     }

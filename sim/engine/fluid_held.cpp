@@ -78,26 +78,35 @@ void FluidModel::join(std::uint32_t id, std::uint32_t resource) {
     c.bottleneck = resource;
     c.joined = r.virtual_time;
     Held held{c.joined + std::max(0.0, members_.at(c.members, 0).threshold - c.served), 0, id, true, true, {}};
+    note_near(c, held);
+    held_.push(r.held, held);
+    r.held_use += use_of(c, resource);
+    sift(held_.of(r.held), r.held.size - 1, [&](const Held& one, std::uint32_t at) { classes_[one.owner].place = at; });
+    set_bottleneck_of_users(c);
+    mark_stale(resource);
+}
+
+void FluidModel::note_near(const Class& c, Held& held) const {
     held.near.fill(kNone);
+    held.plain = true;
     const std::span<const Slot> slots(slots_.data() + c.first_slot, c.slot_count);
     std::size_t near = 0;
+    std::uint32_t own = 0;
     for (const Slot& slot : slots) {
         held.plain = held.plain && slot.weight == slots[0].weight;
-        if (slot.resource == resource) {
-            held.bounded = c.solo_rate < r.capacity / slot.weight;
+        if (slot.resource == c.bottleneck) {
+            held.bounded = c.solo_rate < resources_[slot.resource].capacity / slot.weight;
+            ++own;
+        } else if (slot.passed != 0) {
+            continue;
         } else if (near < Held::kNear) {
             held.near[near++] = slot.resource;
         } else {
             held.plain = false;
         }
     }
-    held.plain = held.plain && near + 1 == slots.size();
+    held.plain = held.plain && own == 1;
     held.use = slots[0].weight * c.count;
-    held_.push(r.held, held);
-    r.held_use += use_of(c, resource);
-    sift(held_.of(r.held), r.held.size - 1, [&](const Held& one, std::uint32_t at) { classes_[one.owner].place = at; });
-    set_bottleneck_of_users(c);
-    mark_stale(resource);
 }
 
 void FluidModel::leave(std::uint32_t id) {

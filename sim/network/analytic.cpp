@@ -9,6 +9,10 @@ ResourceId AnalyticModel::add_resource(double capacity) {
     return ResourceId(resources_.size() - 1);
 }
 
+void AnalyticModel::set_ample(ResourceId resource) {
+    resources_[resource.value()].ample_from = resources_[resource.value()].capacity;
+}
+
 void AnalyticModel::set_capacity(ResourceId resource, double capacity) {
     ORRERY_ASSERT(capacity >= 0);
     if (resources_[resource.value()].capacity != capacity) {
@@ -56,7 +60,8 @@ double AnalyticModel::rate_of(const Class& c) const {
 void AnalyticModel::place(std::uint32_t slot) {
     SimTime begin = engine_.now();
     for (const Demand& demand : classes_[transfers_[slot].of.value()].demands) {
-        begin = std::max(begin, resources_[demand.resource.value()].free_at);
+        const Resource& resource = resources_[demand.resource.value()];
+        begin = resource.ample() ? begin : std::max(begin, resource.free_at);
     }
     Transfer& transfer = transfers_[slot];
     transfer.begin = begin;

@@ -2,7 +2,8 @@
 // The analytic model: alpha plus the largest bytes/capacity over the links, with reservation in order of start.
 //
 // Claims: a transfer alone takes exactly what the fluid model gives it. Transfers that overlap on a resource are served
-// one after another in the order they started, so no resource ever carries more than its capacity. When a capacity
+// one after another in the order they started, so no resource ever carries more than its capacity. Nobody waits for a resource that
+// cannot be full before others on every path through it are (`set_ample`): those are waited for. When a capacity
 // changes, what is under way on it is placed anew with what is left of it, in its order; all else that is under way goes on.
 // Limits: service is first come, first served and whole-message, so a short transfer behind a long one waits; mean
 // completion under contention differs from fair sharing. A change costs time in proportion to the transfers under way.
@@ -21,6 +22,8 @@ class AnalyticModel final : public ResourceModel, public EventHandler {
     explicit AnalyticModel(Engine& engine) : engine_(engine), handler_(engine.add_handler(*this)) {}
 
     ResourceId add_resource(double capacity) override;
+    /// What else its transfers use is full before this one is, so long as it has no less than now: nobody waits for it.
+    void set_ample(ResourceId resource);
     [[nodiscard]] double capacity(ResourceId resource) const override { return resources_[resource.value()].capacity; }
     void set_capacity(ResourceId resource, double capacity) override;
     ClassId hold(std::span<const Demand> demands, double rate_bound = kUnbounded) override;
@@ -32,8 +35,10 @@ class AnalyticModel final : public ResourceModel, public EventHandler {
   private:
     struct Resource {
         double capacity;
-        SimTime free_at;     ///< reserved until then
-        double carried = 0;  ///< units of transfers that have ended
+        SimTime free_at;                 ///< reserved until then
+        double carried = 0;              ///< units of transfers that have ended
+        double ample_from = kUnbounded;  ///< units per second from which on nobody waits for it
+        [[nodiscard]] bool ample() const { return capacity >= ample_from; }
     };
     struct Class {
         std::vector<Demand> demands;

@@ -1,6 +1,7 @@
 #include "sim/run/simulation.hpp"
 
 #include "sim/engine/fluid.hpp"
+#include "sim/network/ample_links.hpp"
 #include "sim/network/analytic.hpp"
 #include "sim/network/packet/packet_model.hpp"
 
@@ -29,17 +30,25 @@ Simulation::Simulation() : resources_(std::make_unique<FluidModel>(engine_)) {}
 
 Simulation::Simulation(const Fabric& fabric, const RunSettings& settings) : fabric_(&fabric) {
     ORRERY_ASSERT(settings.fidelity != Fidelity::simgrid);
+    AnalyticModel* in_order = nullptr;
     if (settings.fidelity == Fidelity::packet) {
         auto packets = std::make_unique<PacketModel>(engine_, fabric, settings.packets, settings.link_events,
                                                      settings.seed, settings.links_change, settings.threads);
         packets_ = packets.get();
         resources_ = std::move(packets);
     } else if (settings.fidelity == Fidelity::analytic) {
-        resources_ = std::make_unique<AnalyticModel>(engine_);
+        auto analytic = std::make_unique<AnalyticModel>(engine_);
+        in_order = analytic.get();
+        resources_ = std::move(analytic);
     } else {
         resources_ = std::make_unique<FluidModel>(engine_, settings.window);
     }
     fabric.add_to(*resources_);
+    if (in_order != nullptr) {
+        for (const ResourceId link : ample_links(fabric)) {
+            in_order->set_ample(link);
+        }
+    }
 }
 
 JobPlace Simulation::next_place(SimTime start) const {

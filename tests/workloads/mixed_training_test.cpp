@@ -147,7 +147,7 @@ TEST_CASE("what groups are not simulated with is refused with its line") {
     CHECK(refusal(
               model +
               "faults: {duration: 1 d, recovery: {shrinks: true}, events: [{at: 1 h, kind: fail-stop, where: node1}]}")
-              .find("test.yaml:3") != std::string::npos);
+              .find("test.yaml:5") != std::string::npos);
 }
 
 TEST_CASE("replicas of serving are on the nodes of their group, with their devices") {

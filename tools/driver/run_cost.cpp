@@ -26,7 +26,7 @@ constexpr Price kMessage = {4e-6, 500};      // of a fluid or analytic run, with
 constexpr Price kFoldedMessage = {2e-8, 0};  // of a ring that is not stored
 constexpr Price kAlikeMessage = {1e-6, 0};   // looked at for its class, of which one is simulated
 constexpr double kHashedPair =
-    1.3e-8;  // s, of two messages that start at once on hashed paths: each has a rate of its own
+    2e-10;  // s, of two messages that start at once on hashed paths: each has a rate of its own
 constexpr Price kTask = {4e-7, 70};      // of a training iteration or a replay
 constexpr Price kCopied = {1.5e-7, 10};  // of an iteration whose ranks do the same: copies of one of each stage
 constexpr Price kRequest = {8e-6, 40};

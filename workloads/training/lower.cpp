@@ -632,9 +632,6 @@ std::uint32_t folding_set(const TrainingInput& in) {
     if (!in.fold || !in.fabric.full_bisection() || in.paths != PathChoice::spray || !in.placement.aligned(in.fabric)) {
         return data;
     }
-    if (in.in_order) {
-        return data;  // replicas wait for each other's turn on the links between leaves
-    }
     const std::uint32_t candidate = per_replica >= gpus ? 1 : gpus / per_replica;
     const bool whole_nodes = per_replica >= gpus ? per_replica % gpus == 0 : gpus % per_replica == 0;
     return whole_nodes && per_replica * data % gpus == 0 && data % candidate == 0 ? candidate : data;

@@ -156,6 +156,25 @@ bool JoinedFabrics::full_bisection() const {
     return std::all_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.topology->full_bisection(); });
 }
 
+std::vector<std::uint32_t> JoinedFabrics::ample_bundles(std::span<const double> nics) const {
+    std::vector<std::vector<double>> rates(parts_.size());
+    for (std::uint32_t nic = 0; nic < nics.size(); ++nic) {
+        const Place place = place_of(nic);
+        std::vector<double>& own = rates[static_cast<std::size_t>(place.part - parts_.data())];
+        own.resize(std::max<std::size_t>(own.size(), place.nic + 1), 0);
+        own[place.nic] = std::max(own[place.nic], nics[nic]);
+    }
+    std::vector<std::uint32_t> out;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+        if (parts_[i].tree != nullptr) {
+            for (const std::uint32_t bundle : parts_[i].tree->ample_bundles(rates[i])) {
+                out.push_back(parts_[i].first_link + bundle);
+            }
+        }
+    }
+    return out;
+}
+
 std::string JoinedFabrics::summary() const {
     std::string out;
     for (const Part& part : parts_) {

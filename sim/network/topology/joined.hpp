@@ -30,6 +30,9 @@ class JoinedFabrics final : public RoutedTopology {
     [[nodiscard]] bool full_bisection() const override;
     [[nodiscard]] std::string summary() const override;
 
+    /// Those of all trees among the fabrics (TreeTopology::ample_bundles).
+    [[nodiscard]] std::vector<std::uint32_t> ample_bundles(std::span<const double> nics) const;
+
   private:
     struct Part {
         std::string name;

@@ -195,6 +195,32 @@ bool TreeTopology::full_bisection() const {
     return leaf_oversubscription_ <= 1 && (!fat_ || spine_oversubscription_ <= 1);
 }
 
+std::vector<std::uint32_t> TreeTopology::ample_bundles(std::span<const double> nics) const {
+    constexpr double kRounding = 1 + 1e-9;
+    std::vector<double> of_leaf(leaves_, 0);
+    std::vector<double> of_pod(pods_, 0);
+    for (std::uint32_t nic = 0; nic < nics.size(); ++nic) {
+        const std::uint32_t leaf = leaf_of_nic(nic);
+        of_leaf[leaf] += nics[nic];
+        of_pod[pod_of_leaf(leaf)] += nics[nic];
+    }
+    std::vector<std::uint32_t> out;
+    const auto add = [&](const std::vector<double>& behind, std::uint32_t first) {
+        for (std::uint32_t i = 0; i < behind.size(); ++i) {
+            if (behind[i] <= capacities_[first + i] * kRounding) {
+                out.push_back(first + i);
+            }
+        }
+    };
+    add(of_leaf, leaf_up_bundle_);
+    add(of_leaf, leaf_down_bundle_);
+    if (fat_) {
+        add(of_pod, pod_up_bundle_);
+        add(of_pod, pod_down_bundle_);
+    }
+    return out;
+}
+
 std::string TreeTopology::resource_name(std::uint32_t resource) const {
     struct Table {
         std::uint32_t first;

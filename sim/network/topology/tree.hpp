@@ -27,6 +27,10 @@ class TreeTopology final : public Topology {
     /// Links over which a switch sends towards a leaf. Precondition: another switch.
     [[nodiscard]] LinkSet next_links(std::uint32_t at, std::uint32_t leaf) const;
 
+    /// Bundles that have at least the rate of all NICs behind them, whose `nics` send at most so many B/s each, by number: what
+    /// is sprayed over them fills the NICs first.
+    [[nodiscard]] std::vector<std::uint32_t> ample_bundles(std::span<const double> nics) const;
+
     [[nodiscard]] std::uint32_t leaf_of_nic(std::uint32_t nic) const;
     [[nodiscard]] std::uint32_t pod_of_leaf(std::uint32_t leaf) const;
     [[nodiscard]] std::uint32_t leaves() const { return leaves_; }

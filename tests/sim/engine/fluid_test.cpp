@@ -21,12 +21,14 @@ class Script final : public EventHandler, public ActivityListener {
     Script(Engine& engine, ResourceModel& sharing)
         : engine_(engine), sharing_(sharing), id_(engine.add_handler(*this)), listener_(sharing.add_listener(*this)) {}
     void at(double seconds, std::vector<Demand> demands, double amount, double bound = ResourceModel::kUnbounded) {
-        plan_.push_back({sharing_.hold(demands, bound), amount});
+        plan_.push_back({std::move(demands), bound, amount});
         done.push_back(-1);
         const auto index = static_cast<std::uint32_t>(plan_.size() - 1);
         engine_.schedule(SimTime::from_seconds(seconds), event_order(Phase::device, 0, index), id_, index);
     }
-    void on_event(std::uint32_t i) override { sharing_.start(plan_[i].first, plan_[i].second, listener_, i); }
+    void on_event(std::uint32_t i) override {
+        sharing_.start(sharing_.hold(plan_[i].demands, plan_[i].bound), plan_[i].amount, listener_, i);
+    }
     void on_activity_done(std::uint64_t token) override { done[token] = engine_.now().seconds(); }
 
     std::vector<double> done;
@@ -36,7 +38,12 @@ class Script final : public EventHandler, public ActivityListener {
     ResourceModel& sharing_;
     std::uint32_t id_;
     ListenerId listener_;
-    std::vector<std::pair<ClassId, double>> plan_;
+    struct Start {
+        std::vector<Demand> demands;
+        double bound;
+        double amount;
+    };
+    std::vector<Start> plan_;
 };
 
 }  // namespace

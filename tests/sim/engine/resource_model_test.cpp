@@ -75,6 +75,30 @@ TEST_CASE("analytic: what does not use a link goes on as it is when that changes
     CHECK(history.done[1] == doctest::Approx(5));
 }
 
+TEST_CASE("a link beside a narrower one that all its flows use binds once one comes without it, or the other widens") {
+    Engine engine;
+    FluidModel fluid(engine);
+    const ResourceId narrow = fluid.add_resource(5);
+    const ResourceId wide = fluid.add_resource(6);
+    const ResourceId left = fluid.add_resource(100);
+    const ResourceId right = fluid.add_resource(100);
+    const std::vector<Demand> over_left = {{wide, 1}, {narrow, 1}, {left, 1}};
+    const std::vector<Demand> over_right = {{wide, 1}, {narrow, 1}, {right, 1}};
+    History history(engine, fluid);
+    history.at(0, [&] {
+        history.start(fluid.hold(over_left), 12, 0);
+        history.start(fluid.hold(over_right), 12, 1);
+    });
+    history.at(1, [&] { history.start(fluid.hold(on(wide)), 17, 2); });
+    history.at(2, [&] { fluid.set_capacity(narrow, 3); });
+    history.at(4, [&] { fluid.set_capacity(narrow, 100); });
+    engine.run();
+    // 2.5 each for a second, 2 each of three for a second, 1.5 and 3 for two seconds, then 2 each: 4.5 and 9 are left.
+    CHECK(history.done[0] == doctest::Approx(6.25).epsilon(1e-12));
+    CHECK(history.done[1] == doctest::Approx(6.25).epsilon(1e-12));
+    CHECK(history.done[2] == doctest::Approx(6.25 + 4.5 / 6).epsilon(1e-12));
+}
+
 TEST_CASE("a capacity that changes, a suspension and a bound: by hand, fluid and analytic") {
     for (const bool analytic : {false, true}) {
         CAPTURE(analytic);

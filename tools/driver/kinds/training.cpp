@@ -259,7 +259,12 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
     refuse_unread_faults(root, scenario, errors);
     check_faults(root, scenario, errors);
     if (scenario.cluster.mixed && scenario.faults.campaign && scenario.faults.recovery.shrinks) {
-        errors.push_back(scenario.cluster_mark.error(
+        const YamlNode* at = &root;
+        for (const char* key : {"faults", "recovery", "shrinks"}) {
+            const YamlNode* next = at->kind == YamlNode::Kind::map ? at->find(key) : nullptr;
+            at = next != nullptr ? next : at;
+        }
+        errors.push_back(at->mark.error(
             "'faults.recovery.shrinks' on a cluster of groups is not simulated: a campaign counts the nodes that are "
             "left and not of which group they are"));
     }
