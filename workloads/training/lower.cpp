@@ -418,9 +418,21 @@ void Lowering::add_simulated(std::vector<Group>& groups, Group group) const {
     groups.push_back(std::move(group));
 }
 
+// A partition numbers its cells by their first members; groups were made tensor rank by tensor rank.
 void Lowering::add_partitions(std::vector<Group>& groups) {
     for (Group& group : groups) {
         if (copies_ && !group.cell_of.empty()) {
+            const std::uint32_t unseen = ranks_of_block();
+            std::vector<std::uint32_t> numbered(group.alike.size(), unseen);
+            std::vector<std::vector<GpuId>> alike;
+            for (std::uint32_t& cell : group.cell_of) {
+                if (numbered[cell] == unseen) {
+                    numbered[cell] = static_cast<std::uint32_t>(alike.size());
+                    alike.push_back(std::move(group.alike[cell]));
+                }
+                cell = numbered[cell];
+            }
+            group.alike = std::move(alike);
             group.partition = out_.graph.add_partition(group.cell_of);
         }
     }
