@@ -229,6 +229,13 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
     unread.refuse(engine.nvme_bandwidth > 0, "engine.kv.prefix.nvme_bandwidth", engine.prefix_nvme > 0, "'nvme'");
     unread.refuse(engine.router.name() == std::string("prefix"), "engine.router", engine.prefix_cache,
                   "a prefix cache: 'kv.prefix'");
+    const auto refuse_groups = [&](const PhaseSpec& phase, const char* key) {
+        unread.refuse(phase.scheduler.policy.name() == std::string("prefix-groups"), key, engine.prefix_cache,
+                      "a prefix cache: 'kv.prefix'");
+    };
+    refuse_groups(engine.mixed, "engine.scheduler");
+    refuse_groups(engine.prefill, "engine.prefill.scheduler");
+    refuse_groups(engine.decode, "engine.decode.scheduler");
     const auto swaps = [](const PhaseSpec& phase) {
         return phase.scheduler.policy.name() == "vllm-v0" || phase.scheduler.policy.name() == "priority";
     };
