@@ -221,6 +221,8 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
     const char* of_experts = "a model with experts";
     unread.refuse(engine.experts_differ, "engine.experts", experts, of_experts);
     unread.refuse(engine.dispatch != Dispatch::gather, "engine.dispatch", experts, of_experts);
+    unread.refuse(engine.affinity > 0, "engine.affinity", engine.dispatch == Dispatch::coherent,
+                  "tokens that stay with their experts: dispatch: coherent");
     unread.refuse(engine.scaling != Scaling::tensor, "engine.scaling", experts, of_experts);
     unread.refuse(engine.expert_load != 1, "engine.expert_load", experts, of_experts);
     unread.refuse(engine.transfer != Transfer::whole, "engine.transfer", engine.split,
