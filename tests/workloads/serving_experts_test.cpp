@@ -135,6 +135,85 @@ requests: {{arrivals: fixed, rate: 0.1, count: 1, prompt: {{kind: fixed, mean: 1
     CHECK(time(10, 5, "ttft_s.mean") == doctest::Approx(time(1, 5, "e2e_s.mean")));
 }
 
+namespace {
+
+/// Kernels of an iteration of `items` sequences that compute `tokens` each, on two ranks that attend apart.
+double apart(Dispatch dispatch, double affinity, const CollectiveModel& collectives, std::uint32_t items,
+             std::uint32_t tokens) {
+    const ModelSpec model = test::scenario(R"(orrery: 1
+kind: serving
+cluster: {nodes: 1, node: dgx-h100}
+model: {layers: 3, hidden: 256, heads: 4, kv_heads: 4, ffn: 512, vocabulary: 1000, rotary: true, experts: {count: 4, topk: 1, ffn: 64}}
+)")
+                                .model;
+    const Fabric fabric(test::rail_nodes(1));
+    const Recorder device;
+    ModelStep step(ServingModel{.model = model,
+                                .device = device,
+                                .fabric = fabric,
+                                .collectives = collectives,
+                                .gpus = {GpuId(0), GpuId(1)},
+                                .groups = 2,
+                                .expert = 2,
+                                .dispatch = dispatch,
+                                .affinity = affinity});
+    Batch batch;
+    for (std::uint32_t i = 0; i < items; ++i) {
+        batch.items.push_back({i, tokens, 64});
+    }
+    return step.kernel_seconds(batch);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "serving: in a context-coherent group a decoding token goes to its expert and stays: one all-to-all a layer") {
+    const CountedCollectives counted;
+    CHECK(apart(Dispatch::all_to_all, 0, counted, 8, 1) == doctest::Approx(6));
+    CHECK(apart(Dispatch::coherent, 0, counted, 8, 1) ==
+          doctest::Approx(3 + 1));  // keys and values, gathered at the end
+    // Tokens of a prompt attend to each other: there and back.
+    CHECK(apart(Dispatch::all_to_all, 0, counted, 2, 16) == doctest::Approx(6));
+    CHECK(apart(Dispatch::coherent, 0, counted, 2, 16) == doctest::Approx(6 + 1));
+
+    const IdealCollectives ideal;
+    const auto seconds = [&](double affinity) { return apart(Dispatch::coherent, affinity, ideal, 1 << 14, 1); };
+    // Nobody moves; by chance half do, on two ranks. What moves is in proportion to the share that does not stay.
+    const double still = seconds(1);
+    CHECK(seconds(0.5) == doctest::Approx(seconds(0)));
+    CHECK(seconds(0.5) > still);
+    CHECK(seconds(0.75) - still == doctest::Approx((seconds(0.5) - still) / 2));
+    // Of 2 x 256 B a token, half the tokens of a rank go to the other one in each of three layers; 2 x 2 x 256 B of keys and values
+    // a token and layer come to it.
+    CHECK((seconds(0.5) - still) / still == doctest::Approx(512.0 / 2 / 1024).epsilon(1e-3));
+}
+
+TEST_CASE("serving: a context-coherent group holds every token on every rank, and takes what it can do with that") {
+    const auto scenario = [](const std::string& engine, int topk) {
+        return fmt::format(R"(orrery: 1
+kind: serving
+cluster: {{nodes: 1, node: dgx-h100}}
+model: {{layers: 4, hidden: 1024, heads: 16, kv_heads: 16, ffn: 4096, vocabulary: 1000, experts: {{count: 16, topk: {}, ffn: 512}}}}
+engine: {{{}}}
+)",
+                           topk, engine);
+    };
+    const auto blocks = [&](const std::string& dispatch) {
+        const Scenario s = test::scenario(scenario("groups: 8, expert: 8, dispatch: " + dispatch, 1));
+        return limits_of(s.engine, s.engine.mixed, s.model, s.cluster.node.gpu).blocks;
+    };
+    CHECK(blocks("all-to-all") == 8 * blocks("coherent"));
+    const auto refused = [&](const std::string& engine, int topk, const char* why) {
+        return test::refusal(scenario(engine, topk)).find(why) != std::string::npos;
+    };
+    CHECK(test::refusal(scenario("groups: 8, expert: 8, dispatch: coherent, affinity: 40 %", 1)).empty());
+    CHECK(refused("groups: 8, expert: 8, dispatch: all-to-all, affinity: 40 %", 1, "dispatch: coherent"));
+    CHECK(refused("groups: 8, expert: 8, dispatch: coherent", 2, "sends it to several"));
+    CHECK(refused("tensor: 8, expert: 8, dispatch: coherent", 1, "ranks attend alone"));
+    CHECK(refused("groups: 8, expert: 4, dispatch: coherent", 1, "ranks attend alone"));
+    CHECK(refused("groups: 8, expert: 8, dispatch: coherent, nano_batches: 2", 1, "repeats the cache"));
+}
+
 TEST_CASE("experts wanted by a power law: fewer are active, and the calibrated price follows rows measured so") {
     FusedExperts even;
     even.experts = 256;

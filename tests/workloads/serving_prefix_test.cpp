@@ -97,6 +97,42 @@ TEST_CASE("serving: idle blocks go when room is needed, the least recently used 
     CHECK(iterations(caching(4), requests) == Lines{"0:8", "1:8", "2:7", "3:1", "4:8"});
 }
 
+TEST_CASE(
+    "serving: requests that share a prefix run one after another, the group with the most output for its prompts "
+    "first") {
+    ServiceSpec spec = caching(4);
+    spec.pools[0].limits.max_sequences = 1;
+    const auto member = [](std::uint32_t prompt, std::uint32_t output, std::uint32_t group, double at = 0.5) {
+        Request one = request(at, prompt, output);
+        one.content.common = 8;
+        one.content.group = group;
+        return one;
+    };
+    const Request first = request(0, 4, 1);
+    // Four blocks of four: as they come, each group drives the blocks of the other out.
+    const std::vector<Request> two = {first, member(12, 1, 1), member(12, 2, 2), member(12, 1, 1), member(12, 2, 2)};
+    CHECK(iterations(spec, two) == Lines{"0:4", "1:12", "2:12", "2:1", "3:12", "4:8", "4:1"});
+    spec.pools[0].scheduler = scheduler("{kind: prefix-groups, max_sequences: 1, order: arrival}");
+    CHECK(iterations(spec, two) == Lines{"0:4", "1:12", "3:4", "2:12", "2:1", "4:4", "4:1"});
+    spec.pools[0].scheduler = scheduler("{kind: prefix-groups, max_sequences: 1}");
+    CHECK(iterations(spec, two) == Lines{"0:4", "2:12", "2:1", "4:4", "4:1", "1:12", "3:4"});
+    // What members share counts once: 9 + 1 + 1 tokens for three are fewer than five for one.
+    const std::vector<Request> once = {first, request(0.5, 5, 1), member(9, 1, 1), member(9, 1, 1), member(9, 1, 1)};
+    CHECK(iterations(spec, once) == Lines{"0:4", "2:9", "3:1", "4:1", "1:5"});
+    // A group that has begun goes on, whoever comes while it runs.
+    const std::vector<Request> later = {member(12, 3, 1, 0), member(12, 1, 1, 0), request(1.5, 4, 12)};
+    CHECK(iterations(spec, later)[3] == "1:4");
+    // In a group those that share more stand beside each other.
+    std::vector<Request> tree = {first, request(0.5, 12, 1), request(0.5, 12, 1), request(0.5, 12, 1)};
+    for (std::size_t i = 1; i < tree.size(); ++i) {
+        tree[i].content.key_tokens = 4;
+        tree[i].content.keys = {5, i == 2 ? 7U : 6U, 10 + i};
+    }
+    const Lines lines = iterations(spec, tree);
+    CHECK(std::count(lines.begin(), lines.end(), "3:4") + std::count(lines.begin(), lines.end(), "1:4") == 1);
+    CHECK(lines.size() == 4);
+}
+
 TEST_CASE("serving: blocks that leave the devices come back from host memory and NVMe over their links") {
     ServiceSpec spec = caching(4);
     spec.pools[0].limits.host_cache = 1;

@@ -221,6 +221,8 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
     const char* of_experts = "a model with experts";
     unread.refuse(engine.experts_differ, "engine.experts", experts, of_experts);
     unread.refuse(engine.dispatch != Dispatch::gather, "engine.dispatch", experts, of_experts);
+    unread.refuse(engine.affinity > 0, "engine.affinity", engine.dispatch == Dispatch::coherent,
+                  "tokens that stay with their experts: dispatch: coherent");
     unread.refuse(engine.scaling != Scaling::tensor, "engine.scaling", experts, of_experts);
     unread.refuse(engine.expert_load != 1, "engine.expert_load", experts, of_experts);
     unread.refuse(engine.transfer != Transfer::whole, "engine.transfer", engine.split,
@@ -229,6 +231,13 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
     unread.refuse(engine.nvme_bandwidth > 0, "engine.kv.prefix.nvme_bandwidth", engine.prefix_nvme > 0, "'nvme'");
     unread.refuse(engine.router.name() == std::string("prefix"), "engine.router", engine.prefix_cache,
                   "a prefix cache: 'kv.prefix'");
+    const auto refuse_groups = [&](const PhaseSpec& phase, const char* key) {
+        unread.refuse(phase.scheduler.policy.name() == std::string("prefix-groups"), key, engine.prefix_cache,
+                      "a prefix cache: 'kv.prefix'");
+    };
+    refuse_groups(engine.mixed, "engine.scheduler");
+    refuse_groups(engine.prefill, "engine.prefill.scheduler");
+    refuse_groups(engine.decode, "engine.decode.scheduler");
     const auto swaps = [](const PhaseSpec& phase) {
         return phase.scheduler.policy.name() == "vllm-v0" || phase.scheduler.policy.name() == "priority";
     };

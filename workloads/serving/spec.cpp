@@ -211,10 +211,19 @@ void describe(Fields& fields, EngineSpec& engine) {
     fields.group(given, [&](Fields& same) {
         same.enumeration({"scaling", "factors of low-precision experts: one a tensor, or one a block"},
                          {"tensor", "block"}, engine.scaling);
-        same.enumeration({"dispatch", "how tokens reach experts on other attention groups"}, {"gather", "all-to-all"},
-                         engine.dispatch);
+        same.enumeration({"dispatch", "how tokens reach experts on other attention groups"},
+                         {"gather", "all-to-all", "coherent"}, engine.dispatch);
         same.number({"expert_load", "tokens of the busiest expert group over their mean", false, 1, 1000},
                     engine.expert_load);
+    });
+    bool placed = engine.affinity > 0;
+    fields.group(placed, [&](Fields& same) {
+        same.quantity(
+            {"affinity",
+             "share of the tokens whose expert in the next layer is on their rank, where dispatch is coherent; "
+             "0: by chance",
+             false, 0, 1},
+            Dimension::fraction, engine.affinity);
     });
     optional_section(
         fields, {"software", "version of the inference engine, for what the host costs"}, engine.has_software,
@@ -355,6 +364,26 @@ void check_expert_cache(const EngineSpec& engine, const ModelSpec& model, std::v
     require(!engine.faults.given && !engine.same_devices, "'expert_cache' does not go with 'faults' or 'same_devices'");
 }
 
+// Where every rank holds the cache of all tokens, so that a token may stay with its one expert.
+void check_coherent(const EngineSpec& engine, const ModelSpec& model, std::vector<std::string>& problems) {
+    const auto require = [&](bool holds, const char* problem) {
+        if (!holds) {
+            problems.emplace_back(problem);
+        }
+    };
+    const PhaseSpec& phase = engine.mixed;
+    require(
+        !engine.split && phase.groups > 1 && phase.tensor == 1 && phase.pipeline == 1 && phase.expert == phase.groups,
+        "'dispatch: coherent' is for replicas of one stage whose ranks attend alone and have experts of their own: "
+        "'groups' of one rank each, and 'expert' as many");
+    require(model.experts.topk <= 1,
+            "'dispatch: coherent' leaves a token with its expert, and this model sends it to several");
+    require(engine.nano_batches == 1 && !engine.compression.given && engine.host_memory <= 0 &&
+                engine.prefix_host <= 0 && engine.prefix_nvme <= 0,
+            "'dispatch: coherent' repeats the cache on every rank: without 'nano_batches', 'kv.compression', "
+            "'kv.host_memory' and tiers of 'kv.prefix'");
+}
+
 // What a given step cost leaves without a meaning.
 void check_step_cost(const EngineSpec& engine, std::vector<std::string>& problems) {
     for (const std::string& problem : problems_of(engine.step_cost)) {
@@ -372,6 +401,7 @@ void check_step_cost(const EngineSpec& engine, std::vector<std::string>& problem
         {scaled(engine.mixed) || scaled(engine.prefill) || scaled(engine.decode), "clock"},
         {engine.scaling != Scaling::tensor, "scaling"},
         {engine.dispatch != Dispatch::gather, "dispatch"},
+        {engine.affinity > 0, "affinity"},
         {engine.expert_load != 1, "expert_load"}};
     for (const auto& [given, key] : replaced) {
         if (given) {
@@ -431,6 +461,9 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     }
     if (engine.caches_experts) {
         check_expert_cache(engine, model, problems);
+    }
+    if (engine.dispatch == Dispatch::coherent && model.experts.count > 0) {
+        check_coherent(engine, model, problems);
     }
     if (requests.names_adapters() && !engine.names()) {
         problems.emplace_back("requests name adapters, but the engine has no 'lora' and no 'models'");
@@ -587,9 +620,9 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
                 engine.reserved_memory / kGiB, engine.memory_fraction * 100, device_memory / kGiB));
         }
         // A token is cached on all stages: the fullest one decides. Attention groups have caches of their own, over which
-        // sequences are spread evenly.
-        const auto blocks =
-            static_cast<std::uint64_t>(room / block_per_rank) * static_cast<std::uint64_t>(phase.groups);
+        // sequences are spread evenly, unless all of them hold the same.
+        const std::int64_t caches = engine.dispatch == Dispatch::coherent ? 1 : phase.groups;
+        const auto blocks = static_cast<std::uint64_t>(room / block_per_rank) * static_cast<std::uint64_t>(caches);
         limits.blocks = stage == 0 ? blocks : std::min(limits.blocks, blocks);
     }
     if (engine.blocks > 0) {

@@ -50,6 +50,7 @@ struct EngineSpec {
     Scaling scaling = Scaling::tensor;
     Precision cache = Precision::bf16;
     Dispatch dispatch = Dispatch::gather;
+    double affinity = 0;     ///< share of the tokens whose next expert is on their rank; 0: by chance
     double expert_load = 1;  ///< tokens of the busiest expert group over their mean
     HostSpec software;
     bool has_software = false;

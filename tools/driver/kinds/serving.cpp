@@ -235,6 +235,7 @@ class ServingScenario final : public ScenarioRun {
                 .expert = static_cast<std::uint32_t>(phase->expert),
                 .expert_load = engine_.expert_load,
                 .dispatch = engine_.dispatch,
+                .affinity = engine_.affinity,
                 .block = static_cast<double>(engine_.block),
                 .host = host,
                 .step_overhead = stage == 0 ? engine_.step_overhead : 0,

@@ -192,7 +192,13 @@ StepWork ModelStep::price_feed_forward(double tokens, double width) const {
            before_product((up + width) * tokens, StreamingKind::activation);
 }
 
-StepWork ModelStep::price_experts(double tokens, double group_tokens) const {
+// A context-coherent group leaves tokens where their experts are: the busiest rank has as many more as its experts.
+double ModelStep::rank_tokens(double tokens, bool stays) const {
+    const auto groups = static_cast<double>(m_.groups);
+    return stays ? std::min(tokens, std::ceil(tokens * m_.expert_load / groups)) : std::ceil(tokens / groups);
+}
+
+StepWork ModelStep::price_experts(double tokens, double group_tokens, bool stays) const {
     const ExpertsSpec& routed = m_.model.experts;
     const auto hidden = static_cast<double>(m_.model.hidden);
     const auto count = static_cast<double>(routed.count);
@@ -229,6 +235,12 @@ StepWork ModelStep::price_experts(double tokens, double group_tokens) const {
     if (m_.groups > 1 && m_.dispatch == Dispatch::gather) {
         const double bytes = 2 * hidden * tokens;
         seconds += between(CollectiveOp::all_gather, bytes) + between(CollectiveOp::reduce_scatter, bytes);
+    } else if (stays) {
+        // A rank sends the tokens whose expert is elsewhere there, where they stay: their residuals, once. By chance one in
+        // `groups` is not sent, which is what an all-to-all leaves out.
+        const double chance = 1 / groups;
+        const double elsewhere = m_.affinity > 0 ? (1 - m_.affinity) / (1 - chance) : 1;
+        seconds += between(CollectiveOp::all_to_all, 2 * hidden * group_tokens * elsewhere);
     } else if (m_.groups > 1) {
         // A rank sends its part of the group's tokens once to each of their experts, and gets as many back.
         // Choices within few groups of experts reach the ranks that hold those alone.
@@ -249,10 +261,10 @@ StepWork ModelStep::price_dense_layer(double tokens) const {
            price_feed_forward(tokens, static_cast<double>(m_.model.ffn) / t_);
 }
 
-StepWork ModelStep::price_tokens(double tokens) const {
+StepWork ModelStep::price_tokens(double tokens, bool stays) const {
     const ModelSpec& model = m_.model;
     const auto hidden = static_cast<double>(model.hidden);
-    const double own = std::ceil(tokens / static_cast<double>(m_.groups));
+    const double own = rank_tokens(tokens, stays);
     const auto routed = static_cast<double>(model.expert_layers());
     const double dense = static_cast<double>(model.layers) - routed;
     // The second norm of a layer, and both all-reduces; attention and feed-forward side by side share one of each.
@@ -264,7 +276,12 @@ StepWork ModelStep::price_tokens(double tokens) const {
         seconds += dense * price_feed_forward(own, static_cast<double>(model.ffn) / t_);
     }
     if (routed > 0) {
-        seconds += routed * price_experts(tokens, own);
+        seconds += routed * price_experts(tokens, own, stays);
+    }
+    if (coherent()) {
+        // Every rank gets the keys and values of the iteration's tokens, of all layers at once.
+        const double context = cache_bytes_per_token(model, m_.quantisation.cache, m_.compression);
+        seconds += between(CollectiveOp::all_gather, context * tokens);
     }
     return share_ * seconds + (m_.embedding ? embedding(own) : StepWork());
 }
@@ -273,14 +290,15 @@ StepWork ModelStep::embedding(double tokens) const {
     return streaming(2 * static_cast<double>(m_.model.hidden) * tokens, 1, StreamingKind::embedding) + reduce(tokens);
 }
 
-StepWork ModelStep::dense(std::uint32_t tokens) {
-    if (dense_.size() <= tokens) {
-        dense_.resize(std::size_t{tokens} + 1, kNotPriced);
+StepWork ModelStep::dense(std::uint32_t tokens, bool stays) {
+    std::vector<StepWork>& known = dense_[stays ? 1 : 0];
+    if (known.size() <= tokens) {
+        known.resize(std::size_t{tokens} + 1, kNotPriced);
     }
-    if (dense_[tokens].seconds < 0) {
-        dense_[tokens] = price_tokens(tokens);
+    if (known[tokens].seconds < 0) {
+        known[tokens] = price_tokens(tokens, stays);
     }
-    return dense_[tokens];
+    return known[tokens];
 }
 
 StepWork ModelStep::one_attention(double sequences, double queries, double keys, double window) const {
@@ -320,23 +338,24 @@ StepWork ModelStep::attention(double sequences, double queries, double keys) con
                      (windowed > 0 ? windowed * one_attention(sequences, queries, keys, window) : StepWork()));
 }
 
-StepWork ModelStep::head(std::uint32_t sequences) {
-    if (head_.size() <= sequences) {
-        head_.resize(std::size_t{sequences} + 1, kNotPriced);
+StepWork ModelStep::head(std::uint32_t sequences, bool stays) {
+    std::vector<StepWork>& known = head_[stays ? 1 : 0];
+    if (known.size() <= sequences) {
+        known.resize(std::size_t{sequences} + 1, kNotPriced);
     }
-    if (head_[sequences].seconds < 0) {
-        const double own = std::ceil(sequences / static_cast<double>(m_.groups));
+    if (known[sequences].seconds < 0) {
+        const double own = rank_tokens(sequences, stays);
         const auto vocabulary = static_cast<double>(m_.model.vocabulary);
         Gemm gemm;
         gemm.m = own;
         gemm.n = vocabulary / t_;
         gemm.k = static_cast<double>(m_.model.hidden);
-        head_[sequences] = priced(gemm) + streaming(kSamplingBytes / 2 * vocabulary * own, 2, StreamingKind::sampling);
+        known[sequences] = priced(gemm) + streaming(kSamplingBytes / 2 * vocabulary * own, 2, StreamingKind::sampling);
         if (tensor_group_.size() > 1) {
-            head_[sequences] += collective(CollectiveOp::all_gather, tensor_group_, 2 * vocabulary * own);
+            known[sequences] += collective(CollectiveOp::all_gather, tensor_group_, 2 * vocabulary * own);
         }
     }
-    return head_[sequences];
+    return known[sequences];
 }
 
 StepWork ModelStep::price_adapters(double tokens, double adapters) const {
@@ -417,7 +436,8 @@ StepWork ModelStep::kernels(const Batch& batch) {
     }
     const StepWork prompt_attention = work;
     const double running = std::max(1.0, decoding - batch.padded);
-    const double own = std::ceil(decoding / groups);
+    const bool stays = coherent() && prompts == 0;
+    const double own = rank_tokens(decoding, stays);
     const double keys = std::max(1.0, context / running);
     if (decoding > 0) {
         work += attention(own, 1, keys);
@@ -436,8 +456,8 @@ StepWork ModelStep::kernels(const Batch& batch) {
         tokens += idle;
     }
     const std::uint32_t passed = tokens + batch.drafted;
-    const StepWork last = m_.head ? head(sequences + batch.drafted) : StepWork();
-    const StepWork whole = work + dense(passed) + last;
+    const StepWork last = m_.head ? head(sequences + batch.drafted, stays) : StepWork();
+    const StepWork whole = work + dense(passed, stays) + last;
     if (m_.nano_batches > 1) {
         const StepWork cut = nano_batched({static_cast<double>(passed), own, keys, prompt_attention}) + low_rank +
                              last + (m_.embedding ? embedding(std::ceil(passed / groups)) : StepWork());
@@ -448,7 +468,7 @@ StepWork ModelStep::kernels(const Batch& batch) {
     }
     const double layers = share_ * static_cast<double>(m_.model.layers);
     const StepWork halves = prompt_attention + low_rank + last +
-                            interleaved(attention(std::ceil(own / 2), 1, keys), dense((passed + 1) / 2), layers);
+                            interleaved(attention(std::ceil(own / 2), 1, keys), dense((passed + 1) / 2, stays), layers);
     return halves.seconds < whole.seconds ? halves : whole;
 }
 

@@ -6,7 +6,10 @@
 // ranks of a tensor-parallel group meet twice a layer in an all-reduce. Experts: a router sends each token to `topk` of them,
 // evenly but for `expert_load`; a replica holds whole experts in `expert` groups and cuts each over the ranks of a group. With
 // one attention group the tokens are on every rank and an all-reduce adds the experts' parts; with several (each attends to its
-// own sequences) tokens are gathered or sent to their experts and come back. Adapters add their low-rank products beside the
+// own sequences) tokens are gathered or sent to their experts and come back. Context-coherent groups hold the cache of all
+// sequences on every rank: in iterations that only decode a token is sent to its expert once, with its residual in 16 bits, and
+// attends there, those alone whose expert is elsewhere; each iteration ends with an all-gather of its keys and values. Prompts,
+// whose tokens attend to each other within a layer, go there and back. Adapters add their low-rank products beside the
 // dense ones, those of one kind in one launch over all adapters of the batch. Host work and launches: host_cost.hpp.
 // On a share of the compute units a kernel takes as much longer as it would keep more than that share busy.
 // Scope: dense transformers and mixtures of experts; MHA, GQA and latent attention, windows in some or all layers; 16-bit,
@@ -20,7 +23,8 @@
 // scales cost what those with one scale a tensor do (the public tables of the former were measured launch by launch and hold
 // 60 to 400 us of host time).
 // Sources: as workloads/training/pass_cost.hpp; Agrawal et al., "Vidur", MLSys 2024 (operations of an iteration); DeepSeek-AI,
-// "DeepSeek-V3", arXiv:2412.19437 (latent attention, attention groups, dispatch and combination).
+// "DeepSeek-V3", arXiv:2412.19437 (latent attention, attention groups, dispatch and combination); Yao et al., "Exploiting
+// Inter-Layer Expert Affinity", IPDPS 2024, arXiv:2401.08383 (context-coherent expert parallelism).
 // Compressed caches: kv_compression.hpp; nano-batches: co_schedule.hpp.
 // Validated by tests/workloads/serving_price_test.cpp and `orrery validate serving`.
 
@@ -32,6 +36,7 @@
 #include "workloads/serving/engine/adapters.hpp"
 #include "workloads/serving/engine/sequence.hpp"
 
+#include <array>
 #include <memory>
 #include <unordered_map>
 
@@ -88,8 +93,9 @@ struct Quantisation {
     bool fp4_units = true;              ///< the device multiplies 4-bit numbers; otherwise fp4 is of the weights alone
 };
 
-/// How the experts' tokens travel between attention groups.
-enum class Dispatch { gather, all_to_all };
+/// How the experts' tokens travel between attention groups. Coherent: every rank holds the cache of all tokens, so that a decoding
+/// token stays with its expert and attends there (one all-to-all a layer).
+enum class Dispatch { gather, all_to_all, coherent };
 
 struct ServingModel {
     const ModelSpec& model;
@@ -103,7 +109,8 @@ struct ServingModel {
     std::uint32_t expert = 1;  ///< expert-parallel degree
     double expert_load = 1;    ///< tokens of the busiest expert group over their mean
     Dispatch dispatch = Dispatch::gather;
-    double block = 16;  ///< tokens of a cache block
+    double affinity = 0;  ///< share of the tokens whose next expert is on their rank (coherent); 0: by chance
+    double block = 16;    ///< tokens of a cache block
     HostSpec host{};
     double step_overhead = 0;                 ///< s of the host an iteration, on top
     double sequence_overhead = 0;             ///< s of the host a sequence and iteration, on top
@@ -126,7 +133,7 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepWork work(const Batch& batch) override;
 
     /// Parts of an iteration, for checks: products, small kernels and communication over all layers for this many tokens ...
-    [[nodiscard]] double dense_seconds(std::uint32_t tokens) { return dense(tokens).seconds; }
+    [[nodiscard]] double dense_seconds(std::uint32_t tokens) { return dense(tokens, false).seconds; }
     /// ... those of one dense layer without attention and communication ...
     [[nodiscard]] double dense_layer_seconds(double tokens) const { return price_dense_layer(tokens).seconds; }
     /// ... attention of one sequence's piece, or of `sequences` decoding ones, over all layers ...
@@ -134,7 +141,7 @@ class ModelStep final : public StepCost {
         return attention(sequences, queries, keys).seconds;
     }
     /// ... and the LM head with sampling for this many sequences.
-    [[nodiscard]] double head_seconds(std::uint32_t sequences) { return head(sequences).seconds; }
+    [[nodiscard]] double head_seconds(std::uint32_t sequences) { return head(sequences, false).seconds; }
     /// Kernels of a batch, without the host.
     [[nodiscard]] double kernel_seconds(const Batch& batch) { return kernels(batch).seconds; }
     /// The low-rank products of this many tokens with as many adapters, over all layers.
@@ -143,8 +150,11 @@ class ModelStep final : public StepCost {
     }
 
   private:
-    [[nodiscard]] StepWork dense(std::uint32_t tokens);
-    [[nodiscard]] StepWork head(std::uint32_t sequences);
+    // `stays`: tokens stay with their experts, in a context-coherent group that only decodes.
+    [[nodiscard]] bool coherent() const { return m_.groups > 1 && m_.dispatch == Dispatch::coherent; }
+    [[nodiscard]] double rank_tokens(double tokens, bool stays) const;
+    [[nodiscard]] StepWork dense(std::uint32_t tokens, bool stays);
+    [[nodiscard]] StepWork head(std::uint32_t sequences, bool stays);
     [[nodiscard]] StepWork adapters(const Batch& batch);
     [[nodiscard]] StepWork kernels(const Batch& batch);
     [[nodiscard]] StepWork compressed(const Attention& attention, const StepWork& usual) const;
@@ -175,9 +185,9 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepWork price_query_key_norm(double tokens, double width) const;
     [[nodiscard]] StepWork price_attention_products(double tokens) const;
     [[nodiscard]] StepWork price_feed_forward(double tokens, double width) const;
-    [[nodiscard]] StepWork price_experts(double tokens, double group_tokens) const;
+    [[nodiscard]] StepWork price_experts(double tokens, double group_tokens, bool stays = false) const;
     [[nodiscard]] StepWork price_dense_layer(double tokens) const;
-    [[nodiscard]] StepWork price_tokens(double tokens) const;
+    [[nodiscard]] StepWork price_tokens(double tokens, bool stays) const;
     [[nodiscard]] StepWork embedding(double tokens) const;
     [[nodiscard]] StepWork price_adapters(double tokens, double adapters) const;
     [[nodiscard]] StepWork one_attention(double sequences, double queries, double keys, double window) const;
@@ -188,8 +198,8 @@ class ModelStep final : public StepCost {
     bool beside_;                                           ///< decoding attention leaves the other units free
     std::vector<GpuId> tensor_group_;                       ///< the first attention group
     std::vector<GpuId> across_groups_;                      ///< the first rank of every attention group
-    std::vector<StepWork> dense_;                           ///< by tokens; seconds below 0: not priced yet
-    std::vector<StepWork> head_;                            ///< by sequences
+    std::array<std::vector<StepWork>, 2> dense_;            ///< by `stays` and tokens; seconds below 0: not priced yet
+    std::array<std::vector<StepWork>, 2> head_;             ///< by `stays` and sequences
     std::unordered_map<std::uint32_t, NanoLayer> nano_;     ///< by tokens; only looked up
     std::unordered_map<std::uint64_t, StepWork> adapters_;  ///< by tokens and adapters; only looked up
 };

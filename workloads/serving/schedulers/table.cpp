@@ -12,6 +12,7 @@ extern const PolicyRow<Scheduler> kSarathi;
 extern const PolicyRow<Scheduler> kSplitFuse;
 extern const PolicyRow<Scheduler> kShortestFirst;
 extern const PolicyRow<Scheduler> kDecodeHeavy;
+extern const PolicyRow<Scheduler> kPrefixGroups;
 extern const PolicyRow<Scheduler> kFastServe;
 extern const PolicyRow<Scheduler> kFairShare;
 extern const PolicyRow<Scheduler> kInFlight;
@@ -20,9 +21,9 @@ extern const PolicyRow<Scheduler> kEarliestDeadline;
 
 const PolicyTable<Scheduler>& scheduler_table() {
     static const PolicyTable<Scheduler> kTable = {
-        &kStaticBatches, &kOrca,        &kPrefillFirst, &kChunkedPrefill, &kSarathi,  &kSplitFuse,
-        &kShortestFirst, &kDecodeHeavy, &kFastServe,    &kFairShare,      &kInFlight, &kEarliestDeadline,
-        &kPriority,
+        &kStaticBatches, &kOrca,          &kPrefillFirst,     &kChunkedPrefill, &kSarathi,
+        &kSplitFuse,     &kShortestFirst, &kDecodeHeavy,      &kPrefixGroups,   &kFastServe,
+        &kFairShare,     &kInFlight,      &kEarliestDeadline, &kPriority,
     };
     return kTable;
 }
