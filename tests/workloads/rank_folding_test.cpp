@@ -120,7 +120,9 @@ TEST_CASE("ranks of a stage as copies of one take exactly as long as each descri
         "tensor: 2, pipeline: 4, data: 8, global_batch: 64, schedule: interleaved, chunks: 2, zero: 1, "
         "overlap: {data: true, parameters: true}",
         "tensor: 4, pipeline: 2, data: 4, context: 2, global_batch: 32, zero: 1",
-        "tensor: 2, pipeline: 2, data: 16, global_batch: 64, sharding: {parameters: 4}",
+        "tensor: 2, pipeline: 1, data: 32, global_batch: 64, zero: 3, sharding: {weights: 4, gradients: 4, optimizer: "
+        "32}, "
+        "overlap: {data: true}",
         "tensor: 1, pipeline: 1, data: 64, global_batch: 128, zero: 3, overlap: {data: true}",
         "tensor: 8, pipeline: 4, data: 2, global_batch: 16, schedule: dualpipe, chunks: 2",
         "tensor: 8, pipeline: 4, data: 2, global_batch: 16, schedule: 1f1b, vocabulary_parallel: one-barrier",
