@@ -67,6 +67,7 @@ extern const KindRow kNetworkKind;
 extern const KindRow kReplayKind;
 extern const KindRow kServingKind;
 extern const KindRow kClusterKind;
+extern const KindRow kRlKind;
 
 /// Runs messages on SimGrid, in a process of its own. Precondition: a kind that has messages.
 void run_on_simgrid(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out);
@@ -77,9 +78,18 @@ void run_on_simgrid(const Scenario& scenario, const RunOptions& options, const F
 void describe_job(Fields& fields, Scenario& scenario);
 /// Takes sections that only a whole scenario has out of a job, with an error for each.
 void refuse_shared_sections(YamlNode& job, std::vector<Diagnostic>& errors);
+/// The same for every job of a scenario that stands in it.
+void refuse_shared_of_jobs(YamlNode& root, std::vector<Diagnostic>& errors);
 /// Reads a job from a file's tree. `scenario` has the cluster and the network of the whole already.
 void read_job(const YamlNode& node, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors);
 /// What reading a scenario does after its fields.
 void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors);
+/// Names what a job is: a file or a scenario in place.
+void describe_job_source(Fields& fields, JobSpec& job);
+/// Reads and checks the scenario of a job of `whole`, in place or from its file. False: it cannot be looked at further.
+bool read_job_source(const YamlNode& item, const DataDirectory& data, const Scenario& whole, JobSpec& job,
+                     std::vector<Diagnostic>& errors);
+/// The nodes that a text names: "0-3,8". False: it is no such text.
+bool parse_nodes(const std::string& text, std::vector<std::uint32_t>& out);
 
 }  // namespace orrery::inline driver

@@ -42,8 +42,8 @@ std::vector<LinkEvent> link_events_of(const Scenario& s) {
 }
 
 const std::vector<const KindRow*>& kinds() {
-    static const std::vector<const KindRow*> kRows = {&kTrainingKind, &kCollectiveKind, &kNetworkKind,
-                                                      &kReplayKind,   &kServingKind,    &kClusterKind};
+    static const std::vector<const KindRow*> kRows = {&kTrainingKind, &kCollectiveKind, &kNetworkKind, &kReplayKind,
+                                                      &kServingKind,  &kClusterKind,    &kRlKind};
     return kRows;
 }
 

@@ -11,6 +11,7 @@
 #include "workloads/collective/message_run.hpp"
 #include "workloads/faults/spec.hpp"
 #include "workloads/replay/replay.hpp"
+#include "workloads/rl/spec.hpp"
 #include "workloads/serving/cluster/service.hpp"
 #include "workloads/serving/spec.hpp"
 #include "workloads/training/simulate.hpp"
@@ -23,7 +24,7 @@
 namespace orrery::inline driver {
 
 /// In the order of the table of kinds (tools/driver/kind.hpp).
-enum class ScenarioKind { training, collective, network, replay, serving, cluster };
+enum class ScenarioKind { training, collective, network, replay, serving, cluster, rl };
 [[nodiscard]] const std::vector<std::string>& scenario_kind_names();
 
 enum class ComputeKind { calibrated, roofline };
@@ -56,7 +57,8 @@ struct Scenario {
     MeasureSpec measure;
     ComputeKind compute = ComputeKind::calibrated;
     NetworkSpec network;
-    std::vector<JobSpec> jobs;        ///< of kind cluster
+    RlSpec rl;
+    std::vector<JobSpec> jobs;        ///< of kind cluster, and the parts of kind rl
     std::vector<Expectation> expect;  ///< of metrics of the run; no part of the scenario's hash
 
     /// A file named in the scenario, looked for beside it.
@@ -66,11 +68,13 @@ struct Scenario {
 /// One of several scenarios on one cluster.
 struct JobSpec {
     std::string name;
-    std::string file;                   ///< as written; empty: the scenario stands in the job itself
-    std::string nodes;                  ///< as written: a count, or numbers and ranges
-    double start = 0;                   ///< s
-    std::vector<std::uint32_t> placed;  ///< the nodes that it has
-    Scenario scenario;                  ///< its cluster and network are those of the whole
+    PartRole role = PartRole::generator;  ///< of kind rl
+    bool offload = false;                 ///< of kind rl: in host memory while others run
+    std::string file;                     ///< as written; empty: the scenario stands in the job itself
+    std::string nodes;                    ///< as written: a count, or numbers and ranges
+    double start = 0;                     ///< s
+    std::vector<std::uint32_t> placed;    ///< the nodes that it has
+    Scenario scenario;                    ///< its cluster and network are those of the whole
 };
 
 /// The files that a scenario names, those of its jobs too, where they are looked for.
@@ -140,7 +144,7 @@ struct RunOutput {
     std::optional<MessageRecord> messages;
     std::vector<RequestRow> requests;
     std::vector<ReplayBlame> replay_path;  ///< what the end of a replay waited for
-    std::vector<RunOutput> jobs;           ///< of kind cluster, in the order of its jobs
+    std::vector<RunOutput> jobs;           ///< of kinds cluster and rl, in the order of their jobs
 };
 
 /// Models built for scenarios, kept between runs: reading kernel tables costs more than simulating.

@@ -47,6 +47,18 @@ void explain_jobs(const Scenario& scenario, ModelCache& models, const RunOutput&
                      [](const BlameRow& a, const BlameRow& b) { return a.seconds > b.seconds; });
 }
 
+// What the steps wait for, phase by phase.
+void explain_steps(const RunOutput& base, Explanation& out) {
+    out.path_meaning = "what bounds a step in the steady state; phases that others hide are not in it";
+    for (const auto& [phase, seconds] : base.summary.breakdown) {
+        if (seconds > 0) {
+            out.critical_path.push_back({phase, "the nodes of its parts", seconds});
+        }
+    }
+    std::stable_sort(out.critical_path.begin(), out.critical_path.end(),
+                     [](const BlameRow& a, const BlameRow& b) { return a.seconds > b.seconds; });
+}
+
 // The what-ifs that count, first the one that limits the run.
 std::string what_if_verdict(const Explanation& e) {
     if (e.what_ifs.empty() || !e.what_ifs[0].certain() || e.what_ifs[0].gain_s <= 0) {
@@ -169,7 +181,10 @@ const Explainer& explainer_of(ScenarioKind kind) {
               explain_traffic(s, base, out);
           },
           message_verdict}},
-        {"cluster", {explain_jobs, jobs_verdict}}};
+        {"cluster", {explain_jobs, jobs_verdict}},
+        {"rl",
+         {[](const Scenario&, ModelCache&, const RunOutput& base, Explanation& out) { explain_steps(base, out); },
+          jobs_verdict}}};
     return kExplainers.at(row_of(kind).name);
 }
 

@@ -291,6 +291,37 @@ std::string cluster(const StarterFacts& facts, const DataDirectory& data) {
                half, on.node.gpus, half, 8 * half, on.nodes - half, on.nodes - half, on.node.gpus);
 }
 
+std::string rl(const StarterFacts& facts, const DataDirectory& data) {
+    const Machines on = machines(facts, "h100-sxm", 16, data);
+    if (on.nodes < 2) {
+        throw ConfigError("a step that generates and trains on nodes of their own needs two or more: give more --gpus");
+    }
+    const std::int64_t half = on.nodes / 2;
+    return head("How long does a step of reinforcement learning take, and what waits for what?", facts, "rl") +
+           on.text +
+           fmt::format(
+               "algorithm: grpo                  # ppo has a critic, too\n"
+               "batch: {{prompts: 64, samples: 8}}\n"
+               "rewards: {{time: 10 ms, workers: 64}}   # rules; or a job with role: reward\n"
+               "asynchronous: {{staleness: 1}}     # leave out: each waits for the other\n"
+               "jobs:\n"
+               "  - role: generator\n"
+               "    nodes: {:<22}# a count, or numbers and ranges such as 0-3,8, which parts may share\n"
+               "    scenario:\n"
+               "      kind: serving\n"
+               "      model: llama-3-8b\n"
+               "      engine: {{replicas: {}, tensor: {}}}\n"
+               "      requests: {{prompt: {{mean: 500}}, output: {{kind: lognormal, mean: 500, spread: 0.8, most: "
+               "4000}}}}\n"
+               "  - role: actor\n"
+               "    nodes: {}\n"
+               "    scenario:\n"
+               "      kind: training\n"
+               "      model: llama-3-8b\n"
+               "      plan: {{tensor: {}, data: {}, global_batch: {}, zero: 1, recompute: full}}\n",
+               half, half, on.node.gpus, on.nodes - half, on.node.gpus, on.nodes - half, 8 * (on.nodes - half));
+}
+
 std::string sweep(const StarterFacts& facts, const DataDirectory& data) {
     const std::string base = facts.base.empty() ? data.path("scenarios/training/gpt3-175b-1024xA100.yaml") : facts.base;
     const YamlNode root = load_yaml(base);
@@ -321,6 +352,7 @@ const std::vector<StarterRow>& starter_table() {
         {"replay", "how long a recorded program takes here", {"gpus", "device", "trace"}, replay},
         {"serving", "what clients of a served model see", {"gpus", "device", "model"}, serving},
         {"cluster", "how jobs on one fabric slow each other", {"gpus", "device"}, cluster},
+        {"rl", "how long a step of reinforcement learning takes", {"gpus", "device"}, rl},
         {"sweep", "how a scenario changes along axes", {"base"}, sweep}};
     return kTable;
 }

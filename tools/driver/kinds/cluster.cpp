@@ -115,51 +115,8 @@ void describe_cluster(Fields& fields, Scenario& s) {
             inner.text({"name", "what its metrics are prefixed with", true}, job.name);
             inner.text({"nodes", "a count (the next free ones), or numbers and ranges: 0-3,8", true}, job.nodes);
             inner.quantity({"start", "when it begins", false, 0, 2.6e6}, Dimension::time, job.start);
-            bool from_file = false;  // what a file held is written out in full
-            inner.group(from_file, [&](Fields& same) {
-                same.text({"file", "scenario without cluster and network; relative paths start here"}, job.file);
-            });
-            if (job.file.empty()) {
-                bool present = false;
-                inner.section({"scenario", "what the job asks, in place"}, std::nullopt, present,
-                              [&](Fields& own) { describe_job(own, job.scenario); });
-            }
+            describe_job_source(inner, job);
         });
-}
-
-// The nodes that a text names: "0-3,8". False: it is no such text.
-bool parse_nodes(const std::string& text, std::vector<std::uint32_t>& out) {
-    std::size_t at = 0;
-    const auto number = [&](std::uint64_t& value) {
-        const std::size_t first = at;
-        value = 0;
-        while (at < text.size() && text[at] >= '0' && text[at] <= '9' && at < first + 7) {
-            value = 10 * value + static_cast<std::uint64_t>(text[at++] - '0');
-        }
-        return at > first;
-    };
-    for (;;) {
-        std::uint64_t low = 0;
-        if (!number(low)) {
-            return false;
-        }
-        std::uint64_t high = low;
-        if (at < text.size() && text[at] == '-') {
-            ++at;
-            if (!number(high) || high < low) {
-                return false;
-            }
-        }
-        for (std::uint64_t node = low; node <= high; ++node) {
-            out.push_back(static_cast<std::uint32_t>(node));
-        }
-        if (at == text.size()) {
-            return true;
-        }
-        if (text[at++] != ',') {
-            return false;
-        }
-    }
 }
 
 // Gives every job its nodes: those that name them first, then counts in the order of the jobs.
@@ -219,8 +176,6 @@ void place_jobs(const YamlNode& list, Scenario& scenario, std::uint32_t nodes, s
     }
 }
 
-constexpr const char* kFurtherJobs = "job '{}' cannot be a cluster of further jobs";
-
 void check_cluster(const YamlNode& root, const DataDirectory& data, Scenario& scenario,
                    std::vector<Diagnostic>& errors) {
     const YamlNode* list = root.find("jobs");
@@ -246,42 +201,7 @@ void check_cluster(const YamlNode& root, const DataDirectory& data, Scenario& sc
         if (!names.insert(job.name).second) {
             errors.push_back(item.mark.error(fmt::format("two jobs are called '{}'", job.name)));
         }
-        job.scenario.name = job.name;
-        job.scenario.cluster = scenario.cluster;
-        job.scenario.cluster_mark = scenario.cluster_mark;
-        job.scenario.network = scenario.network;
-        job.scenario.network_mark = scenario.network_mark;
-        const YamlNode* own = item.find("scenario");
-        if (job.file.empty() == (own == nullptr)) {
-            errors.push_back(item.mark.error(fmt::format("job '{}' has either a 'file' or a 'scenario'", job.name)));
-            continue;
-        }
-        if (own != nullptr) {
-            complete_job(*own, data, job.scenario, errors);
-        } else {
-            namespace fs = std::filesystem;
-            const fs::path here = item.mark.file ? fs::path(*item.mark.file).parent_path() : fs::path();
-            const fs::path file = fs::path(job.file).is_absolute() ? fs::path(job.file) : here / job.file;
-            try {
-                YamlNode tree = load_yaml(file.string());
-                // Before its jobs are read: it may be one of them.
-                const YamlNode* kind = tree.find("kind");
-                if (kind != nullptr && kind->scalar == row_of(scenario.kind).name) {
-                    errors.push_back(item.mark.error(fmt::format(kFurtherJobs, job.name)));
-                    continue;
-                }
-                refuse_shared_sections(tree, errors);
-                read_job(tree, data, job.scenario, errors);
-            } catch (const ConfigError& error) {
-                errors.insert(errors.end(), error.diagnostics().begin(), error.diagnostics().end());
-                continue;
-            }
-            job.scenario.directory = file.parent_path().string();
-            job.scenario = seen_from(here.string(), std::move(job.scenario));
-        }
-        if (row_of(job.scenario.kind).jobs) {
-            errors.push_back(item.mark.error(fmt::format(kFurtherJobs, job.name)));
-        }
+        (void)read_job_source(item, data, scenario, job, errors);
     }
     if (errors.empty()) {
         place_jobs(*list, scenario, shape_of(scenario.cluster, scenario.cluster_mark).nodes, errors);
@@ -289,6 +209,106 @@ void check_cluster(const YamlNode& root, const DataDirectory& data, Scenario& sc
 }
 
 }  // namespace
+
+void refuse_shared_of_jobs(YamlNode& root, std::vector<Diagnostic>& errors) {
+    YamlNode* list = root.find("jobs");
+    for (std::size_t i = 0; list != nullptr && i < list->items.size(); ++i) {
+        if (YamlNode* own = list->items[i].find("scenario")) {
+            refuse_shared_sections(*own, errors);
+        }
+    }
+}
+
+void describe_job_source(Fields& fields, JobSpec& job) {
+    bool from_file = false;  // what a file held is written out in full
+    fields.group(from_file, [&](Fields& same) {
+        same.text({"file", "scenario without cluster and network; relative paths start here"}, job.file);
+    });
+    if (job.file.empty()) {
+        bool present = false;
+        fields.section({"scenario", "what the job asks, in place"}, std::nullopt, present,
+                       [&](Fields& own) { describe_job(own, job.scenario); });
+    }
+}
+
+bool parse_nodes(const std::string& text, std::vector<std::uint32_t>& out) {
+    std::size_t at = 0;
+    const auto number = [&](std::uint64_t& value) {
+        const std::size_t first = at;
+        value = 0;
+        while (at < text.size() && text[at] >= '0' && text[at] <= '9' && at < first + 7) {
+            value = 10 * value + static_cast<std::uint64_t>(text[at++] - '0');
+        }
+        return at > first;
+    };
+    for (;;) {
+        std::uint64_t low = 0;
+        if (!number(low)) {
+            return false;
+        }
+        std::uint64_t high = low;
+        if (at < text.size() && text[at] == '-') {
+            ++at;
+            if (!number(high) || high < low) {
+                return false;
+            }
+        }
+        for (std::uint64_t node = low; node <= high; ++node) {
+            out.push_back(static_cast<std::uint32_t>(node));
+        }
+        if (at == text.size()) {
+            return true;
+        }
+        if (text[at++] != ',') {
+            return false;
+        }
+    }
+}
+
+bool read_job_source(const YamlNode& item, const DataDirectory& data, const Scenario& whole, JobSpec& job,
+                     std::vector<Diagnostic>& errors) {
+    constexpr const char* kFurtherJobs = "job '{}' cannot be a cluster of further jobs";
+    job.scenario.name = job.name;
+    job.scenario.cluster = whole.cluster;
+    job.scenario.cluster_mark = whole.cluster_mark;
+    job.scenario.network = whole.network;
+    job.scenario.network_mark = whole.network_mark;
+    const YamlNode* own = item.find("scenario");
+    if (job.file.empty() == (own == nullptr)) {
+        errors.push_back(item.mark.error(fmt::format("job '{}' has either a 'file' or a 'scenario'", job.name)));
+        return false;
+    }
+    if (own != nullptr) {
+        complete_job(*own, data, job.scenario, errors);
+    } else {
+        namespace fs = std::filesystem;
+        const fs::path here = item.mark.file ? fs::path(*item.mark.file).parent_path() : fs::path();
+        const fs::path file = fs::path(job.file).is_absolute() ? fs::path(job.file) : here / job.file;
+        try {
+            YamlNode tree = load_yaml(file.string());
+            // Before its jobs are read: it may be one of them.
+            const YamlNode* kind = tree.find("kind");
+            const std::vector<std::string>& kinds = scenario_kind_names();
+            const auto found = std::find(kinds.begin(), kinds.end(), kind != nullptr ? kind->scalar : "");
+            if (found != kinds.end() && row_of(static_cast<ScenarioKind>(found - kinds.begin())).jobs) {
+                errors.push_back(item.mark.error(fmt::format(kFurtherJobs, job.name)));
+                return false;
+            }
+            refuse_shared_sections(tree, errors);
+            read_job(tree, data, job.scenario, errors);
+        } catch (const ConfigError& error) {
+            errors.insert(errors.end(), error.diagnostics().begin(), error.diagnostics().end());
+            return false;
+        }
+        job.scenario.directory = file.parent_path().string();
+        job.scenario = seen_from(here.string(), std::move(job.scenario));
+    }
+    if (row_of(job.scenario.kind).jobs) {
+        errors.push_back(item.mark.error(fmt::format(kFurtherJobs, job.name)));
+        return false;
+    }
+    return true;
+}
 
 static constexpr const char* kClusterCards[] = {"makespan_s"};
 
@@ -309,15 +329,7 @@ const KindRow kClusterKind = {
     .prepare = [](const RunContext& context) -> std::unique_ptr<ScenarioRun> {
         return std::make_unique<ClusterScenario>(context);
     },
-    .tidy =
-        [](YamlNode& root, std::vector<Diagnostic>& errors) {
-            YamlNode* list = root.find("jobs");
-            for (std::size_t i = 0; list != nullptr && i < list->items.size(); ++i) {
-                if (YamlNode* own = list->items[i].find("scenario")) {
-                    refuse_shared_sections(*own, errors);
-                }
-            }
-        },
+    .tidy = refuse_shared_of_jobs,
 };
 
 }  // namespace orrery::inline driver

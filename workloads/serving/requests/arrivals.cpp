@@ -108,6 +108,12 @@ void describe(Fields& fields, RequestsSpec& spec) {
     fields.integer({"common", "tokens of a system prompt before each generated prompt", false, 0, 1 << 20},
                    spec.common);
     fields.integer({"common_kinds", "different system prompts", false, 1, 1 << 20}, spec.common_kinds);
+    bool sampled = spec.samples > 1;
+    fields.group(sampled, [&](Fields& same) {
+        same.integer(
+            {"samples", "answers to each generated prompt, which are requests of their own", false, 1, 1 << 16},
+            spec.samples);
+    });
     bool waits = spec.turns > 0;
     fields.group(waits, [&](Fields& same) {
         same.number({"turns",
@@ -169,6 +175,12 @@ std::vector<std::string> problems_of(const RequestsSpec& spec) {
     }
     if (!spec.mix.empty() && (closed || !spec.trace.empty())) {
         problems.emplace_back("a 'mix' of clients is generated at a rate: no 'trace', no closed loop");
+    }
+    if (spec.samples > 1 && (!spec.trace.empty() || !spec.mix.empty() || spec.turns > 0 || spec.conversations ||
+                             spec.common > 0 || spec.sessions > 1)) {
+        problems.emplace_back(
+            "'samples' are of single generated prompts: no 'trace', 'mix', 'turns', 'conversations', 'sessions' or "
+            "'common' tokens");
     }
     const std::int64_t least = shortest(spec.prompt) + shortest(spec.output);
     if (spec.longest > 0 && spec.trace.empty() && spec.mix.empty() && least > spec.longest) {

@@ -8,6 +8,8 @@
 // the session starts another conversation. In a trace with sessions the prompts given are taken to contain the earlier turns.
 // Turns: with `turns` what arrives are conversations; each next question comes a time to think after the answer to the one
 // before (or, when that was not given, never), as long as the conversation lasts and its prompt is not too long.
+// Samples: with `samples` each prompt is asked so many times in a row, each time for an answer of a length of its own; a prefix cache
+// finds all of the prompt again.
 // Data sets are filtered: with `longest` a request that is longer in all is drawn anew, so that no length piles up at a limit.
 // Mixes: clients with shares of the rate, burstiness and lengths of their own; all requests are those of all clients together.
 // Limits: without `turns` a question does not wait for the answer before it; time runs from the first request of the file;
@@ -66,6 +68,7 @@ struct RequestsSpec {
     double timeout = 0;     ///< s after which a client gives up; 0: never
     std::int64_t sessions = 1;      ///< generated requests belong to one of so many sessions
     bool conversations = false;     ///< a session is a conversation: its prompts contain the earlier turns
+    std::int64_t samples = 1;       ///< answers to each prompt, which are requests of their own
     std::int64_t common = 0;        ///< tokens that generated prompts have before their own: a system prompt
     std::int64_t common_kinds = 1;  ///< of which there are so many
     double turns = 0;               ///< mean questions of a conversation, each after the answer before; 0: none waits

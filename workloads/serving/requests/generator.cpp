@@ -70,6 +70,10 @@ class Generator final : public RequestSource {
             at_ += gap();
         }
         request.arrival = SimTime::from_seconds(daily(at_));
+        if (spec_.samples > 1) {
+            draw_sample(request);
+            return true;
+        }
         draw_lengths(request);
         request.session = spec_.sessions > 1
                               ? static_cast<std::uint32_t>(lengths_.below(static_cast<std::uint64_t>(spec_.sessions)))
@@ -127,6 +131,26 @@ class Generator final : public RequestSource {
         }
         throw InfeasibleError(fmt::format("'longest': of {} requests drawn none had {} tokens or fewer in all",
                                           kMostDraws, spec_.longest));
+    }
+
+    // The first of a prompt draws it; the others ask it again. All of it is the same, and of no other prompt.
+    void draw_sample(Request& request) {
+        const std::int64_t asked = (made_ - 1) / spec_.samples;
+        const SimTime arrival = request.arrival;
+        if ((made_ - 1) % spec_.samples == 0) {
+            draw_lengths(sampled_);
+            sampled_.session = static_cast<std::uint32_t>(asked);
+            sampled_.content.common = sampled_.prompt;
+            sampled_.content.group = static_cast<std::uint32_t>(asked);
+        } else {
+            const std::int64_t room = spec_.longest > 0 ? spec_.longest - sampled_.prompt : kEndlessRequests;
+            do {
+                sampled_.output = draw_length(lengths_, spec_.output);
+            } while (sampled_.output > room);  // the first one found one
+        }
+        request = sampled_;
+        request.arrival = arrival;
+        request.adapter = adapters_.draw();
     }
 
     void begin_talk(Request& request) {
@@ -202,6 +226,7 @@ class Generator final : public RequestSource {
     };
     std::vector<History> history_;                   ///< by session
     std::unordered_map<std::uint32_t, Talk> talks_;  ///< under way, by turn; only looked up
+    Request sampled_;                                ///< the prompt that is asked several times
     std::uint32_t conversation_count_ = 0;
     std::int64_t made_ = 0;
     double at_ = 0;

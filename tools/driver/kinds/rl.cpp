@@ -1,0 +1,614 @@
+// kind: rl. Steps of reinforcement-learning post-training, whose parts are scenarios of serving and training.
+
+#include "tools/driver/kind.hpp"
+
+#include "sim/base/text.hpp"
+#include "workloads/rl/reshard.hpp"
+#include "workloads/rl/steps.hpp"
+#include "workloads/training/forward.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace orrery::inline driver {
+
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+bool judges_only(PartRole role) {
+    return role == PartRole::reference || role == PartRole::reward;
+}
+
+// What the batch of a step is, by draw.
+struct Batch {
+    std::vector<double> tokens;  ///< of prompts and answers
+    std::vector<double> answers;
+    std::int64_t longest = 0;  ///< of all draws
+};
+
+class RlScenario final : public ScenarioRun {
+  public:
+    explicit RlScenario(const RunContext& context)
+        : context_(context), scenario_(context.scenario), spec_(context.scenario.rl), jobs_(context.scenario.jobs) {
+        part_options_.check_memory = context.options.check_memory;
+        for (JobSpec& job : jobs_) {
+            job.scenario.cluster = scenario_.cluster;
+            job.scenario.network = scenario_.network;
+            job.scenario.seed += scenario_.seed - 1;
+            job.scenario.directory = scenario_.directory;
+            placements_.emplace_back(context.fabric, job.placed);
+        }
+        outputs_.resize(jobs_.size());
+        check_memory();
+        input_.staleness = spec_.asynchronous ? spec_.staleness : 0;
+        input_.draws = spec_.draws;
+        // In the order of a step, whatever that of the file.
+        for (const PartRole role :
+             {PartRole::generator, PartRole::reference, PartRole::reward, PartRole::critic, PartRole::actor}) {
+            for (std::size_t i = 0; i < jobs_.size(); ++i) {
+                if (jobs_[i].role == role) {
+                    add_part(i);
+                }
+            }
+        }
+        if (spec_.rules) {
+            const std::int64_t rounds = (spec_.sequences() + spec_.rule_workers - 1) / spec_.rule_workers;
+            add("rules", StepPhase::preparation, {static_cast<double>(rounds) * spec_.rule_time}, {});
+        }
+        add("weights", StepPhase::synchronisation, {synchronisation()}, job(PartRole::generator).placed);
+        steps_ = std::make_unique<RlSteps>(input_, context.fabric.shape().nodes, context.simulation, context.start);
+    }
+
+    void summarise(RunOutput& out) override {
+        const StepsResult result = steps_->result();
+        out.seconds = result.step_s;
+        const auto mean = [](const std::vector<double>& values) {
+            double sum = 0;
+            for (const double value : values) {
+                sum += value;
+            }
+            return sum / static_cast<double>(values.size());
+        };
+        Summary& summary = out.summary;
+        summary.add("iteration_time_s", result.step_s, "s");
+        summary.add("tokens_per_s", mean(batch_.tokens) / result.step_s, "1/s");
+        summary.add("samples_per_s", static_cast<double>(spec_.sequences()) / result.step_s, "1/s");
+        for (std::size_t i = 0; i < kStepPhases; ++i) {
+            summary.add(step_phase_names()[i] + "_s", result.phase_s[i], "s");
+            summary.breakdown.emplace_back(step_phase_names()[i], result.limiting[i]);
+        }
+        summary.add("batch_tokens", mean(batch_.tokens), "tokens");
+        summary.add("batch_output_tokens", mean(batch_.answers), "tokens");
+        summary.add("longest_sample", static_cast<double>(batch_.longest), "tokens");
+        summary.add("updates_per_step", updates_, "updates");
+        summary.add("weights_moved_bytes", moved_, "B");
+        for (const auto& [nodes, names] : pools()) {
+            double busy = 0;
+            for (const std::uint32_t node : nodes) {
+                busy += result.busy[node] / static_cast<double>(nodes.size());
+            }
+            summary.add("idle_fraction." + names, std::max(0.0, 1 - busy), "1");
+        }
+        for (std::size_t i = 0; i < jobs_.size(); ++i) {
+            for (Metric metric : outputs_[i].summary.metrics) {
+                metric.name = jobs_[i].name + "." + metric.name;
+                summary.metrics.push_back(metric);
+            }
+            for (const std::string& note : outputs_[i].summary.notes) {
+                summary.notes.push_back(jobs_[i].name + ": " + note);
+            }
+        }
+        out.timeline = context_.options.timeline ? result.timeline : Timeline();
+        out.jobs = std::move(outputs_);
+    }
+
+  private:
+    [[nodiscard]] std::size_t index_of(PartRole role) const {
+        const auto found =
+            std::find_if(jobs_.begin(), jobs_.end(), [&](const JobSpec& one) { return one.role == role; });
+        return static_cast<std::size_t>(found - jobs_.begin());
+    }
+    [[nodiscard]] const JobSpec& job(PartRole role) const { return jobs_[index_of(role)]; }
+
+    // The different sets of nodes and the names of who is on them, in the order of the file.
+    [[nodiscard]] std::vector<std::pair<std::vector<std::uint32_t>, std::string>> pools() const {
+        std::vector<std::pair<std::vector<std::uint32_t>, std::string>> out;
+        for (const JobSpec& one : jobs_) {
+            const auto found =
+                std::find_if(out.begin(), out.end(), [&](const auto& pool) { return pool.first == one.placed; });
+            if (found == out.end()) {
+                out.emplace_back(one.placed, one.name);
+            } else {
+                found->second += "+" + one.name;
+            }
+        }
+        return out;
+    }
+
+    void add(const std::string& name, StepPhase phase, std::vector<double> seconds, std::vector<std::uint32_t> nodes) {
+        input_.parts.push_back({name, phase, std::move(seconds), std::move(nodes)});
+    }
+
+    // A part by itself, on its own nodes of the cluster.
+    [[nodiscard]] RunOutput run_part(const Scenario& scenario, const Placement& placement) const {
+        RunOutput out;
+        Simulation simulation(context_.fabric, run_settings(scenario));
+        const auto part = row_of(scenario.kind)
+                              .prepare({scenario, context_.models, part_options_, context_.fabric, placement,
+                                        simulation, SimTime(), nullptr});
+        simulation.run();
+        part->summarise(out);
+        return out;
+    }
+
+    void add_part(std::size_t i) {
+        switch (jobs_[i].role) {
+            case PartRole::generator:
+                generate(i);
+                return;
+            case PartRole::reference:
+            case PartRole::reward:
+                add(jobs_[i].name, StepPhase::preparation, forward(i), jobs_[i].placed);
+                return;
+            case PartRole::critic:
+                add("values of critic", StepPhase::preparation, forward(i), jobs_[i].placed);
+                train(i);
+                return;
+            case PartRole::actor:
+                train(i);
+                return;
+        }
+    }
+
+    void generate(std::size_t i) {
+        std::vector<double> seconds;
+        part_options_.requests = true;
+        for (std::int64_t draw = 0; draw < spec_.draws; ++draw) {
+            Scenario one = jobs_[i].scenario;
+            one.seed += draw;
+            one.requests.samples = spec_.samples;
+            if (spec_.partial) {  // a sample that ends makes room for the next, of whatever batch
+                one.requests.arrivals = ArrivalKind::closed;
+                one.requests.clients = spec_.sequences();
+            } else {
+                one.requests.arrivals = ArrivalKind::at_once;
+                one.requests.count = spec_.sequences();
+            }
+            RunOutput out = run_part(one, placements_[i]);
+            double tokens = 0;
+            double answers = 0;
+            for (const RequestRow& row : out.requests) {
+                tokens += static_cast<double>(row.prompt) + row.output;
+                answers += row.output;
+                batch_.longest = std::max(batch_.longest, std::int64_t{row.prompt} + row.output);
+            }
+            const double of_batch = static_cast<double>(spec_.sequences()) /
+                                    static_cast<double>(std::max<std::size_t>(1, out.requests.size()));
+            batch_.tokens.push_back(tokens * of_batch);
+            batch_.answers.push_back(answers * of_batch);
+            seconds.push_back(spec_.partial
+                                  ? static_cast<double>(spec_.sequences()) / out.summary.find("requests_per_s")->value
+                                  : out.seconds);
+            if (draw == 0) {
+                out.requests.clear();
+                outputs_[i] = std::move(out);
+            }
+        }
+        part_options_.requests = false;
+        add(jobs_[i].name, StepPhase::generation, seconds, jobs_[i].placed);
+    }
+
+    // Sequences of a part's model that hold the samples of a draw.
+    [[nodiscard]] double rows(std::size_t i, std::size_t draw) const {
+        const std::int64_t sequence = jobs_[i].scenario.model.sequence;
+        if (batch_.longest > sequence) {
+            throw InfeasibleError(
+                fmt::format("a sample has {} tokens and the sequences of '{}' have {}: a longer "
+                            "model.sequence, or a smaller 'most' or 'longest' of requests",
+                            batch_.longest, jobs_[i].name, sequence));
+        }
+        return spec_.rows == RowLayout::padded ? static_cast<double>(spec_.sequences())
+                                               : std::ceil(batch_.tokens[draw] / static_cast<double>(sequence));
+    }
+
+    [[nodiscard]] std::vector<double> forward(std::size_t i) {
+        const Scenario& part = jobs_[i].scenario;
+        const TrainingInput input = training_input(part, context_.models, context_.fabric, placements_[i]);
+        const auto batch = static_cast<double>(part.plan.global_batch);
+        const double each = forward_seconds(input, batch);
+        std::vector<double> seconds;
+        double mean = 0;
+        for (std::size_t draw = 0; draw < batch_.tokens.size(); ++draw) {
+            const double own = std::ceil(rows(i, draw) / batch) * each;
+            mean += own / static_cast<double>(batch_.tokens.size());
+            seconds.push_back(own + moves(i));
+        }
+        outputs_[i].summary.add("forward_s", mean, "s");
+        return seconds;
+    }
+
+    void train(std::size_t i) {
+        const Scenario& part = jobs_[i].scenario;
+        RunOutput out = run_part(part, placements_[i]);
+        std::vector<double> seconds;
+        double updates = 0;
+        for (std::size_t draw = 0; draw < batch_.tokens.size(); ++draw) {
+            const double own = std::ceil(rows(i, draw) * static_cast<double>(spec_.epochs) /
+                                         static_cast<double>(part.plan.global_batch));
+            updates += own / static_cast<double>(batch_.tokens.size());
+            seconds.push_back(own * out.seconds + moves(i));
+        }
+        if (jobs_[i].role == PartRole::actor) {
+            updates_ = updates;
+        }
+        out.summary.metrics.insert(out.summary.metrics.end(), outputs_[i].summary.metrics.begin(),
+                                   outputs_[i].summary.metrics.end());
+        out.summary.breakdown.clear();
+        outputs_[i] = std::move(out);
+        add(jobs_[i].name, StepPhase::training, seconds, jobs_[i].placed);
+    }
+
+    /// What a GPU holds of a part.
+    struct Held {
+        double resting;  ///< while others run
+        double running;
+    };
+
+    [[nodiscard]] Held held(const JobSpec& one) const {
+        const Scenario& part = one.scenario;
+        const double memory = scenario_.cluster.node.gpu.memory.value;
+        if (one.role == PartRole::generator) {
+            return {0, part.engine.memory_fraction * memory};  // its weights come with every step
+        }
+        Held out{0, 0};
+        for (const MemoryUse& stage : memory_by_stage(part.model, part.plan, part.software)) {
+            const bool judges = judges_only(one.role);
+            out.resting =
+                std::max(out.resting, judges ? stage.weights : stage.weights + stage.gradients + stage.optimizer);
+            out.running = std::max(out.running, judges ? stage.weights + stage.buffers : stage.total());
+        }
+        return out;
+    }
+
+    // Every part has room beside what the others on its nodes keep there.
+    void check_memory() const {
+        if (!context_.options.check_memory) {
+            return;
+        }
+        const double memory = scenario_.cluster.node.gpu.memory.value;
+        std::string wrong;
+        for (const JobSpec& running : jobs_) {
+            double kept = 0;
+            std::string who;
+            for (const JobSpec& other : jobs_) {
+                const bool beside =
+                    &other != &running && !other.offload &&
+                    std::any_of(other.placed.begin(), other.placed.end(), [&](std::uint32_t node) {
+                        return std::find(running.placed.begin(), running.placed.end(), node) != running.placed.end();
+                    });
+                if (const double bytes = beside ? held(other).resting : 0; bytes > 0) {
+                    kept += bytes;
+                    who += fmt::format("{}{:.1f} GiB of '{}'", who.empty() ? "" : " and ", bytes / kGiB, other.name);
+                }
+            }
+            const double own = held(running).running;
+            if (kept > 0 && kept + own > memory) {
+                wrong += fmt::format("{}'{}' needs {:.1f} of the {:.1f} GiB of a GPU beside {}",
+                                     wrong.empty() ? "" : "; ", running.name, own / kGiB, memory / kGiB, who);
+            }
+        }
+        if (!wrong.empty()) {
+            throw InfeasibleError(wrong + ": other nodes, a smaller engine.kv.memory, or 'offload' of parts that wait");
+        }
+    }
+
+    // A part in host memory comes before it runs, and goes behind it where it has changed.
+    [[nodiscard]] double moves(std::size_t i) const {
+        const JobSpec& one = jobs_[i];
+        if (!one.offload) {
+            return 0;
+        }
+        const NodeSpec& node = scenario_.cluster.node;
+        const auto gpus = static_cast<double>(node.gpus);
+        const double ways = judges_only(one.role) ? 1 : 2;
+        const double rate = node.host_rate(gpus);  // 0: nothing limits it
+        return rate > 0 ? ways * held(one).resting * gpus / rate : 0;
+    }
+
+    // The pools of the generator that hold weights of their own, replica after replica.
+    [[nodiscard]] std::vector<WeightHolders> receivers() const {
+        const std::size_t i = index_of(PartRole::generator);
+        const EngineSpec& engine = jobs_[i].scenario.engine;
+        std::vector<const PhaseSpec*> phases = {&engine.mixed};
+        if (engine.split) {
+            phases = engine.same_devices ? std::vector{&engine.prefill} : std::vector{&engine.prefill, &engine.decode};
+        }
+        std::vector<WeightHolders> out;
+        std::uint32_t next = 0;
+        for (const PhaseSpec* phase : phases) {
+            WeightHolders pool{phase->tensor, phase->pipeline, phase->replicas, {}, true, false};
+            for (std::int64_t rank = 0; rank < phase->replicas * phase->ranks(); ++rank) {
+                pool.gpus.push_back(placements_[i].gpu(next++));
+            }
+            out.push_back(std::move(pool));
+        }
+        return out;
+    }
+
+    double synchronisation() {
+        const Scenario& generator = job(PartRole::generator).scenario;
+        const double weights = generator.model.parameters() * bytes_of(generator.engine.weights);
+        if (spec_.weights == WeightPath::server) {
+            for (const WeightHolders& pool : receivers()) {
+                moved_ += weights * static_cast<double>(pool.replicas);
+            }
+            moved_ += weights;  // to the server
+            return moved_ / spec_.bandwidth;
+        }
+        const std::size_t i = index_of(PartRole::actor);
+        const TrainingInput actor = training_input(jobs_[i].scenario, context_.models, context_.fabric, placements_[i]);
+        const PlanSpec& plan = actor.plan;
+        WeightHolders from{plan.tensor, plan.pipeline, plan.data * plan.context,
+                           {},          false,         plan.zero == 3 || plan.sharding.given};
+        for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
+            from.gpus.push_back(actor.placement.gpu(static_cast<std::uint32_t>(rank)));
+        }
+        Simulation simulation(context_.fabric, run_settings(jobs_[i].scenario));
+        TaskGraph graph;
+        const std::uint16_t name = graph.name("weights");
+        for (const WeightHolders& pool : receivers()) {
+            for (const WeightMove& move : reshard(context_.fabric, from, pool, weights)) {
+                moved_ += move.bytes;
+                const std::uint64_t hash = (std::uint64_t{move.from.value()} << 32U) | move.to.value();
+                GroupTransfer sent = make_send(context_.fabric, actor.collectives, move.from, move.to,
+                                               Bytes(move.bytes), actor.paths, hash);
+                Task task;
+                task.name = name;
+                task.rank = move.from.value();
+                task.duration =
+                    SimTime::from_seconds(sent.latency_before(simulation.resources().routes_flows()).value());
+                const std::uint32_t set =
+                    graph.add_demands(std::move(sent.demands), ResourceModel::kUnbounded, std::move(sent.flows));
+                (void)graph.add_activity(task, set, move.bytes);
+            }
+        }
+        graph.freeze();
+        if (graph.size() == 0) {
+            return 0;
+        }
+        const Executor& executor = simulation.add(graph);
+        simulation.run();
+        return executor.finished_at().seconds();
+    }
+
+    const RunContext context_;
+    const Scenario& scenario_;
+    const RlSpec& spec_;
+    std::vector<JobSpec> jobs_;  ///< with the cluster and network as they are in this run
+    std::vector<Placement> placements_;
+    std::vector<RunOutput> outputs_;  ///< by job
+    RunOptions part_options_;
+    Batch batch_;
+    StepsInput input_;
+    double updates_ = 0;
+    double moved_ = 0;  ///< B of a synchronisation
+    std::unique_ptr<RlSteps> steps_;
+};
+
+void describe_rl(Fields& fields, Scenario& s) {
+    describe(fields, s.rl);
+    std::size_t count = s.jobs.size();
+    fields.list({"jobs", "the parts of a step", true}, count, [&](Fields& inner, std::size_t i) {
+        s.jobs.resize(std::max({s.jobs.size(), count, i + 1}));
+        JobSpec& job = s.jobs[i];
+        inner.enumeration(
+            {"role", "what it does in a step; the generator is of kind serving, all others of training", true},
+            part_role_names(), job.role);
+        inner.text({"nodes", "a count (the next that no job before has), or numbers and ranges: 0-3,8", true},
+                   job.nodes);
+        inner.boolean({"offload", "its weights and states are in host memory while others run"}, job.offload);
+        describe_job_source(inner, job);
+    });
+}
+
+bool is_count(const std::string& text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// Parts may have nodes in common.
+void place_parts(const YamlNode& list, Scenario& scenario, std::uint32_t nodes, std::vector<Diagnostic>& errors) {
+    std::set<std::uint32_t> taken;
+    for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
+        JobSpec& job = scenario.jobs[i];
+        const YamlNode* node = list.items[i].find("nodes");
+        const Mark& mark = node != nullptr ? node->mark : list.items[i].mark;
+        if (!is_count(job.nodes)) {
+            std::vector<std::uint32_t> named;
+            if (!parse_nodes(job.nodes, named)) {
+                errors.push_back(mark.error(
+                    fmt::format("'nodes' is a count (4) or numbers and ranges (0-3,8), not '{}'", job.nodes)));
+                continue;
+            }
+            for (const std::uint32_t one : named) {
+                if (one >= nodes) {
+                    errors.push_back(mark.error(
+                        fmt::format("node {} of '{}': the cluster has nodes 0 to {}", one, job.name, nodes - 1)));
+                    break;
+                }
+                if (std::find(job.placed.begin(), job.placed.end(), one) != job.placed.end()) {
+                    errors.push_back(mark.error(fmt::format("'{}' names node {} twice", job.name, one)));
+                    break;
+                }
+                job.placed.push_back(one);
+            }
+        } else {
+            const std::uint64_t wanted = job.nodes.size() > 7 ? 10'000'000 : std::stoull(job.nodes);
+            for (std::uint32_t one = 0; one < nodes && job.placed.size() < wanted; ++one) {
+                if (taken.count(one) == 0) {
+                    job.placed.push_back(one);
+                }
+            }
+            if (wanted == 0 || job.placed.size() < wanted) {
+                errors.push_back(mark.error(fmt::format("'{}' wants {} nodes, and {} of {} are no other job's",
+                                                        job.name, job.nodes, job.placed.size(), nodes)));
+            }
+        }
+        taken.insert(job.placed.begin(), job.placed.end());
+    }
+}
+
+// What the batch and the steps say already, or what they cannot honour.
+void check_part(const JobSpec& job, const Mark& mark, std::vector<Diagnostic>& errors) {
+    const Scenario& part = job.scenario;
+    const auto refuse = [&](bool wrong, const std::string& text) {
+        if (wrong) {
+            errors.push_back(mark.error(fmt::format("'{}' {}", job.name, text)));
+        }
+    };
+    const bool generator = job.role == PartRole::generator;
+    const ScenarioKind wanted = generator ? ScenarioKind::serving : ScenarioKind::training;
+    if (part.kind != wanted) {
+        refuse(true, fmt::format("is of kind {}, not {}", row_of(wanted).name, row_of(part.kind).name));
+        return;
+    }
+    if (generator) {
+        const RequestsSpec& requests = part.requests;
+        const RequestsSpec usual;
+        refuse(!requests.trace.empty() || !requests.mix.empty() || requests.turns > 0 || requests.conversations ||
+                   requests.common > 0 || requests.sessions > 1,
+               "generates from single prompts of its 'prompt' and 'output' lengths: no trace, mix, turns, "
+               "conversations, sessions or common tokens");
+        refuse(requests.count != 0 || requests.samples != 1, "generates what 'batch' says: no 'count', no 'samples'");
+        refuse(requests.arrivals != usual.arrivals || requests.clients > 0,
+               "gets a step's prompts at once: no 'arrivals', no 'clients'");
+        refuse(requests.timeout > 0 || part.measure.from > 0 || part.measure.to > 0,
+               "answers all prompts, and all of it is measured: no 'timeout', no 'measure'");
+        refuse(part.engine.mixed.scales || part.engine.prefill.scales || part.engine.decode.scales,
+               "keeps its replicas: no 'autoscale'");
+        refuse(part.engine.faults.given, "has no 'faults': the steps of a campaign are not simulated");
+        refuse(job.offload, "gets new weights in every step and keeps none: no 'offload'");
+        return;
+    }
+    const PlanSpec& plan = part.plan;
+    refuse(plan.documents.given, "has rows as 'batch' says: no 'documents'");
+    refuse(plan.zeroth_order.given || plan.outer.workers > 1,
+           "makes an update after each global batch: no 'zeroth_order', no 'outer' steps");
+    if (job.role != PartRole::actor) {
+        refuse(
+            plan.zero == 3 || plan.sharding.given || plan.offload.given || plan.vocabulary != VocabularyParallel::none,
+            "has forward passes with its weights where they are used: no zero: 3, 'sharding', 'offload' of the "
+            "plan or cut vocabulary");
+    }
+}
+
+void check_weights(const Scenario& scenario, const Mark& mark, std::vector<Diagnostic>& errors) {
+    const JobSpec* generator = nullptr;
+    const JobSpec* actor = nullptr;
+    for (const JobSpec& job : scenario.jobs) {
+        generator = job.role == PartRole::generator ? &job : generator;
+        actor = job.role == PartRole::actor ? &job : actor;
+    }
+    if (generator == nullptr || actor == nullptr) {
+        return;  // said already
+    }
+    const EngineSpec& engine = generator->scenario.engine;
+    const double own = generator->scenario.model.parameters();
+    if (const double trained = actor->scenario.model.parameters(); own != trained) {
+        errors.push_back(mark.error(
+            fmt::format("generator and actor have the same weights, not {:.4g} and {:.4g} of them", own, trained)));
+    }
+    const auto spreads = [](const PhaseSpec& phase) { return phase.groups > 1 || phase.expert > 1; };
+    if (scenario.rl.weights == WeightPath::fabric &&
+        (spreads(engine.mixed) || (engine.split && (spreads(engine.prefill) || spreads(engine.decode))) ||
+         actor->scenario.plan.experts.expert > 1)) {
+        errors.push_back(mark.error(
+            "which rank has which experts is not known where weights go over the fabric: synchronisation through a "
+            "server, or no expert parallelism and no 'groups'"));
+    }
+    const auto shares = [&](const JobSpec& job) {
+        return std::any_of(job.placed.begin(), job.placed.end(), [&](std::uint32_t node) {
+            return std::find(generator->placed.begin(), generator->placed.end(), node) != generator->placed.end();
+        });
+    };
+    for (const JobSpec& job : scenario.jobs) {
+        const bool trains = job.role == PartRole::actor || job.role == PartRole::critic;
+        if (scenario.rl.asynchronous && scenario.rl.staleness > 0 && trains && shares(job)) {
+            errors.push_back(mark.error(fmt::format(
+                "'{}' shares nodes with the generator: asynchronous steps have nodes for each, synchronous ones may "
+                "take turns",
+                job.name)));
+        }
+    }
+}
+
+void check_rl(const YamlNode& root, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors) {
+    const YamlNode* list = root.find("jobs");
+    if (list == nullptr || list->kind != YamlNode::Kind::sequence) {
+        return;
+    }
+    std::vector<PartRole> roles;
+    for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
+        JobSpec& job = scenario.jobs[i];
+        const YamlNode& item = list->items[i];
+        if (item.kind != YamlNode::Kind::map) {
+            continue;  // said already
+        }
+        roles.push_back(job.role);
+        job.name = part_role_names()[static_cast<std::size_t>(job.role)];
+        if (read_job_source(item, data, scenario, job, errors)) {
+            check_part(job, item.mark, errors);
+        }
+    }
+    for (const std::string& problem : problems_of(scenario.rl, roles)) {
+        errors.push_back(list->mark.error(problem));
+    }
+    if (scenario.cluster.mixed) {
+        errors.push_back(scenario.cluster_mark.error(
+            "the parts of a step on a cluster of groups are not simulated: give it nodes of one kind"));
+    }
+    if (errors.empty()) {
+        place_parts(*list, scenario, shape_of(scenario.cluster, scenario.cluster_mark).nodes, errors);
+        check_weights(scenario, list->mark, errors);
+    }
+}
+
+RunCost cost_of_rl(const Scenario& s) {
+    Scenario parts = s;
+    for (JobSpec& job : parts.jobs) {
+        if (job.role == PartRole::generator) {
+            job.scenario.requests.count = s.rl.sequences() * s.rl.draws;
+        }
+    }
+    return cost_of_jobs(parts);
+}
+
+}  // namespace
+
+static constexpr const char* kRlCards[] = {"iteration_time_s", "tokens_per_s", "generation_s",
+                                           "preparation_s",    "training_s",   "synchronisation_s"};
+
+const KindRow kRlKind = {
+    .name = "rl",
+    .headline = "iteration_time_s",
+    .cards = kRlCards,
+    .nodes = true,
+    .messages = false,
+    .kernels = true,
+    .requests = false,
+    .jobs = true,
+    .drawing = TimelineDrawing::few_streams,
+    .network = {.library = true, .folds = true},
+    .cost = cost_of_rl,
+    .describe = describe_rl,
+    .check = check_rl,
+    .prepare = [](const RunContext& context) -> std::unique_ptr<ScenarioRun> {
+        return std::make_unique<RlScenario>(context);
+    },
+    .tidy = refuse_shared_of_jobs,
+};
+
+}  // namespace orrery::inline driver

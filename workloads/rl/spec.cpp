@@ -1,0 +1,96 @@
+#include "workloads/rl/spec.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace orrery::inline rl {
+
+const std::vector<std::string>& part_role_names() {
+    static const std::vector<std::string> kNames = {"generator", "reference", "reward", "critic", "actor"};
+    return kNames;
+}
+
+const std::vector<std::string>& rl_algorithm_names() {
+    static const std::vector<std::string> kNames = {"ppo", "grpo", "rloo"};
+    return kNames;
+}
+
+void describe(Fields& fields, RlSpec& spec) {
+    fields.enumeration({"algorithm", "which models a step has: ppo has a critic, grpo and rloo have none", true},
+                       rl_algorithm_names(), spec.algorithm);
+    fields.section({"batch", "what a step generates and trains on"}, [&](Fields& inner) {
+        inner.integer({"prompts", "of a step", false, 1, 1 << 24}, spec.prompts);
+        inner.integer({"samples", "answers to each prompt", false, 1, 1 << 16}, spec.samples);
+        inner.integer({"epochs", "times that training goes over a step's samples", false, 1, 100}, spec.epochs);
+        inner.enumeration({"rows",
+                           "padded: a sample is a sequence of the model's length; packed: sequences are filled with "
+                           "samples"},
+                          {"padded", "packed"}, spec.rows);
+        inner.integer({"draws", "batches that are drawn and generated; steps take them in turn", false, 1, 64},
+                      spec.draws);
+    });
+    fields.group(spec.rules, [&](Fields& same) {
+        same.section({"rewards", "rules that judge samples in place of a reward model"}, [&](Fields& inner) {
+            inner.quantity({"time", "for one sample", true, 0, 1e5}, Dimension::time, spec.rule_time);
+            inner.integer({"workers", "that judge side by side", false, 1, 1 << 20}, spec.rule_workers);
+        });
+    });
+    fields.group(spec.asynchronous, [&](Fields& same) {
+        same.section(
+            {"asynchronous", "generation does not wait for the training of the step before"}, [&](Fields& inner) {
+                inner.integer({"staleness", "updates that the generator's weights may lack; 0: none", false, 0, 64},
+                              spec.staleness);
+                inner.boolean({"partial", "long samples go on over the end of a batch and the change of weights"},
+                              spec.partial);
+            });
+    });
+    fields.section({"synchronisation", "how trained weights reach the generator"}, [&](Fields& inner) {
+        inner.enumeration({"through", "from GPU to GPU over the fabric, or through a server of weights"},
+                          {"fabric", "server"}, spec.weights);
+        bool given = spec.bandwidth > 0;
+        inner.group(given, [&](Fields& same) {
+            same.quantity({"bandwidth", "of the server, each way", false, 1, 1e15}, Dimension::rate, spec.bandwidth);
+        });
+    });
+}
+
+std::vector<std::string> problems_of(const RlSpec& spec, const std::vector<PartRole>& parts) {
+    std::vector<std::string> out;
+    const auto count = [&](PartRole role) { return std::count(parts.begin(), parts.end(), role); };
+    const auto name = [](PartRole role) { return part_role_names()[static_cast<std::size_t>(role)]; };
+    for (const PartRole role : {PartRole::generator, PartRole::actor}) {
+        if (count(role) == 0) {
+            out.push_back("a step needs a job with role '" + name(role) + "'");
+        }
+    }
+    for (std::size_t i = 0; i < part_role_names().size(); ++i) {
+        if (count(static_cast<PartRole>(i)) > 1) {
+            out.push_back("more than one job has the role '" + part_role_names()[i] + "'");
+        }
+    }
+    const bool critic = count(PartRole::critic) > 0;
+    if (spec.algorithm == RlAlgorithm::ppo && !critic) {
+        out.emplace_back("ppo has a critic: a job with role 'critic' (grpo and rloo have none)");
+    }
+    if (spec.algorithm != RlAlgorithm::ppo && critic) {
+        out.emplace_back("grpo and rloo have no critic: leave it out, or say algorithm: ppo");
+    }
+    if (spec.algorithm != RlAlgorithm::ppo && spec.samples < 2) {
+        out.emplace_back("grpo and rloo compare the samples of a prompt: batch.samples is 2 or more");
+    }
+    if (spec.rules && count(PartRole::reward) > 0) {
+        out.emplace_back("samples are judged by 'rewards' or by a job with role 'reward', not by both");
+    }
+    if (spec.asynchronous && spec.partial && spec.staleness == 0) {
+        out.emplace_back("'partial' samples are of several weights: asynchronous.staleness is 1 or more");
+    }
+    if (spec.weights == WeightPath::server && spec.bandwidth <= 0) {
+        out.emplace_back("synchronisation through a server needs its 'bandwidth'");
+    }
+    if (spec.weights == WeightPath::fabric && spec.bandwidth > 0) {
+        out.emplace_back("'synchronisation.bandwidth' is of a server: the fabric has links of its own");
+    }
+    return out;
+}
+
+}  // namespace orrery::inline rl

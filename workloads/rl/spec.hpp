@@ -1,0 +1,48 @@
+#pragma once
+// What a scenario of reinforcement-learning post-training says beside its parts: the algorithm, the batch of a step, and how steps
+// and weights follow each other.
+
+#include "sim/config/fields.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace orrery::inline rl {
+
+enum class RlAlgorithm { ppo, grpo, rloo };
+/// What a part of a step does. In the order in which a step needs them.
+enum class PartRole { generator, reference, reward, critic, actor };
+/// How samples become the rows that the models of training see.
+enum class RowLayout { padded, packed };
+/// What the trained weights go over to the generator.
+enum class WeightPath { fabric, server };
+
+struct RlSpec {
+    RlAlgorithm algorithm = RlAlgorithm::ppo;
+    std::int64_t prompts = 256;
+    std::int64_t samples = 1;  ///< of each prompt
+    std::int64_t epochs = 1;   ///< times that training goes over the samples of a step
+    RowLayout rows = RowLayout::packed;
+    std::int64_t draws = 4;         ///< batches that are drawn and generated; steps take them in turn
+    bool rules = false;             ///< rewards come from rules, not from a model: `rewards` was given
+    double rule_time = 0;           ///< s for one sample
+    std::int64_t rule_workers = 1;  ///< that judge samples side by side
+    bool asynchronous = false;
+    std::int64_t staleness = 1;  ///< updated weights that the generator may lack
+    bool partial = false;        ///< generation goes on over the ends of batches
+    WeightPath weights = WeightPath::fabric;
+    double bandwidth = 0;  ///< B/s of a server of weights, each way
+
+    [[nodiscard]] std::int64_t sequences() const { return prompts * samples; }
+};
+
+[[nodiscard]] const std::vector<std::string>& part_role_names();
+[[nodiscard]] const std::vector<std::string>& rl_algorithm_names();
+
+void describe(Fields& fields, RlSpec& spec);
+
+/// What of a specification and its parts can never be; empty: fine.
+[[nodiscard]] std::vector<std::string> problems_of(const RlSpec& spec, const std::vector<PartRole>& parts);
+
+}  // namespace orrery::inline rl
