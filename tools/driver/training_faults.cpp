@@ -264,6 +264,7 @@ class TrainingJob final : public JobModel {
                             input_.paths, input_.fold, input_.routes_flows};
         input.in_order = input_.in_order;
         input.groups = input_.groups;
+        input.host = input_.host;
         RunSettings settings = run_settings(scenario_);
         std::vector<std::pair<std::uint32_t, double>> nics;
         const std::uint32_t gpus = shape_.gpus_per_node;

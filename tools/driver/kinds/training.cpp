@@ -272,10 +272,6 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
         errors.push_back(scenario.plan_mark.error(
             "documents on a cluster of groups are not simulated: replicas differ by what they hold alone"));
     }
-    if (scenario.cluster.mixed && scenario.plan.offload.given) {
-        errors.push_back(scenario.plan_mark.error(
-            "offload on a cluster of groups is not simulated: tiers are those of one kind of node"));
-    }
     if (scenario.plan.zeroth_order.given && scenario.faults.campaign) {
         errors.push_back(scenario.plan_mark.error(
             "'faults' of zeroth_order steps are not simulated: their checkpoints have no states of an optimizer"));
