@@ -1,9 +1,13 @@
 // Training and serving on clusters whose nodes differ.
 
 #include "tests/support/support.hpp"
+#include "tools/explain/fault_what_ifs.hpp"
+#include "tools/plan/recovery_search.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+
+#include <algorithm>
 
 using namespace orrery;
 
@@ -320,4 +324,19 @@ TEST_CASE("a node that is slow in what is left of a job on groups slows it, and 
     // Two replicas divide a batch of 8, three do not: a node of the second group stands by.
     CHECK(share("8", slow("node3")) == doctest::Approx(share("8", "")).epsilon(1e-6));
     CHECK(share("8", slow("node2")) < 0.95 * share("8", ""));
+}
+
+TEST_CASE("what-ifs and plan bring no standbys to a job on groups that shrinks") {
+    const auto standbys = [](const Scenario& s) {
+        const std::vector<CampaignVariant> variants = fault_variants(s);
+        return std::any_of(variants.begin(), variants.end(),
+                           [](const CampaignVariant& one) { return one.faults.recovery.standbys > 0; });
+    };
+    const char* const kPlan = "tensor: 8, data: 4";
+    const Scenario mixed = shrinking(two_kinds(2, "dgx-h100", 2, "dgx-a100-80g"), kPlan, lose("node0", "1 h"));
+    CHECK(!standbys(mixed));
+    CHECK(standbys(shrinking("{nodes: 4, node: dgx-h100, fabric: {rails: 8}}", kPlan, lose("node0", "1 h"))));
+    for (const RecoveryChoice& choice : search_recovery(mixed, test::models())) {
+        CHECK(choice.standbys == 0);
+    }
 }

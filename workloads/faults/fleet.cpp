@@ -7,6 +7,7 @@ namespace orrery::inline faults {
 Fleet::Fleet(const FaultsSpec& spec, std::uint32_t nodes, std::vector<std::uint32_t> kinds, std::uint64_t seed)
     : recovery_(spec.recovery), kinds_(std::move(kinds)), random_(seed, "faults/repair"), draws_(seed, "faults/pool") {
     const RecoverySpec& r = spec.recovery;
+    ORRERY_ASSERT(kinds_.empty() || r.standbys + r.pool + r.spares == 0);
     const auto machines = static_cast<std::uint32_t>(nodes + r.standbys + r.pool + r.spares);
     place_of_.assign(machines, kNone);
     failed_at_.resize(r.retire_after > 0 ? machines : 0);

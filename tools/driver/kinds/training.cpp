@@ -277,7 +277,7 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
     refuse_unread_model(root, scenario, errors);
     refuse_unread_faults(root, scenario, errors);
     check_faults(root, scenario, errors);
-    if (scenario.cluster.mixed && scenario.faults.campaign && scenario.faults.recovery.shrinks) {
+    if (scenario.faults.campaign && !takes_standbys(scenario)) {
         refuse_outsiders(root, scenario.faults.recovery, errors);
     }
     if (scenario.cluster.mixed && scenario.plan.documents.given) {
