@@ -10,8 +10,9 @@ std::size_t NodeMemory::add(const std::string& name, double capacity) {
     return per_node_.size() - 1;
 }
 
-NodeMemory::NodeMemory(const NodeHost& host, const Fabric& fabric, double device_link, ResourceModel& model)
-    : host_(host), fabric_(fabric) {
+NodeMemory::NodeMemory(const NodeHost& host, const Fabric& fabric, double device_link, ResourceModel& model,
+                       std::uint32_t first_node, std::uint32_t nodes)
+    : host_(host), fabric_(fabric), first_node_(first_node) {
     ORRERY_ASSERT(device_link > 0);
     if (host.cores > 0 && host.core_bandwidth.value > 0) {
         cores_ = add("cores", static_cast<double>(host.cores) * host.core_bandwidth.value);
@@ -33,7 +34,7 @@ NodeMemory::NodeMemory(const NodeHost& host, const Fabric& fabric, double device
         device_up_.push_back(add("PCIe out of GPU", device_link));
         device_down_.push_back(add("PCIe into GPU", device_link));
     }
-    for (std::uint32_t node = 0; node < fabric.shape().nodes; ++node) {
+    for (std::uint32_t node = 0; node < nodes; ++node) {
         for (const double capacity : per_node_) {
             const ResourceId id = model.add_resource(capacity);
             if (capacities_.empty()) {
@@ -46,12 +47,12 @@ NodeMemory::NodeMemory(const NodeHost& host, const Fabric& fabric, double device
 }
 
 ResourceId NodeMemory::of(std::uint32_t node, std::size_t part) const {
-    return ResourceId(first_ + node * per_node_.size() + part);
+    return ResourceId(first_ + (node - first_node_) * per_node_.size() + part);
 }
 
 std::string NodeMemory::resource_name(ResourceId resource) const {
     const std::size_t place = resource.value() - first_;
-    return names_[place % per_node_.size()] + ", node " + std::to_string(place / per_node_.size());
+    return names_[place % per_node_.size()] + ", node " + std::to_string(first_node_ + place / per_node_.size());
 }
 
 void NodeMemory::read_tier(Demands& out, std::uint32_t node, std::size_t tier, double weight) const {
@@ -81,13 +82,21 @@ void NodeMemory::cross(Demands& out, GpuId gpu, bool to_device) const {
         out.push_back({of(node, to_device ? device_down_[local] : device_up_[local]), 1});
         return;
     }
-    // The path to the GPU of the same place in another node begins, and the path from it ends, on the device's PCIe link.
-    const GpuId peer((gpu.value() + fabric_.gpus_per_domain()) % fabric_.gpus());
-    const Route route =
-        to_device ? fabric_.route(peer, gpu, PathChoice::spray, 0) : fabric_.route(gpu, peer, PathChoice::spray, 0);
-    const ResourceId link = to_device ? route.resources().back() : route.resources().front();
-    ORRERY_ASSERT(fabric_.resource_name(link).rfind("PCIe", 0) == 0);
-    out.push_back({link, 1});
+    // The path to a GPU of another node that its NIC reaches begins, and the path from it ends, on the device's PCIe link: mostly the
+    // GPU of the same place, but where nodes of groups spread their NICs over rails in unlike ways.
+    for (std::uint32_t i = 0; i < fabric_.gpus_per_domain(); ++i) {
+        const std::uint32_t domain = fabric_.gpus_per_domain();
+        const std::uint32_t place = (gpu.value() + i) % domain;
+        const GpuId peer((gpu.value() / domain * domain + domain + place) % fabric_.gpus());
+        const Route route =
+            to_device ? fabric_.route(peer, gpu, PathChoice::spray, 0) : fabric_.route(gpu, peer, PathChoice::spray, 0);
+        const ResourceId link = to_device ? route.resources().back() : route.resources().front();
+        if (fabric_.resource_name(link).rfind("PCIe", 0) == 0) {
+            out.push_back({link, 1});
+            return;
+        }
+    }
+    ORRERY_ASSERT(false);
 }
 
 namespace {

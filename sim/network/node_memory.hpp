@@ -16,7 +16,11 @@ namespace orrery::inline network {
 class NodeMemory {
   public:
     /// Adds the resources of every node to `model`, which has those of the fabric. `device_link`: B/s of a device's PCIe link.
-    NodeMemory(const NodeHost& host, const Fabric& fabric, double device_link, ResourceModel& model);
+    NodeMemory(const NodeHost& host, const Fabric& fabric, double device_link, ResourceModel& model)
+        : NodeMemory(host, fabric, device_link, model, 0, fabric.shape().nodes) {}
+    /// The same of `nodes` nodes from a first one on, which are alike.
+    NodeMemory(const NodeHost& host, const Fabric& fabric, double device_link, ResourceModel& model,
+               std::uint32_t first_node, std::uint32_t nodes);
 
     /// One activity of a copy, of as many units as bytes.
     struct Hop {
@@ -73,6 +77,7 @@ class NodeMemory {
     std::vector<std::size_t> switch_up_, switch_down_;       ///< by switch; up: towards the host
     std::vector<std::size_t> device_up_, device_down_;       ///< by device, where the fabric has no link of its own
     std::vector<double> capacities_;                         ///< of all nodes
+    std::uint32_t first_node_;
 };
 
 }  // namespace orrery::inline network

@@ -100,14 +100,15 @@ model: llama-2-7b
 kind: training
 cluster:
   groups:
-    - {name: a, nodes: 1, node: dgx-a100-80g}
-    - {name: h, nodes: 1, node: dgx-h100}
+    - {name: a, nodes: 1, node: {preset: dgx-a100-80g, host: {tiers: [{name: dram, medium: dram, capacity: 1 TB, read: 100 GB/s}]}}}
+    - {name: h, nodes: 1, node: {preset: dgx-h100, host: {tiers: [{name: dram, medium: dram, capacity: 9 GB, read: 100 GB/s}]}}}
   fabric: {kind: leaf-spine, nodes_per_leaf: 4, rails: 8, link: 400 Gbps, latency: 1 us}
 model: llama-3-8b
 plan: {data: 16, zero: 2, global_batch: 32, offload: {optimizer: {tier: dram}}}
 )"));
-    CHECK(training.code == 2);
-    CHECK_MESSAGE(training.text.find("offload.yaml:9:7: error: offload on a cluster of groups is not simulated") !=
-                      std::string::npos,
-                  training.text);
+    CHECK(training.code == 3);
+    CHECK_MESSAGE(
+        training.text.find("the 8 ranks of a node of 'h' place 44.87 GiB in its tier 'dram', which holds 8.382 "
+                           "GiB") != std::string::npos,
+        training.text);
 }

@@ -133,6 +133,35 @@ TEST_CASE("by default every operation does what it says, over all NICs of a node
                          InfeasibleError);
 }
 
+TEST_CASE("broadcast and reduce use all NICs of a node: chains side by side, a part of the payload each") {
+    const std::string nodes = "nodes: 4, node: dgx-h100, fabric: {kind: rail-only}";
+    for (const char* op : {"broadcast", "reduce"}) {
+        CAPTURE(op);
+        // 29 + 512 pieces over eight NICs of 50 GB/s, which the inside of a node (450 GB/s) passes on.
+        const double closed = 4 * 1.073741824 / 400 * 541.0 / 512;
+        const std::string what = fmt::format("op: {}, size: 4 GiB, algorithm: multi-ring, pipeline: 512", op);
+        CHECK(seconds(nodes, what) >= closed);
+        CHECK(seconds(nodes, what) < 1.15 * closed);
+        // Any root will do; the chain then ends in its own node.
+        CHECK(seconds(nodes, what + ", root: 13") == doctest::Approx(seconds(nodes, what)).epsilon(0.05));
+        // By default: one chain alone is bound by one NIC.
+        CHECK(busbw(nodes, fmt::format("op: {}, size: 4 GiB", op)) > 200);
+        CHECK(busbw(nodes, fmt::format("op: {}, size: 4 GiB, algorithm: chain", op)) < 51);
+    }
+    // Every byte goes to every other rank once.
+    const RunOutput out = run(test::scenario("orrery: 1\nkind: collective\ncluster: {nodes: 4, node: dgx-h100, fabric: "
+                                             "{kind: rail-only}}\ncollective: {op: broadcast, size: 1 GiB, algorithm: "
+                                             "multi-ring}\n"),
+                              test::models(), {});
+    CHECK(out.summary.find("bytes_on_wire")->value == doctest::Approx(31 * 1073741824.0));
+    const std::string text = fmt::format(
+        "orrery: 1\nkind: collective\ncluster: {{{}}}\ncollective: {{op: broadcast, algorithm: multi-ring, size: 1 MB, "
+        "root: 32}}\n",
+        nodes);
+    CHECK_THROWS_WITH_AS((void)run(test::scenario(text), test::models(), {}),
+                         doctest::Contains("the root is rank 32, but the last one is 31"), InfeasibleError);
+}
+
 TEST_CASE("what auto takes is near the fastest of all algorithms, at small and large sizes") {
     const std::vector<std::string> clusters = {
         "nodes: 4, node: dgx-h100, fabric: {rails: 8}", "hosts: 16, fabric: {link: 100 Gbps}",

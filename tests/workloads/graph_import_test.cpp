@@ -144,6 +144,23 @@ TEST_CASE("GraphML becomes the same fabric, directed or not") {
     CHECK(refused("graphml", deep).find("nest deeper") != std::string::npos);
 }
 
+TEST_CASE(
+    "vertices of GraphML without a label are called by their ids, and edges to nothing are told with their lines") {
+    const char* const kLinks =
+        "<graphml><key id=\"r\" for=\"edge\" attr.name=\"rate\" attr.type=\"string\"/><graph "
+        "edgedefault=\"undirected\">\n<!-- <node id=\"old\"/> -->\n<node id=\"left\"/><node id='right'/>\n<node "
+        "id=\"core\"/>\n<edge source=\"left\" target=\"core\"><data key=\"r\">RATE</data></edge>\n<edge "
+        "source=\"END\" target=\"core\"><data key=\"r\">10 Gbps</data></edge>\n</graph></graphml>\n";
+    const std::string whole = replaced(replaced(kLinks, "RATE", "10 Gbps"), "END", "right");
+    CHECK(imported("graphml", whole).text.find("core") != std::string::npos);
+    const std::string holes = refused("graphml", replaced(replaced(kLinks, "RATE", "10 Gbps"), "END", "rihgt"));
+    CHECK(holes.find(":6:0: error: an edge ends at 'rihgt', which is not among the nodes (did you mean 'right'?)") !=
+          std::string::npos);
+    const std::string bare = replaced(kLinks, "<data key=\"r\">RATE</data>", "");
+    CHECK(refused("graphml", replaced(bare, "END", "right")).find("the link from 'left' to 'core' has no rate") !=
+          std::string::npos);
+}
+
 TEST_CASE("InfraGraph becomes a fabric: instances that compute are hosts, the others switches") {
     const Imported out = imported("infragraph", kInfra);
     const Fabric fabric = fabric_of(out);

@@ -1,9 +1,13 @@
 // Training and serving on clusters whose nodes differ.
 
 #include "tests/support/support.hpp"
+#include "tools/explain/fault_what_ifs.hpp"
+#include "tools/plan/recovery_search.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+
+#include <algorithm>
 
 using namespace orrery;
 
@@ -144,10 +148,14 @@ TEST_CASE("what groups are not simulated with is refused with its line") {
     };
     CHECK(refusal("model: {layers: 4, hidden: 1024, heads: 16, vocabulary: 1000}").empty());
     const std::string model = "model: {layers: 4, hidden: 1024, heads: 16, vocabulary: 1000}\n";
-    CHECK(refusal(
-              model +
-              "faults: {duration: 1 d, recovery: {shrinks: true}, events: [{at: 1 h, kind: fail-stop, where: node1}]}")
-              .find("test.yaml:5") != std::string::npos);
+    // Machines from outside of the groups are of none of them.
+    const std::string outside =
+        refusal(model +
+                "faults:\n  duration: 1 d\n  recovery:\n    shrinks: true\n    standbys: 2\n    pool: 1\n"
+                "  events: [{at: 1 h, kind: fail-stop, where: node1}]");
+    CHECK(outside.find("test.yaml:9:15: error: 'standbys' of a job that 'shrinks' on a cluster of groups") !=
+          std::string::npos);
+    CHECK(outside.find("test.yaml:10:11: error: 'pool' of a job that 'shrinks'") != std::string::npos);
 }
 
 TEST_CASE("replicas of serving are on the nodes of their group, with their devices") {
@@ -221,4 +229,114 @@ TEST_CASE("a campaign on equal groups is one on their nodes; a node of the slow 
     const std::string mixed = groups("dgx-h100", "dgx-a100-80g");
     // The first node is twice as slow as before, and then about as slow as the second: less is lost.
     CHECK(campaign(mixed, "node0") > campaign(mixed, "node1"));
+}
+
+namespace {
+
+// Two and two nodes, or so many, of which some are lost at the start and for good.
+std::string two_kinds(int first, const char* one, int second, const char* other) {
+    return fmt::format(
+        "{{groups: [{{name: a, nodes: {}, node: {}}}, {{name: b, nodes: {}, node: {}}}], fabric: {{rails: 8, "
+        "nodes_per_leaf: 4}}}}",
+        first, one, second, other);
+}
+
+Scenario shrinking(const std::string& cluster, const std::string& plan, const std::string& lost = "",
+                   const char* repair = "1000 d") {
+    return test::scenario(fmt::format(
+        "orrery: 1\nkind: training\ncluster: {}\n"
+        "model: {{layers: 8, hidden: 1024, heads: 16, vocabulary: 1000, sequence: 1024}}\n"
+        "plan: {{global_batch: 24, micro_batch: 1, {}}}\n{}",
+        cluster, plan,
+        lost.empty() ? ""
+                     : fmt::format("faults: {{duration: 10 d, checkpoint: {{interval: {{kind: fixed, every: 30 "
+                                   "min}}}}, recovery: {{shrinks: true, repair: {{automatic: {{mean: "
+                                   "{}}}}}}}, events: [{}]}}\n",
+                                   repair, lost)));
+}
+
+std::string lose(const char* where, const char* at = "0 s") {
+    return fmt::format("{{at: {}, kind: fail-stop, where: {}}}", at, where);
+}
+
+}  // namespace
+
+TEST_CASE("a job on equal groups shrinks and grows again as one on their nodes, to the last digit") {
+    const std::string even = two_kinds(2, "dgx-h100", 2, "dgx-h100");
+    const char* const kNodes = "{nodes: 4, node: dgx-h100, fabric: {rails: 8, nodes_per_leaf: 4}}";
+    for (const char* plan : {"tensor: 8, data: 4", "tensor: 4, data: 8", "tensor: 8, data: 4, zero: 1",
+                             "tensor: 8, pipeline: 2, data: 2"}) {
+        for (const char* where : {"node3", "node0"}) {
+            CAPTURE(plan);
+            CAPTURE(where);
+            const Scenario groups_of = shrinking(even, plan, lose(where, "1 h"), "30 h");
+            const Scenario nodes_of = shrinking(kNodes, plan, lose(where, "1 h"), "30 h");
+            CHECK(metric(groups_of, "lost_s.fewer_nodes") > 1000);
+            for (const char* name : {"goodput_fraction", "lost_s.fewer_nodes", "lost_s.lost_work"}) {
+                CHECK(metric(groups_of, name) == metric(nodes_of, name));
+            }
+        }
+    }
+}
+
+TEST_CASE("what is left of a job on groups takes what the same job takes on what is left") {
+    const std::string all = two_kinds(2, "dgx-h100", 2, "dgx-a100-80g");
+    const auto share = [&](const std::string& plan, const std::string& lost) {
+        return metric(shrinking(all, plan, lost), "goodput_fraction");
+    };
+    const auto time = [&](const std::string& cluster, const std::string& plan) {
+        return metric(shrinking(cluster, plan), "iteration_time_s");
+    };
+    // A replica of either group: three are left, the old ones still the slowest.
+    const double four = time(all, "tensor: 8, data: 4");
+    const double less_new = four / time(two_kinds(1, "dgx-h100", 2, "dgx-a100-80g"), "tensor: 8, data: 3");
+    const double less_old = four / time(two_kinds(2, "dgx-h100", 1, "dgx-a100-80g"), "tensor: 8, data: 3");
+    CHECK(share("tensor: 8, data: 4", lose("node1")) == doctest::Approx(less_new).epsilon(2e-3));
+    CHECK(share("tensor: 8, data: 4", lose("node2")) == doctest::Approx(less_old).epsilon(2e-3));
+    // A pipeline whose stages lie on a group each: one replica of both stages.
+    const char* const kStages = "tensor: 8, pipeline: 2, data: 2";
+    const double pair = time(two_kinds(1, "dgx-h100", 1, "dgx-a100-80g"), "tensor: 8, pipeline: 2, data: 1");
+    CHECK(share(kStages, lose("node0")) == doctest::Approx(time(all, kStages) / pair).epsilon(2e-3));
+    // A replica of two nodes, all of one group: it goes on where two nodes are.
+    const char* const kWide = "tensor: 4, context: 4, data: 2";
+    const double old =
+        time("{nodes: 2, node: dgx-a100-80g, fabric: {rails: 8, nodes_per_leaf: 4}}", "tensor: 4, context: 4, data: 1");
+    CHECK(share(kWide, lose("node0")) == doctest::Approx(time(all, kWide) / old).epsilon(2e-3));
+    // One node of each group is left: no replica can be made, and the job waits.
+    const Scenario none = shrinking(all, kWide, lose("node0") + ", " + lose("node3"));
+    CHECK(metric(none, "lost_s.hardware") > 0.99 * 10 * 86400);
+}
+
+TEST_CASE("a node that is slow in what is left of a job on groups slows it, and one that stands by does not") {
+    const std::string all = two_kinds(2, "dgx-h100", 2, "dgx-h100");
+    const auto share = [&](const char* batch, const std::string& more) {
+        Scenario s = shrinking(all, "tensor: 8, data: 4", lose("node0") + more);
+        s.plan.global_batch = std::stoll(batch);
+        return metric(s, "goodput_fraction");
+    };
+    const auto slow = [](const char* where) {
+        return fmt::format(", {{at: 1 d, kind: slow, where: {}, factor: 0.5, lasts: 5 d}}", where);
+    };
+    CHECK(share("24", slow("node3")) < 0.9 * share("24", ""));
+    // The node that is left of the first group has its first place.
+    CHECK(share("24", slow("node0")) == doctest::Approx(share("24", slow("node3"))).epsilon(1e-3));
+    CHECK(share("24", slow("node1")) == doctest::Approx(share("24", "")).epsilon(1e-6));
+    // Two replicas divide a batch of 8, three do not: a node of the second group stands by.
+    CHECK(share("8", slow("node3")) == doctest::Approx(share("8", "")).epsilon(1e-6));
+    CHECK(share("8", slow("node2")) < 0.95 * share("8", ""));
+}
+
+TEST_CASE("what-ifs and plan bring no standbys to a job on groups that shrinks") {
+    const auto standbys = [](const Scenario& s) {
+        const std::vector<CampaignVariant> variants = fault_variants(s);
+        return std::any_of(variants.begin(), variants.end(),
+                           [](const CampaignVariant& one) { return one.faults.recovery.standbys > 0; });
+    };
+    const char* const kPlan = "tensor: 8, data: 4";
+    const Scenario mixed = shrinking(two_kinds(2, "dgx-h100", 2, "dgx-a100-80g"), kPlan, lose("node0", "1 h"));
+    CHECK(!standbys(mixed));
+    CHECK(standbys(shrinking("{nodes: 4, node: dgx-h100, fabric: {rails: 8}}", kPlan, lose("node0", "1 h"))));
+    for (const RecoveryChoice& choice : search_recovery(mixed, test::models())) {
+        CHECK(choice.standbys == 0);
+    }
 }

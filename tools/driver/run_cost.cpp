@@ -95,7 +95,8 @@ RunCost cost_of_collective(const Scenario& s) {
     const bool fluid = s.network.fidelity == Fidelity::fluid;
     const bool hashed = s.network.path_choice() == PathChoice::ecmp;
     const bool folds = s.network.fold && !s.faults.given && !spec.in_memory;
-    const bool rings = ring ? spec.slow_rank < 0 : fluid && !hashed && spec.algorithm->rings != nullptr;
+    const bool reduces = reduces_or_gathers(spec.op);  // of others rings are chains
+    const bool rings = ring ? spec.slow_rank < 0 : fluid && !hashed && reduces && spec.algorithm->rings != nullptr;
     const Price each = folds && rings                                  ? kFoldedMessage
                        : folds && fluid && !hashed && shifts.count > 0 ? kAlikeMessage
                                                                        : kMessage;

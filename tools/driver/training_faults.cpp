@@ -2,14 +2,19 @@
 
 #include "models/scaled_device.hpp"
 #include "tools/driver/campaign_summary.hpp"
+#include "tools/driver/group_names.hpp"
 #include "tools/driver/scenario_checks.hpp"
+#include "workloads/training/node_memories.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <numeric>
+#include <optional>
 #include <thread>
 
 namespace orrery::inline driver {
@@ -37,14 +42,33 @@ RoundParts parts_of(const TrainingResult& result) {
     return {std::max(0.0, result.iteration_s - exchange - fixed), exchange, fixed};
 }
 
+// A job on groups of nodes of which some are gone: the plan with the most replicas on those that are left, which it fills in its order.
+struct Layout {
+    Layout(const Scenario& shrunk, const TrainingInput& whole, std::vector<std::uint32_t> nodes)
+        : scenario(shrunk),
+          input(training_input(scenario, whole.groups, whole.fabric, Placement(whole.fabric, std::move(nodes)))) {}
+    Scenario scenario;
+    TrainingInput input;
+    std::vector<std::uint32_t> used;                 ///< nodes of each kind
+    std::map<std::uint32_t, std::uint32_t> rank_of;  ///< by GPU
+};
+
+std::map<std::uint32_t, std::uint32_t> ranks_by_gpu(const TrainingInput& input) {
+    std::map<std::uint32_t, std::uint32_t> out;
+    for (std::uint32_t rank = 0; rank < static_cast<std::uint32_t>(input.plan.ranks()); ++rank) {
+        out.emplace(input.placement.gpu(rank).value(), rank);
+    }
+    return out;
+}
+
 // Places of a cluster are folded onto the few that differ, so that each distinct state is simulated once.
 class TrainingJob final : public JobModel {
   public:
     TrainingJob(const Scenario& scenario, const TrainingInput& input, const TrainingResult& result)
         : scenario_(scenario), input_(input), shape_(job_shape(scenario)), set_(folding_set(input)) {
-        const std::int64_t ranks = input.groups.empty() ? 0 : input.plan.ranks();
-        for (std::uint32_t rank = 0; rank < static_cast<std::uint32_t>(ranks); ++rank) {
-            rank_of_.emplace(input.placement.gpu(rank).value(), rank);
+        if (!input.groups.empty()) {
+            rank_of_ = ranks_by_gpu(input);
+            list_places();
         }
         times_[key({shape_.nodes, {}, 0})] = result.iteration_s;
         constexpr std::int64_t kRuns = 100;  // more change the mean of rounds by less than anybody can see
@@ -82,6 +106,13 @@ class TrainingJob final : public JobModel {
         return plan.data == 0 ? 0 : static_cast<std::uint32_t>(plan.ranks() / shape_.gpus_per_node);
     }
 
+    std::vector<std::uint32_t> kinds() const override { return kinds_; }
+
+    std::vector<std::uint32_t> nodes_used_of(const std::vector<std::uint32_t>& nodes) const override {
+        const Layout* layout = layout_of(nodes);
+        return layout == nullptr ? std::vector<std::uint32_t>(kinds_.size()) : layout->used;
+    }
+
     CheckpointSetting checkpoint() const override {
         CheckpointSetting out;
         out.bytes = checkpoint_bytes(scenario_);
@@ -110,17 +141,144 @@ class TrainingJob final : public JobModel {
                            static_cast<std::uint64_t>(seed));
     }
 
+    // On a cluster of groups: the nodes that hold ranks are the job's places, in their order, and of as many kinds as groups.
+    void list_places() {
+        for (const auto& [gpu, rank] : rank_of_) {
+            const std::uint32_t node = gpu / shape_.gpus_per_node;
+            if (!nodes_.empty() && nodes_.back() == node) {
+                continue;
+            }
+            const std::uint32_t group = input_.fabric.group_of_node(node);
+            if (nodes_.empty() || input_.fabric.group_of_node(nodes_.back()) != group) {
+                kinds_.push_back(0);
+            }
+            ++kinds_.back();
+            nodes_.push_back(node);
+        }
+        // The plan fills the groups that it names first.
+        const std::vector<std::string> named = names_in(input_.plan.groups);
+        std::vector<std::size_t> rank_of_kind;
+        std::size_t first = 0;
+        for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+            const std::uint32_t group = input_.fabric.group_of_node(nodes_[first]);
+            const std::string& name = input_.fabric.shape().groups[group].name;
+            rank_of_kind.push_back(
+                static_cast<std::size_t>(std::find(named.begin(), named.end(), name) - named.begin()));
+            order_.push_back(kind);
+            first += kinds_[kind];
+        }
+        std::stable_sort(order_.begin(), order_.end(),
+                         [&](std::size_t a, std::size_t b) { return rank_of_kind[a] < rank_of_kind[b]; });
+    }
+
+    // The plan divides among `plan.data` replicas on whole nodes.
+    [[nodiscard]] bool divides(const PlanSpec& plan) const {
+        return plan.global_batch % (plan.micro_batch * plan.data) == 0 && plan.ranks() % shape_.gpus_per_node == 0 &&
+               (plan.shard == 0 || plan.data % plan.shard == 0) &&
+               communication_problems(plan, input_.model.experts.count > 0).unfit.empty() &&
+               plan.stage_ranks() % (plan.experts.expert * plan.expert_tensor()) == 0;
+    }
+
+    // What is left of a job on groups; null: nothing that could run.
+    const Layout* layout_of(const std::vector<std::uint32_t>& nodes) const {
+        const std::lock_guard<std::mutex> lock(layouts_mutex_);
+        const auto [found, added] = layouts_.try_emplace(nodes);
+        if (added) {
+            found->second = lay_out(nodes);
+        }
+        return found->second.get();
+    }
+
+    [[nodiscard]] std::unique_ptr<Layout> lay_out(const std::vector<std::uint32_t>& left) const {
+        Scenario shrunk = scenario_;
+        PlanSpec& plan = shrunk.plan;
+        const std::int64_t per_replica = plan.ranks() / plan.data;
+        const std::int64_t gpus = std::accumulate(left.begin(), left.end(), std::int64_t{0}) * shape_.gpus_per_node;
+        for (plan.data = std::min(plan.data, gpus / per_replica); plan.data > 0; --plan.data) {
+            if (divides(plan)) {
+                std::vector<std::uint32_t> used(left.size());
+                const auto nodes = static_cast<std::uint32_t>(plan.ranks() / shape_.gpus_per_node);
+                if (auto out = fill(shrunk, left, nodes, 0, used)) {
+                    return out;
+                }
+            }
+        }
+        return nullptr;
+    }
+
+    // So many nodes, as many as may be of the groups that the plan fills first; null: no choice of them will do. `used`: those of
+    // the groups before number `place` of that order.
+    [[nodiscard]] std::unique_ptr<Layout> fill(const Scenario& shrunk, const std::vector<std::uint32_t>& left,
+                                               std::uint32_t nodes, std::size_t place,
+                                               std::vector<std::uint32_t>& used) const {
+        if (place == order_.size()) {
+            return nodes == 0 ? try_layout(shrunk, used) : nullptr;
+        }
+        std::uint32_t behind = 0;
+        for (std::size_t next = place + 1; next < order_.size(); ++next) {
+            behind += left[order_[next]];
+        }
+        std::uint32_t& own = used[order_[place]];
+        const std::uint32_t least = nodes > behind ? nodes - behind : 0;
+        for (own = std::min(left[order_[place]], nodes) + 1; own-- > least;) {
+            if (auto out = fill(shrunk, left, nodes - own, place + 1, used)) {
+                return out;
+            }
+            if (own == 0) {
+                break;
+            }
+        }
+        own = 0;
+        return nullptr;
+    }
+
+    // Null: replicas would lie on unlike nodes, or do not fit into their memories.
+    [[nodiscard]] std::unique_ptr<Layout> try_layout(const Scenario& shrunk,
+                                                     const std::vector<std::uint32_t>& used) const {
+        std::vector<std::uint32_t> left;
+        std::size_t first = 0;
+        for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+            for (std::size_t i = 0; i < used[kind]; ++i) {
+                left.push_back(nodes_[first + i]);
+            }
+            first += kinds_[kind];
+        }
+        std::unique_ptr<Layout> out;
+        try {
+            out = std::make_unique<Layout>(shrunk, input_, left);
+        } catch (const InfeasibleError&) {
+            return nullptr;
+        }
+        const TrainingInput& input = out->input;
+        const auto memory = memory_by_stage(input.model, input.plan, input.software);
+        for (std::size_t stage = 0; stage < memory.size(); ++stage) {
+            if (memory[stage].total() > input.memory_of_stage(static_cast<std::int64_t>(stage))) {
+                return nullptr;
+            }
+        }
+        if (input.plan.offload.given && !fits(host_uses(input))) {
+            return nullptr;
+        }
+        out->rank_of = ranks_by_gpu(input);
+        out->used = used;
+        return out;
+    }
+
     // The plan with the most replicas on so many nodes that share the global batch, whole nodes and the memory of their devices.
     [[nodiscard]] PlanSpec plan_on(std::uint32_t nodes) const {
         PlanSpec plan = input_.plan;
         const std::int64_t per_replica = plan.ranks() / plan.data;
         for (plan.data = std::min(plan.data, static_cast<std::int64_t>(nodes) * shape_.gpus_per_node / per_replica);
              plan.data > 0; --plan.data) {
-            if (plan.global_batch % (plan.micro_batch * plan.data) != 0 || plan.ranks() % shape_.gpus_per_node != 0 ||
-                (plan.shard > 0 && plan.data % plan.shard != 0) ||
-                !communication_problems(plan, input_.model.experts.count > 0).unfit.empty() ||
-                plan.stage_ranks() % (plan.experts.expert * plan.expert_tensor()) != 0) {
+            if (!divides(plan)) {
                 continue;
+            }
+            if (plan.offload.given) {
+                const double ranks = std::min(static_cast<double>(plan.ranks()), 1.0 * shape_.gpus_per_node);
+                if (!fits({{"", input_.host, 0, ranks,
+                            tier_use(input_.model, plan, input_.software, *input_.host, ranks)}})) {
+                    continue;
+                }
             }
             const auto memory = memory_by_stage(input_.model, plan, input_.software);
             if (std::all_of(memory.begin(), memory.end(),
@@ -133,6 +291,9 @@ class TrainingJob final : public JobModel {
 
     // Sets of replicas are alike: those with impairments become the first. Ranks that share micro-batches and layers are, too.
     [[nodiscard]] ClusterState fold(const ClusterState& state) const {
+        if (!state.by_kind.empty()) {
+            return state;
+        }
         const PlanSpec plan = state.nodes == shape_.nodes ? input_.plan : plan_on(state.nodes);
         if (set_ >= plan.data) {
             return state;
@@ -147,15 +308,19 @@ class TrainingJob final : public JobModel {
                 const std::uint32_t per_node = one.place.what == Place::What::gpu ? shape_.gpus_per_node
                                                : nic                              ? shape_.nics_per_node
                                                                                   : 1;
-                const std::uint32_t rank =
-                    rank_on(one.place.index / per_node * shape_.gpus_per_node +
-                            (one.place.what == Place::What::gpu ? one.place.index % per_node : 0));
+                const auto found =
+                    rank_on(nullptr, one.place.index / per_node * shape_.gpus_per_node +
+                                         (one.place.what == Place::What::gpu ? one.place.index % per_node : 0));
+                if (!found) {
+                    continue;
+                }
+                const std::uint32_t rank = *found;
                 const std::uint32_t stage = rank / (data * per_replica);
                 const std::uint32_t set = rank / per_replica % data / set_;
                 const auto name = renamed.try_emplace(set, static_cast<std::uint32_t>(renamed.size())).first->second;
                 const std::uint32_t renamed_rank = (stage * data + name * set_) * per_replica;
                 const std::uint32_t first =
-                    input_.groups.empty() ? renamed_rank : input_.placement.gpu(renamed_rank).value();
+                    input_.groups.empty() ? renamed_rank : place_of(input_.placement.gpu(renamed_rank).value());
                 one.place.index = one.place.what == Place::What::gpu ? first : first / shape_.gpus_per_node * per_node;
             }
             out.impairments.push_back(one);
@@ -164,7 +329,7 @@ class TrainingJob final : public JobModel {
     }
 
     static std::string key(const ClusterState& state) {
-        std::string out = fmt::format("{} {}", state.nodes, state.nic_share);
+        std::string out = fmt::format("{} {} {}", state.nodes, fmt::join(state.by_kind, ","), state.nic_share);
         for (const Impairment& one : state.impairments) {
             out += fmt::format(" {}:{}:{}:{}:{}", static_cast<int>(one.kind), static_cast<int>(one.place.what),
                                one.place.index, one.place.upper, one.factor);
@@ -195,7 +360,7 @@ class TrainingJob final : public JobModel {
     }
 
     // Ranks whose kernels an impairment slows.
-    void add_slow(const Impairment& one, TrainingInput& input) {
+    void add_slow(const Impairment& one, const Layout* layout, TrainingInput& input) {
         const bool cap = one.kind == FaultKind::power_cap;
         if (one.kind != FaultKind::slow && !cap) {
             return;
@@ -211,20 +376,39 @@ class TrainingJob final : public JobModel {
             last = first + shape_.nodes_per_leaf * gpus;
         } else if (one.place.what == Place::What::job) {
             first = 0;
-            last = static_cast<std::uint32_t>(input.plan.ranks());
+            last = shape_.nodes * gpus;
         }
-        for (std::uint32_t gpu = first; gpu < std::min(last, static_cast<std::uint32_t>(input.plan.ranks())); ++gpu) {
-            input.slow.push_back({rank_on(gpu), cap ? speed_at(one.factor, group_of(gpu)) : one.factor});
+        const std::uint32_t all =
+            input.groups.empty() ? static_cast<std::uint32_t>(input.plan.ranks()) : shape_.nodes * gpus;
+        for (std::uint32_t gpu = first; gpu < std::min(last, all); ++gpu) {
+            if (const auto rank = rank_on(layout, gpu)) {
+                input.slow.push_back({*rank, cap ? speed_at(one.factor, group_of(gpu)) : one.factor});
+            }
         }
     }
 
-    // The rank on the n-th GPU of the cluster. Where all nodes are alike it is as good as any other, and ranks are GPUs.
-    [[nodiscard]] std::uint32_t rank_on(std::uint32_t gpu) const {
-        const auto found = rank_of_.find(gpu);
-        return input_.groups.empty() || found == rank_of_.end() ? gpu : found->second;
+    // The rank on the n-th GPU of the job's places, if there is one. Where all nodes are alike it is as good as any other, and ranks
+    // are GPUs. `layout`: of a job on groups that has shrunk.
+    [[nodiscard]] std::optional<std::uint32_t> rank_on(const Layout* layout, std::uint32_t gpu) const {
+        if (input_.groups.empty()) {
+            return gpu;
+        }
+        const std::map<std::uint32_t, std::uint32_t>& ranks = layout != nullptr ? layout->rank_of : rank_of_;
+        const auto found = ranks.find(gpu_at(gpu));
+        return found == ranks.end() ? std::nullopt : std::optional(found->second);
+    }
+    // Its number in the cluster.
+    [[nodiscard]] std::uint32_t gpu_at(std::uint32_t gpu) const {
+        return nodes_.empty() ? gpu
+                              : nodes_[gpu / shape_.gpus_per_node] * shape_.gpus_per_node + gpu % shape_.gpus_per_node;
+    }
+    // The same the other way.
+    [[nodiscard]] std::uint32_t place_of(std::uint32_t gpu) const {
+        const auto node = std::lower_bound(nodes_.begin(), nodes_.end(), gpu / shape_.gpus_per_node);
+        return static_cast<std::uint32_t>(node - nodes_.begin()) * shape_.gpus_per_node + gpu % shape_.gpus_per_node;
     }
     [[nodiscard]] std::uint32_t group_of(std::uint32_t gpu) const {
-        return input_.groups.empty() ? 0 : input_.fabric.group_of(GpuId(gpu));
+        return input_.groups.empty() ? 0 : input_.fabric.group_of(GpuId(gpu_at(gpu)));
     }
 
     // Speed of kernels at a share of the clock: arithmetic slows with it, memory does not.
@@ -253,35 +437,40 @@ class TrainingJob final : public JobModel {
     }
 
     double simulate(const ClusterState& state) {
-        const PlanSpec plan = state.nodes == shape_.nodes ? input_.plan : plan_on(state.nodes);
+        const Layout* layout = state.by_kind.empty() ? nullptr : layout_of(state.by_kind);
+        const TrainingInput& base = layout != nullptr ? layout->input : input_;
+        const PlanSpec plan = layout != nullptr || state.nodes == shape_.nodes ? base.plan : plan_on(state.nodes);
         const FabricShape shape = fabric_in(state);
         if (shape.leaf_oversubscription <= 0) {
             return std::numeric_limits<double>::infinity();
         }
         const Fabric fabric(shape);
-        TrainingInput input{input_.model, plan,        input_.software,    input_.device,
-                            input_.gpu,   fabric,      input_.collectives, input_.placement,
-                            input_.paths, input_.fold, input_.routes_flows};
+        TrainingInput input{base.model,       plan,           base.software, base.device, base.gpu,         fabric,
+                            base.collectives, base.placement, base.paths,    base.fold,   base.routes_flows};
         input.in_order = input_.in_order;
         input.groups = input_.groups;
+        input.host = base.host;
         RunSettings settings = run_settings(scenario_);
         std::vector<std::pair<std::uint32_t, double>> nics;
         const std::uint32_t gpus = shape_.gpus_per_node;
         const auto per_replica = static_cast<std::uint32_t>(plan.tensor * plan.context);
         std::uint32_t unlike = 0;
         for (const Impairment& one : state.impairments) {
-            add_slow(one, input);
-            std::uint32_t rank = 0;
+            add_slow(one, layout, input);
+            std::optional<std::uint32_t> rank;
             switch (one.place.what) {
                 case Place::What::nic:
-                    nics.emplace_back(one.place.index, one.factor);
-                    rank = rank_on(one.place.index / shape_.nics_per_node * gpus);
+                    rank = rank_on(layout, one.place.index / shape_.nics_per_node * gpus);
+                    nics.emplace_back(
+                        gpu_at(one.place.index / shape_.nics_per_node * gpus) / gpus * shape_.nics_per_node +
+                            one.place.index % shape_.nics_per_node,
+                        one.factor);
                     break;
                 case Place::What::gpu:
-                    rank = rank_on(one.place.index);
+                    rank = rank_on(layout, one.place.index);
                     break;
                 case Place::What::node:
-                    rank = rank_on(one.place.index * gpus);
+                    rank = rank_on(layout, one.place.index * gpus);
                     break;
                 case Place::What::leaf:
                     input.fold = false;
@@ -289,7 +478,10 @@ class TrainingJob final : public JobModel {
                 default:
                     continue;
             }
-            const auto replica = rank / per_replica % static_cast<std::uint32_t>(plan.data);
+            if (!rank) {
+                continue;
+            }
+            const auto replica = *rank / per_replica % static_cast<std::uint32_t>(plan.data);
             unlike = std::max(unlike, replica / std::max(1U, folding_set(input)) + 1);
         }
         input.unlike = unlike;
@@ -314,7 +506,13 @@ class TrainingJob final : public JobModel {
     std::map<std::string, double> times_;
     std::vector<RoundsPlayed> rounds_;                           ///< on healthy machines, by run
     std::map<std::pair<double, std::uint32_t>, double> speeds_;  ///< by clock and group of nodes
-    std::map<std::uint32_t, std::uint32_t> rank_of_;             ///< by GPU
+    std::map<std::uint32_t, std::uint32_t> rank_of_;             ///< by GPU, on a cluster of groups
+    std::vector<std::uint32_t> nodes_;                           ///< there: those with ranks, in the order of places
+    std::vector<std::uint32_t> kinds_;                           ///< there: nodes of each kind
+    std::vector<std::size_t> order_;  ///< there: kinds in the order in which the plan fills them
+    mutable std::mutex layouts_mutex_;
+    mutable std::map<std::vector<std::uint32_t>, std::unique_ptr<Layout>>
+        layouts_;  ///< by nodes of each kind that are left
 };
 
 // The same job with another store.
@@ -324,6 +522,10 @@ class OtherStore final : public JobModel {
     double iteration_s(const ClusterState& state) override { return job_.iteration_s(state); }
     double straggling_s() override { return job_.straggling_s(); }
     std::uint32_t nodes_used(std::uint32_t nodes) const override { return job_.nodes_used(nodes); }
+    std::vector<std::uint32_t> kinds() const override { return job_.kinds(); }
+    std::vector<std::uint32_t> nodes_used_of(const std::vector<std::uint32_t>& nodes) const override {
+        return job_.nodes_used_of(nodes);
+    }
     CheckpointSetting checkpoint() const override {
         CheckpointSetting out = job_.checkpoint();
         out.storage = storage_;

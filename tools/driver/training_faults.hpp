@@ -8,6 +8,11 @@ namespace orrery::inline driver {
 /// The job of a training scenario as faults see it. Throws as shape_of does.
 [[nodiscard]] JobShape job_shape(const Scenario& scenario);
 
+/// Machines from outside of it may join the job. Not where it shrinks on a cluster of groups: nothing says of which group they are.
+[[nodiscard]] inline bool takes_standbys(const Scenario& scenario) {
+    return !scenario.cluster.mixed || !scenario.faults.recovery.shrinks;
+}
+
 /// Bytes of a checkpoint of all that the job needs to go on, each part once: as given, or of its parameters.
 [[nodiscard]] double checkpoint_bytes(const Scenario& scenario);
 

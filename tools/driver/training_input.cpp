@@ -86,6 +86,24 @@ static void check_groups(const TrainingInput& input) {
     }
 }
 
+// Of the nodes that hold ranks.
+static std::vector<HostOf> hosts_of(const TrainingInput& input, const std::vector<GroupDevice>& devices) {
+    if (input.groups.empty()) {
+        return {{"", devices.front().host}};
+    }
+    std::vector<bool> holds(input.groups.size());
+    for (std::int64_t rank = 0; rank < input.plan.ranks(); ++rank) {
+        holds[input.fabric.group_of(input.placement.gpu(static_cast<std::uint32_t>(rank)))] = true;
+    }
+    std::vector<HostOf> out;
+    for (std::size_t i = 0; i < holds.size(); ++i) {
+        if (holds[i]) {
+            out.push_back({input.fabric.shape().groups[i].name, input.groups[i].host});
+        }
+    }
+    return out;
+}
+
 // Ranks that share a layer's experts wait for each other in every exchange.
 static void check_expert_groups(const TrainingInput& input) {
     if (input.groups.empty() || input.model.experts.count == 0) {
@@ -116,7 +134,8 @@ static void check_expert_groups(const TrainingInput& input) {
 std::vector<GroupDevice> node_devices(const Scenario& scenario, ModelCache& models) {
     const auto device_of = [&](const NodeSpec& node) {
         return GroupDevice{&models.device(node.gpu, scenario.compute), &node.gpu,
-                           &models.collectives(node, scenario.network.collectives)};
+                           &models.collectives(node, scenario.network.collectives),
+                           node.has_host ? &node.host : nullptr};
     };
     std::vector<GroupDevice> out;
     for (const GroupSpec& group : scenario.cluster.groups) {
@@ -166,9 +185,8 @@ TrainingInput training_input(const Scenario& scenario, const std::vector<GroupDe
     if (mixed) {
         input.groups = devices;
     }
-    const NodeSpec& node = scenario.cluster.node;
-    check_tiers(scenario.plan, node.has_host ? &node.host : nullptr, scenario.plan_mark);
-    input.host = scenario.plan.offload.given ? &node.host : nullptr;
+    check_tiers(scenario.plan, hosts_of(input, devices), scenario.plan_mark);
+    input.host = scenario.plan.offload.given ? first.host : nullptr;
     check_groups(input);
     check_expert_groups(input);
     if (const DocumentsPlan& documents = scenario.plan.documents; documents.given) {

@@ -1,5 +1,6 @@
 #include "tools/explain/fault_what_ifs.hpp"
 
+#include "tools/driver/training_faults.hpp"
 #include "workloads/faults/campaign.hpp"
 
 #include <algorithm>
@@ -14,6 +15,7 @@ struct FaultWhatIf {
     const char* name;
     double interval;  // factor
     void (*change)(FaultsSpec&);
+    bool outsiders = false;  ///< brings machines from outside of the job
 };
 
 void keep(FaultsSpec&) {}
@@ -46,7 +48,8 @@ constexpr FaultWhatIf kFaultWhatIfs[] = {
          r.standbys = r.standbys + r.pool + r.spares > 0 ? 2 * r.standbys : 1;
          r.pool *= 2;
          r.spares *= 2;
-     }},
+     },
+     true},
     {"repair twice as fast", 1,
      [](FaultsSpec& f) {
          f.recovery.automatic.mean_s /= 2;
@@ -75,6 +78,9 @@ std::vector<CampaignVariant> fault_variants(const Scenario& scenario) {
     }
     out.push_back(base);
     for (const FaultWhatIf& what_if : kFaultWhatIfs) {
+        if (what_if.outsiders && !takes_standbys(scenario)) {
+            continue;
+        }
         CampaignVariant variant = base;
         variant.name = what_if.name;
         variant.interval = what_if.interval;

@@ -1,5 +1,6 @@
 #include "sim/run/simulation.hpp"
 #include "tools/explain/paths.hpp"
+#include "workloads/training/node_memories.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -14,10 +15,7 @@ class CriticalPath {
     CriticalPath(const TrainingInput& input, const RunSettings& settings)
         : input_(input),
           simulation_(input.fabric, settings),
-          tiers_(input.host != nullptr
-                     ? std::make_unique<NodeMemory>(*input.host, input.fabric, input.fabric.shape().pcie_bandwidth,
-                                                    simulation_.resources())
-                     : nullptr),
+          tiers_(input.host != nullptr ? std::make_unique<NodeMemories>(input, simulation_.resources()) : nullptr),
           graph_(lower(input, tiers_.get())) {
         executor_ = &simulation_.add(graph_.graph);
         simulation_.run();
@@ -264,7 +262,7 @@ class CriticalPath {
 
     const TrainingInput& input_;
     Simulation simulation_;
-    std::unique_ptr<NodeMemory> tiers_;
+    std::unique_ptr<NodeMemories> tiers_;
     TrainingGraph graph_;
     Executor* executor_ = nullptr;
     SimTime end_;

@@ -1,7 +1,7 @@
 #include "tools/plan/offload_space.hpp"
 
 #include "sim/base/error.hpp"
-#include "workloads/training/offload.hpp"
+#include "workloads/training/node_memories.hpp"
 
 #include <fmt/format.h>
 
@@ -20,6 +20,17 @@ constexpr Part kParts[] = {{"optimizer", &OffloadPlan::optimizer},
                            {"gradients", &OffloadPlan::gradients},
                            {"parameters", &OffloadPlan::parameters},
                            {"activations", &OffloadPlan::activations}};
+
+// The tiers that every node has: on a cluster of groups those of a name that all groups know.
+NodeHost host_of(const ClusterSpec& cluster) {
+    NodeHost out = cluster.node.host;
+    std::erase_if(out.tiers, [&](const MemoryTier& tier) {
+        return std::any_of(cluster.groups.begin(), cluster.groups.end(), [&](const GroupSpec& group) {
+            return group.node.host.find(tier.name) == group.node.host.tiers.size();
+        });
+    });
+    return out;
+}
 
 // The places of one thing: on the device, and in each tier.
 std::vector<OffloadPlace> places_of(const OffloadPlace& own, const NodeHost& host, bool halves) {
@@ -52,7 +63,7 @@ std::vector<OffloadPlan> offload_choices(const Scenario& scenario) {
     if (!own.given) {
         return {own};
     }
-    const NodeHost& host = scenario.cluster.node.host;
+    const NodeHost host = host_of(scenario.cluster);
     for (const Part& part : kParts) {
         if (!(own.*part.place).rest.empty()) {
             throw ConfigError({scenario.plan_mark.error(
@@ -81,39 +92,21 @@ bool may_offload(const PlanSpec& plan) {
            (!several || plan.zero == 3 || plan.offload.parameters.away() <= 0);
 }
 
-static double ranks_of_node(const TrainingInput& in) {
-    return static_cast<double>(
-        std::min<std::int64_t>(in.plan.ranks(), static_cast<std::int64_t>(in.fabric.shape().gpus_per_node)));
-}
-
-static std::vector<TierUse> uses_of(const TrainingInput& in) {
-    return tier_use(in.model, in.plan, in.software, *in.host, ranks_of_node(in));
-}
-
 bool fits_tiers(const TrainingInput& in) {
-    if (in.host == nullptr) {
-        return true;
-    }
-    const std::vector<TierUse> uses = uses_of(in);
-    return std::all_of(uses.begin(), uses.end(),
-                       [&](const TierUse& use) { return use.total() <= in.host->tiers[use.tier].bytes(); });
+    return in.host == nullptr || fits(host_uses(in));
 }
 
 // Of a node. Each micro-batch fetches weights twice, and what it keeps goes out and comes back; the host reads and writes the states,
 // reads gradients and writes weights of 2 B.
-double offload_seconds(const TrainingInput& in, double passes) {
-    if (in.host == nullptr) {
-        return 0;
-    }
+static double seconds_on(const TrainingInput& in, const HostUse& of, double passes) {
     const auto times = static_cast<double>(in.plan.micro_batches());
-    const double ranks = ranks_of_node(in);
-    const auto shared = static_cast<double>(std::max<std::int64_t>(1, in.host->devices_per_switch));
-    const double links = in.fabric.shape().pcie_bandwidth * std::ceil(ranks / shared);
+    const auto shared = static_cast<double>(std::max<std::int64_t>(1, of.host->devices_per_switch));
+    const double links = of.device_link * std::ceil(of.ranks / shared);
     double fetched = 0;
     double copies = 0;
     double update = 0;
-    for (const TierUse& use : uses_of(in)) {
-        const MemoryTier& tier = in.host->tiers[use.tier];
+    for (const TierUse& use : of.tiers) {
+        const MemoryTier& tier = of.host->tiers[use.tier];
         const double link = tier.link_rate() > 0 ? tier.link_rate() : tier.read_rate();
         const double read = std::min(tier.read_rate(), link);
         const double written = std::min(tier.write_rate(), link);
@@ -126,6 +119,15 @@ double offload_seconds(const TrainingInput& in, double passes) {
     copies = std::max(copies, fetched / links);
     const bool hidden = in.plan.offload.step != OptimizerStep::synchronous;
     return std::max(0.0, copies - passes) + (hidden ? std::max(0.0, update - passes) : update);
+}
+
+// All wait for the slowest node.
+double offload_seconds(const TrainingInput& in, double passes) {
+    double most = 0;
+    for (const HostUse& of : in.host == nullptr ? std::vector<HostUse>() : host_uses(in)) {
+        most = std::max(most, seconds_on(in, of, passes));
+    }
+    return most;
 }
 
 std::string describe_offload(const OffloadPlan& offload) {

@@ -12,7 +12,10 @@ std::vector<RecoveryChoice> search_recovery(const Scenario& scenario, ModelCache
     constexpr std::int64_t kFewestRuns = 8;
     constexpr double kIntervals[] = {0.25, 0.5, 0.71, 1, 1.41, 2, 4};
     const std::int64_t given = scenario.faults.recovery.standbys;
-    const std::set<std::int64_t> standbys = {0, 1, 2, 4, 8, 16, given / 2, given, 2 * given};
+    std::set<std::int64_t> standbys = {0};
+    if (takes_standbys(scenario)) {
+        standbys.insert({1, 2, 4, 8, 16, given / 2, given, 2 * given});
+    }
     RunOptions options;
     for (const std::int64_t count : standbys) {
         for (const double interval : kIntervals) {

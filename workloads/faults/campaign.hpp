@@ -7,7 +7,9 @@
 // a change in the middle of one changes the speed of what is left of it. A link that is down stops the job until it is back.
 // An interruption loses what the last usable checkpoint does not hold; a fault during recovery starts recovery anew.
 // Scope: one job with standbys, a pool, spares of other jobs, repair and retirement.
-// Limits: places of the job are machines of one kind; the job's own iterations do not differ from each other.
+// A job that shrinks on nodes of several kinds keeps its places: a machine fills those of its own kind alone.
+// Limits: elsewhere any machine fills any place; the job's own iterations do not differ from each other; with fewer nodes it is never
+// faster than with all.
 // Sources: Daly, FGCS 2006 (the cycle of work, dump, restart); AIReSim, arXiv:2603.07041 (pools and repair).
 // Validated by tests/workloads/faults_*_test.cpp (closed forms) and `orrery validate faults`.
 
@@ -32,6 +34,8 @@ struct ClusterState {
     std::uint32_t nodes = 0;  ///< that the job uses
     std::vector<Impairment> impairments;
     double nic_share = 0;  ///< of every NIC, taken by checkpoints
+    /// Nodes in use of each kind, the first places of each; empty: all nodes are of one kind, or all are in use.
+    std::vector<std::uint32_t> by_kind = {};
 };
 
 /// The job as a campaign sees it. Called from several threads.
@@ -44,6 +48,12 @@ class JobModel {
     [[nodiscard]] virtual double straggling_s() { return 0; }
     /// The largest number of nodes, at most `nodes`, that the job can run on; 0: none.
     [[nodiscard]] virtual std::uint32_t nodes_used(std::uint32_t nodes) const = 0;
+    /// Nodes of each kind, in the order of places; empty: all are of one.
+    [[nodiscard]] virtual std::vector<std::uint32_t> kinds() const { return {}; }
+    /// The same as nodes_used of a job with kinds: of each kind. All 0: none.
+    [[nodiscard]] virtual std::vector<std::uint32_t> nodes_used_of(const std::vector<std::uint32_t>& nodes) const {
+        return nodes;
+    }
     /// What a checkpoint moves and over what, for the whole job.
     [[nodiscard]] virtual CheckpointSetting checkpoint() const = 0;
 };

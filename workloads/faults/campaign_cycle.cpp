@@ -141,9 +141,7 @@ void Campaign::replace_in_time() {
         }
     }
     draining_.clear();
-    const auto most =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(plan_.shape.nodes, fleet_.present() + fleet_.available()));
-    if (!leaves && !(used_nodes() < plan_.shape.nodes && job_.nodes_used(most) > used_nodes())) {
+    if (!leaves && !(used_nodes() < plan_.shape.nodes && could_use() > used_nodes())) {
         return;
     }
     planned_ = true;

@@ -1,6 +1,7 @@
 #include "workloads/faults/campaign_run.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace orrery::inline faults::running {
 
@@ -40,20 +41,40 @@ void Campaign::to_repair(std::uint32_t machine) {
     }
 }
 
+std::uint32_t Campaign::shrink(std::uint32_t present) {
+    if (kinds_.empty()) {
+        const std::uint32_t used = job_.nodes_used(present);
+        if (used > 0) {
+            fleet_.compact(used);
+        }
+        return used;
+    }
+    const std::vector<std::uint32_t> used = job_.nodes_used_of(fleet_.present_of());
+    const std::uint32_t all = std::accumulate(used.begin(), used.end(), 0U);
+    if (all > 0) {
+        fleet_.compact(used);
+    }
+    return all;
+}
+
+std::uint32_t Campaign::could_use() const {
+    if (!kinds_.empty()) {
+        const std::vector<std::uint32_t> used = job_.nodes_used_of(fleet_.most_of());
+        return std::accumulate(used.begin(), used.end(), 0U);
+    }
+    return job_.nodes_used(
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(plan_.shape.nodes, fleet_.present() + fleet_.available())));
+}
+
 void Campaign::acquire() {
     fleet_.widen(plan_.shape.nodes);
     const double seconds = fleet_.fill(out_);
     const std::uint32_t present = fleet_.present();
-    const std::uint32_t used = present == plan_.shape.nodes ? present
-                               : recovery_.shrinks          ? job_.nodes_used(present)
-                                                            : 0;
+    const std::uint32_t used = present == plan_.shape.nodes ? present : recovery_.shrinks ? shrink(present) : 0;
     if (used == 0) {
         step_ = Step::waiting;
         end_ = CampaignTime::never();
         return;
-    }
-    if (used < plan_.shape.nodes) {
-        fleet_.compact(used);
     }
     tell_sources();
     priced_ = false;

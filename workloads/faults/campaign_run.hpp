@@ -84,7 +84,10 @@ class Campaign {
     [[nodiscard]] CampaignTime next_event() const;
     // Nanoseconds of an iteration now; 0: it stands still.
     std::int64_t iteration();
-    [[nodiscard]] std::uint32_t used_nodes() const { return static_cast<std::uint32_t>(fleet_.places().size()); }
+    // Of a job that trains.
+    [[nodiscard]] std::uint32_t used_nodes() const {
+        return kinds_.empty() ? static_cast<std::uint32_t>(fleet_.places().size()) : fleet_.present();
+    }
     // When work at the store that takes `left` at full speed is done.
     [[nodiscard]] CampaignTime store_end(std::int64_t left, bool to_store) const;
     [[nodiscard]] std::int64_t store_progress(std::int64_t left, std::int64_t ns, bool to_store) const;
@@ -115,6 +118,10 @@ class Campaign {
     static constexpr double kNeverBack = -1;
     void to_repair(std::uint32_t machine);
     void acquire();
+    // Takes the nodes that the job can run on into use; how many.
+    std::uint32_t shrink(std::uint32_t present);
+    // Nodes that the job could use with those that could fill its empty places.
+    [[nodiscard]] std::uint32_t could_use() const;
     // Machines that took a place fail at their own rate.
     void tell_sources();
     // The job has the state of the last checkpoint that can be had. Returns whether it lies in the memory of hosts.
@@ -127,7 +134,7 @@ class Campaign {
     [[nodiscard]] std::uint32_t place_on(const Place& place) const;
     [[nodiscard]] bool chance(double share) { return share > 0 && random_.uniform() < share; }
     void strike(const Fault& fault);
-    void preempt_standby(const Fault& fault);
+    void preempt_standby(const Fault& fault, std::uint32_t place);
     void strike_link(const Fault& fault, std::uint32_t place, std::uint32_t machine);
     void lose_leaf(const Fault& fault);
     void impair(const Fault& fault, std::uint32_t machine);
@@ -138,6 +145,7 @@ class Campaign {
     const FaultsSpec& spec_;
     const RecoverySpec& recovery_;
     JobModel& job_;
+    std::vector<std::uint32_t> kinds_;  ///< places of each kind, of a job that shrinks on several
     Fleet fleet_;
     Impairments impairments_;
     RandomStream random_;

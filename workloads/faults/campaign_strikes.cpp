@@ -98,7 +98,7 @@ void Campaign::strike(const Fault& fault) {
     const std::uint32_t place = place_on(fault.place);
     const std::uint32_t machine = place == Fleet::kNone ? Fleet::kNone : fleet_.machine_at(place);
     if (fault.kind == FaultKind::preemption && machine == Fleet::kNone) {
-        return preempt_standby(fault);
+        return preempt_standby(fault, place);
     }
     if (place != Fleet::kNone && machine == Fleet::kNone) {
         return;  // nobody is there
@@ -133,8 +133,8 @@ void Campaign::strike(const Fault& fault) {
     impair(fault, machine);
 }
 
-void Campaign::preempt_standby(const Fault& fault) {
-    const std::uint32_t machine = fleet_.take_standby();
+void Campaign::preempt_standby(const Fault& fault, std::uint32_t place) {
+    const std::uint32_t machine = fleet_.take_standby(place);
     if (machine != Fleet::kNone && fault.lasts_s > 0) {
         push(in(fault.lasts_s), Event::Kind::back, machine);
     }

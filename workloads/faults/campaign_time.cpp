@@ -30,6 +30,9 @@ std::int64_t Campaign::iteration() {
         priced_ = true;
         const bool stalls = impairments_.stalls(fleet_, plan_.shape);
         ClusterState state{used_nodes(), impairments_.of_job(fleet_, plan_.shape), 0};
+        if (!kinds_.empty() && state.nodes < plan_.shape.nodes) {
+            state.by_kind = fleet_.present_of();
+        }
         if (std::any_of(background_.begin(), background_.end(),
                         [&](const Background& one) { return in_the_way(one); })) {
             state.nic_share = plan_.cost.nic_share;

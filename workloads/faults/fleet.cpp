@@ -4,9 +4,10 @@
 
 namespace orrery::inline faults {
 
-Fleet::Fleet(const FaultsSpec& spec, std::uint32_t nodes, std::uint64_t seed)
-    : recovery_(spec.recovery), random_(seed, "faults/repair"), draws_(seed, "faults/pool") {
+Fleet::Fleet(const FaultsSpec& spec, std::uint32_t nodes, std::vector<std::uint32_t> kinds, std::uint64_t seed)
+    : recovery_(spec.recovery), kinds_(std::move(kinds)), random_(seed, "faults/repair"), draws_(seed, "faults/pool") {
     const RecoverySpec& r = spec.recovery;
+    ORRERY_ASSERT(kinds_.empty() || r.standbys + r.pool + r.spares == 0);
     const auto machines = static_cast<std::uint32_t>(nodes + r.standbys + r.pool + r.spares);
     place_of_.assign(machines, kNone);
     failed_at_.resize(r.retire_after > 0 ? machines : 0);
@@ -39,13 +40,27 @@ void Fleet::remove(std::uint32_t place) {
     places_[place] = kNone;
 }
 
-std::uint32_t Fleet::take_standby() {
-    if (standbys_.empty()) {
-        return kNone;
+std::uint32_t Fleet::kind_of(std::uint32_t place) const {
+    std::uint32_t kind = 0;
+    while (kind + 1 < kinds_.size() && place >= kinds_[kind]) {
+        place -= kinds_[kind++];
     }
-    const std::uint32_t machine = standbys_.back();
-    standbys_.pop_back();
-    return machine;
+    return kind;
+}
+
+std::uint32_t Fleet::take(std::vector<std::uint32_t>& from, std::uint32_t place) const {
+    for (std::size_t i = from.size(); i-- > 0;) {
+        if (kinds_.empty() || kind_of(from[i]) == kind_of(place)) {
+            const std::uint32_t machine = from[i];
+            from.erase(from.begin() + static_cast<std::ptrdiff_t>(i));
+            return machine;
+        }
+    }
+    return kNone;
+}
+
+std::uint32_t Fleet::take_standby(std::uint32_t place) {
+    return take(standbys_, place);
 }
 
 Fleet::Repair Fleet::repair(std::uint32_t machine, double now_s, CampaignResult& counts) {
@@ -102,23 +117,29 @@ double Fleet::fill(CampaignResult& counts) {
         if (places_[place] != kNone) {
             continue;
         }
-        std::vector<std::uint32_t>* from = nullptr;
-        if (!standbys_.empty()) {
-            from = &standbys_;
-        } else if (!pool_.empty()) {
-            from = &pool_;
-            longest = std::max(longest, recovery_.join_s);
-            ++counts.pool_joins;
-        } else if (!spares_.empty()) {
-            from = &spares_;
-            longest = std::max(longest, recovery_.borrow_s);
-            ++counts.borrowed;
-        } else {
-            break;
+        std::uint32_t machine = take(standbys_, place);
+        if (machine == kNone) {
+            machine = take(pool_, place);
+            if (machine != kNone) {
+                longest = std::max(longest, recovery_.join_s);
+                ++counts.pool_joins;
+            }
         }
-        places_[place] = from->back();
-        place_of_[from->back()] = place;
-        from->pop_back();
+        if (machine == kNone) {
+            machine = take(spares_, place);
+            if (machine != kNone) {
+                longest = std::max(longest, recovery_.borrow_s);
+                ++counts.borrowed;
+            }
+        }
+        if (machine == kNone) {
+            if (kinds_.empty()) {
+                break;
+            }
+            continue;
+        }
+        places_[place] = machine;
+        place_of_[machine] = place;
         ++counts.replaced;
     }
     top_up();
@@ -141,6 +162,47 @@ void Fleet::compact(std::uint32_t nodes) {
     }
     ORRERY_ASSERT(kept.size() == nodes);
     places_ = std::move(kept);
+}
+
+std::vector<std::uint32_t> Fleet::present_of() const {
+    std::vector<std::uint32_t> out(kinds_.size());
+    for (std::uint32_t place = 0; place < places_.size(); ++place) {
+        out[kind_of(place)] += places_[place] == kNone ? 0 : 1;
+    }
+    return out;
+}
+
+std::vector<std::uint32_t> Fleet::most_of() const {
+    std::vector<std::uint32_t> out = present_of();
+    for (const std::vector<std::uint32_t>* list : {&standbys_, &pool_}) {
+        for (const std::uint32_t machine : *list) {
+            ++out[kind_of(machine)];
+        }
+    }
+    return out;
+}
+
+void Fleet::compact(const std::vector<std::uint32_t>& nodes) {
+    std::uint32_t first = 0;
+    for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+        std::uint32_t kept = 0;
+        for (std::uint32_t place = first; place < first + kinds_[kind]; ++place) {
+            const std::uint32_t machine = places_[place];
+            if (machine == kNone) {
+                continue;
+            }
+            places_[place] = kNone;
+            if (kept < nodes[kind]) {
+                places_[first + kept] = machine;
+                place_of_[machine] = first + kept++;
+            } else {
+                place_of_[machine] = kNone;
+                standbys_.push_back(machine);
+            }
+        }
+        ORRERY_ASSERT(kept == nodes[kind]);
+        first += kinds_[kind];
+    }
 }
 
 void Fleet::widen(std::uint32_t nodes) {

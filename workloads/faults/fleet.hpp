@@ -9,7 +9,9 @@ class Fleet {
   public:
     static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
 
-    Fleet(const FaultsSpec& spec, std::uint32_t nodes, std::uint64_t seed);
+    /// `kinds`: how many places are of each kind, in order; empty: any machine fills any place. With kinds no machine comes from
+    /// outside of the job.
+    Fleet(const FaultsSpec& spec, std::uint32_t nodes, std::vector<std::uint32_t> kinds, std::uint64_t seed);
 
     [[nodiscard]] const std::vector<std::uint32_t>& places() const { return places_; }
     [[nodiscard]] std::uint32_t machine_at(std::uint32_t place) const {
@@ -22,7 +24,7 @@ class Fleet {
     /// Takes a machine out of the job. The place stays empty.
     void remove(std::uint32_t place);
     /// Where nobody is at a place: a machine that stands by, or kNone.
-    [[nodiscard]] std::uint32_t take_standby();
+    [[nodiscard]] std::uint32_t take_standby(std::uint32_t place);
 
     /// How a repair goes.
     struct Repair {
@@ -38,17 +40,27 @@ class Fleet {
     /// Machines that could fill empty places.
     [[nodiscard]] std::uint64_t available() const { return standbys_.size() + pool_.size() + spares_.size(); }
     [[nodiscard]] std::uint32_t present() const;
+    /// Of each kind: machines in the job, and with those that could fill its empty places.
+    [[nodiscard]] std::vector<std::uint32_t> present_of() const;
+    [[nodiscard]] std::vector<std::uint32_t> most_of() const;
     /// Fills empty places; returns the seconds until the last machine is there.
     double fill(CampaignResult& counts);
     /// The job uses its first `nodes` machines from now on, the others stand by. Precondition: so many are present.
     void compact(std::uint32_t nodes);
+    /// The same of each kind, whose places stay where they are.
+    void compact(const std::vector<std::uint32_t>& nodes);
     /// Makes room for `nodes` places.
     void widen(std::uint32_t nodes);
 
   private:
     void top_up();
+    /// Of a place, and of the machine that was first there.
+    [[nodiscard]] std::uint32_t kind_of(std::uint32_t place) const;
+    /// Takes the last machine of a list that may fill a place; kNone: none may.
+    [[nodiscard]] std::uint32_t take(std::vector<std::uint32_t>& from, std::uint32_t place) const;
 
     const RecoverySpec& recovery_;
+    std::vector<std::uint32_t> kinds_;
     RandomStream random_;
     RandomStream draws_;
     std::vector<std::uint32_t> places_;    ///< machine, or kNone

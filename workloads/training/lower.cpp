@@ -675,7 +675,7 @@ static bool ranks_may_fold(const TrainingInput& in) {
            ranks_may_be_alike(in) && !in.plan.outer.given;
 }
 
-TrainingGraph lower(const TrainingInput& input, const NodeMemory* memory) {
+TrainingGraph lower(const TrainingInput& input, const NodeMemories* memory) {
     for (const RankCopies ranks : {RankCopies::one_for_all, RankCopies::copies, RankCopies::each}) {
         if ((ranks == RankCopies::one_for_all && !ranks_may_fold(input)) ||
             (ranks == RankCopies::copies && !ranks_may_be_alike(input))) {

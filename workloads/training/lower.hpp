@@ -37,6 +37,7 @@ struct GroupDevice {
     const CostModel* device;
     const DeviceSpec* gpu;
     const CollectiveModel* collectives;
+    const NodeHost* host = nullptr;  ///< null where nodes have none
 };
 
 /// Everything that decides an iteration's time. References must outlive the lowering.
@@ -58,12 +59,16 @@ struct TrainingInput {
     std::uint32_t unlike = 0;
     /// By group of the fabric; empty: all nodes are alike.
     std::vector<GroupDevice> groups = {};
-    /// Memories of every node beside those of its devices; null where the plan keeps nothing in them.
+    /// Memories beside those of the devices, of the first rank's node; null where the plan keeps nothing in them.
     const NodeHost* host = nullptr;
     /// The documents of a step; null where the plan says nothing of them.
     std::shared_ptr<const DocumentLayout> documents = nullptr;
     bool in_order = false;  ///< transfers take a link that they share one after another, and not each a part of it
 
+    /// The same of any GPU's node.
+    [[nodiscard]] const NodeHost* host_of(GpuId of) const {
+        return groups.empty() ? host : groups[fabric.group_of(of)].host;
+    }
     /// The first GPU of the ranks of a stage's replica, which are all in one group.
     [[nodiscard]] GpuId first_gpu(std::int64_t stage, std::int64_t replica) const {
         return placement.gpu(static_cast<std::uint32_t>((stage * plan.data + replica) * plan.tensor * plan.context));
@@ -124,7 +129,8 @@ struct TrainingGraph {
 /// Replicas in the smallest set that can stand for all others, as it shares nodes with nobody; all of them: nothing folds.
 [[nodiscard]] std::uint32_t folding_set(const TrainingInput& input);
 
+class NodeMemories;
 /// `memory`: of the nodes, in a run, where the plan offloads.
-[[nodiscard]] TrainingGraph lower(const TrainingInput& input, const NodeMemory* memory = nullptr);
+[[nodiscard]] TrainingGraph lower(const TrainingInput& input, const NodeMemories* memory = nullptr);
 
 }  // namespace orrery::inline training

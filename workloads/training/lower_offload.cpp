@@ -9,7 +9,7 @@ constexpr double kStateBytes = 12;  // fp32 weight and both moments of Adam
 constexpr double kWeightBytes = 2;  // of the weight in 16 bits
 }  // namespace
 
-OffloadLowering::OffloadLowering(const TrainingInput& input, const NodeMemory* memory, RankCopies ranks)
+OffloadLowering::OffloadLowering(const TrainingInput& input, const NodeMemories* memory, RankCopies ranks)
     : UnitLowering(input, ranks),
       memory_(input.plan.offload.given ? memory : nullptr),
       fetched_(rank_count()),
@@ -19,12 +19,13 @@ OffloadLowering::OffloadLowering(const TrainingInput& input, const NodeMemory* m
     ORRERY_ASSERT(!input.plan.offload.given || (memory != nullptr && input.host != nullptr));
 }
 
-std::size_t OffloadLowering::gradient_home() const {
+std::size_t OffloadLowering::gradient_home(std::uint32_t rank) const {
     const OffloadPlan& plan = in_.plan.offload;
     if (plan.gradients.given) {
-        return home(host().find(plan.gradients.tier));
+        return home(rank, host(rank).find(plan.gradients.tier));
     }
-    return host().dram() < host().tiers.size() ? host().dram() : home(host().find(plan.optimizer.tier));
+    return host(rank).dram() < host(rank).tiers.size() ? host(rank).dram()
+                                                       : home(rank, host(rank).find(plan.optimizer.tier));
 }
 
 OffloadLowering::Step OffloadLowering::step_of(std::uint32_t rank, std::size_t tier, std::uint8_t stream) {
@@ -34,14 +35,14 @@ OffloadLowering::Step OffloadLowering::step_of(std::uint32_t rank, std::size_t t
             switch (stream) {
                 case kLoadStream:
                 case kStateLoadStream:
-                    return memory_->load(gpu(rank), tier);
+                    return tiers_of(rank).load(gpu(rank), tier);
                 case kWriteBackStream:
                 case kStateWriteBackStream:
-                    return memory_->write_back(gpu(rank), tier);
+                    return tiers_of(rank).write_back(gpu(rank), tier);
                 case kStoreStream:
-                    return memory_->store(gpu(rank), tier).front();
+                    return tiers_of(rank).store(gpu(rank), tier).front();
                 default:
-                    return memory_->fetch(gpu(rank), tier).back();
+                    return tiers_of(rank).fetch(gpu(rank), tier).back();
             }
         }();
         found->second = {out_.graph.add_demands(hop.demands), hop.latency};
@@ -53,7 +54,7 @@ TaskId OffloadLowering::copy(std::uint32_t rank, std::size_t tier, std::uint8_t 
                              const Tasks& after) {
     const Step step = step_of(rank, tier, stream);
     const TaskId id = transfer(rank, stream, out_.graph.name(name), Category::other, step.latency, step.demands,
-                               host().tiers[tier].whole(bytes));
+                               host(rank).tiers[tier].whole(bytes));
     in_order(rank, stream, id);
     for (const TaskId task : after) {
         out_.graph.add_edge(task, id);
@@ -63,7 +64,7 @@ TaskId OffloadLowering::copy(std::uint32_t rank, std::size_t tier, std::uint8_t 
 
 TaskId OffloadLowering::bring(std::uint32_t rank, std::size_t tier, const char* name, double bytes,
                               const Tasks& after) {
-    if (host().tiers[tier].reached()) {
+    if (host(rank).tiers[tier].reached()) {
         return copy(rank, tier, kFetchStream, name, bytes, after);
     }
     const TaskId loaded = copy(rank, tier, kLoadStream, "read from drives", bytes, after);
@@ -72,8 +73,8 @@ TaskId OffloadLowering::bring(std::uint32_t rank, std::size_t tier, const char* 
 
 TaskId OffloadLowering::take(std::uint32_t rank, std::size_t tier, const char* name, double bytes, const Tasks& after) {
     const TaskId stored = copy(rank, tier, kStoreStream, name, bytes, after);
-    return host().tiers[tier].reached() ? stored
-                                        : copy(rank, tier, kWriteBackStream, "write to drives", bytes, {stored});
+    return host(rank).tiers[tier].reached() ? stored
+                                            : copy(rank, tier, kWriteBackStream, "write to drives", bytes, {stored});
 }
 
 OffloadLowering::Tasks OffloadLowering::window(std::uint32_t rank) const {
@@ -93,7 +94,7 @@ void OffloadLowering::begin_offload(std::vector<double> shares) {
     }
     if (in_.plan.offload.optimizer.away() > 0) {
         for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
-            update_demands_.push_back(out_.graph.add_demands(memory_->update(gpu(rank), update_traffic())));
+            update_demands_.push_back(out_.graph.add_demands(tiers_of(rank).update(gpu(rank), update_traffic(rank))));
         }
     }
     if (in_.plan.offload.step == OptimizerStep::delayed) {
@@ -110,7 +111,8 @@ void OffloadLowering::fetch_parameters(std::uint32_t unit, TaskLists& inputs) {
         fetched_[rank].clear();
         in_.plan.offload.parameters.each([&](const std::string& tier, double share) {
             if (bytes > 0) {
-                fetched_[rank].push_back(bring(rank, host().find(tier), "fetch weights", share * bytes, window(rank)));
+                fetched_[rank].push_back(
+                    bring(rank, host(rank).find(tier), "fetch weights", share * bytes, window(rank)));
             }
         });
         inputs[rank].insert(inputs[rank].end(), fetched_[rank].begin(), fetched_[rank].end());
@@ -126,7 +128,7 @@ void OffloadLowering::store_activations(std::uint32_t unit) {
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         in_.plan.offload.activations.each([&](const std::string& tier, double share) {
             kept_[rank][unit] =
-                take(rank, host().find(tier), "store activations", share * bytes, {out_.compute[rank].back()});
+                take(rank, host(rank).find(tier), "store activations", share * bytes, {out_.compute[rank].back()});
             ends_[rank].push_back(kept_[rank][unit]);
         });
     }
@@ -138,8 +140,8 @@ void OffloadLowering::store_parameters(std::uint32_t unit) {
     }
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         in_.plan.offload.parameters.each([&](const std::string& tier, double share) {
-            ends_[rank].push_back(take(rank, host().find(tier), "store weights", share * kWeightBytes * shares_[unit],
-                                       {out_.compute[rank].back()}));
+            ends_[rank].push_back(take(rank, host(rank).find(tier), "store weights",
+                                       share * kWeightBytes * shares_[unit], {out_.compute[rank].back()}));
         });
     }
 }
@@ -153,7 +155,7 @@ void OffloadLowering::fetch_activations(std::uint32_t unit, TaskLists& inputs) {
         in_.plan.offload.activations.each([&](const std::string& tier, double share) {
             Tasks after = window(rank);
             after.push_back(kept_[rank][unit]);
-            inputs[rank].push_back(bring(rank, host().find(tier), "fetch activations", share * bytes, after));
+            inputs[rank].push_back(bring(rank, host(rank).find(tier), "fetch activations", share * bytes, after));
         });
     }
 }
@@ -161,11 +163,11 @@ void OffloadLowering::fetch_activations(std::uint32_t unit, TaskLists& inputs) {
 // The sum so far is read, the new gradients are added, and it is written.
 TaskId OffloadLowering::accumulate(std::uint32_t rank, std::size_t tier, double bytes, TaskId stored) {
     Tasks after = {stored};
-    const bool drives = !host().tiers[tier].addressed();
+    const bool drives = !host(rank).tiers[tier].addressed();
     if (drives) {
         after.push_back(copy(rank, tier, kLoadStream, "read from drives", bytes, {}));
     }
-    const std::uint32_t demands = out_.graph.add_demands(memory_->update(gpu(rank), {{home(tier), 2, 1}}));
+    const std::uint32_t demands = out_.graph.add_demands(tiers_of(rank).update(gpu(rank), {{home(rank, tier), 2, 1}}));
     const TaskId sum =
         transfer(rank, kUpdateStream, out_.graph.name("add gradients"), Category::other, 0, demands, bytes);
     in_order(rank, kUpdateStream, sum);
@@ -187,18 +189,18 @@ void OffloadLowering::store_gradients(std::uint32_t unit, std::uint32_t micro_ba
             width() == 1 || scattered[rank].empty() ? Tasks{out_.compute[rank].back()} : scattered[rank];
         Tasks stored;
         plan.gradients.each([&](const std::string& name, double share) {
-            const std::size_t tier = host().find(name);
+            const std::size_t tier = host(rank).find(name);
             if (micro_batch == 0) {
                 stored.push_back(take(rank, tier, "store gradients", share * bytes, after));
                 return;
             }
-            const TaskId there = copy(rank, home(tier), kStoreStream, "store gradients", share * bytes, after);
+            const TaskId there = copy(rank, home(rank, tier), kStoreStream, "store gradients", share * bytes, after);
             stored.push_back(accumulate(rank, tier, share * bytes, there));
         });
         // What the device keeps until the last micro-batch goes to the host then.
         const double left = last ? plan.optimizer.away() - plan.gradients.away() : 0;
         if (left > 0) {
-            stored.push_back(take(rank, gradient_home(), "store gradients", left * bytes, after));
+            stored.push_back(take(rank, gradient_home(rank), "store gradients", left * bytes, after));
         }
         if (!in_.plan.overlap_data && !stored.empty()) {
             scattered[rank] = stored;
@@ -211,29 +213,29 @@ void OffloadLowering::store_gradients(std::uint32_t unit, std::uint32_t micro_ba
 }
 
 // Per weight that the host updates.
-std::vector<NodeMemory::Traffic> OffloadLowering::update_traffic() const {
+std::vector<NodeMemory::Traffic> OffloadLowering::update_traffic(std::uint32_t rank) const {
     const OffloadPlan& plan = in_.plan.offload;
     std::vector<NodeMemory::Traffic> out;
     const double away = plan.optimizer.away();
     plan.optimizer.each([&](const std::string& tier, double share) {
-        out.push_back({home(host().find(tier)), kStateBytes * share / away, kStateBytes * share / away});
+        out.push_back({home(rank, host(rank).find(tier)), kStateBytes * share / away, kStateBytes * share / away});
     });
     const double gradient = bytes_of(in_.plan.gradient_precision);
     double placed = 0;
     plan.gradients.each([&](const std::string& tier, double share) {
-        out.push_back({home(host().find(tier)), gradient * share, 0});
+        out.push_back({home(rank, host(rank).find(tier)), gradient * share, 0});
         placed += share;
     });
     if (placed < 1) {
-        out.push_back({gradient_home(), gradient * (1 - placed), 0});
+        out.push_back({gradient_home(rank), gradient * (1 - placed), 0});
     }
     placed = 0;
     plan.parameters.each([&](const std::string& tier, double share) {
-        out.push_back({home(host().find(tier)), 0, kWeightBytes * share});
+        out.push_back({home(rank, host(rank).find(tier)), 0, kWeightBytes * share});
         placed += share;
     });
     if (placed < 1) {
-        out.push_back({gradient_home(), 0, kWeightBytes * (1 - placed)});
+        out.push_back({gradient_home(rank), 0, kWeightBytes * (1 - placed)});
     }
     return out;
 }
@@ -255,8 +257,8 @@ void OffloadLowering::update(std::uint32_t rank, std::uint32_t unit, double weig
     }
     const auto drives = [&](const OffloadPlace& place, double bytes, const auto& use) {
         place.each([&](const std::string& name, double share) {
-            const std::size_t tier = host().find(name);
-            if (!host().tiers[tier].addressed()) {
+            const std::size_t tier = host(rank).find(name);
+            if (!host(rank).tiers[tier].addressed()) {
                 use(tier, share * bytes);
             }
         });
@@ -283,7 +285,7 @@ void OffloadLowering::update(std::uint32_t rank, std::uint32_t unit, double weig
     drives(plan.optimizer, kStateBytes * weights / away, write_states);
     drives(plan.parameters, kWeightBytes * weights, write_states);
     if (const double device = 1 - plan.parameters.away(); device > 0) {
-        ends_[rank].push_back(copy(rank, gradient_home(), kUploadStream, "copy weights to device",
+        ends_[rank].push_back(copy(rank, gradient_home(rank), kUploadStream, "copy weights to device",
                                    device * kWeightBytes * weights, {step}));
     }
 }

@@ -10,7 +10,7 @@
 // Sources: as offload_spec.hpp. Validated by tests/workloads/offload_test.cpp (closed forms).
 
 #include "workloads/training/lowering_units.hpp"
-#include "workloads/training/offload.hpp"
+#include "workloads/training/node_memories.hpp"
 
 #include <array>
 
@@ -19,7 +19,7 @@ namespace orrery::inline training {
 class OffloadLowering : public UnitLowering {
   protected:
     /// `memory`: null where the plan does not offload, and then all below does nothing.
-    OffloadLowering(const TrainingInput& input, const NodeMemory* memory, RankCopies ranks);
+    OffloadLowering(const TrainingInput& input, const NodeMemories* memory, RankCopies ranks);
 
     /// Before the passes. `shares`: weights of each unit that a rank updates.
     void begin_offload(std::vector<double> shares);
@@ -44,13 +44,14 @@ class OffloadLowering : public UnitLowering {
         double latency;
     };
     using Tasks = std::vector<TaskId>;
-    [[nodiscard]] const NodeHost& host() const { return *in_.host; }
     [[nodiscard]] GpuId gpu(std::uint32_t rank) const { return in_.placement.gpu(out_.ranks[rank]); }
+    [[nodiscard]] const NodeHost& host(std::uint32_t rank) const { return *in_.host_of(gpu(rank)); }
+    [[nodiscard]] const NodeMemory& tiers_of(std::uint32_t rank) const { return memory_->of(gpu(rank)); }
     /// Where the host works on what is in a tier: there, or in DRAM.
-    [[nodiscard]] std::size_t home(std::size_t tier) const {
-        return host().tiers[tier].addressed() ? tier : host().dram();
+    [[nodiscard]] std::size_t home(std::uint32_t rank, std::size_t tier) const {
+        return host(rank).tiers[tier].addressed() ? tier : host(rank).dram();
     }
-    [[nodiscard]] std::size_t gradient_home() const;
+    [[nodiscard]] std::size_t gradient_home(std::uint32_t rank) const;
     Step step_of(std::uint32_t rank, std::size_t tier, std::uint8_t stream);
     TaskId copy(std::uint32_t rank, std::size_t tier, std::uint8_t stream, const char* name, double bytes,
                 const Tasks& after);
@@ -62,9 +63,9 @@ class OffloadLowering : public UnitLowering {
     TaskId accumulate(std::uint32_t rank, std::size_t tier, double bytes, TaskId stored);
     void add_updates();
     void update(std::uint32_t rank, std::uint32_t unit, double weights);
-    [[nodiscard]] std::vector<NodeMemory::Traffic> update_traffic() const;
+    [[nodiscard]] std::vector<NodeMemory::Traffic> update_traffic(std::uint32_t rank) const;
 
-    const NodeMemory* memory_;
+    const NodeMemories* memory_;
     std::vector<double> shares_;
     TaskLists fetched_;                                 ///< by rank
     TaskLists kept_;                                    ///< by rank: activation stores of the micro-batch, by unit

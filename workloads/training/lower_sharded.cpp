@@ -7,7 +7,7 @@ namespace {
 // Gathers and reductions unit by unit: unit 0 is the embedding, the last one the head, between them the layers.
 class ShardedLowering final : public OffloadLowering {
   public:
-    ShardedLowering(const TrainingInput& input, const NodeMemory* memory, RankCopies ranks)
+    ShardedLowering(const TrainingInput& input, const NodeMemories* memory, RankCopies ranks)
         : OffloadLowering(input, memory, ranks), units_(static_cast<std::uint32_t>(input.model.layers) + 2) {}
 
   private:
@@ -206,7 +206,7 @@ class ShardedLowering final : public OffloadLowering {
 
 }  // namespace
 
-std::optional<TrainingGraph> lower_sharded(const TrainingInput& input, const NodeMemory* memory, RankCopies ranks) {
+std::optional<TrainingGraph> lower_sharded(const TrainingInput& input, const NodeMemories* memory, RankCopies ranks) {
     return ShardedLowering(input, memory, ranks).build();
 }
 

@@ -224,7 +224,7 @@ class Lowering {
 /// Pipelines and plain data parallelism: the granularity is a stage's chunk.
 [[nodiscard]] std::optional<TrainingGraph> lower_pipeline(const TrainingInput& input, RankCopies ranks);
 /// ZeRO-2/3 without a pipeline, and offloading: the granularity is a layer.
-[[nodiscard]] std::optional<TrainingGraph> lower_sharded(const TrainingInput& input, const NodeMemory* memory,
+[[nodiscard]] std::optional<TrainingGraph> lower_sharded(const TrainingInput& input, const NodeMemories* memory,
                                                          RankCopies ranks);
 
 }  // namespace orrery::inline training

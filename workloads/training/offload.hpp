@@ -16,9 +16,14 @@ namespace orrery::inline training {
 /// What can never be right about the plan's offloading.
 [[nodiscard]] std::vector<std::string> offload_problems(const ModelSpec& model, const PlanSpec& plan);
 
-/// Checks the plan's tiers against those of the node. Throws ConfigError (at `mark`) for a tier of no such name, with the nearest, and
-/// InfeasibleError for a node without any.
-void check_tiers(const PlanSpec& plan, const NodeHost* host, const Mark& mark);
+/// What nodes of a kind have beside their devices.
+struct HostOf {
+    std::string group;  ///< of a mixed cluster; else empty
+    const NodeHost* host;
+};
+/// Checks the plan's tiers against those of the nodes that its ranks are on. Throws ConfigError (at `mark`) for a tier that no node
+/// has, with the nearest, and InfeasibleError for a node without any or a group without one that others have.
+void check_tiers(const PlanSpec& plan, const std::vector<HostOf>& hosts, const Mark& mark);
 
 /// Takes states that are away from the device's memory. `layer`: weights of a rank in a layer, before ZeRO.
 void keep_away(MemoryUse& use, const PlanSpec& plan, double layer);
@@ -38,7 +43,8 @@ struct TierUse {
 };
 [[nodiscard]] std::vector<TierUse> tier_use(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
                                             const NodeHost& host, double ranks);
-/// Throws InfeasibleError that names the first tier which is too small, with what would be in it.
-void require_tiers(const std::vector<TierUse>& uses, const NodeHost& host, double ranks);
+struct HostUse;
+/// Throws InfeasibleError that names the tiers which are too small, with what would be in them.
+void require_tiers(const std::vector<HostUse>& hosts);
 
 }  // namespace orrery::inline training

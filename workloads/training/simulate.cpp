@@ -149,13 +149,20 @@ std::vector<double> capacities(const TrainingInput& input, double capacity) {
     return out;
 }
 
-double ranks_of_node(const TrainingInput& input) {
-    return static_cast<double>(
-        std::min<std::int64_t>(input.plan.ranks(), static_cast<std::int64_t>(input.fabric.shape().gpus_per_node)));
-}
-
-std::vector<TierUse> use_of_tiers(const TrainingInput& input) {
-    return tier_use(input.model, input.plan, input.software, *input.host, ranks_of_node(input));
+// Of the fullest node, by tier.
+void add_tiers(const std::vector<HostUse>& hosts, TrainingResult& result) {
+    for (const HostUse& of : hosts) {
+        for (const TierUse& use : of.tiers) {
+            const std::string& name = of.host->tiers[use.tier].name;
+            const auto known = std::find_if(result.tier_bytes.begin(), result.tier_bytes.end(),
+                                            [&](const auto& tier) { return tier.first == name; });
+            if (known == result.tier_bytes.end()) {
+                result.tier_bytes.emplace_back(name, use.total());
+            } else {
+                known->second = std::max(known->second, use.total());
+            }
+        }
+    }
 }
 
 // The mean step of a round of outer steps in place of the inner step.
@@ -253,14 +260,11 @@ TrainingRun::TrainingRun(const TrainingInput& input, double memory_capacity, Sim
           std::vector<MemoryUse> memory = memory_by_stage(model_in_memory(input), input.plan, input.software);
           require_fits(memory, capacities(input, memory_capacity), input.model, input.plan, input.software);
           if (input.plan.offload.given && std::isfinite(memory_capacity)) {
-              require_tiers(use_of_tiers(input), *input.host, ranks_of_node(input));
+              require_tiers(host_uses(input));
           }
           return memory;
       }()),
-      tiers_(input.plan.offload.given
-                 ? std::make_unique<NodeMemory>(*input.host, input.fabric, input.fabric.shape().pcie_bandwidth,
-                                                simulation.resources())
-                 : nullptr),
+      tiers_(input.plan.offload.given ? std::make_unique<NodeMemories>(input, simulation.resources()) : nullptr),
       lowered_(lower(input, tiers_.get())),
       executor_(simulation.add(lowered_.graph, start)) {
     if (!lowered_.held.empty()) {  // the order holds no more than it may
@@ -279,9 +283,7 @@ TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
         result.memory_bytes = std::max(result.memory_bytes, stage.total());
     }
     if (tiers_ != nullptr) {
-        for (const TierUse& use : use_of_tiers(input_)) {
-            result.tier_bytes.emplace_back(input_.host->tiers[use.tier].name, use.total());
-        }
+        add_tiers(host_uses(input_), result);
     }
     const SimTime end = executor_.finished_at();
     result.iteration_s = end.seconds();

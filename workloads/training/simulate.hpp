@@ -3,7 +3,7 @@
 
 #include "sim/record/summary.hpp"
 #include "sim/run/simulation.hpp"
-#include "workloads/training/lower.hpp"
+#include "workloads/training/node_memories.hpp"
 #include "workloads/training/outer.hpp"
 
 #include <optional>
@@ -58,7 +58,7 @@ class TrainingRun {
   private:
     const TrainingInput& input_;
     std::vector<MemoryUse> memory_;
-    std::unique_ptr<NodeMemory> tiers_;
+    std::unique_ptr<NodeMemories> tiers_;
     TrainingGraph lowered_;
     Executor& executor_;
     std::unique_ptr<TaskClock> clock_;  ///< where ranks are slow for a while

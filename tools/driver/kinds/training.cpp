@@ -243,6 +243,25 @@ void describe_training(Fields& fields, Scenario& s) {
     describe(fields, s.faults);
 }
 
+// A job on groups that shrinks counts what is left of each: machines from outside of it are of no group.
+void refuse_outsiders(const YamlNode& root, const RecoverySpec& recovery, std::vector<Diagnostic>& errors) {
+    for (const auto& [key, count] : {std::pair{"standbys", recovery.standbys}, std::pair{"pool", recovery.pool},
+                                     std::pair{"spares", recovery.spares}}) {
+        if (count == 0) {
+            continue;
+        }
+        const YamlNode* at = &root;
+        for (const char* part : {"faults", "recovery", key}) {
+            const YamlNode* next = at->kind == YamlNode::Kind::map ? at->find(part) : nullptr;
+            at = next != nullptr ? next : at;
+        }
+        errors.push_back(at->mark.error(
+            fmt::format("'{}' of a job that 'shrinks' on a cluster of groups are not simulated: nothing says of which "
+                        "group these {} are",
+                        key, count)));
+    }
+}
+
 void check_training(const YamlNode& root, const DataDirectory& data, Scenario& scenario,
                     std::vector<Diagnostic>& errors) {
     constexpr const char* kDefaultSoftware = "megatron-core-2024";
@@ -258,23 +277,12 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
     refuse_unread_model(root, scenario, errors);
     refuse_unread_faults(root, scenario, errors);
     check_faults(root, scenario, errors);
-    if (scenario.cluster.mixed && scenario.faults.campaign && scenario.faults.recovery.shrinks) {
-        const YamlNode* at = &root;
-        for (const char* key : {"faults", "recovery", "shrinks"}) {
-            const YamlNode* next = at->kind == YamlNode::Kind::map ? at->find(key) : nullptr;
-            at = next != nullptr ? next : at;
-        }
-        errors.push_back(at->mark.error(
-            "'faults.recovery.shrinks' on a cluster of groups is not simulated: a campaign counts the nodes that are "
-            "left and not of which group they are"));
+    if (scenario.faults.campaign && !takes_standbys(scenario)) {
+        refuse_outsiders(root, scenario.faults.recovery, errors);
     }
     if (scenario.cluster.mixed && scenario.plan.documents.given) {
         errors.push_back(scenario.plan_mark.error(
             "documents on a cluster of groups are not simulated: replicas differ by what they hold alone"));
-    }
-    if (scenario.cluster.mixed && scenario.plan.offload.given) {
-        errors.push_back(scenario.plan_mark.error(
-            "offload on a cluster of groups is not simulated: tiers are those of one kind of node"));
     }
     if (scenario.plan.zeroth_order.given && scenario.faults.campaign) {
         errors.push_back(scenario.plan_mark.error(

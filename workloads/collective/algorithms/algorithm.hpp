@@ -114,6 +114,14 @@ inline constexpr std::uint32_t kNoMessage = 0xFFFFFFFFU;
 std::vector<std::uint32_t> add_ring(ScheduleBuilder& builder, const std::vector<std::uint32_t>& members, double bytes,
                                     std::uint32_t steps, const std::vector<std::uint32_t>& first_waits,
                                     std::uint32_t reducing);
+/// From member to member, in so many pieces of `bytes`; `towards` the first member, and summed, instead of from it.
+void add_chain(ScheduleBuilder& builder, const std::vector<std::uint32_t>& members, double bytes, std::int64_t pieces,
+               bool towards);
+/// Names the rank that has or gets the data, and what the payload is cut into.
+void describe_root(Fields& fields, CollectiveSpec& spec);
+void describe_chain(Fields& fields, CollectiveSpec& spec);
+/// Throws InfeasibleError where there is no such rank.
+void require_root(const CollectiveSpec& spec, std::uint32_t ranks);
 /// Throws InfeasibleError for other operations.
 void require_all_reduce(const CollectiveSpec& spec);
 /// Steps of a ring of n in which sums are made.

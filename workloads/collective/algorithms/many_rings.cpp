@@ -1,4 +1,5 @@
-// Several rings side by side: one for each NIC of a node, or one in each direction.
+// Several rings side by side: one for each NIC of a node, or one in each direction. Of broadcast and reduce each ring is a chain from
+// or to the root, in pieces, as NCCL runs them over its channels.
 
 #include "workloads/collective/algorithms/algorithm.hpp"
 
@@ -57,6 +58,43 @@ void build(ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t r
     }
 }
 
+bool chained(CollectiveOp op) {
+    return op == CollectiveOp::broadcast || op == CollectiveOp::reduce;
+}
+
+// From rank to rank of each ring, from the root on or back to it.
+void build_chains(ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node) {
+    require_root(spec, ranks);
+    Rings rings = many_rings(spec, ranks, per_node);
+    const double bytes = spec.bytes / static_cast<double>(rings.members.size()) / static_cast<double>(spec.pipeline);
+    for (std::vector<std::uint32_t>& members : rings.members) {
+        std::rotate(members.begin(), std::find(members.begin(), members.end(), static_cast<std::uint32_t>(spec.root)),
+                    members.end());
+        add_chain(builder, members, bytes, spec.pipeline, spec.op == CollectiveOp::reduce);
+    }
+}
+
+void build_many(ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node) {
+    if (chained(spec.op)) {
+        return build_chains(builder, spec, ranks, per_node);
+    }
+    require_served(spec, reduces_or_gathers(spec.op), "all-reduce, all-gather, reduce-scatter, broadcast and reduce");
+    build<many_rings>(builder, spec, ranks, per_node);
+}
+
+// A GPU passes on a part of every ring, and the NICs of a node one each.
+double chain_seconds(const CollectiveSpec& spec, const GroupLinks& links) {
+    const auto pieces = static_cast<double>(spec.pipeline);
+    if (links.nodes() == 1 || links.per_node == 1 || 2 * links.ranks * links.per_node * pieces > 2e6) {
+        return kNotServed;
+    }
+    const double rings = channels_of(spec, links.ranks, links.per_node);
+    const double piece = spec.bytes / pieces;  // of all rings
+    return (links.ranks - 2 + pieces) *
+           std::max(links.inside_latency + piece / links.inside_rate,
+                    links.outside_latency + piece * links.per_node / rings / links.node_rate);
+}
+
 }  // namespace
 
 extern const CollectiveAlgorithm kMultiRingAlgorithm = {
@@ -64,12 +102,20 @@ extern const CollectiveAlgorithm kMultiRingAlgorithm = {
     "a ring for each GPU of a node, each over a NIC of its own, as NCCL's channels",
     [](Fields& fields, CollectiveSpec& spec) {
         fields.integer({"channels", "rings side by side; 0: one a GPU of a node", false, 0, 1024}, spec.channels);
+        if (!fields.names_all()) {  // the others name them for a schema
+            describe_root(fields, spec);
+            describe_chain(fields, spec);
+        }
     },
     [](const CollectiveSpec& spec, double ranks, double per_node) {
-        return 2 * ranks * ranks * channels_of(spec, ranks, per_node);
+        const double of_ring = chained(spec.op) ? 2 * ranks * static_cast<double>(spec.pipeline) : 2 * ranks * ranks;
+        return of_ring * channels_of(spec, ranks, per_node);
     },
-    build<many_rings>,
+    build_many,
     [](const CollectiveSpec& spec, const GroupLinks& links) {
+        if (chained(spec.op)) {
+            return chain_seconds(spec, links);
+        }
         // Of more messages each is simulated for too long where they are not alike.
         if (!reduces_or_gathers(spec.op) || links.nodes() == 1 || links.per_node == 1 ||
             2 * links.ranks * links.ranks * links.per_node > 2e6) {

@@ -3,8 +3,10 @@
 
 #include "workloads/collective/algorithms/algorithm.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 namespace orrery::inline collective {
 
@@ -61,8 +63,14 @@ void add_binomial(ScheduleBuilder& builder, const CollectiveSpec& spec, std::uin
     }
 }
 
+}  // namespace
+
 void describe_root(Fields& fields, CollectiveSpec& spec) {
     fields.integer({"root", "the rank that has or gets the data", false, 0, 4'000'000}, spec.root);
+}
+
+void describe_chain(Fields& fields, CollectiveSpec& spec) {
+    fields.integer({"pipeline", "pieces that the payload is cut into", false, 1, 100'000}, spec.pipeline);
 }
 
 void require_root(const CollectiveSpec& spec, std::uint32_t ranks) {
@@ -72,7 +80,26 @@ void require_root(const CollectiveSpec& spec, std::uint32_t ranks) {
     }
 }
 
-}  // namespace
+void add_chain(ScheduleBuilder& builder, const std::vector<std::uint32_t>& members, double bytes, std::int64_t pieces,
+               bool towards) {
+    const auto ranks = static_cast<std::uint32_t>(members.size());
+    std::vector<std::uint32_t> last(ranks, kNoMessage);  // of each hop
+    builder.set_reducing(towards);
+    for (std::int64_t piece = 0; piece < pieces; ++piece) {
+        std::uint32_t before = kNoMessage;
+        for (std::uint32_t k = 1; k < ranks; ++k) {
+            const std::uint32_t hop = towards ? ranks - k : k;  // between places hop - 1 and hop of the chain
+            const std::uint32_t message =
+                builder.add(members[towards ? hop : hop - 1], members[towards ? hop - 1 : hop], bytes);
+            for (const std::uint32_t wait : {before, last[hop]}) {
+                if (wait != kNoMessage) {
+                    builder.after(wait, message);
+                }
+            }
+            before = last[hop] = message;
+        }
+    }
+}
 
 extern const CollectiveAlgorithm kBinomialAlgorithm = {
     "binomial",
@@ -105,7 +132,7 @@ extern const CollectiveAlgorithm kChainAlgorithm = {
     [](Fields& fields, CollectiveSpec& spec) {
         if (!fields.names_all()) {  // the others name them for a schema
             describe_root(fields, spec);
-            fields.integer({"pipeline", "pieces that the payload is cut into", false, 1, 100'000}, spec.pipeline);
+            describe_chain(fields, spec);
         }
     },
     [](const CollectiveSpec& spec, double ranks, double) { return 4 * ranks * static_cast<double>(spec.pipeline); },
@@ -113,24 +140,11 @@ extern const CollectiveAlgorithm kChainAlgorithm = {
         require_served(spec, spec.op == CollectiveOp::broadcast || spec.op == CollectiveOp::reduce,
                        "broadcast and reduce");
         require_root(spec, ranks);
-        const bool towards = spec.op == CollectiveOp::reduce;
-        const auto rank = [&](std::uint32_t i) { return static_cast<std::uint32_t>((i + spec.root) % ranks); };
-        std::vector<std::uint32_t> last(ranks, kNoMessage);  // of each hop
-        builder.set_reducing(towards);
-        for (std::int64_t piece = 0; piece < spec.pipeline; ++piece) {
-            std::uint32_t before = kNoMessage;
-            for (std::uint32_t k = 1; k < ranks; ++k) {
-                const std::uint32_t hop = towards ? ranks - k : k;  // between places hop - 1 and hop of the chain
-                const std::uint32_t message = builder.add(rank(towards ? hop : hop - 1), rank(towards ? hop - 1 : hop),
-                                                          spec.bytes / static_cast<double>(spec.pipeline));
-                for (const std::uint32_t wait : {before, last[hop]}) {
-                    if (wait != kNoMessage) {
-                        builder.after(wait, message);
-                    }
-                }
-                before = last[hop] = message;
-            }
-        }
+        std::vector<std::uint32_t> members(ranks);
+        std::iota(members.begin(), members.end(), 0U);
+        std::rotate(members.begin(), members.begin() + spec.root, members.end());
+        add_chain(builder, members, spec.bytes / static_cast<double>(spec.pipeline), spec.pipeline,
+                  spec.op == CollectiveOp::reduce);
     },
     [](const CollectiveSpec& spec, const GroupLinks& links) {
         const double pieces = static_cast<double>(spec.pipeline);

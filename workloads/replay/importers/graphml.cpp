@@ -15,7 +15,10 @@
 #include <boost/graph/graphml.hpp>
 #include <boost/make_shared.hpp>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <set>
 #include <sstream>
 
 namespace orrery::inline replay {
@@ -94,6 +97,68 @@ void require_shallow(const std::string& text, const std::string& file) {
     }
 }
 
+// What the library does not tell: the ids of vertices in the file's order, by which it numbers them, and ends of edges that are
+// none of them, which it would make vertices.
+struct Ids {
+    std::vector<std::string> vertices;
+    std::vector<Diagnostic> errors;
+};
+
+// The value of an XML attribute inside a tag.
+std::string within(const std::string& tag, const std::string& name) {
+    for (std::size_t at = tag.find(name + "="); at != std::string::npos; at = tag.find(name + "=", at + 1)) {
+        const std::size_t from = at + name.size() + 2;
+        if (std::isspace(static_cast<unsigned char>(tag[at - 1])) != 0 && from <= tag.size()) {
+            return tag.substr(from, tag.find(tag[from - 1], from) - from);
+        }
+    }
+    return "";
+}
+
+Ids ids_of(const std::string& text, const std::string& file) {
+    Ids out;
+    struct End {
+        std::string id;
+        int line;
+    };
+    std::vector<End> ends;
+    std::set<std::string> known;
+    int line = 1;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        line += text[i] == '\n' ? 1 : 0;
+        if (text.compare(i, 4, "<!--") == 0) {
+            const std::size_t end = std::min(text.find("-->", i), text.size());
+            line += static_cast<int>(std::count(text.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                                                text.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
+            i = end;
+            continue;
+        }
+        const bool vertex = text.compare(i, 5, "<node") == 0;
+        if ((!vertex && text.compare(i, 5, "<edge") != 0) || i + 5 >= text.size() ||
+            std::isspace(static_cast<unsigned char>(text[i + 5])) == 0) {
+            continue;
+        }
+        const std::string tag = text.substr(i, text.find('>', i) - i);
+        if (vertex) {
+            out.vertices.push_back(within(tag, "id"));
+            known.insert(out.vertices.back());
+        } else {
+            ends.push_back({within(tag, "source"), line});
+            ends.push_back({within(tag, "target"), line});
+        }
+    }
+    for (const End& end : ends) {
+        if (!known.contains(end.id)) {
+            const std::string nearest = nearest_name(end.id, out.vertices);
+            out.errors.push_back(
+                {file, end.line, 0,
+                 fmt::format("an edge ends at '{}', which is not among the nodes{}", printable(end.id, 60),
+                             nearest.empty() ? "" : " (did you mean '" + printable(nearest, 60) + "'?)")});
+        }
+    }
+    return out;
+}
+
 // The value of the first of these attributes that is there; taken away, so that what stays was not read.
 std::string take(Attributes& attributes, const std::vector<const char*>& names) {
     for (const char* name : names) {
@@ -141,7 +206,7 @@ boost::shared_ptr<boost::dynamic_property_map> map_for(Read<Directed>& read, con
 }
 
 template <class Directed>
-Imported read_as(const ImportInput& input, const std::string& text) {
+Imported read_as(const ImportInput& input, const std::string& text, const Ids& ids) {
     Read<Directed> read;
     boost::dynamic_properties attributes(
         [&](const std::string& name, const boost::any& key, const boost::any&) { return map_for(read, name, key); });
@@ -152,6 +217,9 @@ Imported read_as(const ImportInput& input, const std::string& text) {
         throw ConfigError(
             {Diagnostic{input.path(), 0, 0, "is no GraphML that can be read: " + printable(problem.what(), 200)}});
     }
+    if (!ids.errors.empty()) {
+        throw ConfigError(ids.errors);
+    }
     ImportNotes notes;
     GraphText graph(input.path());
     std::vector<std::string> names;
@@ -159,6 +227,9 @@ Imported read_as(const ImportInput& input, const std::string& text) {
     for (const auto vertex : boost::make_iterator_range(boost::vertices(read.graph))) {
         Attributes& own = read.vertices[vertex];
         std::string name = take(own, {"label", "name"});
+        if (name.empty() && vertex < ids.vertices.size()) {
+            name = ids.vertices[vertex];
+        }
         if (name.empty() || ++seen[name] > 1) {
             name = fmt::format("{}{}", name.empty() ? "n" : name + "-", vertex);
         }
@@ -191,9 +262,10 @@ Imported read_as(const ImportInput& input, const std::string& text) {
 Imported read_graphml_file(const ImportInput& input) {
     const std::string text = input.bytes();
     require_shallow(text, input.path());
+    const Ids ids = ids_of(text, input.path());
     // The library takes a graph of the kind that the file says, and no other.
-    return text.find("edgedefault=\"undirected\"") == std::string::npos ? read_as<boost::directedS>(input, text)
-                                                                        : read_as<boost::undirectedS>(input, text);
+    return text.find("edgedefault=\"undirected\"") == std::string::npos ? read_as<boost::directedS>(input, text, ids)
+                                                                        : read_as<boost::undirectedS>(input, text, ids);
 }
 
 }  // namespace
