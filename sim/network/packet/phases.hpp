@@ -20,6 +20,7 @@ class Phases {
         double rate = 0;    ///< bytes per ps
         double spread = 0;  ///< as of Steady
         double trend = 0;
+        double doubt = 0;
     };
     struct Known {
         std::int64_t after = 0;   ///< ps from the beginning

@@ -84,7 +84,7 @@ void Steady::tell(std::uint32_t id, bool posted) {
         }
         fresh_.push_back(id);
     }
-    arm();
+    arm(window_);
 }
 
 void Steady::use(const Sharing::Ways& ways, std::uint32_t more) {
@@ -106,10 +106,10 @@ void Steady::on_time(std::uint32_t index) {
 }
 
 // The next look, while there is something to look at.
-void Steady::arm() {
+void Steady::arm(std::int64_t after) {
     if (!armed_) {
         armed_ = true;
-        clock_.schedule(Timer::steady, kLook, clock_.now + window_);
+        clock_.schedule(Timer::steady, kLook, clock_.now + after);
     }
 }
 
@@ -126,12 +126,15 @@ void Steady::look() {
     });
     std::vector<Group> steady;
     bool any = false;
+    std::int64_t next = Wheel::kNever;
     const bool reduces =
         std::any_of(active_.begin(), active_.end(), [&](std::uint32_t id) { return flows_[id].reduction != kNone; });
     if (!reduces) {
         for (Group& group : groups()) {
             any = true;
-            if (const std::int64_t length = observe(group) ? judge(group) : 0; length > 0) {
+            const std::int64_t length = observe(group) ? judge(group) : 0;
+            next = std::min(next, next_look(group));
+            if (length > 0) {
                 group.until = clock_.now + length;
                 group.answers = answers_of(group);
                 learn(group);
@@ -144,7 +147,7 @@ void Steady::look() {
     }
     // It must not keep the simulation alive by itself.
     if ((any || reduces) && clock_.wheel.next_time() != Wheel::kNever) {
-        arm();
+        arm(any ? next : window_);
     }
 }
 
@@ -214,6 +217,7 @@ Steady::Snapshot Steady::snapshot(std::uint32_t id) const {
     Snapshot out;
     out.at = static_cast<double>(clock_.now);
     out.sent = static_cast<double>(flow.next_new) * setup_.full;
+    out.came = static_cast<double>(flow.received) * setup_.full;
     out.sent_at = static_cast<double>(flow.rate > 0 ? flow.next_time : nics_.free_at(flow.source));
     if (setup_.transport.acknowledged) {
         out.under_way = static_cast<double>(flow.in_flight);
@@ -231,9 +235,10 @@ Steady::Snapshot Steady::snapshot(std::uint32_t id) const {
 std::int64_t Steady::judge(const Group& group) {
     double most = kForever;
     for (const std::uint32_t id : group.flows) {
+        tracks_[id].together = false;
         most = std::min(most, judge(tracks_[id], flows_[id]));
         if (most <= 0) {
-            return 0;
+            return judge_together(group);
         }
         most = std::min(most, time_left(id));
     }
@@ -270,6 +275,7 @@ double Steady::judge(Track& track, const Flow& flow) const {
             chosen.rate = track.rate;
             chosen.spread = track.spread;
             chosen.trend = track.trend;
+            chosen.doubt = track.doubt;
             chosen.steady_since = ends[3]->at;
         }
     }
@@ -277,6 +283,7 @@ double Steady::judge(Track& track, const Flow& flow) const {
     track.rate = chosen.rate;
     track.spread = chosen.spread;
     track.trend = chosen.trend;
+    track.doubt = chosen.doubt;
     return best;
 }
 
@@ -304,11 +311,13 @@ double Steady::judge(Track& track, const Snapshot* const (&ends)[4]) const {
     // Both measure the same rate in the end; the steadier one is nearer to it. Senders that wait for windows and paces send evenly,
     // answers over many paths come unevenly, and the other way round behind a queue.
     rates(&Snapshot::sent, &Snapshot::sent_at);
+    track.doubt = 0;
     if (setup_.transport.acknowledged) {
         const double rate = track.rate;
         const double spread = track.spread;
         const double trend = track.trend;
         rates(&Snapshot::heard, &Snapshot::heard_at);
+        track.doubt = rate > 0 ? std::abs(track.rate / rate - 1) : 0;
         if (spread < track.spread) {
             track.rate = rate;
             track.spread = spread;

@@ -9,8 +9,11 @@
 // have learnt, stay as they were. The last round trip of a flow is always simulated.
 // A group that begins as one did before, alone on ports of the same kinds (phases.hpp), is held as soon as that one was steady.
 // A flow's queues are part of what it has under way, so a queue that grows or drains shows there.
+// Many flows that share ports (all-to-alls, steps between leaves) are never all steady one by one: a few packets more or less in a
+// stretch are chance. Where single flows are not, the group is judged by its sums (steady_together.cpp).
 // Error: the rates of the three stretches differ by a share s, and their trends would have changed the rate by d in all that was
-// skipped of a flow. Nothing is skipped where s / 2 + d / 2 would exceed the tolerance; the mean over all packets is reported.
+// skipped of a flow. Nothing is skipped where s / 2 + d / 2 would exceed the tolerance; the mean over all packets is reported, with
+// what rounding to whole packets adds and half of what the rates of sending and of answers differ by.
 // Scope: every transport, every path choice, every fabric. Groups that lose packets are simulated, as are all flows
 // while all-reduces in the switches run.
 // Limits: marks and path choices are random in a steady state too; after a skip they go on with other random numbers. A flow that
@@ -56,6 +59,7 @@ class Steady {
         double sent = 0, sent_at = 0;    ///< bytes; ps, when the last of them had left
         double heard = 0, heard_at = 0;  ///< bytes acknowledged; ps, when the sender heard so
         double under_way = 0;            ///< bytes
+        double came = 0;                 ///< bytes that have reached the receiver
     };
     struct Track {
         Sharing::Ways ways;
@@ -69,11 +73,13 @@ class Steady {
         double spread = 0;         ///< relative, of the rates of the three stretches
         double lag = 0;    ///< by how much its rate would have changed in all that was skipped, were its trends true
         double trend = 0;  ///< relative change of its rate per ps
+        double doubt = 0;  ///< relative, of the rate at which it sent to that at which it was answered
         std::uint64_t key = 0;    ///< of the group that it began in; 0: it began among others
         std::uint32_t of = 0;     ///< flows in that group
         std::int64_t begun = 0;   ///< ps
         double steady_since = 0;  ///< ps, of the last judgement
         double residue = 0;       ///< bytes by which what was skipped lags behind the rate
+        bool together = false;    ///< its last judgement was that of its group
     };
     struct Group {
         std::vector<std::uint32_t> flows;
@@ -113,6 +119,22 @@ class Steady {
     [[nodiscard]] std::int64_t judge(const Group& group);
     [[nodiscard]] double judge(Track& track, const Flow& flow) const;
     [[nodiscard]] double judge(Track& track, const Snapshot* const (&ends)[4]) const;
+    // steady_together.cpp
+    /// What a group's flows send: of each, and how far from the truth that is.
+    struct Together {
+        std::vector<double> rates;  ///< bytes per ps, by flow of the group
+        double mean = 0;            ///< of them
+        double most = 0;            ///< ps that the group may be held
+        double spread = 0;          ///< relative, of the sums of the three stretches
+        double trend = 0;           ///< relative change of the sum per ps
+        double noise = 0;           ///< bytes per ps, standard error of a flow's rate
+        double spare = 0;           ///< what these leave of the tolerance
+        double chance = 0;  ///< relative deviation of a NIC's rate in a time by chance, times the root of that time
+    };
+    [[nodiscard]] std::int64_t judge_together(const Group& group);
+    [[nodiscard]] Together judge_together(const Group& group, const std::size_t (&ends)[4]) const;
+    [[nodiscard]] std::int64_t next_look(const Group& group) const;
+    void move_flows(const Group& group, double time);
     [[nodiscard]] Snapshot snapshot(std::uint32_t flow) const;
     void hold(std::vector<Group> some);
     void go_on_now(std::uint32_t group);
@@ -121,7 +143,7 @@ class Steady {
     [[nodiscard]] double answers_of(const Group& group) const;
     void count_skipped(const Group& group, std::int64_t time);
     [[nodiscard]] std::uint32_t holder_of(std::uint32_t entity) const;
-    void arm();
+    void arm(std::int64_t after);
     template <class Use>
     void each_port(const Group& group, const Use& use) {
         for (const std::uint32_t bundle : group.bundles) {

@@ -93,6 +93,7 @@ void Steady::recall(std::uint32_t slot) {
         track.rate = rate.rate;
         track.spread = rate.spread;
         track.trend = rate.trend;
+        track.doubt = rate.doubt;
         length = std::min(length, time_left(plan.flows[i]));
         if (rate.trend != 0) {
             length = std::min(length, (tolerance_ - rate.spread / 2) / std::abs(rate.trend));
@@ -115,7 +116,7 @@ void Steady::recall(std::uint32_t slot) {
 void Steady::learn(const Group& group) {
     const Track& first = tracks_[group.flows.front()];
     const bool whole =
-        first.key != 0 && first.of == group.flows.size() &&
+        first.key != 0 && !first.together && first.of == group.flows.size() &&
         std::all_of(group.flows.begin(), group.flows.end(), [&](std::uint32_t id) {
             return tracks_[id].key == first.key && tracks_[id].begun == first.begun && tracks_[id].lag == 0;
         });
@@ -129,7 +130,7 @@ void Steady::learn(const Group& group) {
     double since = 0;
     for (const std::uint32_t id : flows) {
         since = std::max(since, tracks_[id].steady_since);
-        known.rates.push_back({tracks_[id].rate, tracks_[id].spread, tracks_[id].trend});
+        known.rates.push_back({tracks_[id].rate, tracks_[id].spread, tracks_[id].trend, tracks_[id].doubt});
     }
     known.answers = group.answers;
     known.after = static_cast<std::int64_t>(since) - first.begun;

@@ -206,6 +206,39 @@ TEST_CASE("messages that begin as others did are held sooner than they could be 
           doctest::Approx(static_cast<double>(exact.statistics.control_hops)).epsilon(0.02));
 }
 
+TEST_CASE(
+    "all-to-alls and steps between leaves, whose flows are steady together only: times within the error that is told") {
+    std::vector<Sent> exchange;
+    std::vector<Sent> step;
+    constexpr std::uint32_t kHosts = 128;
+    for (std::uint32_t i = 0; i < kHosts; ++i) {
+        step.push_back({i, (i + kHosts / 2) % kHosts, 32U << 20});
+        for (std::uint32_t k = 1; k < kHosts / 4; ++k) {
+            exchange.push_back({i, (i + k) % kHosts, 1U << 20});
+        }
+    }
+    for (const std::vector<Sent>& messages : {exchange, step}) {
+        CAPTURE(messages.size());
+        const PacketSpec spec = spec_of("{kind: multipath}", "spray");
+        const Done exact = run(spec, messages, 0, kHosts);
+        const Done done = run(spec, messages, kTolerance, kHosts);
+        const auto of = [](const Done& one) {
+            return static_cast<double>(*std::max_element(one.at.begin(), one.at.end()));
+        };
+        CHECK(done.payload == exact.payload);
+        CHECK(done.statistics.skipped * 2 > done.statistics.packets_delivered);
+        CHECK(done.statistics.events * 2 < exact.statistics.events);
+        CHECK(std::abs(done.mean() / exact.mean() - 1) < done.statistics.skip_error);
+        CHECK(std::abs(done.p99() / exact.p99() - 1) < done.statistics.skip_error);
+        CHECK(std::abs(of(done) / of(exact) - 1) < done.statistics.skip_error);
+        CHECK(done.statistics.skip_error < 2 * kTolerance);
+        CHECK(static_cast<double>(done.statistics.packet_hops) ==
+              doctest::Approx(static_cast<double>(exact.statistics.packet_hops)).epsilon(0.001));
+    }
+    // Over hashed paths some queues grow as long as it lasts: nothing of that is steady.
+    CHECK(run(spec_of("{kind: multipath}", "ecmp"), exchange, kTolerance, kHosts).statistics.skipped == 0);
+}
+
 TEST_CASE("groups have one key where the names of their ports alone differ") {
     const Fabric fabric(test::hosts(16, 8, 8, 50e9, 500e-9));
     const auto transport = spec_of("{kind: window}", "ecmp").transport.policy.make();
