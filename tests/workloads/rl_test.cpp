@@ -191,6 +191,36 @@ TEST_CASE("the parts of a step take what they take by themselves") {
     CHECK(value(all, "updates_per_step") == 2);
 }
 
+TEST_CASE("forward passes alone take what training books for its own, and stages follow each other") {
+    const auto part = [](const std::string& plan) {
+        return run_text(fmt::format(
+            "orrery: 1\nkind: training\ncluster: {{nodes: 1, node: dgx-h100}}\nmodel: {}\nplan: {}\n", kModel, plan));
+    };
+    const auto forward = [](const std::string& plan) {
+        std::string text = scenario_text("");
+        for (std::size_t at = text.find(kPlan); at != std::string::npos; at = text.find(kPlan, at + plan.size())) {
+            text.replace(at, std::string(kPlan).size(), plan);
+        }
+        return run_text(text);
+    };
+    // Two micro-batches a replica and update.
+    const std::string flat = "{data: 8, global_batch: 16, micro_batch: 1}";
+    const Summary training = part(flat);
+    double booked = 0;
+    for (const auto& [name, seconds] : training.breakdown) {
+        booked += name == "forward" ? seconds : 0;
+    }
+    const Summary step = forward(flat);
+    CHECK(value(step, "reference.forward_s") ==
+          doctest::Approx(value(step, "updates_per_step") * booked).epsilon(1e-9));
+    // Four stages, eight micro-batches: eleven turns of the slowest stage or fewer, and more than eight.
+    const Summary piped = forward("{pipeline: 4, data: 2, global_batch: 16, micro_batch: 1}");
+    const double turn = booked / 2 / 4;  // of an even stage
+    const double each = value(piped, "reference.forward_s") / value(piped, "updates_per_step");
+    CHECK(each > 8 * turn);
+    CHECK(each < 2 * 11 * turn);
+}
+
 TEST_CASE("asynchronous steps of staleness 0 are synchronous, and a run is the same each time") {
     const std::string waits = scenario_text("", "0-0", "1-1");
     const Summary one = run_text(waits);
@@ -250,7 +280,7 @@ jobs:
     CHECK_THROWS_WITH_AS(run_text(scenario_text("", "0-0", "0-0", "", "100 %")),
                          doctest::Contains("'generator' needs 79.6 of the 79.6 GiB of a GPU beside"), InfeasibleError);
     CHECK_THROWS_WITH_AS(run_text(scenario_text("").replace(scenario_text("").find("{mean: 100}"), 11, "{mean: 1000}")),
-                         doctest::Contains("the sequences of"), InfeasibleError);
+                         doctest::Contains("'reference': a sample has"), InfeasibleError);
 }
 
 TEST_CASE("a part in host memory makes room and costs its copies") {

@@ -50,8 +50,13 @@ class RlScenario final : public ScenarioRun {
         for (const PartRole role :
              {PartRole::generator, PartRole::reference, PartRole::reward, PartRole::critic, PartRole::actor}) {
             for (std::size_t i = 0; i < jobs_.size(); ++i) {
-                if (jobs_[i].role == role) {
+                if (jobs_[i].role != role) {
+                    continue;
+                }
+                try {
                     add_part(i);
+                } catch (const InfeasibleError& error) {
+                    throw InfeasibleError(fmt::format("'{}': {}", jobs_[i].name, error.what()));
                 }
             }
         }
@@ -207,9 +212,9 @@ class RlScenario final : public ScenarioRun {
         const std::int64_t sequence = jobs_[i].scenario.model.sequence;
         if (batch_.longest > sequence) {
             throw InfeasibleError(
-                fmt::format("a sample has {} tokens and the sequences of '{}' have {}: a longer "
+                fmt::format("a sample has {} tokens and the model's sequences have {}: a longer "
                             "model.sequence, or a smaller 'most' or 'longest' of requests",
-                            batch_.longest, jobs_[i].name, sequence));
+                            batch_.longest, sequence));
         }
         return spec_.rows == RowLayout::padded ? static_cast<double>(spec_.sequences())
                                                : std::ceil(batch_.tokens[draw] / static_cast<double>(sequence));
