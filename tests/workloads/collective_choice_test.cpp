@@ -162,6 +162,40 @@ TEST_CASE("broadcast and reduce use all NICs of a node: chains side by side, a p
                          doctest::Contains("the root is rank 32, but the last one is 31"), InfeasibleError);
 }
 
+TEST_CASE("hierarchical from and to a root: shared out in its node, over all NICs, and put together in the others") {
+    const std::string nodes = "nodes: 4, node: dgx-h100, fabric: {kind: rail-only}";
+    const auto run_of = [&](const std::string& what) {
+        return run(test::scenario(
+                       fmt::format("orrery: 1\nkind: collective\ncluster: {{{}}}\ncollective: {{{}}}\n", nodes, what)),
+                   test::models(), {});
+    };
+    const double gib = 1073741824;
+    for (const char* root : {"0", "13"}) {
+        CAPTURE(root);
+        for (const char* op : {"broadcast", "reduce"}) {
+            CAPTURE(op);
+            const std::string what = fmt::format("op: {}, size: 1 GiB, algorithm: hierarchical, root: {}", op, root);
+            // Two levels of a binomial tree over eight NICs, and two passes of 7/8 over the inside of a node.
+            const double closed = 2 * gib / 8 / 50e9 + 2 * gib * 7 / 8 / 450e9;
+            CHECK(seconds(nodes, what) == doctest::Approx(closed).epsilon(0.05));
+            CHECK(run_of(what).summary.find("bytes_on_wire")->value ==
+                  doctest::Approx(op == std::string("broadcast") ? 31 * gib : gib * (4 * 7 + 3 + 7.0 / 8)));
+        }
+        for (const char* op : {"gather", "scatter"}) {
+            CAPTURE(op);
+            const std::string what = fmt::format("op: {}, size: 1 GiB, algorithm: hierarchical, root: {}", op, root);
+            CHECK(seconds(nodes, what) == doctest::Approx(3 * gib / 32 / 50e9 + gib * 7 / 8 / 450e9).epsilon(0.05));
+            CHECK(run_of(what).summary.find("bytes_on_wire")->value == doctest::Approx(gib * (24.0 / 32 + 7.0 / 8)));
+        }
+    }
+    // What has no root names none.
+    for (const char* algorithm : {"hierarchical", "multi-ring"}) {
+        CHECK_THROWS_WITH_AS(
+            (void)run_of(fmt::format("op: all-reduce, size: 1 MiB, algorithm: {}, root: 3", algorithm)),
+            doctest::Contains("unknown key 'root'"), ConfigError);
+    }
+}
+
 TEST_CASE("what auto takes is near the fastest of all algorithms, at small and large sizes") {
     const std::vector<std::string> clusters = {
         "nodes: 4, node: dgx-h100, fabric: {rails: 8}", "hosts: 16, fabric: {link: 100 Gbps}",

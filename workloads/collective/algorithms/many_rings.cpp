@@ -102,7 +102,7 @@ extern const CollectiveAlgorithm kMultiRingAlgorithm = {
     "a ring for each GPU of a node, each over a NIC of its own, as NCCL's channels",
     [](Fields& fields, CollectiveSpec& spec) {
         fields.integer({"channels", "rings side by side; 0: one a GPU of a node", false, 0, 1024}, spec.channels);
-        if (!fields.names_all()) {  // the others name them for a schema
+        if (!fields.names_all() && chained(spec.op)) {  // the others name them for a schema
             describe_root(fields, spec);
             describe_chain(fields, spec);
         }
