@@ -265,7 +265,10 @@ TEST_CASE("flows from CSV files and connection matrices start when they say and 
         {"bad.csv", "src,dst,bytes\n", ":1:1: error: the first line must be"},
         {"bad.csv", "src,dst,bytes,start\n0,99,5,0\n", ":2:3: error: 'dst' must be a whole number from 0 to 31"},
         {"bad.csv", "src,dst,bytes,start\n0,1,x,0\n0,0,1,0\n", ":3:1: error: host 0 sends to itself"},
-        {"bad.csv", "src,dst,bytes,start,after\n0,1,1,0,1\n", "'after' must be a whole number from 1 to 0"},
+        {"bad.csv", "src,dst,bytes,start,after\n0,1,1,0,1\n", "flow 1 cannot wait for flow 1: 'after' names flows of"},
+        {"bad.csv", "src,dst,bytes,start,after\n0,1,1,0,2\n1,2,1,0,1\n", ":2:9: error: flow 1 cannot wait for flow 2"},
+        {"bad.csv", "src,dst,bytes,start,after\n0,1,1,0,\n1,2,1,0,1;x\n",
+         ":3:11: error: 'after' must be a whole number"},
         {"bad.csv", "src,dst,bytes,start\n", "the file has no flows"},
         {"bad.cm", "0->1 id 1 trigger 7 size 5\n", "nothing fires trigger 7"},
         {"bad.cm", "0->1 id 1 trigger 1 size 5 recv_done_trigger 1\n", "triggers wait for each other"},
@@ -286,6 +289,29 @@ TEST_CASE("flows from CSV files and connection matrices start when they say and 
         }
         CHECK_MESSAGE(said.find(expected) != std::string::npos, text << "\n" << said);
     }
+}
+
+TEST_CASE("a flow that waits for several starts when the last of them has arrived") {
+    const File csv(
+        "join.csv",
+        "src,dst,bytes,start,after\n0,1,65536,0,\n2,3,4096,0,\n4,5,4096,0,1;2\n6,7,4096,0,2;1\n8,9,4096,0,2\n");
+    Scenario scenario = test::scenario(network_for(fmt::format("{{flows: {}}}", csv.path()), ""));
+    scenario.network.fidelity = Fidelity::fluid;
+    RunOptions options;
+    options.timeline = true;
+    const RunOutput out = run(scenario, test::models(), options);
+    std::vector<double> starts;
+    double end = 0;
+    for (const auto& span : out.timeline.spans) {
+        starts.push_back(span.start_us);
+        end = std::max(end, span.start_us == 0 ? span.duration_us : 0);
+    }
+    std::sort(starts.begin(), starts.end());
+    REQUIRE(starts.size() == 5);
+    CHECK(starts[1] == 0);
+    CHECK(starts[2] < end / 2);
+    CHECK(starts[3] == doctest::Approx(end));
+    CHECK(starts[4] == doctest::Approx(end));
 }
 
 TEST_CASE("a flow that starts later is drawn from its start on") {

@@ -72,17 +72,21 @@ struct Cell {
     int column;
 };
 
-std::vector<Cell> cells(const std::string& line) {
+std::vector<Cell> parts(const Cell& of, char separator) {
     std::vector<Cell> out;
     std::size_t start = 0;
     while (true) {
-        const std::size_t comma = line.find(',', start);
-        out.push_back({line.substr(start, comma - start), static_cast<int>(start) + 1});
-        if (comma == std::string::npos) {
+        const std::size_t end = of.text.find(separator, start);
+        out.push_back({of.text.substr(start, end - start), of.column + static_cast<int>(start)});
+        if (end == std::string::npos) {
             return out;
         }
-        start = comma + 1;
+        start = end + 1;
     }
+}
+
+std::vector<Cell> cells(const std::string& line) {
+    return parts({line, 1}, ',');
 }
 
 // A number within bounds; says what is wrong otherwise.
@@ -96,6 +100,21 @@ std::optional<double> number(Lines& lines, const Cell& cell, const char* what, d
         return std::nullopt;
     }
     return value;
+}
+
+// The index of a flow that this one waits for. Flows wait for those of earlier rows, so that none wait for each other.
+std::optional<std::uint32_t> predecessor(Lines& lines, const Cell& cell, std::uint32_t index) {
+    double value = 0;
+    if (parse_number(cell.text, value) && value > index && value < 4294967295.0) {
+        lines.fail(
+            fmt::format("flow {} cannot wait for flow {:.15g}: 'after' names flows of earlier rows, so that none wait "
+                        "for each other",
+                        index + 1, value),
+            cell.column);
+        return std::nullopt;
+    }
+    const auto row = number(lines, cell, "after", 1, index, true);
+    return row ? std::optional(static_cast<std::uint32_t>(*row) - 1) : std::nullopt;
 }
 
 // Messages with what each waits for, as a schedule.
@@ -184,8 +203,10 @@ Schedule read_csv(const std::string& path, std::uint32_t hosts) {
         const auto start = number(lines, row[3], "start", 0, kMostSeconds, false);
         const auto index = static_cast<std::uint32_t>(messages.size());
         if (after && !row[4].text.empty()) {
-            if (const auto before = number(lines, row[4], "after", 1, index, true)) {
-                edges.emplace_back(static_cast<std::uint32_t>(*before) - 1, index);
+            for (const Cell& one : parts(row[4], ';')) {
+                if (const auto before = predecessor(lines, one, index)) {
+                    edges.emplace_back(*before, index);
+                }
             }
         }
         if (from && to && bytes && start) {
