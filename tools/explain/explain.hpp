@@ -148,6 +148,9 @@ struct Explanation {
 /// Explains a run; a training run of fidelity packet by the same run of fidelity fluid, and its verdict says so. Throws
 /// as run() does.
 [[nodiscard]] Explanation explain(const Scenario& scenario, ModelCache& models);
+/// The messages of a collective or network run as CSV, in the order of its schedule: ends, bytes, s of start, end and completion
+/// time, what it would have taken alone, and how many times as long it took.
+[[nodiscard]] std::string flows_csv(const Scenario& scenario, const MessageRecord& record);
 
 /// Name of the metric that is the headline of a kind: such as iteration_time_s.
 [[nodiscard]] std::string headline_metric(ScenarioKind kind);

@@ -87,6 +87,10 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     if (options.requests && !row_of(scenario.kind).requests) {
         throw ConfigError("--requests lists what a serving scenario served; this is another kind");
     }
+    options.messages = line.has("flows");
+    if (options.messages && !row_of(scenario.kind).messages) {
+        throw ConfigError("--flows lists the messages of a network or collective scenario; this is another kind");
+    }
     say_cost(scenario, line);
     Progress progress(line.quiet());
     options.progress = [&](double fraction) { progress.update(fraction); };
@@ -94,6 +98,12 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     progress.finish();
     if (options.requests) {
         write_file(line.text("requests"), requests_csv(out.requests, scenario.requests.names_adapters()));
+    }
+    if (options.messages) {
+        if (!out.messages) {
+            throw ConfigError("--flows lists up to 2 million messages that are simulated one by one; this run has more");
+        }
+        write_file(line.text("flows"), flows_csv(scenario, *out.messages));
     }
     if (line.has("resolved")) {
         const std::string file = line.text("resolved");
