@@ -271,6 +271,20 @@ jobs:
                              "generates what 'batch' says", "'reward' is of kind training, not serving"}) {
         CHECK_MESSAGE(text.find(part) != std::string::npos, text);
     }
+    // A misspelt role is one mistake and no second generator; batches that nobody could hold are refused beforehand.
+    text = errors_of(R"(orrery: 1
+kind: rl
+cluster: {nodes: 2, node: dgx-h100}
+algorithm: grpo
+batch: {prompts: 16777216, samples: 65536}
+jobs:
+  - {role: generator, nodes: 0-0, scenario: {kind: serving, model: llama-3-8b}}
+  - {role: actr, nodes: 0-0, scenario: {kind: training, model: llama-3-8b, plan: {global_batch: 8}}}
+)");
+    CHECK_MESSAGE(text.find("did you mean 'actor'") != std::string::npos, text);
+    CHECK_MESSAGE(text.find("100000000 in all at most") != std::string::npos, text);
+    CHECK_MESSAGE(text.find("more than one job") == std::string::npos, text);
+    CHECK_MESSAGE(text.find("needs a job") == std::string::npos, text);
     CHECK(errors_of(scenario_text("asynchronous: {staleness: 1}")).find("shares nodes with the generator") !=
           std::string::npos);
     CHECK(errors_of(scenario_text("", "0-5")).find("the cluster has nodes 0 to 1") != std::string::npos);

@@ -1,9 +1,17 @@
 #include "workloads/rl/spec.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
 namespace orrery::inline rl {
+
+namespace {
+
+constexpr std::int64_t kMostSamples = 100'000'000;  // each is a request of a serving run
+
+}  // namespace
 
 const std::vector<std::string>& part_role_names() {
     static const std::vector<std::string> kNames = {"generator", "reference", "reward", "critic", "actor"};
@@ -75,11 +83,20 @@ std::vector<std::string> problems_of(const RlSpec& spec, const std::vector<PartR
     if (spec.algorithm != RlAlgorithm::ppo && critic) {
         out.emplace_back("grpo and rloo have no critic: leave it out, or say algorithm: ppo");
     }
-    if (spec.algorithm != RlAlgorithm::ppo && spec.samples < 2) {
-        out.emplace_back("grpo and rloo compare the samples of a prompt: batch.samples is 2 or more");
-    }
     if (spec.rules && count(PartRole::reward) > 0) {
         out.emplace_back("samples are judged by 'rewards' or by a job with role 'reward', not by both");
+    }
+    return out;
+}
+
+std::vector<std::string> problems_of(const RlSpec& spec) {
+    std::vector<std::string> out;
+    if (spec.sequences() * spec.draws > kMostSamples) {
+        out.push_back(fmt::format("{} samples a step in {} batches that are drawn: {} in all at most", spec.sequences(),
+                                  spec.draws, kMostSamples));
+    }
+    if (spec.algorithm != RlAlgorithm::ppo && spec.samples < 2) {
+        out.emplace_back("grpo and rloo compare the samples of a prompt: batch.samples is 2 or more");
     }
     if (spec.asynchronous && spec.partial && spec.staleness == 0) {
         out.emplace_back("'partial' samples are of several weights: asynchronous.staleness is 1 or more");

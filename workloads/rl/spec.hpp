@@ -42,7 +42,9 @@ struct RlSpec {
 
 void describe(Fields& fields, RlSpec& spec);
 
-/// What of a specification and its parts can never be; empty: fine.
+/// What of a specification can never be, whatever its parts; empty: fine.
+[[nodiscard]] std::vector<std::string> problems_of(const RlSpec& spec);
+/// The same of its parts.
 [[nodiscard]] std::vector<std::string> problems_of(const RlSpec& spec, const std::vector<PartRole>& parts);
 
 }  // namespace orrery::inline rl

@@ -556,11 +556,18 @@ void check_rl(const YamlNode& root, const DataDirectory& data, Scenario& scenari
         return;
     }
     std::vector<PartRole> roles;
+    bool known = true;  // all of them
     for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
         JobSpec& job = scenario.jobs[i];
         const YamlNode& item = list->items[i];
         if (item.kind != YamlNode::Kind::map) {
             continue;  // said already
+        }
+        const YamlNode* role = item.find("role");
+        const std::vector<std::string>& names = part_role_names();
+        if (role == nullptr || std::find(names.begin(), names.end(), role->scalar) == names.end()) {
+            known = false;  // said already
+            continue;
         }
         roles.push_back(job.role);
         job.name = part_role_names()[static_cast<std::size_t>(job.role)];
@@ -568,7 +575,12 @@ void check_rl(const YamlNode& root, const DataDirectory& data, Scenario& scenari
             check_part(job, item.mark, errors);
         }
     }
-    for (const std::string& problem : problems_of(scenario.rl, roles)) {
+    std::vector<std::string> problems = problems_of(scenario.rl);
+    if (known) {
+        const std::vector<std::string> of_parts = problems_of(scenario.rl, roles);
+        problems.insert(problems.end(), of_parts.begin(), of_parts.end());
+    }
+    for (const std::string& problem : problems) {
         errors.push_back(list->mark.error(problem));
     }
     if (scenario.cluster.mixed) {
