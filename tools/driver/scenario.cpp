@@ -22,6 +22,7 @@
 #include <filesystem>
 #include <iostream>
 #include <iterator>
+#include <set>
 
 namespace orrery::inline driver {
 
@@ -257,6 +258,33 @@ void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& sce
     }
 }
 
+// Rates of links say nothing of what joins what: holes in a graph are told beside links that have none.
+static bool only_rates_of_links(const std::vector<Diagnostic>& errors, const YamlNode& root) {
+    std::set<std::pair<int, int>> rates;
+    const YamlNode* cluster = root.find("cluster");
+    const YamlNode* fabric = cluster == nullptr ? nullptr : cluster->find("fabric");
+    for (const char* key : {"links", "wan"}) {
+        const YamlNode* list = fabric == nullptr ? nullptr : fabric->find(key);
+        if (list == nullptr || list->kind != YamlNode::Kind::sequence) {
+            continue;
+        }
+        for (const YamlNode& link : list->items) {
+            if (link.kind != YamlNode::Kind::map || link.find("from") == nullptr || link.find("to") == nullptr) {
+                continue;
+            }
+            rates.emplace(link.mark.line, link.mark.column);
+            for (const char* figure : {"link", "latency"}) {
+                if (const YamlNode* value = link.find(figure)) {
+                    rates.emplace(value->mark.line, value->mark.column);
+                }
+            }
+        }
+    }
+    return std::all_of(errors.begin(), errors.end(), [&](const Diagnostic& error) {
+        return rates.contains({error.line, error.column}) || !names_lines_of({error}, root, "cluster");
+    });
+}
+
 Scenario read_scenario(const YamlNode& root, const std::string& name, const DataDirectory& data) {
     Scenario scenario;
     scenario.name = name;
@@ -300,7 +328,7 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
     check_threads(root, scenario, errors);
     const YamlNode* cluster = root.find("cluster");
     if (!errors.empty()) {
-        if (!names_lines_of(errors, root, "cluster")) {  // else what does not fit may follow from what is wrong
+        if (only_rates_of_links(errors, root)) {  // else what does not fit may follow from what is wrong
             try {
                 (void)shape_of(scenario.cluster, scenario.cluster_mark, cluster);
             } catch (const ConfigError& error) {

@@ -303,6 +303,21 @@ TEST_CASE("what does not fit in a fabric is said on the lines of its parts, besi
         CAPTURE(wrong);
         CHECK(wrong.find(part) != std::string::npos);
     }
+    // Beside links that have no rate too, and not beside what may be why it does not fit.
+    const auto rates = [](const char* first) {
+        return test::refusal(std::string("orrery: 1\nkind: collective\ncluster:\n  hosts: 4\n  fabric:\n    kind: graph\n") +
+                             "    link: 100 Gbps\n    switches:\n      - " + first +
+                             "\n      - {name: b, nodes: 1}\n      - {name: c, nodes: 1}\n    links:\n"
+                             "      - {from: a, to: x, link: 1 Gbps}\n      - {from: a, to: b, link: 0 Gbps}\n"
+                             "      - {from: b, to: a}\ncollective: {op: all-reduce, size: 1 MiB}\n");
+    };
+    const std::string holes = rates("{name: a, nodes: 2}");
+    for (const char* part : {"test.yaml:14:32: error: 'link' must be between", "test.yaml:15:9: error: 'link' is missing",
+                             "test.yaml:13:9: error: a link names 'x'", "test.yaml:11:9: error: no path from 'a' to 'c'"}) {
+        CAPTURE(holes);
+        CHECK(holes.find(part) != std::string::npos);
+    }
+    CHECK(rates("{nam: a, nodes: 2}").find("no path") == std::string::npos);
     const std::string groups = test::refusal(
         "orrery: 1\nkind: network\ncluster:\n  groups:\n    - {name: a, nodes: 1, node: dgx-h100}\n"
         "    - {name: a, nodes: 1, node: dgx-h100}\n"
