@@ -18,7 +18,8 @@ Scenario job_on(const std::string& cluster, const std::string& plan, const char*
         fmt::format("orrery: 1\nkind: training\ncluster: {}\n"
                     "model: {{layers: 8, hidden: 1024, heads: 16, vocabulary: 1000, sequence: 1024}}\n"
                     "plan: {{tensor: 4, global_batch: 16, micro_batch: 1, {}}}\n"
-                    "network: {{fidelity: fluid{}}}\n",
+                    "network: {{fidelity: fluid{}}}\n"
+                    "software: {{preset: megatron-core-2024, launch: 1 us}}\n",  // hosts that no kernel waits for
                     cluster, plan, settings));
 }
 
@@ -246,7 +247,7 @@ Scenario shrinking(const std::string& cluster, const std::string& plan, const st
     return test::scenario(fmt::format(
         "orrery: 1\nkind: training\ncluster: {}\n"
         "model: {{layers: 8, hidden: 1024, heads: 16, vocabulary: 1000, sequence: 1024}}\n"
-        "plan: {{global_batch: 24, micro_batch: 1, {}}}\n{}",
+        "plan: {{global_batch: 24, micro_batch: 1, {}}}\nsoftware: {{preset: megatron-core-2024, launch: 1 us}}\n{}",
         cluster, plan,
         lost.empty() ? ""
                      : fmt::format("faults: {{duration: 10 d, checkpoint: {{interval: {{kind: fixed, every: 30 "
@@ -317,7 +318,7 @@ TEST_CASE("a node that is slow in what is left of a job on groups slows it, and 
     const auto slow = [](const char* where) {
         return fmt::format(", {{at: 1 d, kind: slow, where: {}, factor: 0.5, lasts: 5 d}}", where);
     };
-    CHECK(share("24", slow("node3")) < 0.9 * share("24", ""));
+    CHECK(share("24", slow("node3")) < 0.95 * share("24", ""));
     // The node that is left of the first group has its first place.
     CHECK(share("24", slow("node0")) == doctest::Approx(share("24", slow("node3"))).epsilon(1e-3));
     CHECK(share("24", slow("node1")) == doctest::Approx(share("24", "")).epsilon(1e-6));

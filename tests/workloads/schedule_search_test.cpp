@@ -211,7 +211,7 @@ kind: training
 cluster: {{nodes: 1, node: dgx-a100-80g}}
 model: {{layers: 11, hidden: 1024, heads: 8, vocabulary: 8192, sequence: 1024}}
 plan: {{pipeline: 4, data: 2, global_batch: 24, micro_batch: 1, schedule: {}, stages: [{{layers: 5}}, {{layers: 1}}, {{layers: 4}}, {{layers: 1}}]}}
-software: megatron-core-2024
+software: {{preset: megatron-core-2024, launch: 1 us}}
 )",
                                                 schedule)));
     };

@@ -215,7 +215,7 @@ kind: training
 cluster: {nodes: 4, node: dgx-a100-80g, fabric: {nodes_per_leaf: 4, rails: 8}}
 model: {layers: 4, hidden: 2048, heads: 16, vocabulary: 32000, sequence: 1024}
 plan: {data: 32, micro_batch: 1, global_batch: 32, recompute: full, zero: 3}
-software: megatron-deepspeed-2022
+software: {preset: megatron-deepspeed-2022, launch: 1 us}
 )");
     s.software.piece_time.value = 1e-6;
     const double fast = train(s).iteration_s;
@@ -563,10 +563,14 @@ software: {{preset: megatron-core-2024, step_overhead: 10 ms, pipeline_sync: {}}
     }
     CHECK(booked == doctest::Approx(slow.iteration_s));
     CHECK(slow.booked[static_cast<std::size_t>(Category::overhead)] > 0.5 * slow.iteration_s);
-    // In a pipeline whose host waits for its device no pass is prepared while another one runs.
+    // In a pipeline whose host waits for its device no pass is prepared while another one runs: four launches until each begins. The
+    // first stage runs the forward and backward passes of four micro-batches, and waits for one of each on the other.
     const char* kPipeline = "pipeline: 2, data: 4, micro_batch: 1";
-    CHECK(iteration(1e-6, kPipeline, "true").iteration_s == iteration(0, kPipeline, "true").iteration_s);
+    CHECK(iteration(1e-6, kPipeline, "true").iteration_s - iteration(0, kPipeline, "true").iteration_s ==
+          doctest::Approx(2 * (4 + 1) * 4e-6).epsilon(1e-6));
     CHECK(iteration(1e-3, kPipeline, "true").iteration_s >= iteration(1e-3, kPipeline, "false").iteration_s);
+    const char* kOverlapped = "pipeline: 2, data: 4, micro_batch: 1, overlap: {pipeline: true}";
+    CHECK(iteration(1e-6, kOverlapped, "true").iteration_s == iteration(0, kOverlapped, "true").iteration_s);
 }
 
 TEST_CASE("overlap never makes an iteration slower; more bandwidth neither") {

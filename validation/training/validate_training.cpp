@@ -24,12 +24,18 @@ std::string percent(double value) {
     return fmt::format("{:+.1f} %", value);
 }
 
-void print_groups(const Terminal& terminal, const std::string& title, const std::vector<TrainingPoint>& points,
-                  const std::function<std::string(const TrainingPoint&)>& key) {
+constexpr const char* kVocabulary = "vocabulary";
+
+using Key = std::function<std::string(const TrainingPoint&)>;
+
+void print_groups(const Terminal& terminal, const std::string& title,
+                  const std::vector<std::vector<TrainingPoint>*>& sets, const Key& key) {
     std::map<std::string, std::vector<double>> groups;
-    for (const TrainingPoint& point : points) {
-        if (point.scored() && point.low > 0) {
-            groups[key(point)].push_back(point.error());
+    for (const std::vector<TrainingPoint>* set : sets) {
+        for (const TrainingPoint& point : *set) {
+            if (point.scored() && point.low > 0) {
+                groups[key(point)].push_back(point.error());
+            }
         }
     }
     terminal.heading(title);
@@ -40,6 +46,34 @@ void print_groups(const Terminal& terminal, const std::string& title, const std:
                         fmt::format("{:.1f} %", s.worst)});
     }
     terminal.table({"group", "points", "MAPE", "median bias", "worst"}, rows);
+}
+
+void print_groups(const Terminal& terminal, const std::string& title, std::vector<TrainingPoint>& points,
+                  const Key& key) {
+    print_groups(terminal, title, std::vector<std::vector<TrainingPoint>*>{&points}, key);
+}
+
+// What is special about a run, over all sets: the first of these that it is.
+std::string kind_of(const TrainingPoint& point) {
+    const Scenario& run = point.variants[0];
+    if (point.hardware.rfind("AMD", 0) == 0) {
+        return "AMD";
+    }
+    if (run.model.experts.count > 0) {
+        return "experts";
+    }
+    if (point.subset == kVocabulary) {
+        return "vocabulary";
+    }
+    if (point.source == "zero-bubble") {
+        return "zero bubble";
+    }
+    constexpr std::int64_t kLong = 16384;
+    if (run.model.sequence >= kLong || run.plan.context > 1) {
+        return "long context";
+    }
+    const bool narrow = run.plan.precision == Precision::fp8 || run.plan.precision == Precision::fp4;
+    return narrow ? "dense, fp8 and fp4" : "dense, 16 bits";
 }
 
 // Nine of ten errors of points of the declared half, and of one more so that a point not seen keeps it too, without what less
@@ -215,7 +249,7 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
         void (*apply)(Scenario&);
     };
     static constexpr double kNothing = 1e-12;  // zero stands for a default
-    static constexpr std::array<Row, 7> kMechanisms = {{
+    static constexpr std::array<Row, 9> kMechanisms = {{
         {"launches", [](Scenario& s) { s.software.launch.value = 0; }},
         {"expert-wait", [](Scenario& s) { s.software.expert_wait.value = 0; }},
         {"slowest-device", [](Scenario& s) { s.cluster.node.gpu.speed_spread.value = kNothing; }},
@@ -227,6 +261,8 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
         {"fused-casts", [](Scenario& s) { s.software.fused_casts = false; }},
         {"split-accumulator", [](Scenario& s) { s.cluster.node.gpu.split_accumulator.value = 0; }},
         {"buckets", [](Scenario& s) { s.software.gradient_bucket.value = 1e15; }},
+        {"biases", [](Scenario& s) { s.software.fused_biases = true; }},
+        {"split-heads", [](Scenario& s) { s.software.splits_heads = false; }},
     }};
     std::vector<std::string> names;
     for (const Row& row : kMechanisms) {
@@ -340,8 +376,6 @@ PairOrder order_of_plans(const std::vector<TrainingPoint>& points,
 }
 
 // The vocabulary cut over the stages of a pipeline, and what it is compared with: scored apart, with constants fitted without them.
-constexpr const char* kVocabulary = "vocabulary";
-
 std::string way_of_vocabulary(const TrainingPoint& point) {
     const PlanSpec& plan = point.variants[0].plan;
     return plan.vocabulary == VocabularyParallel::two_barriers  ? "cut, two barriers"
@@ -350,7 +384,7 @@ std::string way_of_vocabulary(const TrainingPoint& point) {
                                                                 : "on the ends, layers redistributed";
 }
 
-std::vector<Score> score_vocabulary(const std::vector<TrainingPoint>& points, const Terminal& terminal) {
+std::vector<Score> score_vocabulary(std::vector<TrainingPoint>& points, const Terminal& terminal) {
     const auto any = [](const TrainingPoint&) { return true; };
     print_groups(terminal, "vocabulary, by plan", points, way_of_vocabulary);
     print_groups(terminal, "vocabulary, by job", points, [](const TrainingPoint& p) {
@@ -387,20 +421,28 @@ struct Apart {
     const char* kind;  ///< what the last table is by
     std::string (*kind_of)(const TrainingPoint&);
 };
-constexpr Apart kExperts = {"experts", "mixtures of experts", "model", [](const TrainingPoint& p) {
-                                const ModelSpec& model = p.variants[0].model;
-                                return fmt::format("{} of {} experts, hidden {}", model.experts.topk,
-                                                   model.experts.count, model.hidden);
-                            }};
-constexpr Apart kBlackwell = {
-    "blackwell", "dense models on Blackwell", "format", [](const TrainingPoint& p) {
-        const PlanSpec& plan = p.variants[0].plan;
-        const char* format = precision_names()[static_cast<std::size_t>(plan.precision)].c_str();
-        const bool blocks = plan.precision == Precision::fp8 && plan.fp8_scaling == Fp8Scaling::block;
-        return fmt::format("{}{}", format, blocks ? ", scales of blocks" : "");
-    }};
+constexpr std::array<Apart, 3> kApart = {{
+    {"experts", "mixtures of experts", "model",
+     [](const TrainingPoint& p) {
+         const ModelSpec& model = p.variants[0].model;
+         return fmt::format("{} of {} experts, hidden {}", model.experts.topk, model.experts.count, model.hidden);
+     }},
+    {"blackwell", "dense models on Blackwell", "format",
+     [](const TrainingPoint& p) {
+         const PlanSpec& plan = p.variants[0].plan;
+         const char* format = precision_names()[static_cast<std::size_t>(plan.precision)].c_str();
+         const bool blocks = plan.precision == Precision::fp8 && plan.fp8_scaling == Fp8Scaling::block;
+         return fmt::format("{}{}", format, blocks ? ", scales of blocks" : "");
+     }},
+    {"amd", "models on AMD", "model",
+     [](const TrainingPoint& p) {
+         const ModelSpec& model = p.variants[0].model;
+         return fmt::format("{}x{}{}", model.layers, model.hidden, p.variants[0].plan.adapters.given ? ", adapters" : "");
+     }},
+}};
+constexpr std::size_t kExperts = 0;
 
-std::vector<Score> score_apart(const Apart& set, const std::vector<TrainingPoint>& points, const Terminal& terminal) {
+std::vector<Score> score_apart(const Apart& set, std::vector<TrainingPoint>& points, const Terminal& terminal) {
     const SetScore all = score_of(points, [](const TrainingPoint&) { return true; });
     print_groups(terminal, fmt::format("{}, by source", set.title), points,
                  [](const TrainingPoint& p) { return p.source; });
@@ -427,28 +469,36 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
         leave_out(points, mechanism);
     }
     const auto taken_apart = [&](const char* subset) {
-        const auto apart = std::stable_partition(points.begin(), points.end(),
+        const auto first = std::stable_partition(points.begin(), points.end(),
                                                  [&](const TrainingPoint& p) { return p.subset != subset; });
-        std::vector<TrainingPoint> out(std::make_move_iterator(apart), std::make_move_iterator(points.end()));
-        points.erase(apart, points.end());
+        std::vector<TrainingPoint> out(std::make_move_iterator(first), std::make_move_iterator(points.end()));
+        points.erase(first, points.end());
         return out;
     };
-    std::vector<TrainingPoint> experts;
-    std::vector<TrainingPoint> blackwell;
+    std::array<std::vector<TrainingPoint>, kApart.size()> apart;
     std::vector<TrainingPoint> vocabulary;
     if (options.runs.empty()) {
-        experts = taken_apart(kExperts.subset);
-        blackwell = taken_apart(kBlackwell.subset);
+        for (std::size_t i = 0; i < kApart.size(); ++i) {
+            apart[i] = taken_apart(kApart[i].subset);
+        }
         vocabulary = taken_apart(kVocabulary);
     }
-    const std::size_t count = points.size() + experts.size() + blackwell.size() + vocabulary.size();
     if (options.fit) {
         fit_software(points, models, terminal);
-        fit_expert_wait(experts, models, terminal);
+        fit_expert_wait(apart[kExperts], models, terminal);
+    }
+    std::vector<std::vector<TrainingPoint>*> sets{&points};
+    for (std::vector<TrainingPoint>& set : apart) {
+        sets.push_back(&set);
+    }
+    sets.push_back(&vocabulary);
+    std::size_t count = 0;
+    for (const std::vector<TrainingPoint>* set : sets) {
+        count += set->size();
     }
     Progress progress(terminal.quiet());
     std::size_t done = 0;
-    for (std::vector<TrainingPoint>* set : {&points, &experts, &blackwell, &vocabulary}) {
+    for (std::vector<TrainingPoint>* set : sets) {
         for (TrainingPoint& point : *set) {
             predict(point, models);
             progress.update(static_cast<double>(++done) / static_cast<double>(count));
@@ -478,10 +528,12 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
             scatter_svg(fmt::format("{} measured training iterations; band: 10 %", out.points.size()), out.points));
     }
     if (options.points) {
-        print_points(terminal, points);
-        print_points(terminal, experts);
-        print_points(terminal, blackwell);
-        print_points(terminal, vocabulary);
+        for (const std::vector<TrainingPoint>* set : sets) {
+            print_points(terminal, *set);
+        }
+    }
+    if (options.runs.empty()) {
+        print_groups(terminal, "all scored points, by kind", sets, kind_of);
     }
     print_groups(terminal, "by source", points, [](const TrainingPoint& p) { return p.source; });
     print_groups(terminal, "by software", points, [](const TrainingPoint& p) { return p.software().name; });
@@ -544,13 +596,13 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
         out.scores.push_back({"zero_bubble_pairs_in_order", schedules.share(), "%"});
     }
     if (!vocabulary.empty()) {
-        const std::vector<Score> apart = score_vocabulary(vocabulary, terminal);
-        out.scores.insert(out.scores.end(), apart.begin(), apart.end());
+        const std::vector<Score> scores = score_vocabulary(vocabulary, terminal);
+        out.scores.insert(out.scores.end(), scores.begin(), scores.end());
     }
-    for (const auto& [set, points_apart] : {std::pair(&kExperts, &experts), std::pair(&kBlackwell, &blackwell)}) {
-        if (!points_apart->empty()) {
-            const std::vector<Score> apart = score_apart(*set, *points_apart, terminal);
-            out.scores.insert(out.scores.end(), apart.begin(), apart.end());
+    for (std::size_t i = 0; i < kApart.size(); ++i) {
+        if (!apart[i].empty()) {
+            const std::vector<Score> scores = score_apart(kApart[i], apart[i], terminal);
+            out.scores.insert(out.scores.end(), scores.begin(), scores.end());
         }
     }
     return out;

@@ -146,6 +146,7 @@ void describe(Fields& fields, ModelSpec& model) {
     fields.boolean({"parallel_block", "attention and feed-forward run in parallel"}, model.parallel_block);
     fields.integer({"window", "sliding-window attention in tokens; 0: full", false, 0, 100'000'000}, model.window);
     fields.boolean({"dropout", "trained with dropout"}, model.dropout);
+    fields.boolean({"biases", "attention's and dense feed-forward products have biases"}, model.biases);
     bool given = model.full_every > 0;
     fields.group(given, [&](Fields& same) {
         same.integer({"full_every", "every so many layers attend to everything in spite of the window; 0: none", false,

@@ -60,6 +60,7 @@ struct ModelSpec {
     std::int64_t window = 0;      ///< sliding-window attention; 0: full
     std::int64_t full_every = 0;  ///< every so many layers attend to everything in spite of the window; 0: none
     bool dropout = false;
+    bool biases = false;  ///< of attention's and dense feed-forward products; like those of norms, their weights are not counted
     QueryKeyNorm query_key_norm = QueryKeyNorm::none;
     ExpertsSpec experts;
     LatentSpec latent;

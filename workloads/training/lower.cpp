@@ -463,7 +463,7 @@ std::vector<Lowering::Group> Lowering::spans(std::uint32_t stage, std::uint32_t 
 
 // The host of each rank launches pass after pass, ahead of its device where it is faster; what a pass releases waits for both.
 void Lowering::add_hosts() {
-    if (stages_ > 1 && in_.software.pipeline_sync) {
+    if (host_waits()) {
         return;  // it starts each pass with the device: part of the pass's price
     }
     // A host that is faster than its device at every pass never makes it wait.

@@ -16,8 +16,11 @@ Price Lowering::pass_price(std::uint32_t v, Layers layers, bool begins, bool end
     if (begins && parts > 1 && work != PassWork::weight_gradient && !(backward ? last : first)) {
         price[Category::pipeline_communication] += cost().boundary_gather();
     }
-    if (stages_ > 1 && in_.software.pipeline_sync) {
-        price[Category::overhead] += std::max(0.0, host_seconds(price) - price.total());
+    if (host_waits()) {
+        // Until the device has work again the host makes a buffer, starts a receipt and a send, and launches the first kernel.
+        constexpr double kToRestart = 4;
+        const double idle = in_.software.graphs == CudaGraphs::iteration ? 0 : kToRestart * in_.software.launch.value;
+        price[Category::overhead] += idle + std::max(0.0, host_seconds(price) - price.total());
     }
     return price;
 }

@@ -150,6 +150,10 @@ class Lowering {
     [[nodiscard]] double tables_of(bool first, bool last) const;
     /// FLOPs of what this price (of add_prices) is for, on the mean rank and micro-batch.
     [[nodiscard]] double mean_flops(std::uint32_t price) const;
+    /// The host waits for its device between passes, and launches each from an empty queue.
+    [[nodiscard]] bool host_waits() const {
+        return stages_ > 1 && in_.software.pipeline_sync && !in_.plan.overlap_pipeline;
+    }
     /// Seconds in which the host launches what a pass runs.
     [[nodiscard]] double host_seconds(const Price& price) const { return price.launches * in_.software.launch.value; }
     /// What a pass takes, with what stands at the ends of the model.

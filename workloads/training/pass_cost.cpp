@@ -210,7 +210,8 @@ Alone PassCost::tensor_collective(CollectiveOp op, double bytes) const {
         memory_bytes(op, static_cast<std::uint32_t>(tensor_group_.size()), Bytes(bytes)).value()};
 }
 
-// Bytes of 16-bit activations that the streaming kernels of a layer move. Norms read twice; a residual addition reads two and
+// Bytes of 16-bit activations that the streaming kernels of a layer move (of biases and heads: Megatron-LM, core/tensor_parallel/layers.py
+// and FlashSelfAttention). Norms read twice; a residual addition reads two and
 // writes one (with a one-byte mask under dropout); the backward pass of each also reads what its forward pass read.
 PassCost::LayerTraffic PassCost::traffic(bool backward) const {
     const double h = static_cast<double>(model_.hidden);
@@ -238,7 +239,15 @@ PassCost::LayerTraffic PassCost::traffic(bool backward) const {
         out.query_key_norm = tokens_ * (q + model_.kv_width() / t_) * (backward ? 8 : 6);
     }
     // Splitting and transposing q, k, v and the context for the heads' layout.
-    out.transposes = plan_.attention == AttentionKernel::unfused ? tokens_ * (qkv + q) * 2 * 2 : 0;
+    const bool unfused = plan_.attention == AttentionKernel::unfused;
+    out.transposes = unfused ? tokens_ * (qkv + q) * 2 * 2 : 0;
+    out.heads = !unfused && software_.splits_heads ? tokens_ * qkv * 2 * 2 : 0;
+    if (model_.biases && !software_.fused_biases) {
+        // The other three are added by the activation function and the residual; the gradients of all four are summed.
+        const double ffn_in = ffn * (model_.gated ? 2 : 1);
+        out.attention_biases = tokens_ * (backward ? 2 * (qkv + h / sharded) : 4 * qkv);
+        out.ffn_biases = backward ? tokens_ * 2 * (ffn_in + h / sharded) : 0;
+    }
     return out;
 }
 
@@ -300,10 +309,13 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
         if (block == 0) {
             stream("rotary embedding", bytes.rotary, 2);
             stream("norm of queries and keys", bytes.query_key_norm, 2);
+            stream("biases", bytes.attention_biases, backward ? 2 : 1);
             stream("transposes", bytes.transposes, 2);
+            stream("split of heads", bytes.heads, backward ? 1 : 3);
             out.program().append(attention_core(kind, direction));
         } else {
             stream("activation function", bytes.activation, eager ? 2 : 1);
+            stream("biases", bytes.ffn_biases, 2);
         }
     };
     if (kind.experts && plan_.experts.overlap == ExpertOverlap::batches && part != Part::weights) {

@@ -100,6 +100,8 @@ class PassCost {
     struct LayerTraffic {
         double norm, residual, activation, rotary, transposes;
         double query_key_norm = 0;
+        double heads = 0;                           ///< copies around fused attention
+        double attention_biases = 0, ffn_biases = 0;  ///< where products do not fuse them
     };
     /// A product of a layer, and whether the kernels before its passes can cast what they write.
     struct Product {

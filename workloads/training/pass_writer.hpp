@@ -37,7 +37,7 @@ class PassCost::Writer {
     Id collective(const char* name, PassStream stream, const Alone& alone) {
         return collective(name, stream, alone, program_.last(PassStream::compute));
     }
-    Id collective(const char* name, PassStream stream, const Alone& alone, Id after) {
+    Id collective(const char* name, PassStream stream, const Alone& alone, Id after, double launches = 1) {
         const Category category = stream == PassStream::tensor    ? Category::tensor_communication
                                   : stream == PassStream::context ? Category::context_communication
                                                                   : Category::expert_communication;
@@ -45,7 +45,7 @@ class PassCost::Writer {
                              category,
                              stream,
                              alone.seconds,
-                             alone.seconds > 0 && !captured_ ? 1.0 : 0.0,
+                             alone.seconds > 0 && !captured_ ? launches : 0.0,
                              {after, PassProgram::kNone},
                              stream == PassStream::tensor ? tensor_units_ : units_,
                              alone.share_of(memory_rate_)});
@@ -57,13 +57,13 @@ class PassCost::Writer {
         }
     }
     /// A product behind a collective or before it: in as many pieces as ranks when they are chunked, each piece of one with
-    /// the same piece of the other.
+    /// the same piece of the other. One call of the host launches all pieces.
     void gathered(const char* gather, const Alone& communication, const char* product, const Alone& alone, int pieces) {
         const Id before = program_.last(PassStream::compute);
         const double share = 1.0 / pieces;
         for (int i = 0; i < pieces; ++i) {
-            const Id piece = collective(gather, PassStream::tensor, share * communication, before);
-            kernel(product, share * alone, 1, piece);
+            const Id piece = collective(gather, PassStream::tensor, share * communication, before, share);
+            kernel(product, share * alone, share, piece);
         }
     }
     void scattered(const char* scatter, const Alone& communication, const char* product, const Alone& alone,
@@ -71,8 +71,8 @@ class PassCost::Writer {
         Id piece = PassProgram::kNone;
         const double share = 1.0 / pieces;
         for (int i = 0; i < pieces; ++i) {
-            kernel(product, share * alone);
-            piece = collective(scatter, PassStream::tensor, share * communication);
+            const Id before = kernel(product, share * alone, share);
+            piece = collective(scatter, PassStream::tensor, share * communication, before, share);
         }
         wait(piece);
     }

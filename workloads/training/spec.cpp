@@ -208,7 +208,8 @@ void describe(Fields& fields, SoftwareSpec& software) {
                     "each expert; none with graphs or with a padded capacity",
                     false, 0, 1},
                    Dimension::time, software.expert_wait);
-    fields.boolean({"pipeline_sync", "the host waits for the device where a stage has sent or received"},
+    fields.boolean({"pipeline_sync",
+                    "the host waits for the device where a stage has sent or received, unless overlap.pipeline"},
                    software.pipeline_sync);
     fields.sourced({"step_overhead", "time per iteration beyond its passes", true, 0, 60}, Dimension::time,
                    software.step_overhead);
@@ -232,6 +233,11 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    Dimension::number, software.gradient_bucket_per_rank);
     fields.boolean({"fused_gradient_accumulation", "weight gradients are added in the GEMM's epilogue"},
                    software.fused_gradient_accumulation);
+    fields.boolean({"fused_biases", "biases are added, and their gradients summed, by the kernels of products"},
+                   software.fused_biases);
+    fields.boolean({"splits_heads",
+                    "queries, keys and values are copied apart before fused attention, and their gradients together"},
+                   software.splits_heads);
     fields.boolean({"scatter_gather_pipeline", "each tensor-parallel rank sends its share between stages"},
                    software.scatter_gather_pipeline);
     fields.integer({"gathers_per_layer", "collectives that ZeRO-3 gathers a layer's weights with", false, 1, 1000},

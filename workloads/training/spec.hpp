@@ -167,12 +167,13 @@ enum class CudaGraphs : std::uint8_t { none, layers, iteration };
 struct SoftwareSpec {
     std::string name;
     Sourced<double> kernel_slowdown;  ///< kernels in a training step over the same kernels in a microbenchmark
-    Sourced<double> launch;           ///< s of the host per kernel or collective of a pass
+    Sourced<double> launch;           ///< s of the host per kernel or collective of a pass, with the modules around it
     CudaGraphs graphs = CudaGraphs::none;
     /// s in each forward pass of a layer of experts in which the device waits, where the host needs the tokens of each expert to
     /// launch what comes next: without graphs and without a capacity that experts are padded to.
     Sourced<double> expert_wait;
-    bool pipeline_sync = false;                ///< the host waits for the device where a stage has sent or received
+    /// The host waits for the device where a stage has sent or received, unless sends overlap, and then starts the next pass anew.
+    bool pipeline_sync = false;
     Sourced<double> step_overhead;             ///< s per iteration: data loading, gradient clipping, logging
     LossKernels loss = LossKernels::compiled;  ///< never software
     bool fused_casts = false;             ///< casts to fp8 are part of the norm before a product, and of its gather
@@ -186,6 +187,8 @@ struct SoftwareSpec {
     Sourced<double> gradient_bucket;
     Sourced<double> gradient_bucket_per_rank;
     bool fused_gradient_accumulation = true;  ///< weight gradients are added in the GEMM's epilogue
+    bool fused_biases = true;                 ///< biases are added, and their gradients summed, by the kernels of products
+    bool splits_heads = false;                ///< queries, keys and values are copied apart before fused attention
     bool scatter_gather_pipeline = true;      ///< each tensor-parallel rank sends its share between stages
     std::int64_t gathers_per_layer = 1;       ///< collectives that ZeRO-3 gathers a layer's weights with
     std::int64_t reductions_per_layer = 1;    ///< collectives that ZeRO-3 reduces a layer's gradients with

@@ -203,8 +203,11 @@ class IterationDrawing {
         left_[stage] -= count;
         const auto [before, after] = ends_of(label);
         const double took = (executor_.end_of(id) - executor_.start_of(id)).seconds();
-        const double stretch = std::max(0.0, took - before - after) / whole;
-        double at = executor_.start_of(id).seconds() + std::min(before, took);
+        // The device waits for its host before the first of them.
+        const double priced = lowered_.prices[lowered_.price_at[id.value()]].total();
+        const double idle = std::max(0.0, priced - before - whole - after);
+        const double stretch = std::max(0.0, took - idle - before - after) / whole;
+        double at = executor_.start_of(id).seconds() + std::min(idle + before, took);
         const Task task = lowered_.graph.task(id);
         for (std::size_t i = 0; i < layers.size(); ++i) {
             const double layer = label.layer + static_cast<double>(backward ? layers.size() - 1 - i : i);
