@@ -71,6 +71,10 @@ void add_packet_metrics(const std::optional<PacketStatistics>& packets, Summary&
     count("ecn_marks", packets->ecn_marks);
     count("corrupted", packets->corrupted);
     out.add("pause_s", packets->pause_s, "s");
+    if (packets->watched) {
+        out.add("pfc_storms", static_cast<double>(packets->storms), "1");
+        count("watchdog_drops", packets->storm_drops);
+    }
     out.add("max_queue_bytes", packets->max_queue_bytes, "B");
     out.add("max_link_bytes", packets->max_link_bytes, "B");
     if (packets->skips) {

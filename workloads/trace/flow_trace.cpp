@@ -406,8 +406,17 @@ std::vector<LinkEvent> read_link_events(const std::string& path) {
             factor = number(lines, row[3], "factor", 0, 1e-3, false);
         } else if (row[2].text == "down" || row[2].text == "up") {
             event.what = row[2].text == "down" ? LinkEvent::What::down : LinkEvent::What::up;
+        } else if (row[2].text == "pause" || row[2].text == "resume") {
+            event.what = row[2].text == "pause" ? LinkEvent::What::pause : LinkEvent::What::resume;
+            if (named && event.link != LinkEvent::Link::nic_leaf) {
+                lines.fail(
+                    fmt::format("only a NIC pauses its switch by itself: '{}' needs a link 'nic N'", row[2].text),
+                    row[1].column);
+                continue;
+            }
         } else {
-            lines.fail(fmt::format("event '{}' is not one of down, up, rate, errors", row[2].text), row[2].column);
+            lines.fail(fmt::format("event '{}' is not one of down, up, rate, errors, pause, resume", row[2].text),
+                       row[2].column);
             continue;
         }
         if (time && named && factor) {

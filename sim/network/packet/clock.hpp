@@ -20,6 +20,7 @@ enum class Timer : std::uint32_t {
     reroute,
     grant,
     sample,
+    watchdog,
     steady,  ///< after all else of its instant
     go_on
 };

@@ -33,7 +33,12 @@ void Faults::add(const LinkEvent& event) {
             }
             break;
     }
-    ORRERY_ASSERT(setup_.served);
+    const bool pauses = event.what == LinkEvent::What::pause || event.what == LinkEvent::What::resume;
+    if (pauses && !setup_.spec.queues.pfc) {
+        throw ConfigError("a link event lets nic " + text(event.lower) +
+                          " pause its switch, which knows pauses with network.queues.pfc alone");
+    }
+    ORRERY_ASSERT(setup_.served && (!pauses || event.link == LinkEvent::Link::nic_leaf));
     events_.push_back(event);
     ++left_;
     if (event.what == LinkEvent::What::errors) {
@@ -60,6 +65,10 @@ void Faults::set_rate(std::uint32_t port, double factor) {
 void Faults::apply(std::uint32_t index) {
     const LinkEvent event = events_[index];
     --left_;
+    if (event.what == LinkEvent::What::pause || event.what == LinkEvent::What::resume) {
+        (void)watchdog_.set_paused(setup_.base[1] + event.lower, event.what == LinkEvent::What::pause);
+        return;
+    }
     const std::size_t up = event.link == LinkEvent::Link::nic_leaf     ? 0
                            : event.link == LinkEvent::Link::leaf_spine ? 2
                                                                        : 4;
@@ -91,6 +100,9 @@ void Faults::set_link(std::uint32_t port_id, const LinkEvent& event) {
                 nics_.kick(port_id - setup_.base[0]);
             }
             break;
+        case LinkEvent::What::pause:
+        case LinkEvent::What::resume:
+            break;  // above: they change no link
     }
     clock_.schedule(Timer::reroute, port_id, clock_.now + SimTime::from_seconds(setup_.spec.reroute_delay).ps());
 }
@@ -151,13 +163,25 @@ std::vector<std::uint32_t> Faults::deadlocked_ports() const {
     }
 }
 
-// A circle of paused ports is the end, unless a link event is still to come that could break it.
+// Data wait for a NIC that has paused its switch.
+void Faults::check_pausing_nics() const {
+    for (std::uint32_t nic = 0; nic < setup_.nics; ++nic) {
+        const std::uint32_t port = setup_.base[1] + nic;
+        if (ports_[port].paused && !ports_.served(port).data.empty()) {
+            messages_.fail_first("nic " + std::to_string(nic) +
+                                 " pauses its switch without end (a link event lets it), and data wait for it");
+        }
+    }
+}
+
+// A circle of paused ports is the end, unless a link event is still to come that could break it, or a watchdog will.
 void Faults::check_deadlock() const {
-    if (!setup_.spec.queues.pfc || left_ > 0) {
+    if (!setup_.spec.queues.pfc || left_ > 0 || setup_.spec.queues.watchdog != StormAction::none) {
         return;
     }
     const std::vector<std::uint32_t> circle = deadlocked_ports();
     if (circle.empty()) {
+        check_pausing_nics();
         return;
     }
     std::string names;

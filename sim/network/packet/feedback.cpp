@@ -314,7 +314,11 @@ void Nics::on_timeout(std::uint32_t id) {
     const bool quiet = clock_.now - flow.last_news >= timeout_of(flow);
     const bool waits = flow.in_flight > 0 || (setup_.transport.credits && flow.credits <= 0) ||
                        ports_[setup_.base[0] + flow.source].down;
-    if (waits && quiet && ++flow.backoff > setup_.spec.transport.retries) {
+    if (waits && quiet && flow.backoff < std::numeric_limits<std::uint8_t>::max()) {
+        ++flow.backoff;
+    }
+    if (waits && quiet && flow.backoff > setup_.spec.transport.retries &&
+        clock_.now - flow.last_news > setup_.patience) {
         messages_.fail(flow.message, std::to_string(setup_.spec.transport.retries) +
                                          " timeouts in a row without an acknowledgement, at t = " +
                                          std::to_string(static_cast<double>(clock_.now) * 1e-12) + " s");

@@ -22,7 +22,8 @@ Partition::Partition(const Setup& setup, const Parts& parts, std::uint32_t own, 
       nics(setup, border, clock, slab, flows, messages, ports, transport, *chooser),
       receivers(setup, clock, slab, flows, ports, nics),
       reductions(setup, clock, slab, flows, messages, ports, nics),
-      faults(setup, clock, slab, messages, ports, nics),
+      watchdog(setup, clock, ports),
+      faults(setup, clock, slab, messages, ports, nics, watchdog),
       setup_(setup),
       watcher_(watcher) {
     if (setup.spec.skip_error > 0) {
@@ -181,10 +182,10 @@ void Partition::dispatch(std::uint32_t entity) {
             nics.on_congestion_timer(index);
             break;
         case Timer::pause:
-            (void)ports.set_paused(index, true);
+            (void)watchdog.set_paused(index, true);
             break;
         case Timer::resume:
-            if (ports.set_paused(index, false) && ports[index].kind == PortKind::nic_out) {
+            if (watchdog.set_paused(index, false) && ports[index].kind == PortKind::nic_out) {
                 nics.kick(index - setup_.base[0]);
             }
             break;
@@ -202,6 +203,9 @@ void Partition::dispatch(std::uint32_t entity) {
             break;
         case Timer::sample:
             watcher_.sample();
+            break;
+        case Timer::watchdog:
+            watchdog.look(index);
             break;
         case Timer::steady:
             steady->on_time(index);

@@ -46,6 +46,7 @@ struct Partition {
     Nics nics;
     Receivers receivers;
     Reductions reductions;
+    Watchdog watchdog;
     Faults faults;
     std::unique_ptr<Steady> steady;  ///< none: every packet is simulated
     std::uint64_t events = 0;

@@ -295,6 +295,10 @@ void Ports::receive(const Crossing& crossing, const Telemetry::Path* told) {
 
 // Takes a data packet into the memory of a switch, marks it or cuts it down to its header; false: neither has room.
 bool Ports::admit(std::uint32_t port, Port& out, ServedPort& queue, Packet& p) {
+    if (queue.discards) [[unlikely]] {
+        ++discarded_;
+        return false;
+    }
     if (!fits(port, p)) {
         return trim(port, p);
     }
@@ -436,6 +440,28 @@ bool Ports::set_paused(std::uint32_t port_id, bool paused) {
     return true;
 }
 
+// Data that wait at a port are lost.
+void Ports::drop_waiting(std::uint32_t port_id) {
+    ServedPort& queue = served_[port_id];
+    counts_[port_id].drops += queue.data.count;
+    while (!queue.data.empty()) {
+        const Queued lost = rings_.pop(queue.data);
+        queue.data_bytes -= lost.size;
+        if (holds_) {
+            leave_switch(port_id, lost.packet);
+        }
+        flows_.drop(lost.packet);
+    }
+}
+
+void Ports::set_discarding(std::uint32_t port_id, bool discarding) {
+    served_[port_id].discards = discarding;
+    if (discarding) {
+        discarded_ += served_[port_id].data.count;
+        drop_waiting(port_id);
+    }
+}
+
 void Ports::cut(std::uint32_t port_id) {
     settle(port_id);
     Port& port = ports_[port_id];
@@ -449,15 +475,8 @@ void Ports::cut(std::uint32_t port_id) {
     }
     port.busy_until = std::max(clock_.now, first - latency);
     ServedPort& queue = served_[port_id];
-    counts.drops += port.link.count + queue.data.count + queue.control.count;
-    while (!queue.data.empty()) {
-        const Queued lost = rings_.pop(queue.data);
-        queue.data_bytes -= lost.size;
-        if (holds_) {
-            leave_switch(port_id, lost.packet);
-        }
-        flows_.drop(lost.packet);
-    }
+    counts.drops += port.link.count + queue.control.count;
+    drop_waiting(port_id);
     while (!queue.control.empty()) {
         const Queued lost = rings_.pop(queue.control);
         queue.control_bytes -= lost.size;

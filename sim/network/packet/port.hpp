@@ -70,6 +70,7 @@ struct alignas(64) ServedPort {
     bool pause_sent = false;         ///< by the switch at the end of this link
     bool armed = false;              ///< its event is pending: see Ports::arm
     bool to_settle = false;          ///< what waits may leave for another part: see Ports::close
+    bool discards = false;           ///< data, as it has been paused for too long
 };
 static_assert(sizeof(ServedPort) == 64);
 
@@ -148,6 +149,10 @@ class Ports {
     }
     /// Whether data may leave; true when that has changed.
     bool set_paused(std::uint32_t port, bool paused);
+    /// Whether a port drops all data, those that wait as well.
+    void set_discarding(std::uint32_t port, bool discarding);
+    /// Packets that were dropped so.
+    [[nodiscard]] std::uint64_t discarded() const { return discarded_; }
 
     /// Whether bit errors occur at all, and have spoiled a packet on this link.
     [[nodiscard]] bool noisy() const { return noisy_; }
@@ -238,6 +243,7 @@ class Ports {
     [[nodiscard]] [[gnu::always_inline]] inline bool fits(std::uint32_t port, const Packet& p) const;
     [[nodiscard]] [[gnu::always_inline]] inline bool admit(std::uint32_t port, Port& out, ServedPort& queue, Packet& p);
     [[nodiscard]] bool trim(std::uint32_t port, Packet& p);
+    void drop_waiting(std::uint32_t port);
     void hold(std::uint32_t port, const Packet& p);
     void arm(std::uint32_t port);
     void leave_switch(std::uint32_t port, std::uint32_t packet);
@@ -280,6 +286,7 @@ class Ports {
     std::uint64_t marks_;              ///< keys of draws
     std::uint64_t errors_;
     std::uint64_t corrupted_ = 0;
+    std::uint64_t discarded_ = 0;
 };
 
 template <class Each>

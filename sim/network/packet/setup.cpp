@@ -240,7 +240,9 @@ void Setup::set_recovery(double slowest_nic, std::int64_t round_trip) {
     // A trimmed packet is reported. Where nothing is lost nothing need be watched.
     const QueueSpec& q = spec.queues;
     const bool limited = q.size > 0 || q.shared > 0;
-    const bool loses = spec.bit_error_rate > 0 || links_change_ || (limited && !q.trim && !q.pfc);
+    const bool drops = q.watchdog == StormAction::drop;
+    const bool loses = spec.bit_error_rate > 0 || links_change_ || drops || (limited && !q.trim && !q.pfc);
+    patience = q.watchdog == StormAction::none ? 0 : to_ps(q.detection) + to_ps(q.restoration);
     // Queues without limit may take longer than any number of round trips; pauses may stand still, which timeouts find.
     nothing_lost =
         spec.transport.timeout <= 0 && spec.bit_error_rate <= 0 && !links_change_ && !limited && !q.trim && !q.pfc;

@@ -78,6 +78,7 @@ struct Setup {
     std::int64_t longest = 1;           ///< ps, how far ahead of its departure a packet's arrival can lie
     std::int64_t timeout = 0;           ///< ps, on the longest path
     bool nothing_lost = false;          ///< no packet can be: queues have no limit, and links stay as they are
+    std::int64_t patience = 0;          ///< ps of silence within which a watchdog may still let packets through
     std::int64_t notification_gap = 0;  ///< ps
     std::uint32_t reorder = 0;          ///< packets; 0: off
     bool by_time = false;               ///< what was sent later and has arrived proves a loss

@@ -56,6 +56,12 @@ static void describe(Fields& fields, QueueSpec& q) {
                    q.reduction_slots);
     fields.quantity({"headroom", "beyond pause_at; 0 B: what can be under way on a link", false, 0, 1e12},
                     Dimension::bytes, q.headroom);
+    fields.enumeration({"watchdog", "what a switch's port does with data once it has been paused for too long"},
+                       {"none", "drop", "forward"}, q.watchdog);
+    fields.quantity({"watchdog_detection", "of pause without a break, until the watchdog acts", false, 1e-6, 1e3},
+                    Dimension::time, q.detection);
+    fields.quantity({"watchdog_restoration", "without pause, until the port is as before", false, 1e-6, 1e3},
+                    Dimension::time, q.restoration);
 }
 
 static void describe(Fields& fields, NicSpec& nic) {
@@ -108,10 +114,22 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     const packet::PathNeeds paths = spec.paths.needs();
     const QueueSpec& q = spec.queues;
     const bool loses = (q.size > 0 || q.shared > 0 || q.trim) && !q.pfc;
-    if (!transport.acknowledged && (loses || spec.bit_error_rate > 0)) {
+    if (!transport.acknowledged && (loses || spec.bit_error_rate > 0 || q.watchdog == StormAction::drop)) {
         out.emplace_back(
-            "transport ideal does not send again what is lost: leave queues.size, queues.shared, queues.trim "
-            "and bit_error_rate out, or choose another transport");
+            "transport ideal does not send again what is lost: leave queues.size, queues.shared, queues.trim, "
+            "queues.watchdog: drop and bit_error_rate out, or choose another transport");
+    }
+    const QueueSpec plain;
+    if (q.watchdog != StormAction::none && !q.pfc) {
+        out.emplace_back("queues.watchdog is about ports that are paused: set queues.pfc, or leave it out");
+    } else if (q.watchdog == StormAction::none &&
+               (q.detection != plain.detection || q.restoration != plain.restoration)) {
+        out.emplace_back(
+            "queues.watchdog_detection and queues.watchdog_restoration are times of the watchdog: set queues.watchdog "
+            "to drop or forward, or leave them out");
+    }
+    if (q.watchdog != StormAction::none && spec.skip_error > 0) {
+        out.emplace_back("skip knows no watchdog: leave queues.watchdog or skip out");
     }
     const Recovery recovery = spec.transport.recovery;
     const bool go_back = recovery == Recovery::go_back_n || (recovery == Recovery::automatic && transport.go_back_n);

@@ -10,6 +10,8 @@
 namespace orrery::inline network {
 
 enum class Recovery { automatic, go_back_n, selective };
+/// What a port does with data once it has been paused for too long.
+enum class StormAction { none, drop, forward };
 
 struct TransportSpec {
     PolicyChoice<packet::Transport> policy{packet::transport_table(), "multipath"};
@@ -45,6 +47,9 @@ struct QueueSpec {
     std::int64_t reduction_slots =
         0;                ///< packets of one all-reduce that a switch can hold sums for; 0: as many as needed
     double headroom = 0;  ///< bytes above pause_at that a link may still fill; 0: as much as can be under way
+    StormAction watchdog = StormAction::none;
+    double detection = 0.2;    ///< s of pause without a break that are a storm
+    double restoration = 0.2;  ///< s without pause that end it
 };
 
 struct NicSpec {
@@ -72,7 +77,7 @@ struct PacketSpec {
     bool detour = false;          ///< switches send round a dead link of their own until routing knows of it
     double queue_samples = 0;     ///< s between records of all queues; 0: none
     double skip_error = 0;        ///< relative, of rates that a steady stretch is skipped at; 0: nothing is skipped
-    std::string link_events;      ///< file of events: time_s, link, event (down, up, rate, errors), factor
+    std::string link_events;  ///< file of events: time_s, link, event (down, up, rate, errors, pause, resume), factor
 };
 
 /// Names the packet fields of the `network` section (not `paths`, which other levels share).
