@@ -16,6 +16,7 @@ enum class Timer : std::uint32_t {
     congestion,
     pause,
     resume,
+    credit,
     link_event,
     reroute,
     grant,

@@ -34,7 +34,7 @@ class Faults {
 
   private:
     void set_link(std::uint32_t port, const LinkEvent& event);
-    [[nodiscard]] std::vector<std::uint32_t> deadlocked_ports() const;
+    [[nodiscard]] std::vector<std::uint32_t> deadlocked_lanes() const;
     void check_pausing_nics() const;
 
     const Setup& setup_;

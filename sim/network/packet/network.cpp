@@ -63,6 +63,10 @@ void Network::reduce(const ReductionRequest& request) {
     if (crew_) {
         throw ConfigError("threads cannot share a network with all-reduces inside its switches");
     }
+    if (setup_.laned) {
+        throw ConfigError(
+            "sums inside switches know ports with one queue: leave network.classes and queues.credits out");
+    }
     parts_[0]->reductions.begin(request);
     start_samples();
 }

@@ -91,6 +91,11 @@ bool Partition::arrive(std::uint32_t port) {
     }
     const Port& in = ports[port];
     if (in.kind == PortKind::nic_in) {
+        if (kDepartures == Departures::decided_in_turn && setup_.laned) [[unlikely]] {
+            p.ingress = port;
+            p.came = p.lane;
+            ports.give_room(p);
+        }
         receivers.deliver(id);
         return true;
     }
@@ -151,6 +156,13 @@ void Partition::finish_ended() {
     }
 }
 
+// A NIC's own port may send again.
+void Partition::kick_nic_of(std::uint32_t port) {
+    if (ports[port].kind == PortKind::nic_out) {
+        nics.kick(port - setup_.base[0]);
+    }
+}
+
 void Partition::dispatch(std::uint32_t entity) {
     const std::uint32_t count = setup_.ports();
     const std::uint32_t index = entity & ((1U << kTimerShift) - 1);
@@ -172,7 +184,7 @@ void Partition::dispatch(std::uint32_t entity) {
             nics.on_pace(index);
             break;
         case Timer::retransmit:
-            if (setup_.spec.queues.pfc && nics.silent(index) && clock.now - deadlock_checked_ >= setup_.timeout) {
+            if (waits_for_room(setup_.spec) && nics.silent(index) && clock.now - deadlock_checked_ >= setup_.timeout) {
                 deadlock_checked_ = clock.now;
                 faults.check_deadlock();
             }
@@ -185,9 +197,13 @@ void Partition::dispatch(std::uint32_t entity) {
             (void)watchdog.set_paused(index, true);
             break;
         case Timer::resume:
-            if (watchdog.set_paused(index, false) && ports[index].kind == PortKind::nic_out) {
-                nics.kick(index - setup_.base[0]);
+            if (watchdog.set_paused(index, false)) {
+                kick_nic_of(index / setup_.lanes);
             }
+            break;
+        case Timer::credit:
+            ports.room_returns(index);
+            kick_nic_of(index / setup_.lanes);
             break;
         case Timer::link_event:
             faults.apply(index);

@@ -61,6 +61,7 @@ struct Partition {
     template <Departures kDepartures>
     [[nodiscard]] inline std::uint32_t take(std::uint32_t port);
     void dispatch(std::uint32_t entity);
+    void kick_nic_of(std::uint32_t port);
     [[gnu::always_inline]] inline void fetch_ahead();
     void finish_ended();
 

@@ -70,7 +70,12 @@ struct Setup {
     TransportNeeds transport;
     PathNeeds path_needs;
     PathSet paths;
-    bool served = false;  ///< ports decide departures one by one
+    bool served = false;                ///< ports decide departures one by one
+    bool laned = false;                 ///< and have a queue for each lane
+    std::vector<ClassSpec> classes;     ///< one at least
+    std::uint32_t lanes_per_class = 1;  ///< 2: with a dateline
+    std::uint32_t lanes = 1;
+    std::vector<LinkTurn> link_turns;  ///< of links between switches, with a dateline
     bool go_back = false;
     bool notifies = false;  ///< receivers report marks
 
@@ -96,11 +101,14 @@ struct Setup {
     void add_tree(const TreeTopology& of);
     void add_switch_links();
     void set_windows();
+    void set_lanes();
     void set_recovery(double slowest_nic, std::int64_t round_trip);
     [[nodiscard]] std::int64_t drain(std::size_t kind) const;
 
     bool links_change_ = false;
-    std::int64_t slow_nics_ = 0;  ///< ps, what a window of the fastest NIC may wait for the slowest
+    double pause_default_ = 0;     ///< bytes
+    double headroom_default_ = 0;  ///< bytes
+    std::int64_t slow_nics_ = 0;   ///< ps, what a window of the fastest NIC may wait for the slowest
     void set_limits();
 };
 

@@ -21,10 +21,11 @@ class Watchdog {
   public:
     Watchdog(const Setup& setup, Clock& clock, Ports& ports);
 
-    /// Whether a port is to pause, by what has come over its link; true when data may leave it again.
-    [[nodiscard]] bool set_paused(std::uint32_t port, bool paused);
-    /// The time of a port has come.
-    void look(std::uint32_t port);
+    /// Whether a lane of a port is to pause, by what has come over its link; true when data may leave it again. Ports have
+    /// setup.lanes of them each.
+    [[nodiscard]] bool set_paused(std::uint32_t lane, bool paused);
+    /// The time of a lane has come.
+    void look(std::uint32_t lane);
     /// Storms so far.
     [[nodiscard]] std::uint64_t storms() const { return storms_; }
 
@@ -35,7 +36,7 @@ class Watchdog {
         bool storming = false;
         bool armed = false;  ///< look() is to come
     };
-    void arm(std::uint32_t port, Record& record);
+    void arm(std::uint32_t lane, Record& record);
 
     const Setup& setup_;
     Clock& clock_;
