@@ -73,9 +73,7 @@ void Ports::enqueue_in_lane(std::uint32_t port, std::uint32_t packet) {
             hold_in_lane(port, p);
         }
     }
-    if (!queue.armed) {
-        arm(port);
-    }
+    arm_lanes(port);
 }
 
 // Room at the far end of the link is taken by a packet that leaves.
@@ -109,7 +107,7 @@ void Ports::room_returns(std::uint32_t index) {
     if (lane.armed) {
         clock_.schedule(Timer::credit, index, rings_.front(lane.returning).time);
     }
-    arm(index / setup_.lanes);
+    arm_lanes(index / setup_.lanes);
 }
 
 // Takes a data packet into the memory of a switch, and marks it or cuts it down; false: it has no room.
@@ -202,7 +200,15 @@ void Ports::serve_lanes(std::uint32_t port) {
             transmit(port, out, next, true, clock_.now);
         }
     }
-    arm(port);
+    arm_lanes(port);
+}
+
+// The event of a port with lanes that has something to send: its serving.
+void Ports::arm_lanes(std::uint32_t port) {
+    if (!served_[port].armed && (!served_[port].control.empty() || ready_lanes(port) != 0)) {
+        served_[port].armed = true;
+        clock_.wheel.insert(setup_.ports() + setup_.nics + port, std::max(clock_.now, ports_[port].busy_until));
+    }
 }
 
 // A lane of those that are ready: of the class whose turn it is, and of its two lanes not the same one again.

@@ -46,6 +46,8 @@ void Partition::run(std::int64_t limit, bool stop) {
         run_events<Departures::known>(limit, stop);
     } else if (ports.decide_late()) {
         run_events<Departures::decided_late>(limit, stop);
+    } else if (setup_.laned) {
+        run_events<Departures::decided_by_lane>(limit, stop);
     } else {
         run_events<Departures::decided_in_turn>(limit, stop);
     }
@@ -91,7 +93,7 @@ bool Partition::arrive(std::uint32_t port) {
     }
     const Port& in = ports[port];
     if (in.kind == PortKind::nic_in) {
-        if (kDepartures == Departures::decided_in_turn && setup_.laned) [[unlikely]] {
+        if constexpr (kDepartures == Departures::decided_by_lane) {
             p.ingress = port;
             p.came = p.lane;
             ports.give_room(p);
@@ -104,7 +106,12 @@ bool Partition::arrive(std::uint32_t port) {
         ports.forward(out, id);
     } else {
         p.ingress = port;
-        ports.enqueue(setup_.spec.detour ? routing.detour(in, out, p) : out, id);
+        const std::uint32_t next = setup_.spec.detour ? routing.detour(in, out, p) : out;
+        if constexpr (kDepartures == Departures::decided_by_lane) {
+            ports.enqueue_in_lane(next, id);
+        } else {
+            ports.enqueue(next, id);
+        }
     }
     return false;
 }
@@ -184,7 +191,7 @@ void Partition::dispatch(std::uint32_t entity) {
             nics.on_pace(index);
             break;
         case Timer::retransmit:
-            if (waits_for_room(setup_.spec) && nics.silent(index) && clock.now - deadlock_checked_ >= setup_.timeout) {
+            if (setup_.waits_for_room && nics.silent(index) && clock.now - deadlock_checked_ >= setup_.timeout) {
                 deadlock_checked_ = clock.now;
                 faults.check_deadlock();
             }

@@ -13,8 +13,9 @@
 
 namespace orrery::inline network::packet {
 
-/// When ports decide on what leaves them: with each packet that is queued; when it would arrive; or each in its turn.
-enum class Departures { known, decided_late, decided_in_turn };
+/// When ports decide on what leaves them: with each packet that is queued; when it would arrive; or each in its turn, of one queue or
+/// of several lanes.
+enum class Departures { known, decided_late, decided_in_turn, decided_by_lane };
 
 /// What is told of the run now and then.
 class Watcher {

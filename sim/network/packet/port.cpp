@@ -188,10 +188,6 @@ bool Ports::fits(std::uint32_t port, const Packet& p) const {
 }
 
 void Ports::enqueue(std::uint32_t port, std::uint32_t packet) {
-    if (setup_.laned) [[unlikely]] {
-        enqueue_in_lane(port, packet);
-        return;
-    }
     settle(port);
     Port& out = ports_[port];
     ServedPort& queue = served_[port];
@@ -325,7 +321,7 @@ void Ports::hold(std::uint32_t port, const Packet& p) {
 void Ports::arm(std::uint32_t port) {
     Port& out = ports_[port];
     ServedPort& queue = served_[port];
-    const bool waiting = setup_.laned ? waits_in_lanes(port) : waits(out, queue);
+    const bool waiting = waits(out, queue);
     if (queue.armed || (!waiting && (!late_ || out.link.empty()))) {
         return;
     }
@@ -367,10 +363,6 @@ void Ports::catch_up(std::uint32_t port) {
 }
 
 void Ports::serve(std::uint32_t port) {
-    if (setup_.laned) [[unlikely]] {
-        serve_lanes(port);
-        return;
-    }
     Port& out = ports_[port];
     ServedPort& queue = served_[port];
     if (out.busy_until <= clock_.now && waits(out, queue)) {
@@ -402,7 +394,7 @@ void Ports::send_waiting(std::uint32_t port, Port& out, ServedPort& queue, std::
 void Ports::serve_before_data(std::uint32_t port) {
     const ServedPort& queue = served_[port];
     if (!queue.data.empty() || (!queue.control.empty() && queue.control_run < kControlRun)) {
-        serve(port);
+        setup_.laned ? serve_lanes(port) : serve(port);
     }
 }
 
@@ -418,7 +410,7 @@ bool Ports::set_paused(std::uint32_t lane, bool paused) {
             own.paused_since = clock_.now;
         } else {
             counts_[port_id].paused_time += clock_.now - own.paused_since;
-            arm(port_id);
+            arm_lanes(port_id);
         }
         return true;
     }

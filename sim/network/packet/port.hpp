@@ -114,7 +114,9 @@ class Ports {
 
     /// Takes a packet to send over a port, or loses it.
     void send(std::uint32_t port, std::uint32_t packet) {
-        if (setup_.served) {
+        if (setup_.laned) {
+            enqueue_in_lane(port, packet);
+        } else if (setup_.served) {
             enqueue(port, packet);
         } else {
             send_now(port, packet);
@@ -122,8 +124,9 @@ class Ports {
     }
     /// The same in line, for ports that are not served.
     [[gnu::always_inline]] inline void forward(std::uint32_t port, std::uint32_t packet);
-    /// The same for ports that are served.
+    /// The same for ports that are served, and for those with several lanes or credits.
     void enqueue(std::uint32_t port, std::uint32_t packet);
+    void enqueue_in_lane(std::uint32_t port, std::uint32_t packet);
     /// Takes the packet that arrives now from a port's link. Precondition: the port's event is due.
     [[gnu::always_inline]] inline std::uint32_t take_arrival(std::uint32_t port);
     /// The same where ports decide late; kNone when it arrives later.
@@ -134,7 +137,11 @@ class Ports {
     /// The event that arm() left: a served port is free.
     void serve_due(std::uint32_t port) {
         served_[port].armed = false;
-        serve(port);
+        if (setup_.laned) {
+            serve_lanes(port);
+        } else {
+            serve(port);
+        }
     }
     /// Lets a served port send what left it before Clock::before.
     void settle(std::uint32_t port) {
@@ -249,15 +256,12 @@ class Ports {
     static bool waits(const Port& out, const ServedPort& queue) {
         return !queue.control.empty() || (!queue.data.empty() && !out.paused);
     }
-    [[nodiscard]] bool waits_in_lanes(std::uint32_t port) const {
-        return !served_[port].control.empty() || ready_lanes(port) != 0;
-    }
     [[nodiscard]] bool has_room(const Port& out, const Packet& p, std::int64_t backlog) const;
     [[nodiscard]] [[gnu::always_inline]] inline bool fits(std::uint32_t port, const Packet& p) const;
     [[nodiscard]] [[gnu::always_inline]] inline bool admit(std::uint32_t port, Port& out, ServedPort& queue, Packet& p);
     [[nodiscard]] bool trim(std::uint32_t port, Packet& p);
     void drop_waiting(std::uint32_t port);
-    void enqueue_in_lane(std::uint32_t port, std::uint32_t packet);
+    void arm_lanes(std::uint32_t port);
     void serve_lanes(std::uint32_t port);
     [[nodiscard]] std::uint32_t ready_lanes(std::uint32_t port) const;
     [[nodiscard]] std::uint32_t pick_lane(std::uint32_t port, std::uint32_t ready);

@@ -59,6 +59,7 @@ Setup::Setup(const Fabric& of, const PacketSpec& wanted, bool links_change, cons
         q.alpha = own.alpha;
     }
     laned = spec.classes.size() > 1 || spec.queues.credits > 0;
+    waits_for_room = network::waits_for_room(spec);
     served =
         transport.telemetry || spec.queues.trim || spec.queues.pfc || spec.queues.shared > 0 || links_change_ || laned;
 

@@ -75,6 +75,7 @@ struct Setup {
     std::vector<ClassSpec> classes;     ///< one at least
     std::uint32_t lanes_per_class = 1;  ///< 2: with a dateline
     std::uint32_t lanes = 1;
+    bool waits_for_room = false;       ///< switches pause links, or give them credits
     std::vector<LinkTurn> link_turns;  ///< of links between switches, with a dateline
     bool go_back = false;
     bool notifies = false;  ///< receivers report marks
