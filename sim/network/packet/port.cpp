@@ -141,9 +141,10 @@ void Ports::set_rate(std::uint32_t port_id, double factor) {
     rates_[port.rates].link = link;
 }
 
-// A switch writes the load of a port into a packet that leaves it.
+// A switch writes the load of a port into a packet that leaves it. Those of reductions have no congestion control, and sums go on
+// from where others ended.
 void Ports::tell_load(std::uint32_t port, const Port& out, std::uint32_t packet, std::int64_t at) {
-    if (out.kind != PortKind::nic_out) {
+    if (out.kind != PortKind::nic_out && (slab_[packet].flags & kReduces) == 0) {
         const auto waiting = static_cast<double>(served_[port].data_bytes + served_[port].control_bytes);
         slab_.telemetry.stamp(packet, port, at, bytes_sent(port), waiting, bytes_of(port, 1'000'000'000'000));
     }

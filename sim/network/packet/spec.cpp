@@ -256,6 +256,10 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
         out.emplace_back("transport " + spec.transport.policy.name() +
                          " follows the links of one path: choose paths ecmp, flowlet or planned");
     }
+    if (transport.telemetry && spec.detour) {
+        out.emplace_back("transport " + spec.transport.policy.name() +
+                         " reads the links of a path up to a number that detours exceed: leave detour out");
+    }
     if (go_back && q.trim) {
         out.emplace_back("trimming serves selective recovery: choose recovery: selective");
     }
