@@ -39,6 +39,9 @@ struct RoutedFlow {
     /// Not empty: no flow from one to another, but an all-reduce of all these in the switches, along tree number `tree`.
     std::vector<GpuId> members = {};
     std::uint32_t tree = 0;
+    enum class Part : std::uint8_t { none, collective, send };
+    Part part = Part::none;  ///< of what it is one, for networks that tell them apart
+    std::uint8_t traffic_class = 0;
 };
 
 /// Told when its activities finish. `token` is what was given to ResourceModel::start.

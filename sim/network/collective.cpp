@@ -175,6 +175,7 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
             const GpuId to = group[(i + per_node) % group.size()];
             if (only_nodes == nullptr) {
                 out.flows.push_back(RoutedFlow{from, to, outside / r, flow_limit(fabric, from, to, price)});
+                out.flows.back().part = RoutedFlow::Part::collective;
             }
             const bool from_wanted = wanted(fabric.node_of(from));
             const bool to_wanted = wanted(fabric.node_of(to));
@@ -215,6 +216,7 @@ GroupTransfer make_send(const Fabric& fabric, const CollectiveModel& model, GpuI
     if (!inside) {
         out.propagation = Seconds(route.latency);
         out.flows.push_back(RoutedFlow{from, to, 1, flow_limit(fabric, from, to, price)});
+        out.flows.back().part = RoutedFlow::Part::send;
     }
     const double weight = 1 / (inside ? price.intra_efficiency : price.nic_efficiency);
     const std::span<const ResourceId> links = route.resources();

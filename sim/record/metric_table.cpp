@@ -98,6 +98,8 @@ const std::vector<MetricRow>& metric_table() {
         {"timeouts", Better::lower},
         {"corrupted", Better::lower},
         {"pause_s", Better::lower},
+        {"pfc_storms", Better::lower},
+        {"watchdog_drops", Better::lower},
         {"max_queue_bytes", Better::lower},
         {"replay_time_s", Better::lower},
         {"makespan_s", Better::lower},

@@ -1,5 +1,7 @@
 #include "sim/run/network_spec.hpp"
 
+#include <algorithm>
+
 namespace orrery::inline simulation {
 
 const std::vector<std::string>& library_names() {
@@ -9,6 +11,20 @@ const std::vector<std::string>& library_names() {
 
 PathChoice NetworkSpec::path_choice() const {
     return packets.paths.needs().hashed ? PathChoice::ecmp : PathChoice::spray;
+}
+
+std::vector<std::string> NetworkSpec::class_names() const {
+    std::vector<std::string> out;
+    for (const ClassSpec& one : by_packet() ? packets.classes : std::vector<ClassSpec>()) {
+        out.push_back(one.name);
+    }
+    return out;
+}
+
+std::uint8_t NetworkSpec::class_number(const std::string& name) const {
+    const std::vector<std::string> names = class_names();
+    const auto found = std::find(names.begin(), names.end(), name);
+    return static_cast<std::uint8_t>(found == names.end() ? 0 : found - names.begin());
 }
 
 void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use) {
@@ -31,7 +47,7 @@ void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use) {
     }
     network.packet_details = network.packet_details || network.by_packet();
     fields.group(network.packet_details, [&](Fields& same) {
-        describe(same, network.packets);
+        describe(same, network.packets, {use.collectives, use.sends});
         if (use.threads) {
             same.integer({"threads",
                           "that share the packets of the run by leaves, pods or switches (fidelity packet); any "

@@ -25,14 +25,20 @@ struct NetworkSpec {
 
     /// Paths as levels without packets know them: spread evenly, or one hashed path per flow.
     [[nodiscard]] PathChoice path_choice() const;
+    /// Names of the classes of traffic that workloads can choose.
+    [[nodiscard]] std::vector<std::string> class_names() const;
+    /// The number of one of them; that of none: the first.
+    [[nodiscard]] std::uint8_t class_number(const std::string& name) const;
     [[nodiscard]] bool by_packet() const { return fidelity == Fidelity::packet; }
 };
 
 /// Which fields of the section mean something to a kind of scenario; the others are unknown keys there.
 struct NetworkUse {
-    bool library = false;  ///< collectives are priced as a library runs them
-    bool folds = false;    ///< equal ranks can be simulated once
-    bool threads = false;  ///< several can share its packets
+    bool library = false;      ///< collectives are priced as a library runs them
+    bool folds = false;        ///< equal ranks can be simulated once
+    bool threads = false;      ///< several can share its packets
+    bool collectives = false;  ///< those of its library meet packets
+    bool sends = false;        ///< sends between two GPUs do
 };
 void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use);
 

@@ -71,6 +71,10 @@ void add_packet_metrics(const std::optional<PacketStatistics>& packets, Summary&
     count("ecn_marks", packets->ecn_marks);
     count("corrupted", packets->corrupted);
     out.add("pause_s", packets->pause_s, "s");
+    if (packets->watched) {
+        out.add("pfc_storms", static_cast<double>(packets->storms), "1");
+        count("watchdog_drops", packets->storm_drops);
+    }
     out.add("max_queue_bytes", packets->max_queue_bytes, "B");
     out.add("max_link_bytes", packets->max_link_bytes, "B");
     if (packets->skips) {
@@ -285,6 +289,15 @@ static bool only_rates_of_links(const std::vector<Diagnostic>& errors, const Yam
     });
 }
 
+// Other levels share links evenly: weights and priorities would have no effect there.
+static void check_classes(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
+    const YamlNode* network = root.find("network");
+    const YamlNode* classes = network == nullptr ? nullptr : network->find("classes");
+    if (classes != nullptr && !scenario.network.by_packet() && !scenario.network.packets.classes.empty()) {
+        errors.push_back(classes->mark.error("classes of traffic are simulated at fidelity packet"));
+    }
+}
+
 Scenario read_scenario(const YamlNode& root, const std::string& name, const DataDirectory& data) {
     Scenario scenario;
     scenario.name = name;
@@ -308,6 +321,7 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
         errors.push_back(scenario.network_mark.error(problem));
     }
     const KindRow& row = row_of(scenario.kind);
+    check_classes(root, scenario, errors);
     if (scenario.network.packets.skip_error > 0 && scenario.faults.campaign) {
         errors.push_back(scenario.network_mark.error(
             "network.skip goes with networks that stay as they are: leave it out beside faults"));
@@ -524,6 +538,7 @@ MessageRunOptions message_options(const Scenario& scenario) {
     options.run = run_settings(scenario);
     options.fold = scenario.network.fold && !scenario.faults.given;
     options.paths = scenario.network.path_choice();
+    options.traffic_class = scenario.network.class_number(scenario.collective.traffic_class);
     if (scenario.kind == ScenarioKind::collective && scenario.collective.in_memory) {
         for (const GroupSpec& group : scenario.cluster.groups) {
             options.memories.push_back(group.node.gpu.memory_bandwidth.value);

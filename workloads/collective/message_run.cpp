@@ -109,6 +109,7 @@ class ScheduleRun final : public MessageRun, public TaskSource {
         const GpuId to = gpu(message.to);
         const Route route = fabric_.route(from, to, options_.paths, hash_of(from, to.value()));
         path_.take(fabric_, from, to, route);
+        path_.flow.traffic_class = static_cast<std::uint8_t>(message.traffic_class);
         if (schedule_.copies > 1) {
             const ResourceId arrives = fabric_.nic_in(fabric_.nic_of(to));
             for (Demand& demand : path_.demands) {

@@ -41,6 +41,8 @@ struct CollectiveSpec {
     std::string shape;            ///< ranks in each dimension, "4x4x8"; empty: those of the fabric
     std::int64_t slow_rank = -1;  ///< its outgoing link runs at `slow_factor`; -1: none
     double slow_factor = 1;
+    bool class_given = false;
+    std::string traffic_class;  ///< empty: the first of the network
 };
 void describe(Fields& fields, CollectiveSpec& spec);
 
@@ -52,6 +54,8 @@ struct TrafficSpec {
     double spread = 0;         ///< sizes are uniform within size x (1 +- spread)
     std::int64_t shift = 1;    ///< shift: destination = source + shift
     std::int64_t senders = 0;  ///< incast: 0 = all but the receiver
+    bool class_given = false;
+    std::string traffic_class;  ///< empty: the first of the network
 };
 void describe(Fields& fields, TrafficSpec& spec);
 
@@ -63,7 +67,8 @@ struct Message {
     double delay = 0;  ///< s, between the last arrival it waits for and its start
     std::uint32_t waits_for = 0;
     std::uint32_t first_release = 0;  ///< range in Schedule::releases
-    std::uint32_t release_count : 31 = 0;
+    std::uint32_t release_count : 27 = 0;
+    std::uint32_t traffic_class : 4 = 0;
     std::uint32_t reduces : 1 = 0;   ///< its receiver adds it to what it has
     std::uint32_t group = kNoGroup;  ///< in Schedule::groups; also the number of its tree
     static constexpr std::uint32_t kNoGroup = 0xFFFFFFFFU;
@@ -99,6 +104,7 @@ struct MessageRunOptions {
     std::function<void(double)> progress;
     /// B/s of a GPU's memory, by group of the fabric, where sums take time; empty: they do not.
     std::vector<double> memories = {};
+    std::uint8_t traffic_class = 0;  ///< of messages that no schedule stores
 };
 
 struct MessageRunResult {

@@ -129,6 +129,7 @@ class RingRun final : public MessageRun, public TaskSource {
     void take_each() {
         double crossing = 0;
         MessagePath path;
+        path.flow.traffic_class = options_.traffic_class;
         for (const std::vector<std::uint32_t>& members : rings_.members) {
             const auto first = static_cast<std::uint32_t>(edges_.size());
             for (std::uint32_t i = 0; i < simulated_; ++i) {

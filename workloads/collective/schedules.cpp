@@ -24,6 +24,9 @@ void describe(Fields& fields, CollectiveSpec& spec) {
             row->describe(fields, spec);
         }
     }
+    fields.group(spec.class_given, [&](Fields& same) {
+        same.text({"class", "of traffic, one of network.classes; without it the first"}, spec.traffic_class);
+    });
     fields.group(spec.memory_given, [&](Fields& same) {
         same.boolean({"in_memory", "sums read and write the memory of their rank; otherwise they cost no time"},
                      spec.in_memory);
@@ -38,7 +41,11 @@ void describe(Fields& fields, CollectiveSpec& spec) {
 }
 
 void describe(Fields& fields, TrafficSpec& spec) {
-    fields.text({"flows", "instead of a pattern: a file of flows (CSV src,dst,bytes,start,after; or .cm)"}, spec.flows);
+    fields.text({"flows", "instead of a pattern: a file of flows (CSV src,dst,bytes,start,after,class; or .cm)"},
+                spec.flows);
+    fields.group(spec.class_given, [&](Fields& same) {
+        same.text({"class", "of traffic, one of network.classes; without it the first"}, spec.traffic_class);
+    });
     const bool all = fields.names_all();
     if (!spec.flows.empty() && !all) {
         return;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -180,21 +181,40 @@ void add(Lines& lines, std::vector<Message>& messages, double from, double to, d
     messages.push_back(message);
 }
 
-Schedule read_csv(const std::string& path, std::uint32_t hosts) {
+// The number of a class of traffic by its name; empty: the first.
+std::optional<std::uint8_t> class_number(Lines& lines, const Cell& cell, const std::vector<std::string>& classes) {
+    const auto found = std::find(classes.begin(), classes.end(), cell.text);
+    if (found == classes.end() && !cell.text.empty()) {
+        const std::string near = nearest_name(cell.text, classes);
+        lines.fail(fmt::format("class '{}' is none of network.classes{}", cell.text,
+                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near)),
+                   cell.column);
+        return std::nullopt;
+    }
+    return static_cast<std::uint8_t>(cell.text.empty() ? 0 : found - classes.begin());
+}
+
+Schedule read_csv(const std::string& path, std::uint32_t hosts, const std::vector<std::string>& classes) {
     Lines lines(path);
     std::string line;
     std::vector<Message> messages;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
     const bool any = lines.next(line);
+    constexpr std::string_view kClass = ",class";
+    const bool classed = line.ends_with(kClass);
+    if (classed) {
+        line.resize(line.size() - kClass.size());
+    }
     const bool after = line == "src,dst,bytes,start,after";
     if (!any || (!after && line != "src,dst,bytes,start")) {
-        lines.fail("the first line must be src,dst,bytes,start or src,dst,bytes,start,after");
+        lines.fail("the first line must be src,dst,bytes,start or src,dst,bytes,start,after, and may end with ,class");
         lines.finish();
     }
+    const std::size_t columns = 4 + (after ? 1U : 0U) + (classed ? 1U : 0U);
     while (lines.next(line)) {
         const std::vector<Cell> row = cells(line);
-        if (row.size() != (after ? 5U : 4U)) {
-            lines.fail(fmt::format("{} values, but the header has {}", row.size(), after ? 5 : 4));
+        if (row.size() != columns) {
+            lines.fail(fmt::format("{} values, but the header has {}", row.size(), columns));
             continue;
         }
         const auto from = number(lines, row[0], "src", 0, hosts - 1.0, true);
@@ -209,8 +229,10 @@ Schedule read_csv(const std::string& path, std::uint32_t hosts) {
                 }
             }
         }
-        if (from && to && bytes && start) {
+        const auto of_class = classed ? class_number(lines, row.back(), classes) : std::uint8_t{0};
+        if (from && to && bytes && start && of_class) {
             add(lines, messages, *from, *to, *bytes, *start);
+            messages.back().traffic_class = *of_class;
         } else {
             messages.emplace_back();  // keeps the numbers of rows
         }
@@ -372,8 +394,8 @@ bool read_link(const std::string& text, LinkEvent& event) {
 
 }  // namespace
 
-Schedule read_flows(const std::string& path, std::uint32_t hosts) {
-    return unpacked_name(path).ends_with(".cm") ? read_matrix(path, hosts) : read_csv(path, hosts);
+Schedule read_flows(const std::string& path, std::uint32_t hosts, const std::vector<std::string>& classes) {
+    return unpacked_name(path).ends_with(".cm") ? read_matrix(path, hosts) : read_csv(path, hosts, classes);
 }
 
 std::vector<LinkEvent> read_link_events(const std::string& path) {
@@ -406,8 +428,17 @@ std::vector<LinkEvent> read_link_events(const std::string& path) {
             factor = number(lines, row[3], "factor", 0, 1e-3, false);
         } else if (row[2].text == "down" || row[2].text == "up") {
             event.what = row[2].text == "down" ? LinkEvent::What::down : LinkEvent::What::up;
+        } else if (row[2].text == "pause" || row[2].text == "resume") {
+            event.what = row[2].text == "pause" ? LinkEvent::What::pause : LinkEvent::What::resume;
+            if (named && event.link != LinkEvent::Link::nic_leaf) {
+                lines.fail(
+                    fmt::format("only a NIC pauses its switch by itself: '{}' needs a link 'nic N'", row[2].text),
+                    row[1].column);
+                continue;
+            }
         } else {
-            lines.fail(fmt::format("event '{}' is not one of down, up, rate, errors", row[2].text), row[2].column);
+            lines.fail(fmt::format("event '{}' is not one of down, up, rate, errors, pause, resume", row[2].text),
+                       row[2].column);
             continue;
         }
         if (time && named && factor) {

@@ -16,10 +16,12 @@ enum class Timer : std::uint32_t {
     congestion,
     pause,
     resume,
+    credit,
     link_event,
     reroute,
     grant,
     sample,
+    watchdog,
     steady,  ///< after all else of its instant
     go_on
 };

@@ -8,6 +8,7 @@
 namespace orrery::inline network::packet {
 
 namespace {
+constexpr unsigned kManyTimeouts = 6;                      // the logarithm of how many; assumed
 constexpr std::int64_t kLongest = 10'000'000'000'000'000;  // ps: no timeout is longer than 10,000 s
 }  // namespace
 
@@ -307,14 +308,21 @@ void Nics::on_timeout(std::uint32_t id) {
         clock_.schedule(Timer::retransmit, id, flow.deadline);
         return;
     }
-    if (setup_.nothing_lost && flow.in_flight > 0 && flow.reduction == kNone) {
-        touch_deadline(id);  // what is under way stands in a queue
+    // What is under way stands in a queue. Or its acknowledgement waits for packets that a window, smaller by now, holds back: then
+    // many timeouts pass, and only sending again brings an answer.
+    const bool held_back = setup_.tell_every > 1 && clock_.now - flow.last_news > timeout_of(flow) << kManyTimeouts;
+    if (setup_.nothing_lost && flow.in_flight > 0 && flow.reduction == kNone && !held_back) {
+        touch_deadline(id);
         return;
     }
     const bool quiet = clock_.now - flow.last_news >= timeout_of(flow);
     const bool waits = flow.in_flight > 0 || (setup_.transport.credits && flow.credits <= 0) ||
                        ports_[setup_.base[0] + flow.source].down;
-    if (waits && quiet && ++flow.backoff > setup_.spec.transport.retries) {
+    if (waits && quiet && flow.backoff < std::numeric_limits<std::uint8_t>::max()) {
+        ++flow.backoff;
+    }
+    if (waits && quiet && flow.backoff > setup_.spec.transport.retries &&
+        clock_.now - flow.last_news > setup_.patience) {
         messages_.fail(flow.message, std::to_string(setup_.spec.transport.retries) +
                                          " timeouts in a row without an acknowledgement, at t = " +
                                          std::to_string(static_cast<double>(clock_.now) * 1e-12) + " s");

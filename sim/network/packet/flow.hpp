@@ -28,6 +28,7 @@ struct Flow {
     bool speculates = false;        ///< its credit is its own, as its receiver has not been heard
     bool nack_sent = false;         ///< go-back-N receiver: the present gap has been reported
     std::uint8_t backoff = 0;       ///< successive timeouts without progress
+    std::uint8_t traffic_class = 0;
 
     // Sender.
     std::uint32_t next_new = 0;   ///< first packet never sent

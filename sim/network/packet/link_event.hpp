@@ -7,7 +7,8 @@ namespace orrery::inline network {
 
 /// A change of one link, both directions.
 struct LinkEvent {
-    enum class What { down, up, rate, errors };
+    /// pause: the NIC pauses its switch without end; resume: no longer.
+    enum class What { down, up, rate, errors, pause, resume };
     enum class Link { leaf_spine, nic_leaf, spine_core };
     double time = 0;          ///< s
     std::uint32_t lower = 0;  ///< the leaf, the NIC, or the spine of the whole fabric

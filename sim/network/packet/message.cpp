@@ -15,6 +15,7 @@ std::uint32_t Messages::add(const Request& request) {
     message.rate_limit = request.rate_limit;
     message.weight = request.weight;
     message.share = request.share;
+    message.traffic_class = request.traffic_class;
     message.live = true;
     ++live_;
     return messages_.take(message);

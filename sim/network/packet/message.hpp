@@ -20,6 +20,7 @@ struct Request {
     std::uint64_t token = 0;
     double weight = 0;  ///< payload bytes per unit of the share that set_shares() tells of; 0: it has none
     double share = 0;   ///< units per second, until set_shares() says otherwise; 0: no limit
+    std::uint8_t traffic_class = 0;
 };
 
 struct Message {
@@ -33,6 +34,7 @@ struct Message {
     double share = 0;
     std::uint32_t parts = 0;   ///< flows that have not finished
     std::uint32_t of_all = 1;  ///< flows it began with
+    std::uint8_t traffic_class = 0;
     bool live = false;
 };
 

@@ -63,6 +63,10 @@ void Network::reduce(const ReductionRequest& request) {
     if (crew_) {
         throw ConfigError("threads cannot share a network with all-reduces inside its switches");
     }
+    if (setup_.laned) {
+        throw ConfigError(
+            "sums inside switches know ports with one queue: leave network.classes and queues.credits out");
+    }
     parts_[0]->reductions.begin(request);
     start_samples();
 }
@@ -161,7 +165,8 @@ void Network::watch(std::uint64_t delivered, double payload, std::int64_t now) {
         watched_ = delivered;
         watched_at_ = now;
         idle_intervals_ = 0;
-    } else if (++idle_intervals_ >= kIdleIntervals && (now - watched_at_) / kIdleTimeouts > setup_.timeout) {
+    } else if (++idle_intervals_ >= kIdleIntervals && (now - watched_at_) / kIdleTimeouts > setup_.timeout &&
+               now - watched_at_ > setup_.patience) {
         parts_[0]->faults.check_deadlock();
         messages_.fail_first(
             "8 million events have not brought a single new packet to its receiver (congestion collapse)");

@@ -141,6 +141,7 @@ std::uint32_t Nics::new_flow(std::uint32_t message, std::uint64_t bytes, std::ui
     }
     flow.rate_limit = limit_of(messages_[message]);
     flow.live = true;
+    flow.traffic_class = messages_[message].traffic_class;
     flow.last_notification = -Wheel::kNever / 2;
     transport_.start(flow.congestion);
     if (setup_.transport.credits) {
@@ -312,13 +313,14 @@ void Nics::list(std::uint32_t id) {
         return;
     }
     Nic& nic = nics_[flow.source];
-    if (nic.sending == kNone) {
+    std::uint32_t& ring = setup_.laned ? rings_[flow.source * setup_.classes.size() + flow.traffic_class] : nic.sending;
+    if (ring == kNone) {
         flow.next_flow = id;
     } else {
-        flow.next_flow = flows_[nic.sending].next_flow;
-        flows_[nic.sending].next_flow = id;
+        flow.next_flow = flows_[ring].next_flow;
+        flows_[ring].next_flow = id;
     }
-    nic.sending = id;
+    nic.sending = ring = id;
     flow.listed = true;
     kick(flow.source);
 }
@@ -365,36 +367,74 @@ void Nics::commit(std::uint32_t nic_id) {
             return;
         }
     }
-    while (nic.sending != kNone) {
-        const std::uint32_t id = flows_[nic.sending].next_flow;
-        Flow& flow = flows_[id];
-        const bool sends = flow.live && may_send(flow);
-        const bool stays = sends && send_packet(id) && flow.rate == 0;
-        if (stays) {
-            nic.sending = id;  // from the front of the ring to its end
-        } else {
-            flow.listed = false;
-            if (id == nic.sending) {
-                nic.sending = kNone;
-            } else {
-                flows_[nic.sending].next_flow = flow.next_flow;
-            }
-        }
-        if (!sends) {
-            continue;
-        }
-        nic.free_at = std::max(clock_.now + 1, port.busy_until);
-        if (setup_.spec.nic.host_rate > 0) {
-            const double feeding = 1e12 * setup_.full / setup_.spec.nic.host_rate;
-            nic.host_time = std::max(nic.host_time, clock_.now) + std::llround(feeding);
-            nic.free_at = std::max(nic.free_at, nic.host_time);
-        }
-        if (!stays) {
-            list(id);
-        }
-        break;
+    if (setup_.laned) {
+        commit_by_class(nic_id);
+        return;
+    }
+    while (nic.sending != kNone && !send_next(nic, nic_id, nic.sending)) {
     }
     kick(nic_id);
+}
+
+// The same where a NIC has a ring of flows for each class: whose turn it is, of those that may send in their first lane.
+void Nics::commit_by_class(std::uint32_t nic_id) {
+    Nic& nic = nics_[nic_id];
+    const std::uint32_t port = setup_.base[0] + nic_id;
+    const auto classes = static_cast<std::uint32_t>(setup_.classes.size());
+    std::uint32_t* const rings = &rings_[std::size_t{nic_id} * classes];
+    for (;;) {
+        std::uint32_t ready = 0;
+        nic.sending = kNone;
+        for (std::uint32_t i = 0; i < classes; ++i) {
+            nic.sending = rings[i] == kNone ? nic.sending : rings[i];
+            const bool sends = rings[i] != kNone && ports_.lane_may_send(port, i * setup_.lanes_per_class, setup_.full);
+            ready |= sends ? 1U << i : 0U;
+        }
+        if (ready == 0) {
+            return;  // resuming, or room that comes back, kicks
+        }
+        const std::uint32_t own = turns_.pick(nic_id, ready);
+        if (send_next(nic, nic_id, rings[own])) {
+            turns_.charge(nic_id, own, setup_.full);
+            break;
+        }
+    }
+    for (std::uint32_t i = 0; i < classes; ++i) {
+        nic.sending = rings[i] == kNone ? nic.sending : rings[i];
+    }
+    kick(nic_id);
+}
+
+// Sends a packet of the ring's first flow; false: it had none to send, and has left the ring.
+bool Nics::send_next(Nic& nic, std::uint32_t nic_id, std::uint32_t& ring) {
+    const Port& port = ports_[setup_.base[0] + nic_id];
+    const std::uint32_t id = flows_[ring].next_flow;
+    Flow& flow = flows_[id];
+    const bool sends = flow.live && may_send(flow);
+    const bool stays = sends && send_packet(id) && flow.rate == 0;
+    if (stays) {
+        ring = id;  // from the front of the ring to its end
+    } else {
+        flow.listed = false;
+        if (id == ring) {
+            ring = kNone;
+        } else {
+            flows_[ring].next_flow = flow.next_flow;
+        }
+    }
+    if (!sends) {
+        return false;
+    }
+    nic.free_at = std::max(clock_.now + 1, port.busy_until);
+    if (setup_.spec.nic.host_rate > 0) {
+        const double feeding = 1e12 * setup_.full / setup_.spec.nic.host_rate;
+        nic.host_time = std::max(nic.host_time, clock_.now) + std::llround(feeding);
+        nic.free_at = std::max(nic.free_at, nic.host_time);
+    }
+    if (!stays) {
+        list(id);
+    }
+    return true;
 }
 
 // Credit in all, bytes, that a flow could use: for what it has to send, at most a window ahead. Until its receiver is heard it asks
@@ -441,6 +481,7 @@ bool Nics::send_packet(std::uint32_t id) {
     p.destination = flow.destination;
     p.path = path;
     p.ingress = kNone;
+    p.lane = static_cast<std::uint8_t>(flow.traffic_class * setup_.lanes_per_class);
     p.kind = PacketKind::data;
     p.flags = flow.reduction == kNone ? 0 : kReduces;
     // One question for all that few transports want.

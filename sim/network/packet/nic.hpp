@@ -26,7 +26,9 @@ class Nics {
           ports_(ports),
           transport_(transport),
           chooser_(chooser),
-          nics_(setup.nics) {}
+          nics_(setup.nics),
+          rings_(setup.laned ? setup.nics * setup.classes.size() : 0, kNone),
+          turns_(setup.classes, setup.full, setup.laned ? setup.nics : 0) {}
 
     /// Cuts a message into at most so many flows and posts them. `paths`: entropies, one for each; empty: by the hash.
     void begin_message(std::uint32_t message, std::uint32_t parts, const std::vector<std::uint32_t>& paths);
@@ -94,13 +96,14 @@ class Nics {
 
   private:
     void commit(std::uint32_t nic);
+    void commit_by_class(std::uint32_t nic);
     using Bits = Flows::Bits;
     struct Nic {
         std::int64_t free_at = 0;       ///< ps, when the last data packet will have left
         std::int64_t next_message = 0;  ///< ps, when it can start another message
         std::int64_t last_message = 0;  ///< ps, when it starts the last one posted
         std::int64_t host_time = 0;     ///< ps by which the host has fed what was sent
-        std::uint32_t sending = kNone;  ///< last of the ring of flows that may send
+        std::uint32_t sending = kNone;  ///< last of the ring of flows that may send; of any, with classes
         bool to_wake = false;           ///< its event is pending
     };
     struct QueuePair {
@@ -114,6 +117,7 @@ class Nics {
         std::uint64_t turn = 0;
     };
 
+    [[gnu::always_inline]] inline bool send_next(Nic& nic, std::uint32_t nic_id, std::uint32_t& ring);
     [[nodiscard]] std::int64_t posted_at(std::uint32_t nic, bool first);
     void pass_on(std::uint32_t flow);
     [[nodiscard]] QueuePair& pair_of(const Flow& flow) {
@@ -150,6 +154,8 @@ class Nics {
     PathChooser& chooser_;
     std::function<void(std::uint32_t, bool)> tell_;
     std::vector<Nic> nics_;
+    std::vector<std::uint32_t> rings_;  ///< with classes: of those of the first NIC, of the second...; as Nic::sending
+    Turns turns_;
     std::vector<Ended> ended_;
     std::vector<SendMarks> marks_;                                    ///< by flow, where time proves losses
     std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination

@@ -39,6 +39,8 @@ struct alignas(64) Packet {
     std::uint32_t ingress;      ///< port whose link brought it into the present switch
     PacketKind kind;
     std::uint8_t flags;
+    std::uint8_t lane;  ///< in which it leaves, where ports have lanes
+    std::uint8_t came;  ///< lane in which it came into the present switch
 };
 static_assert(sizeof(Packet) == 64);
 

@@ -38,6 +38,10 @@ PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec&
       wire_((spec.mtu + spec.header) / spec.mtu),
       host_memory_(spec.nic.host_memory),
       network_(fabric, spec, seed, links_change || !slower_.empty(), threads) {
+    for (std::size_t i = spec.classes.size(); i-- > 0;) {  // the first of each
+        collectives_ = spec.classes[i].collectives ? static_cast<std::uint8_t>(i) : collectives_;
+        sends_ = spec.classes[i].sends ? static_cast<std::uint8_t>(i) : sends_;
+    }
     for (std::uint32_t port = 0; port < slower_.size(); ++port) {
         if (slower_[port] < 1) {
             network_.set_rate(port, slower_[port]);
@@ -160,8 +164,16 @@ void PacketModel::send(std::uint32_t slot) {
                 {flow.members, flow.tree, static_cast<std::uint64_t>(bytes), limit, slot, weight, rates_[slot]});
             continue;
         }
-        network_.send({flow.from, flow.to, static_cast<std::uint64_t>(bytes), limit, slot, weight, rates_[slot]});
+        network_.send(
+            {flow.from, flow.to, static_cast<std::uint64_t>(bytes), limit, slot, weight, rates_[slot], class_of(flow)});
     }
+}
+
+// The class that a workload names, or that carries flows of this part.
+std::uint8_t PacketModel::class_of(const RoutedFlow& flow) const {
+    return flow.part == RoutedFlow::Part::none         ? flow.traffic_class
+           : flow.part == RoutedFlow::Part::collective ? collectives_
+                                                       : sends_;
 }
 
 void PacketModel::finish_part(std::uint32_t slot) {

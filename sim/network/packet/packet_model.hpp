@@ -80,6 +80,7 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     void add_host_memory(std::span<const RoutedFlow> flows, std::vector<Demand>& inside);
     void send(std::uint32_t slot);
     void hand_over_next();
+    [[nodiscard]] std::uint8_t class_of(const RoutedFlow& flow) const;
 
     Engine& engine_;
     const Fabric& fabric_;
@@ -91,6 +92,8 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     double wire_;                   ///< bytes on the wire a byte of payload
     double host_memory_;            ///< B/s per node; 0: no limit
     ResourceId first_host_memory_;  ///< of node 0; the others follow
+    std::uint8_t collectives_ = 0;  ///< class of them
+    std::uint8_t sends_ = 0;
     packet::Network network_;
     Slots<Class> classes_;
     Slots<Activity> activities_;

@@ -22,7 +22,8 @@ Partition::Partition(const Setup& setup, const Parts& parts, std::uint32_t own, 
       nics(setup, border, clock, slab, flows, messages, ports, transport, *chooser),
       receivers(setup, clock, slab, flows, ports, nics),
       reductions(setup, clock, slab, flows, messages, ports, nics),
-      faults(setup, clock, slab, messages, ports, nics),
+      watchdog(setup, clock, ports),
+      faults(setup, clock, slab, messages, ports, nics, watchdog),
       setup_(setup),
       watcher_(watcher) {
     if (setup.spec.skip_error > 0) {
@@ -45,6 +46,8 @@ void Partition::run(std::int64_t limit, bool stop) {
         run_events<Departures::known>(limit, stop);
     } else if (ports.decide_late()) {
         run_events<Departures::decided_late>(limit, stop);
+    } else if (setup_.laned) {
+        run_events<Departures::decided_by_lane>(limit, stop);
     } else {
         run_events<Departures::decided_in_turn>(limit, stop);
     }
@@ -90,6 +93,11 @@ bool Partition::arrive(std::uint32_t port) {
     }
     const Port& in = ports[port];
     if (in.kind == PortKind::nic_in) {
+        if constexpr (kDepartures == Departures::decided_by_lane) {
+            p.ingress = port;
+            p.came = p.lane;
+            ports.give_room(p);
+        }
         receivers.deliver(id);
         return true;
     }
@@ -98,7 +106,12 @@ bool Partition::arrive(std::uint32_t port) {
         ports.forward(out, id);
     } else {
         p.ingress = port;
-        ports.enqueue(setup_.spec.detour ? routing.detour(in, out, p) : out, id);
+        const std::uint32_t next = setup_.spec.detour ? routing.detour(in, out, p) : out;
+        if constexpr (kDepartures == Departures::decided_by_lane) {
+            ports.enqueue_in_lane(next, id);
+        } else {
+            ports.enqueue(next, id);
+        }
     }
     return false;
 }
@@ -150,6 +163,13 @@ void Partition::finish_ended() {
     }
 }
 
+// A NIC's own port may send again.
+void Partition::kick_nic_of(std::uint32_t port) {
+    if (ports[port].kind == PortKind::nic_out) {
+        nics.kick(port - setup_.base[0]);
+    }
+}
+
 void Partition::dispatch(std::uint32_t entity) {
     const std::uint32_t count = setup_.ports();
     const std::uint32_t index = entity & ((1U << kTimerShift) - 1);
@@ -171,7 +191,7 @@ void Partition::dispatch(std::uint32_t entity) {
             nics.on_pace(index);
             break;
         case Timer::retransmit:
-            if (setup_.spec.queues.pfc && nics.silent(index) && clock.now - deadlock_checked_ >= setup_.timeout) {
+            if (setup_.waits_for_room && nics.silent(index) && clock.now - deadlock_checked_ >= setup_.timeout) {
                 deadlock_checked_ = clock.now;
                 faults.check_deadlock();
             }
@@ -181,12 +201,16 @@ void Partition::dispatch(std::uint32_t entity) {
             nics.on_congestion_timer(index);
             break;
         case Timer::pause:
-            (void)ports.set_paused(index, true);
+            (void)watchdog.set_paused(index, true);
             break;
         case Timer::resume:
-            if (ports.set_paused(index, false) && ports[index].kind == PortKind::nic_out) {
-                nics.kick(index - setup_.base[0]);
+            if (watchdog.set_paused(index, false)) {
+                kick_nic_of(index / setup_.lanes);
             }
+            break;
+        case Timer::credit:
+            ports.room_returns(index);
+            kick_nic_of(index / setup_.lanes);
             break;
         case Timer::link_event:
             faults.apply(index);
@@ -202,6 +226,9 @@ void Partition::dispatch(std::uint32_t entity) {
             break;
         case Timer::sample:
             watcher_.sample();
+            break;
+        case Timer::watchdog:
+            watchdog.look(index);
             break;
         case Timer::steady:
             steady->on_time(index);

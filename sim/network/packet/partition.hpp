@@ -13,8 +13,9 @@
 
 namespace orrery::inline network::packet {
 
-/// When ports decide on what leaves them: with each packet that is queued; when it would arrive; or each in its turn.
-enum class Departures { known, decided_late, decided_in_turn };
+/// When ports decide on what leaves them: with each packet that is queued; when it would arrive; or each in its turn, of one queue or
+/// of several lanes.
+enum class Departures { known, decided_late, decided_in_turn, decided_by_lane };
 
 /// What is told of the run now and then.
 class Watcher {
@@ -46,6 +47,7 @@ struct Partition {
     Nics nics;
     Receivers receivers;
     Reductions reductions;
+    Watchdog watchdog;
     Faults faults;
     std::unique_ptr<Steady> steady;  ///< none: every packet is simulated
     std::uint64_t events = 0;
@@ -60,6 +62,7 @@ struct Partition {
     template <Departures kDepartures>
     [[nodiscard]] inline std::uint32_t take(std::uint32_t port);
     void dispatch(std::uint32_t entity);
+    void kick_nic_of(std::uint32_t port);
     [[gnu::always_inline]] inline void fetch_ahead();
     void finish_ended();
 

@@ -93,11 +93,15 @@ std::uint32_t part_of_port(const Setup& setup, const Parts& parts, std::uint32_t
 std::vector<PartsProblem> problems_of_parts(const PacketSpec& spec) {
     std::vector<PartsProblem> out;
     const PathNeeds paths = spec.paths.needs();
-    if (spec.queues.pfc) {
+    if (spec.queues.pfc || pauses(spec)) {
         out.push_back({"queues.pfc", "a switch counts what came over a link in all of its ports"});
     }
     if (spec.queues.shared > 0) {
         out.push_back({"queues.shared", "all ports of a switch share its memory"});
+    }
+    if (spec.classes.size() > 1 || spec.queues.credits > 0) {
+        out.push_back(
+            {spec.classes.size() > 1 ? "classes" : "queues.credits", "ports choose whom to serve when they are free"});
     }
     if (spec.skip_error > 0) {
         out.push_back({"skip.error", "it looks at the whole network at once"});

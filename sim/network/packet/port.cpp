@@ -7,10 +7,6 @@
 
 namespace orrery::inline network::packet {
 
-namespace {
-constexpr std::uint32_t kControlRun = 10;
-}
-
 Ports::Ports(const Setup& setup, Border& border, Clock& clock, Slab& slab, Flows& flows, std::uint64_t seed)
     : setup_(setup),
       border_(border),
@@ -20,7 +16,9 @@ Ports::Ports(const Setup& setup, Border& border, Clock& clock, Slab& slab, Flows
       first_crossing_(border.parts().first_kind),
       crossings_(static_cast<std::uint8_t>(border.parts().last_kind - border.parts().first_kind + 1)),
       marks_(RandomStream(seed, "packet/marks").next()),
-      errors_(RandomStream(seed, "packet/errors").next()) {
+      errors_(RandomStream(seed, "packet/errors").next()),
+      credits_(setup.spec.queues.credits > 0),
+      turns_(setup.classes, setup.full, setup.laned ? setup.ports() : 0) {
     for (std::size_t kind = 0; kind < kPortKinds; ++kind) {
         const LinkKind& link = setup.links[kind];
         Port port;
@@ -64,33 +62,18 @@ Ports::Ports(const Setup& setup, Border& border, Clock& clock, Slab& slab, Flows
     }
     served_.resize(setup.served ? ports_.size() : 0);
     holds_ = setup.spec.queues.pfc || setup.spec.queues.shared > 0;
-    late_ = setup.served && !holds_;
+    late_ = setup.served && !holds_ && !setup.laned;
+    if (setup.laned) {
+        Lane lane;
+        lane.room = static_cast<std::int64_t>(setup.spec.queues.credits) / kCreditBlock * kCreditBlock;
+        lanes_.resize(std::size_t{setup.ports()} * setup.lanes, lane);
+        last_lane_.resize(setup.lanes_per_class > 1 ? setup.ports() * setup.classes.size() : 0, 0);
+    }
     if (setup.spec.bit_error_rate > 0) {
         noisy_ = true;
         error_rates_.resize(ports_.size(), setup.spec.bit_error_rate);
     }
     switch_used_.assign(setup.fabric.topology().switches(), 0);
-}
-
-std::uint32_t Ports::switch_of(std::uint32_t port_id) const {
-    const Port& port = ports_[port_id];
-    const std::uint32_t leaves = setup_.fabric.leaves();
-    switch (port.kind) {
-        case PortKind::nic_out:
-            return kNone;
-        case PortKind::nic_in:
-            return setup_.leaf_of_nic[port.where];
-        case PortKind::leaf_up:
-            return port.where;
-        case PortKind::leaf_down:
-            return leaves + setup_.pod_of_leaf[port.where] * setup_.spines + port.lane;
-        case PortKind::spine_up:
-            return leaves + port.where;
-        case PortKind::spine_down:
-            return leaves + setup_.fabric.spines() + port.lane * setup_.cores + port.core;
-        default:
-            return setup_.switch_links[port_id - setup_.base[kTreeKinds]].from;
-    }
 }
 
 void Ports::overflow() {
@@ -158,19 +141,10 @@ void Ports::set_rate(std::uint32_t port_id, double factor) {
     rates_[port.rates].link = link;
 }
 
-// A served port sends a packet, from `at` on.
-void Ports::transmit(std::uint32_t port, Port& out, const Queued& waited, bool data, std::int64_t at) {
-    const LinkKind& link = rates_[out.rates].link;
-    if (data && setup_.transport.telemetry) [[unlikely]] {
-        tell_load(port, out, waited.packet, at);
-    }
-    out.busy_until = at + count(port, out, link, data, waited.size, at - waited.time);
-    launch(port, out, link.latency, waited.packet, waited.size);
-}
-
-// A switch writes the load of a port into a packet that leaves it.
+// A switch writes the load of a port into a packet that leaves it. Those of reductions have no congestion control, and sums go on
+// from where others ended.
 void Ports::tell_load(std::uint32_t port, const Port& out, std::uint32_t packet, std::int64_t at) {
-    if (out.kind != PortKind::nic_out) {
+    if (out.kind != PortKind::nic_out && (slab_[packet].flags & kReduces) == 0) {
         const auto waiting = static_cast<double>(served_[port].data_bytes + served_[port].control_bytes);
         slab_.telemetry.stamp(packet, port, at, bytes_sent(port), waiting, bytes_of(port, 1'000'000'000'000));
     }
@@ -295,6 +269,10 @@ void Ports::receive(const Crossing& crossing, const Telemetry::Path* told) {
 
 // Takes a data packet into the memory of a switch, marks it or cuts it down to its header; false: neither has room.
 bool Ports::admit(std::uint32_t port, Port& out, ServedPort& queue, Packet& p) {
+    if (queue.discards) [[unlikely]] {
+        ++discarded_;
+        return false;
+    }
     if (!fits(port, p)) {
         return trim(port, p);
     }
@@ -417,11 +395,26 @@ void Ports::send_waiting(std::uint32_t port, Port& out, ServedPort& queue, std::
 void Ports::serve_before_data(std::uint32_t port) {
     const ServedPort& queue = served_[port];
     if (!queue.data.empty() || (!queue.control.empty() && queue.control_run < kControlRun)) {
-        serve(port);
+        setup_.laned ? serve_lanes(port) : serve(port);
     }
 }
 
-bool Ports::set_paused(std::uint32_t port_id, bool paused) {
+bool Ports::set_paused(std::uint32_t lane, bool paused) {
+    const std::uint32_t port_id = lane / setup_.lanes;
+    if (setup_.laned) {
+        Lane& own = lanes_[lane];
+        if (own.paused == paused) {
+            return false;
+        }
+        own.paused = paused;
+        if (paused) {
+            own.paused_since = clock_.now;
+        } else {
+            counts_[port_id].paused_time += clock_.now - own.paused_since;
+            arm_lanes(port_id);
+        }
+        return true;
+    }
     Port& port = ports_[port_id];
     if (port.paused == paused) {
         return false;
@@ -434,6 +427,40 @@ bool Ports::set_paused(std::uint32_t port_id, bool paused) {
         arm(port_id);
     }
     return true;
+}
+
+// Data that wait at a port are lost.
+void Ports::drop_waiting(std::uint32_t port_id) {
+    for (std::uint32_t lane = 0; setup_.laned && lane < setup_.lanes; ++lane) {
+        drop_waiting_in_lane(port_id, lane);
+    }
+    ServedPort& queue = served_[port_id];
+    counts_[port_id].drops += queue.data.count;
+    while (!queue.data.empty()) {
+        const Queued lost = rings_.pop(queue.data);
+        queue.data_bytes -= lost.size;
+        if (holds_) {
+            leave_switch(port_id, lost.packet);
+        }
+        flows_.drop(lost.packet);
+    }
+}
+
+void Ports::set_discarding(std::uint32_t lane, bool discarding) {
+    const std::uint32_t port_id = lane / setup_.lanes;
+    if (setup_.laned) {
+        lanes_[lane].discards = discarding;
+        if (discarding) {
+            discarded_ += lanes_[lane].data.count;
+            drop_waiting_in_lane(port_id, lane % setup_.lanes);
+        }
+        return;
+    }
+    served_[port_id].discards = discarding;
+    if (discarding) {
+        discarded_ += served_[port_id].data.count;
+        drop_waiting(port_id);
+    }
 }
 
 void Ports::cut(std::uint32_t port_id) {
@@ -449,15 +476,8 @@ void Ports::cut(std::uint32_t port_id) {
     }
     port.busy_until = std::max(clock_.now, first - latency);
     ServedPort& queue = served_[port_id];
-    counts.drops += port.link.count + queue.data.count + queue.control.count;
-    while (!queue.data.empty()) {
-        const Queued lost = rings_.pop(queue.data);
-        queue.data_bytes -= lost.size;
-        if (holds_) {
-            leave_switch(port_id, lost.packet);
-        }
-        flows_.drop(lost.packet);
-    }
+    counts.drops += port.link.count + queue.control.count;
+    drop_waiting(port_id);
     while (!queue.control.empty()) {
         const Queued lost = rings_.pop(queue.control);
         queue.control_bytes -= lost.size;
@@ -521,7 +541,12 @@ std::string Ports::name(std::uint32_t port) const {
 
 double Ports::paused_seconds(std::uint32_t port) const {
     const PortCounts& p = counts_[port];
-    return static_cast<double>(p.paused_time + (ports_[port].paused ? clock_.now - p.paused_since : 0)) * 1e-12;
+    std::int64_t time = p.paused_time + (ports_[port].paused ? clock_.now - p.paused_since : 0);
+    for (std::uint32_t lane = 0; setup_.laned && lane < setup_.lanes; ++lane) {
+        const Lane& own = lanes_[std::size_t{port} * setup_.lanes + lane];
+        time += own.paused ? clock_.now - own.paused_since : 0;
+    }
+    return static_cast<double>(time) * 1e-12;
 }
 
 void Ports::skip(std::uint32_t port_id, double data, double control, const Sent& from, double share) {

@@ -8,9 +8,11 @@
 #include "sim/base/random.hpp"
 #include "sim/network/packet/clock.hpp"
 #include "sim/network/packet/flow.hpp"
+#include "sim/network/packet/lanes.hpp"
 #include "sim/network/packet/parts.hpp"
 #include "sim/network/packet/ring.hpp"
 #include "sim/network/packet/setup.hpp"
+#include "sim/network/packet/turns.hpp"
 
 #include <cstdint>
 #include <string>
@@ -70,6 +72,7 @@ struct alignas(64) ServedPort {
     bool pause_sent = false;         ///< by the switch at the end of this link
     bool armed = false;              ///< its event is pending: see Ports::arm
     bool to_settle = false;          ///< what waits may leave for another part: see Ports::close
+    bool discards = false;           ///< data, as it has been paused for too long
 };
 static_assert(sizeof(ServedPort) == 64);
 
@@ -111,7 +114,9 @@ class Ports {
 
     /// Takes a packet to send over a port, or loses it.
     void send(std::uint32_t port, std::uint32_t packet) {
-        if (setup_.served) {
+        if (setup_.laned) {
+            enqueue_in_lane(port, packet);
+        } else if (setup_.served) {
             enqueue(port, packet);
         } else {
             send_now(port, packet);
@@ -119,8 +124,9 @@ class Ports {
     }
     /// The same in line, for ports that are not served.
     [[gnu::always_inline]] inline void forward(std::uint32_t port, std::uint32_t packet);
-    /// The same for ports that are served.
+    /// The same for ports that are served, and for those with several lanes or credits.
     void enqueue(std::uint32_t port, std::uint32_t packet);
+    void enqueue_in_lane(std::uint32_t port, std::uint32_t packet);
     /// Takes the packet that arrives now from a port's link. Precondition: the port's event is due.
     [[gnu::always_inline]] inline std::uint32_t take_arrival(std::uint32_t port);
     /// The same where ports decide late; kNone when it arrives later.
@@ -131,7 +137,11 @@ class Ports {
     /// The event that arm() left: a served port is free.
     void serve_due(std::uint32_t port) {
         served_[port].armed = false;
-        serve(port);
+        if (setup_.laned) {
+            serve_lanes(port);
+        } else {
+            serve(port);
+        }
     }
     /// Lets a served port send what left it before Clock::before.
     void settle(std::uint32_t port) {
@@ -146,8 +156,20 @@ class Ports {
             __builtin_prefetch(&slab_[rings_.front(ports_[port].link).packet]);
         }
     }
-    /// Whether data may leave; true when that has changed.
-    bool set_paused(std::uint32_t port, bool paused);
+    /// Whether data may leave a lane, of which a port has setup.lanes; true when that has changed.
+    bool set_paused(std::uint32_t lane, bool paused);
+    /// Whether a lane drops all data, those that wait as well.
+    void set_discarding(std::uint32_t lane, bool discarding);
+    // lanes.cpp: ports with several, or with credits
+    /// Whether a lane of a port lets data of so many bytes leave.
+    [[nodiscard]] bool lane_may_send(std::uint32_t port, std::uint32_t lane, std::uint32_t size) const;
+    /// Room comes back to a lane; its port may send again.
+    void room_returns(std::uint32_t lane);
+    /// A packet has left the network: the room that it had at its NIC goes back.
+    void give_room(const Packet& p);
+    [[nodiscard]] const Lane& lane(std::uint32_t number) const { return lanes_[number]; }
+    /// Packets that were dropped so.
+    [[nodiscard]] std::uint64_t discarded() const { return discarded_; }
 
     /// Whether bit errors occur at all, and have spoiled a packet on this link.
     [[nodiscard]] bool noisy() const { return noisy_; }
@@ -206,7 +228,7 @@ class Ports {
     [[nodiscard]] std::uint64_t corrupted() const { return corrupted_; }
     [[nodiscard]] std::size_t memory() const {
         return ports_.capacity() * (sizeof(Port) + sizeof(PortCounts)) + served_.capacity() * sizeof(ServedPort) +
-               rings_.memory();
+               lanes_.capacity() * sizeof(Lane) + rings_.memory();
     }
 
   private:
@@ -238,6 +260,23 @@ class Ports {
     [[nodiscard]] [[gnu::always_inline]] inline bool fits(std::uint32_t port, const Packet& p) const;
     [[nodiscard]] [[gnu::always_inline]] inline bool admit(std::uint32_t port, Port& out, ServedPort& queue, Packet& p);
     [[nodiscard]] bool trim(std::uint32_t port, Packet& p);
+    void drop_waiting(std::uint32_t port);
+    void arm_lanes(std::uint32_t port);
+    void serve_lanes(std::uint32_t port);
+    [[nodiscard]] std::uint32_t ready_lanes(std::uint32_t port) const;
+    [[nodiscard]] std::uint32_t pick_lane(std::uint32_t port, std::uint32_t ready);
+    void change_lane(std::uint32_t port, Packet& p) const;
+    [[nodiscard]] bool admit_in_lane(std::uint32_t port, Packet& p);
+    void hold_in_lane(std::uint32_t port, const Packet& p);
+    void leave_in_lane(std::uint32_t port, const Packet& p);
+    void take_room(std::uint32_t port, const Packet& p);
+    void drop_waiting_in_lane(std::uint32_t port, std::uint32_t lane);
+    [[nodiscard]] Lane& lane_of(std::uint32_t port, const Packet& p) {
+        return lanes_[std::size_t{port} * setup_.lanes + p.lane];
+    }
+    [[nodiscard]] const ClassSpec& class_of(std::uint32_t lane) const {
+        return setup_.classes[lane / setup_.lanes_per_class];
+    }
     void hold(std::uint32_t port, const Packet& p);
     void arm(std::uint32_t port);
     void leave_switch(std::uint32_t port, std::uint32_t packet);
@@ -280,6 +319,12 @@ class Ports {
     std::uint64_t marks_;              ///< keys of draws
     std::uint64_t errors_;
     std::uint64_t corrupted_ = 0;
+    std::uint64_t discarded_ = 0;
+    bool credits_ = false;
+    std::vector<Lane> lanes_;  ///< of the first port, of the second...; none: each port has one, its own
+    Turns turns_;
+    std::vector<std::uint8_t> last_lane_;  ///< of each class of a port, with a dateline
+    static constexpr std::uint32_t kControlRun = 10;
 };
 
 template <class Each>
@@ -328,6 +373,37 @@ std::int64_t Ports::count(std::uint32_t port, Port& out, const LinkKind& link, b
         return link.full_time;
     }
     return count_short(port, data, size, waited);
+}
+
+// A served port sends a packet, from `at` on.
+void Ports::transmit(std::uint32_t port, Port& out, const Queued& waited, bool data, std::int64_t at) {
+    const LinkKind& link = rates_[out.rates].link;
+    if (data && setup_.transport.telemetry) [[unlikely]] {
+        tell_load(port, out, waited.packet, at);
+    }
+    out.busy_until = at + count(port, out, link, data, waited.size, at - waited.time);
+    launch(port, out, link.latency, waited.packet, waited.size);
+}
+
+std::uint32_t Ports::switch_of(std::uint32_t port_id) const {
+    const Port& port = ports_[port_id];
+    const std::uint32_t leaves = setup_.fabric.leaves();
+    switch (port.kind) {
+        case PortKind::nic_out:
+            return kNone;
+        case PortKind::nic_in:
+            return setup_.leaf_of_nic[port.where];
+        case PortKind::leaf_up:
+            return port.where;
+        case PortKind::leaf_down:
+            return leaves + setup_.pod_of_leaf[port.where] * setup_.spines + port.lane;
+        case PortKind::spine_up:
+            return leaves + port.where;
+        case PortKind::spine_down:
+            return leaves + setup_.fabric.spines() + port.lane * setup_.cores + port.core;
+        default:
+            return setup_.switch_links[port_id - setup_.base[kTreeKinds]].from;
+    }
 }
 
 void Ports::forward(std::uint32_t port, std::uint32_t packet) {

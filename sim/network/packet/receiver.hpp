@@ -10,13 +10,7 @@ namespace orrery::inline network::packet {
 class Receivers {
   public:
     Receivers(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, Ports& ports, Nics& nics)
-        : setup_(setup),
-          clock_(clock),
-          slab_(slab),
-          flows_(flows),
-          ports_(ports),
-          nics_(nics),
-          granting_(setup.nics) {}
+        : setup_(setup), clock_(clock), slab_(slab), flows_(flows), ports_(ports), nics_(nics), granting_(setup.nics) {}
 
     /// A packet has reached its NIC.
     void deliver(std::uint32_t packet);

@@ -81,6 +81,9 @@ PacketStatistics Network::statistics() const {
         out.peak_packets += part->slab.peak();
         out.events += part->events;
     }
+    out.watched = setup_.spec.queues.watchdog != StormAction::none;
+    out.storms = parts_[0]->watchdog.storms();
+    out.storm_drops = parts_[0]->ports.discarded();
     if (const std::unique_ptr<Steady>& steady = parts_[0]->steady) {
         out.skips = true;
         out.skipped = steady->skipped();

@@ -45,7 +45,23 @@ Setup::Setup(const Fabric& of, const PacketSpec& wanted, bool links_change, cons
     go_back = spec.transport.recovery == Recovery::go_back_n ||
               (spec.transport.recovery == Recovery::automatic && transport.go_back_n);
     links_change_ = links_change || !spec.link_events.empty();
-    served = transport.telemetry || spec.queues.trim || spec.queues.pfc || spec.queues.shared > 0 || links_change_;
+    // One class is what the queues are.
+    if (spec.classes.size() == 1) {
+        const ClassSpec own = spec.classes.front();
+        QueueSpec& q = spec.queues;
+        q.size = own.size;
+        q.mark_low = own.mark_low;
+        q.mark_high = own.mark_high;
+        q.pfc = own.pfc;
+        q.pause_at = own.pause_at;
+        q.resume_at = own.resume_at;
+        q.headroom = own.headroom;
+        q.alpha = own.alpha;
+    }
+    laned = spec.classes.size() > 1 || spec.queues.credits > 0;
+    waits_for_room = network::waits_for_room(spec);
+    served =
+        transport.telemetry || spec.queues.trim || spec.queues.pfc || spec.queues.shared > 0 || links_change_ || laned;
 
     // A NIC's own latency is halved between its way out and its way in.
     const double nic_latency = fabric.topology().host_latency() + shape.nic_latency / 2;
@@ -61,6 +77,7 @@ Setup::Setup(const Fabric& of, const PacketSpec& wanted, bool links_change, cons
     }
     set_limits();
     set_windows();
+    set_lanes();
 }
 
 void Setup::add_tree(const TreeTopology& of) {
@@ -188,9 +205,11 @@ void Setup::set_windows() {
     // A link can still bring, after its receiver has asked for a pause: what is on it, what leaves until the request
     // arrives, and the packet then being sent.
     QueueSpec& queues = spec.queues;
-    queues.pause_at = queues.pause_at > 0 ? queues.pause_at : fastest + 2 * full;
+    pause_default_ = fastest + 2 * full;
+    headroom_default_ = fastest + 2 * full + 2 * header;
+    queues.pause_at = queues.pause_at > 0 ? queues.pause_at : pause_default_;
     queues.resume_at = queues.resume_at > 0 ? queues.resume_at : queues.pause_at / 2;
-    queues.headroom = queues.headroom > 0 ? queues.headroom : fastest + 2 * full + 2 * header;
+    queues.headroom = queues.headroom > 0 ? queues.headroom : headroom_default_;
     if (queues.pfc && queues.resume_at > queues.pause_at) {
         throw ConfigError("network.queues.resume_at is " + std::to_string(std::llround(queues.resume_at)) +
                           " bytes, above pause_at of " + std::to_string(std::llround(queues.pause_at)) +
@@ -229,6 +248,38 @@ void Setup::set_windows() {
     capacity = std::max(256U, std::bit_ceil(4 * static_cast<std::uint32_t>(packets) + 64));
 }
 
+// Queues of ports, and what a class does not say of its own.
+void Setup::set_lanes() {
+    classes = spec.classes;
+    if (classes.empty()) {
+        classes.emplace_back(spec.queues);
+    }
+    lanes_per_class = spec.queues.dateline ? 2 : 1;
+    lanes = laned ? static_cast<std::uint32_t>(classes.size()) * lanes_per_class : 1;
+    if (static_cast<std::uint64_t>(ports()) * lanes >= (1ULL << kTimerShift)) {
+        throw InfeasibleError("more than 2^28 lanes of ports: too many for fidelity packet");
+    }
+    for (ClassSpec& own : classes) {
+        own.pause_at = own.pause_at > 0 ? own.pause_at : pause_default_;
+        own.resume_at = own.resume_at > 0 ? own.resume_at : own.pause_at / 2;
+        own.headroom = own.headroom > 0 ? own.headroom : headroom_default_;
+        if (own.pfc && own.resume_at > own.pause_at) {
+            throw ConfigError("network.classes: '" + own.name + "' has resume_at above pause_at of " +
+                              std::to_string(std::llround(own.pause_at)) +
+                              " bytes: a link would be let on before it is stopped");
+        }
+    }
+    if (!spec.queues.dateline) {
+        return;
+    }
+    if (routed == nullptr || !routed->has_rings()) {
+        throw ConfigError("network.queues.dateline is about the rings of a torus; this fabric has none");
+    }
+    for (std::uint32_t link = 0; link < switch_links.size(); ++link) {
+        link_turns.push_back(routed->turn(link));
+    }
+}
+
 // When packets count as lost.
 void Setup::set_recovery(double slowest_nic, std::int64_t round_trip) {
     const double wait = slowest_nic < congestion.line_rate ? congestion.max_window / slowest_nic : 0;
@@ -239,11 +290,19 @@ void Setup::set_recovery(double slowest_nic, std::int64_t round_trip) {
                                          : 0;
     // A trimmed packet is reported. Where nothing is lost nothing need be watched.
     const QueueSpec& q = spec.queues;
-    const bool limited = q.size > 0 || q.shared > 0;
-    const bool loses = spec.bit_error_rate > 0 || links_change_ || (limited && !q.trim && !q.pfc);
+    // Of several classes each may lose what it has no room for.
+    const bool classed = spec.classes.size() > 1;
+    const bool paused =
+        classed ? std::all_of(spec.classes.begin(), spec.classes.end(), [](const auto& c) { return c.pfc; }) : q.pfc;
+    const bool limited = classed ? q.shared > 0 || std::any_of(spec.classes.begin(), spec.classes.end(),
+                                                               [](const auto& c) { return c.size > 0; })
+                                 : q.size > 0 || q.shared > 0;
+    const bool drops = q.watchdog == StormAction::drop;
+    const bool loses = spec.bit_error_rate > 0 || links_change_ || drops || (limited && !q.trim && !paused);
+    patience = q.watchdog == StormAction::none ? 0 : to_ps(q.detection) + to_ps(q.restoration);
     // Queues without limit may take longer than any number of round trips; pauses may stand still, which timeouts find.
-    nothing_lost =
-        spec.transport.timeout <= 0 && spec.bit_error_rate <= 0 && !links_change_ && !limited && !q.trim && !q.pfc;
+    nothing_lost = spec.transport.timeout <= 0 && spec.bit_error_rate <= 0 && !links_change_ && !limited && !q.trim &&
+                   !pauses(spec);
     by_time =
         transport.acknowledged && !go_back && reorder == 0 && (spec.transport.reorder_time > 0 || (loses && !q.trim));
     reorder_time = to_ps(spec.transport.reorder_time);

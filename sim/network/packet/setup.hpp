@@ -70,7 +70,13 @@ struct Setup {
     TransportNeeds transport;
     PathNeeds path_needs;
     PathSet paths;
-    bool served = false;  ///< ports decide departures one by one
+    bool served = false;                ///< ports decide departures one by one
+    bool laned = false;                 ///< and have a queue for each lane
+    std::vector<ClassSpec> classes;     ///< one at least
+    std::uint32_t lanes_per_class = 1;  ///< 2: with a dateline
+    std::uint32_t lanes = 1;
+    bool waits_for_room = false;       ///< switches pause links, or give them credits
+    std::vector<LinkTurn> link_turns;  ///< of links between switches, with a dateline
     bool go_back = false;
     bool notifies = false;  ///< receivers report marks
 
@@ -78,6 +84,7 @@ struct Setup {
     std::int64_t longest = 1;           ///< ps, how far ahead of its departure a packet's arrival can lie
     std::int64_t timeout = 0;           ///< ps, on the longest path
     bool nothing_lost = false;          ///< no packet can be: queues have no limit, and links stay as they are
+    std::int64_t patience = 0;          ///< ps of silence within which a watchdog may still let packets through
     std::int64_t notification_gap = 0;  ///< ps
     std::uint32_t reorder = 0;          ///< packets; 0: off
     bool by_time = false;               ///< what was sent later and has arrived proves a loss
@@ -95,11 +102,14 @@ struct Setup {
     void add_tree(const TreeTopology& of);
     void add_switch_links();
     void set_windows();
+    void set_lanes();
     void set_recovery(double slowest_nic, std::int64_t round_trip);
     [[nodiscard]] std::int64_t drain(std::size_t kind) const;
 
     bool links_change_ = false;
-    std::int64_t slow_nics_ = 0;  ///< ps, what a window of the fastest NIC may wait for the slowest
+    double pause_default_ = 0;     ///< bytes
+    double headroom_default_ = 0;  ///< bytes
+    std::int64_t slow_nics_ = 0;   ///< ps, what a window of the fastest NIC may wait for the slowest
     void set_limits();
 };
 

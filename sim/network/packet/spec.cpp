@@ -1,5 +1,7 @@
 #include "sim/network/packet/spec.hpp"
 
+#include <algorithm>
+
 namespace orrery::inline network {
 
 void describe(Fields& fields, PathSpec& spec) {
@@ -56,6 +58,23 @@ static void describe(Fields& fields, QueueSpec& q) {
                    q.reduction_slots);
     fields.quantity({"headroom", "beyond pause_at; 0 B: what can be under way on a link", false, 0, 1e12},
                     Dimension::bytes, q.headroom);
+    fields.group(q.watchdog_given, [&](Fields& same) {
+        same.enumeration({"watchdog", "what a switch's port does with data once it has been paused for too long"},
+                         {"none", "drop", "forward"}, q.watchdog);
+        same.quantity({"watchdog_detection", "of pause without a break, until the watchdog acts", false, 1e-6, 1e3},
+                      Dimension::time, q.detection);
+        same.quantity({"watchdog_restoration", "without pause, until the port is as before", false, 1e-6, 1e3},
+                      Dimension::time, q.restoration);
+    });
+    fields.group(q.credits_given, [&](Fields& same) {
+        same.quantity({"credits",
+                       "room that the far end of a link gives to each lane, in blocks of 64 B, as in InfiniBand; 0 B: "
+                       "no credits",
+                       false, 0, 4e9},
+                      Dimension::bytes, q.credits);
+        same.boolean({"dateline", "with credits: a second lane for each class beyond the last place of a ring"},
+                     q.dateline);
+    });
 }
 
 static void describe(Fields& fields, NicSpec& nic) {
@@ -79,12 +98,56 @@ static void describe(Fields& fields, NicSpec& nic) {
                    nic.done_at_sender);
 }
 
-void describe(Fields& fields, PacketSpec& spec) {
+// What a class does not say is as the queues are.
+static void describe_classes(Fields& fields, PacketSpec& spec, const CarriedParts& parts) {
+    std::size_t count = spec.classes.size();
+    fields.list(
+        {"classes", "of traffic, each with a queue of its own at every port; none: one, as the queues say"}, count,
+        [&](Fields& inner, std::size_t i) {
+            spec.classes.resize(std::max(spec.classes.size(), i + 1), ClassSpec(spec.queues));
+            ClassSpec& own = spec.classes[i];
+            inner.text({"name", "by which workloads choose it", true}, own.name);
+            inner.boolean({"strict", "sends before all classes that come after it"}, own.strict);
+            inner.number({"weight", "of its turns among classes that are not strict", false, 1e-3, 1e3}, own.weight);
+            if (parts.collectives) {
+                inner.boolean({"collectives",
+                               "carries collectives between nodes (of training: of gradients and "
+                               "parameters); else the first class does"},
+                              own.collectives);
+            }
+            if (parts.sends) {
+                inner.boolean({"sends",
+                               "carries sends from GPU to GPU (between pipeline stages, KV caches); else "
+                               "the first class does"},
+                              own.sends);
+            }
+            inner.quantity({"size", "of its queue at a port; 0 B: without limit", false, 0, 4e9}, Dimension::bytes,
+                           own.size);
+            inner.range({"ecn", "[none marked below, all marked above]; equal: a step", false, 0, 4e9},
+                        Dimension::bytes, own.mark_low, own.mark_high);
+            inner.number({"alpha", "it may hold this many times what is free of the shared memory", false, 1e-3, 1e3},
+                         own.alpha);
+            inner.boolean({"pfc", "pause the sender of a link, in this class alone"}, own.pfc);
+            inner.quantity(
+                {"pause_at", "waiting from one link; 0 B: two bandwidth-delay products of a link", false, 0, 1e12},
+                Dimension::bytes, own.pause_at);
+            inner.quantity({"resume_at", "waiting from one link; 0 B: half of pause_at", false, 0, 1e12},
+                           Dimension::bytes, own.resume_at);
+            inner.quantity({"headroom", "beyond pause_at; 0 B: what can be under way on a link", false, 0, 1e12},
+                           Dimension::bytes, own.headroom);
+        });
+    if (fields.names_all()) {
+        spec.classes.clear();
+    }
+}
+
+void describe(Fields& fields, PacketSpec& spec, const CarriedParts& parts) {
     fields.quantity({"mtu", "payload of a full packet", false, 1, 16777216}, Dimension::bytes, spec.mtu);
     fields.quantity({"header", "bytes around it; the size of an acknowledgement", false, 1, 65536}, Dimension::bytes,
                     spec.header);
     fields.section({"transport", "how data get through"}, [&](Fields& inner) { describe(inner, spec.transport); });
     fields.section({"queues", "memory of the switches"}, [&](Fields& inner) { describe(inner, spec.queues); });
+    fields.group(spec.classes_given, [&](Fields& same) { describe_classes(same, spec, parts); });
     fields.section({"nic", "limits of NICs and hosts"}, [&](Fields& inner) { describe(inner, spec.nic); });
     fields.number({"bit_error_rate", "of every link", false, 0, 1e-3}, spec.bit_error_rate);
     fields.quantity({"reroute_delay", "from a change of a link to its effect on routing", false, 0, 1e4},
@@ -102,16 +165,87 @@ void describe(Fields& fields, PacketSpec& spec) {
     fields.text({"link_events", "file of changes of links: time_s,link,event,factor"}, spec.link_events);
 }
 
+bool pauses(const PacketSpec& spec) {
+    return spec.classes.empty()
+               ? spec.queues.pfc
+               : std::any_of(spec.classes.begin(), spec.classes.end(), [](const ClassSpec& one) { return one.pfc; });
+}
+
+bool waits_for_room(const PacketSpec& spec) {
+    return pauses(spec) || spec.queues.credits > 0;
+}
+
+static void add_problems_of_classes(const PacketSpec& spec, std::vector<std::string>& out) {
+    constexpr std::size_t kMostClasses = 15;  // InfiniBand's data lanes
+    constexpr std::size_t kMostPausing = 8;   // priorities of IEEE 802.1Q
+    const QueueSpec& q = spec.queues;
+    const packet::TransportNeeds transport = spec.transport.needs();
+    if (spec.classes.size() > kMostClasses || (spec.classes.size() > kMostPausing && pauses(spec))) {
+        out.push_back("network.classes: at most 15 classes, and 8 where PFC pauses them by priority");
+    }
+    for (std::size_t i = 0; i < spec.classes.size(); ++i) {
+        const ClassSpec& own = spec.classes[i];
+        const std::string named = "network.classes: '" + own.name + "'";
+        if (std::any_of(spec.classes.begin(), spec.classes.begin() + static_cast<std::ptrdiff_t>(i),
+                        [&](const ClassSpec& other) { return other.name == own.name; })) {
+            out.push_back(named + " is there twice");
+        }
+        if (own.strict && own.weight != 1) {
+            out.push_back(named + " is strict: it has no weight");
+        }
+        if (own.mark_high > 0 && own.mark_low > own.mark_high) {
+            out.push_back(named + ": ecn must rise from its first to its second value");
+        }
+        if (own.pfc && q.trim) {
+            out.push_back(named + ": pfc and queues.trim exclude each other");
+        }
+        if (!transport.acknowledged && own.size > 0 && !own.pfc) {
+            out.push_back(named + " has a size, and transport ideal does not send again what is lost");
+        }
+    }
+    const bool laned = spec.classes.size() > 1 || q.credits > 0;
+    if (laned && (spec.skip_error > 0 || transport.telemetry)) {
+        out.emplace_back(
+            "skip and transport hpcc know ports with one queue: leave network.classes and queues.credits out");
+    }
+    if (q.dateline && q.credits <= 0) {
+        out.emplace_back("queues.dateline is about lanes of links with credits: set queues.credits, or leave it out");
+    }
+    if (q.credits > 0 && (q.credits < spec.mtu + spec.header)) {
+        out.emplace_back("queues.credits is less than a full packet: nothing could ever be sent");
+    }
+    if (q.credits > 0 &&
+        (pauses(spec) || q.trim || q.size > 0 || q.shared > 0 || spec.bit_error_rate > 0 || !spec.link_events.empty() ||
+         std::any_of(spec.classes.begin(), spec.classes.end(), [](const ClassSpec& one) { return one.size > 0; }))) {
+        out.emplace_back(
+            "links with credits lose nothing and have the room that credits say: leave pfc, trim, size, shared, "
+            "bit_error_rate and link_events out, or queues.credits");
+    }
+}
+
 std::vector<std::string> problems_of(const PacketSpec& spec) {
     std::vector<std::string> out;
     const packet::TransportNeeds transport = spec.transport.needs();
     const packet::PathNeeds paths = spec.paths.needs();
     const QueueSpec& q = spec.queues;
     const bool loses = (q.size > 0 || q.shared > 0 || q.trim) && !q.pfc;
-    if (!transport.acknowledged && (loses || spec.bit_error_rate > 0)) {
+    add_problems_of_classes(spec, out);
+    if (!transport.acknowledged && (loses || spec.bit_error_rate > 0 || q.watchdog == StormAction::drop)) {
         out.emplace_back(
-            "transport ideal does not send again what is lost: leave queues.size, queues.shared, queues.trim "
-            "and bit_error_rate out, or choose another transport");
+            "transport ideal does not send again what is lost: leave queues.size, queues.shared, queues.trim, "
+            "queues.watchdog: drop and bit_error_rate out, or choose another transport");
+    }
+    const QueueSpec plain;
+    if (q.watchdog != StormAction::none && !pauses(spec)) {
+        out.emplace_back("queues.watchdog is about ports that are paused: set queues.pfc, or leave it out");
+    } else if (q.watchdog == StormAction::none &&
+               (q.detection != plain.detection || q.restoration != plain.restoration)) {
+        out.emplace_back(
+            "queues.watchdog_detection and queues.watchdog_restoration are times of the watchdog: set queues.watchdog "
+            "to drop or forward, or leave them out");
+    }
+    if (q.watchdog != StormAction::none && spec.skip_error > 0) {
+        out.emplace_back("skip knows no watchdog: leave queues.watchdog or skip out");
     }
     const Recovery recovery = spec.transport.recovery;
     const bool go_back = recovery == Recovery::go_back_n || (recovery == Recovery::automatic && transport.go_back_n);
@@ -121,6 +255,10 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     if (transport.telemetry && !paths.one_path && !paths.hashed) {
         out.emplace_back("transport " + spec.transport.policy.name() +
                          " follows the links of one path: choose paths ecmp, flowlet or planned");
+    }
+    if (transport.telemetry && spec.detour) {
+        out.emplace_back("transport " + spec.transport.policy.name() +
+                         " reads the links of a path up to a number that detours exceed: leave detour out");
     }
     if (go_back && q.trim) {
         out.emplace_back("trimming serves selective recovery: choose recovery: selective");

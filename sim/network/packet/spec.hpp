@@ -10,6 +10,8 @@
 namespace orrery::inline network {
 
 enum class Recovery { automatic, go_back_n, selective };
+/// What a port does with data once it has been paused for too long.
+enum class StormAction { none, drop, forward };
 
 struct TransportSpec {
     PolicyChoice<packet::Transport> policy{packet::transport_table(), "multipath"};
@@ -43,8 +45,43 @@ struct QueueSpec {
     double pause_at = 0;          ///< bytes from one link; 0: two bandwidth-delay products of the link
     double resume_at = 0;         ///< bytes; 0: half of pause_at
     std::int64_t reduction_slots =
-        0;                ///< packets of one all-reduce that a switch can hold sums for; 0: as many as needed
-    double headroom = 0;  ///< bytes above pause_at that a link may still fill; 0: as much as can be under way
+        0;                        ///< packets of one all-reduce that a switch can hold sums for; 0: as many as needed
+    double headroom = 0;          ///< bytes above pause_at that a link may still fill; 0: as much as can be under way
+    bool watchdog_given = false;  ///< something of it was said
+    StormAction watchdog = StormAction::none;
+    double detection = 0.2;    ///< s of pause without a break that are a storm
+    double restoration = 0.2;  ///< s without pause that end it
+    bool credits_given = false;
+    double credits = 0;     ///< bytes that the far end of a link has room for, in each lane; 0: no credits
+    bool dateline = false;  ///< a second lane of each class from the last place of a ring on
+};
+
+/// A class of traffic: its share of every port, and a queue with settings of its own.
+struct ClassSpec {
+    std::string name;
+    bool strict = false;  ///< before all classes after it
+    double weight = 1;    ///< its share among those that are not strict
+    double size = 0;      ///< these as in QueueSpec
+    double mark_low = 0;
+    double mark_high = 0;
+    bool pfc = false;
+    double pause_at = 0;
+    double resume_at = 0;
+    double headroom = 0;
+    double alpha = 1;
+    bool collectives = false;  ///< carries them, unless a workload names a class
+    bool sends = false;
+
+    ClassSpec() = default;
+    explicit ClassSpec(const QueueSpec& q)
+        : size(q.size),
+          mark_low(q.mark_low),
+          mark_high(q.mark_high),
+          pfc(q.pfc),
+          pause_at(q.pause_at),
+          resume_at(q.resume_at),
+          headroom(q.headroom),
+          alpha(q.alpha) {}
 };
 
 struct NicSpec {
@@ -65,6 +102,8 @@ struct PacketSpec {
     PathSpec paths;
     TransportSpec transport;
     QueueSpec queues;
+    bool classes_given = false;
+    std::vector<ClassSpec> classes;  ///< none: one, as the queues say
     NicSpec nic;
     double bit_error_rate = 0;
     double reroute_delay = 1e-3;  ///< s from a change of a link to its effect on routing
@@ -72,13 +111,22 @@ struct PacketSpec {
     bool detour = false;          ///< switches send round a dead link of their own until routing knows of it
     double queue_samples = 0;     ///< s between records of all queues; 0: none
     double skip_error = 0;        ///< relative, of rates that a steady stretch is skipped at; 0: nothing is skipped
-    std::string link_events;      ///< file of events: time_s, link, event (down, up, rate, errors), factor
+    std::string link_events;  ///< file of events: time_s, link, event (down, up, rate, errors, pause, resume), factor
 };
 
+/// What of a workload a class can be told to carry, beside what names its class itself.
+struct CarriedParts {
+    bool collectives = true;
+    bool sends = true;
+};
 /// Names the packet fields of the `network` section (not `paths`, which other levels share).
-void describe(Fields& fields, PacketSpec& spec);
+void describe(Fields& fields, PacketSpec& spec, const CarriedParts& parts = {});
 void describe(Fields& fields, PathSpec& spec);
 /// What single fields cannot see. Empty: fine. One line an error.
 [[nodiscard]] std::vector<std::string> problems_of(const PacketSpec& spec);
+/// Whether switches pause their links, or give them credits: what may stand still for ever.
+[[nodiscard]] bool waits_for_room(const PacketSpec& spec);
+/// Whether they pause any.
+[[nodiscard]] bool pauses(const PacketSpec& spec);
 
 }  // namespace orrery::inline network

@@ -18,7 +18,10 @@ struct PacketStatistics {
     std::uint64_t ecn_marks = 0;
     std::uint64_t timeouts = 0;
     std::uint64_t corrupted = 0;
-    double pause_s = 0;          ///< summed over ports
+    double pause_s = 0;        ///< summed over ports
+    bool watched = false;      ///< pauses that last too long are looked for
+    std::uint64_t storms = 0;  ///< of them that were found
+    std::uint64_t storm_drops = 0;
     double max_queue_bytes = 0;  ///< the longest queue an arriving packet found
     double max_link_bytes = 0;   ///< on the busiest link between switches
     double max_link_utilisation = 0;

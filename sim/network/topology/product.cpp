@@ -120,6 +120,27 @@ SwitchLink ProductTopology::link(std::uint32_t number) const {
     return out;
 }
 
+LinkTurn ProductTopology::turn(std::uint32_t number) const {
+    std::size_t d = dimensions_.size() - 1;
+    while (tables_[d].first_link > number) {
+        --d;
+    }
+    LinkTurn out{static_cast<std::uint16_t>(d), false};
+    if (dimensions_[d].kind == DimensionKind::ring) {
+        const SwitchLink ends = link(number);
+        const std::uint32_t last = dimensions_[d].size - 1;
+        const std::uint32_t from = place(ends.from, d);
+        const std::uint32_t to = place(ends.to, d);
+        out.dateline = (from == last && to == 0) || (from == 0 && to == last);
+    }
+    return out;
+}
+
+bool ProductTopology::has_rings() const {
+    return std::any_of(dimensions_.begin(), dimensions_.end(),
+                       [](const ProductDimension& one) { return one.kind == DimensionKind::ring; });
+}
+
 std::vector<SwitchLink> ProductTopology::links() const {
     std::vector<SwitchLink> out;
     out.reserve(capacities_.size());

@@ -30,6 +30,8 @@ class ProductTopology final : public RoutedTopology {
     [[nodiscard]] LinkSet next_links(std::uint32_t at, std::uint32_t to, std::uint32_t entropy) const override;
     [[nodiscard]] Reach reach() const override { return reach_from_first(); }  // a corner, or any node
     [[nodiscard]] std::string summary() const override;
+    [[nodiscard]] LinkTurn turn(std::uint32_t link) const override;
+    [[nodiscard]] bool has_rings() const override;
 
     [[nodiscard]] const std::vector<ProductDimension>& dimensions() const { return dimensions_; }
 

@@ -12,6 +12,12 @@ struct Reach {
     double latency = 0;  ///< s, of those links
 };
 
+/// A link as a part of a ring of nodes.
+struct LinkTurn {
+    std::uint16_t dimension = 0;  ///< of a product; all others: 0
+    bool dateline = false;        ///< between the last place of a ring and its first, either way
+};
+
 /// Some links; up to 16 of them without memory of their own.
 class LinkSet {
   public:
@@ -57,6 +63,10 @@ class RoutedTopology : public Topology {
     [[nodiscard]] virtual double slow_start(std::uint32_t /*from*/, std::uint32_t /*to*/, double /*bytes*/) const {
         return 0;
     }
+    /// Where one of the links leads, as far as it is one of a ring's.
+    [[nodiscard]] virtual LinkTurn turn(std::uint32_t /*link*/) const { return {}; }
+    /// Whether there are such rings, with one way round for each pair of places.
+    [[nodiscard]] virtual bool has_rings() const { return false; }
     /// Links between two switches by this entropy.
     [[nodiscard]] std::uint32_t distance(std::uint32_t from, std::uint32_t to, std::uint32_t entropy) const;
     /// Switches that NICs hang on; their numbers come first.

@@ -16,11 +16,15 @@ extern const PolicyRow<Transport> kCubic;
 extern const PolicyRow<Transport> kTimely;
 extern const PolicyRow<Transport> kHpcc;
 extern const PolicyRow<Transport> kRccc;
+extern const PolicyRow<Transport> kStrack;
+extern const PolicyRow<Transport> kMpRdma;
+extern const PolicyRow<Transport> kFalcon;
+extern const PolicyRow<Transport> kSrd;
 
 const PolicyTable<Transport>& transport_table() {
     static const PolicyTable<Transport> kTable = {
-        &kIdeal, &kWindow, &kRoce,  &kSwift,  &kReceiverDriven, &kMultipath,
-        &kNscc,  &kDctcp,  &kCubic, &kTimely, &kHpcc,           &kRccc,
+        &kIdeal, &kWindow, &kRoce, &kSwift, &kReceiverDriven, &kMultipath, &kNscc,   &kDctcp,
+        &kCubic, &kTimely, &kHpcc, &kRccc,  &kStrack,         &kMpRdma,    &kFalcon, &kSrd,
     };
     return kTable;
 }

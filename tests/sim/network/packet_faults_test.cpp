@@ -201,6 +201,24 @@ TEST_CASE("packet faults: pauses that wait for each other in a circle are found,
     }
 }
 
+TEST_CASE("packet faults: a watchdog opens a circle of pauses") {
+    PacketSpec spec;
+    spec.transport = test::transport("{kind: roce, dcqcn: false, recovery: selective}");
+    spec.queues.pfc = true;
+    spec.detour = true;
+    spec.queues.detection = 2e-3;
+    spec.queues.restoration = 1e-3;
+    for (const StormAction action : {StormAction::drop, StormAction::forward}) {
+        CAPTURE(action == StormAction::drop);
+        spec.queues.watchdog = action;
+        const Outcome out = circle(spec);
+        CHECK(out.statistics.storms > 0);
+        CHECK((out.statistics.storm_drops > 0) == (action == StormAction::drop));
+        CHECK(out.last > 2'000'000'000);  // nothing moves before the detection time
+        CHECK(out.last < 100'000'000'000);
+    }
+}
+
 TEST_CASE("packet faults: where nothing gets through any more, a message is named long before the last retry") {
     const Fabric fabric(test::hosts(32, 8, 8, 50e9, 500e-9));
     PacketSpec spec;

@@ -146,4 +146,6 @@ TEST_CASE("HPCC: paths that it cannot follow are refused") {
         spec.paths = test::paths(paths);
         CHECK(problems_of(spec).empty());
     }
+    spec.detour = true;  // three of them and a fat tree are eleven links
+    CHECK(problems_of(spec).front().find("up to a number that detours exceed") != std::string::npos);
 }

@@ -46,6 +46,25 @@ void add_events(RandomStream& random, Case& c) {
     }
 }
 
+// Several classes, or links with credits, or both.
+void add_classes(RandomStream& random, Case& c) {
+    PacketSpec& s = c.spec;
+    const double packet = s.mtu + s.header;
+    for (std::size_t i = random.below(5); i > 0; --i) {
+        ClassSpec one(s.queues);
+        one.name = std::to_string(i);
+        one.strict = random.below(4) == 0;
+        one.weight = one.strict ? 1 : one_of(random, {0.5, 1.0, 7.0});
+        one.pfc = one.pfc || (!s.queues.trim && random.below(4) == 0);
+        one.alpha = one_of(random, {0.5, 1.0, 4.0});
+        s.classes.push_back(one);
+    }
+    for (packet::Request& request : c.requests) {
+        request.traffic_class = static_cast<std::uint8_t>(random.below(std::max<std::size_t>(1, s.classes.size())));
+    }
+    s.queues.credits = random.below(3) == 0 ? packet * static_cast<double>(1 + random.below(40)) + 63 : 0;
+}
+
 Case random_case(RandomStream& random) {
     Case c;
     const auto per_leaf = static_cast<std::uint32_t>(1 + random.below(6));
@@ -136,6 +155,9 @@ Case random_case(RandomStream& random) {
         r.token = c.requests.size() + c.reductions.size();
         c.reductions.push_back(r);
     }
+    if (c.reductions.empty() && random.below(2) == 0) {
+        add_classes(random, c);
+    }
     return c;
 }
 
@@ -188,7 +210,7 @@ TEST_CASE("packet: random networks deliver every byte once, lose no packet unacc
             continue;
         }
         const PacketStatistics& s = out.statistics;
-        if (c.spec.queues.pfc && c.events.empty()) {
+        if (c.spec.queues.pfc && c.events.empty() && c.spec.classes.empty()) {
             CHECK(s.drops == 0);
         }
         if (c.spec.queues.size == 0 && c.spec.queues.shared == 0 && !c.spec.queues.pfc && c.events.empty()) {

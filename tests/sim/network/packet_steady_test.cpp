@@ -93,20 +93,25 @@ void compare(const PacketSpec& spec, const std::vector<Sent>& messages, double f
     CHECK(static_cast<double>(exact.statistics.events) > factor * static_cast<double>(skipped.statistics.events));
 }
 
-const std::vector<std::string> kTransports = {"{kind: ideal}",
-                                              "{kind: window}",
-                                              "{kind: roce}",
-                                              "{kind: swift}",
-                                              "{kind: timely}",
-                                              "{kind: nscc}",
-                                              "{kind: receiver-driven}",
-                                              "{kind: multipath}",
-                                              "{kind: dctcp}",
-                                              "{kind: cubic}",
-                                              "{kind: rccc}",
-                                              "{kind: hpcc}",
-                                              "{kind: roce, dcqcn: false}",
-                                              "{kind: multipath, receiver_credits: true}"};
+const std::vector<std::string> kTransports = {
+    "{kind: ideal}",
+    "{kind: window}",
+    "{kind: roce}",
+    "{kind: swift}",
+    "{kind: timely}",
+    "{kind: nscc}",
+    "{kind: receiver-driven}",
+    "{kind: multipath}",
+    "{kind: dctcp}",
+    "{kind: cubic}",
+    "{kind: rccc}",
+    "{kind: hpcc}",
+    "{kind: strack}",
+    "{kind: mp-rdma, mp_rdma_window: 1000}",  // as large as it gets: it grows unseen
+    "{kind: falcon}",
+    "{kind: srd}",
+    "{kind: roce, dcqcn: false}",
+    "{kind: multipath, receiver_credits: true}"};
 
 }  // namespace
 

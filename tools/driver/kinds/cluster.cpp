@@ -322,7 +322,7 @@ const KindRow kClusterKind = {
     .requests = false,
     .jobs = true,
     .drawing = TimelineDrawing::few_streams,
-    .network = {.library = true, .folds = true},
+    .network = {.library = true, .folds = true, .collectives = true, .sends = true},
     .cost = cost_of_jobs,
     .describe = describe_cluster,
     .check = check_cluster,

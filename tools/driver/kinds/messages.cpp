@@ -59,11 +59,19 @@ Timeline draw_messages(const Schedule& schedule, const MessageRunResult& result)
     return timeline;
 }
 
+void put_into_class(Schedule& schedule, std::uint8_t number) {
+    for (Message& message : schedule.messages) {
+        message.traffic_class = number & 15U;
+    }
+}
+
 Schedule traffic_of(const Scenario& s, std::uint32_t hosts) {
     if (!s.traffic.flows.empty()) {
-        return read_flows(s.file(s.traffic.flows), hosts);
+        return read_flows(s.file(s.traffic.flows), hosts, s.network.class_names());
     }
-    return make_traffic(s.traffic, hosts, static_cast<std::uint64_t>(s.seed));
+    Schedule out = make_traffic(s.traffic, hosts, static_cast<std::uint64_t>(s.seed));
+    put_into_class(out, s.network.class_number(s.traffic.traffic_class));
+    return out;
 }
 
 // Messages of either kind, and what is said of them afterwards.
@@ -122,6 +130,7 @@ class MessageScenario {
         } else if (form_ == Form::stored) {
             schedule_ = make_schedule(spec_, ranks_, fabric.gpus_per_domain());
         }
+        put_into_class(schedule_, scenario.network.class_number(spec_.traffic_class));
     }
 
     /// Null where there is nothing to send.
@@ -241,7 +250,31 @@ std::unique_ptr<ScenarioRun> prepare_messages(const RunContext& context) {
     return std::make_unique<MessageJob>(context);
 }
 
-void check_nothing(const YamlNode&, const DataDirectory&, Scenario&, std::vector<Diagnostic>&) {}
+// A class of traffic is one that the network has.
+void check_class(const YamlNode& root, const char* section, const Scenario& scenario, std::vector<Diagnostic>& errors) {
+    const YamlNode* node = root.find(section);
+    node = node == nullptr ? nullptr : node->find("class");
+    if (node == nullptr) {
+        return;
+    }
+    const std::vector<std::string> names = scenario.network.class_names();
+    if (!scenario.network.by_packet()) {
+        errors.push_back(node->mark.error("classes of traffic are simulated at fidelity packet"));
+    } else if (std::find(names.begin(), names.end(), node->scalar) == names.end()) {
+        const std::string near = nearest_name(node->scalar, names);
+        errors.push_back(node->mark.error(fmt::format("'{}' is none of network.classes{}", node->scalar,
+                                                      near.empty() ? "" : fmt::format("; did you mean '{}'?", near))));
+    }
+}
+
+void check_traffic(const YamlNode& root, const DataDirectory&, Scenario& scenario, std::vector<Diagnostic>& errors) {
+    check_class(root, "traffic", scenario, errors);
+    const YamlNode* section = root.find("traffic");
+    const YamlNode* chosen = section == nullptr ? nullptr : section->find("class");
+    if (chosen != nullptr && !scenario.traffic.flows.empty()) {
+        errors.push_back(chosen->mark.error("the classes of a file's flows are in its column class"));
+    }
+}
 
 void check_collective(const YamlNode& root, const DataDirectory&, Scenario& scenario, std::vector<Diagnostic>& errors) {
     const YamlNode* section = root.find("collective");
@@ -249,6 +282,14 @@ void check_collective(const YamlNode& root, const DataDirectory&, Scenario& scen
     if (scenario.network.threads > 1 && scenario.collective.algorithm == &algorithm("in-switch") && chosen != nullptr) {
         errors.push_back(chosen->mark.error(
             "threads cannot share a network that sums inside its switches: leave in-switch or network.threads out"));
+    }
+    check_class(root, "collective", scenario, errors);
+    const bool laned = scenario.network.by_packet() &&
+                       (scenario.network.packets.classes.size() > 1 || scenario.network.packets.queues.credits > 0);
+    if (laned && scenario.collective.algorithm == &algorithm("in-switch") && chosen != nullptr) {
+        errors.push_back(
+            chosen->mark.error("sums inside switches know ports with one queue: leave in-switch, or network.classes "
+                               "and queues.credits, out"));
     }
     const YamlNode* given = section != nullptr ? section->find("in_memory") : nullptr;
     if (!scenario.collective.in_memory || given == nullptr) {
@@ -320,7 +361,7 @@ const KindRow kNetworkKind = {
                            [&](Fields& inner) { describe(inner, s.traffic); });
             describe_given(fields, s.faults);
         },
-    .check = check_nothing,
+    .check = check_traffic,
     .prepare = prepare_messages,
 };
 

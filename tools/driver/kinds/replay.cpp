@@ -125,7 +125,7 @@ const KindRow kReplayKind = {
     .kernels = false,
     .requests = false,
     .drawing = TimelineDrawing::streams,
-    .network = {.library = true},
+    .network = {.library = true, .collectives = true, .sends = true},
     .cost = cost_of_replay,
     .describe = describe_replay,
     .check = [](const YamlNode&, const DataDirectory&, Scenario&, std::vector<Diagnostic>&) {},

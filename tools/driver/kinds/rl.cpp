@@ -618,7 +618,7 @@ const KindRow kRlKind = {
     .requests = false,
     .jobs = true,
     .drawing = TimelineDrawing::few_streams,
-    .network = {.library = true, .folds = true},
+    .network = {.library = true, .folds = true, .collectives = true, .sends = true},
     .cost = cost_of_rl,
     .describe = describe_rl,
     .check = check_rl,

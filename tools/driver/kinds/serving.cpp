@@ -430,7 +430,7 @@ const KindRow kServingKind = {
     .kernels = true,
     .requests = true,
     .drawing = TimelineDrawing::none,
-    .network = {.library = true},
+    .network = {.library = true, .sends = true},
     .cost = cost_of_serving,
     .describe = describe_serving,
     .check = check_serving,

@@ -306,7 +306,7 @@ const KindRow kTrainingKind = {
     .requests = false,
     .plans = true,
     .drawing = TimelineDrawing::ranks,
-    .network = {.library = true, .folds = true},
+    .network = {.library = true, .folds = true, .collectives = true, .sends = true},
     .cost = cost_of_training,
     .describe = describe_training,
     .check = check_training,

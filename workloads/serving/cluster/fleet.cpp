@@ -419,6 +419,7 @@ const Fleet::Path& Fleet::path(GpuRange from, GpuRange to) {
         const bool crosses = spec_.fabric->domain_of(a) != spec_.fabric->domain_of(b);
         if (crosses) {
             routed.push_back(RoutedFlow{a, b, 1.0 / flows});
+            routed.back().part = RoutedFlow::Part::send;
         }
         // Packets take the time of their path themselves.
         if (!crosses || !dispatcher_->resources().routes_flows()) {

@@ -1,0 +1,61 @@
+#include "sim/network/transport/transport.hpp"
+
+namespace orrery::inline network::packet {
+
+namespace {
+
+/// MP-RDMA: Lu et al., "Multi-path transport for RDMA in datacenters", NSDI 2018, section 4.1: one window over all paths, which
+/// every acknowledgement moves by itself: an unmarked one by a packet a window, a marked one by half a packet less. So where a
+/// share p of packets is marked the window settles at 2 (1 - p) / p packets. Packets take any paths, as `oblivious` ones.
+/// After a loss, which its recovery finds in the receiver's bitmap, it goes on with half the window (assumed: the paper does not
+/// say), and after a timeout with a packet.
+class MpRdma final : public Transport {
+  public:
+    struct Parameters {
+        double initial = 0;  ///< packets
+        void describe(Fields& fields) {
+            fields.number(
+                {"mp_rdma_window", "initial, packets; 0: a bandwidth-delay product, as in the paper", false, 0, 1e6},
+                initial);
+        }
+    };
+    explicit MpRdma(const Parameters& own) : own_(own) {}
+
+    [[nodiscard]] TransportNeeds needs() const override {
+        TransportNeeds out;
+        out.eager = true;
+        return out;
+    }
+    void start(CongestionState& flow) const override {
+        flow.begin<State>();
+        const double product = run_.line_rate * run_.base_rtt * 1e-12;
+        flow.window = clamp_window(own_.initial > 0 ? own_.initial * run_.packet : product);
+    }
+    void on_ack(CongestionState& flow, const Acknowledged& ack) const override {
+        flow.window += ack.marked ? -ack.bytes / 2 : run_.packet * ack.bytes / flow.window;
+        flow.window = clamp_window(flow.window);
+    }
+    void on_loss(CongestionState& flow, const Lost& lost) const override {
+        auto& state = flow.as<State>();
+        if (lost.cumulative >= state.recover) {
+            flow.window = clamp_window(flow.window / 2);
+            state.recover = lost.next;
+        }
+    }
+    void on_timeout(CongestionState& flow, const Lost&) const override { flow.window = run_.packet; }
+    void renumber(CongestionState& flow) const override { flow.as<State>().recover = 0; }
+    void shift(CongestionState& flow, const Shift& by) const override { by.move(flow.as<State>().recover); }
+
+  private:
+    struct State {
+        std::uint32_t recover = 0;  ///< packets before this were under way when the window was last halved
+    };
+    Parameters own_;
+};
+
+}  // namespace
+
+extern const PolicyRow<Transport> kMpRdma = policy_row<Transport, MpRdma>(
+    "mp-rdma", "MP-RDMA: a window over many paths that each acknowledgement's mark moves");
+
+}  // namespace orrery::inline network::packet

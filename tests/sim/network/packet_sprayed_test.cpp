@@ -1,0 +1,240 @@
+// STrack, MP-RDMA, Falcon and SRD: their equations, and permutations, incasts and losses against closed forms.
+
+#include "tests/support/packets.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+using namespace orrery;
+using packet::Network;
+
+namespace {
+
+constexpr std::uint64_t kMtu = 4096;
+constexpr double kPacket = 83.2e3;  // ps, of 4160 B at 50 GB/s
+
+struct Case {
+    std::string transport;
+    std::string paths;
+    std::int64_t subflows = 1;
+};
+
+// As they are meant to be used.
+const std::vector<Case> kCases = {{"{kind: strack}", "{kind: bitmap}"},
+                                  {"{kind: mp-rdma}", "{kind: oblivious}"},
+                                  {"{kind: falcon}", "{kind: oblivious}"},
+                                  {"{kind: falcon}", "{kind: ecmp}", 4},
+                                  {"{kind: srd}", "{kind: oblivious}"}};
+
+PacketSpec spec_of(const Case& one) {
+    PacketSpec spec;
+    spec.transport = test::transport(one.transport);
+    spec.paths = test::paths(one.paths);
+    spec.paths.subflows = one.subflows;
+    spec.queues.mark_low = spec.queues.mark_high = 20 * 4160;
+    return spec;
+}
+
+struct Outcome {
+    std::vector<double> done;  // ps
+    PacketStatistics statistics;
+    [[nodiscard]] double last() const { return *std::max_element(done.begin(), done.end()); }
+    [[nodiscard]] double first() const { return *std::min_element(done.begin(), done.end()); }
+};
+
+Outcome run(const PacketSpec& spec, const FabricShape& shape,
+            const std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs, std::uint64_t packets) {
+    const Fabric fabric(shape);
+    Network network(fabric, spec, 1);
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+        network.send({GpuId(pairs[i].first), GpuId(pairs[i].second), packets * kMtu, 0, i});
+    }
+    Outcome out;
+    for (const std::int64_t at : test::finish(network, pairs.size())) {
+        out.done.push_back(static_cast<double>(at));
+    }
+    out.statistics = network.statistics();
+    CHECK(network.conserved());
+    CHECK(out.statistics.packets_delivered == packets * pairs.size());
+    return out;
+}
+
+// One flow of a transport, by itself.
+struct Flow {
+    explicit Flow(const std::string& text) : transport(test::transport(text).policy.make()) {
+        packet::CongestionSettings run;
+        run.packet = 4160;
+        run.payload = 4096;
+        run.line_rate = 50e9;
+        run.base_rtt = 10e6;  // 10 us: 120 packets
+        run.max_window = 1e6;
+        transport->begin(run);
+        transport->start(state);
+    }
+    void ack(double delay_us, bool marked = false) {
+        now += 83'200;
+        packet::Acknowledged news;
+        news.now = now;
+        news.delay = std::llround(delay_us * 1e6);
+        news.bytes = 4160;
+        news.marked = marked;
+        news.in_flight = state.window;
+        transport->on_ack(state, news);
+    }
+    [[nodiscard]] double packets() const { return state.window / 4160; }
+    std::unique_ptr<packet::Transport> transport;
+    packet::CongestionState state;
+    std::int64_t now = 1'000'000'000;
+};
+
+}  // namespace
+
+TEST_CASE("sprayed transports: MP-RDMA's window settles at 2 (1 - p) / p packets") {
+    for (const int one_in : {10, 20, 50}) {
+        CAPTURE(one_in);
+        Flow flow("{kind: mp-rdma, mp_rdma_window: 4}");
+        double sum = 0;
+        for (int i = 0; i < 200'000; ++i) {
+            flow.ack(10, i % one_in == 0);
+            sum += i >= 100'000 ? flow.packets() : 0;
+        }
+        // (1 - p) acknowledgements a window up, p of half a packet down.
+        CHECK(sum / 100'000 == doctest::Approx(2.0 * (one_in - 1)).epsilon(0.02));
+    }
+}
+
+TEST_CASE("sprayed transports: Falcon's window by the delay") {
+    Flow flow("{kind: falcon, falcon_target: 20 us, falcon_flow_scaling: 0 s}");
+    const double before = flow.packets();
+    flow.ack(30);  // half as late again: 0.8 of a third less
+    CHECK(flow.packets() == doctest::Approx(before * (1 - 0.8 / 3)));
+    flow.ack(30);  // once a round trip
+    CHECK(flow.packets() == doctest::Approx(before * (1 - 0.8 / 3)));
+    flow.now += 1'000'000'000;
+    flow.ack(1000);  // by half at most
+    CHECK(flow.packets() == doctest::Approx(before * (1 - 0.8 / 3) / 2));
+    const double window = flow.packets();
+    for (int i = 0; i < std::lround(window); ++i) {
+        flow.ack(10);
+    }
+    CHECK(flow.packets() == doctest::Approx(window + 1).epsilon(0.01));  // a packet a round trip
+    // Below a packet it is paced: a window a round trip.
+    for (int i = 0; i < 12; ++i) {
+        flow.now += 1'000'000'000;
+        flow.ack(1000);
+    }
+    CHECK(flow.packets() == 1);
+    CHECK(flow.state.rate > 0);
+    CHECK(flow.state.rate < 4160 / 1000e-6);
+    // The later target of small windows.
+    Flow scaled("{kind: falcon, falcon_target: 20 us, falcon_flow_scaling: 100 us}");
+    for (int i = 0; i < 400; ++i) {
+        scaled.now += 1'000'000'000;
+        scaled.ack(100);
+    }
+    const double end = 1.0 / 16;
+    const double least = 1 / std::sqrt(0.1) - end;
+    const double rests = std::pow(1 / (0.8 * least + end), 2);  // where 20 us + 100 us x share is 100 us
+    CHECK(scaled.state.rate == doctest::Approx(rests * 4160 / 100e-6).epsilon(0.3));
+}
+
+TEST_CASE("sprayed transports: STrack falls to what arrived when an incast makes round trips twice as late as wanted") {
+    Flow flow("{kind: strack, strack_target: 15 us}");
+    const double before = flow.packets();
+    flow.ack(20);
+    CHECK(flow.packets() == doctest::Approx(before * (1 - 0.8 * 5 / 20)));
+    // A tenth of the line arrives: twelve packets in an unloaded round trip.
+    for (int i = 0; i < 400; ++i) {
+        flow.now += 832'000 - 83'200;
+        flow.ack(100);
+    }
+    CHECK(flow.packets() == doctest::Approx(12).epsilon(0.1));
+    const double low = flow.packets();
+    flow.ack(10);
+    CHECK(flow.packets() - low == doctest::Approx(0.25 * 50e9 * 10e-6 / 4160 / low).epsilon(0.01));
+    flow.now += 1'000'000'000;
+    const double high = flow.packets();
+    flow.ack(15);  // at the target: no change
+    CHECK(flow.packets() == doctest::Approx(high));
+}
+
+TEST_CASE("sprayed transports: SRD's rate follows what arrives, and rises where nothing waits") {
+    Flow flow("{kind: srd}");
+    for (int i = 0; i < 4000; ++i) {  // a fifth of the line, and late
+        flow.now += 4 * 83'200;
+        flow.ack(20);
+    }
+    CHECK(flow.state.rate < 10e9);
+    const double low = flow.state.rate;
+    for (int i = 0; i < 4000; ++i) {
+        flow.ack(10);
+    }
+    CHECK(flow.state.rate > 2 * low);
+    CHECK(flow.state.window <= 2 * flow.state.rate * 10e-6 + 4160 + 1);
+}
+
+TEST_CASE("sprayed transports: a flow alone takes what its link takes") {
+    for (const Case& one : kCases) {
+        CAPTURE(one.transport);
+        const Outcome out = run(spec_of(one), test::hosts(8, 4, 4, 50e9, 500e-9), {{0, 5}}, 2000);
+        CHECK(out.last() >= 2000 * kPacket);
+        CHECK(out.last() < 1.03 * 2000 * kPacket);
+    }
+}
+
+TEST_CASE("sprayed transports: permutations over even paths, in which a flow could have its link for itself") {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
+    for (std::uint32_t i = 0; i < 64; ++i) {
+        pairs.emplace_back(i, (i + 17) % 64);
+    }
+    for (const Case& one : kCases) {
+        CAPTURE(one.transport);
+        CAPTURE(one.paths);
+        const Outcome out = run(spec_of(one), test::hosts(64, 8, 8, 50e9, 500e-9), pairs, 1000);
+        CHECK(out.first() >= 1000 * kPacket);
+        CHECK(out.last() < (one.subflows > 1 ? 3 : 1.3) * 1000 * kPacket);
+    }
+}
+
+TEST_CASE("sprayed transports: an incast ends when its receiver's link has brought all, in fair shares") {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
+    for (std::uint32_t i = 8; i < 24; ++i) {  // all as far away
+        pairs.emplace_back(i, 0);
+    }
+    for (const Case& one : kCases) {
+        CAPTURE(one.transport);
+        CAPTURE(one.paths);
+        const Outcome out = run(spec_of(one), test::hosts(32, 8, 8, 50e9, 500e-9), pairs, 1000);
+        CHECK(out.last() >= 16 * 1000 * kPacket);
+        CHECK(out.last() < 1.15 * 16 * 1000 * kPacket);
+        CHECK(out.first() > 0.6 * out.last());
+    }
+}
+
+TEST_CASE("sprayed transports: what is lost is sent again") {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
+    for (std::uint32_t i = 0; i < 16; ++i) {
+        pairs.emplace_back(i, (i + 5) % 16);
+    }
+    for (const Case& one : kCases) {
+        CAPTURE(one.transport);
+        CAPTURE(one.paths);
+        PacketSpec spec = spec_of(one);
+        spec.bit_error_rate = 3e-8;  // a packet in a thousand on each link
+        const Outcome noisy = run(spec, test::hosts(16, 4, 4, 50e9, 500e-9), pairs, 1000);
+        CHECK(noisy.statistics.corrupted > 20);
+        CHECK(noisy.statistics.retransmissions >= noisy.statistics.corrupted / 4);
+        CHECK(noisy.last() < 8 * 1000 * kPacket);
+        PacketSpec shallow = spec_of(one);
+        shallow.queues.size = 400 * 4160;  // deeper than Falcon's target of 25 us, which losses alone do not hold back
+        std::vector<std::pair<std::uint32_t, std::uint32_t>> incast;
+        for (std::uint32_t i = 1; i < 9; ++i) {
+            incast.emplace_back(i, 0);
+        }
+        const Outcome full = run(shallow, test::hosts(16, 4, 4, 50e9, 500e-9), incast, 500);
+        CHECK(full.last() < 2 * 8 * 500 * kPacket);
+    }
+}
