@@ -431,6 +431,10 @@ TEST_CASE("serving: all measured points read as scenarios, most of the dense one
         CHECK(point.tokens_per_s > 0);
         CHECK_FALSE(point.fitted_half);
     }
+    for (const ServingPoint& point : load_points_apart(test::data())) {
+        CHECK(point.scenario.engine.mixed.ranks() <= 8);
+        CHECK_FALSE(point.fitted_half);
+    }
     double out = 0;
     for (const FactsRow& row : read_facts_table(test::data().path("validation/serving/excluded.csv"))) {
         out += row.number("dense") * row.number("points");
