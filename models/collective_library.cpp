@@ -29,6 +29,13 @@ void describe(Fields& fields, BetweenNodes& between) {
     fields.boolean({"exchange", "two nodes exchange an all-reduce's payload once"}, between.exchange);
     fields.sourced({"efficiency", "fraction of the NICs' rate that large messages reach", true, 0.05, 1},
                    Dimension::fraction, between.efficiency);
+    bool rings = between.ring_latency.value > 0;
+    fields.group(rings, [&](Fields& same) {
+        same.sourced({"ring_latency", "a step of an all-gather or a reduce-scatter, which have no tree", false, 0, 1e-3},
+                     Dimension::time, between.ring_latency);
+        same.sourced({"ring_fill", "a step of theirs: what the ramp of large messages costs", false, 0, 1e-2},
+                     Dimension::time, between.ring_fill);
+    });
     fields.sourced({"send_latency", "a point-to-point message between nodes", true, 0, 1e-2}, Dimension::time,
                    between.send_latency);
     fields.sourced({"send_efficiency", "fraction of a NIC's rate that it reaches", true, 0.05, 1}, Dimension::fraction,
@@ -83,10 +90,14 @@ CollectivePrice MeasuredCollectives::price(CollectiveOp op, const GroupLayout& l
     }
     out.latency = Seconds(between_.latency.value + steps * between_.step_latency.value +
                           (both_ways ? 1 : 0.5) * log2_pinned(layout.nodes) * between_.level_latency.value);
+    const bool no_tree = op == CollectiveOp::all_gather || op == CollectiveOp::reduce_scatter;
+    const double ring_steps = no_tree && between_.ring_latency.value > 0 ? steps : 0;
+    out.latency += Seconds(ring_steps * between_.ring_latency.value);
     if (between_.fill.value > 0) {
         const double on_nics = out.outside * wire / layout.nics.value();
-        out.latency +=
-            Seconds(between_.fill.value * layout.nodes * on_nics / (on_nics + between_.ramp.value * layout.nodes));
+        const double fill =
+            ring_steps > 0 ? ring_steps * between_.ring_fill.value : between_.fill.value * layout.nodes;
+        out.latency += Seconds(fill * on_nics / (on_nics + between_.ramp.value * layout.nodes));
     }
     out.nic_efficiency = between_.efficiency.value;
     // Inside the nodes the same channels run at the rate that large messages reach there.

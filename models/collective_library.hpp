@@ -6,6 +6,8 @@
 // ring all-reduce is a reduce-scatter and an all-gather). Between nodes, of the time x that a ring's bytes take on the NICs of a
 // node: latency + steps x step_latency + level_latency x log2(nodes) + fill x nodes x / (x + ramp x nodes) + x / efficiency. The fill is
 // the pipeline of rings and trees, whose chunks and channels grow with the message until they are all in use.
+// All-gathers and reduce-scatters have the ring alone in NCCL (trees came for one GPU a node with 2.23), so that they may pay for each of
+// its steps: ring_latency x steps + ring_fill x steps x x / (x + ramp x nodes).
 // Serving engines bring an all-reduce of their own (one- and two-shot over peer memory); all else is NCCL, or RCCL.
 // Scope: NVLink 3 to 5 with NVSwitch, PCIe 4 and 5, xGMI meshes; InfiniBand, RoCE, EFA, Slingshot between nodes.
 // Limits: one version of each library a generation; where a library picks a slow algorithm for some sizes (NCCL on Slingshot), the
@@ -31,6 +33,8 @@ struct BetweenNodes {
     Sourced<double> ramp;           ///< s a node on the wire until half of that is lost
     bool exchange = false;       ///< two nodes exchange the payload once, by trees, where a ring sends it almost twice
     Sourced<double> efficiency;  ///< of the NICs' rate
+    Sourced<double> ring_latency;  ///< s, a step of those operations that have a ring and no tree
+    Sourced<double> ring_fill;     ///< s a step of theirs: by how much the largest messages are later for the ramp
     Sourced<double> send_latency;     ///< s, a point-to-point message
     Sourced<double> send_efficiency;  ///< of one NIC's rate that it reaches
 };

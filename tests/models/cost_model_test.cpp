@@ -274,6 +274,25 @@ TEST_CASE(
     CHECK(exchange->price(CollectiveOp::all_reduce, two, Bytes(1e9), BytesPerSecond(450e9)).outside ==
           doctest::Approx(8.0 / 14));
     CHECK(exchange->price(CollectiveOp::all_gather, two, Bytes(1e9), BytesPerSecond(450e9)).outside == 1);
+    // So do those whose switches reduce, where NVLink then decides about H100: 8,776.3 and 5,784.8 us for 2 GiB over two nodes
+    // (dstackai/dstack@511c318: Nebius, Lambda).
+    const GroupLayout whole{16, 2, BytesPerSecond(400e9)};
+    for (const auto& [links, rate, measured] : {std::tuple{"nvlink4", 450e9, 8776.3e-6}, {"nvlink5", 900e9, 5784.8e-6}}) {
+        const auto switched = make_collectives(links, "nccl", test::data(), "infiniband-nvls");
+        const double bytes = 2048.0 * 1024 * 1024;
+        const CollectivePrice price =
+            switched->price(CollectiveOp::all_reduce, whole, Bytes(bytes), BytesPerSecond(rate));
+        const double on_nics = bytes / 400e9 / price.nic_efficiency;
+        const double in_nodes = 2 * 15 / 16.0 * bytes / rate / price.intra_efficiency;
+        CHECK(price.latency.value() + std::max(on_nics, in_nodes) == doctest::Approx(measured).epsilon(0.1));
+    }
+    // An all-gather pays for each step of its ring where the constants say so: 511 of them on 128 nodes of Polaris.
+    const auto ring = make_collectives("nvlink3", "nccl", test::data(), "slingshot-a100");
+    const GroupLayout polaris{512, 128, BytesPerSecond(50e9)};
+    const double on_ring = 511.0 / 512 * 1e9 / 50e9;
+    CHECK(ring->price(CollectiveOp::all_gather, polaris, Bytes(1e9), BytesPerSecond(300e9)).latency.value() ==
+          doctest::Approx(81.7e-6 + 3.5 * 107e-6 + 511 * 6.75e-6 + 511 * 13.8e-6 * on_ring / (on_ring + 1.41e-6 * 128))
+              .epsilon(1e-9));
     CHECK_THROWS_WITH_AS((void)make_collectives("nvlink4", "nccl", test::data(), "eaf"),
                          doctest::Contains("did you mean 'efa'?"), ConfigError);
 }

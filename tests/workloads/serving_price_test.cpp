@@ -265,6 +265,53 @@ TEST_CASE("serving: a graph computes as many sequences as it was captured for") 
     }
 }
 
+namespace {
+
+/// Kernels bound by memory take 5 s as measured and 2 s by their bytes; products 3 s, but of 17 to 32 rows 7 s.
+class Steps final : public CostModel {
+  public:
+    Cost cost(const Operation& operation) const override {
+        Cost cost;
+        if (const auto* streaming = std::get_if<Streaming>(&operation)) {
+            cost.seconds = Seconds(streaming->kind == StreamingKind::any ? 2 : 5);
+        } else if (const auto* gemm = std::get_if<Gemm>(&operation)) {
+            cost.seconds = Seconds(gemm->m > 16 && gemm->m <= 32 ? 7 : 3);
+        }
+        return cost;
+    }
+};
+
+double layer_seconds(double tokens, bool compiled, bool tuned) {
+    const ModelSpec model = preset("llama-3-70b");
+    const Steps device;
+    const Fabric fabric(test::rail_nodes(1));
+    const IdealCollectives collectives;
+    HostSpec host;
+    host.compiled = compiled;
+    host.tuned = tuned;
+    ModelStep step(ServingModel{.model = model,
+                                .device = device,
+                                .fabric = fabric,
+                                .collectives = collectives,
+                                .gpus = {GpuId(0)},
+                                .host = host});
+    return step.dense_layer_seconds(tokens);
+}
+
+}  // namespace
+
+TEST_CASE("serving: compiled kernels take no longer than their bytes, tuned products no longer than those of more rows") {
+    // Two norms, one rotary kernel for queries and keys, one activation; four products.
+    CHECK(layer_seconds(16, false, false) == doctest::Approx(4 * 5 + 4 * 3));
+    CHECK(layer_seconds(16, true, false) == doctest::Approx(4 * 2 + 4 * 3));
+    CHECK(layer_seconds(17, false, false) == doctest::Approx(4 * 5 + 4 * 7));
+    CHECK(layer_seconds(17, true, true) == doctest::Approx(4 * 2 + 4 * 3));
+    CHECK(layer_seconds(5, false, true) == doctest::Approx(4 * 5 + 4 * 3));
+    // Only kernels of up to four times the rows are tried, and a longer one is not taken.
+    CHECK(layer_seconds(32, false, true) == doctest::Approx(4 * 5 + 4 * 3));
+    CHECK(layer_seconds(9, false, true) == doctest::Approx(4 * 5 + 4 * 3));
+}
+
 TEST_CASE("serving: presets have the published numbers of parameters") {
     const std::vector<std::pair<const char*, double>> published = {
         {"deepseek-v3", 671e9},     {"kimi-k2", 1.026e12},     {"gpt-oss-120b", 116.8e9},      {"minimax-m2", 229e9},
@@ -382,6 +429,10 @@ TEST_CASE("serving: all measured points read as scenarios, most of the dense one
     }
     for (const ServingPoint& point : load_offline_points(test::data())) {
         CHECK(point.tokens_per_s > 0);
+        CHECK_FALSE(point.fitted_half);
+    }
+    for (const ServingPoint& point : load_points_apart(test::data())) {
+        CHECK(point.scenario.engine.mixed.ranks() <= 8);
         CHECK_FALSE(point.fitted_half);
     }
     double out = 0;

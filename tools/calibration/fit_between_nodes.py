@@ -6,8 +6,11 @@ Usage: fit_between_nodes.py      (from the repository root; prints the constants
 With x, the time that the bytes of a ring take on the NICs of a node (of two nodes with `exchange`: the payload once):
   infiniband: t = latency + step_latency * 2 (n - 1) + x / efficiency
   the others: t = latency + level_latency * log2(nodes) + fill * nodes * x / (x + ramp * nodes) + x / efficiency
+  infiniband-nvls, efa-nvls: as the others, but the last term is at least what the all-reduce takes on NVLink, by that of 512 MiB in one node
+  slingshot-a100 besides, of all-gathers: ring_latency * (n - 1) + ring_fill * (n - 1) * x / (x + ramp * nodes) for the fill, and half the
+  level_latency
 Least squares of the relative error with non-negative terms, the ramp by trial. Held back: every second size of a series, when the
-constants are those of the others. Two nodes of H100 are left out where they exchange: NVLink limits them. level_latency is left out where all rows have two nodes.
+constants are those of the others. level_latency is left out where all rows have two nodes.
 """
 import csv
 import itertools
@@ -21,6 +24,13 @@ NETWORKS = {
     "efa": ([("2 x A100, EFA (p4de)", 50e9), ("4x HGX B200 + EFA v4 8x400G (p6-b200)", 400e9)], True),
     "rccl-6": ([("2 x MI300X, ROCm 6.4 (AAC)", 400e9), ("2 x MI300X, RoCE (OCI)", 400e9), ("1 to 8 x MI325X, RoCE", 400e9)], False),
     "rccl-7": ([("2 x MI355X, RoCE, ROCm 7 (AAC)", 400e9)], False),
+}
+# Two nodes whose switches reduce: series, NICs, seconds of the all-reduce of 512 MiB over eight GPUs of a node (measured.csv), whose efficiency is
+# fitted. NVLink decides about the large messages of p5, so that they keep the efficiency of EFA.
+NVLS = {
+    "infiniband-nvls": ([("2 x B200, InfiniBand (Lambda)", None, 400e9, 1335e-6), ("2 x H100, InfiniBand (Nebius)", None, 400e9, 2111e-6)],
+                        [0.85 + 0.01 * i for i in range(16)]),
+    "efa-nvls": ([("2 x H100, EFA (p5)", "7", 400e9, 2111e-6)], [0.932]),
 }
 RAMPS = [1e-6 * 2 ** (i / 2) for i in range(30)]  # s
 
@@ -121,6 +131,82 @@ def network(name, systems, exchange):
           f"held back {mean(back):.1f} %")
 
 
+def nvls(name, series, efficiencies):
+    rows = []
+    for system, source, nics, in_node in series:
+        points = [r for r in read("more.csv") if r["system"] == system and source in (None, r["source"])]
+        sizes = sorted({float(r["bytes"]) for r in points})
+        for row in points:
+            size, n = float(row["bytes"]), int(row["gpus"])
+            share = (2 * (n - 1) / n) / (2 * 7 / 8)
+            rows.append((size / nics, share * in_node * size / 2**29, float(row["us"]) * 1e-6, sizes.index(size) % 2 == 1))
+
+    def terms(row, ramp, efficiency):
+        x, in_node, t, _ = row
+        left = 1 - max(x / efficiency, in_node) / t
+        return [1 / t, 2 * x / (x + 2 * ramp) / t], left
+
+    def solved(some):
+        best = None
+        for efficiency in efficiencies:
+            for ramp in RAMPS:
+                pairs = [terms(row, ramp, efficiency) for row in some]
+                for chosen in ([0, 1], [0], [1]):
+                    a = [[sum(p[i] * p[j] for p, _ in pairs) for j in chosen] for i in chosen]
+                    found = solve(a, [sum(p[i] * left for p, left in pairs) for i in chosen])
+                    if found is None or min(found) < 0:
+                        continue
+                    x = [0.0, 0.0]
+                    for i, value in zip(chosen, found):
+                        x[i] = value
+                    cost = sum((sum(u * v for u, v in zip(p, x)) - left) ** 2 for p, left in pairs)
+                    if best is None or cost < best[0]:
+                        best = (cost, x, ramp, efficiency)
+        return best
+
+    def off(some, of):
+        return [abs(sum(u * v for u, v in zip(p, of[1])) - left) for p, left in (terms(row, of[2], of[3]) for row in some)]
+
+    all_of = solved(rows)
+    back = off([r for r in rows if r[3]], solved([r for r in rows if not r[3]]))
+    every = off(rows, all_of)
+    print(f"{name}: {len(rows)} rows: latency {all_of[1][0] * 1e6:.3g} us, fill {all_of[1][1] * 1e6:.3g} us, ramp {all_of[2] * 1e6:.3g} us, "
+          f"efficiency {all_of[3]:.3f}; mean error {mean(every):.1f} %, worst {100 * max(every):.0f} %, held back {mean(back):.1f} %")
+
+
+def rings():
+    """Polaris: all-gathers pay for each step of the ring."""
+    latency, level, ramp, efficiency, nics = 81.7e-6, 107e-6, 1.41e-6, 0.701, 50e9
+    some = []
+    with open("validation/collectives/more.csv") as stream:
+        for r in csv.DictReader((line for line in stream if not line.startswith("#")), delimiter=";"):
+            if r["system"].startswith("Polaris") and r["op"] == "all-gather":
+                some.append((int(r["gpus"]), int(r["nodes"]), float(r["bytes"]), float(r["us"]) * 1e-6))
+
+    def gather(row):
+        n, nodes, size, t = row
+        x = (n - 1) / n * size / nics
+        left = 1 - (latency + level / 2 * math.log2(nodes) + x / efficiency) / t
+        return [(n - 1) / t, (n - 1) * x / (x + ramp * nodes) / t], left
+
+    def solved(of):
+        pairs = [gather(r) for r in of]
+        a = [[sum(p[i] * p[j] for p, _ in pairs) for j in (0, 1)] for i in (0, 1)]
+        return solve(a, [sum(p[i] * left for p, left in pairs) for i in (0, 1)])
+
+    def off(of, x):
+        return [abs(sum(u * v for u, v in zip(p, x)) - left) for p, left in map(gather, of)]
+
+    sizes = sorted({r[2] for r in some})
+    x = solved(some)
+    back = off([r for r in some if sizes.index(r[2]) % 2], solved([r for r in some if not sizes.index(r[2]) % 2]))
+    print(f"slingshot-a100: {len(some)} all-gathers: ring_latency {x[0] * 1e6:.3g} us, ring_fill {x[1] * 1e6:.3g} us; "
+          f"mean error {mean(off(some, x)):.1f} %, held back {mean(back):.1f} %")
+
+
 infiniband()
+for name, (series, efficiencies) in NVLS.items():
+    nvls(name, series, efficiencies)
+rings()
 for name, (systems, exchange) in NETWORKS.items():
     network(name, systems, exchange)

@@ -79,19 +79,37 @@ std::vector<std::string> changes_of(const FactsRow& row) {
     return changes;
 }
 
-}  // namespace
+constexpr double kMilli = 1e-3;
 
-std::vector<ServingPoint> load_serving_points(const DataDirectory& data) {
-    constexpr double kMilli = 1e-3;
-    std::vector<ServingPoint> points;
-    Loader loader(data);
-    for (const FactsRow& row : read_facts_table(data.path("validation/serving/closed_loop.csv"))) {
+void add_closed_loops(const std::string& file, const DataDirectory& data, Loader& loader,
+                      std::vector<ServingPoint>& points) {
+    for (const FactsRow& row : read_facts_table(data.path(file))) {
         ServingPoint point = loader.begin(row, changes_of(row));
         point.ttft = kMilli * row.number("ttft_ms");
         point.tpot = kMilli * row.number("tpot_ms");
         point.e2e = point.ttft + point.tpot * (row.number("output") * (1 + row.number("ratio")) / 2 - 1);
         points.push_back(std::move(point));
     }
+}
+
+}  // namespace
+
+std::vector<ServingPoint> load_points_apart(const DataDirectory& data) {
+    std::vector<ServingPoint> points;
+    Loader loader(data);
+    for (const char* file : {"degrees", "latent"}) {
+        add_closed_loops(fmt::format("validation/serving/{}.csv", file), data, loader, points);
+    }
+    for (ServingPoint& point : points) {
+        point.fitted_half = false;
+    }
+    return points;
+}
+
+std::vector<ServingPoint> load_serving_points(const DataDirectory& data) {
+    std::vector<ServingPoint> points;
+    Loader loader(data);
+    add_closed_loops("validation/serving/closed_loop.csv", data, loader, points);
     for (const FactsRow& row : read_facts_table(data.path("validation/serving/logs.csv"))) {
         ServingPoint point = loader.begin(
             row, {"engine.tensor=" + row.text("tensor"), "requests.trace=../requests/" + row.text("run") + ".csv"});

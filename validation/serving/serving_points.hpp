@@ -31,6 +31,8 @@ struct ServingPoint {
 
 /// All points of latencies in the order of their files. Throws ConfigError.
 [[nodiscard]] std::vector<ServingPoint> load_serving_points(const DataDirectory& data);
+/// Points that are scored apart, none of them for fitting (validation/serving/degrees.csv, latent.csv).
+[[nodiscard]] std::vector<ServingPoint> load_points_apart(const DataDirectory& data);
 /// Points of which only the throughput is known (validation/serving/offline.csv).
 [[nodiscard]] std::vector<ServingPoint> load_offline_points(const DataDirectory& data);
 

@@ -233,6 +233,23 @@ void validate_offline(const DataDirectory& data, const Terminal& terminal, bool 
     terminal.table({"group", "points", "median error (bias)"}, rows);
 }
 
+// Points whose degrees their source misstates, or whose attention was not measured on their device: no part of the scores.
+void validate_apart(const DataDirectory& data, const Terminal& terminal, bool each) {
+    std::vector<ServingPoint> points = load_points_apart(data);
+    std::vector<ServingPoint*> every;
+    for (ServingPoint& point : points) {
+        every.push_back(&point);
+    }
+    predict_all(every, data, nullptr);
+    if (each) {
+        print_points(terminal, points);
+    }
+    const Filter any = [](const ServingPoint&) { return true; };
+    print_groups(
+        terminal, "scored apart: degrees that the source multiplied, latent attention by the roofline", points,
+        [](const ServingPoint& p) { return p.id.substr(0, p.id.find(':')); }, any);
+}
+
 void print_excluded(const Terminal& terminal, const DataDirectory& data, const std::vector<ServingPoint>& points) {
     std::map<std::string, double> reasons;
     double dense_out = 0;
@@ -380,6 +397,7 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
     print_intervals(terminal, all);
     if (only.empty()) {
         validate_offline(data, terminal, points);
+        validate_apart(data, terminal, points);
     }
     print_excluded(terminal, data, all);
     validate_layers(data, terminal);

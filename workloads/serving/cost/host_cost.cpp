@@ -46,6 +46,13 @@ void describe(Fields& fields, HostSpec& host) {
     kernels("kernels", "set of kernels that it runs where a device has one of this name", host.kernels.all);
     kernels("attention_kernels", "the same of attention alone, before that", host.kernels.attention);
     kernels("expert_kernels", "the same of mixtures of experts alone, before that", host.kernels.experts);
+    const auto choice = [&](const char* name, const char* description, bool& chosen) {
+        bool made = chosen;
+        fields.group(made, [&](Fields& same) { same.boolean({name, description}, chosen); });
+    };
+    choice("compiled", "norms, rotary embeddings and activations take no longer than a kernel's start and their bytes",
+           host.compiled);
+    choice("tuned", "products take no longer than the fastest measured one of up to four times their rows", host.tuned);
     fields.sourced({"layer_gap", "device time a layer for small kernels that are not modelled", false, 0, 1e-2},
                    Dimension::time, host.layer_gap);
     fields.sourced({"slowdown", "kernels in an engine over the same in a microbenchmark", false, 0.5, 3},

@@ -6,10 +6,15 @@
 // kernels (a graph computes as many sequences as it was captured for; graphs between two attentions leave little to launch); and
 // the host's own work (scheduling, input tables, sampling, detokenisation), which waits for the device and lets it wait, or runs
 // beside it where the engine schedules ahead.
+// Engines that compile their models, or fuse by hand, run norms, rotary embeddings and activations in kernels of their own (`compiled`):
+// the public rows of A100 and H100 time those of 2023 one by one, 5 to 6 us each, where vLLM 0.19 takes 2 (LLMServingSim, RTX 4090), so
+// that none takes longer than a kernel's start and its bytes. Libraries that try their kernels for each shape (`tuned`) do not take
+// longer for a few rows than for more, as the public tables do where vLLM's fp8 products change kernels (17 to 32 rows, 65 to 128, 129 to 256).
 // Scope: one set of constants an engine version, whatever model and device.
 // Limits: host times are those of the machines that the constants were fitted on; prompts and decodes of one iteration are
 // launched alike.
-// Sources: each preset in workloads/data/engines names them; fitted ones were fitted on the declared half of validation/serving.
+// Sources: each preset in workloads/data/engines names them; vllm-project/vllm, docs/design/torch_compile.md (`compiled` since 0.8);
+// NVIDIA/TensorRT-LLM, autotuner.py (tactics tried by powers of two of the tokens); fitted ones were fitted on the declared half of validation/serving.
 // Validated by `orrery validate serving` and tests/workloads/serving_price_test.cpp.
 
 #include "sim/config/fields.hpp"
@@ -37,6 +42,8 @@ struct HostSpec {
     Sourced<double> layer_gap;            ///< s of the device a layer: small kernels that are not modelled
     Sourced<double> slowdown{1, "", ""};  ///< kernels in an engine over the same in a microbenchmark
     KernelSets kernels;                   ///< that it runs where a device has them
+    bool compiled = false;  ///< kernels bound by memory are compiled or fused: none takes longer than its start and its bytes
+    bool tuned = false;     ///< products run the fastest kernel: none takes longer than one of up to four times its rows
     bool overlap = false;                 ///< the host prepares an iteration while the device runs the one before
     std::int64_t graph_sequences = 0;     ///< iterations of decodes alone up to this size replay a graph
     std::int64_t graph_tokens = 0;        ///< others of up to this many tokens replay one graph between two attentions

@@ -4,6 +4,7 @@
 #include "sim/device/separate_units.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace orrery::inline serving {
@@ -13,6 +14,10 @@ namespace {
 // Logits are read in 16 bits, written in 32 and read again by the reduction that picks a token.
 constexpr double kSamplingBytes = 10;
 constexpr StepWork kNotPriced{-1, 0, 0, 0};
+// Rows for which a tuned library tries kernels: to this many times those of the product, and never beyond those of a large prompt,
+// whose kernels fill the device whatever is chosen.
+constexpr double kRowsTried = 4;
+constexpr double kMostRowsTried = 8192;
 
 bool weights_alone(Precision precision, const Quantisation& quantisation) {
     return precision == Precision::int4 || (precision == Precision::fp4 && !quantisation.fp4_units);
@@ -107,7 +112,18 @@ StepWork ModelStep::product(double m, double n, double k) const {
     gemm.weight_only = weights_alone(m_.quantisation.weights, m_.quantisation);
     (gemm.weight_only ? gemm.weights : gemm.precision) = m_.quantisation.weights;
     gemm.quantises = !gemm.weight_only && bytes_of(gemm.precision) < 2;
-    return priced(gemm, gemm.precision);
+    StepWork best = priced(gemm, gemm.precision);
+    if (m_.host.tuned) {
+        // A kernel made for more rows computes fewer in the same time.
+        const double most = std::min(kMostRowsTried, kRowsTried * m);
+        for (double rows = std::bit_ceil(static_cast<std::uint64_t>(m)); rows <= most; rows *= 2) {
+            gemm.m = rows;
+            const StepWork padded = priced(gemm, gemm.precision);
+            best.seconds = std::min(best.seconds, padded.seconds);
+            best.kernels = best.seconds;
+        }
+    }
+    return best;
 }
 
 StepWork ModelStep::streaming(double values, double kernels, StreamingKind kind) const {
@@ -115,7 +131,14 @@ StepWork ModelStep::streaming(double values, double kernels, StreamingKind kind)
     kernel.bytes = 2 * values;
     kernel.kernels = kernels;
     kernel.kind = kind;
-    return priced(kernel);
+    StepWork work = priced(kernel);
+    if (m_.host.compiled && kind != StreamingKind::any) {
+        kernel.kind = StreamingKind::any;
+        if (const StepWork bytes = priced(kernel); bytes.seconds < work.seconds) {
+            work = bytes;
+        }
+    }
+    return work;
 }
 
 // A kernel whose result a product reads: with narrow products it is fused into their quantisation, whose time they have, and only
