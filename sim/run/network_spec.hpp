@@ -33,6 +33,7 @@ struct NetworkUse {
     bool library = false;  ///< collectives are priced as a library runs them
     bool folds = false;    ///< equal ranks can be simulated once
     bool threads = false;  ///< several can share its packets
+    bool flows = false;    ///< its messages have numbers
 };
 void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use);
 

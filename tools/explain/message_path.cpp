@@ -1,10 +1,7 @@
 #include "tools/explain/paths.hpp"
 #include "workloads/collective/choose.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <span>
@@ -96,19 +93,6 @@ class MessagePath {
         add_links(last, *out.last);
         add_use(out.link_use);
         add_loads(out.link_loads);
-    }
-
-    // A line for every message, in the order of the schedule.
-    [[nodiscard]] std::string table() {
-        std::string out = "flow,source,destination,bytes,start_s,end_s,fct_s,alone_s,slowdown\n";
-        for (std::uint32_t id = 0; id < record_.completions.size(); ++id) {
-            const LastMessage row = split(id);
-            const double alone_s = row.propagation_s + row.serialisation_s;
-            fmt::format_to(std::back_inserter(out), "{},{},{},{:.0f},{:.12f},{:.12f},{:.12f},{:.12f},{:.4f}\n", id, row.from,
-                           row.to, row.bytes, row.start_s, record_.completions[id], row.seconds, alone_s,
-                           alone_s > 0 ? row.seconds / alone_s : 1.0);
-        }
-        return out;
     }
 
   private:
@@ -289,11 +273,6 @@ void book_ring(const Scenario& scenario, const Fabric& fabric, double seconds, E
 }
 
 }  // namespace
-
-std::string flows_csv(const Scenario& scenario, const MessageRecord& record) {
-    const Fabric fabric = fabric_of(scenario);
-    return MessagePath(scenario, fabric, record).table();
-}
 
 void explain_collective(const Scenario& scenario, const RunOutput& base, Explanation& out) {
     out.path_meaning = "the messages that the last one waited for, one after another, by what they spent their time on";

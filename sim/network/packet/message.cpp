@@ -16,6 +16,8 @@ std::uint32_t Messages::add(const Request& request) {
     message.weight = request.weight;
     message.share = request.share;
     message.live = true;
+    message.sampled = request.sampled;
+    message.number = added_++;
     ++live_;
     return messages_.take(message);
 }

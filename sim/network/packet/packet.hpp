@@ -39,6 +39,7 @@ struct alignas(64) Packet {
     std::uint32_t ingress;      ///< port whose link brought it into the present switch
     PacketKind kind;
     std::uint8_t flags;
+    std::uint64_t way;  ///< ports that it has passed, where the run has a FlowLog
 };
 static_assert(sizeof(Packet) == 64);
 

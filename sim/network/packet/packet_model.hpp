@@ -52,6 +52,8 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     }
 
     [[nodiscard]] const packet::Network& network() const { return network_; }
+    /// As Network::report, with messages named as their jobs name them.
+    [[nodiscard]] PacketReport packet_report() const;
 
   private:
     struct Class {
@@ -92,6 +94,9 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     double host_memory_;            ///< B/s per node; 0: no limit
     ResourceId first_host_memory_;  ///< of node 0; the others follow
     packet::Network network_;
+    bool counts_flows_;
+    NumberRanges sampled_;
+    std::vector<std::uint64_t> tokens_;  ///< by number of the message in the network, where it counts by message
     Slots<Class> classes_;
     Slots<Activity> activities_;
     std::deque<packet::Completion> arrived_;  ///< activities whose flows the next events hand over

@@ -308,7 +308,7 @@ const KindRow kCollectiveKind = {
     .kernels = false,
     .requests = false,
     .drawing = TimelineDrawing::few_streams,
-    .network = {.folds = true, .threads = true},
+    .network = {.folds = true, .threads = true, .flows = true},
     .cost = cost_of_collective,
     .describe =
         [](Fields& fields, Scenario& s) {
@@ -334,7 +334,7 @@ const KindRow kNetworkKind = {
     .kernels = false,
     .requests = false,
     .drawing = TimelineDrawing::few_streams,
-    .network = {.threads = true},
+    .network = {.threads = true, .flows = true},
     .cost = cost_of_traffic,
     .describe =
         [](Fields& fields, Scenario& s) {
