@@ -118,7 +118,11 @@ class MessagePath {
         for (std::uint32_t id = 0; id < schedule.messages.size(); ++id) {
             const Message& message = schedule.messages[id];
             for (std::uint32_t k = 0; k < message.release_count; ++k) {
-                std::uint32_t& before = out[schedule.releases[message.first_release + k]];
+                const std::uint32_t next = schedule.releases[message.first_release + k];
+                std::uint32_t& before = out[next];
+                if (record_.completions[id] > record_.starts[next]) {
+                    continue;  // it did not wait for this one: as many as it waits for had come
+                }
                 if (before == kNone || record_.completions[id] > record_.completions[before]) {
                     before = id;
                 }
