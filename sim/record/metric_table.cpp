@@ -90,6 +90,7 @@ const std::vector<MetricRow>& metric_table() {
         {"front_end_token_wait_s", Better::lower},
         {"front_end_busy_fraction", Better::neither},
         {"fct_s", Better::lower},
+        {"slowdown", Better::lower},
         {"collective_time_s", Better::lower},
         {"bytes_on_wire", Better::lower},
         {"drops", Better::lower},

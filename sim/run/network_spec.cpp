@@ -48,6 +48,9 @@ void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use) {
     network.packet_details = network.packet_details || network.by_packet();
     fields.group(network.packet_details, [&](Fields& same) {
         describe(same, network.packets, {use.collectives, use.sends});
+        if (use.flows) {
+            describe_flow_samples(same, network.packets);
+        }
         if (use.threads) {
             same.integer({"threads",
                           "that share the packets of the run by leaves, pods or switches (fidelity packet); any "
@@ -62,6 +65,9 @@ std::vector<std::string> problems_of(const NetworkSpec& network) {
     std::vector<std::string> out;
     if (network.by_packet()) {
         out = problems_of(network.packets);
+    }
+    if (!network.by_packet() && network.packets.flow_samples > 0) {
+        out.emplace_back("network.flow_samples are of windows and marks, which only fidelity packet has");
     }
     if (network.batch > 0 && network.fidelity != Fidelity::fluid) {
         out.emplace_back("network.batch groups completions of fidelity fluid; other levels handle each when it comes");

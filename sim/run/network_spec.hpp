@@ -39,6 +39,7 @@ struct NetworkUse {
     bool threads = false;      ///< several can share its packets
     bool collectives = false;  ///< those of its library meet packets
     bool sends = false;        ///< sends between two GPUs do
+    bool flows = false;        ///< its messages have numbers
 };
 void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use);
 

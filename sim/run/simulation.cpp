@@ -109,7 +109,7 @@ std::optional<PacketStatistics> Simulation::packet_statistics() const {
 }
 
 PacketReport Simulation::packet_report() const {
-    return packets_ != nullptr ? packets_->network().report() : PacketReport();
+    return packets_ != nullptr ? packets_->packet_report() : PacketReport();
 }
 
 }  // namespace orrery::inline simulation

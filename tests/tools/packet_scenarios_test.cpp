@@ -277,7 +277,13 @@ TEST_CASE("flows from CSV files and connection matrices start when they say and 
          "0->1 id 1 size 5 recv_done_trigger 1\n1->2 id 2 size 5 recv_done_trigger 1\n2->3 id 3 trigger 1 size 5\n"
          "trigger id 1 oneshot\n",
          "trigger 1 is fired by 2 flows, but a oneshot is fired once"},
-        {"bad.cm", "0->1 id 1 size 5\ntrigger id 1 multishot\n", "a trigger is declared as"},
+        {"bad.cm", "0->1 id 1 size 5\ntrigger id 1 sometimes\n", "a trigger is declared as"},
+        {"bad.cm", "0->1 id 1 size 5\ntrigger id 1 oneshot barrier\n", "a trigger is declared as"},
+        {"bad.cm", "0->1 size 5 recv_done_trigger 1\n1->2 trigger 1 size 5\ntrigger id 1 count 2 barrier\n",
+         "trigger 1 counts 2, but 1 flows fire it"},
+        {"bad.cm",
+         "0->1 size 5 recv_done_trigger 1\n1->2 trigger 1 size 5\n2->3 trigger 1 size 5\ntrigger id 1 multishot\n",
+         "trigger 1 is fired by 1 flows, one shot each, but 2 flows wait for it"},
     };
     for (const auto& [name, text, expected] : bad) {
         const File file(name, text);
@@ -288,6 +294,37 @@ TEST_CASE("flows from CSV files and connection matrices start when they say and 
             said = error.what();
         }
         CHECK_MESSAGE(said.find(expected) != std::string::npos, text << "\n" << said);
+    }
+}
+
+TEST_CASE("each shot of a multishot trigger starts the next flow, whichever fired it; a barrier waits for all") {
+    // Three flows that end one after the other; each that ends starts one of three, in the file's order.
+    const std::string flows =
+        "Nodes 16\nConnections 6\nTriggers 1\n0->1 id 1 start 0 size 3000000 recv_done_trigger 1\n"
+        "2->3 id 2 start 0 size 1000000 recv_done_trigger 1\n4->5 id 3 start 0 size 2000000 recv_done_trigger 1\n"
+        "6->7 id 4 trigger 1 size 4096\n8->9 id 5 trigger 1 size 4096\n10->11 id 6 trigger 1 size 4096\n";
+    std::vector<Fidelity> fidelities = {Fidelity::fluid, Fidelity::packet};
+    if (std::filesystem::exists(std::filesystem::read_symlink("/proc/self/exe").parent_path() / "orrery-simgrid")) {
+        fidelities.push_back(Fidelity::simgrid);
+    }
+    for (const Fidelity fidelity : fidelities) {
+        for (const bool barrier : {false, true}) {
+            const File matrix("shots.cm",
+                              flows + (barrier ? "trigger id 1 count 3 barrier\n" : "trigger id 1 multishot\n"));
+            Scenario scenario = test::scenario(
+                network_for(fmt::format("{{flows: {}}}", matrix.path()), ", transport: {kind: ideal}, paths: ecmp"));
+            scenario.network.fidelity = fidelity;
+            RunOptions options;
+            options.messages = true;
+            const RunOutput out = run(scenario, test::models(), options);
+            REQUIRE(out.messages);
+            const std::vector<double>& ends = out.messages->completions;
+            const std::vector<double>& starts = out.messages->starts;
+            CAPTURE(static_cast<int>(fidelity));
+            CHECK(starts[3] == doctest::Approx(ends[barrier ? 0 : 1]).epsilon(1e-9));
+            CHECK(starts[4] == doctest::Approx(ends[barrier ? 0 : 2]).epsilon(1e-9));
+            CHECK(starts[5] == doctest::Approx(ends[0]).epsilon(1e-9));
+        }
     }
 }
 

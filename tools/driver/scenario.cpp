@@ -570,7 +570,9 @@ RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOption
     if (scenario.network.fidelity == Fidelity::simgrid) {
         run_on_simgrid(scenario, options, fabric, out);
     } else {
-        Simulation simulation(fabric, run_settings(scenario));
+        RunSettings settings = run_settings(scenario);
+        settings.packets.count_flows = options.messages;
+        Simulation simulation(fabric, settings);
         const Placement whole(fabric);
         const std::vector<TimedFault> faults = given_faults(scenario, fabric);
         LinkFaults on_links(fabric, link_faults(faults, fabric));

@@ -150,7 +150,7 @@ struct Explanation {
 [[nodiscard]] Explanation explain(const Scenario& scenario, ModelCache& models);
 /// The messages of a collective or network run as CSV, in the order of its schedule: ends, bytes, s of start, end and completion
 /// time, what it would have taken alone, and how many times as long it took.
-[[nodiscard]] std::string flows_csv(const Scenario& scenario, const MessageRecord& record);
+[[nodiscard]] Table flow_table(const Scenario& scenario, const RunOutput& run);
 
 /// Name of the metric that is the headline of a kind: such as iteration_time_s.
 [[nodiscard]] std::string headline_metric(ScenarioKind kind);

@@ -1,10 +1,7 @@
 #include "tools/explain/paths.hpp"
 #include "workloads/collective/choose.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <span>
@@ -98,19 +95,6 @@ class MessagePath {
         add_loads(out.link_loads);
     }
 
-    // A line for every message, in the order of the schedule.
-    [[nodiscard]] std::string table() {
-        std::string out = "flow,source,destination,bytes,start_s,end_s,fct_s,alone_s,slowdown\n";
-        for (std::uint32_t id = 0; id < record_.completions.size(); ++id) {
-            const LastMessage row = split(id);
-            const double alone_s = row.propagation_s + row.serialisation_s;
-            fmt::format_to(std::back_inserter(out), "{},{},{},{:.0f},{:.12f},{:.12f},{:.12f},{:.12f},{:.4f}\n", id, row.from,
-                           row.to, row.bytes, row.start_s, record_.completions[id], row.seconds, alone_s,
-                           alone_s > 0 ? row.seconds / alone_s : 1.0);
-        }
-        return out;
-    }
-
   private:
     static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
@@ -134,7 +118,11 @@ class MessagePath {
         for (std::uint32_t id = 0; id < schedule.messages.size(); ++id) {
             const Message& message = schedule.messages[id];
             for (std::uint32_t k = 0; k < message.release_count; ++k) {
-                std::uint32_t& before = out[schedule.releases[message.first_release + k]];
+                const std::uint32_t next = schedule.releases[message.first_release + k];
+                std::uint32_t& before = out[next];
+                if (record_.completions[id] > record_.starts[next]) {
+                    continue;  // it did not wait for this one: as many as it waits for had come
+                }
                 if (before == kNone || record_.completions[id] > record_.completions[before]) {
                     before = id;
                 }
@@ -289,11 +277,6 @@ void book_ring(const Scenario& scenario, const Fabric& fabric, double seconds, E
 }
 
 }  // namespace
-
-std::string flows_csv(const Scenario& scenario, const MessageRecord& record) {
-    const Fabric fabric = fabric_of(scenario);
-    return MessagePath(scenario, fabric, record).table();
-}
 
 void explain_collective(const Scenario& scenario, const RunOutput& base, Explanation& out) {
     out.path_meaning = "the messages that the last one waited for, one after another, by what they spent their time on";

@@ -138,7 +138,12 @@ const std::vector<CommandSpec>& command_table() {
           {"host", "", "with this machine's time and memory in the summary"},
           writes("trace", "FILE", "write a timeline for ui.perfetto.dev"),
           writes("requests", "FILE.csv", "serving: how each request ended, and when"),
-          writes("flows", "FILE.csv", "network, collective: each message's start, end and slowdown over being alone"),
+          writes("flows", "FILE.csv",
+                 "network, collective: each message's start, end and slowdown over being alone; packet fidelity: its "
+                 "paths, losses and marks too (.sqlite: as a database)"),
+          writes("flow-samples", "FILE.csv",
+                 "packet fidelity: window, rate and marks of messages over time, every network.flow_samples (.sqlite: "
+                 "as a database)"),
           writes("ports", "FILE.csv", "packet fidelity: bytes, queues, marks, drops, pauses of every port"),
           writes("queues", "FILE.csv", "packet fidelity: queues over time, every network.queue_samples"),
           kReport,

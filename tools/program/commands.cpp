@@ -91,6 +91,15 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     if (options.messages && !row_of(scenario.kind).messages) {
         throw ConfigError("--flows lists the messages of a network or collective scenario; this is another kind");
     }
+    for (const char* table : {"flows", "flow-samples"}) {
+        if (line.has(table)) {
+            (void)table_format_of(line.text(table));
+        }
+    }
+    if (line.has("flow-samples") && !(scenario.network.by_packet() && scenario.network.packets.flow_samples > 0)) {
+        throw ConfigError(
+            "--flow-samples writes what network.flow_samples records at fidelity packet; this scenario has none");
+    }
     say_cost(scenario, line);
     Progress progress(line.quiet());
     options.progress = [&](double fraction) { progress.update(fraction); };
@@ -101,9 +110,10 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     }
     if (options.messages) {
         if (!out.messages) {
-            throw ConfigError("--flows lists up to 2 million messages that are simulated one by one; this run has more");
+            throw ConfigError(
+                "--flows lists up to 2 million messages that are simulated one by one; this run has more");
         }
-        write_file(line.text("flows"), flows_csv(scenario, *out.messages));
+        write_table(line.text("flows"), flow_table(scenario, out));
     }
     if (line.has("resolved")) {
         const std::string file = line.text("resolved");
@@ -118,6 +128,9 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     }
     if (line.has("queues")) {
         write_file(line.text("queues"), queues_csv(out.packets));
+    }
+    if (line.has("flow-samples")) {
+        write_table(line.text("flow-samples"), flow_sample_table(out.packets));
     }
     if (line.has("trace")) {
         write_file(line.text("trace"), to_chrome_trace(with_campaign(out)));

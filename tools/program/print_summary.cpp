@@ -17,7 +17,8 @@ std::string one_line(const Metric& metric) {
     if (metric.name == "overloaded") {
         return metric.value > 0 ? "yes" : "no";
     }
-    if (metric.unit == "1" && metric.value <= 1 && metric.value >= 0 && metric.name != "messages") {
+    const bool counts = metric.name == "messages" || metric.name.find("slowdown.") != std::string::npos;
+    if (metric.unit == "1" && metric.value <= 1 && metric.value >= 0 && !counts) {
         return fmt::format("{:.2f} %", metric.value * 100);
     }
     if (metric.unit == "s") {
@@ -31,7 +32,7 @@ std::string one_line(const Metric& metric) {
 
 namespace {
 
-constexpr const char* kQuantiles[] = {"mean", "p50", "p90", "p99", "max"};
+constexpr const char* kQuantiles[] = {"mean", "p50", "p90", "p95", "p99", "max"};
 
 // With what chance makes of it, where that is known: the wider side of its interval.
 std::string with_half_width(const Metric& metric) {
@@ -43,22 +44,33 @@ std::string with_half_width(const Metric& metric) {
     return fmt::format("{} \u00b1{:.2g} %", text, 100 * half / metric.value);
 }
 
-// Metrics such as ttft_s.p99 as a row for each quantity, so that a reader compares down and across.
+// Metrics such as ttft_s.p99 as a row for each quantity, so that a reader compares down and across. A quantile that none has takes no
+// column.
 void print_quantiles(const Terminal& terminal, const Summary& summary) {
-    std::vector<std::vector<std::string>> rows;
+    std::vector<std::string> names;
     for (const Metric& first : summary.metrics) {
         const std::size_t dot = first.name.find(".mean");
-        if (dot == std::string::npos || summary.find(first.name.substr(0, dot) + ".max") == nullptr) {
+        if (dot != std::string::npos && summary.find(first.name.substr(0, dot) + ".max") != nullptr) {
+            names.push_back(first.name.substr(0, dot));
+        }
+    }
+    std::vector<std::string> head = {""};
+    std::vector<std::vector<std::string>> rows;
+    for (const std::string& name : names) {
+        rows.push_back({name});
+    }
+    for (const std::string quantile : kQuantiles) {
+        const auto metric = [&](const std::string& name) { return summary.find(name + "." + quantile); };
+        if (std::none_of(names.begin(), names.end(), metric)) {
             continue;
         }
-        rows.push_back({first.name.substr(0, dot)});
-        for (const char* quantile : kQuantiles) {
-            const Metric* metric = summary.find(first.name.substr(0, dot + 1) + quantile);
-            rows.back().push_back(metric != nullptr ? with_half_width(*metric) : "-");
+        head.push_back(quantile);
+        for (std::size_t i = 0; i < names.size(); ++i) {
+            rows[i].push_back(metric(names[i]) != nullptr ? with_half_width(*metric(names[i])) : "-");
         }
     }
     if (!rows.empty()) {
-        terminal.table({"", "mean", "p50", "p90", "p99", "max"}, rows);
+        terminal.table(head, rows);
     }
 }
 

@@ -24,7 +24,7 @@ constexpr int kBins = 120;  // of the utilisation over time
 
 const ChartStyle kPage = {"currentColor", "var(--line)", "none", false};
 
-constexpr const char* kQuantiles[] = {"mean", "p50", "p90", "p99", "max"};
+constexpr const char* kQuantiles[] = {"mean", "p50", "p90", "p95", "p99", "max"};
 
 // "ttft_s" of ttft_s.p99 where the summary has the mean and the largest as well; else empty.
 std::string family_of(const Metric& metric, const Summary& summary) {
@@ -80,22 +80,33 @@ void add_metrics(const Scenario& scenario, const Summary& summary, Json& blocks)
     }
 }
 
-// Means and percentiles as a row for each quantity.
+// Means and percentiles as a row for each quantity; a quantile that none has takes no column.
 Json metric_quantiles(const Summary& summary) {
-    Json rows = Json::array();
+    std::vector<std::string> families;
     for (const Metric& metric : summary.metrics) {
         const std::string family = family_of(metric, summary);
-        if (family.empty() || metric.name != family + ".mean") {
+        if (!family.empty() && metric.name == family + ".mean") {
+            families.push_back(family);
+        }
+    }
+    Json columns = Json::array();
+    std::vector<Json> cells(families.size(), Json::array());
+    for (const std::string quantile : kQuantiles) {
+        const auto metric = [&](const std::string& family) { return summary.find(family + "." + quantile); };
+        if (std::none_of(families.begin(), families.end(), metric)) {
             continue;
         }
-        Json cells = Json::array();
-        for (const char* quantile : kQuantiles) {
-            const Metric* one = summary.find(family + "." + quantile);
-            cells.push_back(one != nullptr ? metric_item(*one) : Json());
+        columns.push_back(quantile);
+        for (std::size_t i = 0; i < families.size(); ++i) {
+            const Metric* one = metric(families[i]);
+            cells[i].push_back(one != nullptr ? metric_item(*one) : Json());
         }
-        rows.push_back({{"name", family}, {"cells", cells}});
     }
-    return {{"kind", "quantiles"}, {"columns", kQuantiles}, {"rows", rows}};
+    Json rows = Json::array();
+    for (std::size_t i = 0; i < families.size(); ++i) {
+        rows.push_back({{"name", families[i]}, {"cells", cells[i]}});
+    }
+    return {{"kind", "quantiles"}, {"columns", columns}, {"rows", rows}};
 }
 
 Json breakdown_bars(const Summary& summary) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <numeric>
 
 namespace orrery::inline collective {
 
@@ -270,12 +271,20 @@ MessageRunResult run_messages_on_simgrid(const Fabric& fabric, const Schedule& s
     result.messages = done.completions.size();
     result.starts.resize(job.messages.size(), 0);
     std::vector<double> carried(job.capacities.size(), 0);
-    for (std::size_t i = 0; i < job.messages.size(); ++i) {
+    // In the order of time: a message starts with the last arrival that it waits for, and more may come.
+    std::vector<std::uint32_t> order(job.messages.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return done.completions[a] < done.completions[b]; });
+    std::vector<std::uint32_t> arrived(job.messages.size(), 0);
+    for (const std::uint32_t i : order) {
         const SimgridJob::Message& message = job.messages[i];
         result.seconds = std::max(result.seconds, done.completions[i]);
         result.bytes += static_cast<double>(message.bytes);
         for (const std::uint32_t next : message.releases) {
-            result.starts[next] = std::max(result.starts[next], done.completions[i]);
+            if (++arrived[next] <= job.messages[next].waits_for) {
+                result.starts[next] = done.completions[i];
+            }
         }
         for (const std::uint32_t link : message.links) {
             carried[link] += static_cast<double>(message.bytes);

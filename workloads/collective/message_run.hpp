@@ -59,7 +59,7 @@ struct TrafficSpec {
 };
 void describe(Fields& fields, TrafficSpec& spec);
 
-/// One message, or (with a `group`) an all-reduce inside the switches. It starts when `waits_for` messages that name it among their `releases` have arrived.
+/// One message, or (with a `group`) an all-reduce inside the switches. It starts when `waits_for` messages that name it among their `releases` have arrived; there may be more.
 struct Message {
     std::uint32_t from = 0;
     std::uint32_t to = 0;

@@ -244,10 +244,13 @@ Schedule read_csv(const std::string& path, std::uint32_t hosts, const std::vecto
     return schedule_of(std::move(messages), edges);
 }
 
-// What a trigger of a connection matrix starts, and what fires it. One shot is fired by one flow, a barrier by all that name
-// it; what is not declared is taken as a barrier.
+// What a trigger of a connection matrix starts, and what fires it. One shot is fired by one flow and starts all; several shots start
+// one flow each, in the file's order; a barrier starts all when everything that names it has fired. What is not declared is taken as
+// a barrier. As htsim has it: sim/trigger.cpp and sim/datacenter/connection_matrix.cpp of github.com/Broadcom/csg-htsim.
+enum class Fires { all_together, once, one_each };
 struct Trigger {
-    bool oneshot = false;
+    Fires fires = Fires::all_together;
+    std::optional<double> count;  // that a barrier says it waits for
     std::vector<std::uint32_t> causes;
     std::vector<std::uint32_t> effects;
 };
@@ -258,20 +261,74 @@ void end_of_line(Lines& lines, std::istringstream& words) {
     }
 }
 
-// `trigger id t oneshot|barrier`: what names a trigger says the rest.
+// `trigger id t oneshot`, `multishot` or `barrier count n`: what names a trigger says the rest.
 void read_declaration(Lines& lines, std::istringstream& words, std::map<std::int64_t, Trigger>& triggers) {
-    std::string id;
-    std::string number_text;
+    std::optional<double> id;
+    std::optional<double> count;
     std::string kind;
-    words >> id >> number_text >> kind;
-    if (id != "id" || (kind != "oneshot" && kind != "barrier")) {
-        lines.fail("a trigger is declared as 'trigger id n oneshot' or 'trigger id n barrier'");
+    for (std::string word; words >> word;) {
+        const bool known = word == "oneshot" || word == "multishot" || word == "barrier";
+        if (word == "id" || word == "count") {
+            std::string text;
+            words >> text;
+            (word == "id" ? id : count) = number(lines, Cell{text, 1}, word.c_str(), word == "id" ? 0 : 1, 9e15, true);
+        } else if (known && kind.empty()) {
+            kind = word;
+        } else if (!kind.empty() && !known) {
+            lines.fail(fmt::format("unknown word '{}'", word));
+            return;
+        } else {
+            kind.clear();
+            break;
+        }
+    }
+    if (!id || kind.empty()) {
+        lines.fail(
+            "a trigger is declared as 'trigger id n oneshot', 'trigger id n multishot' or 'trigger id n count n "
+            "barrier'");
         return;
     }
-    if (const auto number_of = number(lines, Cell{number_text, 1}, "id", 0, 9e15, true)) {
-        triggers[static_cast<std::int64_t>(*number_of)].oneshot = kind == "oneshot";
+    Trigger& trigger = triggers[static_cast<std::int64_t>(*id)];
+    trigger.fires = kind == "oneshot" ? Fires::once : kind == "multishot" ? Fires::one_each : Fires::all_together;
+    trigger.count = count;
+}
+
+// What waits for what, by triggers. Of several shots the n-th flow waits for any n of the causes.
+struct Waits {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> counts;  // of causes, where not all of them
+};
+
+void add_waits(Lines& lines, std::int64_t id, const Trigger& trigger, Waits& waits) {
+    constexpr double kMostEdges = 1e8;
+    if (trigger.fires == Fires::once && trigger.causes.size() > 1) {
+        lines.fail(
+            fmt::format("trigger {} is fired by {} flows, but a oneshot is fired once: declare a barrier, which "
+                        "waits for all of them, or multishot",
+                        id, trigger.causes.size()));
     }
-    end_of_line(lines, words);
+    if (trigger.causes.empty() && !trigger.effects.empty()) {
+        lines.fail(fmt::format("nothing fires trigger {}, so what waits for it can never start", id));
+    } else if (trigger.fires == Fires::one_each && trigger.effects.size() > trigger.causes.size()) {
+        lines.fail(fmt::format("trigger {} is fired by {} flows, one shot each, but {} flows wait for it", id,
+                               trigger.causes.size(), trigger.effects.size()));
+    }
+    if (trigger.count && *trigger.count != static_cast<double>(trigger.causes.size())) {
+        lines.fail(
+            fmt::format("trigger {} counts {:.0f}, but {} flows fire it", id, *trigger.count, trigger.causes.size()));
+    }
+    const double more = static_cast<double>(trigger.causes.size()) * static_cast<double>(trigger.effects.size());
+    if (static_cast<double>(waits.edges.size()) + more > kMostEdges) {
+        throw InfeasibleError("the triggers of a flow file join more than 100 million pairs of flows");
+    }
+    for (std::size_t i = 0; i < trigger.effects.size(); ++i) {
+        for (const std::uint32_t cause : trigger.causes) {
+            waits.edges.emplace_back(cause, trigger.effects[i]);
+        }
+        if (trigger.fires == Fires::one_each) {
+            waits.counts.emplace_back(trigger.effects[i], static_cast<std::uint32_t>(i + 1));
+        }
+    }
 }
 
 Schedule read_matrix(const std::string& path, std::uint32_t hosts) {
@@ -346,25 +403,15 @@ Schedule read_matrix(const std::string& path, std::uint32_t hosts) {
     if (messages.empty()) {
         lines.fail("the file has no flows");
     }
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
+    Waits waits;
     for (const auto& [id, trigger] : triggers) {
-        if (trigger.oneshot && trigger.causes.size() > 1) {
-            lines.fail(
-                fmt::format("trigger {} is fired by {} flows, but a oneshot is fired once: declare a barrier, which "
-                            "waits for all of them",
-                            id, trigger.causes.size()));
-        }
-        if (trigger.causes.empty() && !trigger.effects.empty()) {
-            lines.fail(fmt::format("nothing fires trigger {}, so what waits for it can never start", id));
-        }
-        for (const std::uint32_t cause : trigger.causes) {
-            for (const std::uint32_t effect : trigger.effects) {
-                edges.emplace_back(cause, effect);
-            }
-        }
+        add_waits(lines, id, trigger, waits);
     }
     lines.finish();
-    Schedule schedule = schedule_of(std::move(messages), edges);
+    Schedule schedule = schedule_of(std::move(messages), waits.edges);
+    for (const auto& [message, count] : waits.counts) {
+        schedule.messages[message].waits_for = count;
+    }
     if (!can_start(schedule)) {
         lines.fail("triggers wait for each other: some flows can never start");
         lines.finish();

@@ -343,6 +343,9 @@ void Nics::on_timeout(std::uint32_t id) {
         }
         const bool controlled = flow.reduction == kNone;
         flows_.counts.timeouts += quiet ? 1 : 0;
+        if (flows_.log && quiet) {
+            ++flows_.log->of(id).timeouts;
+        }
         if (setup_.path_needs.learns && flow.in_flight < before) {
             chooser_.heard(id, 0, PathNews::timed_out, clock_.now);
         }

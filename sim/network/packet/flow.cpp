@@ -28,17 +28,17 @@ std::uint32_t Flows::take() {
 void Flows::give_bitmaps(Flow& flow, std::uint32_t capacity) {
     take_back_bitmaps(flow);
     flow.capacity = flow.ahead = capacity;
-    const auto log = static_cast<std::size_t>(std::countr_zero(flow.capacity));
-    if (free_bitmaps_.size() <= log) {
-        free_bitmaps_.resize(log + 1);
+    const auto size = static_cast<std::size_t>(std::countr_zero(flow.capacity));
+    if (free_bitmaps_.size() <= size) {
+        free_bitmaps_.resize(size + 1);
     }
     const std::uint32_t words = 3 * capacity / 64;
-    if (free_bitmaps_[log].empty()) {
+    if (free_bitmaps_[size].empty()) {
         flow.bitmap = static_cast<std::uint32_t>(bitmaps_.size());
         bitmaps_.resize(bitmaps_.size() + words);
     } else {
-        flow.bitmap = free_bitmaps_[log].back();
-        free_bitmaps_[log].pop_back();
+        flow.bitmap = free_bitmaps_[size].back();
+        free_bitmaps_[size].pop_back();
     }
     std::fill_n(bitmaps_.begin() + flow.bitmap, words, 0);
 }
@@ -50,6 +50,9 @@ void Flows::take_back_bitmaps(const Flow& flow) {
 }
 
 void Flows::release(std::uint32_t id) {
+    if (log) {
+        log->end(id);
+    }
     take_back_bitmaps(flows_[id]);
     free_.push_back(id);
     std::push_heap(free_.begin(), free_.end(), std::greater<>());
@@ -76,7 +79,11 @@ void Flows::let_go(std::uint32_t flow) {
 
 void Flows::drop(std::uint32_t packet) {
     const PacketKind kind = slab_[packet].kind;
-    counts.destroyed += kind == PacketKind::data || kind == PacketKind::trimmed ? 1 : 0;
+    const bool data = kind == PacketKind::data || kind == PacketKind::trimmed;
+    counts.destroyed += data ? 1 : 0;
+    if (log && data) {
+        ++log->of(slab_[packet].flow).drops;
+    }
     discard(packet);
 }
 
@@ -103,6 +110,12 @@ void Flows::shift(std::uint32_t id, const Shift& by) {
         if (flow.capacity > 0) {
             turn(flow, kind, by.packets);
         }
+    }
+    if (log) {
+        FlowCounts& own = log->of(id);
+        own.sent += by.packets;
+        own.arrived += by.packets;
+        own.bytes += std::uint64_t{by.packets} * setup_.full;
     }
     counts.sent += by.packets;
     counts.arrived += by.packets;

@@ -2,10 +2,12 @@
 // Flows: messages, or their subflows, between two NICs, with the bitmaps of what has arrived and what is lost.
 
 #include "sim/network/packet/clock.hpp"
+#include "sim/network/packet/flow_log.hpp"
 #include "sim/network/packet/packet.hpp"
 #include "sim/network/packet/setup.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -102,7 +104,8 @@ struct PacketCounts {
 class Flows {
   public:
     /// `whole`: all senders and receivers are here; else slots are given back with `collect`.
-    Flows(const Setup& setup, Slab& slab, bool whole) : setup_(setup), slab_(slab), whole_(whole) {}
+    Flows(const Setup& setup, Slab& slab, bool whole)
+        : log(setup.counts_flows ? std::make_unique<FlowLog>() : nullptr), setup_(setup), slab_(slab), whole_(whole) {}
 
     [[nodiscard]] Flow& operator[](std::uint32_t id) { return flows_[id]; }
     [[nodiscard]] const Flow& operator[](std::uint32_t id) const { return flows_[id]; }
@@ -165,8 +168,11 @@ class Flows {
     /// receiver has got and its sender been told of becomes as much more.
     void shift(std::uint32_t flow, const Shift& by);
 
-    [[nodiscard]] std::size_t memory() const { return flows_.capacity() * sizeof(Flow) + bitmaps_.capacity() * 8; }
+    [[nodiscard]] std::size_t memory() const {
+        return flows_.capacity() * sizeof(Flow) + bitmaps_.capacity() * 8 + (log ? log->memory() : 0);
+    }
 
+    std::unique_ptr<FlowLog> log;  ///< none: nobody asks what became of single messages
     PacketCounts counts;
     std::uint32_t close_at =
         kNone;                ///< packets that a flow lacks and counts as close to its end with; none: not counted

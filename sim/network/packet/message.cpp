@@ -17,6 +17,8 @@ std::uint32_t Messages::add(const Request& request) {
     message.share = request.share;
     message.traffic_class = request.traffic_class;
     message.live = true;
+    message.sampled = request.sampled;
+    message.number = added_++;
     ++live_;
     return messages_.take(message);
 }

@@ -21,6 +21,7 @@ struct Request {
     double weight = 0;  ///< payload bytes per unit of the share that set_shares() tells of; 0: it has none
     double share = 0;   ///< units per second, until set_shares() says otherwise; 0: no limit
     std::uint8_t traffic_class = 0;
+    bool sampled = false;  ///< what its flows do is recorded, where PacketSpec::flow_samples says when
 };
 
 struct Message {
@@ -32,10 +33,12 @@ struct Message {
     double rate_limit = 0;
     double weight = 0;
     double share = 0;
+    std::uint32_t number = 0;  ///< of all that were sent
     std::uint32_t parts = 0;   ///< flows that have not finished
     std::uint32_t of_all = 1;  ///< flows it began with
     std::uint8_t traffic_class = 0;
     bool live = false;
+    bool sampled = false;
 };
 
 /// A message has arrived, by its token.
@@ -85,6 +88,7 @@ class Messages {
     Slots<Message> messages_;
     std::vector<Completion> completed_;
     std::size_t live_ = 0;
+    std::uint32_t added_ = 0;
     std::int64_t finished_at_ = 0;  ///< ps, when the last message so far completed
 };
 

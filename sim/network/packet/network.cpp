@@ -16,7 +16,8 @@ Network::Network(const Fabric& fabric, const PacketSpec& spec, std::uint64_t see
     : transport_(spec.transport.policy.make()),
       setup_(fabric, spec, links_change, *transport_, *spec.paths.policy.make()),
       division_(setup_, threads),
-      sample_every_(SimTime::from_seconds(spec.queue_samples).ps()) {
+      sampling_{
+          {{SimTime::from_seconds(spec.queue_samples).ps(), 0}, {SimTime::from_seconds(spec.flow_samples).ps(), 0}}} {
     if (const std::vector<PartsProblem> problems = problems_of_parts(spec); threads > 1 && !problems.empty()) {
         throw ConfigError(problems.front().text());
     }

@@ -20,6 +20,7 @@
 #include "sim/network/packet/crew.hpp"
 #include "sim/network/packet/statistics.hpp"
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -88,8 +89,11 @@ class Network final : private Watcher {
     // report.cpp
     [[nodiscard]] PacketCounts counts() const;
     [[nodiscard]] const Ports& ports_of(std::uint32_t port) const;
+    [[nodiscard]] std::vector<FlowCounts> flow_counts() const;
     void start_samples();
     void sample() override;
+    void sample_queues();
+    void sample_flows();
 
     std::unique_ptr<Transport> transport_;
     Setup setup_;
@@ -106,8 +110,15 @@ class Network final : private Watcher {
     std::unordered_map<std::uint64_t, std::uint64_t>
         sent_between_;  ///< messages so far, by their pair, where each has its hash
     std::vector<QueueSample> samples_;
-    std::int64_t sample_every_ = 0;  ///< ps; 0: never
-    bool sampling_ = false;          ///< the next sample is in the heap
+    std::vector<FlowSample> flow_samples_;  ///< tokens are those of the messages
+    std::vector<FlowCounts> sampled_;       ///< by number of the message: at the last sample
+    /// Samples of queues, and of flows.
+    struct Samples {
+        std::int64_t every = 0;  ///< ps; 0: never
+        std::int64_t next = 0;   ///< ps
+    };
+    std::array<Samples, 2> sampling_;
+    bool sampling_armed_ = false;  ///< the next sample is in the heap
     std::function<void(double)> progress_;
     std::uint64_t watched_ = 0;    ///< packets delivered when last looked
     std::int64_t watched_at_ = 0;  ///< ps, when that number was new

@@ -121,6 +121,9 @@ std::uint32_t Nics::new_flow(std::uint32_t message, std::uint64_t bytes, std::ui
     const std::uint32_t id = flows_.take();
     Flow& flow = flows_[id];
     flow.message = message;
+    if (flows_.log) {
+        flows_.log->begin(id, messages_[message].number);
+    }
     const std::uint32_t rail = part % static_cast<std::uint32_t>(setup_.spec.nic.rails);
     const Fabric::Crossing crossing = setup_.fabric.crossing(messages_[message].from, messages_[message].to);
     flow.source = nic_on_rail(crossing.out, rail);
@@ -484,8 +487,15 @@ bool Nics::send_packet(std::uint32_t id) {
     p.lane = static_cast<std::uint8_t>(flow.traffic_class * setup_.lanes_per_class);
     p.kind = PacketKind::data;
     p.flags = flow.reduction == kNone ? 0 : kReduces;
-    // One question for all that few transports want.
-    if (setup_.by_time | setup_.transport.backlog | setup_.transport.telemetry) [[unlikely]] {
+    // One question for all that few transports and tables want.
+    if (setup_.more_to_send) [[unlikely]] {
+        if (flows_.log) {
+            p.way = 0;
+            FlowCounts& own = flows_.log->of(id);
+            ++own.sent;
+            own.bytes += p.size;
+            own.retransmissions += repeated ? 1 : 0;
+        }
         if (setup_.by_time && flow.lost == 0) {
             marks_[id].add(clock_.now, flow.next_new,
                            static_cast<std::int64_t>(setup_.congestion.base_rtt) / kMarksPerTrip);

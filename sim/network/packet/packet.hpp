@@ -41,6 +41,7 @@ struct alignas(64) Packet {
     std::uint8_t flags;
     std::uint8_t lane;  ///< in which it leaves, where ports have lanes
     std::uint8_t came;  ///< lane in which it came into the present switch
+    std::uint64_t way;  ///< ports that it has passed, where the run has a FlowLog
 };
 static_assert(sizeof(Packet) == 64);
 

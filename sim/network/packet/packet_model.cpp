@@ -37,7 +37,9 @@ PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec&
       ideal_(!spec.transport.needs().acknowledged),
       wire_((spec.mtu + spec.header) / spec.mtu),
       host_memory_(spec.nic.host_memory),
-      network_(fabric, spec, seed, links_change || !slower_.empty(), threads) {
+      network_(fabric, spec, seed, links_change || !slower_.empty(), threads),
+      counts_flows_(spec.count_flows || spec.flow_samples > 0),
+      sampled_(NumberRanges::read(spec.sampled_flows).value()) {
     for (std::size_t i = spec.classes.size(); i-- > 0;) {  // the first of each
         collectives_ = spec.classes[i].collectives ? static_cast<std::uint8_t>(i) : collectives_;
         sends_ = spec.classes[i].sends ? static_cast<std::uint8_t>(i) : sends_;
@@ -159,13 +161,16 @@ void PacketModel::send(std::uint32_t slot) {
             limit = limit > 0 ? std::min(limit, bound) : bound;
         }
         const double weight = activity.inside.valid() ? flow.weight : 0;
+        if (counts_flows_) {
+            tokens_.push_back(activity.token);
+        }
         if (!flow.members.empty()) {
             network_.reduce(
                 {flow.members, flow.tree, static_cast<std::uint64_t>(bytes), limit, slot, weight, rates_[slot]});
             continue;
         }
-        network_.send(
-            {flow.from, flow.to, static_cast<std::uint64_t>(bytes), limit, slot, weight, rates_[slot], class_of(flow)});
+        network_.send({flow.from, flow.to, static_cast<std::uint64_t>(bytes), limit, slot, weight, rates_[slot],
+                       class_of(flow), counts_flows_ && sampled_.has(activity.token)});
     }
 }
 
@@ -216,6 +221,17 @@ void PacketModel::require_conserved() const {
     if (!network_.conserved()) {
         throw InternalError("packets were sent that neither arrived nor were dropped");
     }
+}
+
+PacketReport PacketModel::packet_report() const {
+    PacketReport out = network_.report();
+    for (std::size_t i = 0; i < out.flows.size(); ++i) {
+        out.flows[i].token = tokens_[i];
+    }
+    for (FlowSample& sample : out.flow_samples) {
+        sample.token = tokens_[sample.token];
+    }
+    return out;
 }
 
 ResourceReport PacketModel::report(std::size_t) const {

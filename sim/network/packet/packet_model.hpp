@@ -52,6 +52,8 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     }
 
     [[nodiscard]] const packet::Network& network() const { return network_; }
+    /// As Network::report, with messages named as their jobs name them.
+    [[nodiscard]] PacketReport packet_report() const;
 
   private:
     struct Class {
@@ -95,6 +97,9 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     std::uint8_t collectives_ = 0;  ///< class of them
     std::uint8_t sends_ = 0;
     packet::Network network_;
+    bool counts_flows_;
+    NumberRanges sampled_;
+    std::vector<std::uint64_t> tokens_;  ///< by number of the message in the network, where it counts by message
     Slots<Class> classes_;
     Slots<Activity> activities_;
     std::deque<packet::Completion> arrived_;  ///< activities whose flows the next events hand over

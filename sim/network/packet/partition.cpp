@@ -70,6 +70,22 @@ std::uint32_t Partition::take(std::uint32_t port) {
     return kDepartures == Departures::decided_late ? ports.take_late_arrival(port) : ports.take_arrival(port);
 }
 
+// Bit errors, which end a packet's way here: then this is true. And where its way leads.
+bool Partition::inspect(std::uint32_t port, std::uint32_t id) {
+    Packet& p = slab[id];
+    if (ports.noisy() && ports.spoiled(port, p)) {
+        flows.drop(id);
+        return true;
+    }
+    if (flows.log && (p.kind == PacketKind::data || p.kind == PacketKind::trimmed)) {
+        p.way = FlowLog::further(p.way, port);
+        if (ports[port].kind == PortKind::nic_in) {
+            flows.log->arrived(p.flow, p.way, (p.flags & kMarked) != 0);
+        }
+    }
+    return false;
+}
+
 // The first packet of a port's link reaches the far end; true when that is its NIC, or may be.
 template <Departures kDepartures>
 bool Partition::arrive(std::uint32_t port) {
@@ -87,8 +103,7 @@ bool Partition::arrive(std::uint32_t port) {
         }
         return true;
     }
-    if (ports.noisy() && ports.spoiled(port, p)) {
-        flows.drop(id);
+    if (ports.inspects() && inspect(port, id)) {
         return false;
     }
     const Port& in = ports[port];

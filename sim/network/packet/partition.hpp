@@ -61,6 +61,7 @@ struct Partition {
     [[gnu::always_inline]] inline bool arrive(std::uint32_t port);
     template <Departures kDepartures>
     [[nodiscard]] inline std::uint32_t take(std::uint32_t port);
+    [[nodiscard]] bool inspect(std::uint32_t port, std::uint32_t packet);
     void dispatch(std::uint32_t entity);
     void kick_nic_of(std::uint32_t port);
     [[gnu::always_inline]] inline void fetch_ahead();

@@ -112,6 +112,9 @@ std::vector<PartsProblem> problems_of_parts(const PacketSpec& spec) {
     if (spec.queue_samples > 0) {
         out.push_back({"queue_samples", "they look at all queues at once"});
     }
+    if (spec.flow_samples > 0) {
+        out.push_back({"flow_samples.every", "they look at all flows at once"});
+    }
     if (paths.plans || paths.weighted) {
         out.push_back({"paths", spec.paths.policy.name() + (paths.plans ? "" : ", weighted") +
                                     ", whose choice is by all links of the network"});

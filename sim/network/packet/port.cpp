@@ -73,6 +73,7 @@ Ports::Ports(const Setup& setup, Border& border, Clock& clock, Slab& slab, Flows
         noisy_ = true;
         error_rates_.resize(ports_.size(), setup.spec.bit_error_rate);
     }
+    inspects_ = noisy_ || setup.counts_flows;
     switch_used_.assign(setup.fabric.topology().switches(), 0);
 }
 
@@ -117,7 +118,7 @@ void Ports::send_now(std::uint32_t port, std::uint32_t packet) {
 
 void Ports::expect_errors() {
     if (!noisy_) {
-        noisy_ = true;
+        noisy_ = inspects_ = true;
         error_rates_.assign(ports_.size(), 0);
     }
 }
@@ -282,8 +283,7 @@ bool Ports::admit(std::uint32_t port, Port& out, ServedPort& queue, Packet& p) {
     out.max_backlog = std::max(out.max_backlog, backlog);
     const std::int64_t nominal = out.rates < kPortKinds ? backlog : at_nominal_rate(out, backlog);
     if (nominal >= rate.limits.mark_low && mark(port, p, nominal, rate.limits.mark_low, rate.limits.mark_high)) {
-        p.flags |= kMarked;
-        ++counts_[port].marks;
+        set_mark(port, p);
     }
     return true;
 }
@@ -297,6 +297,9 @@ bool Ports::trim(std::uint32_t port, Packet& p) {
         return false;
     }
     ++counts_[port].trims;
+    if (flows_.log) {
+        ++flows_.log->of(p.flow).trims;
+    }
     p.kind = PacketKind::trimmed;
     p.flags |= ports_[port].kind == PortKind::nic_in ? kLastHop : 0;
     p.size = setup_.header;

@@ -173,6 +173,8 @@ class Ports {
 
     /// Whether bit errors occur at all, and have spoiled a packet on this link.
     [[nodiscard]] bool noisy() const { return noisy_; }
+    /// Whether more is done with a packet at the end of a link than to send it on: bit errors, or a FlowLog.
+    [[nodiscard]] bool inspects() const { return inspects_; }
     [[nodiscard]] bool spoiled(std::uint32_t port, const Packet& p) {
         // (1 - rate)^bits, to first order where it matters, as rates are below 1e-3 of a packet.
         const bool hit = draw(errors_, port, p) < std::min(1.0, error_rates_[port] * 8 * p.size);
@@ -282,6 +284,13 @@ class Ports {
     void leave_switch(std::uint32_t port, std::uint32_t packet);
     [[nodiscard]] bool mark(std::uint32_t port, const Packet& p, std::int64_t backlog, std::int64_t low,
                             std::int64_t high) const;
+    void set_mark(std::uint32_t port, Packet& p) {
+        p.flags |= kMarked;
+        ++counts_[port].marks;
+        if (flows_.log) {
+            ++flows_.log->of(p.flow).marks;
+        }
+    }
     // Uniform in [0, 1), by what happens to whom and when alone: no other draw changes it, nor where else it is drawn.
     [[nodiscard]] double draw(std::uint64_t key, std::uint32_t port, const Packet& p) const {
         const std::uint64_t place = (static_cast<std::uint64_t>(port) << 32) | p.sequence;
@@ -315,6 +324,7 @@ class Ports {
     bool holds_ = false;                     ///< packets that wait count against their switch or link
     std::vector<std::int64_t> switch_used_;  ///< bytes waiting in each switch, of shared buffers
     bool noisy_ = false;
+    bool inspects_ = false;
     std::vector<double> error_rates_;  ///< by port, when bit errors occur
     std::uint64_t marks_;              ///< keys of draws
     std::uint64_t errors_;
@@ -422,8 +432,7 @@ void Ports::forward(std::uint32_t port, std::uint32_t packet) {
     const bool data = p.kind == PacketKind::data;
     if (backlog >= rate.limits.mark_low && data &&
         mark(port, p, backlog, rate.limits.mark_low, rate.limits.mark_high)) {
-        p.flags |= kMarked;
-        ++counts_[port].marks;
+        set_mark(port, p);
     }
     out.busy_until = clock_.now + backlog + count(port, out, rate.link, data, p.size, backlog);
     launch(port, out, rate.link.latency, packet, p.size);

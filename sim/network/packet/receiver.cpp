@@ -124,6 +124,8 @@ void Receivers::receive_data(const Packet& p) {
         flows_.counts.payload += p.size - setup_.header;
     } else if (setup_.go_back && p.sequence > flow.expected) {
         return;
+    } else if (flows_.log) {
+        ++flows_.log->of(p.flow).needless;
     }
     const bool complete = fresh && flow.received == flow.packets && !flow.cancelled;
     if (acknowledged) {

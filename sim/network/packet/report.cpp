@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
 
 namespace orrery::inline network {
 
@@ -25,6 +28,34 @@ std::string queues_csv(const PacketReport& report) {
     return out;
 }
 
+Table flow_sample_table(const PacketReport& report) {
+    Table out;
+    out.name = "flow_samples";
+    out.columns = {{"time_s", 12},          {"flow"},           {"window_bytes", 3}, {"pace_bytes_per_s", 3},
+                   {"rate_bytes_per_s", 3}, {"ecn_fraction", 6}};
+    out.rows = report.flow_samples.size();
+    out.fill = [&report](std::size_t row, std::span<double> cells) {
+        const FlowSample& s = report.flow_samples[row];
+        const double values[] = {s.time, static_cast<double>(s.token), s.window, s.pace, s.rate, s.marked};
+        std::copy(std::begin(values), std::end(values), cells.begin());
+    };
+    return out;
+}
+
+void FlowCounts::add(const FlowCounts& other) {
+    paths += other.paths;
+    sent += other.sent;
+    bytes += other.bytes;
+    retransmissions += other.retransmissions;
+    needless += other.needless;
+    trims += other.trims;
+    drops += other.drops;
+    marks += other.marks;
+    timeouts += other.timeouts;
+    arrived += other.arrived;
+    arrived_marked += other.arrived_marked;
+}
+
 namespace packet {
 
 namespace {
@@ -32,8 +63,14 @@ constexpr std::size_t kMostSamples = 20'000'000;
 }
 
 void Network::start_samples() {
-    if (sample_every_ > 0 && !sampling_) {
-        sampling_ = true;
+    if (sampling_armed_) {
+        return;
+    }
+    for (Samples& samples : sampling_) {
+        sampling_armed_ = sampling_armed_ || samples.every > 0;
+        samples.next = samples.every > 0 ? parts_[0]->clock.now : Wheel::kNever;
+    }
+    if (sampling_armed_) {
         parts_[0]->clock.schedule(Timer::sample, 0, parts_[0]->clock.now);
     }
 }
@@ -41,10 +78,24 @@ void Network::start_samples() {
 // Runs while messages do and something else is to happen: it must not keep the simulation alive by itself.
 void Network::sample() {
     Partition& all = *parts_[0];
-    sampling_ = messages_.live() > 0 && all.clock.wheel.next_time() != Wheel::kNever;
-    if (!sampling_) {
+    sampling_armed_ = messages_.live() > 0 && all.clock.wheel.next_time() != Wheel::kNever;
+    if (!sampling_armed_) {
         return;
     }
+    auto& [queues, flows] = sampling_;
+    if (queues.next == all.clock.now) {
+        sample_queues();
+        queues.next += queues.every;
+    }
+    if (flows.next == all.clock.now) {
+        sample_flows();
+        flows.next += flows.every;
+    }
+    all.clock.schedule(Timer::sample, 0, std::min(queues.next, flows.next));
+}
+
+void Network::sample_queues() {
+    Partition& all = *parts_[0];
     for (std::uint32_t i = setup_.base[1]; i < setup_.ports(); ++i) {
         const double bytes = all.ports.waiting(i);
         if (bytes > 0) {
@@ -54,7 +105,42 @@ void Network::sample() {
     if (samples_.size() > kMostSamples) {
         throw InfeasibleError("more than 20 million queue samples: raise network.queue_samples");
     }
-    all.clock.schedule(Timer::sample, 0, all.clock.now + sample_every_);
+}
+
+void Network::sample_flows() {
+    const Partition& all = *parts_[0];
+    constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+    std::map<std::uint32_t, FlowSample> found;  // by number of the message
+    for (std::uint32_t id = 0; id < all.flows.size(); ++id) {
+        const Flow& flow = all.flows[id];
+        if (!flow.live || !flow.started || !messages_[flow.message].sampled) {
+            continue;
+        }
+        const std::uint32_t number = messages_[flow.message].number;
+        sampled_.resize(std::max<std::size_t>(sampled_.size(), std::size_t{number} + 1));
+        const auto [sample, fresh] = found.try_emplace(number);
+        if (fresh) {
+            const FlowCounts& now = all.flows.log->of(id);
+            FlowCounts& before = sampled_[number];
+            const auto came = static_cast<double>(now.arrived - before.arrived);
+            sample->second.time = static_cast<double>(all.clock.now) * 1e-12;
+            sample->second.token = number;
+            sample->second.rate =
+                static_cast<double>(now.bytes - before.bytes) / static_cast<double>(sampling_[1].every) * 1e12;
+            sample->second.marked =
+                came > 0 ? static_cast<double>(now.arrived_marked - before.arrived_marked) / came : kUnknown;
+            before = now;
+        }
+        sample->second.window += flow.window < kNoLimit ? flow.window : kUnknown;
+        sample->second.pace += flow.rate > 0 ? flow.rate : kUnknown;
+    }
+    for (const auto& [number, sample] : found) {
+        flow_samples_.push_back(sample);
+    }
+    if (flow_samples_.size() > kMostSamples) {
+        throw InfeasibleError(
+            "more than 20 million samples of flows: raise network.flow_samples.every, or name fewer flows");
+    }
 }
 
 PacketCounts Network::counts() const {
@@ -119,6 +205,7 @@ PacketStatistics Network::statistics() const {
 PacketReport Network::report() const {
     PacketReport out;
     out.samples = samples_;
+    out.flow_samples = flow_samples_;
     const auto elapsed = static_cast<double>(messages_.elapsed(now_));
     for (std::uint32_t i = 0; i < setup_.ports(); ++i) {
         const Ports& ports = ports_of(i);
@@ -135,6 +222,23 @@ PacketReport Network::report() const {
         report.max_queue_bytes = ports.bytes_of(i, port.max_backlog);
         report.paused_s = ports.paused_seconds(i);
         out.ports.push_back(std::move(report));
+    }
+    out.flows = flow_counts();
+    return out;
+}
+
+// Senders, switches and receivers of a message may be in different parts.
+std::vector<FlowCounts> Network::flow_counts() const {
+    std::vector<FlowCounts> out;
+    for (const std::unique_ptr<Partition>& part : parts_) {
+        if (!part->flows.log) {
+            continue;
+        }
+        const std::vector<FlowCounts>& own = part->flows.log->messages();
+        out.resize(std::max(out.size(), own.size()));
+        for (std::size_t i = 0; i < own.size(); ++i) {
+            out[i].add(own[i]);
+        }
     }
     return out;
 }

@@ -40,6 +40,7 @@ Setup::Setup(const Fabric& of, const PacketSpec& wanted, bool links_change, cons
         throw ConfigError("nic.rails is " + std::to_string(spec.nic.rails) + ", but a node has " +
                           std::to_string(shape.nics_per_node) + " NICs");
     }
+    counts_flows = spec.count_flows || spec.flow_samples > 0;
     notifies = transport.notification_gap >= 0;
     notification_gap = to_ps(std::max(0.0, transport.notification_gap));
     go_back = spec.transport.recovery == Recovery::go_back_n ||
@@ -306,6 +307,7 @@ void Setup::set_recovery(double slowest_nic, std::int64_t round_trip) {
     by_time =
         transport.acknowledged && !go_back && reorder == 0 && (spec.transport.reorder_time > 0 || (loses && !q.trim));
     reorder_time = to_ps(spec.transport.reorder_time);
+    more_to_send = by_time || transport.backlog || transport.telemetry || counts_flows;
 }
 
 // ps that a full queue of this kind of port takes to drain; 0: it has no limit, or pauses.

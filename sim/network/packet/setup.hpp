@@ -87,6 +87,8 @@ struct Setup {
     std::int64_t patience = 0;          ///< ps of silence within which a watchdog may still let packets through
     std::int64_t notification_gap = 0;  ///< ps
     std::uint32_t reorder = 0;          ///< packets; 0: off
+    bool counts_flows = false;          ///< there is a FlowLog
+    bool more_to_send = false;          ///< a sender has more to do with a packet than most transports want
     bool by_time = false;               ///< what was sent later and has arrived proves a loss
     std::int64_t reorder_time = 0;      ///< ps later; 0: a flow's smoothed round trip
     std::uint32_t tell_every = 1;       ///< packets an acknowledgement

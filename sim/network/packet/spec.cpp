@@ -1,6 +1,9 @@
 #include "sim/network/packet/spec.hpp"
 
+#include "sim/base/text.hpp"
+
 #include <algorithm>
+#include <charconv>
 
 namespace orrery::inline network {
 
@@ -223,6 +226,46 @@ static void add_problems_of_classes(const PacketSpec& spec, std::vector<std::str
     }
 }
 
+void describe_flow_samples(Fields& fields, PacketSpec& spec) {
+    fields.group(spec.samples_flows, [&](Fields& same) {
+        same.section({"flow_samples", "of single messages: window, rate and marks"}, [&](Fields& inner) {
+            inner.quantity({"every", "between records; 0 s: none", false, 0, 1e4}, Dimension::time, spec.flow_samples);
+            inner.text({"flows", "which, by their numbers in run --flows: \"0-7, 32\"; empty: all"},
+                       spec.sampled_flows);
+        });
+    });
+}
+
+std::optional<NumberRanges> NumberRanges::read(const std::string& text) {
+    NumberRanges out;
+    const auto number = [](std::string_view word, std::uint64_t& value) {
+        const auto from = std::min(word.find_first_not_of(' '), word.size());
+        word = word.substr(from, word.find_last_not_of(' ') + 1 - from);
+        const auto [end, wrong] = std::from_chars(word.data(), word.data() + word.size(), value);
+        return wrong == std::errc() && end == word.data() + word.size();
+    };
+    for (const std::string_view part : split(text, ',')) {
+        if (text.empty()) {
+            break;
+        }
+        const std::size_t dash = std::min(part.find('-'), part.size());
+        std::uint64_t first = 0;
+        std::uint64_t last = 0;
+        if (!number(part.substr(0, dash), first) || !number(part.substr(dash == part.size() ? 0 : dash + 1), last) ||
+            first > last) {
+            return std::nullopt;
+        }
+        out.ranges_.emplace_back(first, last);
+    }
+    return out;
+}
+
+bool NumberRanges::has(std::uint64_t number) const {
+    return ranges_.empty() || std::any_of(ranges_.begin(), ranges_.end(), [&](const auto& range) {
+               return range.first <= number && number <= range.second;
+           });
+}
+
 std::vector<std::string> problems_of(const PacketSpec& spec) {
     std::vector<std::string> out;
     const packet::TransportNeeds transport = spec.transport.needs();
@@ -286,6 +329,15 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
             "skip knows steady states of a network that stays as it is, and nobody looks at its queues meanwhile: "
             "leave "
             "link_events, bit_error_rate and queue_samples out, or skip");
+    }
+    if (spec.skip_error > 0 && spec.flow_samples > 0) {
+        out.emplace_back("flow_samples look at flows all the time: leave them or skip out");
+    }
+    if (!NumberRanges::read(spec.sampled_flows)) {
+        out.emplace_back("flow_samples.flows: '" + spec.sampled_flows +
+                         "' is no list of numbers of flows such as \"0-7, 32\"");
+    } else if (!spec.sampled_flows.empty() && spec.flow_samples <= 0) {
+        out.emplace_back("flow_samples.flows says which flows: flow_samples.every must say when");
     }
     if (q.pfc && q.trim) {
         out.emplace_back("queues.pfc and queues.trim exclude each other");

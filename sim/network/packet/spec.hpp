@@ -4,7 +4,10 @@
 #include "sim/network/path/path.hpp"
 #include "sim/network/transport/transport.hpp"
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace orrery::inline network {
@@ -110,6 +113,10 @@ struct PacketSpec {
     bool failover = false;        ///< switches leave dead links of their own out at once, where others lead on
     bool detour = false;          ///< switches send round a dead link of their own until routing knows of it
     double queue_samples = 0;     ///< s between records of all queues; 0: none
+    double flow_samples = 0;      ///< s between records of flows; 0: none
+    bool samples_flows = false;   ///< that was said
+    std::string sampled_flows;    ///< numbers of messages, "0-7, 32"; empty: all
+    bool count_flows = false;     ///< keep what becomes of each message's packets; of no effect on them
     double skip_error = 0;        ///< relative, of rates that a steady stretch is skipped at; 0: nothing is skipped
     std::string link_events;  ///< file of events: time_s, link, event (down, up, rate, errors, pause, resume), factor
 };
@@ -122,6 +129,19 @@ struct CarriedParts {
 /// Names the packet fields of the `network` section (not `paths`, which other levels share).
 void describe(Fields& fields, PacketSpec& spec, const CarriedParts& parts = {});
 void describe(Fields& fields, PathSpec& spec);
+/// What is recorded of single messages, where there are any.
+void describe_flow_samples(Fields& fields, PacketSpec& spec);
+
+/// A set of numbers, as "0-7, 32" says it.
+class NumberRanges {
+  public:
+    /// Empty text: all numbers. Nothing where the text is no such set.
+    [[nodiscard]] static std::optional<NumberRanges> read(const std::string& text);
+    [[nodiscard]] bool has(std::uint64_t number) const;
+
+  private:
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;  ///< first and last; none: all numbers
+};
 /// What single fields cannot see. Empty: fine. One line an error.
 [[nodiscard]] std::vector<std::string> problems_of(const PacketSpec& spec);
 /// Whether switches pause their links, or give them credits: what may stand still for ever.

@@ -1,6 +1,8 @@
 #pragma once
 // What a packet run counts, and what it says of its ports. Apart from the engine, so that who reports need not know that.
 
+#include "sim/record/table_file.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -46,6 +48,35 @@ struct PortReport {
     double paused_s = 0;
 };
 
+/// What the flows of one message did in the time since the sample before; what they do not have is not a number.
+struct FlowSample {
+    double time = 0;          ///< s
+    std::uint64_t token = 0;  ///< as FlowCounts::token
+    double window = 0;        ///< bytes, of all its flows together, as it is now
+    double pace = 0;          ///< B/s that its congestion control sets, all flows together, as it is now
+    double rate = 0;          ///< B/s on the wire that it has sent
+    double marked = 0;        ///< of the data packets that came, the share with a mark
+};
+
+/// What became of the packets of one message between nodes.
+struct FlowCounts {
+    std::uint64_t token = 0;            ///< as its job names it
+    std::uint64_t paths = 0;            ///< that its data packets came by
+    std::uint64_t sent = 0;             ///< data packets, those sent again among them
+    std::uint64_t bytes = 0;            ///< of these, on the wire
+    std::uint64_t retransmissions = 0;  ///< of them
+    std::uint64_t needless = 0;         ///< data packets that came whole though they had come before
+    std::uint64_t trims = 0;
+    std::uint64_t drops = 0;  ///< data packets, whole or trimmed, that were lost
+    std::uint64_t marks = 0;  ///< set by ports
+    std::uint64_t timeouts = 0;
+    std::uint64_t arrived = 0;         ///< data packets, whole or trimmed
+    std::uint64_t arrived_marked = 0;  ///< of them
+
+    /// What another part of the network counts of the same message.
+    void add(const FlowCounts& other);
+};
+
 /// What a port's queue held at one time; times at which it held nothing are left out.
 struct QueueSample {
     double time = 0;  ///< s
@@ -55,9 +86,13 @@ struct QueueSample {
 
 struct PacketReport {
     std::vector<PortReport> ports;
-    std::vector<QueueSample> samples;  ///< in the order of time, then port
+    std::vector<QueueSample> samples;      ///< in the order of time, then port
+    std::vector<FlowSample> flow_samples;  ///< in the order of time, then sending
+    std::vector<FlowCounts> flows;         ///< in the order of sending; empty unless asked for
 };
 [[nodiscard]] std::string ports_csv(const PacketReport& report);
 [[nodiscard]] std::string queues_csv(const PacketReport& report);
+/// Refers to the report.
+[[nodiscard]] Table flow_sample_table(const PacketReport& report);
 
 }  // namespace orrery::inline network

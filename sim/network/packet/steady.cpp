@@ -197,6 +197,7 @@ bool Steady::observe(Group& group) {
             track.past.clear();
             track.company = group.company;
             track.received = flows_[id].received;
+            track.marks = flows_.log ? flows_.log->of(id).marks : 0;
         }
         if (track.past.size() == kSnapshots) {
             for (std::size_t i = 0; i < kSnapshots / 2; ++i) {

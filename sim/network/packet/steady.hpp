@@ -67,6 +67,7 @@ class Steady {
         std::uint64_t company = 0;    ///< which flows were in its group in the last window
         std::uint32_t group = kNone;  ///< that is held
         std::uint32_t received = 0;   ///< packets, when the observation of its group began
+        std::uint64_t marks = 0;      ///< of them, where they are counted
         bool tracked = false;
         std::uint64_t number = 0;  ///< of the flow among all
         double rate = 0;           ///< B/s * 1e-12, of the last judgement

@@ -188,6 +188,11 @@ void Steady::count_skipped(const Group& group, std::int64_t time) {
     for (const std::uint32_t id : group.flows) {
         const Track& track = tracks_[id];
         const auto before = static_cast<double>(flows_[id].received - track.received);
+        if (flows_.log && before > 0) {
+            std::uint64_t& marks = flows_.log->of(id).marks;
+            marks += static_cast<std::uint64_t>(
+                std::llround(moved_[id] * static_cast<double>(marks - track.marks) / before));
+        }
         began = track.past.empty() ? began : std::min(began, track.past.front().at);
         for (const std::uint32_t bundle : track.ways.there) {
             shares[bundle].there += moved_[id];

@@ -3,6 +3,7 @@
 #include "tools/driver/kind.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
 #include "workloads/collective/choose.hpp"
+#include "workloads/collective/lone_message.hpp"
 #include "workloads/trace/flow_trace.hpp"
 
 #include <fmt/format.h>
@@ -79,7 +80,12 @@ class MessageScenario {
   public:
     MessageScenario(const Scenario& scenario, const RunOptions& options, const Fabric& fabric,
                     const Placement& placement)
-        : collective_(scenario.kind == ScenarioKind::collective), spec_(scenario.collective), options_(options) {
+        : fabric_(fabric),
+          placement_(placement),
+          run_options_(message_options(scenario)),
+          collective_(scenario.kind == ScenarioKind::collective),
+          spec_(scenario.collective),
+          options_(options) {
         const std::uint32_t gpus = placement.gpus();
         if (!collective_) {
             schedule_ = traffic_of(scenario, gpus);
@@ -108,18 +114,24 @@ class MessageScenario {
         ring_messages_ = static_cast<std::uint64_t>(ranks_) * 2 * (ranks_ - 1);
         const bool stored = (options.timeline && ring_messages_ <= kMostDrawn) ||
                             (options.messages && ring_messages_ <= kMostKept && spec_.slow_rank < 0);
-        const bool unstored_ring =
-            ring && !stored && !spec_.in_memory && scenario.network.fidelity != Fidelity::simgrid;
+        const Fidelity fidelity = scenario.network.fidelity;
+        const bool counted = !spec_.in_memory;  // what is summed in memory goes message by message
+        bool unstored_ring = ring && counted && fidelity != Fidelity::simgrid;
         const bool each = options.timeline || options.messages;  // message is asked for
-        if (spec_.algorithm->shifts != nullptr && !each && !spec_.in_memory &&
-            (scenario.network.fidelity == Fidelity::fluid || scenario.network.fidelity == Fidelity::analytic)) {
+        if (spec_.algorithm->shifts != nullptr && counted &&
+            (fidelity == Fidelity::fluid || fidelity == Fidelity::analytic)) {
             shifts_ = spec_.algorithm->shifts(spec_, ranks_);
         }
         std::optional<Schedule> one =
             each ? std::nullopt : folded_torus(spec_, fabric, placement, message_options(scenario));
-        if (spec_.algorithm->rings != nullptr && !each && !spec_.in_memory && reduces && ranks_ > 1 &&
-            scenario.network.fidelity == Fidelity::fluid) {
+        if (spec_.algorithm->rings != nullptr && counted && reduces && ranks_ > 1 && fidelity == Fidelity::fluid) {
             rings_ = spec_.algorithm->rings(spec_, ranks_, fabric.gpus_per_domain());
+        }
+        stored_anyway_ = !unstored_ring && shifts_.count == 0 && rings_.members.empty();
+        unstored_ring = unstored_ring && !stored;
+        if (each) {
+            shifts_ = Shifts();
+            rings_ = Rings();
         }
         form_ = unstored_ring             ? Form::ring
                 : shifts_.count > 0       ? Form::shifts
@@ -172,8 +184,9 @@ class MessageScenario {
                                                 algorithm_rate * 1e-9, bus_rate * 1e-9,
                                                 chosen_.empty() ? "" : ", by algorithm " + chosen_));
         } else {
-            add_completion_times(result, summary);
+            summary.add("makespan_s", result.seconds, "s");
         }
+        add_completion_times(result, summary);
         summary.add("messages", static_cast<double>(result.messages), "1");
         summary.add("bytes_on_wire", result.bytes, "B");
         if (result.folded_into_one > 1) {
@@ -191,26 +204,35 @@ class MessageScenario {
     }
 
   private:
+    // Of messages that were simulated one by one; whether somebody asked for them one by one changes nothing.
     void add_completion_times(const MessageRunResult& result, Summary& summary) const {
-        std::vector<double> sorted = result.completions;
+        if (form_ != Form::stored || !stored_anyway_ || result.completions.empty() ||
+            result.completions.size() != schedule_.messages.size()) {
+            return;
+        }
+        std::vector<double> times = result.completions;
         for (std::size_t i = 0; i < result.starts.size(); ++i) {
-            sorted[i] -= result.starts[i] + schedule_.messages[i].delay;
+            times[i] -= result.starts[i] + schedule_.messages[i].delay;
         }
-        std::sort(sorted.begin(), sorted.end());
-        double sum = 0;
-        for (const double value : sorted) {
-            sum += value;
-        }
-        const auto quantile = [&](double q) {
-            return sorted[std::min(sorted.size() - 1,
-                                   static_cast<std::size_t>(q * static_cast<double>(sorted.size())))];
-        };
-        summary.add("fct_s.mean", sum / static_cast<double>(sorted.size()), "s");
-        summary.add("fct_s.p50", quantile(0.5), "s");
-        summary.add("fct_s.p99", quantile(0.99), "s");
-        summary.add("fct_s.max", sorted.back(), "s");
+        LoneMessages alone(fabric_, placement_, schedule_, run_options_);
+        add_quantiles("fct_s", std::move(times), "s", summary);
+        add_quantiles("slowdown", slowdowns(alone, schedule_, result.starts, result.completions), "1", summary);
     }
 
+    static void add_quantiles(const std::string& name, std::vector<double> values, const char* unit, Summary& summary) {
+        std::sort(values.begin(), values.end());
+        const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+        summary.add(name + ".mean", sum / static_cast<double>(values.size()), unit);
+        for (const auto& [suffix, q] : {std::pair{".p50", 0.5}, {".p95", 0.95}, {".p99", 0.99}}) {
+            const auto place = static_cast<std::size_t>(q * static_cast<double>(values.size()));
+            summary.add(name + suffix, values[std::min(values.size() - 1, place)], unit);
+        }
+        summary.add(name + ".max", values.back(), unit);
+    }
+
+    const Fabric& fabric_;
+    Placement placement_;
+    MessageRunOptions run_options_;
     bool collective_;
     CollectiveSpec spec_;
     const RunOptions& options_;
@@ -218,6 +240,7 @@ class MessageScenario {
     std::uint64_t ring_messages_ = 0;
     enum class Form { stored, ring, rings, shifts };  ///< rings and shifts are not stored
     Form form_ = Form::stored;
+    bool stored_anyway_ = true;  ///< and not because messages were asked for
     Shifts shifts_;
     Rings rings_;
     std::string chosen_;  ///< by `auto`
@@ -326,7 +349,7 @@ const KindRow kCollectiveKind = {
     .kernels = false,
     .requests = false,
     .drawing = TimelineDrawing::few_streams,
-    .network = {.folds = true, .threads = true},
+    .network = {.folds = true, .threads = true, .flows = true},
     .cost = cost_of_collective,
     .describe =
         [](Fields& fields, Scenario& s) {
@@ -352,7 +375,7 @@ const KindRow kNetworkKind = {
     .kernels = false,
     .requests = false,
     .drawing = TimelineDrawing::few_streams,
-    .network = {.threads = true},
+    .network = {.threads = true, .flows = true},
     .cost = cost_of_traffic,
     .describe =
         [](Fields& fields, Scenario& s) {

@@ -26,12 +26,13 @@ extern const Importer kHuggingFaceImporter;
 extern const Importer kGraphCsvImporter;
 extern const Importer kGraphMlImporter;
 extern const Importer kInfraGraphImporter;
+extern const Importer kHtsimImporter;
 
 const std::vector<const Importer*>& importer_table() {
     static const std::vector<const Importer*> kTable = {
-        &kPyTorchImporter,     &kNsysImporter,     &kChakraImporter,   &kGoalImporter,
-        &kAicbImporter,        &kOtlpImporter,     &kMegatronImporter, &kVllmImporter,
-        &kHuggingFaceImporter, &kGraphCsvImporter, &kGraphMlImporter,  &kInfraGraphImporter,
+        &kPyTorchImporter, &kNsysImporter,       &kChakraImporter, &kGoalImporter,        &kAicbImporter,
+        &kOtlpImporter,    &kMegatronImporter,   &kVllmImporter,   &kHuggingFaceImporter, &kGraphCsvImporter,
+        &kGraphMlImporter, &kInfraGraphImporter, &kHtsimImporter,
     };
     return kTable;
 }
