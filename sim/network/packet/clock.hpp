@@ -31,6 +31,7 @@ struct Clock {
     std::int64_t now = 0;  ///< ps
     std::int64_t before =
         1;  ///< ps: ports have decided on what leaves before this. Ports decide before timers of an instant
+    std::int64_t limit = 0;  ///< ps: nothing comes from outside before this
     Wheel wheel{1, 1};
 
     void schedule(Timer timer, std::uint32_t index, std::int64_t at) {

@@ -42,6 +42,7 @@ std::size_t Partition::memory() const {
 }
 
 void Partition::run(std::int64_t limit, bool stop) {
+    clock.limit = limit;
     if (!setup_.served) {
         run_events<Departures::known>(limit, stop);
     } else if (ports.decide_late()) {

@@ -332,7 +332,10 @@ double Steady::judge(Track& track, const Snapshot* const (&ends)[4]) const {
         return 0;
     }
     // What a held flow does not learn it learns later: trends add up over all that is skipped of it.
-    const double spare = tolerance_ - track.spread / 2 - std::abs(track.lag);
+    const double spare = tolerance_ - track.spread / 2 - track.doubt / 2 - std::abs(track.lag);
+    if (spare <= 0) {
+        return 0;
+    }
     return track.trend != 0 ? std::min(kForever, spare / std::abs(track.trend)) : kForever;
 }
 

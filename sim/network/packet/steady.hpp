@@ -11,9 +11,11 @@
 // A flow's queues are part of what it has under way, so a queue that grows or drains shows there.
 // Many flows that share ports (all-to-alls, steps between leaves) are never all steady one by one: a few packets more or less in a
 // stretch are chance. Where single flows are not, the group is judged by its sums (steady_together.cpp).
-// Error: the rates of the three stretches differ by a share s, and their trends would have changed the rate by d in all that was
-// skipped of a flow. Nothing is skipped where s / 2 + d / 2 would exceed the tolerance; the mean over all packets is reported, with
-// what rounding to whole packets adds and half of what the rates of sending and of answers differ by.
+// Error: the rates of the three stretches differ by a share s, those of sending and of answers by a, and their trends would have changed
+// the rate by d in all that was skipped of a flow. Nothing is skipped where s / 2 + a / 2 + d would exceed the tolerance. Rounding
+// to whole packets adds up to a packet of each flow every time, and chance some more: a group is held where what the packets before it have left of the
+// tolerance pays for that, or where the stretch itself does and nothing can end it early. So the mean over all packets, which is
+// reported, is within the tolerance whatever comes.
 // Scope: every transport, every path choice, every fabric. Groups that lose packets are simulated, as are all flows
 // while all-reduces in the switches run.
 // Limits: marks and path choices are random in a steady state too; after a skip they go on with other random numbers. A flow that
@@ -90,6 +92,7 @@ class Steady {
         double answers = 0;      ///< packets that receivers send for each of data
         std::int64_t since = 0;  ///< ps
         std::int64_t until = 0;  ///< ps
+        double pledged = 0;      ///< of the error, packets: what its rounding may add
         bool open = false;       ///< may not be held: a flow that has not begun, or whose last packets are under way
         bool held = false;
     };
@@ -135,7 +138,16 @@ class Steady {
     [[nodiscard]] std::int64_t judge_together(const Group& group);
     [[nodiscard]] Together judge_together(const Group& group, const std::size_t (&ends)[4]) const;
     [[nodiscard]] std::int64_t next_look(const Group& group) const;
+    /// What a flow does while its group is held for a time.
+    struct Move {
+        std::uint32_t packets = 0;
+        double residue = 0;   ///< bytes by which it lags behind its rate then
+        double rates = 0;     ///< packets of error by what is not known of its rate
+        double rounding = 0;  ///< the same by whole packets
+    };
+    [[nodiscard]] std::vector<Move> moves(const Group& group, double time) const;
     void move_flows(const Group& group, double time);
+    [[nodiscard]] bool affordable(Group& group);
     [[nodiscard]] Snapshot snapshot(std::uint32_t flow) const;
     void hold(std::vector<Group> some);
     void go_on_now(std::uint32_t group);
@@ -179,6 +191,7 @@ class Steady {
     bool armed_ = false;
     std::uint64_t skipped_ = 0;
     double error_ = 0;
+    double pledged_ = 0;  ///< of all groups that are held
 };
 
 }  // namespace orrery::inline network::packet

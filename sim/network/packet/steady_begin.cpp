@@ -95,8 +95,9 @@ void Steady::recall(std::uint32_t slot) {
         track.trend = rate.trend;
         track.doubt = rate.doubt;
         length = std::min(length, time_left(plan.flows[i]));
-        if (rate.trend != 0) {
-            length = std::min(length, (tolerance_ - rate.spread / 2) / std::abs(rate.trend));
+        const double spare = tolerance_ - rate.spread / 2 - rate.doubt / 2;
+        if (rate.trend != 0 || spare <= 0) {
+            length = std::min(length, spare <= 0 ? 0 : spare / std::abs(rate.trend));
         }
     }
     if (length < static_cast<double>(window_)) {

@@ -33,6 +33,14 @@ std::uint32_t Steady::holder_of(std::uint32_t entity) const {
 }
 
 void Steady::hold(std::vector<Group> some) {
+    std::erase_if(some, [&](Group& group) {
+        const bool affords = affordable(group);
+        pledged_ += affords ? group.pledged : 0;
+        return !affords;
+    });
+    if (some.empty()) {
+        return;
+    }
     for (Group& group : some) {
         group.since = clock_.now;
         group.held = true;
@@ -109,28 +117,67 @@ void Steady::go_on_now(std::uint32_t slot) {
 
 // How many packets each flow moves on by. Where flows were judged together, what is not a whole packet of one is the next one's of
 // the same NIC: of a few packets each, all would lag by a half otherwise.
-void Steady::move_flows(const Group& group, double time) {
+std::vector<Steady::Move> Steady::moves(const Group& group, double time) const {
+    std::vector<Move> out;
     std::map<std::uint32_t, double> over;  // bytes, by NIC
     for (const std::uint32_t id : group.flows) {
-        Track& track = tracks_[id];
+        const Track& track = tracks_[id];
         const Flow& flow = flows_[id];
         double own = 0;
         double& carried = track.together ? over[flow.source] : own;
         const double alone = track.rate * time + track.residue;
         const double bytes = alone + carried;
         const auto most = static_cast<double>(flow.packets - flow.next_new - 1);
-        moved_[id] = static_cast<std::uint32_t>(std::clamp(std::floor(bytes / setup_.full), 0.0, most));
-        const double left = bytes - static_cast<double>(moved_[id]) * setup_.full;
+        Move move;
+        move.packets = static_cast<std::uint32_t>(std::clamp(std::floor(bytes / setup_.full), 0.0, most));
+        const double left = bytes - static_cast<double>(move.packets) * setup_.full;
         carried = track.together ? left : 0;
-        track.residue = track.together ? 0 : left;
-        skipped_ += moved_[id];
-        const double missed = track.trend * time;
+        move.residue = track.together ? 0 : left;
+        move.rates = move.packets * (track.spread / 2 + track.doubt / 2 + std::abs(track.lag + track.trend * time / 2));
         // A flow alone goes on at another phase of its packets, and of windows and answers: up to a packet later.
-        const double rounded = std::abs(alone / setup_.full - moved_[id]);
-        error_ += moved_[id] * (track.spread / 2 + track.doubt / 2 + std::abs(track.lag + missed / 2)) +
-                  (track.together ? rounded : std::max(1.0, rounded));
-        track.lag += missed;
+        const double rounded = std::abs(alone / setup_.full - move.packets);
+        move.rounding = track.together ? rounded : std::max(1.0, rounded);
+        out.push_back(move);
     }
+    return out;
+}
+
+void Steady::move_flows(const Group& group, double time) {
+    const std::vector<Move> all = moves(group, time);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        Track& track = tracks_[group.flows[i]];
+        moved_[group.flows[i]] = all[i].packets;
+        track.residue = all[i].residue;
+        track.lag += track.trend * time;
+        skipped_ += all[i].packets;
+        error_ += all[i].rates + all[i].rounding;
+    }
+    pledged_ -= group.pledged;
+}
+
+// Whether what the run tells of its error stays within the tolerance if this group is held: whenever it goes on, by what was
+// delivered before; or, where all flows that there are belong to it and nothing comes from outside before its time, then.
+bool Steady::affordable(Group& group) {
+    const double left = tolerance_ * static_cast<double>(flows_.counts.delivered) - error_ - pledged_;
+    const auto time = static_cast<double>(group.until - clock_.now);
+    const std::vector<Move> all = moves(group, time);
+    double error = 0;
+    double packets = 0;
+    group.pledged = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        // What a flow's rate is out by is largest at one end of the time, whatever its trend; its packets may be one more.
+        const Track& track = tracks_[group.flows[i]];
+        const double drift = std::max(std::abs(track.lag), std::abs(track.lag + track.trend * time / 2));
+        const double beyond = track.spread / 2 + track.doubt / 2 + drift - tolerance_;
+        group.pledged += 1 + std::max(0.0, beyond) * (all[i].packets + 1);
+        error += all[i].rates + all[i].rounding;
+        packets += all[i].packets;
+    }
+    if (group.pledged <= left) {
+        return true;
+    }
+    group.pledged = std::max(0.0, error - tolerance_ * packets);
+    return group.flows.size() == active_.size() && group.until <= clock_.limit && group.pledged <= left;
 }
 
 // Ports, with all packets on them, and NICs.
