@@ -204,7 +204,8 @@ class IterationDrawing {
         const auto [before, after] = ends_of(label);
         const double took = (executor_.end_of(id) - executor_.start_of(id)).seconds();
         // The device waits for its host before the first of them.
-        const double priced = lowered_.prices[lowered_.price_at[id.value()]].total();
+        const std::uint32_t price = lowered_.price_of(id);
+        const double priced = price == TrainingGraph::kNoPrice ? 0 : lowered_.prices[price].total();
         const double idle = std::max(0.0, priced - before - whole - after);
         const double stretch = std::max(0.0, took - idle - before - after) / whole;
         double at = executor_.start_of(id).seconds() + std::min(idle + before, took);

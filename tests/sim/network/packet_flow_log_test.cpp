@@ -196,7 +196,7 @@ TEST_CASE("samples of flows tell windows, rates and marks of those that are watc
     spec.flow_samples = 10e-6;
     Network network(fabric, spec, 1);
     for (std::uint32_t i = 0; i < 4; ++i) {
-        network.send({GpuId(4 + i), GpuId(0), 4 << 20, 0, i, 0, 0, i == 2});
+        network.send({GpuId(4 + i), GpuId(0), 4 << 20, 0, i, 0, 0, 0, i == 2});
     }
     const std::vector<std::int64_t> done = test::finish(network, 4);
     const std::vector<FlowSample> samples = network.report().flow_samples;
