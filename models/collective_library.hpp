@@ -34,7 +34,7 @@ struct BetweenNodes {
     bool exchange = false;       ///< two nodes exchange the payload once, by trees, where a ring sends it almost twice
     Sourced<double> efficiency;  ///< of the NICs' rate
     Sourced<double> ring_latency;  ///< s, a step of those operations that have a ring and no tree
-    Sourced<double> ring_fill;     ///< s a step of theirs: by how much the largest messages are later for the ramp
+    Sourced<double> ring_fill;     ///< s per step of theirs: by how much the largest messages are later for the ramp
     Sourced<double> send_latency;     ///< s, a point-to-point message
     Sourced<double> send_efficiency;  ///< of one NIC's rate that it reaches
 };

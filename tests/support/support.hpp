@@ -3,7 +3,11 @@
 
 #include "tools/driver/scenario.hpp"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 namespace orrery::test {
@@ -38,6 +42,37 @@ inline std::string refusal(const std::string& text) {
     }
     return "";
 }
+
+/// The problems that something throws, a line each; empty when it throws none.
+template <class Tried>
+std::string problems_when(const Tried& tried) {
+    std::string out;
+    try {
+        static_cast<void>(tried());
+    } catch (const ConfigError& error) {
+        for (const Diagnostic& problem : error.diagnostics()) {
+            out += problem.to_string() + "\n";
+        }
+    }
+    return out;
+}
+
+/// A file that goes with its scope.
+class File {
+  public:
+    File(const std::string& name, const std::string& text)
+        : path_((std::filesystem::temp_directory_path() / ("orrery-" + std::to_string(::getpid()) + "-" + name))
+                    .string()) {
+        std::ofstream(path_) << text;
+    }
+    ~File() { std::filesystem::remove(path_); }
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+  private:
+    std::string path_;
+};
 
 /// A small training scenario that runs; tests change parts of it.
 inline constexpr const char* kSmallTraining = R"(orrery: 1

@@ -31,26 +31,12 @@ Summary summary_of(const std::string& text) {
     return run(test::scenario(text), test::models(), {}).summary;
 }
 
-// A file that goes with its scope.
-class File {
-  public:
-    File(const std::string& name, const std::string& text)
-        : path_((std::filesystem::temp_directory_path() / fmt::format("orrery-{}-{}", ::getpid(), name)).string()) {
-        std::ofstream(path_) << text;
-    }
-    ~File() { std::filesystem::remove(path_); }
-    [[nodiscard]] const std::string& path() const { return path_; }
-
-  private:
-    std::string path_;
-};
-
 constexpr const char* kIdeal = ", paths: ecmp, transport: {kind: ideal}, classes: ";
 
 }  // namespace
 
 TEST_CASE("flows of a file share a link by the weights of their classes") {
-    const File flows("classes.csv", "src,dst,bytes,start,class\n0,3,24576000,0,bulk\n1,3,8192000,0,little\n");
+    const test::File flows("classes.csv", "src,dst,bytes,start,class\n0,3,24576000,0,bulk\n1,3,8192000,0,little\n");
     const auto last = [&](const std::string& classes) {
         return value(summary_of(network_for("{flows: " + flows.path() + "}", kIdeal + classes)), "fct_s.max");
     };
@@ -130,7 +116,7 @@ TEST_CASE("what is wrong with classes is told on its line") {
     refused(network_for(incast + "}", ", classes: [{weight: 2}]"), "name");
     refused(network_for(incast + "}", ", queues: {credits: 64 kB, pfc: true}"), "links with credits lose nothing");
     refused(network_for(incast + "}", ", queues: {watchdog: drop}"), "queues.watchdog is about ports that are paused");
-    const File flows("classes-bad.csv", "src,dst,bytes,start,class\n0,3,100,0,bulk\n1,3,100,0,urgnt\n");
+    const test::File flows("classes-bad.csv", "src,dst,bytes,start,class\n0,3,100,0,bulk\n1,3,100,0,urgnt\n");
     CHECK_THROWS_WITH_AS(summary_of(network_for("{flows: " + flows.path() + "}", two)),
                          doctest::Contains(":3:11: error: class 'urgnt' is none of network.classes; did you mean "),
                          ConfigError);
@@ -143,7 +129,7 @@ TEST_CASE("what is wrong with classes is told on its line") {
 }
 
 TEST_CASE("a watchdog's storms are in the summary, and only with one") {
-    const File events("storm.csv", "time_s,link,event,factor\n0,nic 7,pause,\n0.004,nic 7,resume,\n");
+    const test::File events("storm.csv", "time_s,link,event,factor\n0,nic 7,pause,\n0.004,nic 7,resume,\n");
     const std::string settings =
         ", paths: ecmp, transport: {kind: roce, dcqcn: false, timeout: 10 ms}, link_events: " + events.path() +
         ", queues: {pfc: true";

@@ -32,20 +32,6 @@ std::string network_for(const std::string& traffic, const std::string& settings,
         hosts, traffic, settings);
 }
 
-// A file that goes with its scope.
-class File {
-  public:
-    File(const std::string& name, const std::string& text)
-        : path_((std::filesystem::temp_directory_path() / fmt::format("orrery-{}-{}", ::getpid(), name)).string()) {
-        std::ofstream(path_) << text;
-    }
-    ~File() { std::filesystem::remove(path_); }
-    [[nodiscard]] const std::string& path() const { return path_; }
-
-  private:
-    std::string path_;
-};
-
 }  // namespace
 
 TEST_CASE(
@@ -246,7 +232,7 @@ TEST_CASE("ports and queues over time are reported") {
 }
 
 TEST_CASE("flows from CSV files and connection matrices start when they say and wait for what they name") {
-    const File csv("flows.csv",
+    const test::File csv("flows.csv",
                    "src,dst,bytes,start,after\n0,1,4096,0,\n1,2,4096,1e-5,1\n# a comment\n0,1,4096,2e-5,\n");
     const auto run_file = [&](const std::string& path) {
         return summary_of(
@@ -256,7 +242,7 @@ TEST_CASE("flows from CSV files and connection matrices start when they say and 
     const Summary flows = run_file(csv.path());
     CHECK(value(flows, "messages") == 3);
     CHECK(value(flows, "fct_s.max") == doctest::Approx(2 * hop).epsilon(1e-9));
-    const File matrix("flows.cm",
+    const test::File matrix("flows.cm",
                       "Nodes 8\nConnections 3\n0->1 id 1 start 0 size 4096 recv_done_trigger 1\n"
                       "1->2 id 2 trigger 1 size 4096 send_done_trigger 2\n2->3 id 3 trigger 2 size 4096\n"
                       "trigger id 1 oneshot\ntrigger id 2 oneshot\n");
@@ -286,7 +272,7 @@ TEST_CASE("flows from CSV files and connection matrices start when they say and 
          "trigger 1 is fired by 1 flows, one shot each, but 2 flows wait for it"},
     };
     for (const auto& [name, text, expected] : bad) {
-        const File file(name, text);
+        const test::File file(name, text);
         std::string said;
         try {
             (void)run_file(file.path());
@@ -309,7 +295,7 @@ TEST_CASE("each shot of a multishot trigger starts the next flow, whichever fire
     }
     for (const Fidelity fidelity : fidelities) {
         for (const bool barrier : {false, true}) {
-            const File matrix("shots.cm",
+            const test::File matrix("shots.cm",
                               flows + (barrier ? "trigger id 1 count 3 barrier\n" : "trigger id 1 multishot\n"));
             Scenario scenario = test::scenario(
                 network_for(fmt::format("{{flows: {}}}", matrix.path()), ", transport: {kind: ideal}, paths: ecmp"));
@@ -329,7 +315,7 @@ TEST_CASE("each shot of a multishot trigger starts the next flow, whichever fire
 }
 
 TEST_CASE("a flow that waits for several starts when the last of them has arrived") {
-    const File csv(
+    const test::File csv(
         "join.csv",
         "src,dst,bytes,start,after\n0,1,65536,0,\n2,3,4096,0,\n4,5,4096,0,1;2\n6,7,4096,0,2;1\n8,9,4096,0,2\n");
     Scenario scenario = test::scenario(network_for(fmt::format("{{flows: {}}}", csv.path()), ""));
@@ -352,7 +338,7 @@ TEST_CASE("a flow that waits for several starts when the last of them has arrive
 }
 
 TEST_CASE("a flow that starts later is drawn from its start on") {
-    const File csv("later.csv", "src,dst,bytes,start,after\n0,1,4096,1e-5,\n1,2,4096,2e-5,1\n");
+    const test::File csv("later.csv", "src,dst,bytes,start,after\n0,1,4096,1e-5,\n1,2,4096,2e-5,1\n");
     Scenario scenario = test::scenario(network_for(fmt::format("{{flows: {}}}", csv.path()), ""));
     scenario.network.fidelity = Fidelity::fluid;
     RunOptions options;
@@ -369,7 +355,7 @@ TEST_CASE("under SimGrid a flow's completion time counts from its start, and lin
         MESSAGE("skipped: this build has no SimGrid");
         return;
     }
-    const File csv("waits.csv", "src,dst,bytes,start,after\n0,1,1000000,1e-3,\n1,2,1000000,2e-3,1\n");
+    const test::File csv("waits.csv", "src,dst,bytes,start,after\n0,1,1000000,1e-3,\n1,2,1000000,2e-3,1\n");
     Scenario scenario = test::scenario(network_for(fmt::format("{{flows: {}}}", csv.path()), ""));
     scenario.network.fidelity = Fidelity::fluid;
     const Summary ours = summary_of(scenario);
@@ -397,9 +383,9 @@ TEST_CASE("link events come from a file, and a flow that they cut off for good i
     for (int spine = 0; spine < 8; ++spine) {
         cut += fmt::format("2e-5,leaf 0 spine {},down,1\n", spine);
     }
-    const File down("down.csv", cut);
-    const File late("late.csv", cut + "1e-3,leaf 0 spine 0,up,1\n");
-    const auto scenario = [&](const File& file) {
+    const test::File down("down.csv", cut);
+    const test::File late("late.csv", cut + "1e-3,leaf 0 spine 0,up,1\n");
+    const auto scenario = [&](const test::File& file) {
         return test::scenario(network_for("{pattern: shift, shift: 8, size: 8 MiB}",
                                           fmt::format(", reroute_delay: 10 us, link_events: {}", file.path())));
     };
@@ -417,7 +403,7 @@ TEST_CASE("link events come from a file, and a flow that they cut off for good i
         {"0,nic 0,errors,0.5\n", "'factor' must be a number from 0 to 0.001"},
     };
     for (const auto& [row, expected] : bad) {
-        const File wrong("wrong.csv", "time_s,link,event,factor\n" + row);
+        const test::File wrong("wrong.csv", "time_s,link,event,factor\n" + row);
         std::string said;
         try {
             (void)summary_of(scenario(wrong));

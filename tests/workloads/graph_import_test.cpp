@@ -23,16 +23,7 @@ Fabric fabric_of(const Imported& imported) {
 
 std::string refused(const std::string& format, const std::string& text,
                     std::map<std::string, std::string> options = {}) {
-    try {
-        static_cast<void>(imported(format, text, std::move(options)));
-    } catch (const ConfigError& problems) {
-        std::string out;
-        for (const Diagnostic& problem : problems.diagnostics()) {
-            out += problem.to_string() + "\n";
-        }
-        return out;
-    }
-    return "";
+    return problems_when([&] { return imported(format, text, options); });
 }
 
 constexpr const char* kTable = R"(# two leaves, two spines

@@ -22,16 +22,7 @@ Summary run_text(const std::string& text, const std::string& more = "") {
 }
 
 std::string refused(const std::string& text) {
-    try {
-        static_cast<void>(imported(text));
-    } catch (const ConfigError& problems) {
-        std::string out;
-        for (const Diagnostic& problem : problems.diagnostics()) {
-            out += problem.to_string() + "\n";
-        }
-        return out;
-    }
-    return "";
+    return problems_when([&] { return imported(text); });
 }
 
 // All metrics, to the last bit.

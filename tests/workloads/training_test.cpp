@@ -573,6 +573,40 @@ software: {{preset: megatron-core-2024, step_overhead: 10 ms, pipeline_sync: {}}
     CHECK(iteration(1e-6, kOverlapped, "true").iteration_s == iteration(0, kOverlapped, "true").iteration_s);
 }
 
+TEST_CASE("biases and split heads move so many bytes of the main memory, and those of frozen products none on the way back") {
+    const auto iteration = [](const char* model, const char* software, const char* plan = ", attention: flash2") {
+        Scenario s = test::scenario(fmt::format(R"(orrery: 1
+kind: training
+cluster: {{nodes: 1, node: {{preset: dgx-a100-80g, gpus: 1}}}}
+model: {{layers: 2, hidden: 4096, heads: 32, vocabulary: 1000, sequence: 2048, biases: {}}}
+plan: {{micro_batch: 16, global_batch: 16{}}}
+software: {{preset: megatron-core-2024, {}}}
+network: {{collectives: ideal}}
+)",
+                                                model, plan, software));
+        s.software.launch.value = 0;
+        s.software.kernel_slowdown.value = 1;
+        return train(s).iteration_s;
+    };
+    const char* const kSeparate = "fused_biases: false";
+    const char* const kAdapters = ", attention: flash2, adapters: {rank: 1, modules: output, base: 16-bit}";
+    const double plain = iteration("true", "fused_biases: true");
+    // Tokens, values, layers.
+    const double values = 16.0 * 2048 * 4096 * 2;
+    const DeviceSpec a100 = test::scenario(test::kSmallTraining).cluster.node.gpu;
+    const CostModel& device = test::models().device(a100, ComputeKind::calibrated);
+    const double per_byte = device.seconds(Streaming{16e9}).value() / 16e9;
+    // Forward 12 bytes, backward 8 and 10, in kernels of 4 to 12 bytes a value.
+    CHECK(iteration("true", kSeparate) - plain == doctest::Approx(30 * values * per_byte).epsilon(0.05));
+    CHECK(iteration("true", "splits_heads: true") - plain == doctest::Approx(24 * values * per_byte).epsilon(0.05));
+    CHECK(iteration("false", kSeparate) == plain);
+    CHECK(iteration("true", kSeparate, kAdapters) - iteration("true", "fused_biases: true", kAdapters) ==
+          doctest::Approx(12 * values * per_byte).epsilon(0.05));
+    // Unfused attention splits its heads anyway.
+    CHECK(iteration("true", "splits_heads: true", ", attention: unfused") ==
+          iteration("true", "splits_heads: false", ", attention: unfused"));
+}
+
 TEST_CASE("overlap never makes an iteration slower; more bandwidth neither") {
     YamlNode tree = parse_yaml(kTwoStages, "test.yaml");
     const double base = train(read_scenario(tree, "test", test::data())).iteration_s;

@@ -466,9 +466,15 @@ void Lowering::add_hosts() {
     if (host_waits()) {
         return;  // it starts each pass with the device: part of the pass's price
     }
-    // A host that is faster than its device at every pass never makes it wait.
-    const bool waits = std::any_of(out_.prices.begin(), out_.prices.end(),
-                                   [&](const Price& price) { return host_seconds(price) > price.total(); });
+    // A host that has launched each pass before its device can have run it never makes it wait.
+    const bool waits = std::any_of(out_.compute.begin(), out_.compute.end(), [&](const std::vector<TaskId>& passes) {
+        double ahead = 0;
+        return std::any_of(passes.begin(), passes.end(), [&](TaskId pass) {
+            const Price& price = out_.prices[out_.price_at[pass.value()]];
+            ahead += price.total() - host_seconds(price);
+            return ahead < 0;
+        });
+    });
     if (!waits) {
         return;
     }

@@ -210,9 +210,9 @@ Alone PassCost::tensor_collective(CollectiveOp op, double bytes) const {
         memory_bytes(op, static_cast<std::uint32_t>(tensor_group_.size()), Bytes(bytes)).value()};
 }
 
-// Bytes of 16-bit activations that the streaming kernels of a layer move (of biases and heads: Megatron-LM, core/tensor_parallel/layers.py
-// and FlashSelfAttention). Norms read twice; a residual addition reads two and
-// writes one (with a one-byte mask under dropout); the backward pass of each also reads what its forward pass read.
+// Bytes of 16-bit activations that the streaming kernels of a layer move. Norms read twice; a residual addition reads two and
+// writes one (with a one-byte mask under dropout); the backward pass of each also reads what its forward pass read. Biases and heads
+// are those of Megatron-LM (core/tensor_parallel/layers.py, FlashSelfAttention).
 PassCost::LayerTraffic PassCost::traffic(bool backward) const {
     const double h = static_cast<double>(model_.hidden);
     const double ffn = static_cast<double>(model_.ffn) / t_;
@@ -242,7 +242,7 @@ PassCost::LayerTraffic PassCost::traffic(bool backward) const {
     const bool unfused = plan_.attention == AttentionKernel::unfused;
     out.transposes = unfused ? tokens_ * (qkv + q) * 2 * 2 : 0;
     out.heads = !unfused && software_.splits_heads ? tokens_ * qkv * 2 * 2 : 0;
-    if (model_.biases && !software_.fused_biases) {
+    if (model_.biases && !software_.fused_biases && !(backward && frozen())) {
         // The other three are added by the activation function and the residual; the gradients of all four are summed.
         const double ffn_in = ffn * (model_.gated ? 2 : 1);
         out.attention_biases = tokens_ * (backward ? 2 * (qkv + h / sharded) : 4 * qkv);

@@ -100,8 +100,9 @@ class PassCost {
     struct LayerTraffic {
         double norm, residual, activation, rotary, transposes;
         double query_key_norm = 0;
-        double heads = 0;                           ///< copies around fused attention
-        double attention_biases = 0, ffn_biases = 0;  ///< where products do not fuse them
+        double heads = 0;             ///< copies around fused attention
+        double attention_biases = 0;  ///< where products do not fuse them
+        double ffn_biases = 0;
     };
     /// A product of a layer, and whether the kernels before its passes can cast what they write.
     struct Product {

@@ -162,8 +162,8 @@ struct PlanSpec {
 /// change; or all passes.
 enum class CudaGraphs : std::uint8_t { none, layers, iteration };
 
-/// What a generation of training software adds to its kernels. kernel_slowdown, step_overhead and expert_wait are the only constants
-/// in Orrery that were fitted on training runs; see validation/training/README.md for the points they were fitted on.
+/// What a generation of training software adds to its kernels. kernel_slowdown, step_overhead, launch and expert_wait are the only
+/// constants in Orrery that were fitted on training runs; see validation/training/README.md for the points they were fitted on.
 struct SoftwareSpec {
     std::string name;
     Sourced<double> kernel_slowdown;  ///< kernels in a training step over the same kernels in a microbenchmark
