@@ -466,15 +466,20 @@ void Lowering::add_hosts() {
     if (host_waits()) {
         return;  // it starts each pass with the device: part of the pass's price
     }
-    // A host that has launched each pass before its device can have run it never makes it wait.
-    const bool waits = std::any_of(out_.compute.begin(), out_.compute.end(), [&](const std::vector<TaskId>& passes) {
+    // What starts the step is the host's own time. Its launches follow, and it never makes its device wait where they so far never
+    // take longer than the passes so far.
+    const auto launch_seconds = [&](std::uint32_t rank, TaskId pass) {
+        const Price& price = out_.prices[out_.price_at[pass.value()]];
+        return host_seconds(price) + (pass == out_.compute[rank].front() ? price.total() : 0);
+    };
+    bool waits = false;
+    for (std::uint32_t rank = 0; rank < rank_count() && !waits; ++rank) {
         double ahead = 0;
-        return std::any_of(passes.begin(), passes.end(), [&](TaskId pass) {
-            const Price& price = out_.prices[out_.price_at[pass.value()]];
-            ahead += price.total() - host_seconds(price);
-            return ahead < 0;
-        });
-    });
+        for (const TaskId pass : out_.compute[rank]) {
+            ahead += out_.prices[out_.price_at[pass.value()]].total() - launch_seconds(rank, pass);
+            waits = waits || ahead < 0;
+        }
+    }
     if (!waits) {
         return;
     }
@@ -482,11 +487,8 @@ void Lowering::add_hosts() {
     const std::uint16_t name = out_.graph.name("launch kernels");
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         for (const TaskId pass : out_.compute[rank]) {
-            const Price& price = out_.prices[out_.price_at[pass.value()]];
             Task task;
-            // Before the first pass the host is what takes the time.
-            task.duration =
-                SimTime::from_seconds(host_seconds(price) + (pass == out_.compute[rank].front() ? price.total() : 0));
+            task.duration = SimTime::from_seconds(launch_seconds(rank, pass));
             task.rank = out_.ranks[rank];
             task.name = name;
             task.stream = kHostStream;
