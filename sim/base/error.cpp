@@ -68,6 +68,7 @@ static std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates) {
     constexpr std::size_t kLongest = 100;  // of names: what is longer is a mistake of another kind, and costs time
+    constexpr std::size_t kStart = 3;      // characters that say which name is meant though its end is missing
     std::string best;
     if (word.size() > kLongest) {
         return best;
@@ -79,6 +80,11 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
             best_distance = distance;
             best = candidate;
         }
+    }
+    if (best.empty() && word.size() >= kStart) {
+        const auto found = std::find_if(candidates.begin(), candidates.end(),
+                                        [&](const std::string& candidate) { return candidate.starts_with(word); });
+        best = found == candidates.end() ? best : *found;
     }
     return best;
 }

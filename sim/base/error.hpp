@@ -57,7 +57,7 @@ class InternalError : public Error {
 
 [[noreturn]] void assertion_failed(const char* condition, const char* file, int line, const char* function);
 
-/// The candidate nearest to `word` by edit distance, or empty when none is close enough to suggest.
+/// The candidate nearest to `word` by edit distance, or the first that begins with it; empty when none is close enough to suggest.
 [[nodiscard]] std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace orrery

@@ -76,6 +76,8 @@ TEST_CASE("distributions have the moments they claim") {
 TEST_CASE("the nearest name is suggested only when it is near") {
     CHECK(nearest_name("tensr", {"tensor", "pipeline"}) == "tensor");
     CHECK(nearest_name("qwertyuiop", {"tensor", "pipeline"}).empty());
+    CHECK(nearest_name("megatron-core", {"maxtext", "megatron-core-2024"}) == "megatron-core-2024");
+    CHECK(nearest_name("me", {"maxtext", "megatron-core-2024"}).empty());
 }
 
 TEST_CASE("a diagnostic prints file, line and column") {
