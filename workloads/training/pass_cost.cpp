@@ -51,8 +51,9 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
       stream_slowdown_(software.kernel_slowdown.value),
       matrix_slowdown_(stream_slowdown_ * gpu.slowest_of(static_cast<double>(plan.ranks()))),
       units_(share_of(software.communication_units, gpu)),
-      tensor_units_(plan.overlap_tensor == TensorOverlap::full ? share_of(software.tensor_communication_units, gpu)
-                                                               : units_),
+      tensor_units_(plan.overlap_tensor == TensorOverlap::full    ? share_of(software.tensor_communication_units, gpu)
+                    : plan.overlap_tensor == TensorOverlap::tiles ? 0
+                                                                  : units_),
       memory_rate_(gpu.memory_bandwidth.value * gpu.memory_efficiency.value),
       scales_blocks_(gpu.flops_fp4.value > 0),
       loss_(loss_traffic(loss_kernels(plan, software))) {

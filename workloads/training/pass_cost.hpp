@@ -163,6 +163,7 @@ class PassCost {
     void write_output_products(Writer& out, std::span<const Block> blocks) const;
     void write_output_gradients(Writer& out, std::span<const Block> blocks, Part part) const;
     void write_input_gradients(Writer& out, std::span<const Block> blocks, Part part) const;
+    void write_triggered(Writer& out, const char* sum, const char* product, const Alone& alone) const;
 
     [[nodiscard]] static Gemm part_of(const Gemm& gemm, int parts);
     [[nodiscard]] Gemm product(double m, double n, double k, bool low_precision = true) const;
@@ -183,6 +184,7 @@ class PassCost {
     [[nodiscard]] Alone input_gather() const;  ///< of a block's input, under sequence parallelism
     [[nodiscard]] Alone output_sum() const;    ///< of a block's output
     [[nodiscard]] int pieces() const;          ///< that a product and its collective are cut into
+    [[nodiscard]] bool triggers() const;       ///< tiles of a product start the reduction after it
 
     const ModelSpec& model_;
     const PlanSpec& plan_;

@@ -102,6 +102,28 @@ int PassCost::pieces() const {
     return plan_.overlap_tensor == TensorOverlap::full ? static_cast<int>(plan_.tensor) : 1;
 }
 
+bool PassCost::triggers() const {
+    return plan_.overlap_tensor == TensorOverlap::tiles && tensor_group_.size() > 1;
+}
+
+// The product stays one kernel: each rank's share of its output, once complete, starts that share's step of the ring. Copy engines
+// do the steps, so that no compute units are taken. Summing reads what arrived and what is held, and writes; memory that adds
+// arrivals itself writes those and reads what is sent on. What a rank needs whole is gathered afterwards, behind nothing.
+void PassCost::write_triggered(Writer& out, const char* sum, const char* product, const Alone& alone) const {
+    const double bytes = tokens_ * static_cast<double>(model_.hidden) * 2;
+    Alone scatter = tensor_collective(CollectiveOp::reduce_scatter, bytes);
+    if (plan_.near_memory_sums) {
+        constexpr double kPasses = 2;
+        scatter.bytes = kPasses * wire_bytes(CollectiveOp::reduce_scatter,
+                                             static_cast<std::uint32_t>(tensor_group_.size()), Bytes(bytes))
+                                      .value();
+    }
+    out.scattered(sum, scatter, product, alone, static_cast<int>(plan_.tensor));
+    if (!plan_.sequence_parallel) {
+        out.wait(out.collective("gather sum", PassStream::tensor, tensor_collective(CollectiveOp::all_gather, bytes)));
+    }
+}
+
 // A product over some of its rows; short ones use less of the device.
 Gemm PassCost::part_of(const Gemm& gemm, int parts) {
     Gemm out = gemm;
@@ -135,7 +157,9 @@ void PassCost::write_output_products(Writer& out, std::span<const Block> blocks)
         }
     }
     write_adapters(out, blocks, false, PassWork::forward);  // before the sum over ranks, of which it is a part
-    if (tensor_group_.size() > 1) {
+    if (triggers()) {
+        write_triggered(out, "sum output", "product, out", products);
+    } else if (tensor_group_.size() > 1) {
         out.scattered("sum output", output_sum(), "product, out", products, parts);
     } else {
         out.kernel("product, out", products);
@@ -180,7 +204,7 @@ void PassCost::write_input_gradients(Writer& out, std::span<const Block> blocks,
             weight += weight_gradient(each);
         }
     }
-    const bool hides = part == Part::whole && plan_.overlap_tensor != TensorOverlap::none;
+    const bool hides = part == Part::whole && plan_.overlap_tensor != TensorOverlap::none && !triggers();
     const bool grouped = tensor_group_.size() > 1;
     PassProgram::Id gathered = PassProgram::kNone;
     const bool needs_input = !frozen() || std::any_of(blocks.begin(), blocks.end(),
@@ -193,9 +217,14 @@ void PassCost::write_input_gradients(Writer& out, std::span<const Block> blocks,
         if (!hides) {
             out.wait(gathered);
         }
-        out.kernel("data gradient, in", data);
-        write_adapters(out, blocks, true, PassWork::input_gradient);
-        summed = grouped ? out.collective("sum gradient", PassStream::tensor, output_sum()) : PassProgram::kNone;
+        if (triggers()) {
+            write_adapters(out, blocks, true, PassWork::input_gradient);
+            write_triggered(out, "sum gradient", "data gradient, in", data);
+        } else {
+            out.kernel("data gradient, in", data);
+            write_adapters(out, blocks, true, PassWork::input_gradient);
+            summed = grouped ? out.collective("sum gradient", PassStream::tensor, output_sum()) : PassProgram::kNone;
+        }
         if (!hides) {
             out.wait(summed);
         }

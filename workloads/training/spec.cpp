@@ -176,8 +176,12 @@ void describe(Fields& fields, PlanSpec& plan) {
                      [&](Fields& inner) { describe(inner, plan.signatures); });
     });
     fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
-        inner.enumeration({"tensor", "none; backward: behind weight gradients; full: also chunked into GEMMs"},
-                          {"none", "backward", "full"}, plan.overlap_tensor);
+        inner.enumeration({"tensor",
+                           "none; backward: behind weight gradients; full: also chunked into GEMMs; tiles: a product's "
+                           "tiles start the reduction after it"},
+                          {"none", "backward", "full", "tiles"}, plan.overlap_tensor);
+        inner.boolean({"near_memory", "with tensor: tiles: memory adds what arrives to what it holds"},
+                      plan.near_memory_sums);
         inner.boolean({"pipeline", "stages do not wait for their sends"}, plan.overlap_pipeline);
         inner.boolean({"data", "gradient reduction starts as soon as a chunk's gradients are final"},
                       plan.overlap_data);
@@ -499,6 +503,8 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
     problems.refuse(plan.scaling_given && plan.precision != Precision::fp8, "fp8_scaling needs precision: fp8");
     if (plan.chunks != chunks) {
         std::vector<std::string> chunked;
+    problems.refuse(plan.near_memory_sums && plan.overlap_tensor != TensorOverlap::tiles,
+                    "overlap.near_memory needs overlap.tensor: tiles, whose reductions it sums");
         for (const PipelineSchedule* row : schedule_table()) {
             if (row->chunked) {
                 chunked.emplace_back(row->name);

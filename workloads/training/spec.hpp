@@ -28,7 +28,8 @@ struct RecomputeModules {
 };
 /// flash: the newest fused kernel of the device; flash2: FlashAttention-2.
 enum class AttentionKernel { unfused, flash, flash2 };
-enum class TensorOverlap { none, backward, full };
+/// tiles: the tiles of a product start the reduction that follows it, by copy engines (T3, arXiv:2401.16677).
+enum class TensorOverlap { none, backward, full, tiles };
 /// fused: one kernel a norm, rotary embedding or gate; eager: one for each elementwise operation in them.
 enum class Fusion { fused, eager };
 
@@ -110,6 +111,7 @@ struct PlanSpec {
     bool gather_given = false;                       ///< `gather_precision` was given
     Precision gather_precision = Precision::bf16;    ///< of activations and their gradients that tensor ranks gather
     TensorOverlap overlap_tensor = TensorOverlap::none;
+    bool near_memory_sums = false;  ///< memory adds what arrives to what it holds; of TensorOverlap::tiles
     bool overlap_pipeline = false;
     bool overlap_data = false;
     bool overlap_parameters = false;  ///< all-gather of ZeRO-1 weights behind the first forward passes

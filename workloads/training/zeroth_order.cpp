@@ -31,7 +31,7 @@ std::vector<std::string> zeroth_order_problems(const PlanSpec& plan, bool has_ex
                        plan.zero));
     refuse(plan.recompute != Recompute::none, "has no backward pass to recompute for: recompute: none");
     refuse(plan.gradient_precision != Precision::bf16, "exchanges one number and no gradients: no gradient_precision");
-    refuse(plan.overlap_tensor == TensorOverlap::backward, "has no backward pass: overlap.tensor: none or full");
+    refuse(plan.overlap_tensor == TensorOverlap::backward, "has no backward pass: overlap.tensor: none, full or tiles");
     refuse(plan.overlap_parameters, "has no weights that ZeRO-1 gathers: no overlap.parameters");
     const OffloadPlan& offload = plan.offload;
     refuse(offload.optimizer.given || offload.gradients.given || offload.activations.given,

@@ -1,0 +1,78 @@
+// Sums over tensor ranks that the tiles of a product start (T3): what stays exposed as a closed form, and what is refused.
+
+#include "tests/support/support.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+using namespace orrery;
+
+namespace {
+
+Scenario scenario_of(const std::string& overlap, int layers = 8, bool sequence_parallel = true) {
+    Scenario s = test::scenario(fmt::format(R"(orrery: 1
+kind: training
+cluster: {{nodes: 1, node: dgx-a100-80g}}
+model: {{layers: {}, hidden: 8192, heads: 64, vocabulary: 32000, sequence: 4096}}
+plan: {{tensor: 8, micro_batch: 4, global_batch: 8, sequence_parallel: {}, overlap: {{{}}}}}
+software: {{preset: megatron-core-2024, launch: 0 us}}
+network: {{collectives: ideal}}
+)",
+                                            layers, sequence_parallel, overlap));
+    s.cluster.node.intra_latency.value = 0;
+    return s;
+}
+
+TrainingResult train(const Scenario& s) {
+    RunOptions options;
+    options.check_memory = false;
+    return *run(s, test::models(), options).training;
+}
+
+// Tensor-parallel communication that layers expose, without what the ends of the model have.
+double exposed(const std::string& overlap, bool sequence_parallel) {
+    const auto of = [&](int layers) {
+        const TrainingResult r = train(scenario_of(overlap, layers, sequence_parallel));
+        return r.booked[static_cast<std::size_t>(Category::tensor_communication)];
+    };
+    return of(16) - of(8);
+}
+
+}  // namespace
+
+TEST_CASE("tiles of long products hide all of a sum but the share of its last rank") {
+    // Per layer: two gathers forward and four backward, two sums in each direction, all of one length.
+    CHECK(exposed("tensor: tiles", true) / exposed("tensor: none", true) == doctest::Approx((6 + 4.0 / 8) / 10));
+    // Without sequence parallelism a sum is also gathered, behind nothing.
+    CHECK(exposed("tensor: tiles", false) / exposed("tensor: none", false) == doctest::Approx((4 + 4.0 / 8) / 8));
+}
+
+TEST_CASE("sums that tiles start take no compute units, and near memory fewer bytes") {
+    const double in_turn = train(scenario_of("")).iteration_s;
+    const double tiles = train(scenario_of("tensor: tiles")).iteration_s;
+    CHECK(tiles < in_turn);
+    // Narrow memory, which products and sums share.
+    const auto seconds = [](const char* overlap) {
+        Scenario s = scenario_of(overlap);
+        s.cluster.node.gpu.memory_bandwidth.value /= 2;
+        return train(s).iteration_s;
+    };
+    CHECK(seconds("tensor: tiles, near_memory: true") < seconds("tensor: tiles"));
+    CHECK(seconds("tensor: tiles") < seconds(""));
+}
+
+TEST_CASE("one rank has nothing to sum, and sums in memory need tiles") {
+    const auto alone = [](const char* overlap) {
+        Scenario s = scenario_of(overlap);
+        s.plan.tensor = 1;
+        s.plan.data = 8;
+        s.plan.micro_batch = 1;
+        return train(s).iteration_s;
+    };
+    CHECK(alone("tensor: tiles") == alone(""));
+    for (const char* overlap : {"near_memory: true", "tensor: full, near_memory: true"}) {
+        CAPTURE(overlap);
+        const std::string problems = test::problems_when([&] { (void)train(scenario_of(overlap)); });
+        CHECK(problems.find("overlap.near_memory needs overlap.tensor: tiles") != std::string::npos);
+    }
+}
