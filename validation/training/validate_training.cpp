@@ -249,7 +249,7 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
         void (*apply)(Scenario&);
     };
     static constexpr double kNothing = 1e-12;  // zero stands for a default
-    static constexpr std::array<Row, 9> kMechanisms = {{
+    static constexpr std::array<Row, 10> kMechanisms = {{
         {"launches", [](Scenario& s) { s.software.launch.value = 0; }},
         {"expert-wait", [](Scenario& s) { s.software.expert_wait.value = 0; }},
         {"slowest-device", [](Scenario& s) { s.cluster.node.gpu.speed_spread.value = kNothing; }},
@@ -259,6 +259,7 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
              s.software.tensor_communication_units.value = 0;
          }},
         {"fused-casts", [](Scenario& s) { s.software.fused_casts = false; }},
+        {"waits-at-ends", [](Scenario& s) { s.software.waits_at_ends = false; }},
         {"split-accumulator", [](Scenario& s) { s.cluster.node.gpu.split_accumulator.value = 0; }},
         {"buckets", [](Scenario& s) { s.software.gradient_bucket.value = 1e15; }},
         {"biases", [](Scenario& s) { s.software.fused_biases = true; }},

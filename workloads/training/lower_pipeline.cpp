@@ -546,6 +546,7 @@ class PipelineLowering final : public UnitLowering {
         for (std::uint32_t rank = 0; stages_ > 1 && rank < rank_count(); ++rank) {
             const std::uint32_t stage = rank / per_stage();
             const std::uint32_t member = rank % per_stage();
+            const auto free = sends_freely(stage);
             for (std::size_t i = 0; i < schedules_[stage].size(); ++i) {
                 const Pass& pass = schedules_[stage][i];
                 const std::size_t way = pass.work == PassWork::forward ? 0 : 1;
@@ -561,12 +562,30 @@ class PipelineLowering final : public UnitLowering {
                 const std::size_t end = pass.joined ? i + 1 : i;
                 out_.graph.add_edge(ends_[rank][end], id);
                 out_.graph.add_edge(id, pass_starts_[way][slot(member, to, pass.micro_batch)]);
-                if (!in_.plan.overlap_pipeline && end + 1 < starts_[rank].size()) {
-                    out_.graph.add_edge(id, starts_[rank][end + 1]);  // the sender waits for its send
+                if ((i < free.first || i >= free.second) && end + 1 < starts_[rank].size()) {
+                    out_.graph.add_edge(id, starts_[rank][end + 1]);
                 }
             }
         }
         label({});
+    }
+
+    // Passes of a stage whose sends nothing waits for, from the first to before the second: where a forward and a backward pass take
+    // turns, the pipeline neither fills nor drains.
+    [[nodiscard]] std::pair<std::size_t, std::size_t> sends_freely(std::uint32_t stage) const {
+        const std::vector<Pass>& passes = schedules_[stage];
+        if (!in_.plan.overlap_pipeline) {
+            return {0, 0};
+        }
+        if (!in_.software.waits_at_ends) {
+            return {0, passes.size()};
+        }
+        const auto forward = [](const Pass& pass) { return pass.work == PassWork::forward; };
+        const auto first_backward =
+            static_cast<std::size_t>(std::find_if_not(passes.begin(), passes.end(), forward) - passes.begin());
+        const auto after_forward =
+            static_cast<std::size_t>(passes.rend() - std::find_if(passes.rbegin(), passes.rend(), forward));
+        return {std::max<std::size_t>(first_backward, 1) - 1, after_forward + 1};
     }
 
     TaskId send(std::uint32_t from, std::uint32_t to, std::uint16_t name) {

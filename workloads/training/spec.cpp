@@ -215,6 +215,9 @@ void describe(Fields& fields, SoftwareSpec& software) {
     fields.boolean({"pipeline_sync",
                     "the host waits for the device where a stage has sent or received, unless overlap.pipeline"},
                    software.pipeline_sync);
+    fields.boolean({"waits_at_ends",
+                    "with overlap.pipeline a stage waits for its sends while the pipeline fills and drains"},
+                   software.waits_at_ends);
     fields.sourced({"step_overhead", "time per iteration beyond its passes", true, 0, 60}, Dimension::time,
                    software.step_overhead);
     fields.enumeration({"loss", "kernels of the loss, where the plan names none"}, {"separate", "compiled", "fused"},
@@ -500,11 +503,11 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
         plan.gather_given && (!plan.sequence_parallel || (bytes_of(plan.gather_precision) < 2 &&
                                                           bytes_of(plan.precision) > bytes_of(plan.gather_precision))),
         "gather_precision needs sequence_parallel: true, and products that take what is gathered: precision: fp8");
+    problems.refuse(plan.near_memory_sums && plan.overlap_tensor != TensorOverlap::tiles,
+                    "overlap.near_memory needs overlap.tensor: tiles, whose reductions it sums");
     problems.refuse(plan.scaling_given && plan.precision != Precision::fp8, "fp8_scaling needs precision: fp8");
     if (plan.chunks != chunks) {
         std::vector<std::string> chunked;
-    problems.refuse(plan.near_memory_sums && plan.overlap_tensor != TensorOverlap::tiles,
-                    "overlap.near_memory needs overlap.tensor: tiles, whose reductions it sums");
         for (const PipelineSchedule* row : schedule_table()) {
             if (row->chunked) {
                 chunked.emplace_back(row->name);

@@ -176,6 +176,7 @@ struct SoftwareSpec {
     Sourced<double> expert_wait;
     /// The host waits for the device where a stage has sent or received, unless sends overlap, and then starts the next pass anew.
     bool pipeline_sync = false;
+    bool waits_at_ends = false;  ///< sends that overlap are waited for while the pipeline fills and drains
     Sourced<double> step_overhead;             ///< s per iteration: data loading, gradient clipping, logging
     LossKernels loss = LossKernels::compiled;  ///< never software
     bool fused_casts = false;             ///< casts to fp8 are part of the norm before a product, and of its gather
