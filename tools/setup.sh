@@ -98,7 +98,7 @@ build() {
                 say "configuring failed; the log is build/$preset.log"
                 exit 2
             fi
-            say "building ($preset): about $((7 / $(nproc) + 1)) minutes the first time on $(nproc) cores"
+            say "building ($preset): about $((20 / $(nproc) + 1)) minutes the first time on $(nproc) cores"
         fi
         if ! cmake --build "$folder" --target "$@" 2>&1 | tee "$log" | show_progress; then
             grep -E 'error|FAILED' -A 5 "$log" | head -n 60 >&2

@@ -21,7 +21,7 @@ constexpr std::size_t kMostName = 200;
 constexpr double kFastest = 1e14;  // B/s
 
 // A name as YAML reads it back, whatever it holds.
-std::string quoted(const std::string& name) {
+std::string yaml_name(const std::string& name) {
     std::string out = "'";
     for (const char c : name) {
         out += c == '\'' ? "''" : std::string(1, c);
@@ -190,7 +190,7 @@ Imported GraphText::as_scenario(const ImportInput& input, const char* format, Im
         if (!from_host && !to_host) {
             lines +=
                 fmt::format("      - {{from: {}, to: {}, link: {}, latency: {} s{}}}\n",
-                            quoted(vertices_[link.from].name), quoted(vertices_[link.to].name), rate_text(link.rate),
+                            yaml_name(vertices_[link.from].name), yaml_name(vertices_[link.to].name), rate_text(link.rate),
                             link.latency, link.count > 1 ? fmt::format(", count: {}", link.count) : "");
             continue;
         }
@@ -238,8 +238,8 @@ Imported GraphText::as_scenario(const ImportInput& input, const char* format, Im
         ++switches;
         hosts += vertex.nodes;
         switch_lines += vertex.nodes > 0
-                            ? fmt::format("      - {{name: {}, nodes: {}}}\n", quoted(vertex.name), vertex.nodes)
-                            : fmt::format("      - {{name: {}}}\n", quoted(vertex.name));
+                            ? fmt::format("      - {{name: {}, nodes: {}}}\n", yaml_name(vertex.name), vertex.nodes)
+                            : fmt::format("      - {{name: {}}}\n", yaml_name(vertex.name));
     }
     line_ = 0;
     if (host_rate < 0) {
