@@ -90,6 +90,8 @@ const std::vector<Synonym>& synonym_table() {
         {"tensor_model_parallel_size", {"plan.tensor"}},
         {"pipeline_model_parallel_size", {"plan.pipeline"}},
         {"context_parallel_size", {"plan.context"}},
+        {"cp_comm_type", {"plan.context_exchange"}},
+        {"hierarchical_context_parallel_sizes", {"plan.context_inner"}},
         {"expert_model_parallel_size", {"plan.expert", "engine.expert"}},
         {"expert_tensor_parallel_size", {"plan.expert_tensor"}},
         {"etp", {"plan.expert_tensor"}},

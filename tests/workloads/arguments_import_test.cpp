@@ -82,6 +82,23 @@ TEST_CASE("a Megatron-LM script with experts becomes their model and mapping") {
     CHECK(s.plan.experts.dispatch == TokenDispatch::all_to_all);
 }
 
+TEST_CASE("a Megatron-LM script says what the ranks of a sequence exchange") {
+    const auto plan = [](const std::string& flags) {
+        return imported("megatron-args",
+                        "pretrain_gpt.py --num-layers 8 --hidden-size 4096 --num-attention-heads 32 --seq-length 32768 "
+                        "--micro-batch-size 1 --global-batch-size 8 --bf16 --context-parallel-size 8 " +
+                            flags)
+            .plan;
+    };
+    CHECK(plan("").context_exchange == ContextExchange::ring);
+    CHECK(plan("--cp-comm-type p2p").context_exchange == ContextExchange::ring);
+    CHECK(plan("--cp-comm-type all_gather").context_exchange == ContextExchange::all_gather);
+    CHECK(plan("--cp-comm-type a2a").context_exchange == ContextExchange::all_to_all);
+    const PlanSpec both = plan("--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 4");
+    CHECK(both.context_exchange == ContextExchange::hierarchical);
+    CHECK(both.context_inner == 2);
+}
+
 TEST_CASE("a vLLM command line becomes its engine") {
     const Scenario s = imported("vllm-args",
                                 "vllm serve meta-llama/Meta-Llama-3-70B-Instruct --tensor-parallel-size 4 "

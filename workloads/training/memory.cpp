@@ -183,6 +183,11 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
         use.activations +=
             s * static_cast<double>(plan.micro_batch) * static_cast<double>(model.vocabulary) / t * logit;
     }
+    if (plan.gathers_keys()) {
+        // Of one layer, of all ranks of the sequence.
+        const double gathered = software.repeats_keys ? model.q_width() : model.kv_width();
+        use.buffers += 2 * tokens * static_cast<double>(plan.context) * gathered / t * 2;
+    }
     use.buffers += software.reserved_memory.value;
     return use;
 }

@@ -1,4 +1,4 @@
-// Attention of a layer: unfused, by one fused kernel, in a ring over ranks, or document by document.
+// Attention of a layer: unfused, by one fused kernel, or document by document. Over several ranks: pass_context.cpp.
 
 #include "workloads/training/pass_writer.hpp"
 
@@ -18,10 +18,20 @@ PassProgram PassCost::attention_core(LayerKind kind, Direction direction) const 
     const double heads = static_cast<double>(plan_.micro_batch) * static_cast<double>(model_.heads) / t_;
     const auto d = static_cast<double>(model_.head_dim);
     if (plan_.attention == AttentionKernel::unfused) {
-        const double queries = s / static_cast<double>(plan_.context);
-        const Gemm scores{queries, s, d, heads, Precision::fp16, 0};
-        const Gemm values{queries, d, s, heads, Precision::fp16, 0};
-        const double elements = heads * queries * s;
+        const bool by_heads = plan_.context > 1 && plan_.context_exchange == ContextExchange::all_to_all;
+        const auto c = static_cast<double>(plan_.context);
+        const double queries = by_heads ? s : s / c;
+        const double own = by_heads ? heads / c : heads;
+        const Gemm scores{queries, s, d, own, Precision::fp16, 0};
+        const Gemm values{queries, d, s, own, Precision::fp16, 0};
+        const double elements = own * queries * s;
+        const double q = model_.q_width() / t_;
+        const double qkv = q + 2 * exchanged_keys();
+        if (by_heads) {
+            write_head_exchange(out, "tokens for heads", backward ? q : qkv);
+        } else if (plan_.context > 1) {
+            write_key_gather(out);
+        }
         const double dropout = model_.dropout ? 1 : 0;
         const double times = backward ? 2 : 1;  // each product has two gradients of its own size
         out.kernel("scores", matrix_slowdown_ * times * alone(scores), times);
@@ -29,43 +39,19 @@ PassProgram PassCost::attention_core(LayerKind kind, Direction direction) const 
                    1 + dropout);
         out.kernel("weighted sum", matrix_slowdown_ * times * alone(values), times);
         out.program().add_flops(times * (scores.flops() + values.flops()));
+        if (by_heads) {
+            write_head_exchange(out, "heads for tokens", backward ? qkv : q);
+        } else if (plan_.context > 1 && backward) {
+            write_key_scatter(out);
+        }
     } else if (plan_.context == 1) {
         const Attention attention = flash(kind, heads, s, backward);
         out.kernel("attention", matrix_slowdown_ * alone(attention));
         out.program().add_flops(attention.flops());
     } else {
-        // Ring attention with balanced (zigzag) halves: in each of c steps a rank attends to half of one rank's keys on
-        // average, while the next keys and values are on their way.
-        const auto c = static_cast<double>(plan_.context);
-        out.program().add_flops(flash(kind, heads, s, backward).flops() / c);
-        Attention piece = flash(kind, heads, s / c, backward);
-        piece.causal = false;
-        piece.window = 0;
-        const Alone kernel = 0.5 * matrix_slowdown_ * alone(piece);
-        write_ring(out, context_group_, kernel, tokens_, backward);
+        write_context(out, kind, backward);
     }
     return out.program();
-}
-
-// As many steps as ranks, of so long each, while keys and values of `rows` tokens go round.
-void PassCost::write_ring(Writer& out, const std::vector<GpuId>& ring, const Alone& kernel, double rows,
-                          bool backward) const {
-    const double bytes = (backward ? 2 : 1) * 2 * rows * model_.kv_width() / t_ * 2;
-    const auto ranks = static_cast<std::uint32_t>(ring.size());
-    const Alone step{seconds_alone(fabric_, make_transfer(fabric_, collectives_, CollectiveOp::send_recv, ring,
-                                                          Bytes(bytes), paths_))
-                         .value(),
-                     memory_bytes(CollectiveOp::send_recv, ranks, Bytes(bytes)).value()};
-    PassProgram::Id sent = PassProgram::kNone;
-    for (std::size_t i = 0; i < ring.size(); ++i) {
-        const PassProgram::Id before = out.program().last(PassStream::compute);
-        const PassProgram::Id arrived = sent;
-        if (i + 1 < ring.size()) {
-            // The next keys leave once those of this piece have come and the piece before is done.
-            sent = out.collective("keys and values", PassStream::context, step, before);
-        }
-        out.kernel("attention", kernel, 1, arrived);
-    }
 }
 
 // Each document attends to itself alone: those that are cut over ranks in rings, one kernel for all others. A kernel over documents of

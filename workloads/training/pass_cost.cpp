@@ -203,12 +203,7 @@ Alone PassCost::alone(const Operation& operation) const {
 }
 
 Alone PassCost::tensor_collective(CollectiveOp op, double bytes) const {
-    if (tensor_group_.size() < 2) {
-        return {};
-    }
-    return {
-        seconds_alone(fabric_, make_transfer(fabric_, collectives_, op, tensor_group_, Bytes(bytes), paths_)).value(),
-        memory_bytes(op, static_cast<std::uint32_t>(tensor_group_.size()), Bytes(bytes)).value()};
+    return exchange(op, tensor_group_, bytes);
 }
 
 // Bytes of 16-bit activations that the streaming kernels of a layer move. Norms read twice; a residual addition reads two and
@@ -243,6 +238,8 @@ PassCost::LayerTraffic PassCost::traffic(bool backward) const {
     const bool unfused = plan_.attention == AttentionKernel::unfused;
     out.transposes = unfused ? tokens_ * (qkv + q) * 2 * 2 : 0;
     out.heads = !unfused && software_.splits_heads ? tokens_ * qkv * 2 * 2 : 0;
+    const bool grouped = model_.kv_heads < model_.heads;
+    out.repeats = software_.repeats_keys && grouped ? tokens_ * 2 * (q + model_.kv_width() / t_) * 2 : 0;
     if (model_.biases && !software_.fused_biases && !(backward && frozen())) {
         // The other three are added by the activation function and the residual; the gradients of all four are summed.
         const double ffn_in = ffn * (model_.gated ? 2 : 1);
@@ -313,6 +310,7 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
             stream("biases", bytes.attention_biases, backward ? 2 : 1);
             stream("transposes", bytes.transposes, 2);
             stream("split of heads", bytes.heads, backward ? 1 : 3);
+            stream("keys and values for every head", bytes.repeats, 2);
             out.program().append(attention_core(kind, direction));
         } else {
             stream("activation function", bytes.activation, eager ? 2 : 1);

@@ -101,6 +101,7 @@ class PassCost {
         double norm, residual, activation, rotary, transposes;
         double query_key_norm = 0;
         double heads = 0;             ///< copies around fused attention
+        double repeats = 0;           ///< of keys and values, for every query head
         double attention_biases = 0;  ///< where products do not fuse them
         double ffn_biases = 0;
     };
@@ -173,7 +174,18 @@ class PassCost {
     [[nodiscard]] Alone forward_product(const Product& product, int parts) const;
     [[nodiscard]] Alone data_gradient(const Product& product, int parts) const;
     [[nodiscard]] Alone weight_gradient(const Product& product) const;
+    // Attention over the ranks of a sequence: pass_context.cpp.
+    void write_context(Writer& out, LayerKind kind, bool backward) const;
     void write_ring(Writer& out, const std::vector<GpuId>& ring, const Alone& kernel, double rows, bool backward) const;
+    void write_two_way(Writer& out, const Alone& kernel, bool backward) const;
+    void write_gathered_ring(Writer& out, const Alone& kernel, bool backward) const;
+    void write_gathered(Writer& out, LayerKind kind, bool backward) const;
+    void write_key_gather(Writer& out) const;
+    void write_key_scatter(Writer& out) const;
+    void write_head_exchange(Writer& out, const char* name, double width) const;
+    void write_merge(Writer& out, double rows, bool wide, bool backward) const;
+    [[nodiscard]] double exchanged_keys() const;  ///< width of the keys of a token on a rank, as ranks exchange them
+    [[nodiscard]] Alone exchange(CollectiveOp op, const std::vector<GpuId>& group, double bytes) const;
     void write_documents(Writer& out, LayerKind kind, bool backward) const;
     [[nodiscard]] Attention flash(LayerKind kind, double heads, double length, bool backward) const;
     [[nodiscard]] LayerTraffic traffic(bool backward) const;

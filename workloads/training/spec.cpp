@@ -78,6 +78,17 @@ void describe(Fields& fields, PlanSpec& plan) {
     fields.integer({"pipeline", "pipeline stages", false, 1, 10000}, plan.pipeline);
     fields.integer({"data", "data-parallel degree", false, 1, 1'000'000}, plan.data);
     fields.integer({"context", "context-parallel degree", false, 1, 1024}, plan.context);
+    fields.group(plan.exchange_given, [&](Fields& same) {
+        same.enumeration({"context_exchange",
+                          "what the ranks of a sequence exchange: keys and values in a ring, or gathered behind its "
+                          "first piece, or before one kernel; tokens for heads; queries one way and what they found "
+                          "another; tokens for heads among neighbours, and a ring over these"},
+                         {"ring", "gathered-ring", "all-gather", "all-to-all", "two-way", "hierarchical"},
+                         plan.context_exchange);
+        same.integer({"context_inner", "context_exchange: hierarchical: neighbours that exchange tokens for heads",
+                      false, 0, 1024},
+                     plan.context_inner);
+    });
     fields.integer({"micro_batch", "sequences in a micro-batch", false, 1, 1'000'000}, plan.micro_batch);
     fields.integer({"global_batch", "sequences in a step, over all ranks", true, 1, 1'000'000'000}, plan.global_batch);
     fields.group(plan.placed, [&](Fields& same) {
@@ -183,6 +194,10 @@ void describe(Fields& fields, PlanSpec& plan) {
         inner.boolean({"near_memory", "with tensor: tiles: memory adds what arrives to what it holds"},
                       plan.near_memory_sums);
         inner.boolean({"pipeline", "stages do not wait for their sends"}, plan.overlap_pipeline);
+        inner.group(plan.overlap_context_given, [&](Fields& same) {
+            same.boolean({"context", "pieces of a ring are attended to while the next ones are on their way"},
+                         plan.overlap_context);
+        });
         inner.boolean({"data", "gradient reduction starts as soon as a chunk's gradients are final"},
                       plan.overlap_data);
         inner.boolean({"parameters", "weights of ZeRO-1 are gathered behind the first forward passes"},
@@ -242,6 +257,8 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.fused_gradient_accumulation);
     fields.boolean({"fused_biases", "biases are added, and their gradients summed, by the kernels of products"},
                    software.fused_biases);
+    fields.boolean({"repeats_keys", "grouped keys and values are copied for every query head before attention"},
+                   software.repeats_keys);
     fields.boolean({"splits_heads",
                     "queries, keys and values are copied apart before fused attention, and their gradients together"},
                    software.splits_heads);
@@ -473,13 +490,42 @@ static void check_pipeline(const ModelSpec& model, const PlanSpec& plan, Problem
     }
 }
 
+static void check_context(const ModelSpec& model, const PlanSpec& plan, Problems& problems) {
+    const std::int64_t c = plan.context;
+    problems.require(model.sequence % c == 0, fmt::format("context {} must divide the sequence {}", c, model.sequence));
+    problems.refuse(model.latent.kv_rank > 0 && (plan.attention == AttentionKernel::unfused || c > 1),
+                    "latent attention is trained with attention: flash, and without context parallelism");
+    problems.refuse(plan.exchange_given && c == 1, "context_exchange and context_inner need context above 1");
+    if (c == 1) {
+        problems.refuse(plan.overlap_context_given, "overlap.context needs context above 1");
+        return;
+    }
+    const bool whole = plan.context_exchange == ContextExchange::all_gather ||
+                       plan.context_exchange == ContextExchange::all_to_all;
+    const bool hierarchical = plan.context_exchange == ContextExchange::hierarchical;
+    problems.refuse(plan.overlap_context_given && whole,
+                    "overlap.context needs a ring, whose pieces the exchanges hide behind: context_exchange: ring, "
+                    "gathered-ring, two-way or hierarchical");
+    problems.refuse(plan.attention == AttentionKernel::unfused && !whole,
+                    "attention: unfused over several context ranks needs context_exchange: all-gather or all-to-all");
+    problems.refuse(plan.documents.given && plan.context_exchange != ContextExchange::ring,
+                    "documents are cut over ranks in rings: context_exchange: ring");
+    problems.refuse(plan.context_inner > 0 && !hierarchical, "context_inner needs context_exchange: hierarchical");
+    problems.refuse(hierarchical && plan.context_inner < 2,
+                    "context_exchange: hierarchical needs context_inner of at least 2");
+    const std::int64_t inner = plan.head_ranks();
+    problems.require(inner < 1 || c % inner == 0, fmt::format("context_inner {} must divide context {}", inner, c));
+    problems.require(inner < 1 || model.kv_heads % (plan.tensor * inner) == 0,
+                     fmt::format("tensor {} x {} ranks that exchange tokens for heads must divide the {} heads of keys and values",
+                                 plan.tensor, inner, model.kv_heads));
+}
+
 void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, const Mark& mark) {
     Problems problems{{}, {}, mark};
     const auto require = [&](bool fits, const std::string& text) { problems.require(fits, text); };
     problems.refuse(model.heads % model.kv_heads != 0,
                     fmt::format("kv_heads ({}) must divide heads ({})", model.kv_heads, model.heads));
-    problems.refuse(model.latent.kv_rank > 0 && (plan.attention == AttentionKernel::unfused || plan.context > 1),
-                    "latent attention is trained with attention: flash, and without context parallelism");
+    check_context(model, plan, problems);
     check_experts(model, plan, problems);
     require(plan.ranks() == gpus,
             fmt::format("tensor {} x pipeline {} x data {} x context {} = {} ranks, but the cluster "
@@ -492,8 +538,6 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
     require(plan.zeroth_order.given || plan.global_batch % (plan.micro_batch * plan.data) == 0,
             fmt::format("micro_batch {} x data {} must divide global_batch {}", plan.micro_batch, plan.data,
                         plan.global_batch));
-    require(model.sequence % plan.context == 0,
-            fmt::format("context {} must divide the sequence {}", plan.context, model.sequence));
     const std::int64_t chunks = plan.schedule->chunked ? plan.chunks : 1;
     require((plan.copies() == 1 ? plan.pipeline * chunks : plan.pipeline) <= model.layers + 2,
             fmt::format("pipeline {} x chunks {} is more than the {} layers", plan.pipeline, chunks, model.layers));

@@ -28,6 +28,14 @@ struct RecomputeModules {
 };
 /// flash: the newest fused kernel of the device; flash2: FlashAttention-2.
 enum class AttentionKernel { unfused, flash, flash2 };
+/// How the ranks that share a sequence come to attend to all of it; what each sends is in pass_context.cpp.
+///   ring           keys and values go round, the next ones while a piece is attended to (Ring Attention, arXiv:2310.01889)
+///   gathered_ring  piece by piece as well, but all keys and values are gathered behind the first piece (PyTorch's context_parallel)
+///   all_gather     keys and values are gathered, then one kernel attends to all (Llama 3, arXiv:2407.21783)
+///   all_to_all     ranks exchange tokens for heads and back (DeepSpeed-Ulysses, arXiv:2309.14509)
+///   two_way        queries go round, and what they found goes home (TokenRing, arXiv:2412.20501)
+///   hierarchical   tokens for heads among `context_inner` neighbours, a ring over the groups (arXiv:2405.07719)
+enum class ContextExchange { ring, gathered_ring, all_gather, all_to_all, two_way, hierarchical };
 /// tiles: the tiles of a product start the reduction that follows it, by copy engines (T3, arXiv:2401.16677).
 enum class TensorOverlap { none, backward, full, tiles };
 /// fused: one kernel a norm, rotary embedding or gate; eager: one for each elementwise operation in them.
@@ -85,6 +93,9 @@ struct PlanSpec {
     std::int64_t pipeline = 1;
     std::int64_t data = 1;
     std::int64_t context = 1;
+    bool exchange_given = false;  ///< one of the next two was given
+    ContextExchange context_exchange = ContextExchange::ring;
+    std::int64_t context_inner = 0;  ///< of ContextExchange::hierarchical
     std::int64_t micro_batch = 1;
     std::int64_t global_batch = 0;
     const PipelineSchedule* schedule = default_schedule();
@@ -113,6 +124,8 @@ struct PlanSpec {
     TensorOverlap overlap_tensor = TensorOverlap::none;
     bool near_memory_sums = false;  ///< memory adds what arrives to what it holds; of TensorOverlap::tiles
     bool overlap_pipeline = false;
+    bool overlap_context_given = false;
+    bool overlap_context = true;  ///< pieces are attended to while the next keys and values are on their way
     bool overlap_data = false;
     bool overlap_parameters = false;  ///< all-gather of ZeRO-1 weights behind the first forward passes
     ExpertPlan experts;
@@ -142,6 +155,17 @@ struct PlanSpec {
     /// Of a value of the operands of products, with its share of their scales.
     [[nodiscard]] double operand_bytes() const;
     [[nodiscard]] std::int64_t ranks() const { return tensor * pipeline * data * context; }
+    /// Neighbours among the ranks of a sequence that exchange tokens for heads; the others of it are in a ring.
+    [[nodiscard]] std::int64_t head_ranks() const {
+        return context_exchange == ContextExchange::all_to_all     ? context
+               : context_exchange == ContextExchange::hierarchical ? context_inner
+                                                                   : 1;
+    }
+    /// Keys and values of the whole sequence are in memory at once.
+    [[nodiscard]] bool gathers_keys() const {
+        return context > 1 && (context_exchange == ContextExchange::all_gather ||
+                               context_exchange == ContextExchange::gathered_ring);
+    }
     [[nodiscard]] std::int64_t micro_batches() const {
         return global_batch * zeroth_order.perturbation / (micro_batch * data);
     }
@@ -191,6 +215,7 @@ struct SoftwareSpec {
     Sourced<double> gradient_bucket_per_rank;
     bool fused_gradient_accumulation = true;  ///< weight gradients are added in the GEMM's epilogue
     bool fused_biases = true;                 ///< biases are added, and their gradients summed, by the kernels of products
+    bool repeats_keys = false;                ///< keys and values are copied for every query head before attention
     bool splits_heads = false;                ///< queries, keys and values are copied apart before fused attention
     bool scatter_gather_pipeline = true;      ///< each tensor-parallel rank sends its share between stages
     std::int64_t gathers_per_layer = 1;       ///< collectives that ZeRO-3 gathers a layer's weights with

@@ -101,6 +101,12 @@ std::string dispatch_of(CommandText& flags, bool experts) {
     return type == "alltoall" ? "all-to-all" : type == "flex" ? "hierarchical" : "all-gather";
 }
 
+// One type for all layers, or the first layer's. Of two levels the first size is that of the neighbours.
+std::string context_exchange_of(CommandText& flags) {
+    const std::string type = flags.text({"cp-comm-type"});
+    return type == "all_gather" ? "all-gather" : type == "a2a" ? "all-to-all" : type == "a2a+p2p" ? "hierarchical" : "";
+}
+
 struct Degrees {
     std::int64_t tensor, pipeline, context;
     [[nodiscard]] std::int64_t product() const { return tensor * pipeline * context; }
@@ -137,6 +143,8 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
     return {{"tensor", std::to_string(degrees.tensor)},
             {"pipeline", std::to_string(degrees.pipeline)},
             {"context", degrees.context > 1 ? std::to_string(degrees.context) : ""},
+            {"context_exchange", degrees.context > 1 ? context_exchange_of(flags) : ""},
+            {"context_inner", degrees.context > 1 ? number(flags.whole({"hierarchical-context-parallel-sizes"})) : ""},
             {"data", std::to_string(data)},
             {"expert", number(flags.whole({"expert-model-parallel-size"}))},
             {"expert_tensor",
