@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 namespace orrery::inline training {
@@ -30,6 +31,18 @@ std::vector<double> relative_loads(const ExpertsSpec& experts, const ExpertPlan&
     return loads;
 }
 
+// The first of equals.
+std::vector<bool> most_wanted(const std::vector<double>& loads, std::size_t count) {
+    std::vector<std::size_t> order(loads.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return loads[a] > loads[b]; });
+    std::vector<bool> out(loads.size(), false);
+    for (std::size_t i = 0; i < count; ++i) {
+        out[order[i]] = true;
+    }
+    return out;
+}
+
 // Of `parts` equal parts of `all`, the mean number that `picks` without repetition touch.
 double touched(double parts, double all, double picks) {
     const double part = all / parts;
@@ -47,22 +60,29 @@ ExpertLoad load_of(const ExpertsSpec& experts, const PlanSpec& plan) {
     if (own.pad) {
         return {own.capacity, own.capacity};
     }
-    if (own.exponent <= 0 && own.loads.empty()) {
+    if (own.exponent <= 0 && own.loads.empty() && own.shadowed == 0) {
         const double kept = own.capacity > 0 ? std::min(1.0, own.capacity) : 1;
         return {kept, kept};
     }
     const std::vector<double> loads = relative_loads(experts, own);
+    const std::vector<bool> shadowed = most_wanted(loads, static_cast<std::size_t>(own.shadowed));
     std::vector<double> ranks(static_cast<std::size_t>(own.expert), 0);
     double sum = 0;
+    double stays = 0;
     const std::size_t together = loads.size() / ranks.size();
     for (std::size_t i = 0; i < loads.size(); ++i) {
         const double kept = own.capacity > 0 ? std::min(loads[i], own.capacity) : loads[i];
+        if (shadowed[i]) {
+            stays += kept;
+            continue;
+        }
         // A list names experts as they lie; a law's are dealt out.
         ranks[own.loads.empty() ? i % ranks.size() : i / together] += kept;
         sum += kept;
     }
     const double hottest = *std::max_element(ranks.begin(), ranks.end());
-    return {hottest / static_cast<double>(together), sum / static_cast<double>(loads.size())};
+    const auto all = static_cast<double>(loads.size());
+    return {hottest / static_cast<double>(together) + stays / all, sum / all};
 }
 
 double expert_rows(const ExpertsSpec& experts, const PlanSpec& plan, double tokens, const ExpertLoad& load) {

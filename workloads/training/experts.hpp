@@ -11,6 +11,8 @@
 // Values of 8 bits and less bring a scale of 8 bits for each 32 of them, or of 32 bits for 128, which is as much.
 // How many nodes and GPUs a token reaches is the mean over choices without repetition, evenly over experts or, where a router
 // is limited to groups of experts, over those of the chosen groups.
+// Shadowed experts (He et al., "FasterMoE", PPoPP 2022; Hecate, arXiv:2502.02581): every rank of an expert group gathers the weights of
+// the most wanted ones, computes them for its own tokens, and their gradients are summed where they belong.
 // Scope: loads are those of a layer, the same in all layers. Experts that are chosen more often are dealt out to the ranks in turn.
 // Limits: what a dropless layer waits for its host is a constant of the software (expert_wait); capacities are per expert and micro-batch.
 // Sources: Liu et al., "MoE Parallel Folding", arXiv:2504.14960, sections 3 and 4; DeepSeek-V3, arXiv:2412.19437, section 3.2.2
@@ -48,6 +50,11 @@ class ExpertExchange {
     /// Seconds in which the stage's ranks, with `tokens` each, send them to experts in `precision`, or get back what these make.
     [[nodiscard]] double dispatch(double tokens, Precision precision) const;
     [[nodiscard]] double combine(double tokens, Precision precision) const;
+    /// Seconds in which ranks gather so many bytes of weights that they have shares of, or sum and scatter their gradients.
+    [[nodiscard]] double gather(double bytes) const { return together(CollectiveOp::all_gather, expert_groups_, bytes); }
+    [[nodiscard]] double scatter(double bytes) const {
+        return together(CollectiveOp::reduce_scatter, expert_groups_, bytes);
+    }
     /// Bytes that a rank sends over all its links (all-to-all, all-gather), or over its NIC and over NVLink.
     struct Sent {
         double across = 0;  ///< between nodes; of the modes with one step: all

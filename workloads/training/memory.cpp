@@ -183,6 +183,11 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
         use.activations +=
             s * static_cast<double>(plan.micro_batch) * static_cast<double>(model.vocabulary) / t * logit;
     }
+    if (layers.experts > 0 && plan.experts.shadowed > 0) {
+        // Weights and gradients of one layer's copies.
+        use.buffers += 4 * static_cast<double>(plan.experts.shadowed) * model.routed_parameters() /
+                       static_cast<double>(model.experts.count * plan.expert_tensor());
+    }
     if (plan.gathers_keys()) {
         // Of one layer, of all ranks of the sequence.
         const double gathered = software.repeats_keys ? model.q_width() : model.kv_width();

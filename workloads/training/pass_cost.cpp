@@ -322,6 +322,10 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
         out.collective("exchange of the other micro-batch", PassStream::expert, exchange_of_tokens(),
                        PassProgram::kNone);
     }
+    if (kind.experts && plan_.experts.shadowed > 0 && part != Part::weights) {
+        // On their way behind attention; tokens of other experts follow on the same communicator.
+        out.collective("weights of shadowed experts", PassStream::expert, shadow_exchange(false), PassProgram::kNone);
+    }
     // Per block: one collective into its first product and one out of its last. A parallel block has one of each for both.
     const int blocks = model_.parallel_block ? 1 : 2;
     const int joined = model_.parallel_block ? 2 : 1;

@@ -147,8 +147,12 @@ class PassCost {
     void write_expert_wait(Writer& out) const;
     void write_shared(Writer& out, Direction direction, Part part) const;
     [[nodiscard]] Block expert_products() const;
+    [[nodiscard]] static Product part_of_rows(Product product, double share);
+    // Of one of the pieces that a micro-batch's tokens are cut into.
     [[nodiscard]] Alone dispatch(Precision precision) const;
     [[nodiscard]] Alone combine(Precision precision) const;
+    [[nodiscard]] double shadow_bytes() const;  ///< of the weights of shadowed experts, on a rank
+    [[nodiscard]] Alone shadow_exchange(bool gradients) const;
     [[nodiscard]] Alone exchange_of_tokens() const;  ///< of a layer's tokens, there and back
     /// A rank sends a token once for each of its choices: in an order, and what comes back is added up there.
     [[nodiscard]] bool sends_choices() const;

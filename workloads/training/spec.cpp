@@ -27,6 +27,16 @@ static void describe(Fields& fields, ExpertPlan& experts) {
     fields.number({"capacity", "rows that an expert takes at most, over the mean of all; 0: all", false, 0, 1000},
                   experts.capacity);
     fields.boolean({"pad", "experts compute as many rows as their capacity"}, experts.pad);
+    fields.integer({"shadowed",
+                    "most wanted experts, whose weights every rank gathers, and whose gradients all sum, in place of "
+                    "exchanging their tokens (FasterMoE, Hecate)",
+                    false, 0, 100'000},
+                   experts.shadowed);
+    fields.integer({"expert_pieces",
+                    "parts of a micro-batch's tokens, so that exchanges of one hide behind the products of another "
+                    "(Tutel, FSMoE)",
+                    false, 1, 64},
+                   experts.pieces);
     fields.number({"router_exponent", "of Zipf's law of how often experts are chosen; 0: all alike", false, 0, 10},
                   experts.exponent);
     std::size_t count = experts.loads.size();
@@ -387,6 +397,13 @@ void check_experts(const ModelSpec& model, const PlanSpec& plan, Problems& probl
     problems.refuse(
         !own.loads.empty() && std::all_of(own.loads.begin(), own.loads.end(), [](double load) { return load <= 0; }),
         "router_loads: some expert must be chosen");
+    problems.refuse(own.shadowed > experts.count,
+                    fmt::format("shadowed {} is more than the {} experts", own.shadowed, experts.count));
+    problems.refuse(own.shadowed > 0 && (own.pad || own.dispatch == TokenDispatch::all_gather || own.expert < 2),
+                    "shadowed experts need expert of at least 2, and a dispatch of tokens by their choices: all-to-all or "
+                    "hierarchical, without pad");
+    problems.refuse((own.shadowed > 0 || own.pieces > 1) && own.overlap == ExpertOverlap::batches,
+                    "overlap.experts: batches hides all exchanges already: without shadowed and expert_pieces");
     problems.refuse(own.overlap == ExpertOverlap::shared && experts.shared == 0,
                     "overlap.experts: shared needs shared experts");
     problems.refuse(plan.shard > 0, "shard with experts is not modelled: use zero: 3 over all ranks");

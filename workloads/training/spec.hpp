@@ -64,6 +64,8 @@ struct ExpertPlan {
     Precision combine_precision = Precision::bf16;   ///< of what comes back; gradients go both ways in 16 bits
     double capacity = 0;        ///< rows that an expert takes, over the mean of all; further ones are dropped; 0: all
     bool pad = false;           ///< experts compute as many rows as their capacity
+    std::int64_t shadowed = 0;  ///< most wanted experts, which every rank has a copy of for its own tokens
+    std::int64_t pieces = 1;    ///< that a micro-batch's tokens are cut into, so that exchanges of one hide behind another
     double exponent = 0;        ///< of Zipf's law of how often experts are chosen; 0: all alike
     std::vector<double> loads;  ///< how often each is chosen, in any unit; empty: by the law
     bool overlap_given = false;
