@@ -1,4 +1,5 @@
-// Sums over tensor ranks that the tiles of a product start (T3): what stays exposed as a closed form, and what is refused.
+// Sums over tensor ranks that the tiles of a product start (T3), or that are cut into it: what stays exposed as a closed form, and what
+// is refused; casts for scales of rows.
 
 #include "tests/support/support.hpp"
 
@@ -59,6 +60,36 @@ TEST_CASE("sums that tiles start take no compute units, and near memory fewer by
     };
     CHECK(seconds("tensor: tiles, near_memory: true") < seconds("tensor: tiles"));
     CHECK(seconds("tensor: tiles") < seconds(""));
+}
+
+TEST_CASE("a compiler that only cuts hides neither sums of several gradients nor inputs gathered again") {
+    const auto of = [](bool cuts_only, int layers) {
+        Scenario s = scenario_of("tensor: full", layers);
+        s.software.cuts_only = cuts_only;
+        return train(s).booked[static_cast<std::size_t>(Category::tensor_communication)];
+    };
+    // Of ten collectives two gathers of the input and two sums of its gradient wait; of the other six one of eight pieces each.
+    const double all = exposed("tensor: none", true);
+    CHECK((of(true, 16) - of(true, 8)) / all == doctest::Approx((4 + 6.0 / 8) / 10));
+    CHECK((of(false, 16) - of(false, 8)) / all == doctest::Approx(6.0 / 8 / 10));
+}
+
+TEST_CASE("casts for scales of rows take longer where they reduce over columns, and what promoted products make is scaled") {
+    const auto seconds = [](double rate, bool rescales) {
+        Scenario s = scenario_of("");
+        s.plan.precision = Precision::fp8;
+        s.plan.fp8_scaling = Fp8Scaling::row;
+        s.cluster.node.gpu.flops_fp8 = s.cluster.node.gpu.flops_bf16;
+        s.software.column_casts.value = rate;
+        s.software.rescales_products = rescales;
+        return train(s).iteration_s;
+    };
+    // What rates below one add goes with their inverse.
+    const double once = seconds(0.5, false) - seconds(0, false);
+    CHECK(once > 0);
+    CHECK(seconds(0.25, false) - seconds(0, false) == doctest::Approx(3 * once));
+    CHECK(seconds(1, false) == doctest::Approx(seconds(0, false)));
+    CHECK(seconds(0, true) > seconds(0, false));
 }
 
 TEST_CASE("one rank has nothing to sum, and sums in memory need tiles") {

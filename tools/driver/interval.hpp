@@ -25,7 +25,7 @@ namespace orrery::inline driver {
 
 /// Half-width of log(time) that software leaves where its preset gives none: `orrery validate training` prints what the declared
 /// half of all runs gives for it.
-inline constexpr double kSoftwareWidth = 0.155;
+inline constexpr double kSoftwareWidth = 0.119;
 /// Standard deviation of the other parts in those runs, as it also prints it: what the width of the software holds already.
 inline constexpr double kValidatedSpread = 0.067;
 /// Half-width of the 90 % interval of a normal distribution, in standard deviations.

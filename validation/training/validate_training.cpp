@@ -249,7 +249,7 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
         void (*apply)(Scenario&);
     };
     static constexpr double kNothing = 1e-12;  // zero stands for a default
-    static constexpr std::array<Row, 10> kMechanisms = {{
+    static constexpr std::array<Row, 13> kMechanisms = {{
         {"launches", [](Scenario& s) { s.software.launch.value = 0; }},
         {"expert-wait", [](Scenario& s) { s.software.expert_wait.value = 0; }},
         {"slowest-device", [](Scenario& s) { s.cluster.node.gpu.speed_spread.value = kNothing; }},
@@ -264,6 +264,13 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
         {"buckets", [](Scenario& s) { s.software.gradient_bucket.value = 1e15; }},
         {"biases", [](Scenario& s) { s.software.fused_biases = true; }},
         {"split-heads", [](Scenario& s) { s.software.splits_heads = false; }},
+        {"row-casts",
+         [](Scenario& s) {
+             s.software.column_casts.value = 0;
+             s.software.rescales_products = false;
+         }},
+        {"cuts-only", [](Scenario& s) { s.software.cuts_only = false; }},
+        {"repeated-keys", [](Scenario& s) { s.software.repeats_keys = false; }},
     }};
     std::vector<std::string> names;
     for (const Row& row : kMechanisms) {

@@ -174,7 +174,8 @@ class PassCost {
     [[nodiscard]] Gemm product(double m, double n, double k, bool low_precision = true) const;
     [[nodiscard]] Alone casts_before(const Gemm& gemm, double values, bool fused) const;
     [[nodiscard]] Alone widening(const Product& product) const;
-    [[nodiscard]] Alone row_casts(const Gemm& gemm, double values, bool weights) const;
+    [[nodiscard]] Alone row_casts(const Gemm& gemm, double along, double across) const;
+    [[nodiscard]] Alone rescaling(const Gemm& gemm) const;
     [[nodiscard]] Alone forward_product(const Product& product, int parts) const;
     [[nodiscard]] Alone data_gradient(const Product& product, int parts) const;
     [[nodiscard]] Alone weight_gradient(const Product& product) const;

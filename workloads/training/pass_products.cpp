@@ -38,9 +38,20 @@ Alone PassCost::casts_before(const Gemm& gemm, double values, bool fused) const 
 }
 
 // Scales a row serve one product: both its operands are read in 16 bits and written in 8 for it alone.
-Alone PassCost::row_casts(const Gemm& gemm, double values, bool weights) const {
-    const bool casts = gemm.precision == Precision::fp8 && plan_.fp8_scaling == Fp8Scaling::row;
-    return casts ? streaming((values + (weights ? gemm.n * gemm.k : 0)) * 3) : Alone();
+// `along`: values whose scales are of rows as they lie in memory; `across`: of columns.
+Alone PassCost::row_casts(const Gemm& gemm, double along, double across) const {
+    if (gemm.precision != Precision::fp8 || plan_.fp8_scaling != Fp8Scaling::row) {
+        return {};
+    }
+    const double rate = software_.column_casts.value > 0 ? software_.column_casts.value : 1;
+    return streaming((along + across / rate) * 3);
+}
+
+// A product of one scale a tensor stands for one with scales of rows where sums are promoted, and these are applied to its output.
+Alone PassCost::rescaling(const Gemm& gemm) const {
+    const bool scaled = software_.rescales_products && gemm.precision == Precision::fp8 &&
+                        plan_.fp8_scaling == Fp8Scaling::row;
+    return scaled ? streaming(gemm.m * gemm.n * 4) : Alone();
 }
 
 // In parts: products of some of the rows each, which use less of the device where they are short. Of several alike, one after
@@ -48,7 +59,7 @@ Alone PassCost::row_casts(const Gemm& gemm, double values, bool weights) const {
 Alone PassCost::forward_product(const Product& product, int parts) const {
     const Gemm& gemm = product.gemm;
     const Alone casts = casts_before(gemm, product.times * gemm.m * gemm.k, product.fused_input) +
-                        product.times * row_casts(gemm, gemm.m * gemm.k, product.held >= 2) + widening(product);
+                        product.times * row_casts(gemm, gemm.m * gemm.k + (product.held >= 2 ? gemm.n * gemm.k : 0), 0) + widening(product);
     return product.times * matrix_slowdown_ * parts * alone(part_of(gemm, parts)) + stream_slowdown_ * casts;
 }
 
@@ -56,12 +67,13 @@ Alone PassCost::forward_product(const Product& product, int parts) const {
 Alone PassCost::data_gradient(const Product& product, int parts) const {
     const Gemm& gemm = product.gemm;
     const Alone casts = casts_before(gemm, product.times * gemm.m * gemm.n, product.fused_gradient) +
-                        product.times * row_casts(gemm, gemm.m * gemm.n, product.held >= 2) + widening(product);
+                        product.times * row_casts(gemm, gemm.m * gemm.n, product.held >= 2 ? gemm.n * gemm.k : 0) + widening(product);
     const Gemm part = part_of(gemm, parts);
     Gemm turned{part.m, part.k, part.n, 1, part.precision, 0};
     turned.scaling = gemm.scaling;
     turned.split_accumulator = gemm.scaling != Scaling::block;  // whose products always promote their sums
-    return product.times * matrix_slowdown_ * parts * alone(turned) + stream_slowdown_ * casts;
+    return product.times * matrix_slowdown_ * parts * alone(turned) +
+           stream_slowdown_ * (casts + product.times * parts * rescaling(turned));
 }
 
 // Gradients add up in fp32 over the micro-batches: in the epilogue (reads and writes 4 bytes instead of writing 2), or in a
@@ -74,7 +86,7 @@ Alone PassCost::weight_gradient(const Product& product) const {
     // ZeRO-2 and 3 reduce them after each micro-batch and add up what they keep of them.
     const bool reduced = plan_.zero >= 2 && plan_.pipeline == 1;
     const bool accumulates = !reduced && (plan_.micro_batches() > 1 || plan_.gradient_precision == Precision::fp32);
-    Alone streamed = row_casts(gemm, gemm.m * (gemm.n + gemm.k), false);
+    Alone streamed = row_casts(gemm, 0, gemm.m * (gemm.n + gemm.k)) + rescaling(weight);
     if (accumulates && software_.fused_gradient_accumulation) {
         weight.extra_bytes = gemm.n * gemm.k * 6;
     } else if (accumulates) {
@@ -204,7 +216,8 @@ void PassCost::write_input_gradients(Writer& out, std::span<const Block> blocks,
             weight += weight_gradient(each);
         }
     }
-    const bool hides = part == Part::whole && plan_.overlap_tensor != TensorOverlap::none && !triggers();
+    const bool cut = plan_.overlap_tensor == TensorOverlap::full && software_.cuts_only;
+    const bool hides = part == Part::whole && plan_.overlap_tensor != TensorOverlap::none && !triggers() && !cut;
     const bool grouped = tensor_group_.size() > 1;
     PassProgram::Id gathered = PassProgram::kNone;
     const bool needs_input = !frozen() || std::any_of(blocks.begin(), blocks.end(),

@@ -253,6 +253,18 @@ void describe(Fields& fields, SoftwareSpec& software) {
         {"fused_activation_casts",
          "casts to fp8 by known scales are part of the activation function before a product, and of its backward pass"},
         software.fused_activation_casts);
+    fields.sourced({"column_casts",
+                    "share of the memory's rate that casts with scales of rows reach in the backward pass, where they "
+                    "reduce over columns (0: all)",
+                    false, 0, 1},
+                   Dimension::fraction, software.column_casts);
+    fields.boolean({"cuts_only",
+                    "overlap.tensor: full hides what it cuts into one product, and neither sums of several products' "
+                    "gradients nor inputs that are gathered again"},
+                   software.cuts_only);
+    fields.boolean({"rescales_products",
+                    "what a backward product with scales of rows makes is scaled by a kernel after it"},
+                   software.rescales_products);
     fields.sourced(
         {"communication_units", "SMs or CUs that a collective takes from the kernels beside it", false, 0, 1000},
         Dimension::number, software.communication_units);

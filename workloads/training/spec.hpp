@@ -207,6 +207,13 @@ struct SoftwareSpec {
     LossKernels loss = LossKernels::compiled;  ///< never software
     bool fused_casts = false;             ///< casts to fp8 are part of the norm before a product, and of its gather
     bool fused_activation_casts = false;  ///< and of the activation function before it
+    /// Of the memory's rate that casts with scales of rows reach where they reduce over columns, for the products of a backward pass;
+    /// 0: all of it.
+    Sourced<double> column_casts;
+    /// With overlap.tensor: full only what is cut into one product hides: not the sums of several products' gradients, nor inputs that
+    /// are gathered again for the gradients of weights.
+    bool cuts_only = false;
+    bool rescales_products = false;  ///< what a backward product with scales of rows makes is scaled by a kernel after it
     /// SMs or CUs that the kernels of a collective hold while they run beside other kernels; 0: none.
     Sourced<double> communication_units;
     /// The same of tensor-parallel collectives that are cut to overlap with products (overlap.tensor: full).
