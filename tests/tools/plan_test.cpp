@@ -360,6 +360,37 @@ TEST_CASE("plan: who computes which documents is searched, and signatures are an
                          ConfigError);
 }
 
+TEST_CASE("plan: ranks of a sequence exchange keys, or heads where these divide") {
+    const std::string kLong = R"(orrery: 1
+kind: training
+cluster: {nodes: 1, node: dgx-h100}
+model: {layers: 8, hidden: 4096, heads: 32, kv_heads: 4, vocabulary: 32000, sequence: 65536}
+plan: {context: 4, context_exchange: hierarchical, context_inner: 2, data: 2, global_batch: 8, recompute: full, overlap: {context: false}}
+software: megatron-core-2024
+)";
+    PlanOptions options;
+    options.simulate = 1000;
+    const PlanSearch search = search_plans(scenario(kLong), data(), options);
+    std::set<ContextExchange> seen;
+    for (const RankedPlan& ranked : search.ranked) {
+        const PlanSpec& plan = ranked.plan;
+        seen.insert(plan.context_exchange);
+        CHECK((plan.context > 1 || plan.context_exchange == ContextExchange::ring));
+        if (plan.context_exchange == ContextExchange::all_to_all) {
+            CHECK(4 % (plan.tensor * plan.context) == 0);
+        }
+    }
+    CHECK(seen == std::set{ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all,
+                           ContextExchange::hierarchical});
+    // What is printed sets it, whatever the scenario says.
+    YamlNode tree = parse_yaml(kLong, "test.yaml");
+    for (const std::string& assignment : assignments_of(search.ranked[0])) {
+        apply_override(tree, assignment);
+    }
+    CHECK(run(read_scenario(tree, "test", data()), models(), {}).summary.find("iteration_time_s")->value ==
+          search.ranked[0].iteration_s);
+}
+
 TEST_CASE("plan: the limits of a searched order go with it") {
     YamlNode tree = parse_yaml(kPlanned, "test.yaml");
     apply_override(tree, "plan.schedule={kind: search, held: 6, activations: 30 GiB}");

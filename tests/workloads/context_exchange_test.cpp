@@ -110,17 +110,17 @@ TEST_CASE("exchanges that cannot be say so") {
                          doctest::Contains("context_inner 3 must divide context 8"), InfeasibleError);
     CHECK_THROWS_WITH_AS((void)train(scenario_of("context_exchange: all-to-all", ", kv_heads: 4")),
                          doctest::Contains("must divide the 4 heads of keys"), InfeasibleError);
-    CHECK(problems_of("context_exchange: all-to-all, overlap: {context: true}").find("overlap.context needs a ring") !=
-          std::string::npos);
+    CHECK(problems_of("context_exchange: all-to-all, overlap: {context: false}")
+              .find("overlap.context: false needs a ring") != std::string::npos);
     CHECK(problems_of("context_exchange: all-to-all, documents: {fill: packed, lengths: [{tokens: 4096, share: 1}]}")
               .find("documents are cut over ranks in rings") != std::string::npos);
     const std::string alone = test::problems_when([] {
-        Scenario s = scenario_of("context_exchange: all-to-all, overlap: {context: true}");
+        Scenario s = scenario_of("context_exchange: two-way, overlap: {context: false}");
         s.plan.context = 1;
         s.plan.data = 8;
         s.plan.global_batch = 8;
         (void)train(s);
     });
     CHECK(alone.find("context_exchange and context_inner need context above 1") != std::string::npos);
-    CHECK(alone.find("overlap.context needs context above 1") != std::string::npos);
+    CHECK(alone.find("overlap.context: false needs context above 1") != std::string::npos);
 }

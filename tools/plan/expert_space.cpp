@@ -52,6 +52,11 @@ std::vector<ExpertPlan> expert_choices(const Scenario& scenario, const PlanSpec&
                     out.push_back(one);
                     out.back().dispatch = dispatch;
                     out.back().overlap = overlap;
+                    const bool batches = overlap == ExpertOverlap::batches;
+                    if (batches || expert < 2 || dispatch == TokenDispatch::all_gather) {
+                        out.back().shadowed = 0;
+                    }
+                    out.back().pieces = batches ? 1 : own.pieces;
                 }
             }
         }
@@ -82,6 +87,8 @@ void assign_experts(const PlanSpec& plan, std::vector<std::string>& assignments)
     assignments.push_back(fmt::format("plan.expert_tensor={}", plan.experts.tensor));
     assignments.push_back(
         fmt::format("plan.dispatch={}", kDispatches[static_cast<std::size_t>(plan.experts.dispatch)]));
+    assignments.push_back(fmt::format("plan.shadowed={}", plan.experts.shadowed));
+    assignments.push_back(fmt::format("plan.expert_pieces={}", plan.experts.pieces));
     assignments.push_back(
         fmt::format("plan.overlap.experts={}", kOverlaps[static_cast<std::size_t>(plan.experts.overlap)]));
 }

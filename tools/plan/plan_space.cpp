@@ -83,13 +83,47 @@ class Space {
                     plan.pipeline = pipeline;
                     plan.data = gpus_ / tensor / context / pipeline;
                     plan.shard = 0;
-                    add_placements(plan);
+                    for (const ContextExchange exchange : exchanges_of(plan)) {
+                        plan.context_exchange = exchange;
+                        plan.context_inner =
+                            exchange == ContextExchange::hierarchical ? scenario_.plan.context_inner : 0;
+                        const bool rings = exchange != ContextExchange::all_gather &&
+                                           exchange != ContextExchange::all_to_all;
+                        plan.overlap_context = context == 1 || !rings || scenario_.plan.overlap_context;
+                        add_placements(plan);
+                    }
                 }
             }
         }
     }
 
   private:
+    // A ring, keys gathered first, tokens for heads where these divide, and what the scenario has.
+    [[nodiscard]] std::vector<ContextExchange> exchanges_of(const PlanSpec& plan) const {
+        if (plan.context == 1 || plan.documents.given) {
+            return {ContextExchange::ring};
+        }
+        const bool pieces = plan.attention != AttentionKernel::unfused;
+        const auto divides = [&](std::int64_t ranks) {
+            return ranks > 0 && scenario_.model.kv_heads % (plan.tensor * ranks) == 0;
+        };
+        std::vector<ContextExchange> out;
+        if (pieces) {
+            out.push_back(ContextExchange::ring);
+        }
+        out.push_back(ContextExchange::all_gather);
+        if (divides(plan.context)) {
+            out.push_back(ContextExchange::all_to_all);
+        }
+        const ContextExchange own = scenario_.plan.context_exchange;
+        const std::int64_t inner = scenario_.plan.context_inner;
+        if (std::find(out.begin(), out.end(), own) == out.end() && pieces && own != ContextExchange::all_to_all &&
+            (own != ContextExchange::hierarchical || (divides(inner) && plan.context % inner == 0))) {
+            out.push_back(own);
+        }
+        return out;
+    }
+
     // Without a pipeline every rank does the same wherever it is; with one replica there is one order of stages.
     void add_placements(PlanSpec plan) {
         if (placements_.empty() || plan.pipeline == 1) {

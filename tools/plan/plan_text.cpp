@@ -23,6 +23,9 @@ std::string describe_plan(const PlanSpec& plan) {
     std::string out = fmt::format("tensor {}, pipeline {}, data {}", plan.tensor, plan.pipeline, plan.data);
     if (plan.context > 1) {
         out += fmt::format(", context {}", plan.context);
+        if (plan.context_exchange != ContextExchange::ring) {
+            out += fmt::format(" ({})", context_exchange_names()[static_cast<std::size_t>(plan.context_exchange)]);
+        }
     }
     out += fmt::format(", micro-batch {}", plan.micro_batch);
     // 1F1B, interleaved where it has chunks, needs no name.
@@ -61,6 +64,10 @@ std::vector<std::string> assignments_of(const RankedPlan& ranked) {
         fmt::format("plan.pipeline={}", plan.pipeline),
         fmt::format("plan.data={}", plan.data),
         fmt::format("plan.context={}", plan.context),
+        fmt::format("plan.context_exchange={}",
+                    context_exchange_names()[static_cast<std::size_t>(plan.context_exchange)]),
+        fmt::format("plan.context_inner={}", plan.context_inner),
+        fmt::format("plan.overlap.context={}", plan.overlap_context),
         fmt::format("plan.micro_batch={}", plan.micro_batch),
         fmt::format("plan.schedule={}", schedule_text(plan)),
         fmt::format("plan.chunks={}", plan.chunks),

@@ -50,6 +50,12 @@ static void describe(Fields& fields, ExpertPlan& experts) {
     }
 }
 
+const std::vector<std::string>& context_exchange_names() {
+    static const std::vector<std::string> kNames = {"ring",       "gathered-ring", "all-gather",
+                                                    "all-to-all", "two-way",       "hierarchical"};
+    return kNames;
+}
+
 // A word, or a map with what the schedule takes.
 static void describe_schedule(Fields& fields, PlanSpec& plan) {
     const auto& schedules = schedule_table();
@@ -88,17 +94,14 @@ void describe(Fields& fields, PlanSpec& plan) {
     fields.integer({"pipeline", "pipeline stages", false, 1, 10000}, plan.pipeline);
     fields.integer({"data", "data-parallel degree", false, 1, 1'000'000}, plan.data);
     fields.integer({"context", "context-parallel degree", false, 1, 1024}, plan.context);
-    fields.group(plan.exchange_given, [&](Fields& same) {
-        same.enumeration({"context_exchange",
-                          "what the ranks of a sequence exchange: keys and values in a ring, or gathered behind its "
-                          "first piece, or before one kernel; tokens for heads; queries one way and what they found "
-                          "another; tokens for heads among neighbours, and a ring over these"},
-                         {"ring", "gathered-ring", "all-gather", "all-to-all", "two-way", "hierarchical"},
-                         plan.context_exchange);
-        same.integer({"context_inner", "context_exchange: hierarchical: neighbours that exchange tokens for heads",
-                      false, 0, 1024},
-                     plan.context_inner);
-    });
+    fields.enumeration({"context_exchange",
+                        "what the ranks of a sequence exchange: keys and values in a ring, or gathered behind its "
+                        "first piece, or before one kernel; tokens for heads; queries one way and what they found "
+                        "another; tokens for heads among neighbours, and a ring over these"},
+                       context_exchange_names(), plan.context_exchange);
+    fields.integer({"context_inner", "context_exchange: hierarchical: neighbours that exchange tokens for heads", false,
+                    0, 1024},
+                   plan.context_inner);
     fields.integer({"micro_batch", "sequences in a micro-batch", false, 1, 1'000'000}, plan.micro_batch);
     fields.integer({"global_batch", "sequences in a step, over all ranks", true, 1, 1'000'000'000}, plan.global_batch);
     fields.group(plan.placed, [&](Fields& same) {
@@ -204,10 +207,8 @@ void describe(Fields& fields, PlanSpec& plan) {
         inner.boolean({"near_memory", "with tensor: tiles: memory adds what arrives to what it holds"},
                       plan.near_memory_sums);
         inner.boolean({"pipeline", "stages do not wait for their sends"}, plan.overlap_pipeline);
-        inner.group(plan.overlap_context_given, [&](Fields& same) {
-            same.boolean({"context", "pieces of a ring are attended to while the next ones are on their way"},
-                         plan.overlap_context);
-        });
+        inner.boolean({"context", "pieces of a ring are attended to while the next ones are on their way"},
+                      plan.overlap_context);
         inner.boolean({"data", "gradient reduction starts as soon as a chunk's gradients are final"},
                       plan.overlap_data);
         inner.boolean({"parameters", "weights of ZeRO-1 are gathered behind the first forward passes"},
@@ -524,20 +525,21 @@ static void check_context(const ModelSpec& model, const PlanSpec& plan, Problems
     problems.require(model.sequence % c == 0, fmt::format("context {} must divide the sequence {}", c, model.sequence));
     problems.refuse(model.latent.kv_rank > 0 && (plan.attention == AttentionKernel::unfused || c > 1),
                     "latent attention is trained with attention: flash, and without context parallelism");
-    problems.refuse(plan.exchange_given && c == 1, "context_exchange and context_inner need context above 1");
+    const bool ring = plan.context_exchange == ContextExchange::ring;
     if (c == 1) {
-        problems.refuse(plan.overlap_context_given, "overlap.context needs context above 1");
+        problems.refuse(!ring || plan.context_inner > 0, "context_exchange and context_inner need context above 1");
+        problems.refuse(!plan.overlap_context, "overlap.context: false needs context above 1");
         return;
     }
     const bool whole = plan.context_exchange == ContextExchange::all_gather ||
                        plan.context_exchange == ContextExchange::all_to_all;
     const bool hierarchical = plan.context_exchange == ContextExchange::hierarchical;
-    problems.refuse(plan.overlap_context_given && whole,
-                    "overlap.context needs a ring, whose pieces the exchanges hide behind: context_exchange: ring, "
+    problems.refuse(!plan.overlap_context && whole,
+                    "overlap.context: false needs a ring, whose pieces exchanges hide behind: context_exchange: ring, "
                     "gathered-ring, two-way or hierarchical");
     problems.refuse(plan.attention == AttentionKernel::unfused && !whole,
                     "attention: unfused over several context ranks needs context_exchange: all-gather or all-to-all");
-    problems.refuse(plan.documents.given && plan.context_exchange != ContextExchange::ring,
+    problems.refuse(plan.documents.given && !ring,
                     "documents are cut over ranks in rings: context_exchange: ring");
     problems.refuse(plan.context_inner > 0 && !hierarchical, "context_inner needs context_exchange: hierarchical");
     problems.refuse(hierarchical && plan.context_inner < 2,

@@ -36,6 +36,7 @@ enum class AttentionKernel { unfused, flash, flash2 };
 ///   two_way        queries go round, and what they found goes home (TokenRing, arXiv:2412.20501)
 ///   hierarchical   tokens for heads among `context_inner` neighbours, a ring over the groups (arXiv:2405.07719)
 enum class ContextExchange { ring, gathered_ring, all_gather, all_to_all, two_way, hierarchical };
+[[nodiscard]] const std::vector<std::string>& context_exchange_names();
 /// tiles: the tiles of a product start the reduction that follows it, by copy engines (T3, arXiv:2401.16677).
 enum class TensorOverlap { none, backward, full, tiles };
 /// fused: one kernel a norm, rotary embedding or gate; eager: one for each elementwise operation in them.
@@ -95,7 +96,6 @@ struct PlanSpec {
     std::int64_t pipeline = 1;
     std::int64_t data = 1;
     std::int64_t context = 1;
-    bool exchange_given = false;  ///< one of the next two was given
     ContextExchange context_exchange = ContextExchange::ring;
     std::int64_t context_inner = 0;  ///< of ContextExchange::hierarchical
     std::int64_t micro_batch = 1;
@@ -126,7 +126,6 @@ struct PlanSpec {
     TensorOverlap overlap_tensor = TensorOverlap::none;
     bool near_memory_sums = false;  ///< memory adds what arrives to what it holds; of TensorOverlap::tiles
     bool overlap_pipeline = false;
-    bool overlap_context_given = false;
     bool overlap_context = true;  ///< pieces are attended to while the next keys and values are on their way
     bool overlap_data = false;
     bool overlap_parameters = false;  ///< all-gather of ZeRO-1 weights behind the first forward passes
