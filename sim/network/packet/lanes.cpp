@@ -1,6 +1,6 @@
 #include "sim/network/packet/lanes.hpp"
 
-#include "sim/network/packet/port.hpp"
+#include "sim/network/packet/hop.hpp"
 
 namespace orrery::inline network::packet {
 

@@ -1,5 +1,7 @@
 #include "sim/network/packet/partition.hpp"
 
+#include "sim/network/packet/hop.hpp"
+
 namespace orrery::inline network::packet {
 
 namespace {
@@ -68,7 +70,8 @@ void Partition::fetch_ahead() {
 // The first packet of a port's link; kNone when it arrives later.
 template <Departures kDepartures>
 std::uint32_t Partition::take(std::uint32_t port) {
-    return kDepartures == Departures::decided_late ? ports.take_late_arrival(port) : ports.take_arrival(port);
+    return kDepartures == Departures::decided_late ? ports.take_late_arrival(port, clock.now)
+                                                   : ports.take_arrival(port);
 }
 
 // Bit errors, which end a packet's way here: then this is true. And where its way leads.
@@ -119,14 +122,14 @@ bool Partition::arrive(std::uint32_t port) {
     }
     const std::uint32_t out = routing.next_port(in, p);
     if constexpr (kDepartures == Departures::known) {
-        ports.forward(out, id);
+        ports.forward(out, id, p, clock.now);
     } else {
         p.ingress = port;
         const std::uint32_t next = setup_.spec.detour ? routing.detour(in, out, p) : out;
         if constexpr (kDepartures == Departures::decided_by_lane) {
             ports.enqueue_in_lane(next, id);
         } else {
-            ports.enqueue(next, id);
+            ports.enqueue<kDepartures == Departures::decided_late>(next, id, p, clock.now);
         }
     }
     return false;
@@ -135,6 +138,8 @@ bool Partition::arrive(std::uint32_t port) {
 template <Departures kDepartures>
 void Partition::run_events(std::int64_t limit, bool stop) {
     const std::uint32_t links = setup_.ports();
+    const std::uint32_t nics_end = links + setup_.nics;
+    const std::uint32_t served_end = nics_end + links;
     std::uint32_t entity = 0;
     std::int64_t at = clock.now;
     while (clock.wheel.pop(limit, at, entity)) {
@@ -151,7 +156,19 @@ void Partition::run_events(std::int64_t limit, bool stop) {
             }
         } else {
             ++events;
-            dispatch(entity);
+            clock.before = at;
+            if (entity < nics_end) {
+                nics.wake(entity - links);
+            } else if (entity < served_end) {
+                if constexpr (kDepartures == Departures::decided_in_turn) {
+                    ports.serve_in_turn(entity - nics_end, at);
+                } else {
+                    ports.serve_due(entity - nics_end);
+                }
+            } else {
+                clock.before = at + 1;
+                dispatch(entity);
+            }
         }
         // Flows end, and progress is made, where packets do not only go from switch to switch.
         if (!nics.ended().empty() && (stop || border.whole())) {
@@ -186,19 +203,9 @@ void Partition::kick_nic_of(std::uint32_t port) {
     }
 }
 
+// An event that does not come from the wheel.
 void Partition::dispatch(std::uint32_t entity) {
-    const std::uint32_t count = setup_.ports();
     const std::uint32_t index = entity & ((1U << kTimerShift) - 1);
-    if (entity >> kTimerShift == 0) [[likely]] {
-        clock.before = clock.now;
-        if (index < count + setup_.nics) {
-            nics.wake(index - count);
-        } else {
-            ports.serve_due(index - count - setup_.nics);
-        }
-        return;
-    }
-    clock.before = clock.now + 1;
     switch (static_cast<Timer>(entity >> kTimerShift)) {
         case Timer::start:
             nics.start(index);

@@ -1,4 +1,4 @@
-#include "sim/network/packet/port.hpp"
+#include "sim/network/packet/hop.hpp"
 
 #include "sim/base/time.hpp"
 
@@ -7,14 +7,22 @@
 
 namespace orrery::inline network::packet {
 
+namespace {
+
+// What whole numbers of bytes are compared with instead of a limit that may be none, or not a whole number.
+std::int64_t whole_bytes(double limit) {
+    return static_cast<std::int64_t>(std::floor(std::clamp(limit, -1e18, 1e18)));
+}
+
+}  // namespace
+
 Ports::Ports(const Setup& setup, Border& border, Clock& clock, Slab& slab, Flows& flows, std::uint64_t seed)
     : setup_(setup),
       border_(border),
       clock_(clock),
       slab_(slab),
       flows_(flows),
-      first_crossing_(border.parts().first_kind),
-      crossings_(static_cast<std::uint8_t>(border.parts().last_kind - border.parts().first_kind + 1)),
+      full_(setup.full),
       marks_(RandomStream(seed, "packet/marks").next()),
       errors_(RandomStream(seed, "packet/errors").next()),
       credits_(setup.spec.queues.credits > 0),
@@ -26,7 +34,9 @@ Ports::Ports(const Setup& setup, Border& border, Clock& clock, Slab& slab, Flows
         port.rates = static_cast<std::uint32_t>(kind);
         port.down = link.ps_per_byte == 0;
         ports_.insert(ports_.end(), link.count, port);
-        rates_.push_back({link, setup.limits[kind], port.down ? -1 : setup.limits[kind].drop - link.full_time});
+        rates_.push_back({link, setup.limits[kind], port.down ? -1 : setup.limits[kind].drop - link.full_time,
+                          send_time(link.ps_per_byte, setup.header),
+                          kind >= border.parts().first_kind && kind <= border.parts().last_kind});
     }
     counts_.resize(ports_.size());
     // Where each port is, for routing by arithmetic.
@@ -61,7 +71,14 @@ Ports::Ports(const Setup& setup, Border& border, Clock& clock, Slab& slab, Flows
         }
     }
     served_.resize(setup.served ? ports_.size() : 0);
-    holds_ = setup.spec.queues.pfc || setup.spec.queues.shared > 0;
+    const QueueSpec& queues = setup.spec.queues;
+    shares_ = queues.shared > 0;
+    pauses_ = queues.pfc;
+    holds_ = pauses_ || shares_;
+    size_ = whole_bytes(queues.size > 0 ? queues.size : kNoLimit);
+    link_room_ = whole_bytes(queues.pause_at + queues.headroom);
+    pause_above_ = whole_bytes(queues.pause_at);
+    resume_at_ = whole_bytes(queues.resume_at);
     late_ = setup.served && !holds_ && !setup.laned;
     if (setup.laned) {
         Lane lane;
@@ -92,18 +109,42 @@ bool Ports::mark(std::uint32_t port, const Packet& p, std::int64_t backlog, std:
     return draw(marks_, port, p) < share * setup_.spec.queues.mark_probability;
 }
 
-std::int64_t Ports::count_short(std::uint32_t port, bool data, std::uint32_t size, std::int64_t waited) {
+std::int64_t Ports::count_control(std::uint32_t port, const Rate& rate, std::int64_t waited) {
     PortCounts& counts = counts_[port];
-    if (data) {
-        ++ports_[port].packets;
-        ++counts.shorter;
-        counts.missing += setup_.full - size;
-    } else {
-        ++counts.control;
-    }
+    ++counts.control;
+    counts.area += setup_.header * (static_cast<double>(waited) + static_cast<double>(rate.header_time) / 2);
+    return rate.header_time;
+}
+
+std::int64_t Ports::count_short(std::uint32_t port, std::uint32_t size, std::int64_t waited) {
+    PortCounts& counts = counts_[port];
+    ++ports_[port].packets;
+    ++counts.shorter;
+    counts.missing += setup_.full - size;
     const std::int64_t time = send_time(link(port).ps_per_byte, size);
     counts.area += size * (static_cast<double>(waited) + static_cast<double>(time) / 2);
     return time;
+}
+
+std::uint32_t Ports::switch_of(std::uint32_t port_id) const {
+    const Port& port = ports_[port_id];
+    const std::uint32_t leaves = setup_.fabric.leaves();
+    switch (port.kind) {
+        case PortKind::nic_out:
+            return kNone;
+        case PortKind::nic_in:
+            return setup_.leaf_of_nic[port.where];
+        case PortKind::leaf_up:
+            return port.where;
+        case PortKind::leaf_down:
+            return leaves + setup_.pod_of_leaf[port.where] * setup_.spines + port.lane;
+        case PortKind::spine_up:
+            return leaves + port.where;
+        case PortKind::spine_down:
+            return leaves + setup_.fabric.spines() + port.lane * setup_.cores + port.core;
+        default:
+            return setup_.switch_links[port_id - setup_.base[kTreeKinds]].from;
+    }
 }
 
 // Whether a packet may wait behind so much. Packets of reductions wait in the slots of their switch.
@@ -113,7 +154,20 @@ bool Ports::has_room(const Port& out, const Packet& p, std::int64_t backlog) con
 }
 
 void Ports::send_now(std::uint32_t port, std::uint32_t packet) {
-    forward(port, packet);
+    forward(port, packet, slab_[packet], clock_.now);
+}
+
+void Ports::enqueue_now(std::uint32_t port, std::uint32_t packet) {
+    if (late_) {
+        enqueue<true>(port, packet, slab_[packet], clock_.now);
+    } else {
+        enqueue<false>(port, packet, slab_[packet], clock_.now);
+    }
+}
+
+void Ports::lose(std::uint32_t port, std::uint32_t packet) {
+    ++counts_[port].drops;
+    flows_.drop(packet);
 }
 
 void Ports::expect_errors() {
@@ -140,6 +194,7 @@ void Ports::set_rate(std::uint32_t port_id, double factor) {
         rates_.push_back(of_kind);
     }
     rates_[port.rates].link = link;
+    rates_[port.rates].header_time = send_time(link.ps_per_byte, setup_.header);
 }
 
 // A switch writes the load of a port into a packet that leaves it. Those of reductions have no congestion control, and sums go on
@@ -151,82 +206,20 @@ void Ports::tell_load(std::uint32_t port, const Port& out, std::uint32_t packet,
     }
 }
 
-// A packet that waited has left the switch's memory: gives back what it held, and lets its link send again.
-void Ports::leave_switch(std::uint32_t port, std::uint32_t packet) {
-    const Packet& p = slab_[packet];
-    if (p.ingress == kNone) {
-        return;
-    }
-    switch_used_[switch_of(port)] -= p.size;
-    ServedPort& in = served_[p.ingress];
-    in.ingress_bytes -= p.size;
-    if (in.pause_sent && static_cast<double>(in.ingress_bytes) <= setup_.spec.queues.resume_at) {
-        in.pause_sent = false;
-        const LinkKind& link = this->link(p.ingress);
-        clock_.schedule(Timer::resume, p.ingress,
-                        clock_.now + link.latency + send_time(link.ps_per_byte, setup_.header));
-    }
-}
-
-// Whether a data packet may wait at a port of its switch.
-bool Ports::fits(std::uint32_t port, const Packet& p) const {
+// The same by the exact length of the queue, in memory that may be shared.
+bool Ports::fits_exactly(std::uint32_t port, const Packet& p) const {
     const QueueSpec& q = setup_.spec.queues;
     double limit = q.size > 0 ? q.size : kNoLimit;
-    if (q.shared > 0) {
+    if (shares_) {
         const double free = q.shared - static_cast<double>(switch_used_[switch_of(port)]);
         limit = p.size > free ? -1 : std::min(limit, q.alpha * free);
     }
-    if (q.pfc) {
-        limit =
-            static_cast<double>(served_[p.ingress].ingress_bytes) + p.size > q.pause_at + q.headroom ? -1 : kNoLimit;
-    }
-    // What is left of the packet that is being sent is at most all of it: most often no more needs to be known.
     const auto queued = static_cast<double>(served_[port].data_bytes);
     if (ports_[port].rates < kPortKinds && queued + setup_.full + 1 + p.size <= limit) {
         return true;
     }
     const double waiting = queued + bytes_of(port, std::max<std::int64_t>(0, ports_[port].busy_until - clock_.now));
     return waiting + p.size <= limit;
-}
-
-void Ports::enqueue(std::uint32_t port, std::uint32_t packet) {
-    settle(port);
-    Port& out = ports_[port];
-    ServedPort& queue = served_[port];
-    Packet& p = slab_[packet];
-    if (out.down) {
-        ++counts_[port].drops;
-        flows_.drop(packet);
-        return;
-    }
-    const bool is_data = p.kind == PacketKind::data;
-    if (out.busy_until <= clock_.now && queue.control.empty() && (!is_data || (queue.data.empty() && !out.paused))) {
-        transmit(port, out, {clock_.now, packet, p.size}, is_data, clock_.now);
-        return;
-    }
-    // Sums wait in the slots of their switch, not in its packet memory.
-    if (is_data && p.ingress != kNone && !admit(port, out, queue, p)) {
-        ++counts_[port].drops;
-        flows_.drop(packet);
-        return;
-    }
-    if (p.kind != PacketKind::data) {
-        rings_.push(queue.control, {clock_.now, packet, p.size});
-        queue.control_bytes += p.size;
-    } else {
-        rings_.push(queue.data, {clock_.now, packet, p.size});
-        queue.data_bytes += p.size;
-        if (holds_ && p.ingress != kNone) {
-            hold(port, p);
-        }
-    }
-    if (!queue.armed) {
-        arm(port);
-    }
-    if (may_cross(out) && !queue.to_settle) {
-        queue.to_settle = true;
-        to_settle_.push_back(port);
-    }
 }
 
 // Ports that decide late have not sent yet what another part must know of.
@@ -268,26 +261,6 @@ void Ports::receive(const Crossing& crossing, const Telemetry::Path* told) {
     rings_.push(in.link, {crossing.arrival, id, crossing.packet.size});
 }
 
-// Takes a data packet into the memory of a switch, marks it or cuts it down to its header; false: neither has room.
-bool Ports::admit(std::uint32_t port, Port& out, ServedPort& queue, Packet& p) {
-    if (queue.discards) [[unlikely]] {
-        ++discarded_;
-        return false;
-    }
-    if (!fits(port, p)) {
-        return trim(port, p);
-    }
-    const Rate& rate = rates_[out.rates];
-    const std::int64_t backlog = send_time(rate.link.ps_per_byte, static_cast<std::uint32_t>(queue.data_bytes)) +
-                                 std::max<std::int64_t>(0, out.busy_until - clock_.now);
-    out.max_backlog = std::max(out.max_backlog, backlog);
-    const std::int64_t nominal = out.rates < kPortKinds ? backlog : at_nominal_rate(out, backlog);
-    if (nominal >= rate.limits.mark_low && mark(port, p, nominal, rate.limits.mark_low, rate.limits.mark_high)) {
-        set_mark(port, p);
-    }
-    return true;
-}
-
 // Cuts a packet that has no room down to its header, where that has some: what is left of it still tells the receiver, and
 // waits with the control packets.
 bool Ports::trim(std::uint32_t port, Packet& p) {
@@ -306,18 +279,10 @@ bool Ports::trim(std::uint32_t port, Packet& p) {
     return true;
 }
 
-// A packet that waits counts against the memory of its switch and the link that it came over.
-void Ports::hold(std::uint32_t port, const Packet& p) {
-    switch_used_[switch_of(port)] += p.size;
-    ServedPort& in = served_[p.ingress];
-    in.ingress_bytes += p.size;
-    const QueueSpec& q = setup_.spec.queues;
-    if (q.pfc && !in.pause_sent && static_cast<double>(in.ingress_bytes) > q.pause_at) {
-        in.pause_sent = true;
-        const LinkKind& link = this->link(p.ingress);
-        clock_.schedule(Timer::pause, p.ingress,
-                        clock_.now + link.latency + send_time(link.ps_per_byte, setup_.header));
-    }
+// A switch has the link of a port paused or resumed: its word takes the way back.
+void Ports::pause(std::uint32_t port, Timer timer) {
+    const LinkKind& link = this->link(port);
+    clock_.schedule(timer, port, clock_.now + link.latency + send_time(link.ps_per_byte, setup_.header));
 }
 
 // The next event of a served port: its serving, or where that is decided late the next arrival from its link. What waits
@@ -339,7 +304,8 @@ void Ports::arm(std::uint32_t port) {
     }
 }
 
-std::uint32_t Ports::take_late_arrival(std::uint32_t port) {
+// Of a link that had nothing on it when its port last decided.
+std::uint32_t Ports::take_first_arrival(std::uint32_t port) {
     Port& in = ports_[port];
     ServedPort& queue = served_[port];
     queue.armed = false;
@@ -349,50 +315,21 @@ std::uint32_t Ports::take_late_arrival(std::uint32_t port) {
         return kNone;
     }
     const std::uint32_t packet = rings_.pop(in.link).packet;
-    if (!in.link.empty()) [[likely]] {
-        queue.armed = true;
-        clock_.wheel.insert(port, rings_.front(in.link).time);
-    } else {
-        arm(port);
-    }
+    arm(port);
     return packet;
 }
 
-void Ports::catch_up(std::uint32_t port) {
-    Port& out = ports_[port];
-    ServedPort& queue = served_[port];
-    while (out.busy_until < clock_.before && waits(out, queue)) {
-        send_waiting(port, out, queue, out.busy_until);
-    }
+void Ports::catch_up_now(std::uint32_t port) {
+    catch_up(port, ports_[port], served_[port]);
 }
 
 void Ports::serve(std::uint32_t port) {
     Port& out = ports_[port];
     ServedPort& queue = served_[port];
     if (out.busy_until <= clock_.now && waits(out, queue)) {
-        send_waiting(port, out, queue, clock_.now);
+        late_ ? send_waiting<true>(port, out, queue, clock_.now) : send_waiting<false>(port, out, queue, clock_.now);
     }
     arm(port);
-}
-
-// Precondition: the port is free at this time, and something waits that may leave.
-void Ports::send_waiting(std::uint32_t port, Port& out, ServedPort& queue, std::int64_t at) {
-    // Ten control packets to one of data where both wait, or headers of trimmed packets could crowd out all data: Handley et
-    // al., "Re-architecting datacenter networks and stacks for low latency and high performance", SIGCOMM 2017.
-    const bool data_waits = !queue.data.empty() && !out.paused;
-    const bool control = !queue.control.empty() && (!data_waits || queue.control_run < kControlRun);
-    const Queued next = rings_.pop(control ? queue.control : queue.data);
-    if (control) {
-        ++queue.control_run;
-        queue.control_bytes -= next.size;
-    } else {
-        queue.control_run = 0;
-        queue.data_bytes -= next.size;
-        if (holds_) {
-            leave_switch(port, next.packet);
-        }
-    }
-    transmit(port, out, next, !control, at);
 }
 
 void Ports::serve_before_data(std::uint32_t port) {

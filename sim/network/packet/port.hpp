@@ -39,13 +39,14 @@ struct alignas(64) Port {
 };
 static_assert(sizeof(Port) == 64);
 
-/// What a link does to a packet, and what its queue does: in one cache line.
+/// What a link does to a packet, and what its queue does: what every hop touches in one cache line.
 struct alignas(64) Rate {
     LinkKind link;
     QueueLimits limits;
     std::int64_t roomy = 0;  ///< ps, a backlog behind which every packet has room; less than 0: none, the link is down
+    std::int64_t header_time = 0;  ///< ps, to send a header alone
+    bool crosses = false;          ///< packets may leave for another part
 };
-static_assert(sizeof(Rate) == 64);
 
 /// What a port counts beyond each hop.
 struct PortCounts {
@@ -117,24 +118,29 @@ class Ports {
         if (setup_.laned) {
             enqueue_in_lane(port, packet);
         } else if (setup_.served) {
-            enqueue(port, packet);
+            enqueue_now(port, packet);
         } else {
             send_now(port, packet);
         }
     }
-    /// The same in line, for ports that are not served.
-    [[gnu::always_inline]] inline void forward(std::uint32_t port, std::uint32_t packet);
-    /// The same for ports that are served, and for those with several lanes or credits.
-    void enqueue(std::uint32_t port, std::uint32_t packet);
-    void enqueue_in_lane(std::uint32_t port, std::uint32_t packet);
+    // In line, in hop.hpp. `now`: that of the clock; `p`: of the packet.
+    /// The same for ports that are not served.
+    [[gnu::always_inline]] inline void forward(std::uint32_t port, std::uint32_t packet, Packet& p, std::int64_t now);
+    /// The same for ports that are served, and decide late or not.
+    template <bool kLate>
+    [[gnu::always_inline]] inline void enqueue(std::uint32_t port, std::uint32_t packet, Packet& p, std::int64_t now);
     /// Takes the packet that arrives now from a port's link. Precondition: the port's event is due.
     [[gnu::always_inline]] inline std::uint32_t take_arrival(std::uint32_t port);
     /// The same where ports decide late; kNone when it arrives later.
-    [[nodiscard]] std::uint32_t take_late_arrival(std::uint32_t port);
+    [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t take_late_arrival(std::uint32_t port, std::int64_t now);
+
+    /// The same for ports with several lanes or credits.
+    void enqueue_in_lane(std::uint32_t port, std::uint32_t packet);
     [[nodiscard]] bool decide_late() const { return late_; }
     /// Serves a port that is free if something waits there that leaves before new data. Precondition: not paused.
     void serve_before_data(std::uint32_t port);
     /// The event that arm() left: a served port is free.
+    [[gnu::always_inline]] inline void serve_in_turn(std::uint32_t port, std::int64_t now);  // hop.hpp: of one queue
     void serve_due(std::uint32_t port) {
         served_[port].armed = false;
         if (setup_.laned) {
@@ -146,7 +152,7 @@ class Ports {
     /// Lets a served port send what left it before Clock::before.
     void settle(std::uint32_t port) {
         if (late_ && ports_[port].busy_until < clock_.before) {
-            catch_up(port);
+            catch_up_now(port);
         }
     }
     /// Fetches what the arrival of a port's next packet needs, in this order and with time between them.
@@ -235,6 +241,8 @@ class Ports {
 
   private:
     void send_now(std::uint32_t port, std::uint32_t packet);
+    void enqueue_now(std::uint32_t port, std::uint32_t packet);
+    [[gnu::noinline]] void lose(std::uint32_t port, std::uint32_t packet);
     void serve(std::uint32_t port);
     // A packet is the first on its link: its arrival becomes the port's event, unless that is pending.
     void expect_arrival(std::uint32_t port, std::int64_t arrival) {
@@ -242,26 +250,33 @@ class Ports {
             clock_.wheel.insert(port, arrival);
         }
     }
-    [[gnu::always_inline]] inline void launch(std::uint32_t port, Port& out, std::int64_t latency, std::uint32_t packet,
+    [[gnu::always_inline]] inline void launch(std::uint32_t port, Port& out, const Rate& rate, std::uint32_t packet,
                                               std::uint32_t size);
-    [[gnu::always_inline]] inline std::int64_t count(std::uint32_t port, Port& out, const LinkKind& link, bool data,
+    [[gnu::always_inline]] inline std::int64_t count(std::uint32_t port, Port& out, const Rate& rate, bool data,
                                                      std::uint32_t size, std::int64_t waited);
-    std::int64_t count_short(std::uint32_t port, bool data, std::uint32_t size, std::int64_t waited);
+    [[gnu::noinline]] std::int64_t count_control(std::uint32_t port, const Rate& rate, std::int64_t waited);
+    [[gnu::noinline]] std::int64_t count_short(std::uint32_t port, std::uint32_t size, std::int64_t waited);
     [[nodiscard]] std::int64_t time_of(const LinkKind& link, std::uint32_t size) const {
         return size == setup_.full ? link.full_time : send_time(link.ps_per_byte, size);
     }
     [[gnu::always_inline]] inline void transmit(std::uint32_t port, Port& out, const Queued& waited, bool data,
                                                 std::int64_t at);
     [[gnu::noinline]] void tell_load(std::uint32_t port, const Port& out, std::uint32_t packet, std::int64_t at);
+    template <bool kLate>
     [[gnu::always_inline]] inline void send_waiting(std::uint32_t port, Port& out, ServedPort& queue, std::int64_t at);
-    void catch_up(std::uint32_t port);
+    [[gnu::always_inline]] inline void catch_up(std::uint32_t port, Port& out, ServedPort& queue);
+    void catch_up_now(std::uint32_t port);
+    [[gnu::noinline]] std::uint32_t take_first_arrival(std::uint32_t port);
     static bool waits(const Port& out, const ServedPort& queue) {
         return !queue.control.empty() || (!queue.data.empty() && !out.paused);
     }
     [[nodiscard]] bool has_room(const Port& out, const Packet& p, std::int64_t backlog) const;
-    [[nodiscard]] [[gnu::always_inline]] inline bool fits(std::uint32_t port, const Packet& p) const;
-    [[nodiscard]] [[gnu::always_inline]] inline bool admit(std::uint32_t port, Port& out, ServedPort& queue, Packet& p);
-    [[nodiscard]] bool trim(std::uint32_t port, Packet& p);
+    [[nodiscard]] [[gnu::always_inline]] inline bool fits(std::uint32_t port, const Port& out, const ServedPort& queue,
+                                                          const Packet& p) const;
+    [[nodiscard]] bool fits_exactly(std::uint32_t port, const Packet& p) const;
+    [[nodiscard]] [[gnu::always_inline]] inline bool admit(std::uint32_t port, Port& out, ServedPort& queue, Packet& p,
+                                                           std::int64_t now);
+    [[nodiscard]] [[gnu::noinline]] bool trim(std::uint32_t port, Packet& p);
     void drop_waiting(std::uint32_t port);
     void arm_lanes(std::uint32_t port);
     void serve_lanes(std::uint32_t port);
@@ -279,9 +294,12 @@ class Ports {
     [[nodiscard]] const ClassSpec& class_of(std::uint32_t lane) const {
         return setup_.classes[lane / setup_.lanes_per_class];
     }
-    void hold(std::uint32_t port, const Packet& p);
+    [[gnu::always_inline]] inline void hold(std::uint32_t port, const Packet& p);
+    [[gnu::noinline]] void pause(std::uint32_t port, Timer timer);
     void arm(std::uint32_t port);
-    void leave_switch(std::uint32_t port, std::uint32_t packet);
+    [[gnu::always_inline]] inline void arm_in_turn(std::uint32_t port, const Port& out, ServedPort& queue,
+                                                   std::int64_t now);
+    [[gnu::always_inline]] inline void leave_switch(std::uint32_t port, std::uint32_t packet);
     [[nodiscard]] bool mark(std::uint32_t port, const Packet& p, std::int64_t backlog, std::int64_t low,
                             std::int64_t high) const;
     void set_mark(std::uint32_t port, Packet& p) {
@@ -297,11 +315,8 @@ class Ports {
         const std::uint64_t of = mix64(mix64(key + static_cast<std::uint64_t>(clock_.now)) ^ place) ^ p.flow;
         return static_cast<double>(mix64(of) >> 11) * 0x1p-53;
     }
-    [[nodiscard]] bool may_cross(const Port& out) const {
-        return static_cast<std::uint8_t>(static_cast<std::uint8_t>(out.kind) - first_crossing_) < crossings_;
-    }
     [[gnu::noinline]] bool cross(std::uint32_t port, const Port& out, std::uint32_t packet, std::int64_t arrival);
-    [[nodiscard]] inline std::uint32_t switch_of(std::uint32_t port) const;
+    [[nodiscard]] std::uint32_t switch_of(std::uint32_t port) const;
     [[nodiscard]] std::int64_t at_nominal_rate(const Port& port, std::int64_t backlog) const;
     [[noreturn]] static void overflow();
 
@@ -310,8 +325,7 @@ class Ports {
     Clock& clock_;
     Slab& slab_;
     Flows& flows_;
-    std::uint8_t first_crossing_;           ///< kinds of ports whose packets may leave for another part
-    std::uint8_t crossings_;                ///< how many kinds
+    std::uint32_t full_;                    ///< as Setup::full
     std::vector<std::uint32_t> to_settle_;  ///< such ports where packets wait
     std::vector<Port> ports_;
     std::vector<PortCounts> counts_;
@@ -321,7 +335,12 @@ class Ports {
     /// Served ports decide when the packets they send arrive, or others come: what leaves shows at the end of a link only.
     /// Not where the switch's memory counts, which departures free.
     bool late_ = false;
-    bool holds_ = false;                     ///< packets that wait count against their switch or link
+    bool holds_ = false;     ///< packets that wait count against their switch or link
+    bool shares_ = false;    ///< against their switch, whose queues share its memory
+    bool pauses_ = false;    ///< against their link, which is paused
+    std::int64_t size_ = 0;  ///< bytes that a queue may hold, where neither is so
+    /// Bytes that have come over a link and wait: how many there may be, and those at which it is paused and resumed.
+    std::int64_t link_room_ = 0, pause_above_ = 0, resume_at_ = 0;
     std::vector<std::int64_t> switch_used_;  ///< bytes waiting in each switch, of shared buffers
     bool noisy_ = false;
     bool inspects_ = false;
@@ -356,95 +375,6 @@ void Ports::shift(std::uint32_t port_id, std::int64_t time, const Each& each) {
         move(served_[port_id].control);
         move(served_[port_id].data);
     }
-}
-
-// Puts a packet that leaves at `busy_until` onto the link.
-void Ports::launch(std::uint32_t port, Port& out, std::int64_t latency, std::uint32_t packet, std::uint32_t size) {
-    constexpr std::int64_t kEndOfTime = std::int64_t{1} << 62;  // ps
-    const std::int64_t arrival = out.busy_until + latency;
-    if (arrival > kEndOfTime) {
-        overflow();
-    }
-    if (may_cross(out) && cross(port, out, packet, arrival)) {
-        return;
-    }
-    if (out.link.empty()) {
-        expect_arrival(port, arrival);
-    }
-    rings_.push(out.link, {arrival, packet, size});
-}
-
-// Counts a packet that is sent after it has waited, and returns how long its sending takes. Only data fills a packet.
-std::int64_t Ports::count(std::uint32_t port, Port& out, const LinkKind& link, bool data, std::uint32_t size,
-                          std::int64_t waited) {
-    if (size == setup_.full) [[likely]] {
-        ++out.packets;
-        out.waited += static_cast<double>(waited);
-        return link.full_time;
-    }
-    return count_short(port, data, size, waited);
-}
-
-// A served port sends a packet, from `at` on.
-void Ports::transmit(std::uint32_t port, Port& out, const Queued& waited, bool data, std::int64_t at) {
-    const LinkKind& link = rates_[out.rates].link;
-    if (data && setup_.transport.telemetry) [[unlikely]] {
-        tell_load(port, out, waited.packet, at);
-    }
-    out.busy_until = at + count(port, out, link, data, waited.size, at - waited.time);
-    launch(port, out, link.latency, waited.packet, waited.size);
-}
-
-std::uint32_t Ports::switch_of(std::uint32_t port_id) const {
-    const Port& port = ports_[port_id];
-    const std::uint32_t leaves = setup_.fabric.leaves();
-    switch (port.kind) {
-        case PortKind::nic_out:
-            return kNone;
-        case PortKind::nic_in:
-            return setup_.leaf_of_nic[port.where];
-        case PortKind::leaf_up:
-            return port.where;
-        case PortKind::leaf_down:
-            return leaves + setup_.pod_of_leaf[port.where] * setup_.spines + port.lane;
-        case PortKind::spine_up:
-            return leaves + port.where;
-        case PortKind::spine_down:
-            return leaves + setup_.fabric.spines() + port.lane * setup_.cores + port.core;
-        default:
-            return setup_.switch_links[port_id - setup_.base[kTreeKinds]].from;
-    }
-}
-
-void Ports::forward(std::uint32_t port, std::uint32_t packet) {
-    Port& out = ports_[port];
-    Packet& p = slab_[packet];
-    const Rate& rate = rates_[out.rates];
-    const std::int64_t backlog = std::max<std::int64_t>(0, out.busy_until - clock_.now);
-    if (backlog > rate.roomy && !has_room(out, p, backlog)) [[unlikely]] {
-        ++counts_[port].drops;
-        flows_.drop(packet);
-        return;
-    }
-    if (backlog > out.max_backlog) {
-        out.max_backlog = backlog;
-    }
-    const bool data = p.kind == PacketKind::data;
-    if (backlog >= rate.limits.mark_low && data &&
-        mark(port, p, backlog, rate.limits.mark_low, rate.limits.mark_high)) {
-        set_mark(port, p);
-    }
-    out.busy_until = clock_.now + backlog + count(port, out, rate.link, data, p.size, backlog);
-    launch(port, out, rate.link.latency, packet, p.size);
-}
-
-std::uint32_t Ports::take_arrival(std::uint32_t port) {
-    Port& in = ports_[port];
-    const std::uint32_t packet = rings_.pop(in.link).packet;
-    if (!in.link.empty()) [[likely]] {
-        clock_.wheel.insert(port, rings_.front(in.link).time);
-    }
-    return packet;
 }
 
 }  // namespace orrery::inline network::packet

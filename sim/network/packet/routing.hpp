@@ -59,44 +59,42 @@ std::uint32_t Routing::choose_spine(std::uint32_t leaf, std::uint32_t to_leaf, c
     return any_shunned_ ? route_around(leaf, to_leaf, lane) : lane;
 }
 
+// The kinds of trees in turn, as each is a third of all hops.
 std::uint32_t Routing::next_port(const Port& in, Packet& p) {
     const Setup& s = setup_;
     const std::uint32_t to = p.destination;
+    if (in.kind == PortKind::leaf_down) {
+        return s.base[1] + to;
+    }
     const std::uint32_t to_leaf = s.leaf_of_nic[to];
-    switch (in.kind) {
-        case PortKind::nic_out: {
-            if (in.where == to_leaf) {
-                return s.base[1] + to;
-            }
-            if (s.routed != nullptr) {
-                return first_link(in.where, to_leaf, p);
-            }
-            return s.base[2] + in.where * s.spines + choose_spine(in.where, to_leaf, p);
+    if (in.kind == PortKind::nic_out) {
+        if (in.where == to_leaf) {
+            return s.base[1] + to;
         }
-        case PortKind::leaf_up:
-            if (!s.tree || s.pod_of_leaf[in.where] == s.pod_of_leaf[to_leaf]) {
-                return s.base[3] + to_leaf * s.spines + in.lane;
-            } else {
-                // What the choice of the spine left of the entropy chooses the core switch.
-                const auto rest = static_cast<std::uint32_t>(static_cast<std::uint64_t>(p.path) * s.spines);
-                const std::uint32_t spine = s.pod_of_leaf[in.where] * s.spines + in.lane;
-                const std::uint32_t core = scale(rest, s.cores);
-                return s.base[4] + spine * s.cores +
-                       (any_shunned_ ? live_core(s.pod_of_leaf[in.where], s.pod_of_leaf[to_leaf], in.lane, core)
-                                     : core);
-            }
-        case PortKind::spine_up:
-            return s.base[5] + (s.pod_of_leaf[to_leaf] * s.spines + in.lane) * s.cores + in.core;
-        case PortKind::spine_down:
+        if (s.routed != nullptr) [[unlikely]] {
+            return first_link(in.where, to_leaf, p);
+        }
+        return s.base[2] + in.where * s.spines + choose_spine(in.where, to_leaf, p);
+    }
+    if (in.kind == PortKind::leaf_up) {
+        if (!s.tree || s.pod_of_leaf[in.where] == s.pod_of_leaf[to_leaf]) {
             return s.base[3] + to_leaf * s.spines + in.lane;
-        case PortKind::leaf_down:
-        case PortKind::nic_in:
-            break;
-        default:
-            if (in.where != to_leaf) {
-                return s.base[kTreeKinds] + s.routed->next_link(in.where, to_leaf, p.path);
-            }
-            break;
+        }
+        // What the choice of the spine left of the entropy chooses the core switch.
+        const auto rest = static_cast<std::uint32_t>(static_cast<std::uint64_t>(p.path) * s.spines);
+        const std::uint32_t spine = s.pod_of_leaf[in.where] * s.spines + in.lane;
+        const std::uint32_t core = scale(rest, s.cores);
+        return s.base[4] + spine * s.cores +
+               (any_shunned_ ? live_core(s.pod_of_leaf[in.where], s.pod_of_leaf[to_leaf], in.lane, core) : core);
+    }
+    if (in.kind == PortKind::spine_up) {
+        return s.base[5] + (s.pod_of_leaf[to_leaf] * s.spines + in.lane) * s.cores + in.core;
+    }
+    if (in.kind == PortKind::spine_down) {
+        return s.base[3] + to_leaf * s.spines + in.lane;
+    }
+    if (in.kind >= PortKind::link && in.where != to_leaf) {
+        return s.base[kTreeKinds] + s.routed->next_link(in.where, to_leaf, p.path);
     }
     return s.base[1] + to;
 }
