@@ -243,10 +243,11 @@ class Wheel {
         std::size_t count = 0;
         const std::uint32_t last = each_chunk(index, [&](const std::uint64_t* from, const std::uint64_t* to) {
             const auto more = static_cast<std::size_t>(to - from);
-            if (sorted_.size() < count + more + kMostAhead) {
-                sorted_.resize(std::bit_ceil(count + more + kMostAhead));
+            if (sorted_.size() < count + more + kMostAhead + 1) [[unlikely]] {
+                sorted_.resize(std::bit_ceil(count + more + kMostAhead + 1));
+                sorted_[0] = 0;
             }
-            std::uint64_t* const begin = sorted_.data();
+            std::uint64_t* const begin = sorted_.data() + 1;
             std::uint64_t* end = begin + count;
             count += more;
             if (count > kFewToSort) {
@@ -256,17 +257,18 @@ class Wheel {
             for (; from != to; ++from) {
                 const std::uint64_t key = *from;
                 std::uint64_t* at = end++;
-                for (; at != begin && at[-1] > key; --at) {
+                for (; at[-1] > key; --at) {
                     *at = at[-1];
                 }
                 *at = key;
             }
         });
+        std::uint64_t* const begin = sorted_.data() + 1;
         if (count > kFewToSort) {
-            std::sort(sorted_.begin(), sorted_.begin() + static_cast<std::ptrdiff_t>(count));
+            std::sort(begin, begin + count);
         }
-        std::fill_n(sorted_.begin() + static_cast<std::ptrdiff_t>(count), kMostAhead, kNoKey);
-        next_ = sorted_.data();
+        std::fill_n(begin + count, kMostAhead, kNoKey);
+        next_ = begin;
         keys_[last] = free_;
         free_ = (slots_[index] - 1) / kChunk * kChunk;
         slots_[index] = 0;
@@ -323,10 +325,10 @@ class Wheel {
     std::uint64_t current_ = 0;            ///< slot of the last event popped, or of those that are sorted
     std::uint64_t sorted_slot_ = kNone64;  ///< slot of what is, or was last, in sorted_ and late_
     std::uint64_t first_bits_ = 0;         ///< of the times of that slot: those that keys do not hold
-    std::vector<std::uint64_t> sorted_ =
-        std::vector<std::uint64_t>(kMostAhead, kNoKey);  ///< keys of that slot, then kNoKey
-    const std::uint64_t* next_ = sorted_.data();         ///< the first of them that has not been popped
-    std::vector<std::uint64_t> late_;                    ///< heap of keys that came when the slot's turn had come
+    /// Before all others one that none is less than, where sorting ends; keys of that slot; then kNoKey.
+    std::vector<std::uint64_t> sorted_ = std::vector<std::uint64_t>(kMostAhead + 1, kNoKey);
+    const std::uint64_t* next_ = sorted_.data() + 1;  ///< the first of them that has not been popped
+    std::vector<std::uint64_t> late_;                 ///< heap of keys that came when the slot's turn had come
     std::uint64_t late_first_ = kNoKey;
     /// Chunks of keys of slots, each behind the place of the slot's next chunk; the first chunk is never used. Few are in
     /// use, and the one freed last is taken first, so they stay in cache.
