@@ -3,6 +3,7 @@
 #include "sim/network/packet/nic.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace orrery::inline network::packet {
@@ -39,6 +40,46 @@ void Nics::acknowledge(Flow& flow, std::uint32_t sequence, double& newly) {
     }
 }
 
+// What an acknowledgement tells of a flow whose packets are all acknowledged or under way, 64 packets at a time. Returns the bytes
+// that are news.
+double Nics::acknowledge_all(Flow& flow, const Packet& p) {
+    std::uint32_t news = 0;     // packets,
+    std::uint32_t lacking = 0;  // and bytes by which they are shorter than full ones
+    const auto heard = [&](std::uint32_t first, std::uint64_t bits) {
+        news += static_cast<std::uint32_t>(std::popcount(bits));
+        if (const std::uint32_t last = flow.packets - 1; last - first < 64 && (bits >> (last - first) & 1) != 0) {
+            lacking = setup_.full - flows_.size_of(flow, last);
+        }
+    };
+    const std::uint32_t known = flow.acked > p.sequence ? std::min(64U, flow.acked - p.sequence) : 0;
+    if (const std::uint64_t told = known < 64 ? p.selected >> known : 0; told != 0) {
+        const std::uint32_t first = p.sequence + known;
+        if (const std::uint64_t bits = told & ~flows_.bits_from(flow, Bits::acknowledged, first); bits != 0) {
+            flows_.set_from(flow, Bits::acknowledged, first, bits);
+            heard(first, bits);
+            flow.highest = std::max(flow.highest, first + static_cast<std::uint32_t>(std::bit_width(bits)));
+        }
+    }
+    while (flow.acked < flow.packets) {
+        const std::uint64_t known_bits = flows_.bits_from(flow, Bits::acknowledged, flow.acked);
+        const std::uint32_t before = p.cumulative > flow.acked ? p.cumulative - flow.acked : 0;
+        const std::uint64_t all_before = before < 64 ? (1ULL << before) - 1 : ~0ULL;
+        const auto run =
+            std::min(static_cast<std::uint32_t>(std::countr_one(known_bits | all_before)), flow.packets - flow.acked);
+        if (run == 0) {
+            break;
+        }
+        const std::uint64_t bits = run < 64 ? (1ULL << run) - 1 : ~0ULL;
+        heard(flow.acked, bits & ~known_bits);
+        flows_.clear_from(flow, Bits::acknowledged, flow.acked, bits);
+        flow.acked += run;
+    }
+    flow.highest = std::max(flow.highest, flow.acked);
+    const std::int64_t bytes = std::int64_t{news} * setup_.full - lacking;
+    flow.in_flight -= bytes;
+    return static_cast<double>(bytes);
+}
+
 void Nics::on_acknowledgement(const Packet& p) {
     const std::uint32_t id = p.flow;
     Flow& flow = flows_[id];
@@ -57,6 +98,8 @@ void Nics::on_acknowledgement(const Packet& p) {
             flow.next_new = std::max(flow.next_new, flow.acked);
         }
         flow.in_flight = static_cast<std::int64_t>(flow.next_new - flow.acked) * setup_.full;
+    } else if (flow.lost == 0) {
+        newly = acknowledge_all(flow, p);
     } else {
         const std::uint32_t known = flow.acked > p.sequence ? std::min(64U, flow.acked - p.sequence) : 0;
         if (const std::uint64_t told = known < 64 ? p.selected >> known : 0; told != 0) {

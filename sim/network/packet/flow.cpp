@@ -66,17 +66,6 @@ void Flows::retire(std::uint32_t id) {
     free_if_done(id);
 }
 
-void Flows::discard(std::uint32_t packet) {
-    const std::uint32_t flow = slab_[packet].flow;
-    slab_.give(packet);
-    let_go(flow);
-}
-
-void Flows::let_go(std::uint32_t flow) {
-    --flows_[flow].records;
-    free_if_done(flow);
-}
-
 void Flows::drop(std::uint32_t packet) {
     const PacketKind kind = slab_[packet].kind;
     const bool data = kind == PacketKind::data || kind == PacketKind::trimmed;

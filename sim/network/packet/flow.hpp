@@ -131,9 +131,16 @@ class Flows {
     void give_bitmaps(Flow& flow, std::uint32_t capacity);
 
     /// A list that named a flow no longer does.
-    void let_go(std::uint32_t flow);
+    void let_go(std::uint32_t flow) {
+        --flows_[flow].records;
+        free_if_done(flow);
+    }
     /// A packet is no more.
-    void discard(std::uint32_t packet);
+    void discard(std::uint32_t packet) {
+        const std::uint32_t flow = slab_[packet].flow;
+        slab_.give(packet);
+        let_go(flow);
+    }
     /// A packet is lost on its way.
     void drop(std::uint32_t packet);
 
@@ -157,6 +164,22 @@ class Flows {
     }
     void set(const Flow& flow, Bits kind, std::uint32_t sequence) {
         word(flow, kind, sequence) |= 1ULL << (sequence & 63);
+    }
+    /// Sets those of 64 bits from `sequence` on that are set here. Precondition: the flow's bitmaps hold so many.
+    void set_from(const Flow& flow, Bits kind, std::uint32_t sequence, std::uint64_t bits) {
+        const unsigned shift = sequence & 63;
+        word(flow, kind, sequence) |= bits << shift;
+        if (shift != 0) {
+            word(flow, kind, sequence + 64 - shift) |= bits >> (64 - shift);
+        }
+    }
+    /// Clears them.
+    void clear_from(const Flow& flow, Bits kind, std::uint32_t sequence, std::uint64_t bits) {
+        const unsigned shift = sequence & 63;
+        word(flow, kind, sequence) &= ~(bits << shift);
+        if (shift != 0) {
+            word(flow, kind, sequence + 64 - shift) &= ~(bits >> (64 - shift));
+        }
     }
     void clear(const Flow& flow, Bits kind, std::uint32_t sequence) {
         word(flow, kind, sequence) &= ~(1ULL << (sequence & 63));

@@ -338,18 +338,118 @@ void Nics::on_pace(std::uint32_t id) {
     }
 }
 
-void Nics::kick(std::uint32_t nic_id) {
-    Nic& nic = nics_[nic_id];
-    if (nic.sending == kNone || nic.to_wake) {
-        return;
-    }
-    // A NIC that cannot send right now is woken when its last packet has left.
-    if (nic.free_at > clock_.now) {
-        nic.to_wake = true;
-        clock_.wheel.insert(setup_.ports() + nic_id, nic.free_at);
+bool Nics::send_packet(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    std::uint32_t sequence = flow.next_new;
+    if (flow.lost > 0) {
+        sequence = flows_.first_lost(flow);
+        flows_.clear(flow, Bits::lost, sequence);
+        --flow.lost;
+        if (setup_.transport.credits) {
+            flow.overtaken = std::min(flow.overtaken, sequence);  // under way anew, and paced: it may take its time
+        }
+        if (setup_.by_time) {
+            marks_[id].clear();
+        }
     } else {
-        commit(nic_id);
+        ++flow.next_new;
     }
+    const bool repeated = sequence < flow.sent_high;
+    flows_.counts.retransmissions += repeated ? 1 : 0;
+    flow.sent_high = std::max(flow.sent_high, sequence + 1);
+    const std::uint32_t path = chooser_.pick(id, flow.path, clock_.now);
+    const std::uint32_t packet = slab_.take();
+    Packet& p = slab_[packet];
+    p.sent = clock_.now;
+    p.flow = id;
+    p.sequence = sequence;
+    p.cumulative = 0;
+    p.size = flows_.size_of(flow, sequence);
+    p.destination = flow.destination;
+    p.path = path;
+    p.ingress = kNone;
+    p.lane = static_cast<std::uint8_t>(flow.traffic_class * setup_.lanes_per_class);
+    p.kind = PacketKind::data;
+    p.flags = flow.reduction == kNone ? 0 : kReduces;
+    // One question for all that few transports and tables want.
+    if (setup_.more_to_send) [[unlikely]] {
+        if (setup_.transport.credits) {
+            flow.credits -= setup_.full;
+        }
+        if (flows_.log) {
+            p.way = 0;
+            FlowCounts& own = flows_.log->of(id);
+            ++own.sent;
+            own.bytes += p.size;
+            own.retransmissions += repeated ? 1 : 0;
+        }
+        if (setup_.by_time && flow.lost == 0) {
+            marks_[id].add(clock_.now, flow.next_new,
+                           static_cast<std::int64_t>(setup_.congestion.base_rtt) / kMarksPerTrip);
+        }
+        if (setup_.transport.backlog) {
+            p.selected = flow.asked = std::max(flow.asked, credit_wanted(flow));
+        }
+        if (setup_.transport.telemetry) {
+            slab_.telemetry.clear(packet);
+        }
+    }
+    ++flow.records;
+    ++flows_.counts.sent;
+    const double size = p.size;
+    if (setup_.transport.acknowledged || flow.reduction != kNone) {
+        flow.in_flight += p.size;
+        if (setup_.transport.counts_bytes && flow.reduction == kNone) {
+            transport_.on_sent(flow.congestion, size);
+            adopt(flow);
+        }
+    }
+    const bool more = may_send(flow);
+    p.flags |= more && !(repeated && setup_.transport.eager) ? 0 : kAsks;
+    if (flow.rate > 0) {
+        const double gap = size / flow.rate * 1e12;
+        // Ideal flows make up for what they wait behind others at their NIC, or they would fall behind their share.
+        flow.next_time =
+            (setup_.transport.acknowledged ? std::max(flow.next_time, clock_.now) : flow.next_time) + std::llround(gap);
+    }
+    if (setup_.spec.nic.queue_pairs > 0 && flow.next_new == flow.packets && flow.reduction == kNone) {
+        pass_on(id);
+    }
+    const std::uint32_t port = setup_.base[0] + flow.source;
+    ports_.send(port, packet);
+    return more;
+}
+
+// Sends a packet of the ring's first flow; false: it had none to send, and has left the ring.
+bool Nics::send_next(Nic& nic, std::uint32_t nic_id, std::uint32_t& ring) {
+    const Port& port = ports_[setup_.base[0] + nic_id];
+    const std::uint32_t id = flows_[ring].next_flow;
+    Flow& flow = flows_[id];
+    const bool sends = flow.live && may_send(flow);
+    const bool stays = sends && send_packet(id) && flow.rate == 0;
+    if (stays) {
+        ring = id;  // from the front of the ring to its end
+    } else {
+        flow.listed = false;
+        if (id == ring) {
+            ring = kNone;
+        } else {
+            flows_[ring].next_flow = flow.next_flow;
+        }
+    }
+    if (!sends) {
+        return false;
+    }
+    nic.free_at = std::max(clock_.now + 1, port.busy_until);
+    if (setup_.spec.nic.host_rate > 0) {
+        const double feeding = 1e12 * setup_.full / setup_.spec.nic.host_rate;
+        nic.host_time = std::max(nic.host_time, clock_.now) + std::llround(feeding);
+        nic.free_at = std::max(nic.free_at, nic.host_time);
+    }
+    if (!stays) {
+        list(id);
+    }
+    return true;
 }
 
 void Nics::commit(std::uint32_t nic_id) {
@@ -408,38 +508,6 @@ void Nics::commit_by_class(std::uint32_t nic_id) {
     kick(nic_id);
 }
 
-// Sends a packet of the ring's first flow; false: it had none to send, and has left the ring.
-bool Nics::send_next(Nic& nic, std::uint32_t nic_id, std::uint32_t& ring) {
-    const Port& port = ports_[setup_.base[0] + nic_id];
-    const std::uint32_t id = flows_[ring].next_flow;
-    Flow& flow = flows_[id];
-    const bool sends = flow.live && may_send(flow);
-    const bool stays = sends && send_packet(id) && flow.rate == 0;
-    if (stays) {
-        ring = id;  // from the front of the ring to its end
-    } else {
-        flow.listed = false;
-        if (id == ring) {
-            ring = kNone;
-        } else {
-            flows_[ring].next_flow = flow.next_flow;
-        }
-    }
-    if (!sends) {
-        return false;
-    }
-    nic.free_at = std::max(clock_.now + 1, port.busy_until);
-    if (setup_.spec.nic.host_rate > 0) {
-        const double feeding = 1e12 * setup_.full / setup_.spec.nic.host_rate;
-        nic.host_time = std::max(nic.host_time, clock_.now) + std::llround(feeding);
-        nic.free_at = std::max(nic.free_at, nic.host_time);
-    }
-    if (!stays) {
-        list(id);
-    }
-    return true;
-}
-
 // Credit in all, bytes, that a flow could use: for what it has to send, at most a window ahead. Until its receiver is heard it asks
 // for a packet's at least, as its own credit then ends.
 std::uint64_t Nics::credit_wanted(const Flow& flow) const {
@@ -449,88 +517,6 @@ std::uint64_t Nics::credit_wanted(const Flow& flow) const {
     const std::int64_t more = std::min(left, window) - flow.credits;
     const std::int64_t least = flow.speculates && left > 0 ? setup_.full : 0;
     return flow.credited + static_cast<std::uint64_t>(std::max(more, least));
-}
-
-bool Nics::send_packet(std::uint32_t id) {
-    Flow& flow = flows_[id];
-    std::uint32_t sequence = flow.next_new;
-    if (flow.lost > 0) {
-        sequence = flows_.first_lost(flow);
-        flows_.clear(flow, Bits::lost, sequence);
-        --flow.lost;
-        if (setup_.transport.credits) {
-            flow.overtaken = std::min(flow.overtaken, sequence);  // under way anew, and paced: it may take its time
-        }
-        if (setup_.by_time) {
-            marks_[id].clear();
-        }
-    } else {
-        ++flow.next_new;
-    }
-    const bool repeated = sequence < flow.sent_high;
-    flows_.counts.retransmissions += repeated ? 1 : 0;
-    flow.sent_high = std::max(flow.sent_high, sequence + 1);
-    if (setup_.transport.credits) {
-        flow.credits -= setup_.full;
-    }
-    const std::uint32_t path = chooser_.pick(id, flow.path, clock_.now);
-    const std::uint32_t packet = slab_.take();
-    Packet& p = slab_[packet];
-    p.sent = clock_.now;
-    p.flow = id;
-    p.sequence = sequence;
-    p.cumulative = 0;
-    p.size = flows_.size_of(flow, sequence);
-    p.destination = flow.destination;
-    p.path = path;
-    p.ingress = kNone;
-    p.lane = static_cast<std::uint8_t>(flow.traffic_class * setup_.lanes_per_class);
-    p.kind = PacketKind::data;
-    p.flags = flow.reduction == kNone ? 0 : kReduces;
-    // One question for all that few transports and tables want.
-    if (setup_.more_to_send) [[unlikely]] {
-        if (flows_.log) {
-            p.way = 0;
-            FlowCounts& own = flows_.log->of(id);
-            ++own.sent;
-            own.bytes += p.size;
-            own.retransmissions += repeated ? 1 : 0;
-        }
-        if (setup_.by_time && flow.lost == 0) {
-            marks_[id].add(clock_.now, flow.next_new,
-                           static_cast<std::int64_t>(setup_.congestion.base_rtt) / kMarksPerTrip);
-        }
-        if (setup_.transport.backlog) {
-            p.selected = flow.asked = std::max(flow.asked, credit_wanted(flow));
-        }
-        if (setup_.transport.telemetry) {
-            slab_.telemetry.clear(packet);
-        }
-    }
-    ++flow.records;
-    ++flows_.counts.sent;
-    const double size = p.size;
-    if (setup_.transport.acknowledged || flow.reduction != kNone) {
-        flow.in_flight += p.size;
-        if (setup_.transport.counts_bytes && flow.reduction == kNone) {
-            transport_.on_sent(flow.congestion, size);
-            adopt(flow);
-        }
-    }
-    const bool more = may_send(flow);
-    p.flags |= more && !(repeated && setup_.transport.eager) ? 0 : kAsks;
-    if (flow.rate > 0) {
-        const double gap = size / flow.rate * 1e12;
-        // Ideal flows make up for what they wait behind others at their NIC, or they would fall behind their share.
-        flow.next_time =
-            (setup_.transport.acknowledged ? std::max(flow.next_time, clock_.now) : flow.next_time) + std::llround(gap);
-    }
-    if (setup_.spec.nic.queue_pairs > 0 && flow.next_new == flow.packets && flow.reduction == kNone) {
-        pass_on(id);
-    }
-    const std::uint32_t port = setup_.base[0] + flow.source;
-    ports_.send(port, packet);
-    return more;
 }
 
 }  // namespace orrery::inline network::packet

@@ -67,7 +67,19 @@ class Nics {
     /// Puts a flow among those that its NIC serves in turn, if it has something to send and may.
     void list(std::uint32_t flow);
     /// A NIC may be able to send.
-    void kick(std::uint32_t nic);
+    void kick(std::uint32_t nic_id) {
+        Nic& nic = nics_[nic_id];
+        if (nic.sending == kNone || nic.to_wake) {
+            return;
+        }
+        // A NIC that cannot send right now is woken when its last packet has left.
+        if (nic.free_at > clock_.now) {
+            nic.to_wake = true;
+            clock_.wheel.insert(setup_.ports() + nic_id, nic.free_at);
+        } else {
+            commit(nic_id);
+        }
+    }
     /// The event that kick() left: a NIC's last packet has left.
     void wake(std::uint32_t nic) {
         nics_[nic].to_wake = false;
@@ -88,6 +100,7 @@ class Nics {
     void on_timeout(std::uint32_t flow);
     /// One packet is known to have arrived: it is no longer in flight, nor to be sent again. Adds its bytes to `newly`.
     void acknowledge(Flow& flow, std::uint32_t sequence, double& newly);
+    [[nodiscard]] double acknowledge_all(Flow& flow, const Packet& p);
     [[nodiscard]] std::int64_t timeout_of(const Flow& flow) const;
 
     [[nodiscard]] std::size_t memory() const {
@@ -128,7 +141,7 @@ class Nics {
     [[nodiscard]] std::uint32_t nic_on_rail(std::uint32_t own, std::uint32_t rail) const;
     [[nodiscard]] bool may_send(const Flow& flow) const;
     /// True when the flow may send another packet at once.
-    bool send_packet(std::uint32_t flow);
+    [[gnu::always_inline]] inline bool send_packet(std::uint32_t flow);
     void adopt(Flow& flow);
     [[nodiscard]] std::uint64_t credit_wanted(const Flow& flow) const;
     void stop_speculating(Flow& flow);

@@ -10,11 +10,15 @@ void Receivers::deliver(std::uint32_t id) {
     if (setup_.transport.telemetry) {
         slab_.telemetry.arriving = id;
     }
+    if (p.kind == PacketKind::data) [[likely]] {
+        ++flows_.counts.arrived;
+        receive_data(p);
+        flows_.discard(id);
+        return;
+    }
     switch (p.kind) {
         case PacketKind::data:
-            ++flows_.counts.arrived;
-            receive_data(p);
-            break;
+            break;  // above
         case PacketKind::trimmed:
             ++flows_.counts.arrived;
             // Whether the sender has heard of all by now, the receiver cannot know.
@@ -71,14 +75,18 @@ bool Receivers::in_order(Flow& flow, const Packet& p) {
 
 // Whether this packet has not come before.
 bool Receivers::unseen(Flow& flow, const Packet& p) {
-    if (p.sequence < flow.expected || flows_.test(flow, Bits::received, p.sequence)) {
+    if (p.sequence < flow.expected) {
         return false;
     }
-    if (p.sequence == flow.expected) {
-        ++flow.expected;
-    } else {
-        flows_.set(flow, Bits::received, p.sequence);
+    // The bit of the packet that is expected next is not set: what comes out of order moves nothing on.
+    if (p.sequence != flow.expected) {
+        std::uint64_t& word = flows_.word(flow, Bits::received, p.sequence);
+        const std::uint64_t bit = 1ULL << (p.sequence & 63);
+        const bool news = (word & bit) == 0;
+        word |= bit;
+        return news;
     }
+    ++flow.expected;
     while (flow.expected < flow.packets && flows_.test(flow, Bits::received, flow.expected)) {
         flows_.clear(flow, Bits::received, flow.expected);
         ++flow.expected;

@@ -307,7 +307,7 @@ void Setup::set_recovery(double slowest_nic, std::int64_t round_trip) {
     by_time =
         transport.acknowledged && !go_back && reorder == 0 && (spec.transport.reorder_time > 0 || (loses && !q.trim));
     reorder_time = to_ps(spec.transport.reorder_time);
-    more_to_send = by_time || transport.backlog || transport.telemetry || counts_flows;
+    more_to_send = by_time || transport.credits || transport.backlog || transport.telemetry || counts_flows;
 }
 
 // ps that a full queue of this kind of port takes to drain; 0: it has no limit, or pauses.
