@@ -130,7 +130,7 @@ std::vector<std::uint32_t> Faults::deadlocked_lanes() const {
                        ? !ring.empty() && !ports_.lane_may_send(i / lanes, i % lanes, ports_.rings().front(ring).size)
                    : setup_.laned ? ports_.lane(i).paused
                                   : ports_[i].paused;
-        for (std::uint32_t k = 0; stuck[i] && k < ring.count; ++k) {
+        for (std::uint32_t k = 0; stuck[i] && k < ring.count(); ++k) {
             const Packet& p = slab_[ports_.rings().at(ring, k).packet];
             if (p.ingress != kNone) {
                 const std::int64_t size = credits ? Lane::blocks(p.size) : p.size;

@@ -12,10 +12,10 @@
 namespace orrery::inline network::packet {
 
 // Puts a packet that leaves at `busy_until` onto the link.
-void Ports::launch(std::uint32_t port, Port& out, const Rate& rate, std::uint32_t packet, std::uint32_t size) {
-    constexpr std::int64_t kEndOfTime = std::int64_t{1} << 62;  // ps
+void Ports::launch(std::uint32_t port, Port& out, const Rate& rate, std::uint32_t packet) {
+    constexpr std::int64_t kEndOfTime = std::int64_t{1} << 62;  // ps: times from there on have this bit
     const std::int64_t arrival = out.busy_until + rate.link.latency;
-    if (arrival > kEndOfTime) [[unlikely]] {
+    if ((arrival & kEndOfTime) != 0) [[unlikely]] {
         overflow();
     }
     if (rate.crosses && cross(port, out, packet, arrival)) [[unlikely]] {
@@ -24,7 +24,7 @@ void Ports::launch(std::uint32_t port, Port& out, const Rate& rate, std::uint32_
     if (out.link.empty()) [[unlikely]] {
         expect_arrival(port, arrival);
     }
-    rings_.push(out.link, {arrival, packet, size});
+    rings_.push(out.link, {arrival, packet, 0});
 }
 
 // Counts a packet that is sent after it has waited, and returns how long its sending takes. Only data fills a packet, and all
@@ -42,11 +42,11 @@ std::int64_t Ports::count(std::uint32_t port, Port& out, const Rate& rate, bool 
 // A served port sends a packet, from `at` on.
 void Ports::transmit(std::uint32_t port, Port& out, const Queued& waited, bool data, std::int64_t at) {
     const Rate& rate = rates_[out.rates];
-    if (data && setup_.transport.telemetry) [[unlikely]] {
+    if (data && telemetry_) [[unlikely]] {
         tell_load(port, out, waited.packet, at);
     }
     out.busy_until = at + count(port, out, rate, data, waited.size, at - waited.time);
-    launch(port, out, rate, waited.packet, waited.size);
+    launch(port, out, rate, waited.packet);
 }
 
 void Ports::forward(std::uint32_t port, std::uint32_t packet, Packet& p, std::int64_t now) {
@@ -65,9 +65,8 @@ void Ports::forward(std::uint32_t port, std::uint32_t packet, Packet& p, std::in
         mark(port, p, backlog, rate.limits.mark_low, rate.limits.mark_high)) {
         set_mark(port, p);
     }
-    const std::uint32_t size = p.size;
-    out.busy_until = now + backlog + count(port, out, rate, data, size, backlog);
-    launch(port, out, rate, packet, size);
+    out.busy_until = now + backlog + count(port, out, rate, data, p.size, backlog);
+    launch(port, out, rate, packet);
 }
 
 std::uint32_t Ports::take_arrival(std::uint32_t port) {
@@ -80,24 +79,26 @@ std::uint32_t Ports::take_arrival(std::uint32_t port) {
 }
 
 // Whether a data packet may wait at a port of its switch.
+template <bool kLate>
 bool Ports::fits(std::uint32_t port, const Port& out, const ServedPort& queue, const Packet& p) const {
-    if (pauses_) {
+    if (!kLate && pauses_) {
         return served_[p.ingress].ingress_bytes + p.size <= link_room_;
     }
     // What is left of the packet that is being sent is at most all of it: most often no more needs to be known.
-    if (!shares_ && out.rates < kPortKinds && queue.data_bytes + full_ + 1 + p.size <= size_) [[likely]] {
+    if ((kLate || !shares_) && out.rates < kPortKinds && queue.data_bytes + full_ + 1 + p.size <= size_) [[likely]] {
         return true;
     }
     return fits_exactly(port, p);
 }
 
 // Takes a data packet into the memory of a switch, marks it or cuts it down to its header; false: neither has room.
+template <bool kLate>
 bool Ports::admit(std::uint32_t port, Port& out, ServedPort& queue, Packet& p, std::int64_t now) {
-    if (queue.discards) [[unlikely]] {
+    if (!kLate && queue.discards) [[unlikely]] {
         ++discarded_;
         return false;
     }
-    if (!fits(port, out, queue, p)) [[unlikely]] {
+    if (!fits<kLate>(port, out, queue, p)) [[unlikely]] {
         return trim(port, p);
     }
     const Rate& rate = rates_[out.rates];
@@ -141,9 +142,25 @@ void Ports::leave_switch(std::uint32_t port, std::uint32_t packet) {
     }
 }
 
+// Whether a port has something that may leave. Those that decide late never pause.
+template <bool kLate>
+bool Ports::has_waiting(const Port& out, const ServedPort& queue) {
+    return !queue.control.empty() || (!queue.data.empty() && (kLate || !out.paused));
+}
+
 // Precondition: the port is free at this time, and something waits that may leave.
 template <bool kLate>
 void Ports::send_waiting(std::uint32_t port, Port& out, ServedPort& queue, std::int64_t at) {
+    if (queue.control.empty()) [[likely]] {
+        const Queued next = rings_.pop(queue.data);
+        queue.control_run = 0;
+        queue.data_bytes -= next.size;
+        if (!kLate) {
+            leave_switch(port, next.packet);
+        }
+        transmit(port, out, next, true, at);
+        return;
+    }
     // Ten control packets to one of data where both wait, or headers of trimmed packets could crowd out all data: Handley et
     // al., "Re-architecting datacenter networks and stacks for low latency and high performance", SIGCOMM 2017.
     const bool data_waits = !queue.data.empty() && !out.paused;
@@ -163,8 +180,8 @@ void Ports::send_waiting(std::uint32_t port, Port& out, ServedPort& queue, std::
 }
 
 // Lets a port that decides late send what left it before Clock::before.
-void Ports::catch_up(std::uint32_t port, Port& out, ServedPort& queue) {
-    while (out.busy_until < clock_.before && waits(out, queue)) {
+void Ports::catch_up(std::uint32_t port, Port& out, ServedPort& queue, std::int64_t before) {
+    while (out.busy_until < before && has_waiting<true>(out, queue)) {
         send_waiting<true>(port, out, queue, out.busy_until);
     }
 }
@@ -175,7 +192,7 @@ std::uint32_t Ports::take_late_arrival(std::uint32_t port, std::int64_t now) {
     if (in.link.empty()) [[unlikely]] {
         return take_first_arrival(port);
     }
-    catch_up(port, in, queue);
+    catch_up(port, in, queue, now);
     if (rings_.front(in.link).time > now) [[unlikely]] {
         queue.armed = false;
         arm(port);
@@ -193,7 +210,7 @@ std::uint32_t Ports::take_late_arrival(std::uint32_t port, std::int64_t now) {
 
 // A served port that does not decide late has an event when it may send what waits.
 void Ports::arm_in_turn(std::uint32_t port, const Port& out, ServedPort& queue, std::int64_t now) {
-    if (waits(out, queue)) {
+    if (has_waiting<false>(out, queue)) {
         queue.armed = true;
         clock_.wheel.insert(setup_.ports() + setup_.nics + port, std::max(now, out.busy_until));
     }
@@ -203,18 +220,18 @@ void Ports::serve_in_turn(std::uint32_t port, std::int64_t now) {
     Port& out = ports_[port];
     ServedPort& queue = served_[port];
     queue.armed = false;
-    if (out.busy_until <= now && waits(out, queue)) {
+    if (out.busy_until <= now && has_waiting<false>(out, queue)) {
         send_waiting<false>(port, out, queue, now);
     }
     arm_in_turn(port, out, queue, now);
 }
 
 template <bool kLate>
-void Ports::enqueue(std::uint32_t port, std::uint32_t packet, Packet& p, std::int64_t now) {
+void Ports::enqueue(std::uint32_t port, std::uint32_t packet, Packet& p, std::int64_t now, std::int64_t before) {
     Port& out = ports_[port];
     ServedPort& queue = served_[port];
     if (kLate) {
-        catch_up(port, out, queue);
+        catch_up(port, out, queue, before);
     }
     if (out.down) [[unlikely]] {
         lose(port, packet);
@@ -226,7 +243,7 @@ void Ports::enqueue(std::uint32_t port, std::uint32_t packet, Packet& p, std::in
         return;
     }
     // Sums wait in the slots of their switch, not in its packet memory.
-    if (is_data && p.ingress != kNone && !admit(port, out, queue, p, now)) [[unlikely]] {
+    if (is_data && p.ingress != kNone && !admit<kLate>(port, out, queue, p, now)) [[unlikely]] {
         lose(port, packet);
         return;
     }
@@ -248,7 +265,7 @@ void Ports::enqueue(std::uint32_t port, std::uint32_t packet, Packet& p, std::in
             arm_in_turn(port, out, queue, now);
         }
     }
-    if (rates_[out.rates].crosses && !queue.to_settle) [[unlikely]] {
+    if (divided_ && rates_[out.rates].crosses && !queue.to_settle) [[unlikely]] {
         queue.to_settle = true;
         to_settle_.push_back(port);
     }

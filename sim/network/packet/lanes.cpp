@@ -230,7 +230,7 @@ std::uint32_t Ports::pick_lane(std::uint32_t port, std::uint32_t ready) {
 void Ports::drop_waiting_in_lane(std::uint32_t port, std::uint32_t number) {
     ServedPort& queue = served_[port];
     Lane& lane = lanes_[std::size_t{port} * setup_.lanes + number];
-    counts_[port].drops += lane.data.count;
+    counts_[port].drops += lane.data.count();
     while (!lane.data.empty()) {
         const Queued lost = rings_.pop(lane.data);
         queue.data_bytes -= lost.size;

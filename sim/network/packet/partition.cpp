@@ -45,14 +45,17 @@ std::size_t Partition::memory() const {
 
 void Partition::run(std::int64_t limit, bool stop) {
     clock.limit = limit;
-    if (!setup_.served) {
-        run_events<Departures::known>(limit, stop);
+    const bool watched = ports.inspects() || setup_.spec.detour;
+    if (setup_.laned) {
+        run_events<Departures::decided_by_lane, true>(limit, stop);
+    } else if (!setup_.served) {
+        watched ? run_events<Departures::known, true>(limit, stop) : run_events<Departures::known, false>(limit, stop);
     } else if (ports.decide_late()) {
-        run_events<Departures::decided_late>(limit, stop);
-    } else if (setup_.laned) {
-        run_events<Departures::decided_by_lane>(limit, stop);
+        watched ? run_events<Departures::decided_late, true>(limit, stop)
+                : run_events<Departures::decided_late, false>(limit, stop);
     } else {
-        run_events<Departures::decided_in_turn>(limit, stop);
+        watched ? run_events<Departures::decided_in_turn, true>(limit, stop)
+                : run_events<Departures::decided_in_turn, false>(limit, stop);
     }
 }
 
@@ -69,9 +72,8 @@ void Partition::fetch_ahead() {
 
 // The first packet of a port's link; kNone when it arrives later.
 template <Departures kDepartures>
-std::uint32_t Partition::take(std::uint32_t port) {
-    return kDepartures == Departures::decided_late ? ports.take_late_arrival(port, clock.now)
-                                                   : ports.take_arrival(port);
+std::uint32_t Partition::take(std::uint32_t port, std::int64_t now) {
+    return kDepartures == Departures::decided_late ? ports.take_late_arrival(port, now) : ports.take_arrival(port);
 }
 
 // Bit errors, which end a packet's way here: then this is true. And where its way leads.
@@ -91,9 +93,9 @@ bool Partition::inspect(std::uint32_t port, std::uint32_t id) {
 }
 
 // The first packet of a port's link reaches the far end; true when that is its NIC, or may be.
-template <Departures kDepartures>
-bool Partition::arrive(std::uint32_t port) {
-    const std::uint32_t id = take<kDepartures>(port);
+template <Departures kDepartures, bool kWatched>
+bool Partition::arrive(std::uint32_t port, std::int64_t now) {
+    const std::uint32_t id = take<kDepartures>(port, now);
     if (kDepartures == Departures::decided_late && id == kNone) {
         return false;
     }
@@ -107,7 +109,7 @@ bool Partition::arrive(std::uint32_t port) {
         }
         return true;
     }
-    if (ports.inspects() && inspect(port, id)) {
+    if (kWatched && ports.inspects() && inspect(port, id)) {
         return false;
     }
     const Port& in = ports[port];
@@ -122,27 +124,30 @@ bool Partition::arrive(std::uint32_t port) {
     }
     const std::uint32_t out = routing.next_port(in, p);
     if constexpr (kDepartures == Departures::known) {
-        ports.forward(out, id, p, clock.now);
+        ports.forward(out, id, p, now);
     } else {
         p.ingress = port;
-        const std::uint32_t next = setup_.spec.detour ? routing.detour(in, out, p) : out;
+        const std::uint32_t next = kWatched && setup_.spec.detour ? routing.detour(in, out, p) : out;
         if constexpr (kDepartures == Departures::decided_by_lane) {
             ports.enqueue_in_lane(next, id);
         } else {
-            ports.enqueue<kDepartures == Departures::decided_late>(next, id, p, clock.now);
+            ports.enqueue<kDepartures == Departures::decided_late>(next, id, p, now, now);
         }
     }
     return false;
 }
 
-template <Departures kDepartures>
+template <Departures kDepartures, bool kWatched>
 void Partition::run_events(std::int64_t limit, bool stop) {
     const std::uint32_t links = setup_.ports();
     const std::uint32_t nics_end = links + setup_.nics;
     const std::uint32_t served_end = nics_end + links;
-    std::uint32_t entity = 0;
-    std::int64_t at = clock.now;
-    while (clock.wheel.pop(limit, at, entity)) {
+    clock.wheel.set_limit(limit);
+    for (;;) {
+        const auto [at, entity] = clock.wheel.pop();
+        if (entity == Wheel::kNobody) {
+            return;
+        }
         clock.now = at;
         if constexpr (kDepartures == Departures::decided_late) {
             clock.before = at;
@@ -151,7 +156,7 @@ void Partition::run_events(std::int64_t limit, bool stop) {
             fetch_ahead();
         }
         if (entity < links) {
-            if (!arrive<kDepartures>(entity)) {
+            if (!arrive<kDepartures, kWatched>(entity, at)) {
                 continue;
             }
         } else {
@@ -174,7 +179,7 @@ void Partition::run_events(std::int64_t limit, bool stop) {
         if (!nics.ended().empty() && (stop || border.whole())) {
             finish_ended();
             if (stop || messages.any_completed()) {
-                limit = at;
+                clock.wheel.set_limit(at);
             }
         }
         if (events >= watch_next_) {

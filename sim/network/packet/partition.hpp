@@ -55,12 +55,13 @@ struct Partition {
   private:
     static constexpr std::uint64_t kWatchInterval = 1U << 20;  // events
 
-    template <Departures kDepartures>
+    // `kWatched`: more is done with a packet at the end of a link than to send it on, or it may take a detour.
+    template <Departures kDepartures, bool kWatched>
     void run_events(std::int64_t limit, bool stop);
+    template <Departures kDepartures, bool kWatched>
+    [[gnu::always_inline]] inline bool arrive(std::uint32_t port, std::int64_t now);
     template <Departures kDepartures>
-    [[gnu::always_inline]] inline bool arrive(std::uint32_t port);
-    template <Departures kDepartures>
-    [[nodiscard]] inline std::uint32_t take(std::uint32_t port);
+    [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t take(std::uint32_t port, std::int64_t now);
     [[nodiscard]] bool inspect(std::uint32_t port, std::uint32_t packet);
     void dispatch(std::uint32_t entity);
     void kick_nic_of(std::uint32_t port);

@@ -23,6 +23,8 @@ Ports::Ports(const Setup& setup, Border& border, Clock& clock, Slab& slab, Flows
       slab_(slab),
       flows_(flows),
       full_(setup.full),
+      telemetry_(setup.transport.telemetry),
+      divided_(!border.whole()),
       marks_(RandomStream(seed, "packet/marks").next()),
       errors_(RandomStream(seed, "packet/errors").next()),
       credits_(setup.spec.queues.credits > 0),
@@ -159,9 +161,9 @@ void Ports::send_now(std::uint32_t port, std::uint32_t packet) {
 
 void Ports::enqueue_now(std::uint32_t port, std::uint32_t packet) {
     if (late_) {
-        enqueue<true>(port, packet, slab_[packet], clock_.now);
+        enqueue<true>(port, packet, slab_[packet], clock_.now, clock_.before);
     } else {
-        enqueue<false>(port, packet, slab_[packet], clock_.now);
+        enqueue<false>(port, packet, slab_[packet], clock_.now, clock_.before);
     }
 }
 
@@ -258,7 +260,7 @@ void Ports::receive(const Crossing& crossing, const Telemetry::Path* told) {
     if (in.link.empty()) {
         expect_arrival(crossing.port, crossing.arrival);
     }
-    rings_.push(in.link, {crossing.arrival, id, crossing.packet.size});
+    rings_.push(in.link, {crossing.arrival, id, 0});
 }
 
 // Cuts a packet that has no room down to its header, where that has some: what is left of it still tells the receiver, and
@@ -320,7 +322,7 @@ std::uint32_t Ports::take_first_arrival(std::uint32_t port) {
 }
 
 void Ports::catch_up_now(std::uint32_t port) {
-    catch_up(port, ports_[port], served_[port]);
+    catch_up(port, ports_[port], served_[port], clock_.before);
 }
 
 void Ports::serve(std::uint32_t port) {
@@ -375,7 +377,7 @@ void Ports::drop_waiting(std::uint32_t port_id) {
         drop_waiting_in_lane(port_id, lane);
     }
     ServedPort& queue = served_[port_id];
-    counts_[port_id].drops += queue.data.count;
+    counts_[port_id].drops += queue.data.count();
     while (!queue.data.empty()) {
         const Queued lost = rings_.pop(queue.data);
         queue.data_bytes -= lost.size;
@@ -391,14 +393,14 @@ void Ports::set_discarding(std::uint32_t lane, bool discarding) {
     if (setup_.laned) {
         lanes_[lane].discards = discarding;
         if (discarding) {
-            discarded_ += lanes_[lane].data.count;
+            discarded_ += lanes_[lane].data.count();
             drop_waiting_in_lane(port_id, lane % setup_.lanes);
         }
         return;
     }
     served_[port_id].discards = discarding;
     if (discarding) {
-        discarded_ += served_[port_id].data.count;
+        discarded_ += served_[port_id].data.count();
         drop_waiting(port_id);
     }
 }
@@ -409,14 +411,14 @@ void Ports::cut(std::uint32_t port_id) {
     PortCounts& counts = counts_[port_id];
     const std::int64_t latency = rates_[port.rates].link.latency;
     const std::int64_t first = port.link.empty() ? clock_.now + latency : rings_.front(port.link).time;
-    for (std::uint32_t i = 0; i < port.link.count; ++i) {
+    for (std::uint32_t i = 0; i < port.link.count(); ++i) {
         Queued& on_link = rings_.at(port.link, i);
         slab_[on_link.packet].flags |= kDestroyed;
         on_link.time = first;
     }
     port.busy_until = std::max(clock_.now, first - latency);
     ServedPort& queue = served_[port_id];
-    counts.drops += port.link.count + queue.control.count;
+    counts.drops += port.link.count() + queue.control.count();
     drop_waiting(port_id);
     while (!queue.control.empty()) {
         const Queued lost = rings_.pop(queue.control);

@@ -27,7 +27,8 @@ struct alignas(64) Port {
     std::int64_t max_backlog = 0;  ///< ps of service time that an arriving packet found before it
     double waited = 0;             ///< ps, full packets of data in the queue before they were sent, summed
     std::uint64_t packets = 0;     ///< of data that have left
-    Ring link;                     ///< by arrival: packets on the link, with those that wait when departures are known
+    Ring link;                     ///< by arrival: packets on the link, with those that wait when departures are known;
+                                   ///< without their sizes
     std::uint32_t rates = 0;       ///< number of its latency and rate: its kind, or what they have become
     std::uint32_t where = 0;       ///< leaf of nic_out, leaf_up, leaf_down; spine of spine_up and _down; NIC of nic_in
     std::uint16_t lane = 0;        ///< the spine's number within its pod
@@ -123,12 +124,13 @@ class Ports {
             send_now(port, packet);
         }
     }
-    // In line, in hop.hpp. `now`: that of the clock; `p`: of the packet.
+    // In line, in hop.hpp. `now`, `before`: those of the clock; `p`: of the packet.
     /// The same for ports that are not served.
     [[gnu::always_inline]] inline void forward(std::uint32_t port, std::uint32_t packet, Packet& p, std::int64_t now);
     /// The same for ports that are served, and decide late or not.
     template <bool kLate>
-    [[gnu::always_inline]] inline void enqueue(std::uint32_t port, std::uint32_t packet, Packet& p, std::int64_t now);
+    [[gnu::always_inline]] inline void enqueue(std::uint32_t port, std::uint32_t packet, Packet& p, std::int64_t now,
+                                               std::int64_t before);
     /// Takes the packet that arrives now from a port's link. Precondition: the port's event is due.
     [[gnu::always_inline]] inline std::uint32_t take_arrival(std::uint32_t port);
     /// The same where ports decide late; kNone when it arrives later.
@@ -250,8 +252,7 @@ class Ports {
             clock_.wheel.insert(port, arrival);
         }
     }
-    [[gnu::always_inline]] inline void launch(std::uint32_t port, Port& out, const Rate& rate, std::uint32_t packet,
-                                              std::uint32_t size);
+    [[gnu::always_inline]] inline void launch(std::uint32_t port, Port& out, const Rate& rate, std::uint32_t packet);
     [[gnu::always_inline]] inline std::int64_t count(std::uint32_t port, Port& out, const Rate& rate, bool data,
                                                      std::uint32_t size, std::int64_t waited);
     [[gnu::noinline]] std::int64_t count_control(std::uint32_t port, const Rate& rate, std::int64_t waited);
@@ -264,16 +265,20 @@ class Ports {
     [[gnu::noinline]] void tell_load(std::uint32_t port, const Port& out, std::uint32_t packet, std::int64_t at);
     template <bool kLate>
     [[gnu::always_inline]] inline void send_waiting(std::uint32_t port, Port& out, ServedPort& queue, std::int64_t at);
-    [[gnu::always_inline]] inline void catch_up(std::uint32_t port, Port& out, ServedPort& queue);
+    [[gnu::always_inline]] inline void catch_up(std::uint32_t port, Port& out, ServedPort& queue, std::int64_t before);
+    template <bool kLate>
+    [[nodiscard]] [[gnu::always_inline]] static inline bool has_waiting(const Port& out, const ServedPort& queue);
     void catch_up_now(std::uint32_t port);
     [[gnu::noinline]] std::uint32_t take_first_arrival(std::uint32_t port);
     static bool waits(const Port& out, const ServedPort& queue) {
         return !queue.control.empty() || (!queue.data.empty() && !out.paused);
     }
     [[nodiscard]] bool has_room(const Port& out, const Packet& p, std::int64_t backlog) const;
+    template <bool kLate>
     [[nodiscard]] [[gnu::always_inline]] inline bool fits(std::uint32_t port, const Port& out, const ServedPort& queue,
                                                           const Packet& p) const;
     [[nodiscard]] bool fits_exactly(std::uint32_t port, const Packet& p) const;
+    template <bool kLate>
     [[nodiscard]] [[gnu::always_inline]] inline bool admit(std::uint32_t port, Port& out, ServedPort& queue, Packet& p,
                                                            std::int64_t now);
     [[nodiscard]] [[gnu::noinline]] bool trim(std::uint32_t port, Packet& p);
@@ -326,6 +331,8 @@ class Ports {
     Slab& slab_;
     Flows& flows_;
     std::uint32_t full_;                    ///< as Setup::full
+    bool telemetry_;                        ///< as TransportNeeds::telemetry
+    bool divided_;                          ///< there are other parts
     std::vector<std::uint32_t> to_settle_;  ///< such ports where packets wait
     std::vector<Port> ports_;
     std::vector<PortCounts> counts_;
@@ -360,7 +367,7 @@ template <class Each>
 void Ports::shift(std::uint32_t port_id, std::int64_t time, const Each& each) {
     Port& port = ports_[port_id];
     const auto move = [&](const Ring& ring) {
-        for (std::uint32_t i = 0; i < ring.count; ++i) {
+        for (std::uint32_t i = 0; i < ring.count(); ++i) {
             Queued& queued = rings_.at(ring, i);
             queued.time += time;
             each(queued.packet);

@@ -22,10 +22,11 @@ struct Queued {
 struct Ring {
     std::uint32_t first = 0;  ///< place of its entries in the pool
     std::uint32_t head = 0;
-    std::uint32_t count = 0;
-    std::uint32_t capacity = 0;  ///< a power of two, or 0
+    std::uint32_t tail = 0;  ///< where the next one goes
+    std::uint32_t mask = 0;  ///< of places: one less than a power of two; one place stays empty
 
-    [[nodiscard]] bool empty() const { return count == 0; }
+    [[nodiscard]] bool empty() const { return head == tail; }
+    [[nodiscard]] std::uint32_t count() const { return (tail - head) & mask; }
 };
 
 /// The pool of all queues of a run.
@@ -33,24 +34,23 @@ class Rings {
   public:
     /// Entry `i` from the front. Precondition: it has one.
     [[nodiscard]] Queued& at(const Ring& ring, std::uint32_t i) {
-        return entries_[ring.first + ((ring.head + i) & (ring.capacity - 1))];
+        return entries_[ring.first + ((ring.head + i) & ring.mask)];
     }
     [[nodiscard]] const Queued& at(const Ring& ring, std::uint32_t i) const {
-        return entries_[ring.first + ((ring.head + i) & (ring.capacity - 1))];
+        return entries_[ring.first + ((ring.head + i) & ring.mask)];
     }
     [[nodiscard]] const Queued& front(const Ring& ring) const { return entries_[ring.first + ring.head]; }
 
     void push(Ring& ring, const Queued& entry) {
-        if (ring.count == ring.capacity) {
+        if (((ring.tail + 1) & ring.mask) == ring.head) [[unlikely]] {
             grow(ring);
         }
-        entries_[ring.first + ((ring.head + ring.count) & (ring.capacity - 1))] = entry;
-        ++ring.count;
+        entries_[ring.first + ring.tail] = entry;
+        ring.tail = (ring.tail + 1) & ring.mask;
     }
     Queued pop(Ring& ring) {
         const Queued entry = entries_[ring.first + ring.head];
-        ring.head = (ring.head + 1) & (ring.capacity - 1);
-        --ring.count;
+        ring.head = (ring.head + 1) & ring.mask;
         return entry;
     }
     [[nodiscard]] std::size_t memory() const { return entries_.capacity() * sizeof(Queued); }
@@ -60,7 +60,7 @@ class Rings {
 
     // Moves a full queue to a place of twice the size; its old place serves the next queue that grows to that.
     [[gnu::noinline]] void grow(Ring& ring) {
-        const std::uint32_t capacity = ring.capacity == 0 ? kLeast : 2 * ring.capacity;
+        const std::uint32_t capacity = ring.mask == 0 ? kLeast : 2 * (ring.mask + 1);
         const auto log = static_cast<std::size_t>(std::countr_zero(capacity));
         free_.resize(std::max(free_.size(), log + 1));
         std::uint32_t first = 0;
@@ -72,13 +72,14 @@ class Rings {
             first = free_[log].back();
             free_[log].pop_back();
         }
-        for (std::uint32_t i = 0; i < ring.count; ++i) {
+        const std::uint32_t count = ring.count();
+        for (std::uint32_t i = 0; i < count; ++i) {
             entries_[first + i] = at(ring, i);
         }
-        if (ring.capacity > 0) {
+        if (ring.mask > 0) {
             free_[log - 1].push_back(ring.first);
         }
-        ring = {first, 0, ring.count, capacity};
+        ring = {first, 0, count, capacity - 1};
     }
 
     std::vector<Queued> entries_;

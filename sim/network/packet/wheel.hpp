@@ -56,6 +56,7 @@ class Wheel {
         far_.push_back({time, entity});
         std::push_heap(far_.begin(), far_.end(), later);
         far_first_ = far_.front().time;
+        set_stop();
     }
 
     /// Time of the first event; kNever when there is none.
@@ -74,24 +75,26 @@ class Wheel {
         return std::min(far_first_, time_of(number_of(index), first));
     }
 
-    /// Removes the first event if it is not after `limit`.
-    [[gnu::always_inline]] bool pop(std::int64_t limit, std::int64_t& time, std::uint32_t& entity) {
-        const std::uint64_t key = *next_;
-        const std::int64_t at = time_of(key);
-        // The end of the sorted keys is not before any key that came late.
-        if (key >= late_first_ || at >= far_first_ || at > limit) [[unlikely]] {
-            return pop_rarer(limit, time, entity);
-        }
-        ++next_;
-        time = at;
-        entity = entity_of(key);
-        return true;
-    }
-
     struct Pending {
         std::int64_t time = 0;  ///< ps
         std::uint32_t entity = 0;
     };
+    static constexpr std::uint32_t kNobody = 0xFFFFFFFFU;
+
+    /// From now on pop() removes events up to `limit`, ps.
+    void set_limit(std::int64_t limit) {
+        limit_ = limit;
+        set_stop();
+    }
+    /// Removes the first event if it is not after the limit; else its entity is kNobody.
+    [[nodiscard]] [[gnu::always_inline]] Pending pop() {
+        const std::uint64_t key = *next_;
+        if (key >= stop_) [[unlikely]] {
+            return pop_rarer();
+        }
+        ++next_;
+        return {time_of(key), entity_of(key)};
+    }
     /// Takes the events of all entities that `takes` names off, in no particular order. Walks through all events.
     template <class Takes>
     void extract(const Takes& takes, std::vector<Pending>& out);
@@ -155,6 +158,7 @@ class Wheel {
             late_.push_back(key_of(time, entity));
             std::push_heap(late_.begin(), late_.end(), std::greater<>());
             late_first_ = late_.front();
+            set_stop();
         } else if (slot == current_) {
             put(slot & mask_, key_of(time, entity));
         } else {
@@ -194,39 +198,38 @@ class Wheel {
     }
 
     // The first event is of the next slot, came late, is a far one, or lies after the limit.
-    [[gnu::noinline]] bool pop_rarer(std::int64_t limit, std::int64_t& time, std::uint32_t& entity) {
-        if (*next_ == kNoKey && late_.empty() && !sort_next(limit)) {
-            return pop_far(limit, time, entity);
+    [[gnu::noinline]] Pending pop_rarer() {
+        if (*next_ == kNoKey && late_.empty() && !sort_next()) {
+            return pop_far();
         }
         const std::uint64_t key = std::min(*next_, late_first_);
         const std::int64_t at = time_of(key);
         if (far_first_ <= at && before(far_.front().time, far_.front().entity, at, entity_of(key))) {
-            return pop_far(limit, time, entity);
+            return pop_far();
         }
-        if (at > limit) {
-            return false;
+        if (at > limit_) {
+            return {at, kNobody};
         }
-        time = at;
-        entity = entity_of(key);
         if (key == *next_) {
             ++next_;
         } else {
             std::pop_heap(late_.begin(), late_.end(), std::greater<>());
             late_.pop_back();
             late_first_ = late_.empty() ? kNoKey : late_.front();
+            set_stop();
         }
-        return true;
+        return {at, entity_of(key)};
     }
 
     // Takes the first full slot off the wheel and sorts it, unless another event or the limit comes before it.
-    bool sort_next(std::int64_t limit) {
+    bool sort_next() {
         const std::uint64_t index = first_slot();
         if (index == kNone64) {
             return false;
         }
         const std::uint64_t slot = number_of(index);
         const auto begins = static_cast<std::int64_t>(slot << shift_);
-        if (begins > limit || far_first_ < begins) {
+        if (begins > limit_ || far_first_ < begins) {
             return false;
         }
         take_sorted(index);
@@ -235,7 +238,21 @@ class Wheel {
         }
         sorted_slot_ = current_ = slot;
         first_bits_ = first_bits(slot);
+        set_stop();
         return true;
+    }
+
+    // The key of the present slot from which on events are not before `time`.
+    [[nodiscard]] std::uint64_t key_from(std::int64_t time) const {
+        const std::uint64_t since = static_cast<std::uint64_t>(time) - first_bits_;
+        if (static_cast<std::uint64_t>(time) < first_bits_) {
+            return 0;
+        }
+        return since >> kTimeBits == 0 ? since << kEntityBits : kNoKey;
+    }
+    // Sets the first key that pop() does not just take: events came late, are far ones, or lie after the limit.
+    void set_stop() {
+        stop_ = std::min({late_first_, key_from(far_first_), key_from(limit_ + (limit_ < kNever ? 1 : 0))});
     }
 
     // Moves the keys of a slot to sorted_, in order.
@@ -295,17 +312,17 @@ class Wheel {
         return kNone64;
     }
 
-    bool pop_far(std::int64_t limit, std::int64_t& time, std::uint32_t& entity) {
-        if (far_.empty() || far_.front().time > limit) {
-            return false;
+    Pending pop_far() {
+        if (far_.empty() || far_.front().time > limit_) {
+            return {0, kNobody};
         }
-        time = far_.front().time;
-        entity = far_.front().entity;
+        const Pending first{far_.front().time, far_.front().entity};
         std::pop_heap(far_.begin(), far_.end(), later);
         far_.pop_back();
         far_first_ = far_.empty() ? kNever : far_.front().time;
-        current_ = std::max(current_, static_cast<std::uint64_t>(time) >> shift_);
-        return true;
+        current_ = std::max(current_, static_cast<std::uint64_t>(first.time) >> shift_);
+        set_stop();
+        return first;
     }
 
     // Takes the chunks of a slot that has some off it, with their keys.
@@ -339,6 +356,8 @@ class Wheel {
     std::vector<std::uint64_t> summary_;  ///< one bit a word of bits_
     std::vector<Far> far_;
     std::int64_t far_first_ = kNever;  ///< time of its first event
+    std::int64_t limit_ = kNever;      ///< ps
+    std::uint64_t stop_ = kNoKey;      ///< as set_stop() says
 };
 
 template <class Takes>
@@ -372,6 +391,7 @@ void Wheel::extract(const Takes& takes, std::vector<Pending>& out) {
     });
     std::make_heap(far_.begin(), far_.end(), later);
     far_first_ = far_.empty() ? kNever : far_.front().time;
+    set_stop();
     std::vector<std::uint64_t> keys;
     for (std::uint64_t word = 0; word < bits_.size(); ++word) {
         for (std::uint64_t full = bits_[word]; full != 0; full &= full - 1) {

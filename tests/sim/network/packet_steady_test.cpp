@@ -337,9 +337,8 @@ TEST_CASE("the wheel gives up the events of those who are named, and pops all ot
     insert(0, 3000);
     std::sort(all.begin(), all.end(), before);
     std::int64_t time = 0;
-    std::uint32_t entity = 0;
     for (int i = 0; i < 500; ++i) {
-        REQUIRE(wheel.pop(packet::Wheel::kNever - 1, time, entity));
+        time = wheel.pop().time;
         CHECK(time == all[static_cast<std::size_t>(i)].time);
     }
     all.erase(all.begin(), all.begin() + 500);
@@ -359,9 +358,9 @@ TEST_CASE("the wheel gives up the events of those who are named, and pops all ot
         CHECK(taken[i].entity == expected[i].entity);
     }
     for (const packet::Wheel::Pending& one : all) {
-        REQUIRE(wheel.pop(packet::Wheel::kNever - 1, time, entity));
-        CHECK(time == one.time);
-        CHECK(entity == one.entity);
+        const packet::Wheel::Pending next = wheel.pop();
+        CHECK(next.time == one.time);
+        CHECK(next.entity == one.entity);
     }
-    CHECK_FALSE(wheel.pop(packet::Wheel::kNever - 1, time, entity));
+    CHECK(wheel.pop().entity == packet::Wheel::kNobody);
 }
