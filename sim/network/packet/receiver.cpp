@@ -4,52 +4,6 @@
 
 namespace orrery::inline network::packet {
 
-void Receivers::deliver(std::uint32_t id) {
-    // A copy: answering may grow the slab.
-    const Packet p = slab_[id];
-    if (setup_.transport.telemetry) {
-        slab_.telemetry.arriving = id;
-    }
-    if (p.kind == PacketKind::data) [[likely]] {
-        ++flows_.counts.arrived;
-        receive_data(p);
-        flows_.discard(id);
-        return;
-    }
-    switch (p.kind) {
-        case PacketKind::data:
-            break;  // above
-        case PacketKind::trimmed:
-            ++flows_.counts.arrived;
-            // Whether the sender has heard of all by now, the receiver cannot know.
-            if (!flows_[p.flow].cancelled) {
-                notify(p);
-                reply(PacketKind::nack, p, p.flags & (kMarked | kLastHop));
-                if (setup_.transport.credits) {
-                    hear_backlog(p);
-                    want_credit(p.flow, flows_[p.flow].wanted + setup_.full);
-                }
-            }
-            break;
-        case PacketKind::request:
-            want_credit(p.flow, p.selected);
-            break;
-        case PacketKind::ack:
-            nics_.on_acknowledgement(p);
-            break;
-        case PacketKind::nack:
-            nics_.on_report(p);
-            break;
-        case PacketKind::notification:
-            nics_.on_notification(p.flow);
-            break;
-        case PacketKind::credit:
-            nics_.on_credit(p);
-            break;
-    }
-    flows_.discard(id);
-}
-
 // DCQCN's notification point. A marked packet counts even if go-back-N throws it away, and trimming is a mark as well.
 void Receivers::notify(const Packet& p) {
     Flow& flow = flows_[p.flow];
@@ -143,6 +97,52 @@ void Receivers::receive_data(const Packet& p) {
         flows_.close -= flows_.close_at != kNone ? 1 : 0;
         flow_received(p.flow);
     }
+}
+
+void Receivers::deliver(std::uint32_t id) {
+    // A copy: answering may grow the slab.
+    const Packet p = slab_[id];
+    if (setup_.transport.telemetry) {
+        slab_.telemetry.arriving = id;
+    }
+    if (p.kind == PacketKind::data) [[likely]] {
+        ++flows_.counts.arrived;
+        receive_data(p);
+        flows_.discard(id);
+        return;
+    }
+    switch (p.kind) {
+        case PacketKind::data:
+            break;  // above
+        case PacketKind::trimmed:
+            ++flows_.counts.arrived;
+            // Whether the sender has heard of all by now, the receiver cannot know.
+            if (!flows_[p.flow].cancelled) {
+                notify(p);
+                reply(PacketKind::nack, p, p.flags & (kMarked | kLastHop));
+                if (setup_.transport.credits) {
+                    hear_backlog(p);
+                    want_credit(p.flow, flows_[p.flow].wanted + setup_.full);
+                }
+            }
+            break;
+        case PacketKind::request:
+            want_credit(p.flow, p.selected);
+            break;
+        case PacketKind::ack:
+            nics_.on_acknowledgement(p);
+            break;
+        case PacketKind::nack:
+            nics_.on_report(p);
+            break;
+        case PacketKind::notification:
+            nics_.on_notification(p.flow);
+            break;
+        case PacketKind::credit:
+            nics_.on_credit(p);
+            break;
+    }
+    flows_.discard(id);
 }
 
 void Receivers::acknowledge_untold(const Packet& p) {

@@ -26,7 +26,7 @@ class Receivers {
         std::int64_t next = 0;        ///< ps
         bool armed = false;
     };
-    void receive_data(const Packet& p);
+    [[gnu::always_inline]] inline void receive_data(const Packet& p);
     [[nodiscard]] bool in_order(Flow& flow, const Packet& p);
     [[nodiscard]] inline bool unseen(Flow& flow, const Packet& p);
     inline void tell(Flow& flow, const Packet& p, bool fresh, bool complete);

@@ -199,8 +199,14 @@ class Wheel {
 
     // The first event is of the next slot, came late, is a far one, or lies after the limit.
     [[gnu::noinline]] Pending pop_rarer() {
-        if (*next_ == kNoKey && late_.empty() && !sort_next()) {
-            return pop_far();
+        if (*next_ == kNoKey && late_.empty()) {
+            if (!sort_next()) {
+                return pop_far();
+            }
+            if (const std::uint64_t first = *next_; first < stop_) [[likely]] {
+                ++next_;
+                return {time_of(first), entity_of(first)};
+            }
         }
         const std::uint64_t key = std::min(*next_, late_first_);
         const std::int64_t at = time_of(key);
@@ -222,7 +228,7 @@ class Wheel {
     }
 
     // Takes the first full slot off the wheel and sorts it, unless another event or the limit comes before it.
-    bool sort_next() {
+    [[gnu::always_inline]] bool sort_next() {
         const std::uint64_t index = first_slot();
         if (index == kNone64) {
             return false;
@@ -252,7 +258,7 @@ class Wheel {
     }
     // Sets the first key that pop() does not just take: events came late, are far ones, or lie after the limit.
     void set_stop() {
-        stop_ = std::min({late_first_, key_from(far_first_), key_from(limit_ + (limit_ < kNever ? 1 : 0))});
+        stop_ = std::min(late_first_, key_from(std::min(far_first_, limit_ + (limit_ < kNever ? 1 : 0))));
     }
 
     // Moves the keys of a slot to sorted_, in order.
