@@ -50,7 +50,7 @@ struct Run {
 
 // Iterations of one second each.
 Run run_list(SchedulerSpec scheduler, std::uint32_t budget, std::uint64_t blocks, std::vector<Request> requests,
-             std::uint64_t clients = 0, double frontend = 0, double way = 0) {
+             std::uint64_t clients = 0, double frontend = 0, double way = 0, double prompt_token = 0) {
     ListSource source(std::move(requests), clients);
     AffineStep cost(1, 0, 0);
     PoolSpec pool;
@@ -64,6 +64,7 @@ Run run_list(SchedulerSpec scheduler, std::uint32_t budget, std::uint64_t blocks
     ServiceSpec spec;
     spec.pools = {pool};
     spec.frontend = frontend;
+    spec.prompt_token = prompt_token;
     spec.request_overhead = way;
     Run out;
     ServiceHooks hooks;
@@ -202,6 +203,12 @@ TEST_CASE("serving: the front end works on one request after another, and the wa
     CHECK(ttft[0] == doctest::Approx(3.5));
     CHECK(ttft[1] == doctest::Approx(5.5));
     CHECK(ttft[2] == doctest::Approx(7.5));
+    // Half a second a token: prompts of 4 and 2 tokens leave it at 4 and 5 s.
+    const std::vector<Request> two = {request(0, 4, 1), request(0, 2, 1)};
+    const Run long_first = run_list(policy("chunked-prefill"), 100, 100, two, 0, 2, 0.5, 0.5);
+    REQUIRE(long_first.result.requests.size() == 2);
+    CHECK(long_first.result.requests[0].ttft == doctest::Approx(2 + 4 * 0.5 + 0.5 + 1));
+    CHECK(long_first.result.requests[1].ttft == doctest::Approx(2 * 2 + 6 * 0.5 + 0.5 + 1));
     // Requests of a trace that come apart wait for nobody.
     const Run apart = run_list(policy("chunked-prefill"), 100, 100, {request(0, 4, 1), request(10, 4, 1)}, 0, 2, 0.5);
     CHECK(apart.result.requests[0].ttft == doctest::Approx(3.5));
@@ -300,7 +307,8 @@ double layer_seconds(double tokens, bool compiled, bool tuned) {
 
 }  // namespace
 
-TEST_CASE("serving: compiled kernels take no longer than their bytes, tuned products no longer than those of more rows") {
+TEST_CASE(
+    "serving: compiled kernels take no longer than their bytes, tuned products no longer than those of more rows") {
     // Two norms, one rotary kernel for queries and keys, one activation; four products.
     CHECK(layer_seconds(16, false, false) == doctest::Approx(4 * 5 + 4 * 3));
     CHECK(layer_seconds(16, true, false) == doctest::Approx(4 * 2 + 4 * 3));

@@ -30,6 +30,22 @@ TEST_CASE("serving: what comes in one instant is planned once, after all of it h
           Lines{"0:4", "0:1 1:4"});
 }
 
+TEST_CASE("serving: who plans ahead has put the next batch together before a request comes") {
+    ServiceSpec spec = spec_of("chunked-prefill", 100, 8, 100);
+    spec.pools[0].plans_ahead = true;
+    // The iteration from 1 s on was planned at 0 s, the one from 2 s on at 1 s.
+    CHECK(iterations(spec, {request(0, 4, 4), request(0.5, 4, 1), request(1.5, 5, 1)}) ==
+          Lines{"0:4", "0:1", "0:1 1:4", "0:1 2:5"});
+    // Where nothing else is to do, it starts at once with what has come.
+    CHECK(iterations(spec, {request(0, 4, 1), request(0.5, 4, 1)}) == Lines{"0:4", "1:4"});
+    CHECK(iterations(spec, {request(0, 4, 1), request(2, 4, 1)}) == Lines{"0:4", "1:4"});
+    // A policy that sorts who waits knows who has come meanwhile.
+    ServiceSpec sorted = spec_of("shortest-first", 100, 1, 100);
+    sorted.pools[0].plans_ahead = true;
+    CHECK(iterations(sorted, {request(0, 4, 2), request(0.5, 9, 1), request(0.5, 3, 1)}) ==
+          Lines{"0:4", "0:1", "2:3", "1:9"});
+}
+
 TEST_CASE("serving: Orca admits whenever a place is free, and sets the longest output aside") {
     // One iteration a second; request 0 starts alone because the others come while it runs.
     CHECK(iterations(spec_of("orca", 100, 2, 100), {request(0, 4, 3), request(0.5, 5, 2), request(0.5, 6, 2)}) ==

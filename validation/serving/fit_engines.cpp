@@ -17,6 +17,7 @@ enum Constant : std::size_t {
     kSequence,
     kRequest,
     kFrontend,
+    kPromptToken,
     kLayerLaunch,
     kLayerGap,
     kSlowdown,
@@ -24,7 +25,7 @@ enum Constant : std::size_t {
     kConstants,
 };
 using Constants = std::array<double, kConstants>;
-constexpr Constants kWidths = {1e-3, 10e-6, 10e-3, 1e-3, 100e-6, 4e-6, 0.1, 200e-6};  ///< of the first moves
+constexpr Constants kWidths = {1e-3, 10e-6, 10e-3, 1e-3, 1e-6, 100e-6, 4e-6, 0.1, 200e-6};  ///< of the first moves
 constexpr double kLonger = 1.5;
 constexpr double kShorter = 0.4;
 constexpr int kRounds = 9;
@@ -35,12 +36,14 @@ constexpr double kMostError = 0.5;
 constexpr double kTtftWeight = 0.5;
 constexpr std::ptrdiff_t kFewestExperts = 5;  ///< points for a constant of their own
 
-// An absolute error has many valleys. The descent starts from the present constants and from the best of a grid over those
-// constants of the host that matter most, on a sample of the points, and ends on all of them.
+// An absolute error has many valleys. The descent starts from the present constants, from them with a front end that takes its
+// time by token alone, and from the best of a grid over those constants of the host that matter most, on a sample of the points,
+// and ends on all of them.
 constexpr std::array<double, 4> kStartSteps = {0.3e-3, 1e-3, 3e-3, 6e-3};
 constexpr std::array<double, 4> kStartSequences = {0, 20e-6, 60e-6, 120e-6};
 constexpr std::array<double, 2> kStartRequests = {10e-3, 40e-3};
 constexpr std::array<double, 2> kStartExperts = {0, 500e-6};
+constexpr double kStartPromptToken = 4e-6;
 constexpr std::size_t kStarts = 2;  ///< of the grid
 constexpr std::size_t kGridSample = 12;
 constexpr std::size_t kSample = 40;
@@ -54,8 +57,9 @@ constexpr int kSteps = 6;
 constexpr double kNear = 0.5;  ///< trust of the last descent, on all points
 
 Constants constants_of(const HostSpec& host) {
-    return {host.step.value,         host.sequence.value,  host.request.value,  host.frontend.value,
-            host.layer_launch.value, host.layer_gap.value, host.slowdown.value, host.experts_launch.value};
+    return {host.step.value,      host.sequence.value,     host.request.value,
+            host.frontend.value,  host.prompt_token.value, host.layer_launch.value,
+            host.layer_gap.value, host.slowdown.value,     host.experts_launch.value};
 }
 
 void set_constants(HostSpec& host, const Constants& constants) {
@@ -63,6 +67,7 @@ void set_constants(HostSpec& host, const Constants& constants) {
     host.sequence.value = constants[kSequence];
     host.request.value = constants[kRequest];
     host.frontend.value = constants[kFrontend];
+    host.prompt_token.value = constants[kPromptToken];
     host.layer_launch.value = constants[kLayerLaunch];
     host.layer_gap.value = constants[kLayerGap];
     host.slowdown.value = constants[kSlowdown];
@@ -129,7 +134,7 @@ class EngineFit {
             std::count_if(half_.begin(), half_.end(), [](const ServingPoint* point) { return point->dense; });
         const auto experts = static_cast<std::ptrdiff_t>(half_.size()) - dense;
         has_dense_ = dense > static_cast<std::ptrdiff_t>(kConstants);
-        free_ = {kStep, kSequence, kRequest, kFrontend, kLayerLaunch};
+        free_ = {kStep, kSequence, kRequest, kFrontend, kPromptToken, kLayerLaunch};
         if (has_dense_) {
             free_.insert(free_.end(), {kLayerGap, kSlowdown});
         }
@@ -152,6 +157,10 @@ class EngineFit {
         std::sort(starts.begin(), starts.end());
         starts.resize(kStarts);
         starts.emplace_back(0, constants);
+        // Time by request and time by token are one another's valley.
+        starts.emplace_back(0, constants);
+        starts.back().second[kFrontend] = 0;
+        starts.back().second[kPromptToken] = kStartPromptToken;
         for (auto& [error, reached] : starts) {
             error = descend(sample, kFirstTrust, reached).all;
         }
@@ -177,7 +186,7 @@ class EngineFit {
                         if (experts > 0 && free_.back() != kExpertsLaunch) {
                             continue;
                         }
-                        out.push_back({step, sequence, request, 2e-3, 200e-6, has_dense_ ? 2e-6 : former[kLayerGap],
+                        out.push_back({step, sequence, request, 2e-3, 0, 200e-6, has_dense_ ? 2e-6 : former[kLayerGap],
                                        has_dense_ ? 1.0 : former[kSlowdown], experts});
                     }
                 }
@@ -316,8 +325,8 @@ void fit_engines(std::vector<ServingPoint>& points, const DataDirectory& data, c
         std::fflush(stdout);
     }
     terminal.heading("constants of engine software, fitted on the declared half");
-    terminal.table({"software", "points", "step", "sequence", "request", "frontend", "layer_launch", "layer_gap",
-                    "slowdown", "experts_launch", "mean |log error|"},
+    terminal.table({"software", "points", "step", "sequence", "request", "frontend", "prompt_token", "layer_launch",
+                    "layer_gap", "slowdown", "experts_launch", "mean |log error|"},
                    rows);
 }
 

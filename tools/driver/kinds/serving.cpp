@@ -162,6 +162,7 @@ class ServingScenario final : public ScenarioRun {
         const bool latent = scenario_.model.latent.kv_rank > 0;  // keys and values are one vector
         pool.swap = {engine_.swap_call,
                      static_cast<double>((latent ? 1 : 2) * stage_layers(scenario_.model.layers, 0, phase->pipeline))};
+        pool.plans_ahead = engine_.software.overlap && phase->pipeline == 1;
         pool.host_bandwidth = node.host_rate(static_cast<double>(ranks));
         for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
             const ServingModel model =
@@ -332,6 +333,7 @@ class ServingScenario final : public ScenarioRun {
         service_.seed = static_cast<std::uint64_t>(scenario_.seed);
         service_.request_overhead = engine_.software.request.value;
         service_.frontend = engine_.software.frontend.value;
+        service_.prompt_token = engine_.software.prompt_token.value;
         service_.front_end = engine_.front_end;
         service_.timeline = options_.timeline;
         service_.placement = context.placement;

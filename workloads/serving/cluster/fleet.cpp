@@ -180,6 +180,15 @@ void Fleet::clear(std::uint32_t index) {
     replica.state.reset();
 }
 
+// A sequence that gave up its own blocks leaves an empty batch: the next one can use them.
+void Fleet::plan(Replica& replica, Batch& batch) {
+    std::uint64_t before = 0;
+    do {
+        before = replica.state.preemptions;
+        replica.scheduler->plan(replica.state, batch);
+    } while (batch.empty() && replica.state.preemptions > before);
+}
+
 // Plans one batch and puts it on the first stage; false when there is nothing to run.
 bool Fleet::launch(std::uint32_t index) {
     Replica& replica = *replicas_[index];
@@ -190,12 +199,15 @@ bool Fleet::launch(std::uint32_t index) {
     const std::uint32_t id = replica.free_in_flight.back();
     InFlightBatch& entry = replica.in_flight[id];
     entry.batch.clear();
-    // A sequence that gave up its own blocks leaves an empty batch: the next one can use them.
-    std::uint64_t before = 0;
-    do {
-        before = replica.state.preemptions;
-        replica.scheduler->plan(replica.state, entry.batch);
-    } while (entry.batch.empty() && replica.state.preemptions > before);
+    const std::vector<std::uint32_t> newcomers =
+        replica.pool.plans_ahead ? replica.state.hold_newcomers() : std::vector<std::uint32_t>();
+    plan(replica, entry.batch);
+    if (!newcomers.empty()) {
+        replica.state.let_in(newcomers);
+        if (entry.batch.empty()) {
+            plan(replica, entry.batch);  // an engine without work looks into its queue until something comes
+        }
+    }
     if (replica.state.limits().swaps_in_behind) {
         swap_ins_.start(index);
     }

@@ -4,11 +4,16 @@
 // Claims: a replica plans a batch whenever its first stage is free and fewer batches than stages are under way; a sequence
 // is in at most one of them. Each stage runs one batch at a time, in the order in which they come, and sends the hidden
 // states of the batch's tokens to the next stage over the fabric. Bubbles follow: stages wait for batches of unequal cost,
-// and a batch that takes every running sequence leaves nothing for the next one. Blocks that are swapped pass the link to
-// the host before the batch computes, but for those that come back beside it (transfer/swap_ins.hpp).
-// Limits: hidden states are sent whole by slices of the tensor-parallel ranks; joining the slices takes no time.
-// Sources: the batch queue of vLLM 1 (as many batches as stages, no sequence in two); Agrawal et al., "Sarathi-Serve",
-// OSDI 2024 (bubbles of uneven batches).
+// and a batch that takes every running sequence leaves nothing for the next one. An engine that plans ahead puts a batch
+// together when the one before it starts: a request that comes while a batch runs misses the next one too, unless there is
+// none without it. Blocks that are swapped pass the link to the host before the batch computes, but for those that come back
+// beside it (transfer/swap_ins.hpp).
+// Limits: hidden states are sent whole by slices of the tensor-parallel ranks; joining the slices takes no time. A batch that
+// is planned ahead has the places and blocks of sequences that end with the one before it, where engines learn that later.
+// Sources: the batch queue of vLLM 1 (as many batches as stages, no sequence in two; one more with asynchronous scheduling:
+// core.py, step_with_batch_queue); TensorRT-LLM, py_executor.py (_executor_loop_overlap) and SGLang, scheduler.py
+// (event_loop_overlap): both look into their queue and launch a batch before they wait for the one that runs; Agrawal et al.,
+// "Sarathi-Serve", OSDI 2024 (bubbles of uneven batches).
 // Validated by tests/workloads/serving_test.cpp.
 
 #include "sim/device/device.hpp"
@@ -177,6 +182,7 @@ class Fleet {
     [[nodiscard]] GpuId gpu(std::uint32_t rank) const {
         return spec_.placement ? spec_.placement->gpu(rank) : GpuId(rank);
     }
+    static void plan(Replica& replica, Batch& batch);
     [[nodiscard]] bool launch(std::uint32_t index);
     void swap(std::uint32_t index, std::uint32_t entry);
     void enter(std::uint32_t index, std::uint32_t entry);

@@ -93,6 +93,7 @@ struct PoolSpec {
     double units = 1;                    ///< share of the compute units there, which `cost` knows
     std::optional<ExpertPool> experts;   ///< nothing: all experts are on the devices
     SwapSpec swap;
+    bool plans_ahead = false;   ///< a batch is put together when the one before it starts, see fleet.hpp
     double host_bandwidth = 0;  ///< B/s each way between a replica's devices and host memory; 0: takes no time
 };
 
@@ -121,7 +122,8 @@ struct ServiceSpec {
     double cache_token_bytes = 0;        ///< keys and values of a token, over all ranks
     double request_overhead = 0;         ///< s from a client to an engine's queue
     FrontEndSpec front_end;              ///< not given: `frontend`
-    double frontend = 0;                 ///< s of work on each request before that, one after another
+    double frontend = 0;                 ///< s of work on each request before that, one after another,
+    double prompt_token = 0;             ///< and on each token of its prompt
     double hidden_bytes = 0;             ///< that a token takes from one pipeline stage to the next
     const Fabric* fabric = nullptr;      ///< needed where there are KV transfers, pipelines or experts elsewhere
     const NodeHost* host = nullptr;      ///< of every node; needed where experts are elsewhere

@@ -32,6 +32,11 @@ void describe(Fields& fields, HostSpec& host) {
                    Dimension::time, host.request);
     fields.sourced({"frontend", "work of the front end on a request, one after another", false, 0, 1}, Dimension::time,
                    host.frontend);
+    bool by_token = host.prompt_token.value > 0;
+    fields.group(by_token, [&](Fields& same) {
+        same.sourced({"prompt_token", "work of the front end beyond that on each token of a prompt", false, 0, 1e-3},
+                     Dimension::time, host.prompt_token);
+    });
     fields.sourced({"layer_launch", "host time to launch a layer's kernels one by one", false, 0, 1}, Dimension::time,
                    host.layer_launch);
     bool routes = host.experts_launch.value > 0;
@@ -57,7 +62,9 @@ void describe(Fields& fields, HostSpec& host) {
                    Dimension::time, host.layer_gap);
     fields.sourced({"slowdown", "kernels in an engine over the same in a microbenchmark", false, 0.5, 3},
                    Dimension::fraction, host.slowdown);
-    fields.boolean({"overlap", "the host prepares an iteration while the device runs the one before"}, host.overlap);
+    fields.boolean(
+        {"overlap", "the host prepares an iteration, with what has come, while the device runs the one before"},
+        host.overlap);
     fields.integer({"graph_sequences", "iterations of decodes alone up to this size replay a graph", false, 0, 1 << 20},
                    host.graph_sequences);
     bool pieces = host.graph_tokens > 0;

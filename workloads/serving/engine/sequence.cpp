@@ -78,7 +78,26 @@ std::uint32_t EngineState::adopt(const Sequence& sequence) {
     sequences_[index].stage = Stage::arriving;
     sequences_[index].keeps_adapter = false;
     sequences_[index].foreign = false;
+    sequences_[index].newcomer = false;
     return index;
+}
+
+std::vector<std::uint32_t> EngineState::hold_newcomers() {
+    std::vector<std::uint32_t> out;
+    while (!waiting.empty() && sequences_[waiting.back()].newcomer) {
+        out.push_back(waiting.back());
+        waiting.pop_back();
+    }
+    std::reverse(out.begin(), out.end());
+    return out;
+}
+
+void EngineState::let_in(const std::vector<std::uint32_t>& newcomers) {
+    for (const std::uint32_t index : newcomers) {
+        sequences_[index].newcomer = false;
+        waiting.push_back(index);
+    }
+    enqueued_ += newcomers.size();
 }
 
 std::uint32_t EngineState::take_over(EngineState& from, std::uint32_t source) {
@@ -106,6 +125,7 @@ void EngineState::set_aside(std::uint32_t index) {
 
 void EngineState::join(std::uint32_t index) {
     sequences_[index].stage = Stage::waiting;
+    sequences_[index].newcomer = true;
     waiting.push_back(index);
     ++enqueued_;
     --aside_;
@@ -453,6 +473,7 @@ std::uint32_t EngineState::readmit(const Sequence& sequence) {
     here.level = 0;
     here.service = 0;
     here.stage = Stage::waiting;
+    here.newcomer = true;
     waiting.push_back(index);
     ++enqueued_;
     return index;

@@ -51,6 +51,7 @@ struct alignas(64) Sequence {
     std::uint8_t retries = 0;    ///< replicas that failed under it
     bool keeps_adapter = false;  ///< it keeps the slot of its adapter
     bool foreign = false;        ///< work of the other phase than its replica is there for
+    bool newcomer = true;        ///< has come since the last batch was put together
     std::uint32_t copied = 0;    ///< of its first blocks, those of which host memory has a copy too
     bool claims = false;  ///< waits with what it found in the prefix cache, and gives it back when it has no room
     double service = 0;   ///< what a level or a fair share has counted
@@ -178,6 +179,9 @@ class EngineState {
     void forget_prefix(std::uint32_t index);
     /// Tokens of a prompt that are cached here, in whatever tier.
     [[nodiscard]] std::uint32_t cached_prefix(const PromptContent& content, std::uint32_t prompt) const;
+    /// Takes what has joined the queue since the last call out of it, and lets it in again after a batch was put together.
+    [[nodiscard]] std::vector<std::uint32_t> hold_newcomers();
+    void let_in(const std::vector<std::uint32_t>& newcomers);
     /// An iteration has computed what a sequence has now: its full blocks get their names.
     void name_blocks(std::uint32_t index);
     /// What comes from lower tiers for a sequence that has just been added, in B.

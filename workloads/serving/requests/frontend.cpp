@@ -22,7 +22,6 @@ void Frontend::begin(Dispatcher& dispatcher) {
 
 void Frontend::await_next() {
     const SimTime way = host_ ? SimTime() : SimTime::from_seconds(spec_.request_overhead);
-    const SimTime work = host_ ? SimTime() : SimTime::from_seconds(spec_.frontend);
     const std::uint64_t clients = requests_.clients();
     while (!all_sent_ && (clients == 0 ? coming_.empty() : arrived_ + on_way() - settled_ < clients)) {
         Request request;
@@ -33,10 +32,14 @@ void Frontend::await_next() {
         if (clients > 0) {
             request.arrival = dispatcher_->now();
         }
-        frontend_free_ = std::max(frontend_free_, request.arrival) + work;
+        frontend_free_ = std::max(frontend_free_, request.arrival) + work_on(request);
         dispatcher_->delay(std::max(SimTime(), frontend_free_ + way - dispatcher_->now()), 0, Token{}.pack());
         coming_.push_back(std::move(request));
     }
+}
+
+SimTime Frontend::work_on(const Request& request) const {
+    return host_ ? SimTime() : SimTime::from_seconds(spec_.frontend + spec_.prompt_token * request.prompt);
 }
 
 bool Frontend::past_load(SimTime at) const {
@@ -101,7 +104,7 @@ void Frontend::expect(Request request) {
     }
     const std::uint32_t slot = free_returning_.back();
     free_returning_.pop_back();
-    const SimTime way = host_ ? SimTime() : SimTime::from_seconds(spec_.request_overhead + spec_.frontend);
+    const SimTime way = host_ ? SimTime() : SimTime::from_seconds(spec_.request_overhead) + work_on(request);
     dispatcher_->delay(request.arrival + way - dispatcher_->now(), 0, Token{ServiceTask::follow_up, slot, 0}.pack());
     returning_[slot] = std::move(request);
 }

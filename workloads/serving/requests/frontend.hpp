@@ -1,10 +1,10 @@
 #pragma once
 // Requests on their way from clients to the engines.
 //
-// Claims: a request passes the front end, which works on one at a time (or as front_end_host.hpp says), and then takes its way to an
-// engine's queue. The source
-// is read as time goes, never held in memory. Clients of a closed loop send a request whenever they have none under way; what
-// a conversation asks next comes when its client has thought about the answer.
+// Claims: a request passes the front end, which works on one at a time, longer on longer prompts (or as front_end_host.hpp
+// says), and then takes its way to an engine's queue. The source is read as time goes, never held in memory. Clients of a
+// closed loop send a request whenever they have none under way; what a conversation asks next comes when its client has
+// thought about the answer.
 // Limits: a follow-up does not queue at the serial front end, as its time there is known only when it comes.
 // Validated by tests/workloads/serving_clients_test.cpp and serving_turns_test.cpp.
 
@@ -54,6 +54,8 @@ class Frontend {
   private:
     void await_next();
     [[nodiscard]] bool past_load(SimTime at) const;
+    /// Of the serial front end.
+    [[nodiscard]] SimTime work_on(const Request& request) const;
     void expect(Request request);
     void send(Request request);
     /// Requests that are read, and not at an engine yet.
