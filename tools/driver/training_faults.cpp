@@ -563,8 +563,9 @@ double checkpoint_bytes(const Scenario& s) {
     if (s.plan.adapters.given) {
         return kBytesPerParameter * trained_parameters(s.model, s.plan);
     }
-    const double parameters = static_cast<double>(s.model.layers) * s.model.layer_parameters() +
-                              tables_of(s) * s.model.embedding_parameters();
+    const double layers = s.model.hybrid() ? s.model.hybrid_parameters()
+                                           : static_cast<double>(s.model.layers) * s.model.layer_parameters();
+    const double parameters = layers + tables_of(s) * s.model.embedding_parameters();
     return kBytesPerParameter * parameters;
 }
 

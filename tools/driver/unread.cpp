@@ -211,10 +211,19 @@ void refuse_unread_model(const YamlNode& root, const Scenario& scenario, std::ve
     unread.refuse(model.full_every > 0, "model.full_every", model.window > 0, "a 'window'");
     unread.refuse(model.latent.q_rank > 0, "model.latent.q_rank", model.latent.kv_rank > 0, latent);
     unread.refuse(model.latent.rotary != usual.rotary, "model.latent.rotary", model.latent.kv_rank > 0, latent);
+    for (const ModelProblem& problem : hybrid_problems(model)) {
+        errors.push_back(nearest_at(root, "model." + problem.key).mark.error(problem.text));
+    }
 }
 
 void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
     Unread unread(root, errors);
+    if (scenario.model.hybrid()) {
+        errors.push_back(
+            nearest_at(root, "model.pattern")
+                .mark.error("models with a 'pattern' of layers are trained and not served here: what a "
+                            "state-space layer keeps of a sequence, and its decode step, are not modelled"));
+    }
     refuse_requests(unread, scenario.requests);
     const EngineSpec& engine = scenario.engine;
     const bool experts = scenario.model.experts.count > 0;

@@ -129,7 +129,7 @@ class CriticalPath {
         const PassCost cost = cost_of_first();
         for (const auto& [work, counts] : passes) {
             for (const auto& [kind, layers] : counts.layers) {
-                add(cost.program(LayerKind{kind % 2 == 1, kind >= 2}, work), layers, work, sums);
+                add(cost.program(LayerKind::at(kind), work), layers, work, sums);
             }
             add(cost.embedding_program(work), counts.embeddings, work, sums);
             add(cost.head_program(work), counts.heads, work, sums);

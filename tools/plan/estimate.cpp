@@ -128,7 +128,7 @@ class Estimate {
     [[nodiscard]] double stage_seconds(std::uint32_t stage, const PassCost& cost) const {
         double seconds = 0;
         for (std::size_t i = 0; i < LayerKind::kCount; ++i) {
-            const LayerKind kind{i % 2 == 1, i >= 2};
+            const LayerKind kind = LayerKind::at(i);
             std::int64_t count = 0;
             for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
                 const std::uint32_t v = part(stage, chunk);
@@ -165,9 +165,7 @@ class Estimate {
         LayerMix mix;
         for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
             const std::uint32_t v = part(stage, chunk);
-            const LayerMix held = mix_of(in_.model, first_[v], layers_[v]);
-            mix.dense += held.dense;
-            mix.experts += held.experts;
+            mix += mix_of(in_.model, first_[v], layers_[v]);
         }
         return weights_of(in_.model, in_.plan, mix, tables);
     }

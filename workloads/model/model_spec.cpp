@@ -7,6 +7,9 @@ std::int64_t ModelSpec::windowed_layers() const {
 }
 
 LayerKind ModelSpec::kind_of(std::int64_t layer) const {
+    if (hybrid()) {
+        return {false, false, part_of(layer)};
+    }
     return {experts.count > 0 && layer >= experts.dense_layers && (layer + 1) % experts.every == 0,
             window > 0 && (full_every == 0 || (layer + 1) % full_every != 0)};
 }
@@ -66,6 +69,9 @@ double ModelSpec::embedding_parameters() const {
 }
 
 double ModelSpec::parameters() const {
+    if (hybrid()) {
+        return hybrid_parameters() + embedding_parameters() * (tied_embeddings ? 1 : 2);
+    }
     const auto routed = static_cast<double>(expert_layers());
     return (static_cast<double>(layers) - routed) * layer_parameters() +
            routed * (attention_parameters() + routed_parameters() + unrouted_parameters() +
@@ -76,6 +82,12 @@ double ModelSpec::parameters() const {
 double ModelSpec::flops_per_token() const {
     const auto h = static_cast<double>(hidden);
     const auto s = static_cast<double>(sequence);
+    if (hybrid()) {
+        const auto attended = static_cast<double>(layers_with(LayerPart::attention));
+        const auto scanned = static_cast<double>(layers_with(LayerPart::state_space));
+        return 6 * (hybrid_matrices() + embedding_parameters()) + 3 * scanned * state_space.scan_flops() +
+               12 * attended * q_width() * (s / 2);
+    }
     const auto routed = static_cast<double>(expert_layers());
     const double used =
         experts.count > 0 ? routed_parameters() * static_cast<double>(experts.topk) / static_cast<double>(experts.count)
@@ -118,6 +130,19 @@ static void describe(Fields& fields, ExpertsSpec& experts) {
         same.integer({"group_topk", "groups that a token's experts are in; 0: any", false, 0, 100'000},
                      experts.group_topk);
     });
+}
+
+static void describe(Fields& fields, StateSpaceSpec& space) {
+    fields.integer({"heads", "heads of a state-space layer", false, 0, 1'000'000}, space.heads);
+    fields.integer({"head_dim", "width of a head", false, 1, 100'000}, space.head_dim);
+    fields.integer({"state", "width of the state that a head keeps for each of its values", false, 1, 100'000},
+                   space.state);
+    fields.integer(
+        {"groups", "groups of heads that share what writes their states and what reads them", false, 1, 1'000'000},
+        space.groups);
+    fields.integer({"convolution", "tokens that the convolution before the scan covers", false, 1, 1000},
+                   space.convolution);
+    fields.integer({"chunk", "tokens of a chunk of the scan", false, 1, 1'000'000}, space.chunk);
 }
 
 static void describe(Fields& fields, LatentSpec& latent) {
@@ -167,6 +192,15 @@ void describe(Fields& fields, ModelSpec& model) {
     fields.group(given, [&](Fields& same) {
         same.section({"latent", "multi-head latent attention: one compressed key and value a token"},
                      [&](Fields& inner) { describe(inner, model.latent); });
+    });
+    given = model.hybrid();
+    fields.group(given, [&](Fields& same) {
+        same.text({"pattern",
+                   "what each layer is, a letter each: M state space, - feed-forward, * attention; none: "
+                   "attention and a feed-forward"},
+                  model.pattern);
+        same.section({"state_space", "state-space layers (Mamba-2)"},
+                     [&](Fields& inner) { describe(inner, model.state_space); });
     });
 }
 

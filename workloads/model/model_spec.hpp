@@ -4,7 +4,9 @@
 #include "sim/config/fields.hpp"
 #include "sim/device/operation.hpp"
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace orrery::inline model {
 
@@ -22,12 +24,25 @@ struct ExpertsSpec {
     std::int64_t group_topk = 0;       ///< groups that a token's experts are in; 0: any
 };
 
+/// What a layer is: attention and a feed-forward, or one of three alone, as the letters of ModelSpec::pattern say.
+enum class LayerPart : std::uint8_t { whole, attention, feed_forward, state_space };
+
 /// What tells layers of one model apart.
 struct LayerKind {
     bool experts = false;   ///< its feed-forward has routed experts
     bool windowed = false;  ///< it attends through the window
-    [[nodiscard]] std::size_t index() const { return (experts ? 1U : 0U) + (windowed ? 2U : 0U); }
-    static constexpr std::size_t kCount = 4;
+    LayerPart part = LayerPart::whole;
+    [[nodiscard]] constexpr std::size_t index() const {
+        return part == LayerPart::whole ? (experts ? 1U : 0U) + (windowed ? 2U : 0U)
+                                        : kWholes - 1 + static_cast<std::size_t>(part);
+    }
+    /// The kind of an index.
+    [[nodiscard]] static constexpr LayerKind at(std::size_t index) {
+        return index < kWholes ? LayerKind{index % 2 == 1, index >= 2, LayerPart::whole}
+                               : LayerKind{false, false, static_cast<LayerPart>(index - (kWholes - 1))};
+    }
+    static constexpr std::size_t kWholes = 4;
+    static constexpr std::size_t kCount = kWholes + 3;
 };
 
 /// Normalisation of queries and keys before attention. heads: of each head by itself; whole: over all heads of a token, so
@@ -42,7 +57,26 @@ struct LatentSpec {
     std::int64_t value_dim = 0;  ///< width of a head's values; 0: head_dim
 };
 
-/// A transformer.
+/// State-space layers (Mamba-2, arXiv:2405.21060): a head keeps a state of `head_dim` x `state` values along the sequence. Heads of a
+/// group share what writes it and what reads it, as query heads share keys. Sequences are worked on in chunks.
+struct StateSpaceSpec {
+    std::int64_t heads = 0;
+    std::int64_t head_dim = 64;
+    std::int64_t state = 128;
+    std::int64_t groups = 1;
+    std::int64_t convolution = 4;  ///< tokens that the convolution before the scan covers
+    std::int64_t chunk = 256;      ///< tokens
+
+    /// Width of what the scan makes of a token, and of what goes into a convolution and into the layer's first product's output.
+    [[nodiscard]] double inner() const { return static_cast<double>(heads * head_dim); }
+    [[nodiscard]] double convolved() const { return inner() + 2 * static_cast<double>(groups * state); }
+    [[nodiscard]] double projected() const { return inner() + convolved() + static_cast<double>(heads); }
+    /// FLOPs of the scan's products for a token, forward: what chunks add to states and read of them, and scores and sums inside a
+    /// chunk, of which causality leaves half.
+    [[nodiscard]] double scan_flops() const;
+};
+
+/// A transformer, or a hybrid of its parts and state-space layers.
 struct ModelSpec {
     std::string name;
     std::int64_t layers = 0;
@@ -64,7 +98,15 @@ struct ModelSpec {
     QueryKeyNorm query_key_norm = QueryKeyNorm::none;
     ExpertsSpec experts;
     LatentSpec latent;
+    /// A letter for each layer, as Hugging Face's hybrid_override_pattern: M state space, - feed-forward, * attention. Empty: all have
+    /// attention and a feed-forward.
+    std::string pattern;
+    StateSpaceSpec state_space;
 
+    [[nodiscard]] bool hybrid() const { return !pattern.empty(); }
+    [[nodiscard]] LayerPart part_of(std::int64_t layer) const;
+    /// Layers that are this, alone or as a part.
+    [[nodiscard]] std::int64_t layers_with(LayerPart part) const;
     /// Layers with routed experts; layers that attend through a window.
     [[nodiscard]] std::int64_t expert_layers() const;
     [[nodiscard]] std::int64_t windowed_layers() const;
@@ -78,6 +120,12 @@ struct ModelSpec {
     /// Width of all queries of a token with their part with position, and of all values that attention adds up.
     [[nodiscard]] double query_width() const;
     [[nodiscard]] double value_width() const;
+    /// Weights of one layer that is this, without experts; of them those of its products.
+    [[nodiscard]] double parameters_of(LayerPart part) const;
+    [[nodiscard]] double matrices_of(LayerPart part) const;
+    /// Weights of all layers of a hybrid; of them those of products.
+    [[nodiscard]] double hybrid_parameters() const;
+    [[nodiscard]] double hybrid_matrices() const;
     /// Weights of one dense layer; of the embedding (the LM head again when not tied).
     [[nodiscard]] double layer_parameters() const;
     [[nodiscard]] double embedding_parameters() const;
@@ -85,7 +133,8 @@ struct ModelSpec {
     [[nodiscard]] double kv_width() const { return static_cast<double>(kv_heads * head_dim); }
     [[nodiscard]] double q_width() const { return static_cast<double>(heads * head_dim); }
     /// Model FLOPs of one token, forward and backward: 6 x (matrix weights incl. LM head) + causal attention,
-    /// no recomputation (the convention of current Megatron-Core). Of routed experts those that a token goes to.
+    /// no recomputation (the convention of current Megatron-Core). Of routed experts those that a token goes to. State-space layers add
+    /// the products of their scan, as its chunks make them.
     [[nodiscard]] double flops_per_token() const;
 };
 
@@ -94,5 +143,12 @@ inline constexpr PresetKind kModelPresets{"model", "workloads/data/models"};
 void describe(Fields& fields, ModelSpec& model);
 /// Fills in what follows from other fields (head_dim, ffn, kv_heads).
 void complete(ModelSpec& model);
+
+/// Something wrong with a model, and the key inside it where it stands.
+struct ModelProblem {
+    std::string key, text;
+};
+/// All that is wrong with the pattern of a hybrid and its state-space layers.
+[[nodiscard]] std::vector<ModelProblem> hybrid_problems(const ModelSpec& model);
 
 }  // namespace orrery::inline model

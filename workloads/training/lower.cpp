@@ -556,7 +556,7 @@ Price Lowering::chunk_price(Layers layers, bool first, bool last, PassWork work)
     }();
     Price price;
     for (std::size_t i = 0; i < LayerKind::kCount; ++i) {
-        const LayerKind kind{i % 2 == 1, i >= 2};
+        const LayerKind kind = LayerKind::at(i);
         const auto count = static_cast<double>(in_.model.layers_of(kind, layers.first, layers.count));
         if (count > 0) {
             price += (cost().*parts.layer)(kind)*count;
@@ -771,9 +771,7 @@ std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& p
     for (std::uint32_t stage = 0; stage < shape.stages; ++stage) {
         for (std::uint32_t chunk = 0; chunk < shape.chunks; ++chunk) {
             const std::uint32_t part = part_at(map, shape, {stage, chunk});
-            const LayerMix mix = mix_of(model, first_of[part], layers[part]);
-            held[stage].dense += mix.dense;
-            held[stage].experts += mix.experts;
+            held[stage] += mix_of(model, first_of[part], layers[part]);
             by_chunk[stage].push_back(layers[part]);
             ends[stage].first = ends[stage].first || part == 0;
             ends[stage].second = ends[stage].second || part + 1 == layers.size();

@@ -2,8 +2,10 @@
 
 #include "workloads/training/experts.hpp"
 #include "workloads/training/offload.hpp"
+#include "workloads/training/state_space.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace orrery::inline training {
 
@@ -61,6 +63,30 @@ KeptInputs kept_inputs(const ModelSpec& model, const PlanSpec& plan) {
     return out;
 }
 
+// One layer of the kind with the most weights among them.
+LayerMix largest_of(const ModelSpec& model, const LayerMix& layers) {
+    if (!model.hybrid()) {
+        return layers.experts > 0 ? LayerMix{0, 1} : LayerMix{1, 0};
+    }
+    struct Row {
+        double count;
+        LayerPart part;
+        LayerMix one;
+    };
+    const Row rows[] = {{layers.attention, LayerPart::attention, {0, 0, 1, 0, 0}},
+                        {layers.feed_forward, LayerPart::feed_forward, {0, 0, 0, 1, 0}},
+                        {layers.state_space, LayerPart::state_space, {0, 0, 0, 0, 1}}};
+    LayerMix out;
+    double most = 0;
+    for (const Row& row : rows) {
+        if (const double weights = model.parameters_of(row.part); row.count > 0 && weights > most) {
+            most = weights;
+            out = row.one;
+        }
+    }
+    return out;
+}
+
 }  // namespace
 
 MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const LayerMix& layers,
@@ -102,7 +128,7 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
             8 * (1 - plan.compression.dense) * held.dense;  // its momentum and what was not sent, in 32 bits
     }
     if (plan.zero >= 3) {
-        const LayerMix one = layers.experts > 0 ? LayerMix{0, 1} : LayerMix{1, 0};
+        const LayerMix one = largest_of(model, layers);
         const double quantised = plan.sharding.weight_bits > 0 ? weight_wire_bytes(plan) : 0;
         const RankWeights gathered = weights_of(model, plan, one, 0);
         use.buffers += gathered_layers(plan) * (gathered.bytes() + quantised * gathered.total());
@@ -152,21 +178,30 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
         expert_layer = sbh * (around + (inside - ffn + kept_scores) / t) + tokens * latent_bytes(model) + routed.all -
                        expert_again;
     }
+    // Of a hybrid's layers half of what is around a whole one, and one of the parts.
+    double attention = sbh * (around / 2 + (inside - ffn + kept_scores) / t);
+    double feed_forward = sbh * (around / 2 + (ffn - again) / t);
+    double state_space = sbh * around / 2 + tokens * state_space_bytes(model, operand) / t;
     // Of the layer in work: what it computes again, under full recomputation its scores too.
-    double working = std::max(layers.dense > 0 ? sbh * again / t : 0, expert_again);
+    double working = std::max(layers.dense + layers.feed_forward > 0 ? sbh * again / t : 0, expert_again);
+    double* const kinds[] = {&layer, &expert_layer, &attention, &feed_forward, &state_space};
+    const double counts[] = {layers.dense, layers.experts, layers.attention, layers.feed_forward, layers.state_space};
     if (plan.recompute == Recompute::full) {
-        working = std::max(layers.dense > 0 ? layer : 0, expert_layer);
+        working = 0;
         const double input = 2 * sbh / (plan.sequence_parallel ? t : 1);
-        const double share = plan.recomputed((layers.dense + layers.experts) / static_cast<double>(plan.chunks));
-        layer = share * input + (1 - share) * layer;
-        expert_layer = share * input + (1 - share) * expert_layer;
+        const double share = plan.recomputed(layers.total() / static_cast<double>(plan.chunks));
+        for (std::size_t i = 0; i < std::size(kinds); ++i) {
+            working = std::max(working, counts[i] > 0 ? *kinds[i] : 0);
+            *kinds[i] = share * input + (1 - share) * *kinds[i];
+        }
     }
-    if (plan.recompute == Recompute::half) {
-        layer /= 2;
-        expert_layer /= 2;
+    double held_by_layers = 0;
+    for (std::size_t i = 0; i < std::size(kinds); ++i) {
+        *kinds[i] /= plan.recompute == Recompute::half ? 2 : 1;
+        held_by_layers += *kinds[i] * counts[i];
     }
     const auto chunks = static_cast<double>(plan.chunks);
-    double kept = (layer * layers.dense + expert_layer * layers.experts) / chunks * in_flight;
+    double kept = held_by_layers / chunks * in_flight;
     if (plan.zeroth_order.given) {
         // The layer in work, and of each pass what goes from one to the next.
         working = layer;

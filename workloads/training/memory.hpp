@@ -4,7 +4,8 @@
 // Claims: weights, gradients and optimizer states of a stage under ZeRO 0 to 3; activations a layer after Korthikanti
 // et al., arXiv:2205.05198, equations 1 to 6, times the micro-batches that the schedule holds at its peak. Routed experts are
 // divided by their own mapping, their optimizer states over the ranks that hold the same experts; a layer of them keeps what
-// the rank with the most wanted experts gets: its rows before and after each product. Limits:
+// the rank with the most wanted experts gets: its rows before and after each product. A layer of a hybrid keeps half of what is around a
+// whole layer, and its part (state_space.hpp). Limits:
 // fragmentation and library buffers are one constant of the software; 16-bit weights and fp32 optimizer states.
 
 #include "workloads/training/spec.hpp"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <numeric>
 
 namespace orrery::inline training {
 
@@ -68,16 +69,18 @@ class OuterCosts {
     // Of a rank of the fullest stage.
     void find_weights() {
         const std::vector<std::uint32_t> layers = layers_of_parts(in_.model, in_.plan);
+        std::vector<std::int64_t> first(layers.size(), 0);
+        std::partial_sum(layers.begin(), layers.end() - 1, first.begin() + 1);
         const PipelineShape shape = in_.plan.shape();
         for (std::uint32_t stage = 0; stage < shape.stages; ++stage) {
-            double count = 0;
+            LayerMix held;
             double tables = 0;
             for (std::uint32_t chunk = 0; chunk < shape.chunks; ++chunk) {
                 const std::uint32_t part = part_at(in_.plan.schedule->map, shape, {stage, chunk});
-                count += layers[part];
+                held += mix_of(in_.model, first[part], layers[part]);
                 tables += (part == 0 ? 1 : 0) + (part + 1 == layers.size() && !in_.model.tied_embeddings ? 1 : 0);
             }
-            weights_ = std::max(weights_, weights_of(in_.model, in_.plan, LayerMix{count, 0}, tables).total());
+            weights_ = std::max(weights_, weights_of(in_.model, in_.plan, held, tables).total());
         }
     }
 

@@ -8,6 +8,10 @@ namespace orrery::inline training {
 
 namespace {
 
+bool attends(LayerKind kind) {
+    return kind.part == LayerPart::whole || kind.part == LayerPart::attention;
+}
+
 double share_of(const Sourced<double>& units, const DeviceSpec& gpu) {
     constexpr double kMost = 0.5;
     return std::min(kMost, units.value / static_cast<double>(gpu.compute_units));
@@ -55,6 +59,7 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
                     : plan.overlap_tensor == TensorOverlap::tiles ? 0
                                                                   : units_),
       memory_rate_(gpu.memory_bandwidth.value * gpu.memory_efficiency.value),
+      scan_rate_(software.scan_efficiency.value * gpu.flops_fp32.value),
       scales_blocks_(gpu.flops_fp4.value > 0),
       loss_(loss_traffic(loss_kernels(plan, software))) {
     // A device that does no backward pass says so when it is asked for the price of one, fused or not.
@@ -113,7 +118,7 @@ PassProgram PassCost::recomputed(LayerKind kind, const PassProgram& forward) con
             return found;
         case Recompute::selective:
             // Fused attention recomputes its scores by itself: there is nothing left to do.
-            if (plan_.attention == AttentionKernel::unfused) {
+            if (plan_.attention == AttentionKernel::unfused && attends(kind)) {
                 found = attention_core(kind, Direction::forward);
             }
             break;
@@ -145,21 +150,24 @@ PassProgram PassCost::recomputed_modules(LayerKind kind) const {
     const LayerTraffic bytes = traffic(false);
     const bool eager = plan_.fusion == Fusion::eager;
     Writer out(Category::recompute, *this);
+    const bool whole = kind.part == LayerPart::whole;
+    const bool feeds = whole || kind.part == LayerPart::feed_forward;
     if (modules.norm) {
-        const double kernels = 2 * (eager ? 6 : 1);
-        out.kernel("norm", stream_slowdown_ * streaming(2 * bytes.norm, kernels), kernels);
+        const double norms = whole ? 2 : 1;
+        const double kernels = norms * (eager ? 6 : 1);
+        out.kernel("norm", stream_slowdown_ * streaming(norms * bytes.norm, kernels), kernels);
     }
-    if (modules.attention) {
+    if (modules.attention && attends(kind)) {
         out.program().append(attention_core(kind, Direction::forward));
     }
-    if (modules.activation) {
+    if (modules.activation && feeds) {
         const double moved = kind.experts ? expert_activation_bytes(false) : bytes.activation;
         const double kernels = eager ? 2 : 1;
         out.kernel("activation function", stream_slowdown_ * streaming(moved, kernels), kernels);
     }
     if (modules.ffn && kind.experts) {
         out.program().append(expert_feed_forward(Direction::forward, Part::whole));
-    } else if (modules.ffn) {
+    } else if (modules.ffn && feeds) {
         const Block block = feed_forward(static_cast<double>(model_.ffn) / t_);
         const std::span<const Block> both(&block, 1);
         write_input_products(out, both);
@@ -294,7 +302,9 @@ PassCost::Block PassCost::feed_forward(double width) const {
 PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) const {
     const bool backward = direction == Direction::backward;
     Writer out(backward ? Category::backward : Category::forward, *this);
-    const Block products[2] = {attention_block(), feed_forward(static_cast<double>(model_.ffn) / t_)};
+    const bool scans = kind.part == LayerPart::state_space;
+    const Block products[2] = {scans ? state_space_block() : attention_block(),
+                               feed_forward(static_cast<double>(model_.ffn) / t_)};
     const LayerTraffic bytes = traffic(backward);
     const bool eager = plan_.fusion == Fusion::eager;
     const double norm_kernels = eager ? 6 : 1;
@@ -304,7 +314,9 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
         }
     };
     const auto core = [&](int block) {
-        if (block == 0) {
+        if (block == 0 && scans) {
+            write_state_space(out, backward);
+        } else if (block == 0) {
             stream("rotary embedding", bytes.rotary, 2);
             stream("norm of queries and keys", bytes.query_key_norm, 2);
             stream("biases", bytes.attention_biases, backward ? 2 : 1);
@@ -327,10 +339,12 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
         out.collective("weights of shadowed experts", PassStream::expert, shadow_exchange(false), PassProgram::kNone);
     }
     // Per block: one collective into its first product and one out of its last. A parallel block has one of each for both.
-    const int blocks = model_.parallel_block ? 1 : 2;
+    const bool whole = kind.part == LayerPart::whole;
+    const int blocks = model_.parallel_block || !whole ? 1 : 2;
     const int joined = model_.parallel_block ? 2 : 1;
+    const int first = kind.part == LayerPart::feed_forward ? 1 : 0;
     for (int i = 0; i < blocks; ++i) {
-        const int block = backward ? blocks - 1 - i : i;
+        const int block = first + (backward ? blocks - 1 - i : i);
         const std::span<const Block> both(products + block, static_cast<std::size_t>(joined));
         const bool routed = block == 1 && kind.experts;
         if (routed && part != Part::weights) {
@@ -360,7 +374,7 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
             stream("residual", bytes.residual, 1);
         }
     }
-    for (int block = 0; block < (kind.experts ? 1 : 2); ++block) {
+    for (int block = first; block < (kind.experts || (!whole && first == 0) ? 1 : 2); ++block) {
         add_flops(out, products[block], backward, part);
     }
     return out.program();

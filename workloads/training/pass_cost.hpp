@@ -7,6 +7,8 @@
 // their own, in the order and with the waits that the plan's overlap switches say.
 // A layer with experts routes tokens, exchanges them with their experts (experts.hpp), computes these one product after another
 // as the busiest rank does, and brings results back; its shared experts are a feed-forward beside it.
+// A layer of a hybrid is one of the parts of a layer, or a state-space layer, whose scan is a list of batched products and streaming
+// kernels as well (pass_state_space.cpp).
 // Scope: transformers, MHA, GQA and latent attention, windows, plain or gated feed-forward, mixtures of experts, unfused or flash
 // attention, fp16/bf16/fp8/fp4.
 // Matrix kernels run at the speed of the job's slowest device (DeviceSpec::slowest_of), since all wait for it in every step.
@@ -136,6 +138,16 @@ class PassCost {
     /// The products of the adapters into or out of the middle of blocks, and their sums with what the frozen weights make.
     void write_adapters(Writer& out, std::span<const Block> blocks, bool inner, PassWork work) const;
     [[nodiscard]] Block attention_block() const;
+    // State-space layers: pass_state_space.cpp.
+    [[nodiscard]] Block state_space_block() const;
+    void write_state_space(Writer& out, bool backward) const;
+    void write_scan_forward(Writer& out) const;
+    void write_scan_backward(Writer& out) const;
+    struct ScanShape;
+    [[nodiscard]] ScanShape scan_shape() const;
+    [[nodiscard]] Gemm scan_product(double m, double n, double k, double batch, double extra_bytes = 0) const;
+    void write_scan(Writer& out, const char* name, std::span<const Gemm> products) const;
+    void write_stream(Writer& out, const char* name, double bytes, double kernels = 1) const;
     [[nodiscard]] Block feed_forward(double width) const;
     void add_flops(Writer& out, const Block& block, bool backward, Part part) const;
     /// From the norm before the router to the sum of what the experts made.
@@ -219,6 +231,7 @@ class PassCost {
     double units_;                     ///< share of the compute units that a collective holds
     double tensor_units_;              ///< the same of a tensor-parallel one
     double memory_rate_;               ///< of the main memory, as streaming kernels reach it, B/s
+    double scan_rate_;                 ///< FLOP/s that kernels of a scan reach at most; 0: no such limit
     bool scales_blocks_;               ///< the matrix units apply the scales of blocks, as all that have formats of 4 bits
     LossTraffic loss_;
     std::vector<GpuId> tensor_group_;

@@ -4,6 +4,7 @@
 #include "sim/base/text.hpp"
 #include "workloads/training/name_list.hpp"
 #include "workloads/training/offload.hpp"
+#include "workloads/training/state_space.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -263,6 +264,15 @@ void describe(Fields& fields, SoftwareSpec& software) {
                     "overlap.tensor: full hides what it cuts into one product, and neither sums of several products' "
                     "gradients nor inputs that are gathered again"},
                    software.cuts_only);
+    bool scans = software.scan_efficiency.value > 0;
+    fields.group(scans, [&](Fields& same) {
+        same.sourced(
+            {"scan_efficiency",
+             "of the vector units' 32-bit rate that kernels of a state-space scan reach at most; 0: as measured of "
+             "mamba_ssm's",
+             false, 0, 1},
+            Dimension::fraction, software.scan_efficiency);
+    });
     fields.boolean({"rescales_products",
                     "what a backward product with scales of rows makes is scaled by a kernel after it"},
                    software.rescales_products);
@@ -324,7 +334,13 @@ double SoftwareSpec::bucket_weights(double ranks) const {
 LayerMix mix_of(const ModelSpec& model, std::int64_t first, std::int64_t count) {
     LayerMix mix;
     for (std::int64_t layer = first; layer < first + count; ++layer) {
-        (model.kind_of(layer).experts ? mix.experts : mix.dense) += 1;
+        const LayerKind kind = model.kind_of(layer);
+        double& of = kind.part == LayerPart::attention      ? mix.attention
+                     : kind.part == LayerPart::feed_forward ? mix.feed_forward
+                     : kind.part == LayerPart::state_space  ? mix.state_space
+                     : kind.experts                         ? mix.experts
+                                                            : mix.dense;
+        of += 1;
     }
     return mix;
 }
@@ -336,8 +352,15 @@ RankWeights weights_of(const ModelSpec& model, const PlanSpec& plan, const Layer
     }
     const double beside =
         model.attention_parameters() + model.unrouted_parameters() + 4 * static_cast<double>(model.hidden);
+    double parts = 0;  // of a hybrid
+    if (model.hybrid()) {
+        parts = layers.attention * model.parameters_of(LayerPart::attention) +
+                layers.feed_forward * model.parameters_of(LayerPart::feed_forward) +
+                layers.state_space * model.parameters_of(LayerPart::state_space);
+    }
     return {
-        (layers.dense * model.layer_parameters() + layers.experts * beside + tables * model.embedding_parameters()) /
+        (layers.dense * model.layer_parameters() + layers.experts * beside + parts +
+         tables * model.embedding_parameters()) /
             static_cast<double>(plan.tensor),
         layers.experts * model.routed_parameters() / static_cast<double>(plan.experts.expert * plan.expert_tensor())};
 }
@@ -562,9 +585,9 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
             fmt::format("tensor {} x pipeline {} x data {} x context {} = {} ranks, but the cluster "
                         "has {} GPUs",
                         plan.tensor, plan.pipeline, plan.data, plan.context, plan.ranks(), gpus));
-    require(model.heads % plan.tensor == 0,
+    require(model.layers_with(LayerPart::attention) == 0 || model.heads % plan.tensor == 0,
             fmt::format("tensor {} must divide the {} heads", plan.tensor, model.heads));
-    require(model.ffn % plan.tensor == 0,
+    require(model.layers_with(LayerPart::feed_forward) == 0 || model.ffn % plan.tensor == 0,
             fmt::format("tensor {} must divide the feed-forward width {}", plan.tensor, model.ffn));
     require(plan.zeroth_order.given || plan.global_batch % (plan.micro_batch * plan.data) == 0,
             fmt::format("micro_batch {} x data {} must divide global_batch {}", plan.micro_batch, plan.data,
@@ -604,12 +627,14 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
             problems.refuse(true, problem);
         }
     }
-    const PlanProblems communication = communication_problems(plan, model.experts.count > 0);
-    for (const std::string& text : communication.refused) {
-        problems.refuse(true, text);
-    }
-    for (const std::string& text : communication.unfit) {
-        require(false, text);
+    for (const PlanProblems& found :
+         {communication_problems(plan, model.experts.count > 0), state_space_problems(model, plan)}) {
+        for (const std::string& text : found.refused) {
+            problems.refuse(true, text);
+        }
+        for (const std::string& text : found.unfit) {
+            require(false, text);
+        }
     }
     const std::int64_t alike = plan.data * plan.context / plan.outer.workers;
     const std::int64_t shard = plan.shard > 0 ? plan.shard : std::max<std::int64_t>(1, alike);

@@ -212,6 +212,8 @@ struct SoftwareSpec {
     /// With overlap.tensor: full only what is cut into one product hides: not the sums of several products' gradients, nor inputs that
     /// are gathered again for the gradients of weights.
     bool cuts_only = false;
+    /// Of the vector units' 32-bit rate that kernels of a state-space scan's products reach at most; 0: what batched products reach.
+    Sourced<double> scan_efficiency;
     bool rescales_products = false;  ///< what a backward product with scales of rows makes is scaled by a kernel after it
     /// SMs or CUs that the kernels of a collective hold while they run beside other kernels; 0: none.
     Sourced<double> communication_units;
@@ -253,7 +255,16 @@ void describe(Fields& fields, SoftwareSpec& software);
 struct LayerMix {
     double dense = 0;
     double experts = 0;
-    [[nodiscard]] double total() const { return dense + experts; }
+    double attention = 0, feed_forward = 0, state_space = 0;  ///< of a hybrid
+    [[nodiscard]] double total() const { return dense + experts + (attention + feed_forward + state_space); }
+    LayerMix& operator+=(const LayerMix& other) {
+        dense += other.dense;
+        experts += other.experts;
+        attention += other.attention;
+        feed_forward += other.feed_forward;
+        state_space += other.state_space;
+        return *this;
+    }
 };
 [[nodiscard]] LayerMix mix_of(const ModelSpec& model, std::int64_t first, std::int64_t count);
 

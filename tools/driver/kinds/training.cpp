@@ -9,6 +9,7 @@
 
 #include "sim/device/power.hpp"
 #include "sim/engine/executor.hpp"
+#include "workloads/training/state_space.hpp"
 
 #include <fmt/format.h>
 
@@ -269,6 +270,10 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
     if (given == nullptr || given->kind == YamlNode::Kind::null) {
         read_fields(*data.preset(kSoftwarePresets, kDefaultSoftware), data, errors,
                     [&](Fields& fields) { describe(fields, scenario.software); });
+    }
+    if (scenario.model.hybrid() && scenario.model.layers_with(LayerPart::state_space) > 0 &&
+        scenario.software.scan_efficiency.value == 0) {
+        scenario.software.scan_efficiency = usual_scan_efficiency();
     }
     for (const std::string& problem : apply_signatures(scenario.plan)) {
         errors.push_back(scenario.plan_mark.error(problem));

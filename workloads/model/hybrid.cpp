@@ -1,0 +1,143 @@
+// Models whose layers differ by what they are: attention, a feed-forward or a state space, a letter each.
+
+#include "workloads/model/model_spec.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace orrery::inline model {
+
+namespace {
+
+struct Letter {
+    char letter;
+    LayerPart part;
+};
+constexpr std::array<Letter, 3> kLetters = {
+    {{'M', LayerPart::state_space}, {'-', LayerPart::feed_forward}, {'*', LayerPart::attention}}};
+
+const Letter* letter_of(char letter) {
+    const auto* const found =
+        std::find_if(kLetters.begin(), kLetters.end(), [&](const Letter& row) { return row.letter == letter; });
+    return found == kLetters.end() ? nullptr : found;
+}
+
+}  // namespace
+
+double StateSpaceSpec::scan_flops() const {
+    const auto n = static_cast<double>(state);
+    const auto q = static_cast<double>(chunk);
+    return 4 * inner() * n + inner() * q + static_cast<double>(groups) * n * q;
+}
+
+LayerPart ModelSpec::part_of(std::int64_t layer) const {
+    const auto at = static_cast<std::size_t>(layer);
+    const Letter* row = at < pattern.size() ? letter_of(pattern[at]) : nullptr;
+    return row == nullptr ? LayerPart::whole : row->part;  // hybrid_problems() refuses such a pattern
+}
+
+std::int64_t ModelSpec::layers_with(LayerPart part) const {
+    if (!hybrid()) {
+        return part == LayerPart::state_space ? 0 : layers;
+    }
+    std::int64_t found = 0;
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+        found += part_of(layer) == part ? 1 : 0;
+    }
+    return found;
+}
+
+double ModelSpec::matrices_of(LayerPart part) const {
+    const auto h = static_cast<double>(hidden);
+    switch (part) {
+        case LayerPart::attention:
+            return attention_parameters();
+        case LayerPart::feed_forward:
+            return h * static_cast<double>(ffn) * (gated ? 3 : 2);
+        case LayerPart::state_space:
+            return h * state_space.projected() + state_space.inner() * h;
+        default:
+            return layer_parameters() - 4 * h;
+    }
+}
+
+double ModelSpec::parameters_of(LayerPart part) const {
+    const auto h = static_cast<double>(hidden);
+    if (part == LayerPart::whole) {
+        return layer_parameters();
+    }
+    double beside = 2 * h;  // the norm before it
+    if (part == LayerPart::state_space) {
+        // The convolution with its bias; decay, step and skip of each head; the norm after the scan.
+        beside += state_space.convolved() * static_cast<double>(state_space.convolution + 1) +
+                  3 * static_cast<double>(state_space.heads) + state_space.inner();
+    }
+    return matrices_of(part) + beside;
+}
+
+double ModelSpec::hybrid_parameters() const {
+    double sum = 0;
+    for (const Letter& row : kLetters) {
+        sum += static_cast<double>(layers_with(row.part)) * parameters_of(row.part);
+    }
+    return sum;
+}
+
+double ModelSpec::hybrid_matrices() const {
+    double sum = 0;
+    for (const Letter& row : kLetters) {
+        sum += static_cast<double>(layers_with(row.part)) * matrices_of(row.part);
+    }
+    return sum;
+}
+
+std::vector<ModelProblem> hybrid_problems(const ModelSpec& model) {
+    std::vector<ModelProblem> out;
+    const StateSpaceSpec& space = model.state_space;
+    const auto refuse = [&](bool wrong, const char* key, const std::string& text) {
+        if (wrong) {
+            out.push_back({key, text});
+        }
+    };
+    const StateSpaceSpec usual;
+    const bool said = space.heads > 0 || space.head_dim != usual.head_dim || space.state != usual.state ||
+                      space.groups != usual.groups || space.convolution != usual.convolution ||
+                      space.chunk != usual.chunk;
+    const bool needed = model.pattern.find('M') != std::string::npos;
+    refuse(said && !needed, "state_space",
+           "'model.state_space' changes nothing: it needs state-space layers, an M in its pattern");
+    if (!model.hybrid()) {
+        return out;
+    }
+    refuse(model.pattern.size() != static_cast<std::size_t>(model.layers), "pattern",
+           fmt::format("the pattern has {} letters, and the model {} layers: one letter each", model.pattern.size(),
+                       model.layers));
+    for (std::size_t i = 0; i < model.pattern.size(); ++i) {
+        if (const char letter = model.pattern[i]; letter_of(letter) == nullptr) {
+            const bool printed = letter > ' ' && letter < '\x7f';
+            refuse(true, "pattern",
+                   fmt::format("the pattern has {} as letter {}: there are M (state space), - (feed-forward) and * "
+                               "(attention){}",
+                               printed ? fmt::format("'{}'", letter) : "no plain letter", i + 1,
+                               letter == 'm'   ? " (did you mean 'M'?)"
+                               : letter == 'E' ? "; experts in a pattern are not modelled"
+                                               : ""));
+            break;
+        }
+    }
+    refuse(needed && space.heads == 0, "pattern",
+           "the pattern has state-space layers: it needs the heads of 'state_space'");
+    refuse(needed && space.heads > 0 && space.heads % space.groups != 0, "state_space.groups",
+           fmt::format("groups {} must divide the {} heads of state-space layers", space.groups, space.heads));
+    for (const auto& [given, key] :
+         {std::pair{model.experts.count > 0, "experts"}, std::pair{model.latent.kv_rank > 0, "latent"},
+          std::pair{model.window > 0, "window"}, std::pair{model.parallel_block, "parallel_block"}}) {
+        refuse(given, key, fmt::format("a pattern with '{}' is not modelled", key));
+    }
+    return out;
+}
+
+}  // namespace orrery::inline model
