@@ -162,6 +162,13 @@ const std::vector<Synonym>& synonym_table() {
         {"num_experts_per_tok", {"model.experts.topk"}},
         {"num_local_experts", {"model.experts.count"}},
         {"sliding_window", {"model.window"}},
+        {"hybrid_override_pattern", {"model.pattern"}},
+        {"mamba_num_heads", {"model.state_space.heads"}},
+        {"mamba_head_dim", {"model.state_space.head_dim"}},
+        {"ssm_state_size", {"model.state_space.state"}},
+        {"mamba_state_dim", {"model.state_space.state"}},
+        {"mamba_num_groups", {"model.state_space.groups"}},
+        {"conv_kernel", {"model.state_space.convolution"}},
     };
     return kTable;
 }

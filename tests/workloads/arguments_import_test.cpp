@@ -154,6 +154,14 @@ TEST_CASE("a Hugging Face config.json becomes the model that the preset is") {
                                    "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 25600, "vocab_size": 151936,
                                    "max_position_embeddings": 40960, "tie_word_embeddings": false, "sliding_window": null,
                                    "use_sliding_window": false})"},
+            Case{
+                "nemotron-h-8b",
+                R"({"model_type": "nemotron_h", "num_hidden_layers": 52, "hidden_size": 4096, "num_attention_heads": 32,
+                                   "num_key_value_heads": 8, "attention_head_dim": 128, "intermediate_size": 21504,
+                                   "vocab_size": 131072, "max_position_embeddings": 8192, "tie_word_embeddings": false,
+                                   "hybrid_override_pattern": "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-",
+                                   "mamba_num_heads": 128, "mamba_head_dim": 64, "ssm_state_size": 128, "n_groups": 8,
+                                   "conv_kernel": 4, "chunk_size": 128, "mlp_hidden_act": "relu2"})"},
         }) {
         const Imported out = import_file("hf-config", ImportInput::of_bytes("config.json", c.json));
         ModelSpec model;
@@ -171,6 +179,8 @@ TEST_CASE("a Hugging Face config.json becomes the model that the preset is") {
         CHECK_MESSAGE(model.head_dim == preset.head_dim, c.preset);
         CHECK_MESSAGE(model.experts.topk == preset.experts.topk, c.preset);
         CHECK_MESSAGE(model.latent.kv_rank == preset.latent.kv_rank, c.preset);
+        CHECK_MESSAGE(model.pattern == preset.pattern, c.preset);
+        CHECK_MESSAGE(model.rotary == preset.rotary, c.preset);
         CHECK_MESSAGE(model.query_key_norm == preset.query_key_norm, c.preset);
         CHECK_MESSAGE(model.rotary == preset.rotary, c.preset);
         CHECK_MESSAGE(model.window == preset.window, c.preset);
@@ -187,6 +197,11 @@ TEST_CASE("arguments and configurations that say too little or nothing are refus
          "--tensor-model-parallel-size 3",
          "does not divide 8 GPUs"},
         {"megatron-args", "--multi-latent-attention --num-layers 2", "write 'model.latent'"},
+        {"megatron-args", "--hybrid-override-pattern M- --num-layers 2", "write 'model.pattern'"},
+        {"hf-config",
+         R"({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 1, "vocab_size": 9,
+             "hybrid_override_pattern": "ME"})",
+         "letters beside M, - and *"},
         {"vllm-args", "--tensor-parallel-size 2", "names no model"},
         {"vllm-args", "vllm serve x --tensor-parallel-size 0", "must be a whole number"},
         {"hf-config", "[]", "is no JSON object"},

@@ -1,6 +1,7 @@
 #include "tools/init/starter.hpp"
 
 #include "tools/driver/scenario.hpp"
+#include "workloads/training/state_space.hpp"
 
 #include <fmt/format.h>
 
@@ -121,7 +122,7 @@ std::optional<PlanSpec> first_plan(const ModelSpec& model, const SoftwareSpec& s
             plan.tensor = std::min(split, on.node.gpus);
             plan.pipeline = split / plan.tensor;
             if (gpus % split != 0 || model.heads % plan.tensor != 0 || model.kv_heads % plan.tensor != 0 ||
-                plan.pipeline > model.layers) {
+                plan.pipeline > model.layers || !state_space_problems(model, plan).unfit.empty()) {
                 continue;
             }
             plan.data = gpus / split;
@@ -183,6 +184,9 @@ std::string serving(const StarterFacts& facts, const DataDirectory& data) {
     const Machines on = machines(facts, "h100-sxm", 1, data);
     const std::string name = preset_named(kModelPresets, facts.model.empty() ? "llama-3-8b" : facts.model, data);
     const ModelSpec model = model_named(name, data);
+    if (model.hybrid()) {
+        throw InfeasibleError(fmt::format("{} has layers by a 'pattern' and is not served here, only trained", name));
+    }
     const std::int64_t gpus = on.nodes * on.node.gpus;
     std::int64_t tensor = 1;
     // Weights in 16 bits take at most seven tenths, so that the cache has room.

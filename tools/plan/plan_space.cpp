@@ -67,13 +67,16 @@ class Space {
 
     void list() {
         for (const std::int64_t tensor : divisors(gpus_, 64)) {
-            if (scenario_.model.heads % tensor != 0 || scenario_.model.ffn % tensor != 0) {
+            const ModelSpec& model = scenario_.model;
+            const bool scans = model.hybrid() && model.layers_with(LayerPart::state_space) > 0;
+            if (model.heads % tensor != 0 || model.ffn % tensor != 0 ||
+                (scans && (model.state_space.heads % tensor != 0 || model.state_space.groups % tensor != 0))) {
                 continue;
             }
             for (const std::int64_t context : divisors(gpus_ / tensor, 64)) {
                 // Splitting sequences below a few thousand tokens a rank is what nobody does: it only costs exchanges.
                 if (context > 1 &&
-                    (scenario_.model.sequence % context != 0 || scenario_.model.sequence / context < 4096)) {
+                    (scans || scenario_.model.sequence % context != 0 || scenario_.model.sequence / context < 4096)) {
                     continue;
                 }
                 for (const std::int64_t pipeline : divisors(gpus_ / tensor / context, scenario_.model.layers + 2)) {

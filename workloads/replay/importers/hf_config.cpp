@@ -54,6 +54,7 @@ class Config {
         return found != json_.end() && found->is_string() ? found->get<std::string>() : "";
     }
     [[nodiscard]] bool has(const char* key) const { return json_.contains(key) && !json_.at(key).is_null(); }
+    void count_text() { ++read_; }
     [[nodiscard]] std::size_t read() const { return read_; }
     [[nodiscard]] std::size_t keys() const { return json_.size(); }
 
@@ -109,6 +110,28 @@ std::string latent_of(Config& config) {
                                    config.needed({"v_head_dim"}));
 }
 
+// Layers of a letter each, and the state-space ones among them (NemotronHConfig).
+YamlLines hybrid_of(Config& config, const std::string& file) {
+    const std::string pattern = config.text("hybrid_override_pattern");
+    if (pattern.empty()) {
+        return {};
+    }
+    config.count_text();
+    if (pattern.find_first_not_of("M-*") != std::string::npos) {
+        throw ConfigError({Diagnostic{
+            file, 0, 0, "'hybrid_override_pattern' has letters beside M, - and *, which are not modelled"}});
+    }
+    const std::string space =
+        pattern.find('M') == std::string::npos
+            ? ""
+            : fmt::format("{{heads: {}, head_dim: {}, state: {}, groups: {}, convolution: {}, chunk: {}}}",
+                          config.needed({"mamba_num_heads"}), config.needed({"mamba_head_dim"}),
+                          config.needed({"ssm_state_size"}), config.needed({"n_groups", "mamba_n_groups"}),
+                          config.needed({"conv_kernel", "mamba_d_conv"}),
+                          config.needed({"chunk_size", "mamba_chunk_size"}));
+    return {{"pattern", fmt::format("\"{}\"", pattern)}, {"state_space", space}};
+}
+
 Imported read_config(const ImportInput& input) {
     const Json root = Json::parse(input.bytes(), nullptr, false);
     if (!root.is_object()) {
@@ -120,8 +143,8 @@ Imported read_config(const ImportInput& input) {
     Imported out;
     const std::string type = config.text("model_type");
     const bool plain = one_of(type, {"gpt2", "gpt_neo", "gpt_neox", "gptj", "gpt_bigcode", "bloom", "opt", "falcon",
-                                     "mpt", "phi", "starcoder2"});
-    const bool positions = one_of(type, {"gpt2", "gpt_neo", "bloom", "opt", "mpt", "gpt_bigcode"});
+                                     "mpt", "phi", "starcoder2", "nemotron_h"});
+    const bool positions = one_of(type, {"gpt2", "gpt_neo", "bloom", "opt", "mpt", "gpt_bigcode", "nemotron_h"});
     if (type.empty()) {
         out.notes.assumed("a gated feed-forward and rotary positions: the file names no model_type");
     }
@@ -138,13 +161,13 @@ Imported read_config(const ImportInput& input) {
         full_every = "2";
     }
     const std::string experts = experts_of(config);
-    const YamlLines lines = {
+    YamlLines lines = {
         {"name", name.empty() ? "imported" : name},
         {"layers", number(config.needed({"num_hidden_layers", "n_layer", "num_layers", "n_layers"}))},
         {"hidden", number(config.needed({"hidden_size", "n_embd", "d_model"}))},
         {"heads", number(config.needed({"num_attention_heads", "n_head", "n_heads"}))},
         {"kv_heads", latent.empty() ? number(config.whole({"num_key_value_heads", "num_kv_heads"})) : ""},
-        {"head_dim", number(config.whole({"qk_nope_head_dim", "head_dim"}))},
+        {"head_dim", number(config.whole({"qk_nope_head_dim", "head_dim", "attention_head_dim"}))},
         {"ffn", number(config.whole({"intermediate_size", "n_inner", "ffn_dim"}))},
         {"gated", plain ? "" : "true"},
         {"vocabulary", number(config.needed({"vocab_size"}))},
@@ -157,6 +180,8 @@ Imported read_config(const ImportInput& input) {
         {"query_key_norm", one_of(type, {"qwen3", "qwen3_moe"}) ? "heads" : ""},
         {"experts", experts},
         {"latent", latent}};
+    const YamlLines hybrid = hybrid_of(config, input.path());
+    lines.insert(lines.end(), hybrid.begin(), hybrid.end());
     out.text =
         "# The model of a Hugging Face config.json, by 'orrery import hf-config'.\n" + yaml_section("model", lines);
     out.use = "these lines in place of its 'model:'";

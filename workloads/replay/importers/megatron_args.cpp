@@ -180,6 +180,11 @@ Imported read_arguments(const ImportInput& input) {
         throw ConfigError({Diagnostic{input.path(), 0, 0,
                                       "--multi-latent-attention is not read: write 'model.latent' in the scenario"}});
     }
+    if (flags.has("hybrid-override-pattern") || flags.has("hybrid-layer-pattern")) {
+        throw ConfigError({Diagnostic{input.path(), 0, 0,
+                                      "patterns of hybrid layers are not read: write 'model.pattern' and "
+                                      "'model.state_space' in the scenario"}});
+    }
     const YamlLines model = model_of(flags, out.notes);
     const Degrees degrees = {flags.whole({"tensor-model-parallel-size"}).value_or(1),
                              flags.whole({"pipeline-model-parallel-size"}).value_or(1),
