@@ -62,6 +62,9 @@ std::string kind_of(const TrainingPoint& point) {
     if (run.model.experts.count > 0) {
         return "experts";
     }
+    if (run.model.hybrid()) {
+        return "state space";
+    }
     if (point.subset == kVocabulary) {
         return "vocabulary";
     }
@@ -249,7 +252,7 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
         void (*apply)(Scenario&);
     };
     static constexpr double kNothing = 1e-12;  // zero stands for a default
-    static constexpr std::array<Row, 13> kMechanisms = {{
+    static constexpr std::array<Row, 14> kMechanisms = {{
         {"launches", [](Scenario& s) { s.software.launch.value = 0; }},
         {"expert-wait", [](Scenario& s) { s.software.expert_wait.value = 0; }},
         {"slowest-device", [](Scenario& s) { s.cluster.node.gpu.speed_spread.value = kNothing; }},
@@ -270,6 +273,7 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
              s.software.rescales_products = false;
          }},
         {"cuts-only", [](Scenario& s) { s.software.cuts_only = false; }},
+        {"scan-efficiency", [](Scenario& s) { s.software.scan_efficiency.value = 0; }},
         {"repeated-keys", [](Scenario& s) { s.software.repeats_keys = false; }},
     }};
     std::vector<std::string> names;
@@ -429,7 +433,7 @@ struct Apart {
     const char* kind;  ///< what the last table is by
     std::string (*kind_of)(const TrainingPoint&);
 };
-constexpr std::array<Apart, 3> kApart = {{
+constexpr std::array<Apart, 4> kApart = {{
     {"experts", "mixtures of experts", "model",
      [](const TrainingPoint& p) {
          const ModelSpec& model = p.variants[0].model;
@@ -442,6 +446,8 @@ constexpr std::array<Apart, 3> kApart = {{
          const bool blocks = plan.precision == Precision::fp8 && plan.fp8_scaling == Fp8Scaling::block;
          return fmt::format("{}{}", format, blocks ? ", scales of blocks" : "");
      }},
+    {"hybrid", "models with state-space layers", "job",
+     [](const TrainingPoint& p) { return fmt::format("{} GPUs", p.variants[0].plan.ranks()); }},
     {"amd", "models on AMD", "model",
      [](const TrainingPoint& p) {
          const ModelSpec& model = p.variants[0].model;
