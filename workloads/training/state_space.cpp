@@ -41,7 +41,7 @@ double state_space_bytes(const ModelSpec& model, double operand) {
 }
 
 Sourced<double> usual_scan_efficiency() {
-    return {0.51, "fitted", "state-spaces/mamba issue 904: Mamba-2 1.3B on one H200, 239 TFLOP/s"};
+    return {0.51, "derived", "state-spaces/mamba issue 904: Mamba-2 1.3B on one H200, 239 TFLOP/s"};
 }
 
 }  // namespace orrery::inline training

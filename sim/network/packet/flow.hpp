@@ -40,7 +40,7 @@ struct Flow {
     std::uint32_t sent_high = 0;  ///< one beyond the highest packet ever sent
     std::uint32_t scanned = 0;    ///< gaps before this have been judged by reordering
     std::uint32_t capacity = 0;   ///< bits of each of its bitmaps: packets from `acked` on that can be told apart
-    std::uint32_t ahead = 0;      ///< packets from `acked` on that it may send; 0: any number
+    std::uint32_t ahead = kNone;  ///< packets from `acked` on that it may send; none: any number
     std::uint32_t records = 0;    ///< packets of either direction that exist
     std::uint32_t next_flow = kNone;
     std::int64_t in_flight = 0;   ///< bytes on the wire

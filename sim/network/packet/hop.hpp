@@ -186,26 +186,27 @@ void Ports::catch_up(std::uint32_t port, Port& out, ServedPort& queue, std::int6
     }
 }
 
-std::uint32_t Ports::take_late_arrival(std::uint32_t port, std::int64_t now) {
+bool Ports::take_late_arrival(std::uint32_t port, std::int64_t now, std::uint32_t& packet) {
     Port& in = ports_[port];
     ServedPort& queue = served_[port];
     if (in.link.empty()) [[unlikely]] {
-        return take_first_arrival(port);
+        packet = take_first_arrival(port);
+        return packet != kNone;
     }
     catch_up(port, in, queue, now);
     if (rings_.front(in.link).time > now) [[unlikely]] {
         queue.armed = false;
         arm(port);
-        return kNone;
+        return false;
     }
-    const std::uint32_t packet = rings_.pop(in.link).packet;
+    packet = rings_.pop(in.link).packet;
     if (!in.link.empty()) [[likely]] {
         clock_.wheel.insert(port, rings_.front(in.link).time);
     } else {
         queue.armed = false;
         arm(port);
     }
-    return packet;
+    return true;
 }
 
 // A served port that does not decide late has an event when it may send what waits.

@@ -294,7 +294,7 @@ void Nics::shift_flow(std::uint32_t id, const Shift& by) {
 }
 
 bool Nics::may_send(const Flow& flow) const {
-    const bool within_bitmap = flow.ahead == 0 || flow.next_new - flow.acked < flow.ahead;
+    const bool within_bitmap = flow.next_new - flow.acked < flow.ahead;
     if (flow.lost == 0 && (flow.next_new == flow.packets || !within_bitmap)) {
         return false;
     }

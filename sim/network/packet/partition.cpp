@@ -45,17 +45,26 @@ std::size_t Partition::memory() const {
 
 void Partition::run(std::int64_t limit, bool stop) {
     clock.limit = limit;
-    const bool watched = ports.inspects() || setup_.spec.detour;
     if (setup_.laned) {
-        run_events<Departures::decided_by_lane, true>(limit, stop);
+        run_all<Departures::decided_by_lane>(limit, stop);
     } else if (!setup_.served) {
-        watched ? run_events<Departures::known, true>(limit, stop) : run_events<Departures::known, false>(limit, stop);
+        run_all<Departures::known>(limit, stop);
     } else if (ports.decide_late()) {
-        watched ? run_events<Departures::decided_late, true>(limit, stop)
-                : run_events<Departures::decided_late, false>(limit, stop);
+        run_all<Departures::decided_late>(limit, stop);
     } else {
-        watched ? run_events<Departures::decided_in_turn, true>(limit, stop)
-                : run_events<Departures::decided_in_turn, false>(limit, stop);
+        run_all<Departures::decided_in_turn>(limit, stop);
+    }
+}
+
+template <Departures kDepartures>
+void Partition::run_all(std::int64_t limit, bool stop) {
+    if (kDepartures == Departures::decided_by_lane || ports.inspects() || setup_.spec.detour) {
+        fetches_ ? run_events<kDepartures, true, true>(limit, stop) : run_events<kDepartures, true, false>(limit, stop);
+        return;
+    }
+    if constexpr (kDepartures != Departures::decided_by_lane) {
+        fetches_ ? run_events<kDepartures, false, true>(limit, stop)
+                 : run_events<kDepartures, false, false>(limit, stop);
     }
 }
 
@@ -70,10 +79,14 @@ void Partition::fetch_ahead() {
     }
 }
 
-// The first packet of a port's link; kNone when it arrives later.
+// The first packet of a port's link; false when it arrives later.
 template <Departures kDepartures>
-std::uint32_t Partition::take(std::uint32_t port, std::int64_t now) {
-    return kDepartures == Departures::decided_late ? ports.take_late_arrival(port, now) : ports.take_arrival(port);
+bool Partition::take(std::uint32_t port, std::int64_t now, std::uint32_t& id) {
+    if constexpr (kDepartures == Departures::decided_late) {
+        return ports.take_late_arrival(port, now, id);
+    }
+    id = ports.take_arrival(port);
+    return true;
 }
 
 // Bit errors, which end a packet's way here: then this is true. And where its way leads.
@@ -95,8 +108,8 @@ bool Partition::inspect(std::uint32_t port, std::uint32_t id) {
 // The first packet of a port's link reaches the far end; true when that is its NIC, or may be.
 template <Departures kDepartures, bool kWatched>
 bool Partition::arrive(std::uint32_t port, std::int64_t now) {
-    const std::uint32_t id = take<kDepartures>(port, now);
-    if (kDepartures == Departures::decided_late && id == kNone) {
+    std::uint32_t id = kNone;
+    if (!take<kDepartures>(port, now, id)) {
         return false;
     }
     ++events;  // looks that found nothing are none: how many there are says nothing of the network
@@ -137,7 +150,7 @@ bool Partition::arrive(std::uint32_t port, std::int64_t now) {
     return false;
 }
 
-template <Departures kDepartures, bool kWatched>
+template <Departures kDepartures, bool kWatched, bool kFetches>
 void Partition::run_events(std::int64_t limit, bool stop) {
     const std::uint32_t links = setup_.ports();
     const std::uint32_t nics_end = links + setup_.nics;
@@ -152,7 +165,7 @@ void Partition::run_events(std::int64_t limit, bool stop) {
         if constexpr (kDepartures == Departures::decided_late) {
             clock.before = at;
         }
-        if (fetches_) {
+        if constexpr (kFetches) {
             fetch_ahead();
         }
         if (entity < links) {

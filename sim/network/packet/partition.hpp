@@ -56,12 +56,15 @@ struct Partition {
     static constexpr std::uint64_t kWatchInterval = 1U << 20;  // events
 
     // `kWatched`: more is done with a packet at the end of a link than to send it on, or it may take a detour.
-    template <Departures kDepartures, bool kWatched>
+    // `kFetches`: the network is too large for the nearest caches, so that memory is asked ahead of events.
+    template <Departures kDepartures, bool kWatched, bool kFetches>
     void run_events(std::int64_t limit, bool stop);
+    template <Departures kDepartures>
+    void run_all(std::int64_t limit, bool stop);
     template <Departures kDepartures, bool kWatched>
     [[gnu::always_inline]] inline bool arrive(std::uint32_t port, std::int64_t now);
     template <Departures kDepartures>
-    [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t take(std::uint32_t port, std::int64_t now);
+    [[nodiscard]] [[gnu::always_inline]] inline bool take(std::uint32_t port, std::int64_t now, std::uint32_t& id);
     [[nodiscard]] bool inspect(std::uint32_t port, std::uint32_t packet);
     void dispatch(std::uint32_t entity);
     void kick_nic_of(std::uint32_t port);
@@ -71,7 +74,7 @@ struct Partition {
     const Setup& setup_;
     Watcher& watcher_;
     std::int64_t deadlock_checked_ = 0;  ///< ps, when pauses were last searched for a circle
-    bool fetches_ = false;  ///< the network is too large for the nearest caches: memory is asked ahead of events
+    bool fetches_ = false;
     std::uint64_t watch_next_ = kWatchInterval;  ///< number of the event at which to tell the watcher
 };
 

@@ -160,6 +160,19 @@ void Ports::send_now(std::uint32_t port, std::uint32_t packet) {
 }
 
 void Ports::enqueue_now(std::uint32_t port, std::uint32_t packet) {
+    Port& out = ports_[port];
+    const ServedPort& queue = served_[port];
+    // Most often it is a NIC's, which sends when its port is free and nothing waits there.
+    if (out.busy_until <= clock_.now && !out.down && !out.paused && queue.control.empty() && queue.data.empty())
+        [[likely]] {
+        const Packet& p = slab_[packet];
+        transmit(port, out, {clock_.now, packet, p.size}, p.kind == PacketKind::data, clock_.now);
+        return;
+    }
+    enqueue_behind(port, packet);
+}
+
+void Ports::enqueue_behind(std::uint32_t port, std::uint32_t packet) {
     if (late_) {
         enqueue<true>(port, packet, slab_[packet], clock_.now, clock_.before);
     } else {

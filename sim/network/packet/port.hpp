@@ -133,8 +133,9 @@ class Ports {
                                                std::int64_t before);
     /// Takes the packet that arrives now from a port's link. Precondition: the port's event is due.
     [[gnu::always_inline]] inline std::uint32_t take_arrival(std::uint32_t port);
-    /// The same where ports decide late; kNone when it arrives later.
-    [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t take_late_arrival(std::uint32_t port, std::int64_t now);
+    /// The same where ports decide late; false when it arrives later.
+    [[nodiscard]] [[gnu::always_inline]] inline bool take_late_arrival(std::uint32_t port, std::int64_t now,
+                                                                       std::uint32_t& packet);
 
     /// The same for ports with several lanes or credits.
     void enqueue_in_lane(std::uint32_t port, std::uint32_t packet);
@@ -244,6 +245,7 @@ class Ports {
   private:
     void send_now(std::uint32_t port, std::uint32_t packet);
     void enqueue_now(std::uint32_t port, std::uint32_t packet);
+    [[gnu::noinline]] void enqueue_behind(std::uint32_t port, std::uint32_t packet);
     [[gnu::noinline]] void lose(std::uint32_t port, std::uint32_t packet);
     void serve(std::uint32_t port);
     // A packet is the first on its link: its arrival becomes the port's event, unless that is pending.

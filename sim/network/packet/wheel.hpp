@@ -115,7 +115,6 @@ class Wheel {
     static constexpr unsigned kEntityBits = 28;
     static constexpr unsigned kTimeBits = 64 - kEntityBits;
     static constexpr std::uint32_t kChunk = 16;    ///< two cache lines: the place of the next chunk, then keys
-    static constexpr std::size_t kFewToSort = 32;  ///< so few are put in order as they are copied
     struct Far {
         std::int64_t time;
         std::uint32_t entity;
@@ -261,39 +260,56 @@ class Wheel {
         stop_ = std::min(late_first_, key_from(std::min(far_first_, limit_ + (limit_ < kNever ? 1 : 0))));
     }
 
-    // Moves the keys of a slot to sorted_, in order.
-    void take_sorted(std::uint64_t index) {
-        std::size_t count = 0;
-        const std::uint32_t last = each_chunk(index, [&](const std::uint64_t* from, const std::uint64_t* to) {
-            const auto more = static_cast<std::size_t>(to - from);
-            if (sorted_.size() < count + more + kMostAhead + 1) [[unlikely]] {
-                sorted_.resize(std::bit_ceil(count + more + kMostAhead + 1));
-                sorted_[0] = 0;
+    // Room for the keys of two chunks.
+    static std::vector<std::uint64_t> first_sorted() {
+        std::vector<std::uint64_t> out(1 + 2 * kChunk + kMostAhead, kNoKey);
+        out[0] = 0;
+        return out;
+    }
+
+    // Puts keys in order behind those from sorted_[1] to before `end`, and returns the new end. Keys that were added later are mostly
+    // greater.
+    static std::uint64_t* put_in_order(const std::uint64_t* from, const std::uint64_t* to, std::uint64_t* end) {
+        for (; from != to; ++from) {
+            const std::uint64_t key = *from;
+            std::uint64_t* at = end++;
+            for (; at[-1] > key; --at) {
+                *at = at[-1];
             }
-            std::uint64_t* const begin = sorted_.data() + 1;
-            std::uint64_t* end = begin + count;
-            count += more;
-            if (count > kFewToSort) {
-                std::copy(from, to, end);
-                return;
-            }
-            for (; from != to; ++from) {
-                const std::uint64_t key = *from;
-                std::uint64_t* at = end++;
-                for (; at[-1] > key; --at) {
-                    *at = at[-1];
-                }
-                *at = key;
-            }
-        });
-        std::uint64_t* const begin = sorted_.data() + 1;
-        if (count > kFewToSort) {
-            std::sort(begin, begin + count);
+            *at = key;
         }
-        std::fill_n(begin + count, kMostAhead, kNoKey);
-        next_ = begin;
+        return end;
+    }
+
+    // Moves the keys of a slot to sorted_, in order: of one chunk or two as they are copied, the older one first.
+    void take_sorted(std::uint64_t index) {
+        const std::uint32_t newest = (slots_[index] - 1) / kChunk * kChunk;
+        const auto older = static_cast<std::uint32_t>(keys_[newest]);
+        std::uint32_t last = newest;
+        std::uint64_t* end = sorted_.data() + 1;
+        if (older == 0 || keys_[older] == 0) [[likely]] {
+            if (older != 0) {
+                last = older;
+                end = put_in_order(&keys_[older + 1], &keys_[older] + kChunk, end);
+            }
+            end = put_in_order(&keys_[newest + 1], &keys_[0] + slots_[index], end);
+        } else {
+            std::size_t count = 0;
+            last = each_chunk(index, [&](const std::uint64_t* from, const std::uint64_t* to) {
+                const auto more = static_cast<std::size_t>(to - from);
+                if (sorted_.size() < count + more + kMostAhead + 1) [[unlikely]] {
+                    sorted_.resize(std::bit_ceil(count + more + kMostAhead + 1));
+                }
+                std::copy(from, to, sorted_.data() + 1 + count);
+                count += more;
+            });
+            end = sorted_.data() + 1 + count;
+            std::sort(sorted_.data() + 1, end);
+        }
+        std::fill_n(end, kMostAhead, kNoKey);
+        next_ = sorted_.data() + 1;
         keys_[last] = free_;
-        free_ = (slots_[index] - 1) / kChunk * kChunk;
+        free_ = newest;
         slots_[index] = 0;
     }
 
@@ -349,7 +365,7 @@ class Wheel {
     std::uint64_t sorted_slot_ = kNone64;  ///< slot of what is, or was last, in sorted_ and late_
     std::uint64_t first_bits_ = 0;         ///< of the times of that slot: those that keys do not hold
     /// Before all others one that none is less than, where sorting ends; keys of that slot; then kNoKey.
-    std::vector<std::uint64_t> sorted_ = std::vector<std::uint64_t>(kMostAhead + 1, kNoKey);
+    std::vector<std::uint64_t> sorted_ = first_sorted();
     const std::uint64_t* next_ = sorted_.data() + 1;  ///< the first of them that has not been popped
     std::vector<std::uint64_t> late_;                 ///< heap of keys that came when the slot's turn had come
     std::uint64_t late_first_ = kNoKey;
