@@ -36,6 +36,7 @@ struct Field {
     bool required = false;
     double min = -std::numeric_limits<double>::infinity();
     double max = std::numeric_limits<double>::infinity();
+    const char* alone = nullptr;  ///< of a section: its key that a single value stands for, such as prompt: 1024
 };
 
 class Fields {

@@ -177,9 +177,18 @@ class Reader final : public Fields {
             read_preset(*preset, *node, false, describe, field.key, later_at(field.key));
             return;
         }
+        YamlNode of_one;
+        if (node->kind == YamlNode::Kind::scalar && field.alone != nullptr) {
+            of_one.kind = YamlNode::Kind::map;
+            of_one.mark = node->mark;
+            of_one.entries.push_back({field.alone, node->mark, *node});
+            node = &of_one;
+        }
         if (node->kind != YamlNode::Kind::map) {
             return fail(*node, fmt::format("'{}' must be a map{}", field.key,
-                                           preset ? fmt::format(" or the name of a {} preset", preset->what) : ""));
+                                           preset        ? fmt::format(" or the name of a {} preset", preset->what)
+                                           : field.alone ? fmt::format(" or its '{}' alone", field.alone)
+                                                         : ""));
         }
         bool based = false;
         Maps later = later_at(field.key);

@@ -76,6 +76,9 @@ class ReferenceWriter final : public Fields {
     void section(const Field& field, const std::optional<PresetKind>& preset, bool&,
                  const std::function<void(Fields&)>& describe) override {
         KeyReference& row = add(field, preset ? "name of a preset" : "keys");
+        if (field.alone != nullptr) {
+            row.type = fmt::format("keys, or `{}` alone", field.alone);
+        }
         row.or_keys = preset.has_value();
         row.section = true;
         row.required = field.required;

@@ -54,6 +54,9 @@ class SchemaWriter final : public Fields {
             object["properties"]["preset"]["description"] = fmt::format("start from this {} preset", preset->what);
             object.erase("required");
             properties[field.key] = {{"description", field.doc}, {"anyOf", Json::array({name, object})}};
+        } else if (field.alone != nullptr) {
+            const Json one = object["properties"][field.alone];
+            properties[field.key] = {{"description", field.doc}, {"anyOf", Json::array({one, object})}};
         } else {
             object["description"] = field.doc;
             properties[field.key] = std::move(object);

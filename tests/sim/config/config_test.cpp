@@ -131,6 +131,22 @@ TEST_CASE("keys of another kind of scenario, missing keys and wrong types are er
         std::string::npos);
 }
 
+TEST_CASE("a single value stands for the key of a section that is mostly given alone") {
+    const std::string serving =
+        "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n"
+        "requests: {count: 4, prompt: LENGTH}\n";
+    const auto tokens = [&](const std::string& length) {
+        return nlohmann::json::parse(
+            resolved_json(test::scenario(with(serving, "LENGTH", length))))["requests"]["prompt"];
+    };
+    CHECK(tokens("300")["mean"] == 300);
+    CHECK(tokens("300") == tokens("{mean: 300}"));
+    CHECK(test::refusal(with(serving, "LENGTH", "[300]")).find("'prompt' must be a map or its 'mean' alone") !=
+          std::string::npos);
+    CHECK(test::refusal(with(serving, "LENGTH", "long")).find("test.yaml:5:30: error: 'mean' must be a number") !=
+          std::string::npos);
+}
+
 TEST_CASE("tables that a scenario names must be there") {
     const std::string node =
         "node: {preset: dgx-a100-80g, collectives: nvlink33, gpu: {preset: a100-sxm-80g, kernels: a100}}";

@@ -56,12 +56,18 @@ void describe(Fields& fields, LengthSpec& spec) {
     fields.integer({"most", "longer ones are cut to this", false, 1, 1 << 24}, spec.most);
 }
 
+void describe(Fields& fields, const char* key, const char* what, LengthSpec& spec) {
+    Field field{key, what};
+    field.alone = "mean";
+    fields.section(field, [&](Fields& inner) { describe(inner, spec); });
+}
+
 void describe(Fields& fields, ClientSpec& client) {
     fields.number({"share", "of the rate, over the sum of all shares", false, 1e-9, 1e9}, client.share);
     fields.number({"burstiness", "coefficient of variation of the gaps; 1 is Poisson", false, 0.01, 100},
                   client.burstiness);
-    fields.section({"prompt", "lengths of its prompts"}, [&](Fields& inner) { describe(inner, client.prompt); });
-    fields.section({"output", "lengths of its outputs"}, [&](Fields& inner) { describe(inner, client.output); });
+    describe(fields, "prompt", "lengths of its prompts", client.prompt);
+    describe(fields, "output", "lengths of its outputs", client.output);
     fields.integer({"adapter", "LoRA adapter of its requests, from 1 on; 0: none", false, 0, 1 << 20}, client.adapter);
 }
 
@@ -83,8 +89,8 @@ void describe(Fields& fields, RequestsSpec& spec) {
     fields.integer({"count", "requests; 0: all of a trace, generated ones until the steady state is known", false, 0,
                     1'000'000'000},
                    spec.count);
-    fields.section({"prompt", "lengths of generated prompts"}, [&](Fields& inner) { describe(inner, spec.prompt); });
-    fields.section({"output", "lengths of generated outputs"}, [&](Fields& inner) { describe(inner, spec.output); });
+    describe(fields, "prompt", "lengths of generated prompts", spec.prompt);
+    describe(fields, "output", "lengths of generated outputs", spec.output);
     bool filtered = spec.longest > 0;
     fields.group(filtered, [&](Fields& same) {
         same.integer({"longest",
