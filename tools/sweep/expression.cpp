@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 namespace orrery::inline sweep {
 
@@ -348,10 +349,14 @@ ExpressionValue value_of_text(const std::string& text) {
     if (text == "true" || text == "false") {
         return text == "true" ? 1.0 : 0.0;
     }
+    // Words are no quantities: all that parse_quantity would say of their units need not be put together.
+    if (text.empty() || std::string_view("0123456789+-.").find(text.front()) == std::string_view::npos) {
+        return text;
+    }
     std::string problem;
     for (const Dimension dimension : {Dimension::time, Dimension::bytes, Dimension::rate, Dimension::flops,
                                       Dimension::frequency, Dimension::power, Dimension::fraction}) {
-        if (!text.empty() && parse_quantity(text, dimension, number, problem)) {
+        if (parse_quantity(text, dimension, number, problem)) {
             return number;
         }
     }

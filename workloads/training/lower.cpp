@@ -48,16 +48,22 @@ double TrainingInput::memory_of_stage(std::int64_t stage) const {
 }
 
 std::size_t Lowering::LabelHash::operator()(const TaskLabel& of) const {
-    std::size_t hash = 0;
-    for (const std::int64_t value : {std::int64_t{of.micro_batch}, std::int64_t{of.chunk}, std::int64_t{of.layer},
-                                     std::int64_t{of.layers}, std::int64_t{of.pass}, static_cast<std::int64_t>(of.work),
-                                     std::int64_t{of.embedding} + 2 * of.head + 4 * of.boundary}) {
-        hash = hash * 0x9E3779B97F4A7C15ULL + static_cast<std::size_t>(value + 1);
-    }
-    return hash;
+    const auto both = [](std::int32_t low, std::uint32_t high) {
+        return static_cast<std::uint64_t>(static_cast<std::uint32_t>(low)) | (std::uint64_t{high} << 32);
+    };
+    const std::uint64_t flags = std::uint64_t{of.pass} + 2U * of.embedding + 4U * of.head + 8U * of.boundary +
+                                16U * static_cast<std::uint64_t>(of.work);
+    constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15ULL;
+    std::uint64_t hash = both(of.micro_batch, static_cast<std::uint32_t>(of.chunk)) * kMix;
+    hash = (hash ^ (hash >> 32) ^ both(of.layer, of.layers)) * kMix;
+    return (hash ^ (hash >> 32) ^ flags) * kMix;
 }
 
 void Lowering::label(const TaskLabel& of) {
+    if (!out_.labels.empty() && of == TaskLabel()) {
+        label_ = 0;
+        return;
+    }
     const auto [found, added] = labels_.try_emplace(of, static_cast<std::uint32_t>(out_.labels.size()));
     if (added) {
         out_.labels.push_back(of);
