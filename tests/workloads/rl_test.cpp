@@ -303,3 +303,19 @@ TEST_CASE("a part in host memory makes room and costs its copies") {
     CHECK(value(goes, "preparation_s") > value(stays, "preparation_s"));
     CHECK(value(goes, "reference.forward_s") == value(stays, "reference.forward_s"));
 }
+
+TEST_CASE("rl: models with an encoder have no rows of images, and no part takes one") {
+    std::string text = scenario_text("");
+    const std::string encoder = ", encoder: {layers: 2, hidden: 512, heads: 8, tokens: 64}}";
+    for (std::size_t at = text.rfind(kModel); at != std::string::npos; at = at > 0 ? text.rfind(kModel, at - 1) : at) {
+        text.replace(at + std::string(kModel).size() - 1, 1, encoder);
+        if (at == 0) {
+            break;
+        }
+    }
+    const std::string said = errors_of(text);
+    for (const char* part : {"'actor' has rows of text: no 'encoder' of the model", "'reference' has rows of text",
+                             "models with an 'encoder' are trained and not served here"}) {
+        CHECK_MESSAGE(said.find(part) != std::string::npos, said);
+    }
+}

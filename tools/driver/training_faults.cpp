@@ -120,6 +120,8 @@ class TrainingJob final : public JobModel {
             out.frozen = frozen_bytes(scenario_.model, scenario_.plan.adapters,
                                       static_cast<double>(scenario_.model.layers), tables_of(scenario_));
         }
+        // A frozen encoder is not written again, and read where a node starts.
+        out.frozen += 2 * (scenario_.model.encoder_parameters() - scenario_.model.trained_encoder_parameters());
         out.nodes = shape_.nodes;
         out.gpus_per_node = shape_.gpus_per_node;
         const FabricShape& fabric = input_.fabric.shape();
@@ -565,7 +567,8 @@ double checkpoint_bytes(const Scenario& s) {
     }
     const double layers = s.model.hybrid() ? s.model.hybrid_parameters()
                                            : static_cast<double>(s.model.layers) * s.model.layer_parameters();
-    const double parameters = layers + tables_of(s) * s.model.embedding_parameters();
+    const double parameters =
+        layers + tables_of(s) * s.model.embedding_parameters() + s.model.trained_encoder_parameters();
     return kBytesPerParameter * parameters;
 }
 

@@ -211,8 +211,10 @@ void refuse_unread_model(const YamlNode& root, const Scenario& scenario, std::ve
     unread.refuse(model.full_every > 0, "model.full_every", model.window > 0, "a 'window'");
     unread.refuse(model.latent.q_rank > 0, "model.latent.q_rank", model.latent.kv_rank > 0, latent);
     unread.refuse(model.latent.rotary != usual.rotary, "model.latent.rotary", model.latent.kv_rank > 0, latent);
-    for (const ModelProblem& problem : hybrid_problems(model)) {
-        errors.push_back(nearest_at(root, "model." + problem.key).mark.error(problem.text));
+    for (const std::vector<ModelProblem>& found : {hybrid_problems(model), encoder_problems(model)}) {
+        for (const ModelProblem& problem : found) {
+            errors.push_back(nearest_at(root, "model." + problem.key).mark.error(problem.text));
+        }
     }
 }
 
@@ -223,6 +225,11 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
             nearest_at(root, "model.pattern")
                 .mark.error("models with a 'pattern' of layers are trained and not served here: what a "
                             "state-space layer keeps of a sequence, and its decode step, are not modelled"));
+    }
+    if (scenario.model.encoder.given()) {
+        errors.push_back(nearest_at(root, "model.encoder")
+                             .mark.error("models with an 'encoder' are trained and not served here: when images are "
+                                         "encoded beside prompts and decode steps is not modelled"));
     }
     refuse_requests(unread, scenario.requests);
     const EngineSpec& engine = scenario.engine;

@@ -133,6 +133,9 @@ class CriticalPath {
             }
             add(cost.embedding_program(work), counts.embeddings, work, sums);
             add(cost.head_program(work), counts.heads, work, sums);
+            for (const auto& [part, times] : counts.encoder) {
+                add(cost.encoder_program(part, work), times, work, sums, "encoder: ");
+            }
         }
         std::vector<KernelRow> rows;
         for (const auto& [key, sum] : sums) {
@@ -156,6 +159,7 @@ class CriticalPath {
     struct PassCounts {
         std::map<std::size_t, double> layers;  ///< by kind
         double embeddings = 0, heads = 0;
+        std::map<EncoderPart, double> encoder;  ///< its parts, where there is one
     };
 
     [[nodiscard]] PassCost cost_of_first() const {
@@ -190,9 +194,17 @@ class CriticalPath {
         }
         counts.embeddings += label.embedding ? 1 : 0;
         counts.heads += label.head ? 1 : 0;
+        if (label.encoder > 0) {
+            counts.encoder[EncoderPart::layer] += label.encoder;
+        }
+        if (label.projector) {
+            counts.encoder[EncoderPart::patches] += 1;
+            counts.encoder[EncoderPart::projector] += 1;
+        }
     }
 
-    static void add(const PassProgram& program, double times, PassWork work, KernelSums& sums) {
+    static void add(const PassProgram& program, double times, PassWork work, KernelSums& sums,
+                    const std::string& before = "") {
         const char* pass = work == PassWork::forward           ? "forward"
                            : work == PassWork::input_gradient  ? "input gradient"
                            : work == PassWork::weight_gradient ? "weight gradient"
@@ -201,7 +213,7 @@ class CriticalPath {
         for (std::size_t i = 0; i < played.size(); ++i) {
             const PassOperation& operation = program.operations()[i];
             const char* within = operation.category == Category::recompute ? "recomputation" : pass;
-            KernelSum& sum = sums[{operation.name, within, pass_stream_name(operation.stream)}];
+            KernelSum& sum = sums[{before + operation.name, within, pass_stream_name(operation.stream)}];
             sum.count += times;
             sum.seconds += times * (played[i].end - played[i].start);
         }

@@ -139,6 +139,9 @@ class Estimate {
                     static_cast<double>(count) * (cost.layer_forward(kind).total() + cost.layer_backward(kind).total());
             }
         }
+        if (holds(stage, 0)) {
+            seconds += cost.encoder_seconds();
+        }
         if (in_.plan.vocabulary != VocabularyParallel::none) {
             seconds += cost.vocabulary_pass(PassWork::scores).total() +
                        cost.vocabulary_pass(PassWork::score_gradients).total();
@@ -165,7 +168,7 @@ class Estimate {
         LayerMix mix;
         for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
             const std::uint32_t v = part(stage, chunk);
-            mix += mix_of(in_.model, first_[v], layers_[v]);
+            mix += mix_of(in_.model, first_[v], layers_[v], v == 0);
         }
         return weights_of(in_.model, in_.plan, mix, tables);
     }

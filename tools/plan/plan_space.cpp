@@ -69,7 +69,10 @@ class Space {
         for (const std::int64_t tensor : divisors(gpus_, 64)) {
             const ModelSpec& model = scenario_.model;
             const bool scans = model.hybrid() && model.layers_with(LayerPart::state_space) > 0;
+            const EncoderSpec& encoder = model.encoder;
             if (model.heads % tensor != 0 || model.ffn % tensor != 0 ||
+                (encoder.given() &&
+                 (encoder.heads % tensor != 0 || encoder.ffn % tensor != 0 || encoder.projector % tensor != 0)) ||
                 (scans && (model.state_space.heads % tensor != 0 || model.state_space.groups % tensor != 0))) {
                 continue;
             }

@@ -70,13 +70,13 @@ double ModelSpec::embedding_parameters() const {
 
 double ModelSpec::parameters() const {
     if (hybrid()) {
-        return hybrid_parameters() + embedding_parameters() * (tied_embeddings ? 1 : 2);
+        return hybrid_parameters() + embedding_parameters() * (tied_embeddings ? 1 : 2) + encoder_parameters();
     }
     const auto routed = static_cast<double>(expert_layers());
     return (static_cast<double>(layers) - routed) * layer_parameters() +
            routed * (attention_parameters() + routed_parameters() + unrouted_parameters() +
                      4 * static_cast<double>(hidden)) +
-           embedding_parameters() * (tied_embeddings ? 1 : 2);
+           embedding_parameters() * (tied_embeddings ? 1 : 2) + encoder_parameters();
 }
 
 double ModelSpec::flops_per_token() const {
@@ -86,7 +86,7 @@ double ModelSpec::flops_per_token() const {
         const auto attended = static_cast<double>(layers_with(LayerPart::attention));
         const auto scanned = static_cast<double>(layers_with(LayerPart::state_space));
         return 6 * (hybrid_matrices() + embedding_parameters()) + 3 * scanned * state_space.scan_flops() +
-               12 * attended * q_width() * (s / 2);
+               12 * attended * q_width() * (s / 2) + encoder_flops() / s;
     }
     const auto routed = static_cast<double>(expert_layers());
     const double used =
@@ -95,7 +95,8 @@ double ModelSpec::flops_per_token() const {
     const double matrix = (static_cast<double>(layers) - routed) * (layer_parameters() - 4 * h) +
                           routed * (attention_parameters() + used + unrouted_parameters()) + embedding_parameters();
     const auto windowed = static_cast<double>(windowed_layers());
-    double seen = s / 2;
+    const double whole = causal ? s / 2 : s;
+    double seen = whole;
     if (window > 0 && window < sequence) {
         // The first `window` tokens see half of it on average, the others all of it.
         const auto w = static_cast<double>(window);
@@ -103,7 +104,8 @@ double ModelSpec::flops_per_token() const {
     }
     // Scores take the width of the queries, sums that of the values.
     const double width = (query_width() + value_width()) / 2;
-    return 6 * matrix + 12 * windowed * width * seen + 12 * (static_cast<double>(layers) - windowed) * width * (s / 2);
+    return 6 * matrix + 12 * windowed * width * seen + 12 * (static_cast<double>(layers) - windowed) * width * whole +
+           encoder_flops() / s;
 }
 
 static void describe(Fields& fields, ExpertsSpec& experts) {
@@ -202,6 +204,13 @@ void describe(Fields& fields, ModelSpec& model) {
         same.section({"state_space", "state-space layers (Mamba-2)"},
                      [&](Fields& inner) { describe(inner, model.state_space); });
     });
+    given = model.encoder.given();
+    fields.group(given, [&](Fields& same) {
+        same.section({"encoder",
+                      "an encoder of images or sound on the first pipeline stage, whose tokens take places in the "
+                      "sequences of the language model"},
+                     [&](Fields& inner) { describe(inner, model.encoder); });
+    });
 }
 
 void complete(ModelSpec& model) {
@@ -216,6 +225,13 @@ void complete(ModelSpec& model) {
     }
     if (model.latent.value_dim == 0) {
         model.latent.value_dim = model.head_dim;
+    }
+    EncoderSpec& encoder = model.encoder;
+    if (encoder.head_dim == 0 && encoder.heads > 0) {
+        encoder.head_dim = encoder.hidden / encoder.heads;
+    }
+    if (encoder.ffn == 0) {
+        encoder.ffn = 4 * encoder.hidden;
     }
 }
 

@@ -76,6 +76,38 @@ struct StateSpaceSpec {
     [[nodiscard]] double scan_flops() const;
 };
 
+/// An encoder of images (or of sound: whatever a piece of it is, an image here) in front of a language model, in whose sequences its
+/// tokens take places: transformer layers in which the tokens of an image attend to all of it, and a projector to the language
+/// model's width (Megatron-Core's LLaVA, InternVL, Qwen-VL). encoder.cpp.
+struct EncoderSpec {
+    std::int64_t layers = 0;  ///< 0: there is no encoder
+    std::int64_t hidden = 0;
+    std::int64_t heads = 0;
+    std::int64_t head_dim = 0;  ///< 0: hidden / heads
+    std::int64_t ffn = 0;       ///< 0: 4 x hidden
+    bool gated = false;
+    bool rotary = false;           ///< else a learned position for each token
+    std::int64_t patch_width = 0;  ///< values of a patch, which the first product takes; 0: no such product
+    std::int64_t tokens = 0;       ///< of an image
+    std::int64_t dropped = 0;      ///< of them, that go no further: class tokens, which are no patches
+    std::int64_t merged = 1;       ///< of the others, that become one of the language model
+    double images = 1;             ///< of a sequence, in the mean
+    std::int64_t projector = 0;    ///< width between the projector's two products; 0: it is one
+    bool trained = true;           ///< else its weights stay as they are; the projector's never do
+    bool recompute = false;        ///< its layers are computed again as the plan says of the language model's
+
+    [[nodiscard]] bool given() const { return layers > 0; }
+    /// Patches of an image, and tokens of the language model that it becomes.
+    [[nodiscard]] double patches() const { return static_cast<double>(tokens - dropped); }
+    [[nodiscard]] double places() const { return patches() / static_cast<double>(merged); }
+    /// Width of what the projector takes.
+    [[nodiscard]] double merged_width() const { return static_cast<double>(merged * hidden); }
+    /// Weights of the first product and of positions, which tensor-parallel ranks have whole; of all layers; of a projector to this width.
+    [[nodiscard]] double patch_parameters() const;
+    [[nodiscard]] double layer_parameters() const;
+    [[nodiscard]] double projector_parameters(std::int64_t to) const;
+};
+
 /// A transformer, or a hybrid of its parts and state-space layers.
 struct ModelSpec {
     std::string name;
@@ -102,6 +134,8 @@ struct ModelSpec {
     /// attention and a feed-forward.
     std::string pattern;
     StateSpaceSpec state_space;
+    EncoderSpec encoder;
+    bool causal = true;  ///< a token attends to those before it; else to its whole sequence, as those of an encoder
 
     [[nodiscard]] bool hybrid() const { return !pattern.empty(); }
     [[nodiscard]] LayerPart part_of(std::int64_t layer) const;
@@ -126,6 +160,11 @@ struct ModelSpec {
     /// Weights of all layers of a hybrid; of them those of products.
     [[nodiscard]] double hybrid_parameters() const;
     [[nodiscard]] double hybrid_matrices() const;
+    /// Weights of the encoder and its projector; of them those that are trained.
+    [[nodiscard]] double encoder_parameters() const;
+    [[nodiscard]] double trained_encoder_parameters() const;
+    /// Model FLOPs of the encoder and its projector for a sequence, forward and backward.
+    [[nodiscard]] double encoder_flops() const;
     /// Weights of one dense layer; of the embedding (the LM head again when not tied).
     [[nodiscard]] double layer_parameters() const;
     [[nodiscard]] double embedding_parameters() const;
@@ -134,7 +173,7 @@ struct ModelSpec {
     [[nodiscard]] double q_width() const { return static_cast<double>(heads * head_dim); }
     /// Model FLOPs of one token, forward and backward: 6 x (matrix weights incl. LM head) + causal attention,
     /// no recomputation (the convention of current Megatron-Core). Of routed experts those that a token goes to. State-space layers add
-    /// the products of their scan, as its chunks make them.
+    /// the products of their scan, as its chunks make them. With an encoder its own, shared by the tokens of a sequence.
     [[nodiscard]] double flops_per_token() const;
 };
 
@@ -150,5 +189,10 @@ struct ModelProblem {
 };
 /// All that is wrong with the pattern of a hybrid and its state-space layers.
 [[nodiscard]] std::vector<ModelProblem> hybrid_problems(const ModelSpec& model);
+/// All that is wrong with an encoder.
+[[nodiscard]] std::vector<ModelProblem> encoder_problems(const ModelSpec& model);
+/// The layers of an encoder as a model without tables, whose sequences are images.
+[[nodiscard]] ModelSpec encoder_layers(const EncoderSpec& encoder);
+void describe(Fields& fields, EncoderSpec& encoder);
 
 }  // namespace orrery::inline model

@@ -51,8 +51,9 @@ std::size_t Lowering::LabelHash::operator()(const TaskLabel& of) const {
     const auto both = [](std::int32_t low, std::uint32_t high) {
         return static_cast<std::uint64_t>(static_cast<std::uint32_t>(low)) | (std::uint64_t{high} << 32);
     };
-    const std::uint64_t flags = std::uint64_t{of.pass} + 2U * of.embedding + 4U * of.head + 8U * of.boundary +
-                                16U * static_cast<std::uint64_t>(of.work);
+    const std::uint64_t flags = std::uint64_t{of.pass} + 2U * of.embedding + 4U * of.head + 8U * of.boundary + 16U * of.projector +
+                                32U * static_cast<std::uint64_t>(of.work) +
+                                (static_cast<std::uint64_t>(of.encoder) << 32);
     constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15ULL;
     std::uint64_t hash = both(of.micro_batch, static_cast<std::uint32_t>(of.chunk)) * kMix;
     hash = (hash ^ (hash >> 32) ^ both(of.layer, of.layers)) * kMix;
@@ -110,7 +111,8 @@ void Lowering::require_size() const {
     constexpr double kMostTasks = 2e8;
     const bool by_unit = in_.plan.zero == 3 || in_.plan.by_layer();
     const double of_unit = in_.plan.offload.given ? 16 : 5;
-    const double passes = by_unit ? of_unit * static_cast<double>(in_.model.layers + 2) / stages_ : 4.0 * chunks_;
+    const double units = static_cast<double>(in_.model.encoder.layers + in_.model.layers + 2);
+    const double passes = by_unit ? of_unit * units / stages_ : 4.0 * chunks_;
     const std::uint32_t ranks = copies_ ? ranks_of_block() : per_stage();
     const double tasks = passes * micro_batches_ * stages_ * ranks;
     if (tasks > kMostTasks) {
@@ -538,7 +540,18 @@ double Lowering::tables_of(bool first, bool last) const {
 }
 
 RankWeights Lowering::parameters(Layers layers, double tables) const {
-    return weights_of(in_.model, in_.plan, mix_of(in_.model, layers.first, layers.count), tables);
+    LayerMix mix = mix_of(in_.model, layers.first, layers.count);
+    mix.encoder = layers.encoder;
+    mix.projector = layers.projector ? 1 : 0;
+    return weights_of(in_.model, in_.plan, mix, tables);
+}
+
+Lowering::Layers Lowering::with_encoder(Layers layers, bool front) const {
+    if (front && in_.model.encoder.given()) {
+        layers.encoder = static_cast<std::uint32_t>(in_.model.encoder.layers);
+        layers.projector = true;
+    }
+    return layers;
 }
 
 Price Lowering::chunk_price(Layers layers, bool first, bool last, PassWork work) const {
@@ -567,6 +580,13 @@ Price Lowering::chunk_price(Layers layers, bool first, bool last, PassWork work)
         if (count > 0) {
             price += (cost().*parts.layer)(kind)*count;
         }
+    }
+    if (layers.encoder > 0) {
+        price += cost().encoder(EncoderPart::layer, work) * layers.encoder;
+    }
+    if (layers.projector) {
+        price += cost().encoder(EncoderPart::patches, work);
+        price += cost().encoder(EncoderPart::projector, work);
     }
     if (in_.plan.vocabulary != VocabularyParallel::none) {
         return last ? price += cost().final_norm(work != PassWork::forward) : price;  // tables are passes of their own
@@ -734,6 +754,29 @@ static std::vector<double> held_by_stage(const PlanSpec& plan, const std::vector
     return out;
 }
 
+// Micro-batches whose images each stage holds at its peak: those of the passes of the first part that it has in flight.
+static std::vector<double> encoded_by_stage(const PlanSpec& plan, const std::vector<std::vector<double>>& layers,
+                                            const std::vector<double>& in_flight) {
+    const PipelineShape shape = plan.shape();
+    PipelineOrder order;
+    std::vector<double> out;
+    for (std::uint32_t stage = 0; stage < shape.stages; ++stage) {
+        std::vector<double> front;  // by chunk of the stage
+        for (std::uint32_t chunk = 0; chunk < shape.chunks; ++chunk) {
+            front.push_back(part_at(plan.schedule->map, shape, {stage, chunk}) == 0 ? 1 : 0);
+        }
+        if (front.size() == 1 && (layers[stage][0] > 0 || plan.schedule->search != nullptr)) {
+            out.push_back(front[0] * in_flight[stage]);
+        } else if (std::count(front.begin(), front.end(), 1.0) == 0) {
+            out.push_back(0);
+        } else {
+            order = order.empty() ? plan.schedule->order(shape) : order;
+            out.push_back(peak_in_flight(order[stage], front));
+        }
+    }
+    return out;
+}
+
 std::vector<std::uint32_t> most_in_flight(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software) {
     const SearchPlan& search = plan.search;
     const std::int64_t most = search.held > 0          ? search.held
@@ -777,7 +820,7 @@ std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& p
     for (std::uint32_t stage = 0; stage < shape.stages; ++stage) {
         for (std::uint32_t chunk = 0; chunk < shape.chunks; ++chunk) {
             const std::uint32_t part = part_at(map, shape, {stage, chunk});
-            held[stage] += mix_of(model, first_of[part], layers[part]);
+            held[stage] += mix_of(model, first_of[part], layers[part], part == 0);
             by_chunk[stage].push_back(layers[part]);
             ends[stage].first = ends[stage].first || part == 0;
             ends[stage].second = ends[stage].second || part + 1 == layers.size();
@@ -789,10 +832,12 @@ std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& p
     } else if (in_flight.empty()) {
         in_flight = held_by_stage(plan, by_chunk);
     }
+    const std::vector<double> encoded =
+        model.encoder.given() ? encoded_by_stage(plan, by_chunk, in_flight) : std::vector<double>(shape.stages, 0);
     std::vector<MemoryUse> out;
     for (std::uint32_t stage = 0; stage < shape.stages; ++stage) {
-        out.push_back(
-            memory_of(model, plan, software, held[stage], ends[stage].first, ends[stage].second, in_flight[stage]));
+        out.push_back(memory_of(model, plan, software, held[stage], ends[stage].first, ends[stage].second,
+                                in_flight[stage], encoded[stage]));
     }
     return out;
 }

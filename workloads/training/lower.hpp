@@ -88,9 +88,11 @@ struct TaskLabel {
     // Of passes:
     bool pass = false;
     PassWork work = PassWork::forward;
-    bool embedding = false;  ///< with the table at the front of the model
-    bool head = false;       ///< with the output layer
-    bool boundary = false;   ///< with the gather that completes a scattered input
+    bool embedding = false;     ///< with the table at the front of the model
+    bool head = false;          ///< with the output layer
+    bool boundary = false;      ///< with the gather that completes a scattered input
+    std::uint32_t encoder = 0;  ///< with so many layers of the encoder before them
+    bool projector = false;     ///< with the rest of it: patches and projector
     friend bool operator==(const TaskLabel&, const TaskLabel&) = default;
 };
 

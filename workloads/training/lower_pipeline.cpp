@@ -22,7 +22,7 @@ class PipelineLowering final : public UnitLowering {
           places_(stages_ * chunks_) {
         std::uint32_t first = 0;
         for (const std::uint32_t count : layers_of_parts(input.model, input.plan)) {
-            layers_.push_back({first, count});
+            layers_.push_back(with_encoder({first, count}, layers_.empty()));
             first += count;
         }
         for (std::uint32_t place = 0; place < places_; ++place) {
@@ -214,6 +214,8 @@ class PipelineLowering final : public UnitLowering {
         out.boundary = begins && parts_ > 1 && work != PassWork::weight_gradient && !(backward ? last : first);
         out.embedding = first && (backward ? ends : begins) && !cuts_vocabulary();
         out.head = last && (backward ? begins : ends) && !cuts_vocabulary();
+        out.encoder = layers.encoder;
+        out.projector = layers.projector;
         return out;
     }
     // The same of what moves the weights or gradients of these layers.
@@ -248,6 +250,7 @@ class PipelineLowering final : public UnitLowering {
             }
             const bool begins = i == 0;
             const bool ends = i + 1 == count;
+            layers = with_encoder(layers, first && (backward ? ends : begins));
             const RankWeights held =
                 count == 1 ? weights
                            : part_parameters(layers, first && (backward ? ends : begins),
@@ -279,19 +282,36 @@ class PipelineLowering final : public UnitLowering {
         const bool backward = work != PassWork::forward;
         const std::uint32_t count = std::max(1U, layers_[v].count);
         std::vector<UnitPass> out;
-        for (std::uint32_t i = 0; i < count; ++i) {
-            const bool begins = i == 0;
-            const bool ends = i + 1 == count;
-            const std::uint32_t layer = layers_[v].first + (backward ? count - 1 - i : i);
-            const Layers layers{layer, std::min(1U, layers_[v].count)};
-            const Unit unit{part_parameters(layers, v == 0 && (backward ? ends : begins),
-                                            v + 1 == parts_ && (backward ? begins : ends))};
+        const auto add = [&](Layers layers, bool begins, bool ends, const Unit& unit) {
             const std::uint32_t price = add_prices([&] {
                 Price part = pass_price(v, layers, begins, ends, work);
                 add_costs(part, place % stages_, unit, backward, needs_weights(work), makes_gradients(work));
                 return part;
             });
             out.push_back({price, unit, label_of(place, layers, begins, ends, work)});
+        };
+        // A layer of the encoder each, before the others and behind them on the way back; the rest of it goes with the embedding.
+        const auto add_encoder = [&] {
+            const bool passes = !backward || in_.model.encoder.trained;
+            for (std::uint32_t i = 0; passes && i < layers_[v].encoder; ++i) {
+                const Layers one{layers_[v].first, 0, 1, false};
+                add(one, false, false, Unit{parameters(one, 0)});
+            }
+        };
+        if (!backward) {
+            add_encoder();
+        }
+        for (std::uint32_t i = 0; i < count; ++i) {
+            const bool begins = i == 0;
+            const bool ends = i + 1 == count;
+            const std::uint32_t layer = layers_[v].first + (backward ? count - 1 - i : i);
+            const bool front = v == 0 && (backward ? ends : begins);
+            const Layers layers{layer, std::min(1U, layers_[v].count), 0, front && layers_[v].projector};
+            add(layers, begins, ends,
+                Unit{part_parameters(layers, front, v + 1 == parts_ && (backward ? begins : ends))});
+        }
+        if (backward) {
+            add_encoder();
         }
         return out;
     }

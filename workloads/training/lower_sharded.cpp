@@ -4,11 +4,14 @@ namespace orrery::inline training {
 
 namespace {
 
-// Gathers and reductions unit by unit: unit 0 is the embedding, the last one the head, between them the layers.
+// Gathers and reductions unit by unit: first the encoder's layers, where there are some, then the embedding with the rest of the
+// encoder, the layers, and the head.
 class ShardedLowering final : public OffloadLowering {
   public:
     ShardedLowering(const TrainingInput& input, const NodeMemories* memory, RankCopies ranks)
-        : OffloadLowering(input, memory, ranks), units_(static_cast<std::uint32_t>(input.model.layers) + 2) {}
+        : OffloadLowering(input, memory, ranks),
+          front_(static_cast<std::uint32_t>(input.model.encoder.layers)),
+          units_(front_ + static_cast<std::uint32_t>(input.model.layers) + 2) {}
 
   private:
     void add_tasks() override {
@@ -29,7 +32,8 @@ class ShardedLowering final : public OffloadLowering {
             sweep(m, false);
             sweep(m, true);
         }
-        const RankWeights held = parameters({0, static_cast<std::uint32_t>(in_.model.layers)}, tables_of(true, true));
+        const RankWeights held =
+            parameters(with_encoder({0, static_cast<std::uint32_t>(in_.model.layers)}), tables_of(true, true));
         if (in_.plan.offload.given) {
             finish_offloaded(reduced_, updated_weights(in_.plan, held));
         } else {
@@ -50,7 +54,7 @@ class ShardedLowering final : public OffloadLowering {
             out_.hardware_flops += out_.prices[price].flops;
             TaskLabel label_of_visit;
             label_of_visit.micro_batch = 0;
-            label_of_visit.layer = is_table(index) ? -1 : static_cast<std::int32_t>(index) - 1;
+            label_of_visit.layer = is_table(index) ? -1 : static_cast<std::int32_t>(layers_of(index).first);
             label(label_of_visit);
             TaskLists inputs(rank_count());
             await_weights(index, index, false, true, done, inputs);
@@ -72,8 +76,7 @@ class ShardedLowering final : public OffloadLowering {
 
     [[nodiscard]] Price visit_price(std::uint32_t index) {
         const Unit unit = unit_of(index);
-        const Layers layers{is_table(index) ? 0 : index - 1, is_table(index) ? 0U : 1U};
-        Price price = chunk_price(layers, index == 0, index + 1 == units_, PassWork::forward) *
+        Price price = chunk_price(layers_of(index), index == front_, index + 1 == units_, PassWork::forward) *
                       static_cast<double>(in_.plan.zeroth_order.passes());
         price += cost().zeroth_order(unit.weights.total());
         add_costs(price, 0, unit, false, true, false);
@@ -113,13 +116,19 @@ class ShardedLowering final : public OffloadLowering {
         }
     }
 
-    [[nodiscard]] bool is_table(std::uint32_t unit) const { return unit == 0 || unit + 1 == units_; }
+    [[nodiscard]] bool is_table(std::uint32_t unit) const { return unit == front_ || unit + 1 == units_; }
+    [[nodiscard]] Layers layers_of(std::uint32_t unit) const {
+        if (is_table(unit)) {
+            return {0, 0, 0, unit == front_ && front_ > 0};
+        }
+        return unit < front_ ? Layers{0, 0, 1, false} : Layers{unit - front_ - 1, 1};
+    }
 
     [[nodiscard]] Unit unit_of(std::uint32_t unit) const {
         if (!is_table(unit)) {
-            return {weights_of(in_.model, in_.plan, mix_of(in_.model, unit - 1, 1), 0)};
+            return {parameters(layers_of(unit), 0)};
         }
-        return {weights_of(in_.model, in_.plan, {}, unit > 0 && in_.model.tied_embeddings ? 0 : 1), true};
+        return {parameters(layers_of(unit), unit > front_ && in_.model.tied_embeddings ? 0 : 1), true};
     }
 
     // Weights of each unit that a rank updates.
@@ -133,8 +142,8 @@ class ShardedLowering final : public OffloadLowering {
 
     // With what the transfers beside it and the host take.
     [[nodiscard]] Price full_price(std::uint32_t unit, bool backward) {
-        Price price = chunk_price({is_table(unit) ? 0 : unit - 1, is_table(unit) ? 0U : 1U}, unit == 0,
-                                  unit + 1 == units_, backward ? PassWork::backward : PassWork::forward);
+        Price price = chunk_price(layers_of(unit), unit == front_, unit + 1 == units_,
+                                  backward ? PassWork::backward : PassWork::forward);
         add_costs(price, 0, unit_of(unit), backward, true, backward);
         return price;
     }
@@ -155,7 +164,9 @@ class ShardedLowering final : public OffloadLowering {
     void sweep(std::uint32_t micro_batch, bool backward) {
         TaskLists done(rank_count());       // passes of this sweep, in order
         TaskLists scattered(rank_count());  // reduction of the unit before
-        for (std::uint32_t step = 0; step < units_; ++step) {
+        // A frozen encoder's layers have no backward pass.
+        const std::uint32_t steps = units_ - (backward && !in_.model.encoder.trained ? front_ : 0);
+        for (std::uint32_t step = 0; step < steps; ++step) {
             const std::uint32_t index = backward ? units_ - 1 - step : step;
             const Unit unit = unit_of(index);
             label(label_of(micro_batch, index, backward));
@@ -182,11 +193,14 @@ class ShardedLowering final : public OffloadLowering {
     [[nodiscard]] TaskLabel label_of(std::uint32_t micro_batch, std::uint32_t unit, bool backward) const {
         TaskLabel out;
         out.micro_batch = static_cast<std::int32_t>(micro_batch);
-        out.layer = is_table(unit) ? -1 : static_cast<std::int32_t>(unit) - 1;
-        out.layers = is_table(unit) ? 0 : 1;
+        const Layers layers = layers_of(unit);
+        out.layer = layers.count > 0 ? static_cast<std::int32_t>(layers.first) : -1;
+        out.layers = layers.count;
+        out.encoder = layers.encoder;
+        out.projector = layers.projector;
         out.pass = true;
         out.work = backward ? PassWork::backward : PassWork::forward;
-        out.embedding = unit == 0;
+        out.embedding = unit == front_;
         out.head = unit + 1 == units_;
         return out;
     }
@@ -200,6 +214,7 @@ class ShardedLowering final : public OffloadLowering {
         return out;
     }
 
+    std::uint32_t front_;  ///< layers of the encoder, which are the first units
     std::uint32_t units_;
     std::vector<std::uint32_t> prices_[2];  ///< forward, backward: by unit
 };

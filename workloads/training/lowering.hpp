@@ -143,7 +143,11 @@ class Lowering {
     struct Layers {
         std::uint32_t first = 0;
         std::uint32_t count = 0;
+        std::uint32_t encoder = 0;  ///< layers of the encoder before them
+        bool projector = false;     ///< and the rest of it: patches and projector
     };
+    /// The same with all of the encoder, where they begin the model and it has one.
+    [[nodiscard]] Layers with_encoder(Layers layers, bool front = true) const;
     /// Weights of layers on a rank, with so many tables of the vocabulary.
     [[nodiscard]] RankWeights parameters(Layers layers, double tables) const;
     /// Tables that a part of the model brings: the embedding of the first, the output layer of the last.

@@ -1,5 +1,6 @@
 #include "workloads/training/memory.hpp"
 
+#include "workloads/training/encoder.hpp"
 #include "workloads/training/experts.hpp"
 #include "workloads/training/offload.hpp"
 #include "workloads/training/state_space.hpp"
@@ -90,7 +91,7 @@ LayerMix largest_of(const ModelSpec& model, const LayerMix& layers) {
 }  // namespace
 
 MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const LayerMix& layers,
-                    bool first_stage, bool last_stage, double in_flight) {
+                    bool first_stage, bool last_stage, double in_flight, double encoded) {
     const auto t = static_cast<double>(plan.tensor);
     const bool shared = first_stage && last_stage && model.tied_embeddings;
     const bool cut = plan.vocabulary != VocabularyParallel::none;
@@ -130,8 +131,14 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     if (plan.zero >= 3) {
         const LayerMix one = largest_of(model, layers);
         const double quantised = plan.sharding.weight_bits > 0 ? weight_wire_bytes(plan) : 0;
-        const RankWeights gathered = weights_of(model, plan, one, 0);
-        use.buffers += gathered_layers(plan) * (gathered.bytes() + quantised * gathered.total());
+        const auto bytes_of = [&](const LayerMix& layer) {
+            const RankWeights gathered = weights_of(model, plan, layer, 0);
+            return gathered.bytes() + quantised * gathered.total();
+        };
+        LayerMix encoder;
+        encoder.encoder = 1;
+        const double most = layers.encoder > 0 ? std::max(bytes_of(one), bytes_of(encoder)) : bytes_of(one);
+        use.buffers += gathered_layers(plan) * most;
     }
     if (plan.offload.given) {
         keep_away(use, plan, weights_of(model, plan, LayerMix{1, 0}, 0).total());
@@ -208,6 +215,9 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
         kept = static_cast<double>(plan.zeroth_order.passes()) * 2 * sbh / (plan.sequence_parallel ? t : 1);
     }
     use.activations = on_device(plan.offload, kept, layer) + working;
+    if (layers.encoder > 0) {
+        use.activations += encoder_activations(model, plan, software, encoded);
+    }
     // Logits in 16 bits and their fp32 softmax; a fused loss writes gradients over the logits.
     const double logit = loss_kernels(plan, software) == LossKernels::fused ? 2 : 6;
     if (cut) {

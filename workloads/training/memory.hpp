@@ -5,8 +5,8 @@
 // et al., arXiv:2205.05198, equations 1 to 6, times the micro-batches that the schedule holds at its peak. Routed experts are
 // divided by their own mapping, their optimizer states over the ranks that hold the same experts; a layer of them keeps what
 // the rank with the most wanted experts gets: its rows before and after each product. A layer of a hybrid keeps half of what is around a
-// whole layer, and its part (state_space.hpp). Limits:
-// fragmentation and library buffers are one constant of the software; 16-bit weights and fp32 optimizer states.
+// whole layer, and its part (state_space.hpp). An encoder keeps what its layers do, at the peak of the passes of its own part
+// (encoder.hpp). Limits: fragmentation and library buffers are one constant of the software; 16-bit weights and fp32 optimizer states.
 
 #include "workloads/training/spec.hpp"
 
@@ -22,9 +22,11 @@ struct MemoryUse {
     [[nodiscard]] double total() const { return weights + gradients + optimizer + activations + buffers; }
 };
 
-/// `layers`: of the stage; `in_flight`: micro-batch passes of one chunk held at the peak (of `chunks` a stage).
+/// `layers`: of the stage; `in_flight`: micro-batch passes of one chunk held at the peak (of `chunks` a stage); `encoded`: micro-batches
+/// whose images it then holds.
 [[nodiscard]] MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
-                                  const LayerMix& layers, bool first_stage, bool last_stage, double in_flight);
+                                  const LayerMix& layers, bool first_stage, bool last_stage, double in_flight,
+                                  double encoded = 0);
 
 /// Every stage's, from the first. `held`: micro-batch passes of one chunk that each holds at its peak; none: as its schedule says.
 [[nodiscard]] std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& plan,

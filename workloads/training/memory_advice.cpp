@@ -31,7 +31,7 @@ class Advice {
         if (plan_.micro_batches() * plan_.pipeline > kMostPasses) {
             return "lower micro_batch, or use recompute: full or zero";
         }
-        std::string alone;
+        std::string alone = encoder_computed_again();
         for (const Lever& lever : levers(plan_)) {
             append(alone, first_that_fits(lever));
         }
@@ -60,9 +60,26 @@ class Advice {
         list += item.empty() || list.empty() ? item : ", " + item;
     }
 
+    // An encoder whose layers keep all may compute them again, with those of the language model.
+    [[nodiscard]] std::string encoder_computed_again() const {
+        const EncoderSpec& encoder = model_.encoder;
+        if (!encoder.given() || !encoder.trained || encoder.recompute) {
+            return {};
+        }
+        ModelSpec model = model_;
+        model.encoder.recompute = true;
+        PlanSpec plan = plan_;
+        plan.recompute = Recompute::full;
+        plan.recompute_modules.clear();
+        const std::optional<double> bytes = most_memory(model, plan);
+        return bytes && *bytes <= capacity_ ? fmt::format("model.encoder.recompute=true with plan.recompute=full ({})",
+                                                          pretty_quantity(*bytes, Dimension::bytes))
+                                            : "";
+    }
+
     [[nodiscard]] std::string first_that_fits(const Lever& lever) const {
         for (const auto& [name, plan] : lever.steps) {
-            if (const std::optional<double> bytes = most_memory(plan); bytes && *bytes <= capacity_) {
+            if (const std::optional<double> bytes = most_memory(model_, plan); bytes && *bytes <= capacity_) {
                 return fmt::format("{} ({})", name, pretty_quantity(*bytes, Dimension::bytes));
             }
         }
@@ -70,14 +87,14 @@ class Advice {
     }
 
     // Of the fullest stage; nothing for a plan that cannot be.
-    [[nodiscard]] std::optional<double> most_memory(const PlanSpec& plan) const {
+    [[nodiscard]] std::optional<double> most_memory(const ModelSpec& model, const PlanSpec& plan) const {
         try {
-            check(model_, plan, static_cast<std::uint32_t>(plan_.ranks()), Mark());
+            check(model, plan, static_cast<std::uint32_t>(plan_.ranks()), Mark());
         } catch (const Error&) {
             return std::nullopt;
         }
         double most = 0;
-        for (const MemoryUse& use : memory_by_stage(model_, plan, software_)) {
+        for (const MemoryUse& use : memory_by_stage(model, plan, software_)) {
             most = std::max(most, use.total());
         }
         return most;

@@ -77,7 +77,7 @@ class OuterCosts {
             double tables = 0;
             for (std::uint32_t chunk = 0; chunk < shape.chunks; ++chunk) {
                 const std::uint32_t part = part_at(in_.plan.schedule->map, shape, {stage, chunk});
-                held += mix_of(in_.model, first[part], layers[part]);
+                held += mix_of(in_.model, first[part], layers[part], part == 0);
                 tables += (part == 0 ? 1 : 0) + (part + 1 == layers.size() && !in_.model.tied_embeddings ? 1 : 0);
             }
             weights_ = std::max(weights_, weights_of(in_.model, in_.plan, held, tables).total());

@@ -15,7 +15,7 @@ PassProgram PassCost::attention_core(LayerKind kind, Direction direction) const 
         return out.program();
     }
     const double s = static_cast<double>(model_.sequence);
-    const double heads = static_cast<double>(plan_.micro_batch) * static_cast<double>(model_.heads) / t_;
+    const double heads = sequences_ * static_cast<double>(model_.heads) / t_;
     const auto d = static_cast<double>(model_.head_dim);
     if (plan_.attention == AttentionKernel::unfused) {
         const bool by_heads = plan_.context > 1 && plan_.context_exchange == ContextExchange::all_to_all;
@@ -99,10 +99,10 @@ Attention PassCost::flash(LayerKind kind, double heads, double length, bool back
     const double width = model_.latent.kv_rank > 0
                              ? (model_.query_width() + model_.value_width()) / 2 / static_cast<double>(model_.heads)
                              : static_cast<double>(model_.head_dim);
-    return {heads,    length,
-            length,   width,
-            true,     kind.windowed ? static_cast<double>(model_.window) : 0,
-            backward, plan_.attention == AttentionKernel::flash2};
+    return {heads,         length,
+            length,        width,
+            model_.causal, kind.windowed ? static_cast<double>(model_.window) : 0,
+            backward,      plan_.attention == AttentionKernel::flash2};
 }
 
 }  // namespace orrery::inline training

@@ -38,7 +38,7 @@ LossTraffic loss_traffic(LossKernels kernels) {
 
 PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
                    const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths,
-                   GpuId first_gpu, const std::vector<GpuId>& stage, const MicroBatchLoad* load)
+                   GpuId first_gpu, const std::vector<GpuId>& stage, const MicroBatchLoad* load, double sequences)
     : model_(model),
       plan_(plan),
       software_(software),
@@ -48,9 +48,9 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
       paths_(paths),
       first_(first_gpu),
       documents_(plan.documents.fill == DocumentFill::padded ? nullptr : load),
-      tokens_(load != nullptr
-                  ? load->rows
-                  : static_cast<double>(plan.micro_batch * model.sequence) / static_cast<double>(plan.context)),
+      sequences_(sequences > 0 ? sequences : static_cast<double>(plan.micro_batch)),
+      tokens_(load != nullptr ? load->rows
+                              : sequences_ * static_cast<double>(model.sequence) / static_cast<double>(plan.context)),
       t_(static_cast<double>(plan.tensor)),
       stream_slowdown_(software.kernel_slowdown.value),
       matrix_slowdown_(stream_slowdown_ * gpu.slowest_of(static_cast<double>(plan.ranks()))),
@@ -81,6 +81,12 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
         if (!layers_[kind.index()].priced) {
             price_layer(kind);
         }
+    }
+    if (model.encoder.given()) {
+        price_encoder(device, gpu);
+    }
+    if (model.vocabulary == 0) {
+        return;
     }
     embedding_forward_ = embedding(Direction::forward).price();
     embedding_backward_ = embedding(Direction::backward).price();

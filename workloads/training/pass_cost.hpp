@@ -9,6 +9,8 @@
 // as the busiest rank does, and brings results back; its shared experts are a feed-forward beside it.
 // A layer of a hybrid is one of the parts of a layer, or a state-space layer, whose scan is a list of batched products and streaming
 // kernels as well (pass_state_space.cpp).
+// An encoder's layers are those of a model without tables whose tokens attend to all of their image, priced as any layer under the
+// encoder's own plan (encoder.hpp); its first product and its projector are products between them (pass_encoder.cpp).
 // Scope: transformers, MHA, GQA and latent attention, windows, plain or gated feed-forward, mixtures of experts, unfused or flash
 // attention, fp16/bf16/fp8/fp4.
 // Matrix kernels run at the speed of the job's slowest device (DeviceSpec::slowest_of), since all wait for it in every step.
@@ -28,6 +30,7 @@
 #include "workloads/training/pass_program.hpp"
 #include "workloads/training/spec.hpp"
 
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -38,13 +41,18 @@ struct LossTraffic {
     double forward_bytes, forward_kernels, backward_bytes, backward_kernels;
 };
 
+/// What an encoder runs: its first product with the positions, a layer, and the projector with what is around it.
+enum class EncoderPart : std::uint8_t { patches, layer, projector };
+
 class PassCost {
   public:
     /// `first`: the GPU of the first rank of a replica, which tensor- and context-parallel ranks follow. `stage`: those of all ranks
     /// of its stage; empty: the first ones of the fabric. `load`: the documents of a micro-batch, where the plan has some; outlives this.
+    /// `sequences`: of a micro-batch; 0: as the plan says. A model without a vocabulary has no tables.
     PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
              const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths,
-             GpuId first = GpuId(0), const std::vector<GpuId>& stage = {}, const MicroBatchLoad* load = nullptr);
+             GpuId first = GpuId(0), const std::vector<GpuId>& stage = {}, const MicroBatchLoad* load = nullptr,
+             double sequences = 0);
 
     /// What a layer runs, in order; the backward program begins with what is recomputed. Of a kind that the model has.
     [[nodiscard]] const PassProgram& forward_program(LayerKind kind) const { return of(kind).forward_program; }
@@ -54,6 +62,11 @@ class PassCost {
     /// The same of the tables at the ends of the model; empty where a pass leaves them out.
     [[nodiscard]] PassProgram embedding_program(PassWork work) const;
     [[nodiscard]] PassProgram head_program(PassWork work) const;
+    /// The same of the encoder, which the model has: of all images of a micro-batch.
+    [[nodiscard]] const PassProgram& encoder_program(EncoderPart part, PassWork work) const;
+    [[nodiscard]] const Price& encoder(EncoderPart part, PassWork work) const;
+    /// Seconds of its forward and backward passes; 0: there is none.
+    [[nodiscard]] double encoder_seconds() const;
     [[nodiscard]] const Price& layer_forward(LayerKind kind) const { return of(kind).forward; }
     /// Includes what is recomputed before it.
     [[nodiscard]] const Price& layer_backward(LayerKind kind) const { return of(kind).backward; }
@@ -148,6 +161,11 @@ class PassCost {
     [[nodiscard]] Gemm scan_product(double m, double n, double k, double batch, double extra_bytes = 0) const;
     void write_scan(Writer& out, const char* name, std::span<const Gemm> products) const;
     void write_stream(Writer& out, const char* name, double bytes, double kernels = 1) const;
+    // The encoder: pass_encoder.cpp.
+    struct Encoder;
+    void price_encoder(const CostModel& device, const DeviceSpec& gpu);
+    [[nodiscard]] PassProgram encoder_patches(PassWork work) const;
+    [[nodiscard]] PassProgram encoder_projector(PassWork work) const;
     [[nodiscard]] Block feed_forward(double width) const;
     void add_flops(Writer& out, const Block& block, bool backward, Part part) const;
     /// From the norm before the router to the sum of what the experts made.
@@ -224,6 +242,7 @@ class PassCost {
     PathChoice paths_;
     GpuId first_;
     const MicroBatchLoad* documents_;  ///< of documents that attend to themselves alone; null: of whole sequences
+    double sequences_;                 ///< of a micro-batch
     double tokens_;                    ///< of a micro-batch on a rank, after context parallelism
     double t_;                         ///< tensor-parallel degree
     double stream_slowdown_;           ///< of kernels that move bytes
@@ -241,6 +260,7 @@ class PassCost {
     std::array<LayerPrices, LayerKind::kCount> layers_;
     Price head_input_, head_weight_;
     Price embedding_forward_, embedding_backward_, head_forward_, head_backward_;
+    std::shared_ptr<const Encoder> encoder_;  ///< null: there is none
 };
 
 }  // namespace orrery::inline training

@@ -2,6 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
+#include "workloads/training/encoder.hpp"
 #include "workloads/training/name_list.hpp"
 #include "workloads/training/offload.hpp"
 #include "workloads/training/state_space.hpp"
@@ -331,8 +332,12 @@ double SoftwareSpec::bucket_weights(double ranks) const {
     return std::max(least, gradient_bucket_per_rank.value * ranks);
 }
 
-LayerMix mix_of(const ModelSpec& model, std::int64_t first, std::int64_t count) {
+LayerMix mix_of(const ModelSpec& model, std::int64_t first, std::int64_t count, bool front) {
     LayerMix mix;
+    if (front && model.encoder.given()) {
+        mix.encoder = static_cast<double>(model.encoder.layers);
+        mix.projector = 1;
+    }
     for (std::int64_t layer = first; layer < first + count; ++layer) {
         const LayerKind kind = model.kind_of(layer);
         double& of = kind.part == LayerPart::attention      ? mix.attention
@@ -358,11 +363,12 @@ RankWeights weights_of(const ModelSpec& model, const PlanSpec& plan, const Layer
                 layers.feed_forward * model.parameters_of(LayerPart::feed_forward) +
                 layers.state_space * model.parameters_of(LayerPart::state_space);
     }
-    return {
+    RankWeights out = {
         (layers.dense * model.layer_parameters() + layers.experts * beside + parts +
          tables * model.embedding_parameters()) /
             static_cast<double>(plan.tensor),
         layers.experts * model.routed_parameters() / static_cast<double>(plan.experts.expert * plan.expert_tensor())};
+    return model.encoder.given() ? out += encoder_weights(model, plan, layers) : out;
 }
 
 double updated_weights(const PlanSpec& plan, const RankWeights& weights) {
@@ -628,7 +634,8 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
         }
     }
     for (const PlanProblems& found :
-         {communication_problems(plan, model.experts.count > 0), state_space_problems(model, plan)}) {
+         {communication_problems(plan, model.experts.count > 0), state_space_problems(model, plan),
+          encoder_problems(model, plan)}) {
         for (const std::string& text : found.refused) {
             problems.refuse(true, text);
         }

@@ -256,6 +256,8 @@ struct LayerMix {
     double dense = 0;
     double experts = 0;
     double attention = 0, feed_forward = 0, state_space = 0;  ///< of a hybrid
+    double encoder = 0;    ///< layers of the encoder before them, which total() leaves out
+    double projector = 0;  ///< of the encoder, with its first product and positions
     [[nodiscard]] double total() const { return dense + experts + (attention + feed_forward + state_space); }
     LayerMix& operator+=(const LayerMix& other) {
         dense += other.dense;
@@ -263,10 +265,13 @@ struct LayerMix {
         attention += other.attention;
         feed_forward += other.feed_forward;
         state_space += other.state_space;
+        encoder += other.encoder;
+        projector += other.projector;
         return *this;
     }
 };
-[[nodiscard]] LayerMix mix_of(const ModelSpec& model, std::int64_t first, std::int64_t count);
+/// `front`: of a part that begins the model, with its encoder.
+[[nodiscard]] LayerMix mix_of(const ModelSpec& model, std::int64_t first, std::int64_t count, bool front = false);
 
 /// Trained weights of a rank: those that attention's mapping divides, and those of routed experts; what it holds frozen beside them.
 struct RankWeights {

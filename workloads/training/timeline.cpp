@@ -110,6 +110,7 @@ class IterationDrawing {
         add("chunk", label.chunk, label.chunk >= 0);
         add("first layer", label.layer, label.layers > 0);
         add("layers", label.layers, label.layers > 0);
+        add("layers of the encoder", label.encoder, label.encoder > 0);
         add("tokens", in_.plan.micro_batch * in_.model.sequence / in_.plan.context, pass);
         if (task.activity != Task::kNoActivity) {
             span.arguments.emplace_back("bytes", lowered_.graph.activity(id).amount);
@@ -118,7 +119,7 @@ class IterationDrawing {
         name_stream(task.stream);
         if (pass) {
             hold(id, label);
-            if (rank.first && label.layers > 0) {
+            if (rank.first && (label.layers > 0 || label.encoder > 0 || label.projector)) {
                 add_parts(id, label, rank.stage);
             }
         }
@@ -165,10 +166,21 @@ class IterationDrawing {
         std::vector<std::pair<PassOperation, PlayedOperation>> exchanges, kernels;
         double seconds = 0;
     };
+    /// A stretch of a pass that is drawn.
+    struct Stretch {
+        const Parts* parts;
+        double layer;         ///< of the model or its encoder; -1: none
+        const char* of = "";  ///< what is before the names of its operations
+    };
     const Parts& parts_of(LayerKind kind, PassWork work) {
-        const auto [found, added] = parts_.try_emplace({kind.index(), work});
+        return parts_of(kind.index(), cost().program(kind, work), work);
+    }
+    const Parts& parts_of(EncoderPart part, PassWork work) {
+        return parts_of(LayerKind::kCount + static_cast<std::size_t>(part), cost().encoder_program(part, work), work);
+    }
+    const Parts& parts_of(std::size_t index, const PassProgram& program, PassWork work) {
+        const auto [found, added] = parts_.try_emplace({index, work});
         if (added) {
-            const PassProgram& program = cost().program(kind, work);
             const std::vector<PlayedOperation> played = program.play();
             for (std::size_t i = 0; i < played.size(); ++i) {
                 const PassOperation& operation = program.operations()[i];
@@ -187,14 +199,21 @@ class IterationDrawing {
     void add_parts(TaskId id, const TaskLabel& label, std::uint32_t stage) {
         const bool backward = label.work != PassWork::forward;
         const bool kernels = label.micro_batch == 0;
-        std::vector<const Parts*> layers;
-        double whole = 0;
-        std::size_t count = 0;
+        std::vector<Stretch> layers;
         for (std::uint32_t i = 0; i < label.layers; ++i) {
             const std::uint32_t layer = static_cast<std::uint32_t>(label.layer) + (backward ? label.layers - 1 - i : i);
-            layers.push_back(&parts_of(in_.model.kind_of(layer), label.work));
-            whole += layers.back()->seconds;
-            count += layers.back()->exchanges.size() + (kernels ? layers.back()->kernels.size() : 0);
+            layers.push_back({&parts_of(in_.model.kind_of(layer), label.work), static_cast<double>(layer)});
+        }
+        const std::vector<Stretch> encoder = encoder_of(label);
+        // The first of the layers, behind which or before which the tables are.
+        const std::size_t first = backward ? 0 : encoder.size();
+        const std::size_t last = first + layers.size();
+        layers.insert(backward ? layers.end() : layers.begin(), encoder.begin(), encoder.end());
+        double whole = 0;
+        std::size_t count = 0;
+        for (const Stretch& stretch : layers) {
+            whole += stretch.parts->seconds;
+            count += stretch.parts->exchanges.size() + (kernels ? stretch.parts->kernels.size() : 0);
         }
         if (count == 0 || count > left_[stage]) {
             left_[stage] = count == 0 ? left_[stage] : 0;  // no later pass either: what is drawn has no holes
@@ -208,31 +227,55 @@ class IterationDrawing {
         const double priced = price == TrainingGraph::kNoPrice ? 0 : lowered_.prices[price].total();
         const double idle = std::max(0.0, priced - before - whole - after);
         const double stretch = std::max(0.0, took - idle - before - after) / whole;
-        double at = executor_.start_of(id).seconds() + std::min(idle + before, took);
+        double at = executor_.start_of(id).seconds() + std::min(idle + (first > 0 ? 0 : before), took);
         const Task task = lowered_.graph.task(id);
         for (std::size_t i = 0; i < layers.size(); ++i) {
-            const double layer = label.layer + static_cast<double>(backward ? layers.size() - 1 - i : i);
+            at += (i == first && first > 0 ? before : 0) + (i == last ? after : 0);
+            const double layer = layers[i].layer;
             const auto draw = [&](const PassOperation& operation, const PlayedOperation& played) {
                 const auto stream =
                     static_cast<std::uint32_t>(kStreamCount) + static_cast<std::uint32_t>(operation.stream);
                 add_thread(stream, pass_stream_name(operation.stream));
-                out_.spans.push_back(Span{
-                    operation.name,
-                    operation.stream == PassStream::compute ? kKernelCategory : category_name(operation.category),
-                    task.rank,
-                    stream,
-                    (at + played.start * stretch) * 1e6,
-                    (played.end - played.start) * stretch * 1e6,
-                    {{"stage", stage}, {"micro-batch", static_cast<double>(label.micro_batch)}, {"layer", layer}}});
+                Span span{std::string(layers[i].of) + operation.name,
+                          operation.stream == PassStream::compute ? kKernelCategory : category_name(operation.category),
+                          task.rank,
+                          stream,
+                          (at + played.start * stretch) * 1e6,
+                          (played.end - played.start) * stretch * 1e6,
+                          {{"stage", stage}, {"micro-batch", static_cast<double>(label.micro_batch)}}};
+                if (layer >= 0) {
+                    span.arguments.emplace_back("layer", layer);
+                }
+                out_.spans.push_back(std::move(span));
             };
-            for (const auto& [operation, played] : layers[i]->exchanges) {
+            const Parts& parts = *layers[i].parts;
+            for (const auto& [operation, played] : parts.exchanges) {
                 draw(operation, played);
             }
-            for (std::size_t k = 0; kernels && k < layers[i]->kernels.size(); ++k) {
-                draw(layers[i]->kernels[k].first, layers[i]->kernels[k].second);
+            for (std::size_t k = 0; kernels && k < parts.kernels.size(); ++k) {
+                draw(parts.kernels[k].first, parts.kernels[k].second);
             }
-            at += layers[i]->seconds * stretch;
+            at += parts.seconds * stretch;
         }
+    }
+
+    // What a pass runs of the encoder, in order.
+    [[nodiscard]] std::vector<Stretch> encoder_of(const TaskLabel& label) {
+        std::vector<Stretch> out;
+        const char* of = "encoder: ";
+        if (label.projector) {
+            out.push_back({&parts_of(EncoderPart::patches, label.work), -1, of});
+        }
+        for (std::uint32_t i = 0; i < label.encoder; ++i) {
+            out.push_back({&parts_of(EncoderPart::layer, label.work), static_cast<double>(i), of});
+        }
+        if (label.projector) {
+            out.push_back({&parts_of(EncoderPart::projector, label.work), -1, of});
+        }
+        if (label.work != PassWork::forward) {
+            std::reverse(out.begin(), out.end());
+        }
+        return out;
     }
 
     // Seconds of a pass before its first layer and after its last one: tables, and the gather at the boundary.
@@ -271,9 +314,10 @@ class IterationDrawing {
     // Activations of a pass are there from its start until the gradients of its weights are.
     void hold(TaskId id, const TaskLabel& label) {
         const bool ends = label.work == PassWork::backward || label.work == PassWork::weight_gradient;
-        if (label.layers > 0 && (ends || label.work == PassWork::forward)) {
+        const double layers = label.layers + (in_.model.encoder.trained ? label.encoder : 0);
+        if (layers > 0 && (ends || label.work == PassWork::forward)) {
             held_[lowered_.graph.task(id).rank].add(us(ends ? executor_.end_of(id) : executor_.start_of(id)),
-                                                    ends ? -static_cast<double>(label.layers) : label.layers);
+                                                    ends ? -layers : layers);
         }
     }
 

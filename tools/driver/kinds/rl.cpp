@@ -500,6 +500,7 @@ void check_part(const JobSpec& job, const Mark& mark, std::vector<Diagnostic>& e
     }
     const PlanSpec& plan = part.plan;
     refuse(plan.documents.given, "has rows as 'batch' says: no 'documents'");
+    refuse(part.model.encoder.given(), "has rows of text: no 'encoder' of the model");
     refuse(plan.zeroth_order.given || plan.outer.workers > 1,
            "makes an update after each global batch: no 'zeroth_order', no 'outer' steps");
     if (job.role != PartRole::actor) {
