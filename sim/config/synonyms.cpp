@@ -169,6 +169,11 @@ const std::vector<Synonym>& synonym_table() {
         {"mamba_state_dim", {"model.state_space.state"}},
         {"mamba_num_groups", {"model.state_space.groups"}},
         {"conv_kernel", {"model.state_space.convolution"}},
+        {"vision_config", {"model.encoder"}},
+        {"vision_tower", {"model.encoder"}},
+        {"freeze_vit", {"model.encoder.trained"}},
+        {"recompute_vision", {"model.encoder.recompute"}},
+        {"spatial_merge_size", {"model.encoder.merged"}},
     };
     return kTable;
 }

@@ -187,6 +187,38 @@ TEST_CASE("a Hugging Face config.json becomes the model that the preset is") {
     }
 }
 
+TEST_CASE("a config.json of a model that sees brings its encoder, or says that it is the language model alone") {
+    const auto read = [](const std::string& json) {
+        const Imported out = import_file("hf-config", ImportInput::of_bytes("config.json", json));
+        ModelSpec model;
+        std::vector<Diagnostic> errors;
+        const YamlNode root = parse_yaml(out.text, "model.yaml");
+        read_fields(*root.find("model"), data(), errors, [&](Fields& fields) { describe(fields, model); });
+        REQUIRE(errors.empty());
+        complete(model);
+        return model;
+    };
+    const std::string text = R"({"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096,
+        "num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 32064, "max_position_embeddings": 4096,
+        "tie_word_embeddings": false})";
+    const ModelSpec llava = read(R"({"model_type": "llava", "text_config": )" + text + R"(, "vision_config": {
+        "model_type": "clip_vision_model", "hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16,
+        "num_hidden_layers": 24, "image_size": 336, "patch_size": 14}})");
+    CHECK(llava.encoder.tokens == 577);
+    CHECK(llava.encoder.places() == 576);
+    CHECK(llava.encoder.patch_width == 588);
+    CHECK(llava.encoder.projector == 4096);
+    CHECK(llava.parameters() == doctest::Approx(7'063'427'072.0).epsilon(0.001));
+    const ModelSpec internvl = read(R"({"model_type": "internvl_chat", "llm_config": )" + text + R"(, "vision_config": {
+        "model_type": "intern_vit_6b", "hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16,
+        "num_hidden_layers": 24, "image_size": 448, "patch_size": 14}})");
+    CHECK(internvl.encoder.places() == 256);
+    CHECK(internvl.encoder.merged == 4);
+    const ModelSpec qwen = read(R"({"model_type": "qwen2_5_vl", "text_config": )" + text +
+                                R"(, "vision_config": {"depth": 32, "hidden_size": 1280, "patch_size": 14}})");
+    CHECK(!qwen.encoder.given());
+}
+
 TEST_CASE("arguments and configurations that say too little or nothing are refused by name") {
     const std::vector<std::tuple<const char*, const char*, const char*>> cases = {
         {"megatron-args", "", "holds no flag"},
@@ -198,6 +230,7 @@ TEST_CASE("arguments and configurations that say too little or nothing are refus
          "does not divide 8 GPUs"},
         {"megatron-args", "--multi-latent-attention --num-layers 2", "write 'model.latent'"},
         {"megatron-args", "--hybrid-override-pattern M- --num-layers 2", "write 'model.pattern'"},
+        {"megatron-args", "--vision-model-type clip --num-layers 2", "write 'model.encoder'"},
         {"hf-config",
          R"({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 1, "vocab_size": 9,
              "hybrid_override_pattern": "ME"})",

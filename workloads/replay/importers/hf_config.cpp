@@ -132,14 +132,49 @@ YamlLines hybrid_of(Config& config, const std::string& file) {
     return {{"pattern", fmt::format("\"{}\"", pattern)}, {"state_space", space}};
 }
 
+// The encoder of models whose images have one size (LLaVA, InternVL): patches and, of all but SigLIP, a class token; InternVL puts
+// four patches side by side; the projector is as wide as the language model between its two products.
+std::string encoder_of(const Json& root, const std::string& hidden, const std::string& file, ImportNotes& notes) {
+    if (!root.contains("vision_config") || !root["vision_config"].is_object()) {
+        return "";
+    }
+    const Json& json = root["vision_config"];
+    Config vision(json, file);
+    const std::string of = Config(root, file).text("model_type");
+    const bool interns = one_of(of, {"internvl_chat", "internvl"});
+    const bool sized = json.contains("image_size") && json["image_size"].is_number_integer() &&
+                       json.contains("patch_size") && json["patch_size"].is_number_integer();
+    if (!sized || (!interns && !one_of(of, {"llava", "llava_next"}))) {
+        notes.assumed(
+            "the language model alone: the encoder in 'vision_config' is of another family than LLaVA's and "
+            "InternVL's, "
+            "or of images of any size (write 'model.encoder')");
+        return "";
+    }
+    const std::int64_t patch = vision.needed({"patch_size"});
+    const std::int64_t side = vision.needed({"image_size"}) / patch;
+    const std::int64_t classes = vision.text("model_type") == "siglip_vision_model" ? 0 : 1;
+    notes.assumed("one image in a sequence, and that its encoder is trained (model.encoder: images, trained)");
+    return fmt::format(
+        "{{layers: {}, hidden: {}, heads: {}, ffn: {}, patch_width: {}, tokens: {}, dropped: {}, merged: {}, "
+        "projector: "
+        "{}}}",
+        vision.needed({"num_hidden_layers"}), vision.needed({"hidden_size"}), vision.needed({"num_attention_heads"}),
+        vision.needed({"intermediate_size"}), 3 * patch * patch, side * side + classes, classes, interns ? 4 : 1,
+        hidden);
+}
+
 Imported read_config(const ImportInput& input) {
     const Json root = Json::parse(input.bytes(), nullptr, false);
     if (!root.is_object()) {
         throw ConfigError({Diagnostic{input.path(), 0, 0, "is no JSON object, as a config.json is"}});
     }
     // Models that see and hear too keep their language part inside.
-    const bool inside = root.contains("text_config") && root["text_config"].is_object();
-    Config config(inside ? root["text_config"] : root, input.path());
+    const auto holds = [&](const char* key) { return root.contains(key) && root[key].is_object(); };
+    Config config(holds("text_config")  ? root["text_config"]
+                  : holds("llm_config") ? root["llm_config"]
+                                        : root,
+                  input.path());
     Imported out;
     const std::string type = config.text("model_type");
     const bool plain = one_of(type, {"gpt2", "gpt_neo", "gpt_neox", "gptj", "gpt_bigcode", "bloom", "opt", "falcon",
@@ -182,6 +217,7 @@ Imported read_config(const ImportInput& input) {
         {"latent", latent}};
     const YamlLines hybrid = hybrid_of(config, input.path());
     lines.insert(lines.end(), hybrid.begin(), hybrid.end());
+    lines.emplace_back("encoder", encoder_of(root, lines[2].second, input.path(), out.notes));
     out.text =
         "# The model of a Hugging Face config.json, by 'orrery import hf-config'.\n" + yaml_section("model", lines);
     out.use = "these lines in place of its 'model:'";

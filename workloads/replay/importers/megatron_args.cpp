@@ -185,6 +185,10 @@ Imported read_arguments(const ImportInput& input) {
                                       "patterns of hybrid layers are not read: write 'model.pattern' and "
                                       "'model.state_space' in the scenario"}});
     }
+    if (flags.has("vision-model-type") || flags.has("img-h")) {
+        throw ConfigError({Diagnostic{input.path(), 0, 0,
+                                      "encoders of images are not read: write 'model.encoder' in the scenario"}});
+    }
     const YamlLines model = model_of(flags, out.notes);
     const Degrees degrees = {flags.whole({"tensor-model-parallel-size"}).value_or(1),
                              flags.whole({"pipeline-model-parallel-size"}).value_or(1),
