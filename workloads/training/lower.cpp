@@ -51,8 +51,8 @@ std::size_t Lowering::LabelHash::operator()(const TaskLabel& of) const {
     const auto both = [](std::int32_t low, std::uint32_t high) {
         return static_cast<std::uint64_t>(static_cast<std::uint32_t>(low)) | (std::uint64_t{high} << 32);
     };
-    const std::uint64_t flags = std::uint64_t{of.pass} + 2U * of.embedding + 4U * of.head + 8U * of.boundary + 16U * of.projector +
-                                32U * static_cast<std::uint64_t>(of.work) +
+    const std::uint64_t flags = std::uint64_t{of.pass} + 2U * of.embedding + 4U * of.head + 8U * of.boundary +
+                                16U * of.projector + 32U * static_cast<std::uint64_t>(of.work) +
                                 (static_cast<std::uint64_t>(of.encoder) << 32);
     constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15ULL;
     std::uint64_t hash = both(of.micro_batch, static_cast<std::uint32_t>(of.chunk)) * kMix;
