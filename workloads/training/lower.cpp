@@ -46,29 +46,8 @@ double TrainingInput::memory_of_stage(std::int64_t stage) const {
     return least;
 }
 
-std::size_t Lowering::LabelHash::operator()(const TaskLabel& of) const {
-    const auto both = [](std::int32_t low, std::uint32_t high) {
-        return static_cast<std::uint64_t>(static_cast<std::uint32_t>(low)) | (std::uint64_t{high} << 32);
-    };
-    const std::uint64_t flags = std::uint64_t{of.pass} + 2U * of.embedding + 4U * of.head + 8U * of.boundary +
-                                16U * of.projector + 32U * static_cast<std::uint64_t>(of.work) +
-                                (static_cast<std::uint64_t>(of.encoder) << 32);
-    constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15ULL;
-    std::uint64_t hash = both(of.micro_batch, static_cast<std::uint32_t>(of.chunk)) * kMix;
-    hash = (hash ^ (hash >> 32) ^ both(of.layer, of.layers)) * kMix;
-    return (hash ^ (hash >> 32) ^ flags) * kMix;
-}
-
 void Lowering::label(const TaskLabel& of) {
-    if (!out_.labels.empty() && of == TaskLabel()) {
-        label_ = 0;
-        return;
-    }
-    const auto [found, added] = labels_.try_emplace(of, static_cast<std::uint32_t>(out_.labels.size()));
-    if (added) {
-        out_.labels.push_back(of);
-    }
-    label_ = found->second;
+    label_ = known_labels_.number_of(of, out_.labels);
 }
 
 // Ranks are of as many kinds as groups of nodes hold some.

@@ -2,12 +2,12 @@
 // The common parts of lowering an iteration: which ranks are simulated, in-order streams, groups and collectives.
 // Internal to workloads/training; lower.hpp is the interface.
 
+#include "workloads/training/label_table.hpp"
 #include "workloads/training/lower.hpp"
 #include "workloads/training/rank_folding.hpp"
 
 #include <map>
 #include <optional>
-#include <unordered_map>
 
 namespace orrery::inline training {
 
@@ -222,10 +222,7 @@ class Lowering {
     std::map<std::pair<std::uint32_t, int>, std::vector<std::uint32_t>> known_demands_;
     std::map<std::pair<std::uint32_t, double>, std::uint32_t> slow_prices_;  ///< by price and factor
     std::vector<TaskId> last_;                                               ///< by simulated rank and stream
-    struct LabelHash {
-        std::size_t operator()(const TaskLabel& of) const;
-    };
-    std::unordered_map<TaskLabel, std::uint32_t, LabelHash> labels_;
+    LabelTable known_labels_;
     std::uint32_t label_ = 0;  ///< of tasks that are added now
 };
 

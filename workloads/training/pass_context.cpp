@@ -4,7 +4,7 @@
 // is exchanged are keys and values (16 bits each) going in, and their gradients coming back.
 // Reference: TransformerEngine, transformer_engine/pytorch/attention (rings, gathers, heads for tokens); PyTorch,
 // torch/distributed/tensor/experimental/_attention.py (gathered rings: sums in 32 bits, gradients of keys and values always go round).
-// Limits: a window does not shorten a ring; ranks do not differ.
+// Limits: a window does not shorten a ring (Transformer Engine has windows with gathers and heads for tokens alone); ranks do not differ.
 
 #include "workloads/training/pass_writer.hpp"
 
