@@ -131,6 +131,17 @@ TEST_CASE("keys of another kind of scenario, missing keys and wrong types are er
         std::string::npos);
 }
 
+TEST_CASE("what is written is JSON, whatever a name has in it") {
+    for (const char* name : {"plain", "a \\\" quote", "tab \\t and a line's end \\n", "\xC3\xA4 letter"}) {
+        const std::string text =
+            with(test::kSmallTraining, "{layers: 4", fmt::format("{{name: \"{}\", layers: 4", name));
+        const auto written = nlohmann::json::parse(resolved_json(test::scenario(text)));
+        CHECK(written["model"]["name"] == nlohmann::json::parse(fmt::format("\"{}\"", name)));
+        CHECK(written["model"]["layers"] == 4);
+        CHECK(written["plan"]["global_batch"] == 8);
+    }
+}
+
 TEST_CASE("a single value stands for the key of a section that is mostly given alone") {
     const std::string serving =
         "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n"
