@@ -1,6 +1,7 @@
 // Encoders: weights, FLOPs, kernels, memory and times of models with an encoder of images on the first pipeline stage.
 
 #include "workloads/training/encoder.hpp"
+#include "tests/support/passes.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/training_faults.hpp"
 #include "tools/explain/explain.hpp"
@@ -65,14 +66,6 @@ std::string infeasible(const std::string& plan, const std::string& model = model
         return error.what();
     }
     return "";
-}
-
-// What is asked of the passes of a model under a plan.
-template <class Asked>
-auto priced(const Scenario& s, const Asked& asked) {
-    const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
-    const TrainingInput in = training_input(s, test::models(), fabric, Placement(fabric));
-    return asked(PassCost(in.model, in.plan, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths));
 }
 
 // All of the encoder in a pass.
@@ -153,7 +146,7 @@ TEST_CASE("encoder: a layer is priced as any layer, without a causal half, and a
     const double layer = 2 * rows * 12 * 1024.0 * 1024 + 4 * rows * 577 * 1024;
     for (const char* more : {"", ", trained: false"}) {
         const bool trained = std::string(more).empty();
-        priced(with_plan(kPlan, model_with(more)), [&](const PassCost& cost) {
+        test::priced(with_plan(kPlan, model_with(more)), [&](const PassCost& cost) {
             CHECK(cost.encoder(EncoderPart::layer, PassWork::forward).flops == doctest::Approx(layer));
             CHECK(cost.encoder(EncoderPart::patches, PassWork::forward).flops == 2 * 2 * 576.0 * 588 * 1024);
             const double projector = 2 * 2 * 576.0 * (1024 * 2048 + 2048 * 2048);
@@ -171,7 +164,7 @@ TEST_CASE("encoder: a layer is priced as any layer, without a causal half, and a
     }
     // Cut over tensor-parallel ranks with the language model: sums after the products, no sequence parallelism.
     const auto of = [](const std::string& plan) {
-        return priced(with_plan(plan), [](const PassCost& cost) {
+        return test::priced(with_plan(plan), [](const PassCost& cost) {
             std::map<std::string, int> names;
             for (const PassOperation& one : cost.encoder_program(EncoderPart::layer, PassWork::forward).operations()) {
                 names[one.name] += one.seconds > 0 ? 1 : 0;
@@ -195,7 +188,7 @@ TEST_CASE("encoder: a step is longer by its passes and its optimizer, where noth
     for (const char* more : {"", ", trained: false", ", recompute: true"}) {
         const std::string plan = "tensor: 8, global_batch: 6, recompute: full";
         const Scenario s = with_plan(plan, model_with(more));
-        const double passes = priced(s, [&](const PassCost& cost) {
+        const double passes = test::priced(s, [&](const PassCost& cost) {
             const double once =
                 whole(cost, s.model, PassWork::forward).total() + whole(cost, s.model, PassWork::backward).total();
             CHECK(cost.encoder_seconds() == doctest::Approx(once));
@@ -231,7 +224,7 @@ TEST_CASE("encoder: where it makes the first stage the slowest, a 1F1B step is t
     const std::string plan = "pipeline: 8, global_batch: 24, overlap: {pipeline: true}";
     Scenario s = with_plan(plan, heavy);
     s.software.waits_at_ends = false;
-    const auto [stage, update] = priced(s, [&](const PassCost& cost) {
+    const auto [stage, update] = test::priced(s, [&](const PassCost& cost) {
         double passes = 0;
         for (const PassWork work : {PassWork::forward, PassWork::backward}) {
             const bool forward = work == PassWork::forward;

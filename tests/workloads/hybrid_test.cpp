@@ -1,5 +1,6 @@
 // Hybrids: weights, FLOPs, kernels and memory of models whose layers are state spaces, feed-forwards or attention.
 
+#include "tests/support/passes.hpp"
 #include "tests/support/support.hpp"
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"
@@ -49,19 +50,18 @@ std::string infeasible(const std::string& plan, const std::string& model = kMode
     return "";
 }
 
-// What is asked of the passes of a model under a plan.
-template <class Asked>
-auto priced(const Scenario& s, const Asked& asked) {
-    const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
-    const TrainingInput in = training_input(s, test::models(), fabric, Placement(fabric));
-    return asked(PassCost(in.model, in.plan, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths));
-}
-
 constexpr LayerKind kScan{false, false, LayerPart::state_space};
 constexpr LayerKind kFeed{false, false, LayerPart::feed_forward};
 constexpr LayerKind kAttend{false, false, LayerPart::attention};
 
 }  // namespace
+
+TEST_CASE("hybrid: what scans reach is refused for a model that has none") {
+    const std::string plain =
+        "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n"
+        "plan: {tensor: 8, global_batch: 8}\nsoftware: {preset: megatron-core-2024, scan_efficiency: 50 %}\n";
+    CHECK(test::refusal(plain).find("'software.scan_efficiency' changes nothing") != std::string::npos);
+}
 
 TEST_CASE("hybrid: presets have the published numbers of parameters and the recipe's FLOPs") {
     const ModelSpec small = with_plan(kPlan, "nemotron-h-8b").model;
@@ -132,7 +132,7 @@ TEST_CASE("hybrid: a pattern of attention and feed-forwards in turn costs as who
 
 TEST_CASE("hybrid: a pass of a state-space layer is the sum of its kernels and collectives") {
     for (const char* plan : {kPlan, "tensor: 4, data: 2, global_batch: 16, sequence_parallel: true"}) {
-        priced(with_plan(plan), [&](const PassCost& cost) {
+        test::priced(with_plan(plan), [&](const PassCost& cost) {
             for (const bool backward : {false, true}) {
                 const PassProgram& program = backward ? cost.backward_program(kScan) : cost.forward_program(kScan);
                 double sum = 0;
@@ -162,7 +162,7 @@ TEST_CASE("hybrid: FLOPs of a state-space layer are those of its products") {
     const double states = 2 * tokens * inner * n;  // into or out of them
     const double inside = tokens * inner * q;      // of which causality leaves half
     const double scores = 2 * tokens * 4 * n * q;  // whole chunks are computed
-    priced(with_plan(kPlan), [&](const PassCost& cost) {
+    test::priced(with_plan(kPlan), [&](const PassCost& cost) {
         CHECK(cost.layer_forward(kScan).flops == doctest::Approx(products + 2 * states + scores + inside));
         // Gradients of states, inputs and what writes and reads states; of inputs, scores and decays inside; of scores for both; and what
         // is computed again.
@@ -175,7 +175,7 @@ TEST_CASE("hybrid: FLOPs of a state-space layer are those of its products") {
 
 TEST_CASE("hybrid: tensor-parallel ranks halve the kernels and sum as attention's do") {
     const auto of = [](const std::string& plan, LayerKind kind) {
-        return priced(with_plan(plan), [&](const PassCost& cost) { return cost.layer_forward(kind); });
+        return test::priced(with_plan(plan), [&](const PassCost& cost) { return cost.layer_forward(kind); });
     };
     const Price one = of("data: 8, global_batch: 16", kScan);
     const Price two = of("tensor: 2, data: 4, global_batch: 16, sequence_parallel: true", kScan);
@@ -188,7 +188,7 @@ TEST_CASE("hybrid: tensor-parallel ranks halve the kernels and sum as attention'
 
 TEST_CASE("hybrid: the scan stays in 16 bits where products are in 8") {
     const auto kernels = [](const std::string& plan) {
-        return priced(with_plan(plan, "nemotron-h-8b"), [](const PassCost& cost) {
+        return test::priced(with_plan(plan, "nemotron-h-8b"), [](const PassCost& cost) {
             std::map<std::string, double> out;
             for (const PassOperation& operation : cost.forward_program(kScan).operations()) {
                 out[operation.name] += operation.seconds;
@@ -210,7 +210,7 @@ TEST_CASE("hybrid: kernels of the scan reach a share of the vector units' rate, 
     CHECK(with_plan(kPlan, "llama-3-8b").software.scan_efficiency.value == 0);
     const auto kernels = [&](double share) {
         s.software.scan_efficiency.value = share;
-        return priced(s, [](const PassCost& cost) {
+        return test::priced(s, [](const PassCost& cost) {
             std::map<std::string, double> out;
             for (const PassOperation& operation : cost.forward_program(kScan).operations()) {
                 out[operation.name] += operation.seconds;

@@ -1,10 +1,13 @@
 #include "tools/driver/unread.hpp"
 
+#include "sim/config/given.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
 #include <tuple>
+#include <utility>
 
 namespace orrery::inline driver {
 
@@ -211,6 +214,8 @@ void refuse_unread_model(const YamlNode& root, const Scenario& scenario, std::ve
     unread.refuse(model.full_every > 0, "model.full_every", model.window > 0, "a 'window'");
     unread.refuse(model.latent.q_rank > 0, "model.latent.q_rank", model.latent.kv_rank > 0, latent);
     unread.refuse(model.latent.rotary != usual.rotary, "model.latent.rotary", model.latent.kv_rank > 0, latent);
+    unread.refuse(scenario.software.scan_efficiency.how == kGivenInScenario, "software.scan_efficiency",
+                  model.layers_with(LayerPart::state_space) > 0, "a model with state-space layers");
     for (const std::vector<ModelProblem>& found : {hybrid_problems(model), encoder_problems(model)}) {
         for (const ModelProblem& problem : found) {
             errors.push_back(nearest_at(root, "model." + problem.key).mark.error(problem.text));
@@ -235,6 +240,12 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
     const EngineSpec& engine = scenario.engine;
     const bool experts = scenario.model.experts.count > 0;
     const char* of_experts = "a model with experts";
+    for (const auto& [time, key] :
+         {std::pair{&engine.software.request, "request"}, std::pair{&engine.software.frontend, "frontend"},
+          std::pair{&engine.software.prompt_token, "prompt_token"}}) {
+        unread.refuse(time->how == kGivenInScenario, fmt::format("engine.software.{}", key), !engine.front_end.given,
+                      "an engine without 'front_end', which says itself what requests take");
+    }
     unread.refuse(engine.experts_differ, "engine.experts", experts, of_experts);
     unread.refuse(engine.dispatch != Dispatch::gather, "engine.dispatch", experts, of_experts);
     unread.refuse(engine.affinity > 0, "engine.affinity", engine.dispatch == Dispatch::coherent,
