@@ -37,6 +37,16 @@ ResourceId FluidModel::add_resource(double capacity) {
     return ResourceId(resources_.size() - 1);
 }
 
+ResourceId FluidModel::add_resources(std::span<const double> capacities) {
+    const std::size_t first = resources_.size();
+    resources_.resize(first + capacities.size());
+    for (std::size_t i = 0; i < capacities.size(); ++i) {
+        ORRERY_ASSERT(capacities[i] >= 0 && std::isfinite(capacities[i]));
+        resources_[first + i].capacity = capacities[i];
+    }
+    return ResourceId(first);
+}
+
 double FluidModel::capacity(ResourceId resource) const {
     return resources_[resource.value()].capacity;
 }
@@ -122,12 +132,12 @@ std::uint32_t FluidModel::allocate_slots(std::span<const Demand> demands, std::u
         first = free_slots_[demands.size()].back();
         free_slots_[demands.size()].pop_back();
     }
+    if (!used) {
+        slots_.resize(first + demands.size());
+        owners_.resize(first + demands.size());
+    }
     for (std::size_t i = 0; i < demands.size(); ++i) {
         ORRERY_ASSERT(demands[i].resource.value() < resources_.size() && demands[i].weight > 0);
-        if (!used) {
-            slots_.emplace_back();
-            owners_.emplace_back();
-        }
         slots_[first + i] = Slot{demands[i].resource.value(), 0, 0, demands[i].weight};
         owners_[first + i] = owner;
     }
@@ -494,17 +504,20 @@ ResourceReport FluidModel::report(std::size_t links) const {
     const double seconds = last_end_.seconds();
     for (std::uint32_t i = 0; i < std::min(links, resources_.size()); ++i) {
         const Resource& resource = resources_[i];
-        if (resource.users.empty() && resource.carried == 0) {
+        const double passed = resource.users.empty() ? resource.carried : carried(ResourceId(i));
+        if (passed == 0) {
             continue;
         }
         double could = resource.capacity * seconds;
-        if (const auto entry = changed_.find(i); entry != changed_.end()) {
-            // Beyond the last end nothing is counted, but for a change that came after it.
-            const SimTime since = SimTime::from_ps(entry->second.since);
-            could = entry->second.area + resource.capacity * std::max(0.0, (last_end_ - since).seconds());
+        if (!changed_.empty()) {
+            if (const auto entry = changed_.find(i); entry != changed_.end()) {
+                // Beyond the last end nothing is counted, but for a change that came after it.
+                const SimTime since = SimTime::from_ps(entry->second.since);
+                could = entry->second.area + resource.capacity * std::max(0.0, (last_end_ - since).seconds());
+            }
         }
-        if (could > 0) {
-            out.max_link_utilisation = std::max(out.max_link_utilisation, carried(ResourceId(i)) / could);
+        if (passed > could * out.max_link_utilisation && could > 0) {
+            out.max_link_utilisation = std::max(out.max_link_utilisation, passed / could);
         }
     }
     return out;

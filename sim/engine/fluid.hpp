@@ -40,7 +40,7 @@ class FluidModel final : public ResourceModel, public EventHandler {
     explicit FluidModel(Engine& engine, SimTime window = SimTime());
 
     ResourceId add_resource(double capacity) override;
-    void expect_resources(std::size_t more) override { resources_.reserve(resources_.size() + more); }
+    ResourceId add_resources(std::span<const double> capacities) override;
     [[nodiscard]] double capacity(ResourceId resource) const override;
     void set_capacity(ResourceId resource, double capacity) override;
     ClassId hold(std::span<const Demand> demands, double rate_bound = kUnbounded) override;

@@ -2,6 +2,15 @@
 
 namespace orrery::inline engine {
 
+ResourceId ResourceModel::add_resources(std::span<const double> capacities) {
+    ORRERY_ASSERT(!capacities.empty());
+    const ResourceId first = add_resource(capacities[0]);
+    for (const double capacity : capacities.subspan(1)) {
+        (void)add_resource(capacity);
+    }
+    return first;
+}
+
 double ResourceModel::cancel(const ActivityHandle& activity) {
     if (const auto entry = suspended_.find(activity); entry != suspended_.end()) {
         const double left = entry->second;

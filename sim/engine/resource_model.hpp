@@ -81,8 +81,8 @@ class ResourceModel {
 
     /// Adds a resource with a capacity in units per second (bytes/s, FLOP/s). Zero means that nothing passes.
     virtual ResourceId add_resource(double capacity) = 0;
-    /// Tells that so many more will be added.
-    virtual void expect_resources(std::size_t more) { (void)more; }
+    /// Adds at least one, one after the other, and returns the first.
+    virtual ResourceId add_resources(std::span<const double> capacities);
     [[nodiscard]] virtual double capacity(ResourceId resource) const = 0;
     /// From this instant on. Activities under way keep what they have been served.
     virtual void set_capacity(ResourceId resource, double capacity) = 0;

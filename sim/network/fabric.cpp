@@ -207,10 +207,9 @@ TreeLinks Fabric::tree(std::span<const GpuId> members, PathChoice choice, std::u
 }
 
 void Fabric::add_to(ResourceModel& sharing) const {
-    sharing.expect_resources(capacities_.size());
-    for (std::size_t i = 0; i < capacities_.size(); ++i) {
-        const ResourceId id = sharing.add_resource(capacities_[i]);
-        ORRERY_ASSERT(id.value() == i);
+    if (!capacities_.empty()) {
+        const ResourceId first = sharing.add_resources(capacities_);
+        ORRERY_ASSERT(first.value() == 0);
     }
 }
 
