@@ -33,6 +33,9 @@ std::vector<FactsRow> read_facts_table(const std::string& path, char separator) 
     std::vector<FactsRow> rows;
     std::string line;
     for (int number = 1; std::getline(stream, line); ++number) {
+        if (!line.empty() && line.back() == '\r') {
+            line.pop_back();  // as spreadsheets and Python's csv end lines
+        }
         if (line.empty() || line[0] == '#') {
             continue;
         }

@@ -289,7 +289,9 @@ class Parser {
             for (const TraceOperation& one : trace_operations()) {
                 names.emplace_back(one.name);
             }
-            fail(fmt::format("unknown operation '{}'{}", row.op, did_you_mean(row.op, names)));
+            const std::string near = did_you_mean(row.op, names);
+            fail(fmt::format("unknown operation '{}'{}", row.op,
+                             near.empty() ? fmt::format("; there are {}", fmt::join(names, ", ")) : near));
             return;
         }
         for (const std::string& dimension : operation->required) {

@@ -51,8 +51,13 @@ Asked request_of(const CommandLine& line) {
 std::vector<Asked> requests_of(const CommandLine& line) {
     Asked common = request_of(line);
     if (line.arguments.empty() == line.text("table").empty()) {
-        throw ConfigError(
-            "'orrery price' takes an operation with its dimensions, such as gemm m=4096 n=4096 k=4096, or --table");
+        std::vector<std::string> operations;
+        for (const TraceOperation& one : trace_operations()) {
+            operations.emplace_back(one.name);
+        }
+        throw ConfigError(fmt::format("'orrery price' takes an operation with its dimensions, such as gemm m=4096 n=4096 "
+                                      "k=4096, or --table; operations are {}",
+                                      fmt::join(operations, ", ")));
     }
     if (!line.arguments.empty()) {
         common.cells["op"] = line.arguments[0];
@@ -95,16 +100,7 @@ TraceRow row_of(const Asked& request) {
         "# orrery-trace: 1\n# device: any\n# source: asked\n# date: unknown\n"
         "op,phase,dtype,kv_dtype,shape,median_ns\n{},{},{},{},{},1\n",
         op, request.text("phase"), dtype, request.text("kv_dtype"), request.text("shape"));
-    try {
-        return parse_trace(text, request.place.file).rows.at(0);
-    } catch (const ConfigError& error) {
-        std::vector<Diagnostic> moved = error.diagnostics();
-        for (Diagnostic& one : moved) {
-            one.line = request.place.line;
-            one.column = request.place.column;
-        }
-        throw ConfigError(moved);
-    }
+    return parse_trace(text, request.place.file).rows.at(0);
 }
 
 [[noreturn]] void refuse(const Asked& request, std::string why) {
@@ -269,7 +265,13 @@ int command_price(const CommandLine& line, const DataDirectory& data) {
             const RowPrice price = pricers.price(request);
             prices.emplace_back(std::move(request), price);
         } catch (const ConfigError& error) {
-            errors.insert(errors.end(), error.diagnostics().begin(), error.diagnostics().end());
+            // Presets say what is wrong and not which row asked for them.
+            for (Diagnostic one : error.diagnostics()) {
+                one.file = request.place.file;
+                one.line = request.place.line;
+                one.column = request.place.column;
+                errors.push_back(std::move(one));
+            }
             if (errors.size() >= kMostErrors) {
                 break;
             }
