@@ -106,12 +106,16 @@ TEST_CASE("price: a table has its prices row by row, and its errors at their lin
     const Outcome outcome = orrery_command("price --table " + bad);
     CHECK(outcome.code == 2);
     for (const char* error : {"bad.csv:2:1: error: unknown operation 'gem'; did you mean 'gemm'?",
-                              "bad.csv:3:1: error: gemm needs a positive 'k'", "unknown device 'h201'"}) {
+                              "bad.csv:3:1: error: gemm needs a positive 'k'", "bad.csv:4:1: error: unknown device 'h201'"}) {
         CHECK_MESSAGE(outcome.text.find(error) != std::string::npos, outcome.text);
     }
     check_refused("price --table " + folder.file("c.csv", "op,devise,shape\n"), "has no row");
     check_refused("price --table " + folder.file("d.csv", "op,devise,shape\ngemm,x,m=1\n"), "did you mean 'device'?");
     check_refused("price", "takes an operation");
+    check_refused("price", "grouped_gemm, moe");
+    check_refused("price experts tokens=1 --device h200-sxm", "unknown operation 'experts'; there are gemm");
+    const std::string spreadsheet = folder.file("crlf.csv", "op,shape,device\r\ngemm,m=64 n=64 k=64,h200-sxm\r\n");
+    CHECK(prices("--table " + spreadsheet).size() == 1);
     check_refused("price gemm m=1 n=1 k=1", "name it with --device");
     check_refused("price gemm m=1 n=1 k=1 --device h200-sxm --kernels none-such", "no device has a set of kernels");
     check_refused("price all_reduce bytes=1 ranks=2 --device h200-sxm", "neither device nor kernels");
@@ -119,6 +123,22 @@ TEST_CASE("price: a table has its prices row by row, and its errors at their lin
     check_refused("price all_reduce bytes=1 ranks=9 --node dgx-h200", "as many on each node");
     check_refused("price gemm m=1 n=1 k=1 --device h200-sxm --library nccl", "is no collective");
     check_refused("price both_ways bytes=1 --device h200-sxm", "no model has an operation for both_ways");
+}
+
+// A fit of a kernel that nobody tuned would make a model slower for being quantised.
+TEST_CASE("experts in 8 bits take no longer than those in 16") {
+    for (const char* device : {"h100-sxm", "h200-sxm", "b200-sxm", "gb200"}) {
+        for (const int tokens : {16, 256, 4096}) {
+            for (const char* layer : {"hidden=7168 ffn=2048 tensor=8 experts=256 topk=8",
+                                      "hidden=4096 ffn=1536 tensor=4 experts=128 topk=8",
+                                      "hidden=4096 ffn=14336 tensor=2 experts=8 topk=2"}) {
+                const std::string asked = fmt::format("moe tokens={} {} --device {} --dtype ", tokens, layer, device);
+                const double eight = prices(asked + "fp8").at(0)["seconds"].get<double>();
+                const double sixteen = prices(asked + "bf16").at(0)["seconds"].get<double>();
+                CHECK_MESSAGE(eight < 1.05 * sixteen, asked);
+            }
+        }
+    }
 }
 
 TEST_CASE("a layer and a step of torchbench are the sums of their kernels") {
