@@ -135,13 +135,20 @@ double mean_error(const CollectiveCurve& curve, const std::vector<CollectivePoin
     return points.empty() ? 0 : sum / static_cast<double>(points.size());
 }
 
-// A size that took twice as long as each of the next two met something else on the machine.
+// A size met something else on the machine where it took twice as long as each of the next two; or where doing the size before
+// over and over would have been faster by a quarter, and the next size is back below that: nothing an algorithm does is so alone.
 void drop_disturbed(std::vector<CollectivePoint>& points) {
+    constexpr double kAbove = 1.25;
     std::vector<CollectivePoint> kept;
     for (std::size_t i = 0; i < points.size(); ++i) {
-        const bool disturbed = i + 2 < points.size() && points[i].seconds > 2 * points[i + 1].seconds &&
-                               points[i].seconds > 2 * points[i + 2].seconds;
-        if (!disturbed) {
+        const bool twice = i + 2 < points.size() && points[i].seconds > 2 * points[i + 1].seconds &&
+                           points[i].seconds > 2 * points[i + 2].seconds;
+        const auto above = [&](std::size_t at) {
+            const CollectivePoint& before = kept.back();
+            return points[at].seconds > kAbove * before.seconds * points[at].bytes / before.bytes;
+        };
+        const bool alone = !kept.empty() && i + 1 < points.size() && above(i) && !above(i + 1);
+        if (!twice && !alone) {
             kept.push_back(points[i]);
         }
     }

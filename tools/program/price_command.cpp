@@ -265,11 +265,13 @@ int command_price(const CommandLine& line, const DataDirectory& data) {
             const RowPrice price = pricers.price(request);
             prices.emplace_back(std::move(request), price);
         } catch (const ConfigError& error) {
-            // Presets say what is wrong and not which row asked for them.
+            // What is wrong with a file of a preset is said at its place, all else at that of the row.
             for (Diagnostic one : error.diagnostics()) {
-                one.file = request.place.file;
-                one.line = request.place.line;
-                one.column = request.place.column;
+                if (one.file.empty() || one.file == request.place.file) {
+                    one.file = request.place.file;
+                    one.line = request.place.line;
+                    one.column = request.place.column;
+                }
                 errors.push_back(std::move(one));
             }
             if (errors.size() >= kMostErrors) {
