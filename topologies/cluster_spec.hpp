@@ -91,7 +91,7 @@ struct ClusterSpec {
     PowerBudget power;
 };
 
-inline constexpr PresetKind kNodePresets{"node", "topologies/data/nodes"};
+inline constexpr PresetKind kNodePresets{"node", "topologies/data/nodes", "gpu", "models/data/devices"};
 inline constexpr PresetKind kDevicePresets{"device", "models/data/devices"};
 
 void describe(Fields& fields, NodeSpec& node);

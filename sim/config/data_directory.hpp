@@ -14,6 +14,9 @@ struct YamlNode;
 struct PresetKind {
     const char* what;       ///< "node", "model"
     const char* directory;  ///< relative to the data directory, such as "workloads/data/models"
+    /// A key of it that takes presets of its own, and where these are: who names one of them in the place of the whole is told.
+    const char* part = nullptr;
+    const char* part_directory = nullptr;
 };
 
 /// Where tables of measured or fitted values live that a field names.

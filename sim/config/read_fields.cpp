@@ -427,8 +427,16 @@ class Reader final : public Fields {
         }
         const std::vector<std::string> names = data_.names(kind);
         if (std::find(names.begin(), names.end(), name.scalar) == names.end()) {
+            std::string hint = did_you_mean(name.scalar, names);
+            if (kind.part != nullptr) {
+                const std::vector<std::string> parts = data_.names(PresetKind{kind.part, kind.part_directory});
+                if (std::find(parts.begin(), parts.end(), name.scalar) != parts.end()) {
+                    hint = fmt::format(", which is what a {} may have: {}: {{{}: {}, ...}}", kind.what, kind.what, kind.part,
+                                       name.scalar);
+                }
+            }
             fail(name, fmt::format("unknown {} preset '{}'{}; 'orrery list {}s' shows them all", kind.what, name.scalar,
-                                   did_you_mean(name.scalar, names), kind.what));
+                                   hint, kind.what));
             return nullptr;
         }
         return data_.preset(kind, name.scalar);
