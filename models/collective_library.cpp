@@ -22,6 +22,13 @@ void describe(Fields& fields, BetweenNodes& between) {
                    between.step_latency);
     fields.sourced({"level_latency", "each doubling of the nodes", false, 0, 1e-2}, Dimension::time,
                    between.level_latency);
+    bool trees = between.tree_level.value > 0;
+    fields.group(trees, [&](Fields& same) {
+        same.sourced({"tree_inside", "each further GPU of a node on the tree, there and back", false, 0, 1e-3},
+                     Dimension::time, between.tree_inside);
+        same.sourced({"tree_level", "each doubling of the nodes on the tree, there and back", false, 0, 1e-3},
+                     Dimension::time, between.tree_level);
+    });
     fields.sourced({"fill", "a node: what the ramp of large messages costs", false, 0, 1e-2}, Dimension::time,
                    between.fill);
     fields.sourced({"ramp", "a node: time on the wire until half of that is lost", false, 0, 1}, Dimension::time,
@@ -88,13 +95,19 @@ CollectivePrice MeasuredCollectives::price(CollectiveOp op, const GroupLayout& l
     if (between_.exchange && both_ways && layout.nodes == 2) {
         out.outside = bytes / wire;
     }
-    out.latency = Seconds(between_.latency.value + steps * between_.step_latency.value +
+    const double on_nics = out.outside * wire / layout.nics.value();
+    double hops = steps * between_.step_latency.value;
+    if (both_ways && between_.tree_level.value > 0) {
+        const double tree = 2 * ((layout.per_node() - 1) * between_.tree_inside.value +
+                                 log2_pinned(layout.nodes) * between_.tree_level.value);
+        hops = std::min(hops, tree + on_nics);
+    }
+    out.latency = Seconds(between_.latency.value + hops +
                           (both_ways ? 1 : 0.5) * log2_pinned(layout.nodes) * between_.level_latency.value);
     const bool no_tree = op == CollectiveOp::all_gather || op == CollectiveOp::reduce_scatter;
     const double ring_steps = no_tree && between_.ring_latency.value > 0 ? steps : 0;
     out.latency += Seconds(ring_steps * between_.ring_latency.value);
     if (between_.fill.value > 0) {
-        const double on_nics = out.outside * wire / layout.nics.value();
         const double fill =
             ring_steps > 0 ? ring_steps * between_.ring_fill.value : between_.fill.value * layout.nodes;
         out.latency += Seconds(fill * on_nics / (on_nics + between_.ramp.value * layout.nodes));

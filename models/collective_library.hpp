@@ -6,6 +6,9 @@
 // ring all-reduce is a reduce-scatter and an all-gather). Between nodes, of the time x that a ring's bytes take on the NICs of a
 // node: latency + steps x step_latency + level_latency x log2(nodes) + fill x nodes x / (x + ramp x nodes) + x / efficiency. The fill is
 // the pipeline of rings and trees, whose chunks and channels grow with the message until they are all in use.
+// Where a tree is known beside the ring, an all-reduce takes the faster: 2 x ((GPUs of a node - 1) x tree_inside + log2(nodes) x
+// tree_level) + x in place of the ring's steps: trees send small messages in chunks as large as they are, so that
+// filling them takes up to another x.
 // All-gathers and reduce-scatters have the ring alone in NCCL (trees came for one GPU a node with 2.23), so that they may pay for each of
 // its steps: ring_latency x steps + ring_fill x steps x x / (x + ramp x nodes).
 // Serving engines bring an all-reduce of their own (one- and two-shot over peer memory); all else is NCCL, or RCCL.
@@ -29,6 +32,8 @@ struct BetweenNodes {
     Sourced<double> latency;        ///< s, start of a collective
     Sourced<double> step_latency;   ///< s, a step of the ring
     Sourced<double> level_latency;  ///< s, for each doubling of the nodes, of an all-reduce; of the others half
+    Sourced<double> tree_inside;    ///< s, each further GPU of a node on a tree, there and back each
+    Sourced<double> tree_level;     ///< s, each doubling of the nodes, there and back each; 0: no tree is known
     Sourced<double> fill;           ///< s a node: by how much the largest messages are later for the ramp
     Sourced<double> ramp;           ///< s a node on the wire until half of that is lost
     bool exchange = false;       ///< two nodes exchange the payload once, by trees, where a ring sends it almost twice

@@ -4,6 +4,7 @@
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cmath>
 
@@ -114,6 +115,27 @@ TEST_CASE("rows of a trace become curves by library, operation and ranks; betwee
     CHECK(curves[1].library == "vllm");
     CHECK(curves[1].points == 4);
     CHECK(1e6 * curves[1].seconds(3000) == doctest::Approx(5));
+}
+
+TEST_CASE("a size that met something else bends no curve, and a switch of algorithms does") {
+    const auto curve = [](double spike, double after) {
+        std::string text =
+            "# orrery-trace: 1\n# device: h100-sxm\n# source: by hand\n# date: 2026-11-26\nop,dtype,shape,median_ns\n";
+        for (int power = 16; power < 32; ++power) {
+            const double ns = 5000 + 0.01 * std::exp2(power);
+            const double times = power == 24 ? spike : power > 24 ? after : 1;
+            text += fmt::format("all_reduce,bf16,bytes={} ranks=8,{}\n", 1LL << power, times * ns);
+        }
+        return collective_curves(parse_trace(text, "t.csv")).at(0);
+    };
+    const CollectiveCurve plain = curve(1, 1);
+    const CollectiveCurve alone = curve(1.9, 1);
+    CHECK(plain.points == 16);
+    CHECK(alone.points == 15);
+    CHECK(alone.seconds(1 << 24) == doctest::Approx(plain.seconds(1 << 24)).epsilon(1e-6));
+    const CollectiveCurve slower = curve(1.9, 1.9);
+    CHECK(slower.points == 16);
+    CHECK(slower.seconds(1 << 28) == doctest::Approx(1.9 * plain.seconds(1 << 28)).epsilon(0.02));
 }
 
 TEST_CASE("a serving engine's own all-reduce is far below NCCL's where decode steps need it, and all else is NCCL's") {

@@ -238,6 +238,23 @@ TEST_CASE("in a mesh a group has the links between its members, and the two dies
               .find("needs node.intra: mesh") != std::string::npos);
 }
 
+TEST_CASE("NCCL on InfiniBand sums small payloads by a tree and large ones by a ring") {
+    const auto nccl = make_collectives("nvlink4", "nccl", test::data(), "infiniband");
+    const auto latency = [&](CollectiveOp op, std::uint32_t nodes, double bytes) {
+        const GroupLayout layout{8 * nodes, nodes, BytesPerSecond(400e9)};
+        return 1e6 * nccl->price(op, layout, Bytes(bytes), BytesPerSecond(450e9)).latency.value();
+    };
+    const double start = 35.4;
+    const auto ring = [](double nodes) { return 1.43 * 2 * (8 * nodes - 1); };
+    // As src/graph/tuning.cc has it, with another time on the wire for filling the tree.
+    const double on_wire = 2 * 1023.0 / 1024 * 65536 / 400e9 * 1e6;
+    CHECK(latency(CollectiveOp::all_reduce, 128, 65536) == doctest::Approx(start + 2 * (7 * 1.25 + 7 * 8.5) + on_wire));
+    CHECK(latency(CollectiveOp::all_reduce, 128, 4e9) == doctest::Approx(start + ring(128)));
+    CHECK(latency(CollectiveOp::all_reduce, 2, 67108864) == doctest::Approx(start + ring(2)));
+    // Only all-reduces have trees.
+    CHECK(latency(CollectiveOp::all_gather, 128, 65536) == doctest::Approx(start + ring(128) / 2));
+}
+
 TEST_CASE(
     "RCCL: an operation without a curve takes its share of the all-reduce; between nodes the formula of its "
     "constants") {

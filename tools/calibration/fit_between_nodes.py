@@ -4,7 +4,7 @@
 Usage: fit_between_nodes.py      (from the repository root; prints the constants of every network)
 
 With x, the time that the bytes of a ring take on the NICs of a node (of two nodes with `exchange`: the payload once):
-  infiniband: t = latency + step_latency * 2 (n - 1) + x / efficiency
+  infiniband, infiniband-racks: t = latency + step_latency * 2 (n - 1) + x / efficiency
   the others: t = latency + level_latency * log2(nodes) + fill * nodes * x / (x + ramp * nodes) + x / efficiency
   infiniband-nvls, efa-nvls: as the others, but the last term is at least what the all-reduce takes on NVLink, by that of 512 MiB in one node
   slingshot-a100 besides, of all-gathers: ring_latency * (n - 1) + ring_fill * (n - 1) * x / (x + ramp * nodes) for the fill, and half the
@@ -17,6 +17,7 @@ import itertools
 import math
 
 INFINIBAND = {"dgx-h100": 400e9, "dgx-b200": 400e9, "dgx2-v100": 100e9, "hgx-a100-80g-4x200": 100e9}  # bits per second of a NIC
+SMALL = ("2 x A100, InfiniBand (Sophia)", 200e9)  # the one series on InfiniBand with messages below 32 MiB; B/s of a node's NICs
 # Systems of more.csv, B/s of a node's NICs, and whether two nodes exchange.
 NETWORKS = {
     "slingshot-gh200": ([("Alps, GH200, Slingshot", 100e9), ("Alps, two nodes, 2025-26", 100e9)], True),
@@ -84,15 +85,19 @@ def mean(values):
     return 100 * sum(values) / len(values)
 
 
-def infiniband():
+def infiniband(name, small):
     rows = []
     for row in read("measured.csv"):
         n, t = int(row["gpus"]), float(row["us"]) * 1e-6
         if "EFA" not in row["system"] and row["node"] in INFINIBAND:
             rows.append((1 / t, 2 * (n - 1) / t, 2 * (n - 1) / n * float(row["bytes"]) / INFINIBAND[row["node"]] / t))
+    for row in read("more.csv"):
+        n, t = int(row["gpus"]), float(row["us"]) * 1e-6
+        if small and row["system"] == SMALL[0]:  # its all-gathers and all-to-alls are held back
+            rows.append((1 / t, 2 * (n - 1) / t, 2 * (n - 1) / n * float(row["bytes"]) / SMALL[1] / t))
     x = least_squares(rows)[1]
     off = errors(rows, x)
-    print(f"infiniband: {len(rows)} rows: latency {x[0] * 1e6:.1f} us, step_latency {x[1] * 1e6:.2f} us, efficiency {1 / x[2]:.3f}; "
+    print(f"{name}: {len(rows)} rows: latency {x[0] * 1e6:.1f} us, step_latency {x[1] * 1e6:.2f} us, efficiency {1 / x[2]:.3f}; "
           f"mean error {mean(off):.1f} %, worst {100 * max(off):.1f} %")
 
 
@@ -204,7 +209,8 @@ def rings():
           f"mean error {mean(off(some, x)):.1f} %, held back {mean(back):.1f} %")
 
 
-infiniband()
+infiniband("infiniband", True)
+infiniband("infiniband-racks", False)
 for name, (series, efficiencies) in NVLS.items():
     nvls(name, series, efficiencies)
 rings()
