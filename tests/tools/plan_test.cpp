@@ -25,7 +25,7 @@ kind: training
 cluster: {nodes: 2, node: dgx-a100-80g, fabric: {nodes_per_leaf: 2, rails: 8}}
 model: {layers: 24, hidden: 6144, heads: 48, vocabulary: 51200}
 plan: {tensor: 8, data: 2, global_batch: 64}
-software: megatron-lm-2021
+software: {preset: megatron-lm-2021, attention: flash}
 )";
 
 }  // namespace

@@ -45,6 +45,7 @@ TEST_CASE("bad input exits with 2, the place and what to do, and writes no file"
         {"run " + good + " --set model.layers=999999999", "'layers' must be between"},
         {"run " + good + " --set cluster.nodes=900000", "more than 4,000,000 GPUs"},
         {"run " + good + " --set cluster.node=dgx-a10", "unknown node preset 'dgx-a10'"},
+        {"run " + good + " --set cluster.node=l40s", "which is what a node may have: node: {gpu: l40s, ...}"},
         {"run " + good + " --set nonsense", "expected key.path=value"},
         {"run " + good + " --set network.fidelity=simgrid", "serves collective and network scenarios"},
         {"run " + good + " --json /nowhere/x.json", "cannot be written"},
@@ -246,7 +247,7 @@ TEST_CASE("out of memory: the levers that make it fit are named, and they do") {
         return std::string("it fits");
     };
     const std::string model = "model: {layers: 40, hidden: 5120, heads: 40, vocabulary: 51200, sequence: 4096}\n";
-    const std::string plan = "plan: {tensor: 4, data: 4, micro_batch: 8, global_batch: 64";
+    const std::string plan = "plan: {tensor: 4, data: 4, micro_batch: 8, global_batch: 64, attention: flash";
     const std::string said = hint(model + plan + "}\n");
     CHECK_MESSAGE(said.find("each of these alone makes it fit: ") != std::string::npos, said);
     // Every lever that is named is tried: what is said is so.
@@ -265,8 +266,12 @@ TEST_CASE("out of memory: the levers that make it fit are named, and they do") {
         ++named;
     }
     CHECK_MESSAGE(named >= 3, said);
+    // What this software keeps of its scores is named too.
+    const std::string kept = hint(model + "plan: {tensor: 4, data: 4, micro_batch: 2, global_batch: 64}\n");
+    CHECK_MESSAGE(kept.find("plan.attention=flash (") != std::string::npos, kept);
     // No lever alone is enough, two are.
-    const std::string two = hint(model + "plan: {tensor: 1, data: 16, micro_batch: 4, global_batch: 64}\n");
+    const std::string two =
+        hint(model + "plan: {tensor: 1, data: 16, micro_batch: 4, global_batch: 64, attention: flash}\n");
     CHECK_MESSAGE(
         (two.find("with one of plan.") != std::string::npos || two.find("each of these alone") != std::string::npos),
         two);

@@ -15,7 +15,7 @@ kind: training
 cluster: {nodes: 8, node: dgx-a100-80g, fabric: {nodes_per_leaf: 4, rails: 8}}
 model: {layers: 8, hidden: 2048, heads: 16, vocabulary: 32000, sequence: 1024}
 plan: {tensor: 4, pipeline: 2, data: 8, micro_batch: 1, global_batch: 64, recompute: full}
-software: megatron-lm-2021
+software: {preset: megatron-lm-2021, attention: flash}
 )";
 
 TrainingResult train(Scenario s) {

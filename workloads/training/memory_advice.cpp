@@ -117,6 +117,12 @@ class Advice {
             sequence.steps.back().second.sequence_parallel = true;
         }
         out.push_back(std::move(sequence));
+        Lever fused;
+        if (from.attention == AttentionKernel::unfused) {
+            fused.steps.emplace_back("plan.attention=flash", from);
+            fused.steps.back().second.attention = AttentionKernel::flash;
+        }
+        out.push_back(std::move(fused));
         std::vector<std::int64_t> stages;
         for (std::int64_t zero = from.zero + 1; from.data * from.context > 1 && zero <= 3; ++zero) {
             stages.push_back(zero);

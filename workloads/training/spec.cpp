@@ -154,7 +154,8 @@ void describe(Fields& fields, PlanSpec& plan) {
              "scales of fp8 operands: a tensor's of earlier steps, or of this one, a row's, or a block's (MXFP8)"},
             {"delayed", "current", "row", "block"}, plan.fp8_scaling);
     });
-    fields.enumeration({"attention", "attention kernel"}, {"unfused", "flash", "flash2"}, plan.attention);
+    fields.enumeration({"attention", "attention kernel; software: what the software runs"},
+                       {"unfused", "flash", "flash2", "software"}, plan.asked_attention);
     fields.enumeration({"fusion", "elementwise kernels: fused, or one an operation"}, {"fused", "eager"}, plan.fusion);
     fields.enumeration(
         {"loss", "kernels of the loss: one for each step, compiled together, or fused over 16-bit logits"},
@@ -250,6 +251,8 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.step_overhead);
     fields.enumeration({"loss", "kernels of the loss, where the plan names none"}, {"separate", "compiled", "fused"},
                        software.loss);
+    fields.enumeration({"attention", "attention kernel, where the plan names none"}, {"unfused", "flash", "flash2"},
+                       software.attention);
     fields.boolean({"fused_casts", "casts to fp8 by known scales are part of the norm before a product"},
                    software.fused_casts);
     fields.boolean(

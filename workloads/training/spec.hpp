@@ -27,7 +27,7 @@ struct RecomputeModules {
     bool ffn = false;         ///< all of the feed-forward behind its norm
 };
 /// flash: the newest fused kernel of the device; flash2: FlashAttention-2.
-enum class AttentionKernel { unfused, flash, flash2 };
+enum class AttentionKernel { unfused, flash, flash2, software };
 /// How the ranks that share a sequence come to attend to all of it; what each sends is in pass_context.cpp.
 ///   ring           keys and values go round, the next ones while a piece is attended to (Ring Attention, arXiv:2310.01889)
 ///   gathered_ring  piece by piece as well, but all keys and values are gathered behind the first piece (PyTorch's context_parallel)
@@ -117,7 +117,8 @@ struct PlanSpec {
     Precision precision = Precision::bf16;
     bool scaling_given = false;  ///< `fp8_scaling` was given
     Fp8Scaling fp8_scaling = Fp8Scaling::delayed;
-    AttentionKernel attention = AttentionKernel::flash;
+    AttentionKernel asked_attention = AttentionKernel::software;
+    AttentionKernel attention = AttentionKernel::flash;  ///< what is asked for or, where that is the software's choice, what this runs
     Fusion fusion = Fusion::fused;
     LossKernels loss = LossKernels::software;
     Precision gradient_precision = Precision::bf16;  ///< of gradients on the wire
@@ -203,7 +204,8 @@ struct SoftwareSpec {
     bool pipeline_sync = false;
     bool waits_at_ends = false;  ///< sends that overlap are waited for while the pipeline fills and drains
     Sourced<double> step_overhead;             ///< s per iteration: data loading, gradient clipping, logging
-    LossKernels loss = LossKernels::compiled;  ///< never software
+    LossKernels loss = LossKernels::compiled;                ///< never software
+    AttentionKernel attention = AttentionKernel::flash;      ///< of plans that name none; never software
     bool fused_casts = false;             ///< casts to fp8 are part of the norm before a product, and of its gather
     bool fused_activation_casts = false;  ///< and of the activation function before it
     /// Of the memory's rate that casts with scales of rows reach where they reduce over columns, for the products of a backward pass;

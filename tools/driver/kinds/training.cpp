@@ -271,6 +271,8 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
         read_fields(*data.preset(kSoftwarePresets, kDefaultSoftware), data, errors,
                     [&](Fields& fields) { describe(fields, scenario.software); });
     }
+    const AttentionKernel asked = scenario.plan.asked_attention;
+    scenario.plan.attention = asked == AttentionKernel::software ? scenario.software.attention : asked;
     if (scenario.model.hybrid() && scenario.model.layers_with(LayerPart::state_space) > 0 &&
         scenario.software.scan_efficiency.value == 0) {
         scenario.software.scan_efficiency = usual_scan_efficiency();
