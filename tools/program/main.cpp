@@ -65,7 +65,20 @@ int dispatch(int argc, char** argv) {
     po::positional_options_description positional;
     positional.add("command", 1).add("arguments", -1);
     po::variables_map values;
-    po::store(po::command_line_parser(words_of(argc, argv)).options(options).positional(positional).run(), values);
+    // Without guessing: "--gpu h100-sxm" is no abbreviation of --gpus.
+    constexpr int kStyle = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+    try {
+        po::store(po::command_line_parser(words_of(argc, argv)).options(options).positional(positional).style(kStyle).run(),
+                  values);
+    } catch (const po::unknown_option& unknown) {
+        std::vector<std::string> names;
+        for (const auto& option : options.options()) {
+            names.push_back("--" + option->long_name());
+        }
+        const std::string near = orrery::nearest_name(unknown.get_option_name(), names);
+        throw orrery::ConfigError(fmt::format("unrecognised option '{}'{}", unknown.get_option_name(),
+                                              near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+    }
     po::notify(values);
 
     orrery::CommandLine line;
