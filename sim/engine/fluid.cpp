@@ -516,7 +516,7 @@ ResourceReport FluidModel::report(std::size_t links) const {
                 could = entry->second.area + resource.capacity * std::max(0.0, (last_end_ - since).seconds());
             }
         }
-        if (passed > could * out.max_link_utilisation && could > 0) {
+        if (could > 0) {
             out.max_link_utilisation = std::max(out.max_link_utilisation, passed / could);
         }
     }
