@@ -3,6 +3,7 @@
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 #include "tools/plan/estimate.hpp"
+#include "tools/plan/plan_space.hpp"
 #include "tools/plan/search.hpp"
 
 #include <doctest/doctest.h>
@@ -333,6 +334,39 @@ software: megatron-core-2024
     CHECK(run(read_scenario(tree, "test", data()), models(), {}).summary.find("iteration_time_s")->value ==
           search.ranked[0].iteration_s);
     CHECK(describe_plan(search.ranked[0].plan).find("expert ") != std::string::npos);
+}
+
+TEST_CASE("plan: the passes of a family of plans are priced once, and each estimate is what it is alone") {
+    const std::string experts = R"(orrery: 1
+kind: training
+cluster: {nodes: 2, node: dgx-h100, fabric: {nodes_per_leaf: 2, rails: 8}}
+model: {layers: 8, hidden: 2048, heads: 16, ffn: 4096, gated: true, vocabulary: 32000, sequence: 2048, experts: {count: 8, topk: 2, ffn: 2048}}
+plan: {tensor: 1, data: 16, expert: 8, global_batch: 32, gradient_precision: fp32}
+software: megatron-core-2024
+)";
+    const std::string vocabulary =
+        std::string(kPlanned).replace(std::string(kPlanned).find("global_batch"), 12,
+                                      "vocabulary_parallel: two-barriers, global_batch");
+    for (const std::string& text : {experts, vocabulary}) {
+        Scenario base = scenario(text);
+        PlanSpace space(base);
+        space.list(2);
+        const Fabric fabric(shape_of(base.cluster, base.cluster_mark));
+        Estimator together;
+        std::set<std::size_t> families;
+        for (std::size_t i = 0; i < space.size(); i += 7) {
+            base.plan = space.plan(i);
+            if (base.plan.vocabulary != VocabularyParallel::none && base.plan.sequence_parallel) {
+                continue;  // is refused
+            }
+            const TrainingInput input = training_input(base, models(), fabric, Placement(fabric));
+            const PlanSpec& plan = base.plan;
+            const double bubble = plan.pipeline > 1 ? plan.schedule->bubble(plan.shape()) : 0;
+            REQUIRE(together.iteration(input, bubble, space.family(i)) == Estimator().iteration(input, bubble));
+            families.insert(space.family(i));
+        }
+        CHECK(families.size() < space.size() / 10);
+    }
 }
 
 TEST_CASE("plan: who computes which documents is searched, and signatures are another notation") {

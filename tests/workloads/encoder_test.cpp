@@ -249,7 +249,7 @@ TEST_CASE("encoder: where it makes the first stage the slowest, a 1F1B step is t
     const auto estimated = [](const Scenario& of) {
         const Fabric fabric(shape_of(of.cluster, of.cluster_mark));
         const TrainingInput in = training_input(of, test::models(), fabric, Placement(fabric));
-        return estimate_iteration(in, of.plan.schedule->bubble(of.plan.shape())).value();
+        return Estimator().iteration(in, of.plan.schedule->bubble(of.plan.shape())).value();
     };
     CHECK(estimated(s) == doctest::Approx(result.iteration_s).epsilon(0.15));
     CHECK(estimated(uneven) == doctest::Approx(train(uneven).iteration_s).epsilon(0.15));

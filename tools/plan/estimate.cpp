@@ -10,10 +10,110 @@ namespace orrery::inline planning {
 
 namespace {
 
-class Estimate {
+// All wait for the ranks with the most to attend to: their middle micro-batch stands for each.
+const MicroBatchLoad& busiest_load(const DocumentLayout& layout) {
+    std::uint32_t busiest = 0;
+    double most = -1;
+    for (std::uint32_t column = 0; column < layout.columns; ++column) {
+        double squares = 0;
+        for (std::uint32_t m = 0; m < layout.micro_batches; ++m) {
+            squares += layout.at(column, m).squares();
+        }
+        busiest = squares > most ? column : busiest;
+        most = std::max(most, squares);
+    }
+    std::vector<const MicroBatchLoad*> loads;
+    for (std::uint32_t m = 0; m < layout.micro_batches; ++m) {
+        loads.push_back(&layout.at(busiest, m));
+    }
+    std::stable_sort(loads.begin(), loads.end(),
+                     [](const auto* a, const auto* b) { return a->squares() < b->squares(); });
+    return *loads[loads.size() / 2];
+}
+
+// Gradients that are reduced after each micro-batch are not added up by the passes.
+bool reduces_each(const PlanSpec& plan) {
+    return plan.zero >= 2 && plan.pipeline == 1;
+}
+
+}  // namespace
+
+// What the passes of the plans of a family cost: one price for each group of nodes that holds ranks.
+class Estimator::Passes {
   public:
-    Estimate(const TrainingInput& input, double bubble)
+    explicit Passes(const TrainingInput& input) : plan_(input.plan), documents_(input.documents) {
+        add_costs(input);
+        for (const PassCost& cost : costs_) {
+            Ends ends;
+            ends.boundary_gather = cost.boundary_gather();
+            ends.encoder = cost.encoder_seconds();
+            if (plan_.vocabulary != VocabularyParallel::none) {
+                ends.both = cost.vocabulary_pass(PassWork::scores).total() +
+                            cost.vocabulary_pass(PassWork::score_gradients).total();
+            } else {
+                ends.embedding = cost.embedding_forward().total() + cost.embedding_backward().total();
+                ends.head = cost.head_forward().total() + cost.head_backward().total();
+            }
+            ends_.push_back(ends);
+        }
+    }
+
+    /// Whether they are those of another plan of the family.
+    [[nodiscard]] bool are_of(const PlanSpec& plan) const {
+        return plan.vocabulary == plan_.vocabulary && reduces_each(plan) == reduces_each(plan_);
+    }
+
+    /// Seconds of one micro-batch, forward and backward.
+    struct Ends {
+        double embedding = 0, head = 0, encoder = 0;
+        double both = 0;  ///< tables cut over all stages, of one of them
+        double boundary_gather = 0;
+    };
+    [[nodiscard]] const std::vector<PassCost>& costs() const { return costs_; }
+    [[nodiscard]] const Ends& ends(std::size_t kind) const { return ends_[kind]; }
+    /// Places among the costs, of the nodes that hold some of a stage.
+    [[nodiscard]] const std::set<std::size_t>& kinds_of(std::uint32_t stage) const { return kinds_[stage]; }
+
+  private:
+    void add_costs(const TrainingInput& in) {
+        kinds_.resize(static_cast<std::size_t>(plan_.pipeline), {0});
+        if (documents_ != nullptr) {
+            costs_.emplace_back(in.model, plan_, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths,
+                                GpuId(0), std::vector<GpuId>(), &busiest_load(*documents_));
+            return;
+        }
+        if (in.groups.empty()) {
+            costs_.emplace_back(in.model, plan_, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths);
+            return;
+        }
+        std::map<std::uint32_t, std::size_t> kind_of;
+        for (std::uint32_t stage = 0; stage < kinds_.size(); ++stage) {
+            kinds_[stage].clear();
+            for (std::int64_t replica = 0; replica < plan_.data; ++replica) {
+                const GpuId first = in.first_gpu(stage, replica);
+                const auto [known, fresh] = kind_of.try_emplace(in.fabric.group_of(first), costs_.size());
+                if (fresh) {
+                    const GroupDevice& of = in.groups[known->first];
+                    costs_.emplace_back(in.model, plan_, in.software, *of.device, *of.gpu, in.fabric, *of.collectives,
+                                        in.paths, first, in.stage_gpus(stage));
+                }
+                kinds_[stage].insert(known->second);
+            }
+        }
+    }
+
+    PlanSpec plan_;  ///< a copy, as prices refer to it
+    std::shared_ptr<const DocumentLayout> documents_;
+    std::vector<PassCost> costs_;
+    std::vector<Ends> ends_;
+    std::vector<std::set<std::size_t>> kinds_;  ///< by stage
+};
+
+class Estimator::Estimate {
+  public:
+    Estimate(const TrainingInput& input, const Passes& passes, double bubble)
         : in_(input),
+          passes_(passes),
           bubble_(bubble),
           stages_(static_cast<std::uint32_t>(input.plan.pipeline)),
           chunks_(static_cast<std::uint32_t>(input.plan.chunks)),
@@ -23,7 +123,6 @@ class Estimate {
             first_.push_back(first);
             first += count;
         }
-        add_costs();
     }
 
     [[nodiscard]] double seconds() const {
@@ -50,7 +149,7 @@ class Estimate {
                      ? sharded_seconds(weights, micro_batches * slowest)
                      : replicated_seconds(weights.dense, width(), in_.plan.tensor) + expert_seconds(weights.experts);
         double update = 0;
-        for (const PassCost& cost : costs_) {
+        for (const PassCost& cost : passes_.costs()) {
             update = std::max(update, cost.optimizer(updated_weights(in_.plan, weights)).total());
         }
         const double kept = 1 - in_.plan.offload.optimizer.away();  // of the states on the device
@@ -58,54 +157,6 @@ class Estimate {
     }
 
   private:
-    // Of each group of nodes that holds ranks, and of which of them each stage is.
-    void add_costs() {
-        kinds_.resize(stages_, {0});
-        if (in_.documents != nullptr) {
-            costs_.emplace_back(in_.model, in_.plan, in_.software, in_.device, in_.gpu, in_.fabric, in_.collectives,
-                                in_.paths, GpuId(0), std::vector<GpuId>(), &busiest_load(*in_.documents));
-            return;
-        }
-        if (in_.groups.empty()) {
-            costs_.emplace_back(in_.model, in_.plan, in_.software, in_.device, in_.gpu, in_.fabric, in_.collectives,
-                                in_.paths);
-            return;
-        }
-        std::map<std::uint32_t, std::size_t> kind_of;
-        for (std::uint32_t stage = 0; stage < stages_; ++stage) {
-            kinds_[stage].clear();
-            for (std::int64_t replica = 0; replica < in_.plan.data; ++replica) {
-                const GpuId first = in_.first_gpu(stage, replica);
-                const auto [known, fresh] = kind_of.try_emplace(in_.fabric.group_of(first), costs_.size());
-                if (fresh) {
-                    const GroupDevice& of = in_.groups[known->first];
-                    costs_.emplace_back(in_.model, in_.plan, in_.software, *of.device, *of.gpu, in_.fabric,
-                                        *of.collectives, in_.paths, first, in_.stage_gpus(stage));
-                }
-                kinds_[stage].insert(known->second);
-            }
-        }
-    }
-    // All wait for the ranks with the most to attend to: their middle micro-batch stands for each.
-    [[nodiscard]] static const MicroBatchLoad& busiest_load(const DocumentLayout& layout) {
-        std::uint32_t busiest = 0;
-        double most = -1;
-        for (std::uint32_t column = 0; column < layout.columns; ++column) {
-            double squares = 0;
-            for (std::uint32_t m = 0; m < layout.micro_batches; ++m) {
-                squares += layout.at(column, m).squares();
-            }
-            busiest = squares > most ? column : busiest;
-            most = std::max(most, squares);
-        }
-        std::vector<const MicroBatchLoad*> loads;
-        for (std::uint32_t m = 0; m < layout.micro_batches; ++m) {
-            loads.push_back(&layout.at(busiest, m));
-        }
-        std::stable_sort(loads.begin(), loads.end(),
-                         [](const auto* a, const auto* b) { return a->squares() < b->squares(); });
-        return *loads[loads.size() / 2];
-    }
     [[nodiscard]] std::int64_t width() const { return in_.plan.data * in_.plan.context; }
     [[nodiscard]] std::uint32_t part(std::uint32_t stage, std::uint32_t chunk) const {
         return part_at(in_.plan.schedule->map, in_.plan.shape(), {stage, chunk});
@@ -120,12 +171,12 @@ class Estimate {
     // Forward and backward of one micro-batch through all chunks of a stage, on the slowest nodes that hold some of it.
     [[nodiscard]] double stage_seconds(std::uint32_t stage) const {
         double slowest = 0;
-        for (const std::size_t kind : kinds_[stage]) {
-            slowest = std::max(slowest, stage_seconds(stage, costs_[kind]));
+        for (const std::size_t kind : passes_.kinds_of(stage)) {
+            slowest = std::max(slowest, stage_seconds(stage, passes_.costs()[kind], passes_.ends(kind)));
         }
         return slowest;
     }
-    [[nodiscard]] double stage_seconds(std::uint32_t stage, const PassCost& cost) const {
+    [[nodiscard]] double stage_seconds(std::uint32_t stage, const PassCost& cost, const Passes::Ends& ends) const {
         double seconds = 0;
         for (std::size_t i = 0; i < LayerKind::kCount; ++i) {
             const LayerKind kind = LayerKind::at(i);
@@ -139,23 +190,16 @@ class Estimate {
                     static_cast<double>(count) * (cost.layer_forward(kind).total() + cost.layer_backward(kind).total());
             }
         }
+        seconds += ends.both;
         if (holds(stage, 0)) {
-            seconds += cost.encoder_seconds();
+            seconds += ends.encoder + ends.embedding;
         }
-        if (in_.plan.vocabulary != VocabularyParallel::none) {
-            seconds += cost.vocabulary_pass(PassWork::scores).total() +
-                       cost.vocabulary_pass(PassWork::score_gradients).total();
-        } else {
-            if (holds(stage, 0)) {
-                seconds += cost.embedding_forward().total() + cost.embedding_backward().total();
-            }
-            if (holds(stage, static_cast<std::uint32_t>(layers_.size()) - 1)) {
-                seconds += cost.head_forward().total() + cost.head_backward().total();
-            }
+        if (holds(stage, static_cast<std::uint32_t>(layers_.size()) - 1)) {
+            seconds += ends.head;
         }
         // Under two copies of the parameters a micro-batch takes one of a stage's two parts.
         seconds /= static_cast<double>(in_.plan.copies());
-        return seconds + (stages_ > 1 ? 2 * chunks_ * cost.boundary_gather() : 0);
+        return seconds + (stages_ > 1 ? 2 * chunks_ * ends.boundary_gather : 0);
     }
 
     [[nodiscard]] RankWeights stage_parameters(std::uint32_t stage) const {
@@ -185,7 +229,7 @@ class Estimate {
             const GpuId to = in_.placement.gpu((stage + 1) * apart);
             slowest = std::max(
                 slowest, seconds_alone(in_.fabric, make_send(in_.fabric, library_of(from), from, to,
-                                                             Bytes(costs_.front().boundary_bytes()), in_.paths, 0))
+                                                             Bytes(passes_.costs().front().boundary_bytes()), in_.paths, 0))
                              .value());
         }
         return slowest;
@@ -247,18 +291,28 @@ class Estimate {
     }
 
     const TrainingInput& in_;
+    const Passes& passes_;
     double bubble_;
     std::uint32_t stages_, chunks_;
-    std::vector<std::uint32_t> layers_;         ///< by virtual stage
-    std::vector<std::int64_t> first_;           ///< of these, in the model
-    std::vector<PassCost> costs_;               ///< one kind of nodes each
-    std::vector<std::set<std::size_t>> kinds_;  ///< by stage: those that hold some of it
+    std::vector<std::uint32_t> layers_;  ///< by virtual stage
+    std::vector<std::int64_t> first_;    ///< of these, in the model
 };
 
-}  // namespace
+Estimator::Estimator() = default;
+Estimator::~Estimator() = default;
 
-Seconds estimate_iteration(const TrainingInput& input, double bubble) {
-    return Seconds(Estimate(input, bubble).seconds());
+const Estimator::Passes& Estimator::passes_of(const TrainingInput& input, std::size_t family) {
+    if (family != family_) {
+        passes_.clear();
+        family_ = family;
+    }
+    const auto found = std::find_if(passes_.begin(), passes_.end(),
+                                    [&](const auto& passes) { return passes->are_of(input.plan); });
+    return found != passes_.end() ? **found : *passes_.emplace_back(std::make_unique<const Passes>(input));
+}
+
+Seconds Estimator::iteration(const TrainingInput& input, double bubble, std::size_t family) {
+    return Seconds(Estimate(input, passes_of(input, family), bubble).seconds());
 }
 
 }  // namespace orrery::inline planning

@@ -11,10 +11,28 @@
 
 #include "workloads/training/lower.hpp"
 
+#include <memory>
+#include <vector>
+
 namespace orrery::inline planning {
 
-/// Seconds of one iteration. `bubble`: of the plan's schedule in its shape. Where documents differ, their middle micro-batch on the
-/// rank with the most to attend to stands for all.
-[[nodiscard]] Seconds estimate_iteration(const TrainingInput& input, double bubble);
+/// Estimates one plan after another, and keeps what the passes of the last family cost (plan_space.hpp).
+class Estimator {
+  public:
+    Estimator();
+    ~Estimator();
+
+    /// Seconds of one iteration. `bubble`: of the plan's schedule in its shape. Where documents differ, their middle micro-batch on the
+    /// rank with the most to attend to stands for all.
+    [[nodiscard]] Seconds iteration(const TrainingInput& input, double bubble, std::size_t family = 0);
+
+  private:
+    class Estimate;
+    class Passes;
+    [[nodiscard]] const Passes& passes_of(const TrainingInput& input, std::size_t family);
+
+    std::size_t family_ = 0;
+    std::vector<std::unique_ptr<const Passes>> passes_;  ///< of plans of it
+};
 
 }  // namespace orrery::inline planning

@@ -54,16 +54,17 @@ std::vector<PlanPlacement> placements_of(const Scenario& scenario) {
     return out;
 }
 
+}  // namespace
+
 // Lists the space for one size of cluster.
-class Space {
+class PlanSpace::Lister {
   public:
-    Space(const Scenario& scenario, std::int64_t nodes, std::vector<Candidate>& out)
-        : scenario_(scenario),
+    Lister(PlanSpace& space, std::int64_t nodes)
+        : space_(space),
+          scenario_(space.scenario_),
           nodes_(nodes),
-          gpus_(nodes * scenario.cluster.node.gpus),
-          offloads_(offload_choices(scenario)),
-          placements_(placements_of(scenario)),
-          out_(out) {}
+          gpus_(nodes * scenario_.cluster.node.gpus),
+          placements_(placements_of(scenario_)) {}
 
     void list() {
         for (const std::int64_t tensor : divisors(gpus_, 64)) {
@@ -153,20 +154,27 @@ class Space {
         const std::vector<ExpertPlan> experts = expert_choices(scenario_, plan);
         for (const std::int64_t micro_batch : divisors(plan.global_batch / plan.data, 16)) {
             plan.micro_batch = micro_batch;
-            for (const PipelineSchedule* schedule : schedule_table()) {
-                if (schedule->searched || schedule == scenario_.plan.schedule) {
-                    plan.schedule = schedule;
-                    for (const ExpertPlan& one : experts) {
-                        plan.experts = one;
-                        add_chunks(plan);
-                    }
-                }
+            list_members(plan);
+            for (const ExpertPlan& one : experts) {
+                plan.experts = one;
+                add_recomputation(plan);
+            }
+        }
+    }
+
+    // What the families of a shape consist of.
+    void list_members(PlanSpec plan) {
+        some_.clear();
+        for (std::size_t i = 0; i < schedule_table().size(); ++i) {
+            plan.schedule = schedule_table()[i];
+            if (plan.schedule->searched || plan.schedule == scenario_.plan.schedule) {
+                add_chunks(plan, i);
             }
         }
     }
 
     // Schedules of several chunks a stage are tried with two and more: with one they are schedules of one.
-    void add_chunks(PlanSpec plan) {
+    void add_chunks(PlanSpec plan, std::size_t schedule) {
         const std::int64_t layers = scenario_.model.layers;
         const std::int64_t most = plan.schedule->chunked ? layers / plan.pipeline : 1;
         for (plan.chunks = plan.schedule->chunked ? 2 : 1; plan.chunks <= most; ++plan.chunks) {
@@ -175,7 +183,21 @@ class Space {
                                                                                   : VocabularyParallel::none;
             if ((plan.chunks == 1 || layers % parts == 0 || (layers + 2) % parts == 0) &&
                 plan.schedule->problem(plan.shape()).empty()) {
-                add_recomputation(plan);
+                add_sharding(plan, schedule);
+            }
+        }
+    }
+
+    void add_sharding(PlanSpec plan, std::size_t schedule) {
+        const std::int64_t most = plan.data * plan.context == 1 ? 0 : plan.pipeline == 1 ? 3 : 1;
+        for (plan.zero = 0; plan.zero <= most; ++plan.zero) {
+            for (std::size_t offload = 0; offload < space_.offloads_.size(); ++offload) {
+                plan.offload = space_.offloads_[offload];
+                if (!plan.offload.given || may_offload(plan)) {
+                    some_.push_back({0, static_cast<std::uint16_t>(schedule), static_cast<std::uint16_t>(plan.chunks),
+                                     static_cast<std::uint16_t>(offload), static_cast<std::uint8_t>(plan.zero),
+                                     plan.vocabulary});
+                }
             }
         }
     }
@@ -195,19 +217,6 @@ class Space {
                     continue;
                 }
                 plan.sequence_parallel = sequence_parallel;
-                const std::int64_t most = plan.data * plan.context == 1 ? 0 : plan.pipeline == 1 ? 3 : 1;
-                for (std::int64_t zero = 0; zero <= most; ++zero) {
-                    plan.zero = zero;
-                    add_offloads(plan);
-                }
-            }
-        }
-    }
-
-    void add_offloads(PlanSpec plan) {
-        for (const OffloadPlan& offload : offloads_) {
-            plan.offload = offload;
-            if (!offload.given || may_offload(plan)) {
                 add_documents(plan);
             }
         }
@@ -226,22 +235,54 @@ class Space {
                 }
                 plan.documents.balanced = balanced;
                 plan.documents.dynamic = dynamic;
-                out_.push_back({nodes_, plan});
+                add_family(plan);
             }
         }
     }
 
+    void add_family(const PlanSpec& plan) {
+        if (some_.empty()) {
+            return;
+        }
+        for (Member member : some_) {
+            member.family = static_cast<std::uint32_t>(space_.families_.size());
+            space_.members_.push_back(member);
+        }
+        space_.families_.push_back({nodes_, plan});
+    }
+
+    PlanSpace& space_;
     const Scenario& scenario_;
     std::int64_t nodes_, gpus_;
-    std::vector<OffloadPlan> offloads_;
     std::vector<PlanPlacement> placements_;
-    std::vector<Candidate>& out_;
+    std::vector<Member> some_;  ///< of a family of the shape at hand
 };
 
-}  // namespace
+PlanSpace::PlanSpace(const Scenario& scenario) : scenario_(scenario), offloads_(offload_choices(scenario)) {}
 
-void list_plans(const Scenario& scenario, std::int64_t nodes, std::vector<Candidate>& out) {
-    Space(scenario, nodes, out).list();
+void PlanSpace::list(std::int64_t nodes) {
+    Lister(*this, nodes).list();
+}
+
+void PlanSpace::add(std::int64_t nodes, const PlanSpec& plan) {
+    const auto& table = schedule_table();
+    const auto schedule = std::find(table.begin(), table.end(), plan.schedule) - table.begin();
+    members_.push_back({static_cast<std::uint32_t>(families_.size()), static_cast<std::uint16_t>(schedule),
+                        static_cast<std::uint16_t>(plan.chunks), static_cast<std::uint16_t>(offloads_.size()),
+                        static_cast<std::uint8_t>(plan.zero), plan.vocabulary});
+    offloads_.push_back(plan.offload);
+    families_.push_back({nodes, plan});
+}
+
+PlanSpec PlanSpace::plan(std::size_t i) const {
+    const Member& member = members_[i];
+    PlanSpec out = families_[member.family].plan;
+    out.schedule = schedule_table()[member.schedule];
+    out.chunks = member.chunks;
+    out.vocabulary = member.vocabulary;
+    out.zero = member.zero;
+    out.offload = offloads_[member.offload];
+    return out;
 }
 
 }  // namespace orrery::inline planning

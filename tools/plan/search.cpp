@@ -30,10 +30,10 @@ constexpr double kWorthMoving = 1e-3;     // of the time
 constexpr double kTimeoutSeconds = 600;
 constexpr double kGibi = 1024.0 * 1024 * 1024;
 
-Scenario scenario_with(const Scenario& base, const Candidate& candidate) {
+Scenario scenario_with(const Scenario& base, std::int64_t nodes, const PlanSpec& plan) {
     Scenario scenario = base;
-    scenario.cluster.nodes = candidate.nodes;
-    scenario.plan = candidate.plan;
+    scenario.cluster.nodes = nodes;
+    scenario.plan = plan;
     return scenario;
 }
 
@@ -47,9 +47,8 @@ struct ScheduleFigures {
 // What workers do: judge a batch of candidates, or simulate one.
 class PlanWorker {
   public:
-    PlanWorker(const Scenario& base, const std::vector<Candidate>& candidates, const DataDirectory& data,
-               double headroom)
-        : base_(base), candidates_(candidates), models_(data), headroom_(headroom), judged_(base) {}
+    PlanWorker(const Scenario& base, const PlanSpace& space, const DataDirectory& data, double headroom)
+        : base_(base), space_(space), models_(data), headroom_(headroom), judged_(base) {}
 
     std::string answer(const std::string& request) {
         const Json asked = Json::parse(request);
@@ -77,10 +76,10 @@ class PlanWorker {
         std::uint64_t do_not_divide = 0;
         std::uint64_t do_not_fit = 0;
         for (std::size_t i = from; i < to; ++i) {
-            judged_.cluster.nodes = candidates_[i].nodes;
-            judged_.plan = candidates_[i].plan;
+            judged_.cluster.nodes = space_.nodes(i);
+            judged_.plan = space_.plan(i);
             try {
-                const Fabric& fabric = fabric_for(candidates_[i].nodes);
+                const Fabric& fabric = fabric_for(space_.nodes(i));
                 if (devices_.empty()) {
                     devices_ = node_devices(judged_, models_);
                 }
@@ -90,8 +89,9 @@ class PlanWorker {
                     ++do_not_fit;
                     continue;
                 }
+                const double bubble = figures_of(judged_.plan).bubble;
                 feasible.push_back(
-                    {i, estimate_iteration(input, figures_of(judged_.plan).bubble).value(), *memory / kGibi});
+                    {i, estimator_.iteration(input, bubble, space_.family(i)).value(), *memory / kGibi});
             } catch (const Error&) {
                 ++do_not_divide;
             }
@@ -102,9 +102,9 @@ class PlanWorker {
     // Layers go one by one to where the estimate gains most, while the plan fits. Answers how many each part has then; none where even
     // parts are best.
     Json move_layers(std::size_t index) {
-        judged_.cluster.nodes = candidates_[index].nodes;
-        judged_.plan = candidates_[index].plan;
-        const Fabric& fabric = fabric_for(candidates_[index].nodes);
+        judged_.cluster.nodes = space_.nodes(index);
+        judged_.plan = space_.plan(index);
+        const Fabric& fabric = fabric_for(space_.nodes(index));
         if (devices_.empty()) {
             devices_ = node_devices(judged_, models_);
         }
@@ -115,7 +115,7 @@ class PlanWorker {
             if (!memory_of_plan(judged_, input).has_value()) {
                 return std::nullopt;
             }
-            return estimate_iteration(input, bubble).value();
+            return estimator_.iteration(input, bubble, space_.family(index)).value();
         };
         const std::vector<std::uint32_t> even = layers_of_parts(judged_.model, judged_.plan);
         std::vector<std::int64_t> best(even.begin(), even.end());
@@ -194,7 +194,7 @@ class PlanWorker {
 
     Json simulate_one(std::size_t index) {
         try {
-            const RunOutput out = run(scenario_with(base_, candidates_[index]), models_, {});
+            const RunOutput out = run(scenario_with(base_, space_.nodes(index), space_.plan(index)), models_, {});
             return {{"seconds", out.summary.find("iteration_time_s")->value},
                     {"memory", out.summary.find("memory_per_gpu_gib")->value},
                     {"breakdown", out.summary.breakdown}};
@@ -206,11 +206,12 @@ class PlanWorker {
     }
 
     const Scenario& base_;
-    const std::vector<Candidate>& candidates_;
+    const PlanSpace& space_;
     ModelCache models_;
     double headroom_;
     Scenario judged_;                   ///< the base with one plan after another
     std::vector<GroupDevice> devices_;  ///< of its nodes
+    Estimator estimator_;
     std::map<std::int64_t, std::unique_ptr<Fabric>> fabrics_;
     std::map<std::tuple<const PipelineSchedule*, std::uint32_t, std::uint32_t, std::uint32_t, VocabularyParallel>,
              ScheduleFigures>
@@ -218,7 +219,7 @@ class PlanWorker {
 };
 
 // Where the time of a plan goes beyond that of the best one.
-std::string compare(const RankedPlan& plan, const RankedPlan& best) {
+std::string compare(const PlanFigures& plan, const PlanFigures& best) {
     std::map<std::string, double> difference;
     for (const auto& [name, seconds] : plan.breakdown) {
         difference[name] += seconds;
@@ -238,7 +239,7 @@ std::string compare(const RankedPlan& plan, const RankedPlan& best) {
     return out.empty() ? "as the best plan" : out;
 }
 
-std::string reason_of_best(const RankedPlan& best) {
+std::string reason_of_best(const PlanFigures& best) {
     std::vector<std::pair<std::string, double>> parts = best.breakdown;
     std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
     std::string out;
@@ -249,7 +250,7 @@ std::string reason_of_best(const RankedPlan& best) {
     return out;
 }
 
-bool dominates(const RankedPlan& a, const RankedPlan& b, double time_a, double time_b) {
+bool dominates(const PlanFigures& a, const PlanFigures& b, double time_a, double time_b) {
     return time_a <= time_b && a.memory_gib <= b.memory_gib && a.gpu_hours <= b.gpu_hours &&
            (time_a < time_b || a.memory_gib < b.memory_gib || a.gpu_hours < b.gpu_hours);
 }
@@ -257,19 +258,19 @@ bool dominates(const RankedPlan& a, const RankedPlan& b, double time_a, double t
 class PlanSearcher {
   public:
     PlanSearcher(const Scenario& scenario, const DataDirectory& data, const PlanOptions& options)
-        : base_(scenario), data_(data), options_(options) {}
+        : base_(scenario), data_(data), options_(options), space_(scenario) {}
 
     PlanSearch search() {
         const std::vector<std::int64_t> sizes =
             options_.nodes.empty() ? std::vector<std::int64_t>{base_.cluster.nodes} : options_.nodes;
         for (const std::int64_t nodes : sizes) {
-            list_plans(base_, nodes, candidates_);
+            space_.list(nodes);
         }
-        out_.listed = candidates_.size();
-        PlanWorker worker(base_, candidates_, data_, options_.headroom);
+        out_.listed = space_.size();
+        PlanWorker worker(base_, space_, data_, options_.headroom);
         const Work work = [&](const std::string& request) { return worker.answer(request); };
         judge_all(work);
-        if (out_.ranked.empty()) {
+        if (rows_.empty()) {
             throw InfeasibleError(
                 fmt::format("none of {} plans is feasible: {} do not divide, {} do not fit into {:.4g} % of the memory",
                             out_.listed, out_.do_not_divide, out_.do_not_fit, 100 * (1 - options_.headroom)));
@@ -281,17 +282,22 @@ class PlanSearcher {
     }
 
   private:
+    /// A feasible plan: millions of them are ranked by their figures alone.
+    struct Row : PlanFigures {
+        std::size_t place;  ///< in the space
+    };
+
     void judge_all(const Work& work) {
         std::size_t at = 0;
         run_in_workers(
             options_.workers, kTimeoutSeconds, work,
             [&]() -> std::optional<WorkRequest> {
-                if (at >= candidates_.size()) {
+                if (at >= space_.size()) {
                     return std::nullopt;
                 }
                 const std::size_t from = at;
-                at = std::min(candidates_.size(), at + kBatch);
-                report(0.5 * static_cast<double>(from) / static_cast<double>(candidates_.size()));
+                at = std::min(space_.size(), at + kBatch);
+                report(0.5 * static_cast<double>(from) / static_cast<double>(space_.size()));
                 return WorkRequest{from, Json{{"from", from}, {"to", at}}.dump()};
             },
             [&](std::size_t, const WorkReply& reply) -> std::optional<std::string> {
@@ -306,56 +312,39 @@ class PlanSearcher {
         sort();
     }
 
-    void add(std::size_t index, double seconds, double memory_gib) {
-        RankedPlan plan;
-        plan.nodes = candidates_[index].nodes;
-        plan.sized = !base_.cluster.mixed;
-        plan.plan = candidates_[index].plan;
-        plan.estimate_s = plan.iteration_s = seconds;
-        plan.memory_gib = memory_gib;
-        plan.gpu_hours = gpu_hours(plan);
-        out_.ranked.push_back(std::move(plan));
-        index_.push_back(index);
+    void add(std::size_t place, double seconds, double memory_gib) {
+        Row row;
+        row.place = place;
+        row.estimate_s = row.iteration_s = seconds;
+        row.memory_gib = memory_gib;
+        row.gpu_hours = gpu_hours(row);
+        rows_.push_back(std::move(row));
     }
 
-    [[nodiscard]] double gpu_hours(const RankedPlan& plan) const {
+    [[nodiscard]] double gpu_hours(const Row& row) const {
         const double tokens = static_cast<double>(base_.plan.global_batch) * static_cast<double>(base_.model.sequence);
-        return plan.iteration_s * static_cast<double>(plan.nodes * base_.cluster.node.gpus) / 3600 / tokens * 1e9;
+        const auto gpus = static_cast<double>(space_.nodes(row.place) * base_.cluster.node.gpus);
+        return row.iteration_s * gpus / 3600 / tokens * 1e9;
     }
 
     // Simulated plans first, then by time, then by how they were listed, so that ties have one order.
     void sort() {
-        std::vector<std::size_t> order(out_.ranked.size());
-        for (std::size_t i = 0; i < order.size(); ++i) {
-            order[i] = i;
-        }
-        std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-            const RankedPlan& left = out_.ranked[a];
-            const RankedPlan& right = out_.ranked[b];
-            return std::make_tuple(!left.simulated, left.iteration_s, left.memory_gib, index_[a]) <
-                   std::make_tuple(!right.simulated, right.iteration_s, right.memory_gib, index_[b]);
-        });
-        std::vector<RankedPlan> ranked;
-        std::vector<std::size_t> index;
-        for (const std::size_t i : order) {
-            ranked.push_back(std::move(out_.ranked[i]));
-            index.push_back(index_[i]);
-        }
-        out_.ranked = std::move(ranked);
-        index_ = std::move(index);
+        const auto key = [](const Row& row) {
+            return std::make_tuple(!row.simulated, row.iteration_s, row.memory_gib, row.place);
+        };
+        std::sort(rows_.begin(), rows_.end(), [&](const Row& a, const Row& b) { return key(a) < key(b); });
     }
 
     void simulate_best(const Work& work) {
         std::vector<std::size_t> chosen;
-        for (std::size_t i = 0; i < std::min(options_.simulate, out_.ranked.size()); ++i) {
+        for (std::size_t i = 0; i < std::min(options_.simulate, rows_.size()); ++i) {
             chosen.push_back(i);
         }
         // The front of estimates: the best time for each amount of memory, so that the simulated front is whole.
         std::vector<std::size_t> front;
-        for (std::size_t i = 0; i < out_.ranked.size(); ++i) {
-            const RankedPlan& plan = out_.ranked[i];
+        for (std::size_t i = 0; i < rows_.size(); ++i) {
             const bool dominated = std::any_of(front.begin(), front.end(), [&](std::size_t other) {
-                return dominates(out_.ranked[other], plan, out_.ranked[other].estimate_s, plan.estimate_s);
+                return dominates(rows_[other], rows_[i], rows_[other].estimate_s, rows_[i].estimate_s);
             });
             if (!dominated) {
                 front.push_back(i);
@@ -378,8 +367,8 @@ class PlanSearcher {
     // Of the best plans, the same with layers moved between stages, where the estimate gains by it. They are kept where they are faster.
     void move_layers(const Work& work) {
         std::vector<std::size_t> asked;
-        for (std::size_t i = 0; i < out_.ranked.size() && out_.ranked[i].simulated && asked.size() < kMoved; ++i) {
-            const PlanSpec& plan = out_.ranked[i].plan;
+        for (std::size_t i = 0; i < rows_.size() && rows_[i].simulated && asked.size() < kMoved; ++i) {
+            const PlanSpec plan = space_.plan(rows_[i].place);
             if (plan.parts() > 1 && plan.recompute_layers == 0 && !base_.plan.documents.given) {
                 asked.push_back(i);
             }
@@ -394,7 +383,7 @@ class PlanSearcher {
                     return std::nullopt;
                 }
                 const std::size_t i = asked[at++];
-                return WorkRequest{i, Json{{"move", index_[i]}}.dump()};
+                return WorkRequest{i, Json{{"move", rows_[i].place}}.dump()};
             },
             [&](std::size_t i, const WorkReply& reply) -> std::optional<std::string> {
                 stages[i] = answer_of(reply).get<std::vector<std::int64_t>>();
@@ -404,25 +393,26 @@ class PlanSearcher {
         std::vector<double> even;  // s, of the plan that each was
         for (const auto& [i, layers] : stages) {
             if (!layers.empty()) {
-                RankedPlan plan = out_.ranked[i];
-                plan.plan.stages = layers;
-                plan.plan.stages_given = true;
-                plan.simulated = false;
-                candidates_.push_back({plan.nodes, plan.plan});
-                moved.push_back(out_.ranked.size());
-                even.push_back(plan.iteration_s);
-                out_.ranked.push_back(std::move(plan));
-                index_.push_back(candidates_.size() - 1);
+                PlanSpec plan = space_.plan(rows_[i].place);
+                plan.stages = layers;
+                plan.stages_given = true;
+                space_.add(space_.nodes(rows_[i].place), plan);
+                Row row = rows_[i];
+                row.place = space_.size() - 1;
+                row.simulated = false;
+                moved.push_back(rows_.size());
+                even.push_back(row.iteration_s);
+                rows_.push_back(std::move(row));
             }
         }
-        const std::size_t first = out_.ranked.size() - moved.size();
+        const std::size_t first = rows_.size() - moved.size();
         simulate_each(work, moved);
-        for (std::size_t i = out_.ranked.size(); i-- > first;) {
-            if (!out_.ranked[i].simulated || out_.ranked[i].iteration_s > even[i - first] * (1 - kWorthMoving)) {
+        for (std::size_t i = rows_.size(); i-- > first;) {
+            if (!rows_[i].simulated || rows_[i].iteration_s > even[i - first] * (1 - kWorthMoving)) {
                 forget(i);
             }
         }
-        out_.moved = out_.ranked.size() - first;
+        out_.moved = rows_.size() - first;
         sort();
     }
 
@@ -438,43 +428,45 @@ class PlanSearcher {
                 }
                 report(0.5 + 0.5 * static_cast<double>(at) / static_cast<double>(chosen.size()));
                 const std::size_t i = chosen[at++];
-                return WorkRequest{i, Json{{"simulate", index_[i]}}.dump()};
+                return WorkRequest{i, Json{{"simulate", rows_[i].place}}.dump()};
             },
             [&](std::size_t i, const WorkReply& reply) -> std::optional<std::string> {
                 const Json answer = answer_of(reply);
-                RankedPlan& plan = out_.ranked[i];
+                Row& row = rows_[i];
                 if (answer.contains("infeasible")) {
                     refused.push_back(i);
                     return std::nullopt;
                 }
-                plan.simulated = true;
-                plan.iteration_s = answer["seconds"];
-                plan.memory_gib = answer["memory"];
-                plan.gpu_hours = gpu_hours(plan);
-                plan.breakdown = answer["breakdown"].get<std::vector<std::pair<std::string, double>>>();
-                if (plan.plan.stages.empty()) {
-                    out_.worst_error = std::max(out_.worst_error, std::abs(plan.estimate_s / plan.iteration_s - 1));
+                row.simulated = true;
+                row.iteration_s = answer["seconds"];
+                row.memory_gib = answer["memory"];
+                row.gpu_hours = gpu_hours(row);
+                row.breakdown = answer["breakdown"].get<std::vector<std::pair<std::string, double>>>();
+                if (space_.plan(row.place).stages.empty()) {
+                    out_.worst_error = std::max(out_.worst_error, std::abs(row.estimate_s / row.iteration_s - 1));
                 }
                 return std::nullopt;
             });
         return refused;
     }
 
-    void forget(std::size_t i) {
-        out_.ranked.erase(out_.ranked.begin() + static_cast<std::ptrdiff_t>(i));
-        index_.erase(index_.begin() + static_cast<std::ptrdiff_t>(i));
-    }
+    void forget(std::size_t i) { rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(i)); }
 
     void finish() {
-        const RankedPlan best = out_.ranked.front();
-        for (RankedPlan& plan : out_.ranked) {
-            if (!plan.simulated) {
-                break;
+        const auto simulated = std::find_if(rows_.begin(), rows_.end(), [](const Row& row) { return !row.simulated; });
+        out_.ranked.reserve(rows_.size());
+        for (auto row = rows_.begin(); row != rows_.end(); ++row) {
+            RankedPlan& ranked = out_.ranked.emplace_back();
+            static_cast<PlanFigures&>(ranked) = *row;
+            ranked.nodes = space_.nodes(row->place);
+            ranked.sized = !base_.cluster.mixed;
+            ranked.plan = space_.plan(row->place);
+            if (row < simulated) {
+                ranked.reason = row == rows_.begin() ? reason_of_best(*row) : compare(*row, rows_.front());
+                ranked.pareto = std::none_of(rows_.begin(), simulated, [&](const Row& other) {
+                    return dominates(other, *row, other.iteration_s, row->iteration_s);
+                });
             }
-            plan.reason = &plan == &out_.ranked.front() ? reason_of_best(plan) : compare(plan, best);
-            plan.pareto = std::none_of(out_.ranked.begin(), out_.ranked.end(), [&](const RankedPlan& other) {
-                return other.simulated && dominates(other, plan, other.iteration_s, plan.iteration_s);
-            });
         }
     }
 
@@ -494,9 +486,9 @@ class PlanSearcher {
     const Scenario& base_;
     const DataDirectory& data_;
     const PlanOptions& options_;
-    std::vector<Candidate> candidates_;
+    PlanSpace space_;  ///< and those of it with layers moved
     PlanSearch out_;
-    std::vector<std::size_t> index_;  ///< of each ranked plan among the candidates
+    std::vector<Row> rows_;  ///< feasible plans, the best first
 };
 
 }  // namespace

@@ -25,17 +25,21 @@ struct PlanOptions {
     std::function<void(double)> progress;
 };
 
-struct RankedPlan {
-    std::int64_t nodes = 0;
-    bool sized = true;  ///< false: of a cluster of groups, whose numbers of nodes stay
-    PlanSpec plan;
+/// What a plan takes.
+struct PlanFigures {
     double estimate_s = 0;
     double memory_gib = 0;  ///< a GPU, of the fullest stage
     bool simulated = false;
     double iteration_s = 0;                                 ///< simulated; else the estimate
     double gpu_hours = 0;                                   ///< per 10^9 tokens
     std::vector<std::pair<std::string, double>> breakdown;  ///< s, of simulated plans
-    std::string reason;                                     ///< against the best plan
+};
+
+struct RankedPlan : PlanFigures {
+    std::int64_t nodes = 0;
+    bool sized = true;  ///< false: of a cluster of groups, whose numbers of nodes stay
+    PlanSpec plan;
+    std::string reason;   ///< against the best plan
     bool pareto = false;  ///< no simulated plan is faster with as little memory and as few GPU hours
 };
 
