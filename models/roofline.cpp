@@ -8,8 +8,12 @@ namespace orrery::inline cost {
 
 namespace {
 constexpr double kPeakInsideTile = 0.92;
-constexpr double kTileM = 128;
-constexpr double kTileN = 256;
+struct Tile {
+    double rows, columns;
+};
+// Of a large product; where these leave units idle, half and a quarter of their area; of few rows, those of matrix instructions, which
+// 32-bit products on vector units do without.
+constexpr Tile kTiles[] = {{128, 256}, {90.50966799187809, 181.01933598375618}, {64, 128}, {32, 128}, {16, 128}};
 constexpr double kLeastDepth = 64;  // of a part of a sum, a few steps of a tile's loop
 // Fused attention keeps the tensor units less busy than a GEMM: 63 % forward at long sequences on A100 (Dao,
 // "FlashAttention-2", 2023, abstract: 50 to 73 %).
@@ -64,11 +68,14 @@ double Roofline::product(double m, double n, double k, double batch, Precision p
     const auto units = static_cast<double>(device_.compute_units);
     // The smallest tile that still fills the device is what a library's heuristics pick.
     double best = 1e300;
-    for (const double scale : {1.0, 0.5, 0.25}) {
-        const double tile_m = kTileM * std::sqrt(scale);
-        const double tile_n = kTileN * std::sqrt(scale);
-        const double tiles = std::ceil(m / tile_m) * std::ceil(n / tile_n) * batch;
-        const double tile_seconds = 2 * tile_m * tile_n * k / (peak / units * inside * std::sqrt(std::sqrt(scale)));
+    for (const Tile& tile : kTiles) {
+        if (tile.rows < 64 && precision == Precision::fp32) {
+            break;
+        }
+        const double area = tile.rows * tile.columns;
+        const double share = area / (kTiles[0].rows * kTiles[0].columns);
+        const double tiles = std::ceil(m / tile.rows) * std::ceil(n / tile.columns) * batch;
+        const double tile_seconds = 2 * area * k / (peak / units * inside * std::sqrt(std::sqrt(share)));
         // Few outputs of a long sum: units share its parts, whose sums in 32 bits are written and read once more.
         for (double parts = 1; parts == 1 || (parts * tiles <= units && parts * kLeastDepth <= k); parts *= 2) {
             const double sums = parts > 1 ? 2 * 4 * parts * m * n * batch / memory_rate() : 0;

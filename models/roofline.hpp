@@ -2,7 +2,7 @@
 // Roofline with tile and wave quantisation: the compute model of operations without measured kernels.
 //
 // Claims: t = launch + max(compute, memory). Compute time counts whole output tiles of 128 x 256 (smaller tiles for
-// small problems) in whole waves over the compute units, at the device's best measured matrix rate inside a tile
+// small problems, down to the 16 rows of an instruction, so that a token of decoding is no compute of 64 rows) in whole waves over the compute units, at the device's best measured matrix rate inside a tile
 // (92 % of the peak where nobody measured one); memory time moves every operand once at the device's measured
 // streaming rate. Few outputs of a long sum are computed in parts, whose sums move through the memory once more, where that
 // is faster. Experts are products of their own, with the average rows of an active one.

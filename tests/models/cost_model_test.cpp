@@ -1,5 +1,6 @@
 #include "models/calibrated.hpp"
 #include "models/collective_library.hpp"
+#include "models/roofline.hpp"
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -78,6 +79,25 @@ TEST_CASE("no GEMM beats the device's peak, whatever its shape") {
             }
         }
     }
+}
+
+TEST_CASE("a token of decoding reads its weights where memory is fast beside arithmetic, and is no compute of a large tile") {
+    DeviceSpec slow = device_named("h100-sxm");  // six times the bytes a FLOP of H100
+    slow.flops_bf16.value = 148e12;
+    slow.flops_fp32.value = 44e12;
+    slow.memory_bandwidth.value = 4e12;
+    slow.compute_units = 78;
+    const Roofline roofline(slow);
+    for (const double m : {1.0, 8.0, 16.0}) {
+        const Gemm gemm{m, 8192, 8192, 1, Precision::bf16, 0};
+        const double memory = gemm.bytes() / roofline.memory_rate() + slow.launch.value;
+        CHECK(roofline.cost(gemm).seconds.value() == doctest::Approx(memory).epsilon(0.05));
+    }
+    // By vector units there is no instruction of few rows.
+    const Gemm gate{16, 128, 8192, 1, Precision::fp32, 0};
+    Gemm whole = gate;
+    whole.m = 64;
+    CHECK(roofline.cost(gate).seconds.value() > 0.8 * roofline.cost(whole).seconds.value());
 }
 
 TEST_CASE("the measured ceilings of sustained GEMMs come out within 12 per cent") {
