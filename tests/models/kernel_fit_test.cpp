@@ -138,6 +138,29 @@ TEST_CASE("a trace becomes points: held-back rows, neighbours and impossible row
     CHECK(again.front().refused[0].line == trace.rows[0].line);
 }
 
+TEST_CASE("products of one row leave a table where every width has them half as long again as those of two") {
+    const DeviceSpec device = read_device("h200-sxm", test::data());
+    const auto points_with = [&](double excess_ns) {
+        Trace trace;
+        for (double n = 512; n < 512 * 31; n += 512) {
+            for (const double m : {1, 2, 64}) {
+                TraceRow row;
+                row.op = "gemm";
+                row.dtype = "fp8";
+                row.shape = {{"m", m}, {"n", n}, {"k", 4096}};
+                row.median_ns = 10000 + n + (m == 1 ? excess_ns : 0);
+                trace.rows.push_back(row);
+            }
+        }
+        return point_sets(trace, device, "rows").front().points;
+    };
+    CHECK(points_with(0).size() == 90);
+    CHECK(points_with(3000).size() == 90);  // noise, or a kernel of its own
+    const std::vector<MeasuredPoint> kept = points_with(17000);
+    CHECK(kept.size() == 60);
+    CHECK(std::none_of(kept.begin(), kept.end(), [](const MeasuredPoint& one) { return one.point.sizes[0] == 1; }));
+}
+
 TEST_CASE("experts taken in turn get equal rows, those chosen independently fewer active experts than choices") {
     FusedExperts experts{16, 256, 8, 2048, 512};
     experts.in_turn = true;
