@@ -2,10 +2,11 @@
 // Roofline with tile and wave quantisation: the compute model of operations without measured kernels.
 //
 // Claims: t = launch + max(compute, memory). Compute time counts whole output tiles of 128 x 256 (smaller tiles for
-// small problems, down to the 16 rows of an instruction, so that a token of decoding is no compute of 64 rows) in whole waves over the compute units, at the device's best measured matrix rate inside a tile
-// (92 % of the peak where nobody measured one); memory time moves every operand once at the device's measured
-// streaming rate. Few outputs of a long sum are computed in parts, whose sums move through the memory once more, where that
-// is faster. Experts are products of their own, with the average rows of an active one.
+// small problems, down to the 16 rows of an instruction, so that a token of decoding is no compute of 64 rows) in whole
+// waves over the compute units, at the device's best measured matrix rate inside a tile (92 % of the peak where nobody
+// measured one); memory time moves every operand once at the device's measured streaming rate. Few outputs of a long sum
+// are computed in parts, whose sums move through the memory once more, where that is faster. Experts are products of their
+// own, with the average rows of an active one. Fused attention takes some microseconds however little it is.
 // Scope: every operation of sim/device/operation.hpp.
 // Limits: no L2 reuse, no clock model. Its spread is what a roofline with waves shows when it is carried to a
 // device it was not fitted on.
@@ -35,6 +36,7 @@ class Roofline final : public CostModel {
     [[nodiscard]] double seconds_of(const ExpertRouting& routing) const;
     [[nodiscard]] double seconds_of(const Attention& attention) const;
     [[nodiscard]] double seconds_of(const LatentAttention& attention) const;
+    [[nodiscard]] double attention_start() const;
     [[nodiscard]] double seconds_of(const Streaming& streaming) const;
     [[nodiscard]] double seconds_of(const Copy& copy) const;
     [[nodiscard]] double seconds_of(const Launch& launch) const;

@@ -93,6 +93,10 @@ TEST_CASE("a token of decoding reads its weights where memory is fast beside ari
         const double memory = gemm.bytes() / roofline.memory_rate() + slow.launch.value;
         CHECK(roofline.cost(gemm).seconds.value() == doctest::Approx(memory).epsilon(0.05));
     }
+    // Nor is attention to a few keys done in the time of a launch, as no measured one is.
+    const Attention few{.batch_heads = 32, .queries = 1, .keys = 128};
+    CHECK(roofline.cost(few).seconds.value() > 10e-6);
+    CHECK(roofline.cost(few).seconds.value() < 16e-6);
     // By vector units there is no instruction of few rows.
     const Gemm gate{16, 128, 8192, 1, Precision::fp32, 0};
     Gemm whole = gate;
