@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -20,9 +21,10 @@ namespace {
 struct Row {
     std::string system, node, op;
     double gpus, nodes, bytes, microseconds;
+    bool one_process;  ///< launches for all GPUs
 };
 
-// system;node preset;op;gpus;nodes;bytes;us - semicolons, because names of systems hold commas.
+// system;node preset;op;gpus;nodes;bytes;us;source;launches - semicolons, because names of systems hold commas.
 std::vector<Row> load_rows(const std::string& path) {
     InputFile stream(path);
     std::vector<Row> rows;
@@ -44,6 +46,7 @@ std::vector<Row> load_rows(const std::string& path) {
         row.system = cells[0];
         row.node = cells[1];
         row.op = cells[2];
+        row.one_process = cells.size() > 8 && cells[8] == "one process";
         rows.push_back(row);
     }
     return rows;
@@ -148,7 +151,14 @@ double predicted_seconds(ModelCache& models, const Row& row) {
     const auto& names = collective_op_names();
     const auto op = static_cast<CollectiveOp>(std::find(names.begin(), names.end(), row.op) - names.begin());
     const CollectiveModel& model = models.collectives(parsed.cluster.node, LibraryKind::nccl);
-    return seconds_alone(fabric, make_transfer(fabric, model, op, group, Bytes(row.bytes), PathChoice::spray)).value();
+    const double seconds =
+        seconds_alone(fabric, make_transfer(fabric, model, op, group, Bytes(row.bytes), PathChoice::spray)).value();
+    // Eight launches of one thread take some 40 us, partly behind what runs: fitted on eight sizes of MI300X, 4.1 % off.
+    constexpr double kLaunches = 40e-6;
+    constexpr double kBehind = 1.3;  // 1: one after the other; without limit: all of the shorter behind the longer
+    return row.one_process
+               ? std::pow(std::pow(seconds, kBehind) + std::pow(kLaunches, kBehind), 1 / kBehind)
+               : seconds;
 }
 
 // The further systems: each row that another measurement of the same size contradicts by a tenth counts as disturbed.
