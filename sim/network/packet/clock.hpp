@@ -7,7 +7,7 @@
 
 namespace orrery::inline network::packet {
 
-/// What kind of event an entity of the heap stands for; entities of the wheel come first.
+/// What kind of event an entity stands for; those of links, NICs and ports come first.
 enum class Timer : std::uint32_t {
     wheel,
     start,
@@ -25,7 +25,8 @@ enum class Timer : std::uint32_t {
     steady,  ///< after all else of its instant
     go_on
 };
-inline constexpr std::uint32_t kTimerShift = 28;
+inline constexpr std::uint32_t kTimerShift = Wheel::kEntityBits;
+static_assert(Wheel::kNearTimers == static_cast<std::uint32_t>(Timer::pace) << kTimerShift);
 
 struct Clock {
     std::int64_t now = 0;  ///< ps
@@ -35,6 +36,10 @@ struct Clock {
     Wheel wheel{1, 1};
 
     void schedule(Timer timer, std::uint32_t index, std::int64_t at) {
+        if (timer == Timer::pace) {
+            wheel.insert_timer(index, at);
+            return;
+        }
         wheel.insert_far((static_cast<std::uint32_t>(timer) << kTimerShift) | index, at);
     }
 };

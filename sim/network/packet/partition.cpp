@@ -185,7 +185,7 @@ void Partition::run_events(std::int64_t limit, bool stop) {
                 }
             } else {
                 clock.before = at + 1;
-                dispatch(entity);
+                dispatch(Wheel::whole(entity));
             }
         }
         // Flows end, and progress is made, where packets do not only go from switch to switch.

@@ -101,10 +101,11 @@ void Steady::go_on_now(std::uint32_t slot) {
         moved_[id] = 0;
     }
     for (const Wheel::Pending& event : group.events) {
-        if (event.entity >> kTimerShift == 0) {
-            clock_.wheel.insert(event.entity, event.time + time);
+        const std::uint32_t index = event.entity & ((1U << kTimerShift) - 1);
+        if (const auto timer = static_cast<Timer>(event.entity >> kTimerShift); timer == Timer::wheel) {
+            clock_.wheel.insert(index, event.time + time);
         } else {
-            clock_.wheel.insert_far(event.entity, event.time + time);
+            clock_.schedule(timer, index, event.time + time);
         }
     }
     each_port(group, [&](std::uint32_t port) {

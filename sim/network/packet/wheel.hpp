@@ -6,6 +6,8 @@
 // How it is fast: a slot holds a few events side by side, with their times, and is sorted when its turn comes. So nothing is
 // chased through memory, and what the next events need can be fetched while one is handled (`ahead`). What is added to a
 // slot whose turn has come goes to a heap of its own: traffic in step puts thousands of events into one instant.
+// Timers have entities beyond 28 bits, which the wheel's keys have no room for: they wait in the heap, but for those of one kind, which
+// mostly lie near (`insert_timer`).
 // Source: Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987; here with a bitmap of full slots.
 // Validated by tests/sim/network/packet_engine_test.cpp against a sorted list.
 
@@ -23,7 +25,10 @@ namespace orrery::inline network::packet {
 class Wheel {
   public:
     static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
-    static constexpr std::uint32_t kMostEntities = 1U << 28;
+    static constexpr std::uint32_t kMostEntities = 1U << 27;
+    static constexpr unsigned kEntityBits = 28;
+    /// Timers of the kind that may be on the wheel: entities from here on, of fewer than kMostEntities indices.
+    static constexpr std::uint32_t kNearTimers = 2U << kEntityBits;
 
     /// `entities`: how many may be on the wheel. `horizon_ps`: how far ahead most events lie.
     Wheel(std::uint32_t entities, std::int64_t horizon_ps) {
@@ -49,6 +54,15 @@ class Wheel {
             return;
         }
         put(slot & mask_, key_of(time, entity));
+    }
+
+    /// Adds an event of kNearTimers | index.
+    void insert_timer(std::uint32_t index, std::int64_t time) {
+        if (index < kMostEntities) [[likely]] {
+            insert(kMostEntities | index, time);
+        } else {
+            insert_far(kNearTimers | index, time);
+        }
     }
 
     /// Adds an event that is likely to lie beyond the horizon.
@@ -86,7 +100,12 @@ class Wheel {
         limit_ = limit;
         set_stop();
     }
-    /// Removes the first event if it is not after the limit; else its entity is kNobody.
+    /// What an entity that was popped stands for: those on the wheel have 28 bits.
+    [[nodiscard]] static std::uint32_t whole(std::uint32_t entity) {
+        return entity - kMostEntities < kMostEntities ? kNearTimers | (entity - kMostEntities) : entity;
+    }
+
+    /// Removes the first event if it is not after the limit; else its entity is kNobody. Asks for `whole` above kMostEntities.
     [[nodiscard]] [[gnu::always_inline]] Pending pop() {
         const std::uint64_t key = *next_;
         if (key >= stop_) [[unlikely]] {
@@ -99,8 +118,8 @@ class Wheel {
     template <class Takes>
     void extract(const Takes& takes, std::vector<Pending>& out);
 
-    /// The entity that is likely to be popped after so many others, fewer than kMostAhead; more than kMostEntities - 2
-    /// when that is not known.
+    /// The entity that is likely to be popped after so many others, fewer than kMostAhead; kMostEntities or more when that is not
+    /// known.
     [[nodiscard]] std::uint32_t ahead(std::size_t others) const { return entity_of(next_[others]); }
     static constexpr std::size_t kMostAhead = 16;
 
@@ -112,7 +131,6 @@ class Wheel {
   private:
     static constexpr std::uint64_t kNone64 = ~0ULL;
     static constexpr std::uint64_t kNoKey = ~0ULL;  ///< after every key
-    static constexpr unsigned kEntityBits = 28;
     static constexpr unsigned kTimeBits = 64 - kEntityBits;
     static constexpr std::uint32_t kChunk = 16;    ///< two cache lines: the place of the next chunk, then keys
     struct Far {
@@ -128,7 +146,9 @@ class Wheel {
     static std::uint64_t key_of(std::int64_t time, std::uint32_t entity) {
         return (static_cast<std::uint64_t>(time) << kEntityBits) | entity;
     }
-    static std::uint32_t entity_of(std::uint64_t key) { return static_cast<std::uint32_t>(key & (kMostEntities - 1)); }
+    static std::uint32_t entity_of(std::uint64_t key) {
+        return static_cast<std::uint32_t>(key & ((1ULL << kEntityBits) - 1));
+    }
     [[nodiscard]] std::uint64_t first_bits(std::uint64_t slot) const {
         return (slot << shift_) & ~((1ULL << kTimeBits) - 1);
     }
@@ -161,7 +181,7 @@ class Wheel {
         } else if (slot == current_) {
             put(slot & mask_, key_of(time, entity));
         } else {
-            insert_far(entity, time);
+            insert_far(whole(entity), time);
         }
     }
 
@@ -209,7 +229,7 @@ class Wheel {
         }
         const std::uint64_t key = std::min(*next_, late_first_);
         const std::int64_t at = time_of(key);
-        if (far_first_ <= at && before(far_.front().time, far_.front().entity, at, entity_of(key))) {
+        if (far_first_ <= at && before(far_.front().time, far_.front().entity, at, whole(entity_of(key)))) {
             return pop_far();
         }
         if (at > limit_) {
@@ -388,17 +408,18 @@ void Wheel::extract(const Takes& takes, std::vector<Pending>& out) {
     std::uint64_t* kept = sorted_.data() + (next_ - sorted_.data());
     std::uint64_t* key = kept;
     for (; *key != kNoKey; ++key) {
-        if (takes(entity_of(*key))) {
-            out.push_back({time_of(*key), entity_of(*key)});
+        if (const std::uint32_t entity = whole(entity_of(*key)); takes(entity)) {
+            out.push_back({time_of(*key), entity});
         } else {
             *kept++ = *key;
         }
     }
     std::fill(kept, key, kNoKey);
     std::erase_if(late_, [&](std::uint64_t late) {
-        const bool taken = takes(entity_of(late));
+        const std::uint32_t entity = whole(entity_of(late));
+        const bool taken = takes(entity);
         if (taken) {
-            out.push_back({time_of(late), entity_of(late)});
+            out.push_back({time_of(late), entity});
         }
         return taken;
     });
@@ -422,8 +443,8 @@ void Wheel::extract(const Takes& takes, std::vector<Pending>& out) {
             keys.clear();
             take_keys(index, keys);
             for (const std::uint64_t one : keys) {
-                if (takes(entity_of(one))) {
-                    out.push_back({time_of(slot, one), entity_of(one)});
+                if (const std::uint32_t entity = whole(entity_of(one)); takes(entity)) {
+                    out.push_back({time_of(slot, one), entity});
                 } else {
                     put(index, one);
                 }

@@ -46,9 +46,14 @@ TEST_CASE("packet: the wheel pops in the order of time and entity, whatever the 
                 pending[entity] = true;
                 expected.emplace(at, entity);
             } else if (random.below(8) == 0) {
-                const std::uint32_t timer = entities + static_cast<std::uint32_t>(step);
+                // Of kinds before the one that may be on the wheel, and after it.
+                const std::uint32_t timer = random.below(2) == 0 ? Wheel::kNearTimers / 2 + static_cast<std::uint32_t>(step)
+                                                                 : Wheel::kNearTimers * 2 + static_cast<std::uint32_t>(step);
                 wheel.insert_far(timer, at);
                 expected.emplace(at, timer);
+            } else if (random.below(4) == 0) {
+                wheel.insert_timer(static_cast<std::uint32_t>(step), at);
+                expected.emplace(at, Wheel::kNearTimers | static_cast<std::uint32_t>(step));
             }
             const std::int64_t limit = random.below(2) == 0 ? Wheel::kNever : now + horizon / 5;
             REQUIRE(wheel.next_time() == (expected.empty() ? Wheel::kNever : expected.begin()->first));
@@ -57,7 +62,7 @@ TEST_CASE("packet: the wheel pops in the order of time and entity, whatever the 
             const auto [time, popped] = wheel.pop();
             REQUIRE((popped != Wheel::kNobody) == due);
             if (due) {
-                REQUIRE(std::pair<std::int64_t, std::uint32_t>(time, popped) == *expected.begin());
+                REQUIRE(std::pair<std::int64_t, std::uint32_t>(time, Wheel::whole(popped)) == *expected.begin());
                 expected.erase(expected.begin());
                 now = time;
                 if (popped < entities) {
