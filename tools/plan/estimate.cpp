@@ -281,12 +281,17 @@ class Estimator::Estimate {
         const auto micro_batches = static_cast<double>(in_.plan.micro_batches());
         const std::int64_t shard = in_.plan.zero == 3 && in_.plan.shard > 0 ? in_.plan.shard : width();
         const double gathers = in_.plan.zero == 3 ? 2 * micro_batches : 1;
-        const double moved = gathers * group_seconds(CollectiveOp::all_gather,
-                                                     in_.plan.zero == 3 ? weights.bytes() : 2 * weights.total(), shard,
-                                                     in_.plan.tensor) +
-                             micro_batches * group_seconds(CollectiveOp::reduce_scatter,
-                                                           bytes_of(in_.plan.gradient_precision) * weights.total(),
-                                                           shard, in_.plan.tensor);
+        const double gradient = bytes_of(in_.plan.gradient_precision);
+        const auto seconds = [&](double held, double reduced, std::int64_t count, std::int64_t apart) {
+            return gathers * group_seconds(CollectiveOp::all_gather, held, count, apart) +
+                   micro_batches * group_seconds(CollectiveOp::reduce_scatter, reduced, count, apart);
+        };
+        const double frozen = in_.plan.zero == 3 ? weights.frozen : 0;
+        double moved = seconds(2 * weights.dense + frozen, gradient * weights.dense, shard, in_.plan.tensor);
+        if (weights.experts > 0) {
+            const std::int64_t copies = in_.plan.expert_data();
+            moved += seconds(2 * weights.experts, gradient * weights.experts, copies, in_.plan.stage_ranks() / copies);
+        }
         return in_.plan.overlap_data ? std::max(0.0, moved - compute) : moved;
     }
 
