@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace orrery::inline validation {
@@ -179,7 +180,7 @@ void validate_dispatch(ModelCache& models, const Terminal& terminal, bool points
                                          {"dispatch_systems", static_cast<double>(systems.size()), ""},
                                          {"dispatch_error_median", median_of(all.all), "%"},
                                          {"dispatch_error_mean_of_systems", mean, "%"},
-                                         {"dispatch_bias", statistics_of(all.all).median_bias, "%"}});
+                                         {"dispatch_bias", std::abs(statistics_of(all.all).median_bias), "%"}});
 }
 
 }  // namespace orrery::inline validation
