@@ -18,6 +18,20 @@ namespace orrery::inline program {
 
 namespace {
 
+// The lines of a document that stand inside another one, so deep.
+std::string indented(const std::string& text, std::size_t depth) {
+    std::string out;
+    out.reserve(text.size() + depth);
+    for (const char c : text) {
+        out += c;
+        if (c == '\n') {
+            out.append(depth, ' ');
+        }
+    }
+    return out;
+}
+
+// A million plans are written one by one: as one document in memory they would take gigabytes.
 std::string plan_json(const PlanSearch& search, const Scenario& scenario, double price) {
     using Json = nlohmann::ordered_json;
     Json out;
@@ -28,8 +42,10 @@ std::string plan_json(const PlanSearch& search, const Scenario& scenario, double
     out["do_not_fit"] = search.do_not_fit;
     out["feasible"] = search.ranked.size() - search.moved;
     out["moved"] = search.moved;
-    out["plans"] = Json::array();
     const auto rounded = [](double value) { return std::stod(fmt::format("{:.12g}", value)); };
+    std::string text = out.dump(1);
+    text.erase(text.size() - 2);  // its end
+    text += ",\n \"plans\": [";
     for (const RankedPlan& plan : search.ranked) {
         Json row = {{"set", assignments_of(plan)},
                     {"simulated", plan.simulated},
@@ -44,16 +60,21 @@ std::string plan_json(const PlanSearch& search, const Scenario& scenario, double
         if (plan.simulated) {
             row["reason"] = plan.reason;
         }
-        out["plans"].push_back(std::move(row));
+        text += (&plan == &search.ranked.front() ? "\n  " : ",\n  ") + indented(row.dump(1), 2);
     }
+    text += "\n ]";
+    Json recovery = Json::array();
     for (const RecoveryChoice& choice : search.recovery) {
-        out["recovery"].push_back({{"interval_s", rounded(choice.interval_s)},
-                                   {"standbys", choice.standbys},
-                                   {"goodput_fraction", rounded(choice.goodput)},
-                                   {"half_width", rounded(choice.half_width)},
-                                   {"goodput_per_machine", rounded(choice.per_machine)}});
+        recovery.push_back({{"interval_s", rounded(choice.interval_s)},
+                            {"standbys", choice.standbys},
+                            {"goodput_fraction", rounded(choice.goodput)},
+                            {"half_width", rounded(choice.half_width)},
+                            {"goodput_per_machine", rounded(choice.per_machine)}});
     }
-    return out.dump(1) + "\n";
+    if (!recovery.empty()) {
+        text += ",\n \"recovery\": " + indented(recovery.dump(1), 1);
+    }
+    return text + "\n}\n";
 }
 
 void print_recovery(const Terminal& terminal, const std::vector<RecoveryChoice>& choices, std::size_t shown) {
