@@ -294,7 +294,7 @@ void Crew::run(std::int64_t limit, bool ahead) {
             if (one_by_one(end_of_step(begin))) {
                 break;
             }
-        } else if (limit - begin < kFewSteps * lookahead_) {
+        } else if ((limit - begin) / kFewSteps < lookahead_) {
             ++steps_;
             in_turn(end_of_step(begin));
         } else {
