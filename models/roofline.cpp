@@ -19,8 +19,8 @@ constexpr double kLeastDepth = 64;  // of a part of a sum, a few steps of a tile
 // "FlashAttention-2", 2023, abstract: 50 to 73 %).
 constexpr double kAttentionEfficiency = 0.63;
 // What the smallest fused attention takes beyond a launch: it waits for its block table, keys, values and sums one after another, and a
-// second kernel joins the parts of long sums. Medians of the starts fitted to vLLM's on eight NVIDIA devices, less their launches:
-// decoding 10.3 us (of 7 to 16), prompts 9.5 (of 4 to 11).
+// second kernel joins the parts of long sums. Medians of the starts fitted to vLLM's on eight NVIDIA devices (start_us of decode-bf16
+// and prefill-bf16 in models/data/kernels), less their launches: decoding 9.8 us (of 7 to 16), prompts 9.3 (of 4 to 11); rounded.
 constexpr double kAttentionStart = 10e-6;
 // Mean error of a roofline with waves carried from one device to another (H100 to A100, B200: 17 to 18 %; A100 to H100:
 // 25 %), as a standard deviation of the logarithm.

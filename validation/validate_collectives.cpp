@@ -153,7 +153,7 @@ double predicted_seconds(ModelCache& models, const Row& row) {
     const CollectiveModel& model = models.collectives(parsed.cluster.node, LibraryKind::nccl);
     const double seconds =
         seconds_alone(fabric, make_transfer(fabric, model, op, group, Bytes(row.bytes), PathChoice::spray)).value();
-    // Eight launches of one thread take some 40 us, partly behind what runs: fitted on eight sizes of MI300X, 4.1 % off.
+    // Eight launches of one thread take some 40 us, partly behind what runs: fitted on eight sizes of MI300X (tools/calibration/without_launches.py).
     constexpr double kLaunches = 40e-6;
     constexpr double kBehind = 1.3;  // 1: one after the other; without limit: all of the shorter behind the longer
     return row.one_process
