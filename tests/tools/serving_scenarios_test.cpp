@@ -130,6 +130,25 @@ TEST_CASE("serving: sixty-five thousand replicas are set up") {
     CHECK(run(s, test::models(), {}).summary.find("requests")->value == 5);
 }
 
+TEST_CASE("serving: a replica that fits into a node does not lie across two behind a pool that leaves half of one") {
+    const auto tpot = [](const char* prefill) {
+        const std::string text = fmt::format(R"(orrery: 1
+kind: serving
+cluster: {{nodes: 2, node: dgx-h100}}
+model: llama-3-70b
+engine:
+  prefill: {{replicas: 1, tensor: {}}}
+  decode: {{replicas: 1, tensor: 8}}
+requests: {{count: 8, rate: 1, prompt: {{mean: 512}}, output: {{mean: 64}}}}
+)",
+                                             prefill);
+        const Scenario scenario = read_scenario(parse_yaml(text, "s.yaml"), "s", test::data());
+        return run(scenario, test::models(), {}).summary.find("tpot_s.mean")->value;
+    };
+    // The decode replica has a node of its own either way.
+    CHECK(tpot("4") == doctest::Approx(tpot("8")).epsilon(0.01));
+}
+
 TEST_CASE("serving: a summary in which nothing was measured says so") {
     const RunOutput out = run(test::scenario("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\n"
                                              "model: llama-2-7b\nrequests: {count: 5}\nmeasure: {from: 1000 s}\n"),

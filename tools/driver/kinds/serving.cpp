@@ -122,7 +122,8 @@ class ServingScenario final : public ScenarioRun {
             where = fmt::format("group '{}'", groups[group].name);
         }
         std::uint32_t& next = next_gpus_[group];
-        const std::uint32_t first = again ? base : next;
+        const std::uint32_t unit = alignment(phase, per_node);
+        const std::uint32_t first = again ? base : base + (next - base + unit - 1) / unit * unit;
         if (first + needed > end) {
             throw InfeasibleError(fmt::format("{} replicas of {} ranks need {} GPUs, but {} has {}", phase.replicas,
                                               phase.ranks(), first + needed - base, where, end - base));
@@ -130,6 +131,13 @@ class ServingScenario final : public ScenarioRun {
         next = first + needed;
         totals_.pool_gpus = again ? totals_.pool_gpus : totals_.pool_gpus + needed;
         return {first, fabric.node_of(context.placement.gpu(first))};
+    }
+
+    // GPUs in units of which a pool begins: a replica that fits into a node, or fills several, does not begin inside one.
+    static std::uint32_t alignment(const PhaseSpec& phase, std::uint32_t per_node) {
+        const auto ranks = static_cast<std::uint32_t>(phase.ranks());
+        const auto stage = static_cast<std::uint32_t>(phase.stage_ranks());
+        return ranks % per_node == 0 ? per_node : per_node % ranks == 0 ? ranks : per_node % stage == 0 ? stage : 1;
     }
 
     void add_pool(const RunContext& context, Role role, const PhaseSpec& spec) {
