@@ -181,6 +181,7 @@ constexpr Part kParts[] = {
     {kEngine, "mixing: {cache: 50 %}", Verdict::located},
     {kEngine, "decode: {replicas: 1}", Verdict::located},
     {kEngine, "transfer: layers", Verdict::located},
+    {kEngine, "first_token: decode", Verdict::located},
     {kEngine, "expert: 4", Verdict::any},
     {kEngine, "dispatch: all-to-all", Verdict::located},
     {kEngine, "expert_load: 5", Verdict::located},

@@ -193,6 +193,30 @@ TEST_CASE("serving: a sequence handed over to a replica that computes a long pro
     CHECK(e2e(two.serve(requests, cost), 0) > 9);
 }
 
+TEST_CASE("serving: the first token comes from the prefill replica at once, or from the decode replica with the second") {
+    TwoPhases two;
+    AffineStep cost(1, 0, 0);
+    two.spec.cache_token_bytes = 0;
+    two.spec.pools[1].limits.max_sequences = 1;
+    // Both prompts are done at 1 s; the second request waits there until the first has all its three tokens, at 3 s.
+    const std::vector<Request> requests = {request(0, 10, 3), request(0, 10, 3)};
+    const ServiceResult at_once = two.serve(requests, cost);
+    CHECK(ttft(at_once, 0) == doctest::Approx(1));
+    CHECK(ttft(at_once, 1) == doctest::Approx(1));
+    CHECK(at_once.requests[1].tpot == doctest::Approx(2).epsilon(1e-4));
+    two.spec.first_token = FirstToken::decode;
+    const ServiceResult later = two.serve(requests, cost);
+    CHECK(ttft(later, 0) == doctest::Approx(2).epsilon(1e-4));
+    CHECK(ttft(later, 1) == doctest::Approx(4).epsilon(1e-4));
+    CHECK(later.requests[1].tpot == doctest::Approx(0.5).epsilon(1e-4));  // two tokens in a second behind the first
+    CHECK(later.tbt.count() == at_once.tbt.count() - 2);
+    for (const std::size_t i : {0, 1}) {
+        CHECK(e2e(later, i) == e2e(at_once, i));
+    }
+    // An output of one token ends where its prompt was computed.
+    CHECK(ttft(two.serve({request(0, 10, 1)}, cost), 0) == doctest::Approx(1));
+}
+
 TEST_CASE("serving: a prefill replica gives outputs itself while the decode replicas' caches are full") {
     TwoPhases two;
     AffineStep cost(1, 0, 0);

@@ -136,7 +136,9 @@ LatencyCurve curve_of(const char* name, std::vector<float> values, double limit)
 class RequestParts {
   public:
     RequestParts(const Scenario& scenario, const Summary& base)
-        : way_(scenario.engine.software.request.value), limits_{scenario.slo.ttft, scenario.slo.tpot, 0} {
+        : way_(scenario.engine.software.request.value),
+          together_(static_cast<std::uint32_t>(scenario.engine.stream_interval)),
+          limits_{scenario.slo.ttft, scenario.slo.tpot, 0} {
         const EngineSpec& engine = scenario.engine;
         const std::vector<const PhaseSpec*> pools =
             engine.split ? std::vector{&engine.prefill, &engine.decode} : std::vector{&engine.mixed};
@@ -249,8 +251,8 @@ class RequestParts {
             live.until = sequence.arrival;
             live.pool = pool;
         }
-        // The first token was given at the end of the iteration before.
-        if (!live.has_token && sequence.generated > 0) {
+        // The first tokens reached the client at the end of the iteration before.
+        if (!live.has_token && sequence.generated >= together_ && !sequence.held) {
             live.has_token = true;
             live.to_first = live.times;
         }
@@ -294,6 +296,7 @@ class RequestParts {
 
     Part chosen_ = kParts;
     double way_;
+    std::uint32_t together_;  ///< tokens that reach a client as its first
     std::array<double, 3> limits_;
     std::vector<std::size_t> pool_of_;              ///< by replica
     std::vector<std::vector<StageParts>> stages_;   ///< by pool

@@ -193,6 +193,13 @@ void describe(Fields& fields, EngineSpec& engine) {
                      [&](Fields& inner) { describe_phase(inner, engine.decode); });
     fields.enumeration({"transfer", "when a prompt's cache goes to its decode replica: whole after it, or by layer"},
                        {"whole", "layers"}, engine.transfer);
+    bool from_decode = engine.first_token == FirstToken::decode;
+    fields.group(from_decode, [&](Fields& same) {
+        same.enumeration({"first_token",
+                          "which replica sends a request's first token: prefill at once, or decode with the next (Dynamo, "
+                          "SGLang, vLLM)"},
+                         {"prefill", "decode"}, engine.first_token);
+    });
     bool shared = engine.same_devices;
     fields.group(shared, [&](Fields& same) {
         same.boolean({"same_devices", "both phases are on the same GPUs, each on its share of the units; caches stay"},

@@ -40,6 +40,7 @@ struct EngineSpec {
     bool decodes = false;  ///< and `decode` was
     PhaseSpec prefill, decode;
     Transfer transfer = Transfer::whole;
+    FirstToken first_token = FirstToken::prefill;
     bool same_devices = false;  ///< prompts and decoding are on the same GPUs
     bool mixes = false;
     MixingSpec mixing;

@@ -23,6 +23,9 @@ class StepCost;
 
 enum class Role { mixed, prefill, decode };
 enum class Transfer { whole, layers };
+/// Which replica sends the client the first token of a prompt whose cache is handed over: the one that computed it, at once, or the
+/// one that decodes, with the next.
+enum class FirstToken { prefill, decode };
 
 /// A draft of several tokens for each decoding sequence, verified by the model in one iteration.
 struct SpeculationSpec {
@@ -118,6 +121,7 @@ struct ServiceSpec {
     std::vector<PoolSpec> pools;
     RouterChoice router{router_table(), "round-robin"};
     Transfer transfer = Transfer::whole;
+    FirstToken first_token = FirstToken::prefill;
     std::uint32_t layers = 1;            ///< of the model, for transfers by layer
     double cache_token_bytes = 0;        ///< keys and values of a token, over all ranks
     double request_overhead = 0;         ///< s from a client to an engine's queue

@@ -52,6 +52,7 @@ struct alignas(64) Sequence {
     bool keeps_adapter = false;  ///< it keeps the slot of its adapter
     bool foreign = false;        ///< work of the other phase than its replica is there for
     bool newcomer = true;        ///< has come since the last batch was put together
+    bool held = false;           ///< its first token reaches the client with the next, from the replica that decodes
     std::uint32_t copied = 0;    ///< of its first blocks, those of which host memory has a copy too
     bool claims = false;  ///< waits with what it found in the prefix cache, and gives it back when it has no room
     double service = 0;   ///< what a level or a fair share has counted

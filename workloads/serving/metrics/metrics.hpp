@@ -18,16 +18,17 @@ class ServingMetrics {
     /// A sequence gives its next token.
     void token(Sequence& sequence, SimTime now) {
         const bool counts = measured(now);
-        if (sequence.generated < spec_.stream_interval) {
+        if (sequence.generated < spec_.stream_interval || sequence.held) {
             sequence.first_token = now;  // as the client sees it
         }
-        if (sequence.generated > 0) {
+        if (sequence.generated > 0 && !sequence.held) {
             const double gap = (now - sequence.last_token).seconds();
             if (counts) {
                 result_.tbt.add(gap);
             }
             sequence.late = sequence.late || (spec_.tbt_limit > 0 && gap > spec_.tbt_limit);
         }
+        sequence.held = false;
         ++sequence.generated;
         sequence.last_token = now;
         result_.output_tokens += counts ? 1 : 0;

@@ -86,6 +86,7 @@ void KvTransfers::prompt_done(std::uint32_t from, std::uint32_t source) {
     there.first_token = done.first_token;
     there.last_token = done.last_token;
     there.late = done.late;
+    there.held = spec_.first_token == FirstToken::decode;
     kv_transfer.prompt_done = true;
     kv_transfer.ready = dispatcher_->now();
     if (kv_transfer.has_room) {
