@@ -367,6 +367,28 @@ TEST_CASE("serving: attention groups attend to their own sequences with all of a
     CHECK(apart.step.kernel_seconds(decode(9, 1000)) == doctest::Approx(61.0 * 2 * 1000 * 128));
 }
 
+TEST_CASE("serving: the host of an attention group works on its own sequences alone") {
+    const auto host = [](std::uint32_t groups, std::size_t sequences) {
+        Replica replica("qwen3-30b-a3b", Counter::What::latent_keys, 1, groups, groups);
+        HostSpec busy;
+        busy.sequence.value = 1e-3;
+        Batch batch;
+        batch.items.assign(sequences, BatchItem{0, 1, 100});
+        ModelStep step(ServingModel{.model = replica.model,
+                                    .device = replica.device,
+                                    .fabric = replica.fabric,
+                                    .collectives = replica.collectives,
+                                    .gpus = Replica::gpus(groups),
+                                    .groups = groups,
+                                    .expert = groups,
+                                    .host = busy});
+        return step.seconds(batch) - step.kernel_seconds(batch);
+    };
+    CHECK(host(1, 16) == doctest::Approx(16e-3));
+    CHECK(host(8, 16) == doctest::Approx(2e-3));
+    CHECK(host(8, 17) == doctest::Approx(3e-3));  // one group has three
+}
+
 TEST_CASE("serving: windows bound the keys of their layers alone") {
     Replica replica("gpt-oss-120b", Counter::What::attention_heads, 1, 1, 1);
     // Pages of 16: 18 layers read all 4,096 keys, 18 the 128 of the window.
@@ -441,6 +463,11 @@ TEST_CASE("serving: all measured points read as scenarios, most of the dense one
     }
     for (const ServingPoint& point : load_points_apart(test::data())) {
         CHECK(point.scenario.engine.mixed.ranks() <= 8);
+        CHECK_FALSE(point.fitted_half);
+    }
+    for (const ServingPoint& point : load_disaggregated_points(test::data())) {
+        CHECK(point.scenario.engine.split);
+        CHECK(point.scenario.engine.first_token == FirstToken::decode);
         CHECK_FALSE(point.fitted_half);
     }
     double out = 0;

@@ -57,19 +57,25 @@ class Loader {
     std::map<std::string, int> counts_;  ///< points so far of each setup
 };
 
-std::vector<std::string> changes_of(const FactsRow& row) {
+// Clients and lengths of a closed loop.
+std::vector<std::string> load_of(const FactsRow& row) {
     const double ratio = row.number("ratio");
-    std::vector<std::string> changes = {"engine.tensor=" + row.text("tensor"),
-                                        "requests.clients=" + row.text("clients"),
+    std::vector<std::string> changes = {"requests.clients=" + row.text("clients"),
                                         fmt::format("requests.count={:.0f}", kRequestsAClient * row.number("clients"))};
+    for (const char* length : {"prompt", "output"}) {
+        changes.push_back(fmt::format("requests.{}.mean={}", length, row.number(length) * (1 + ratio) / 2));
+        changes.push_back(fmt::format("requests.{}.spread={}", length, (1 - ratio) / (1 + ratio)));
+    }
+    return changes;
+}
+
+std::vector<std::string> changes_of(const FactsRow& row) {
+    std::vector<std::string> changes = load_of(row);
+    changes.push_back("engine.tensor=" + row.text("tensor"));
     for (const char* degree : {"groups", "expert"}) {
         if (row.text(degree) != "1") {
             changes.push_back(fmt::format("engine.{}={}", degree, row.text(degree)));
         }
-    }
-    for (const char* length : {"prompt", "output"}) {
-        changes.push_back(fmt::format("requests.{}.mean={}", length, row.number(length) * (1 + ratio) / 2));
-        changes.push_back(fmt::format("requests.{}.spread={}", length, (1 - ratio) / (1 + ratio)));
     }
     for (const std::string_view change : split(row.text("set"), ';')) {
         if (!change.empty()) {
@@ -79,12 +85,31 @@ std::vector<std::string> changes_of(const FactsRow& row) {
     return changes;
 }
 
+// Replicas of their own for prompts and decoding. Limits stand in the table by attention group, in scenarios by replica.
+std::vector<std::string> phase_changes_of(const FactsRow& row) {
+    std::vector<std::string> changes = load_of(row);
+    const auto limit = [&](const char* phase, const char* key, const char* column) {
+        if (!row.text(column).empty()) {
+            const double groups = row.number(fmt::format("{}_groups", phase));
+            changes.push_back(fmt::format("engine.{}.scheduler.{}={:.0f}", phase, key, groups * row.number(column)));
+        }
+    };
+    for (const char* phase : {"prefill", "decode"}) {
+        for (const char* key : {"replicas", "tensor", "groups", "expert"}) {
+            changes.push_back(fmt::format("engine.{0}.{1}={2}", phase, key, row.text(fmt::format("{}_{}", phase, key))));
+        }
+    }
+    limit("prefill", "token_budget", "budget");
+    limit("decode", "max_sequences", "sequences");
+    return changes;
+}
+
 constexpr double kMilli = 1e-3;
 
 void add_closed_loops(const std::string& file, const DataDirectory& data, Loader& loader,
-                      std::vector<ServingPoint>& points) {
+                      std::vector<std::string> (*changes)(const FactsRow&), std::vector<ServingPoint>& points) {
     for (const FactsRow& row : read_facts_table(data.path(file))) {
-        ServingPoint point = loader.begin(row, changes_of(row));
+        ServingPoint point = loader.begin(row, changes(row));
         point.ttft = kMilli * row.number("ttft_ms");
         point.tpot = kMilli * row.number("tpot_ms");
         point.e2e = point.ttft + point.tpot * (row.number("output") * (1 + row.number("ratio")) / 2 - 1);
@@ -98,8 +123,18 @@ std::vector<ServingPoint> load_points_apart(const DataDirectory& data) {
     std::vector<ServingPoint> points;
     Loader loader(data);
     for (const char* file : {"degrees", "latent"}) {
-        add_closed_loops(fmt::format("validation/serving/{}.csv", file), data, loader, points);
+        add_closed_loops(fmt::format("validation/serving/{}.csv", file), data, loader, changes_of, points);
     }
+    for (ServingPoint& point : points) {
+        point.fitted_half = false;
+    }
+    return points;
+}
+
+std::vector<ServingPoint> load_disaggregated_points(const DataDirectory& data) {
+    std::vector<ServingPoint> points;
+    Loader loader(data);
+    add_closed_loops("validation/serving/disaggregated.csv", data, loader, phase_changes_of, points);
     for (ServingPoint& point : points) {
         point.fitted_half = false;
     }
@@ -109,7 +144,7 @@ std::vector<ServingPoint> load_points_apart(const DataDirectory& data) {
 std::vector<ServingPoint> load_serving_points(const DataDirectory& data) {
     std::vector<ServingPoint> points;
     Loader loader(data);
-    add_closed_loops("validation/serving/closed_loop.csv", data, loader, points);
+    add_closed_loops("validation/serving/closed_loop.csv", data, loader, changes_of, points);
     for (const FactsRow& row : read_facts_table(data.path("validation/serving/logs.csv"))) {
         ServingPoint point = loader.begin(
             row, {"engine.tensor=" + row.text("tensor"), "requests.trace=../requests/" + row.text("run") + ".csv"});

@@ -33,6 +33,8 @@ struct ServingPoint {
 [[nodiscard]] std::vector<ServingPoint> load_serving_points(const DataDirectory& data);
 /// Points that are scored apart, none of them for fitting (validation/serving/degrees.csv, latent.csv).
 [[nodiscard]] std::vector<ServingPoint> load_points_apart(const DataDirectory& data);
+/// Points with replicas of their own for prompts and for decoding, none of them for fitting (validation/serving/disaggregated.csv).
+[[nodiscard]] std::vector<ServingPoint> load_disaggregated_points(const DataDirectory& data);
 /// Points of which only the throughput is known (validation/serving/offline.csv).
 [[nodiscard]] std::vector<ServingPoint> load_offline_points(const DataDirectory& data);
 

@@ -233,6 +233,40 @@ void validate_offline(const DataDirectory& data, const Terminal& terminal, bool 
     terminal.table({"group", "points", "median error (bias)"}, rows);
 }
 
+// Prompts and decoding on replicas of their own, most of them with experts over many GPUs.
+std::vector<ServingPoint> validate_disaggregated(const DataDirectory& data, const Terminal& terminal, bool each) {
+    std::vector<ServingPoint> points = load_disaggregated_points(data);
+    std::vector<ServingPoint*> every;
+    for (ServingPoint& point : points) {
+        every.push_back(&point);
+    }
+    Progress progress(terminal.quiet());
+    predict_all(every, data, [&](double fraction) { progress.update(fraction); });
+    progress.finish();
+    if (each) {
+        print_points(terminal, points);
+    }
+    const Filter any = [](const ServingPoint&) { return true; };
+    print_groups(
+        terminal, "disaggregated, by setup (nothing is fitted on them)", points,
+        [](const ServingPoint& p) { return p.id.substr(0, p.id.find(':')); }, any);
+    print_groups(
+        terminal, "disaggregated, by attention of the decode replicas", points,
+        [](const ServingPoint& p) {
+            const auto groups = static_cast<int>(p.scenario.engine.decode.groups);
+            return groups == 1 ? std::string("one group") : fmt::format("{:2} groups", groups);
+        },
+        any);
+    print_groups(
+        terminal, "disaggregated, all", points, [](const ServingPoint&) { return std::string("all"); }, any);
+    for (const ServingPoint& point : points) {
+        if (!point.problem.empty()) {
+            fmt::print("{}: {}\n", point.id, point.problem);
+        }
+    }
+    return points;
+}
+
 // Points whose degrees their source misstates, or whose attention was not measured on their device: no part of the scores.
 void validate_apart(const DataDirectory& data, const Terminal& terminal, bool each) {
     std::vector<ServingPoint> points = load_points_apart(data);
@@ -395,14 +429,21 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
         terminal, "by kind of model", all,
         [](const ServingPoint& p) { return std::string(p.dense ? "dense" : "experts"); }, any);
     print_intervals(terminal, all);
+    std::vector<ServingPoint> disaggregated;
     if (only.empty()) {
         validate_offline(data, terminal, points);
         validate_apart(data, terminal, points);
+        disaggregated = validate_disaggregated(data, terminal, points);
     }
     print_excluded(terminal, data, all);
     validate_layers(data, terminal);
     Comparison out = comparison_of(all);
     out.scores = scores_of(all);
+    for (const Score& score : only.empty() ? scores_of(disaggregated) : std::vector<Score>()) {
+        if (score.name == "points" || score.name == "tpot" || score.name == "tpot_bias") {
+            out.scores.push_back({"disaggregated_" + score.name, score.value, score.unit});
+        }
+    }
     return out;
 }
 

@@ -499,12 +499,16 @@ StepWork ModelStep::work(const Batch& batch) {
     IterationShape shape;
     shape.layers = share_ * static_cast<double>(m_.model.layers);
     shape.routed_layers = share_ * static_cast<double>(m_.model.expert_layers());
-    shape.sequences = static_cast<double>(batch.items.size()) + batch.padded;
-    shape.tokens = batch.padded + batch.drafted;
+    const auto sequences = static_cast<double>(batch.items.size()) + batch.padded;
+    double tokens = batch.padded + batch.drafted;
     for (const BatchItem& item : batch.items) {
-        shape.tokens += item.tokens;
+        tokens += item.tokens;
         shape.prompts = shape.prompts || item.tokens > 1;
     }
+    // Each attention group has a host process of its own, which plans, launches and samples for its own sequences.
+    const auto groups = static_cast<double>(m_.groups);
+    shape.sequences = std::ceil(sequences / groups);
+    shape.tokens = std::ceil(tokens / groups);
     StepWork work = kernels(batch);
     work.seconds =
         iteration_seconds(m_.host, work.seconds, shape) + m_.step_overhead + m_.sequence_overhead * shape.sequences;
