@@ -182,6 +182,7 @@ constexpr Part kParts[] = {
     {kEngine, "decode: {replicas: 1}", Verdict::located},
     {kEngine, "transfer: layers", Verdict::located},
     {kEngine, "first_token: decode", Verdict::located},
+    {kEngine, "handover: 5 ms", Verdict::located},
     {kEngine, "expert: 4", Verdict::any},
     {kEngine, "dispatch: all-to-all", Verdict::located},
     {kEngine, "expert_load: 5", Verdict::located},

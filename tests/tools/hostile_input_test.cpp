@@ -95,6 +95,7 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
         {"engine: {experts: fp8, dispatch: all-to-all, expert_load: 2}\n", "'engine.expert_load' changes nothing"},
         {"engine: {replicas: 2, router: prefix}\n", "it needs a prefix cache"},
         {"engine: {transfer: layers}\n", "it needs 'prefill' and 'decode' replicas"},
+        {"engine: {handover: 5 ms}\n", "it needs 'prefill' and 'decode' replicas"},
         {"engine: {first_token: decode}\n", "it needs 'prefill' and 'decode' replicas"},
         {"engine: {kv: {host_memory: 1 GiB}}\n", "it needs a scheduler that swaps"},
         {"engine: {failures: {at: 5 s}}\n", "unknown key 'failures' (its place is faults)"},

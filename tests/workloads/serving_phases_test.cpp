@@ -213,6 +213,8 @@ TEST_CASE("serving: the first token comes from the prefill replica at once, or f
     for (const std::size_t i : {0, 1}) {
         CHECK(e2e(later, i) == e2e(at_once, i));
     }
+    two.spec.handover = 0.25;
+    CHECK(ttft(two.serve(requests, cost), 0) == doctest::Approx(2.25).epsilon(1e-4));
     // An output of one token ends where its prompt was computed.
     CHECK(ttft(two.serve({request(0, 10, 1)}, cost), 0) == doctest::Approx(1));
 }

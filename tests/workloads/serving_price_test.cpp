@@ -88,7 +88,7 @@ using Lines = std::vector<std::string>;
 /// A device whose operations take a second for each of what is counted.
 class Counter final : public CostModel {
   public:
-    enum class What { expert_flops, latent_keys, attention_heads, product_columns };
+    enum class What { expert_flops, latent_keys, attention_heads, product_columns, product_rows };
     explicit Counter(What what) : what_(what) {}
     Cost cost(const Operation& operation) const override {
         Cost cost;
@@ -108,7 +108,7 @@ class Counter final : public CostModel {
             return what_ == What::attention_heads ? attention->batch_heads * attention->keys_read() : 0;
         }
         if (const auto* gemm = std::get_if<Gemm>(&operation)) {
-            return what_ == What::product_columns ? gemm->n : 0;
+            return what_ == What::product_columns ? gemm->n : what_ == What::product_rows ? gemm->m : 0;
         }
         return 0;
     }
@@ -365,6 +365,25 @@ TEST_CASE("serving: attention groups attend to their own sequences with all of a
     CHECK(together.step.kernel_seconds(decode(64, 1000)) == doctest::Approx(61.0 * 64 * 1000 * 16));
     // Nine sequences over eight groups: one has two.
     CHECK(apart.step.kernel_seconds(decode(9, 1000)) == doctest::Approx(61.0 * 2 * 1000 * 128));
+}
+
+TEST_CASE("serving: a prompt is on one attention group, and the busiest group holds up the others") {
+    const auto prompts = [](Replica& replica, std::uint32_t count) {
+        Batch batch;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            batch.items.push_back(BatchItem{i, 1000, 1000});
+        }
+        return replica.step.kernel_seconds(batch);
+    };
+    for (const Counter::What what : {Counter::What::latent_keys, Counter::What::product_rows}) {
+        Replica one("deepseek-v3", what, 1, 1, 1);
+        Replica eight("deepseek-v3", what, 1, 8, 8);
+        const double alone = prompts(eight, 1);
+        // As on a single rank; seven more prompts wait for nothing, and one more for a second on its group.
+        CHECK(alone == doctest::Approx(prompts(one, 1)).epsilon(1e-3));
+        CHECK(prompts(eight, 8) == doctest::Approx(alone).epsilon(1e-3));
+        CHECK(prompts(eight, 9) == doctest::Approx(2 * alone).epsilon(1e-3));
+    }
 }
 
 TEST_CASE("serving: the host of an attention group works on its own sequences alone") {

@@ -256,6 +256,8 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
                   "'prefill' and 'decode' replicas");
     unread.refuse(engine.first_token == FirstToken::decode, "engine.first_token", engine.split && !engine.same_devices,
                   "'prefill' and 'decode' replicas on devices of their own");
+    unread.refuse(engine.handover > 0, "engine.handover", engine.split && !engine.same_devices,
+                  "'prefill' and 'decode' replicas on devices of their own");
     unread.refuse(engine.of_free, "engine.kv.of_free", engine.blocks == 0, "'memory', and 'blocks' replaces it");
     unread.refuse(engine.nvme_bandwidth > 0, "engine.kv.prefix.nvme_bandwidth", engine.prefix_nvme > 0, "'nvme'");
     unread.refuse(engine.router.name() == std::string("prefix"), "engine.router", engine.prefix_cache,

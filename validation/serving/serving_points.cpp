@@ -101,6 +101,9 @@ std::vector<std::string> phase_changes_of(const FactsRow& row) {
     }
     limit("prefill", "token_budget", "budget");
     limit("decode", "max_sequences", "sequences");
+    if (!row.text("interval").empty()) {
+        changes.push_back("engine.stream_interval=" + row.text("interval"));
+    }
     return changes;
 }
 

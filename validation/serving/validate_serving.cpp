@@ -248,7 +248,7 @@ std::vector<ServingPoint> validate_disaggregated(const DataDirectory& data, cons
     }
     const Filter any = [](const ServingPoint&) { return true; };
     print_groups(
-        terminal, "disaggregated, by setup (nothing is fitted on them)", points,
+        terminal, "disaggregated, by setup (nothing is fitted on them but the time of a hand-over)", points,
         [](const ServingPoint& p) { return p.id.substr(0, p.id.find(':')); }, any);
     print_groups(
         terminal, "disaggregated, by attention of the decode replicas", points,

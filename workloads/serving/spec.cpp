@@ -200,6 +200,10 @@ void describe(Fields& fields, EngineSpec& engine) {
                           "SGLang, vLLM)"},
                          {"prefill", "decode"}, engine.first_token);
     });
+    fields.quantity({"handover",
+                     "time of a hand-over from prefill to decode beside its bytes: routing, connections, polling", false, 0,
+                     1e3},
+                    Dimension::time, engine.handover);
     bool shared = engine.same_devices;
     fields.group(shared, [&](Fields& same) {
         same.boolean({"same_devices", "both phases are on the same GPUs, each on its share of the units; caches stay"},

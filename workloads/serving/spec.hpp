@@ -41,6 +41,7 @@ struct EngineSpec {
     PhaseSpec prefill, decode;
     Transfer transfer = Transfer::whole;
     FirstToken first_token = FirstToken::prefill;
+    double handover = 0;        ///< s of each hand-over beside its bytes
     bool same_devices = false;  ///< prompts and decoding are on the same GPUs
     bool mixes = false;
     MixingSpec mixing;

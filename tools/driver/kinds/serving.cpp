@@ -310,6 +310,7 @@ class ServingScenario final : public ScenarioRun {
         service_.same_devices = engine_.same_devices;
         service_.transfer = engine_.transfer;
         service_.first_token = engine_.first_token;
+        service_.handover = engine_.handover;
         service_.layers = static_cast<std::uint32_t>(scenario_.model.layers);
         service_.cache_token_bytes = cache_bytes_per_token(scenario_.model, engine_.cache, engine_.compression);
         service_.hidden_bytes = 2 * static_cast<double>(scenario_.model.hidden);  // 16 bits

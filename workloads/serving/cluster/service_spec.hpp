@@ -122,6 +122,7 @@ struct ServiceSpec {
     RouterChoice router{router_table(), "round-robin"};
     Transfer transfer = Transfer::whole;
     FirstToken first_token = FirstToken::prefill;
+    double handover = 0;                 ///< s that routers and transports take of each hand-over, beside its bytes
     std::uint32_t layers = 1;            ///< of the model, for transfers by layer
     double cache_token_bytes = 0;        ///< keys and values of a token, over all ranks
     double request_overhead = 0;         ///< s from a client to an engine's queue

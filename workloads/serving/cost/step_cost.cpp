@@ -284,10 +284,9 @@ StepWork ModelStep::price_dense_layer(double tokens) const {
            price_feed_forward(tokens, static_cast<double>(m_.model.ffn) / t_);
 }
 
-StepWork ModelStep::price_tokens(double tokens, bool stays) const {
+StepWork ModelStep::price_tokens(double tokens, double own, bool stays) const {
     const ModelSpec& model = m_.model;
     const auto hidden = static_cast<double>(model.hidden);
-    const double own = rank_tokens(tokens, stays);
     const auto routed = static_cast<double>(model.expert_layers());
     const double dense = static_cast<double>(model.layers) - routed;
     // The second norm of a layer, and both all-reduces; attention and feed-forward side by side share one of each.
@@ -319,9 +318,20 @@ StepWork ModelStep::dense(std::uint32_t tokens, bool stays) {
         known.resize(std::size_t{tokens} + 1, kNotPriced);
     }
     if (known[tokens].seconds < 0) {
-        known[tokens] = price_tokens(tokens, stays);
+        known[tokens] = price_tokens(tokens, rank_tokens(tokens, stays), stays);
     }
     return known[tokens];
+}
+
+StepWork ModelStep::uneven(std::uint32_t tokens, std::uint32_t own) {
+    if (own <= rank_tokens(tokens, false)) {
+        return dense(tokens, false);
+    }
+    const auto [entry, fresh] = uneven_.try_emplace((std::uint64_t{tokens} << 32U) | own);
+    if (fresh) {
+        entry->second = price_tokens(tokens, own, false);
+    }
+    return entry->second;
 }
 
 StepWork ModelStep::one_attention(double sequences, double queries, double keys, double window) const {
@@ -432,6 +442,8 @@ StepWork ModelStep::kernels(const Batch& batch) {
     double decoding = batch.padded;
     double context = 0;
     double prompts = 0;
+    double prompt_tokens = 0;
+    std::uint32_t longest_prompt = 0;
     for (const BatchItem& item : batch.items) {
         tokens += item.tokens;
         if (item.tokens == 1) {
@@ -439,11 +451,15 @@ StepWork ModelStep::kernels(const Batch& batch) {
             context += item.context;
         } else {
             ++prompts;
+            prompt_tokens += item.tokens;
+            longest_prompt = std::max(longest_prompt, item.tokens);
         }
     }
     StepWork work;
+    // Of the prompts a group has whole ones: the busiest, for which all wait, has the longest or one more than others.
+    const double together = std::ceil(prompts / groups);
+    const double busiest = prompts > 0 ? together / prompts : 0;
     if (prompts > 0) {
-        const double together = std::ceil(prompts / groups);
         StepWork sum;
         double longest = 0;
         for (const BatchItem& item : batch.items) {
@@ -454,7 +470,7 @@ StepWork ModelStep::kernels(const Batch& batch) {
                 longest = std::max(longest, piece);
             }
         }
-        const double seconds = std::max(longest, sum.seconds / groups);
+        const double seconds = std::max(longest, sum.seconds * busiest);
         work += {seconds, seconds, sum.flops / groups, sum.bytes / groups, sum.done / groups};
     }
     const StepWork prompt_attention = work;
@@ -480,7 +496,10 @@ StepWork ModelStep::kernels(const Batch& batch) {
     }
     const std::uint32_t passed = tokens + batch.drafted;
     const StepWork last = m_.head ? head(sequences + batch.drafted, stays) : StepWork();
-    const StepWork whole = work + dense(passed, stays) + last;
+    const double prompt_share = std::max<double>(longest_prompt, std::ceil(prompt_tokens * busiest));
+    const double share = std::ceil((passed - prompt_tokens) / groups) + prompt_share;
+    const StepWork whole =
+        work + (prompts > 0 ? uneven(passed, static_cast<std::uint32_t>(share)) : dense(passed, stays)) + last;
     if (m_.nano_batches > 1) {
         const StepWork cut = nano_batched({static_cast<double>(passed), own, keys, prompt_attention}) + low_rank +
                              last + (m_.embedding ? embedding(std::ceil(passed / groups)) : StepWork());

@@ -6,18 +6,19 @@
 // ranks of a tensor-parallel group meet twice a layer in an all-reduce. Experts: a router sends each token to `topk` of them,
 // evenly but for `expert_load`; a replica holds whole experts in `expert` groups and cuts each over the ranks of a group. With
 // one attention group the tokens are on every rank and an all-reduce adds the experts' parts; with several (each attends to its
-// own sequences) tokens are gathered or sent to their experts and come back. Context-coherent groups hold the cache of all
-// sequences on every rank: in iterations that only decode a token is sent to its expert once, with its residual in 16 bits, and
-// attends there, those alone whose expert is elsewhere; each iteration ends with an all-gather of its keys and values. Prompts,
-// whose tokens attend to each other within a layer, go there and back. Adapters add their low-rank products beside the
-// dense ones, those of one kind in one launch over all adapters of the batch. Host work and launches: host_cost.hpp.
+// own sequences, and the one with most prompt tokens holds up the others) tokens are gathered or sent to their experts and come
+// back. Context-coherent groups hold the cache of all sequences on every rank: in iterations that only decode a token is sent to
+// its expert once, with its residual in 16 bits, and attends there, those alone whose expert is elsewhere; each iteration ends
+// with an all-gather of its keys and values. Prompts, whose tokens attend to each other within a layer, go there and back.
+// Adapters add their low-rank products beside the dense ones, those of one kind in one launch over all adapters of the batch.
+// Host work and launches: host_cost.hpp.
 // On a share of the compute units a kernel takes as much longer as it would keep more than that share busy.
 // Scope: dense transformers and mixtures of experts; MHA, GQA and latent attention, windows in some or all layers; 16-bit,
 // fp8, int8, fp4 products and 4-bit weights alone, caches of 16 and 8 bits, as the device's cost model prices them.
 // Queries and keys may be normed, over all heads with an all-reduce; a router may be in 32 bits; blocks whose
 // attention and feed-forward stand side by side share a norm and an all-reduce.
 // Limits: decoding sequences are priced at their mean context (attention time is nearly linear in it); prompt pieces run as
-// one kernel whose parts are as efficient as pieces of their own length; attention groups share tokens evenly; latent
+// one kernel whose parts are as efficient as pieces of their own length; attention groups share decodes evenly; latent
 // attention expands or absorbs its projections at the same cost; a pipeline stage has its share of every kind of layer; the
 // busiest of several expert-parallel devices takes no longer than the mean but for `expert_load`; dense products with block
 // scales cost what those with one scale a tensor do (the public tables of the former were measured launch by launch and hold
@@ -154,6 +155,8 @@ class ModelStep final : public StepCost {
     [[nodiscard]] bool coherent() const { return m_.groups > 1 && m_.dispatch == Dispatch::coherent; }
     [[nodiscard]] double rank_tokens(double tokens, bool stays) const;
     [[nodiscard]] StepWork dense(std::uint32_t tokens, bool stays);
+    /// The same where the busiest group has `own` of the tokens.
+    [[nodiscard]] StepWork uneven(std::uint32_t tokens, std::uint32_t own);
     [[nodiscard]] StepWork head(std::uint32_t sequences, bool stays);
     [[nodiscard]] StepWork adapters(const Batch& batch);
     [[nodiscard]] StepWork kernels(const Batch& batch);
@@ -187,7 +190,7 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepWork price_feed_forward(double tokens, double width) const;
     [[nodiscard]] StepWork price_experts(double tokens, double group_tokens, bool stays = false) const;
     [[nodiscard]] StepWork price_dense_layer(double tokens) const;
-    [[nodiscard]] StepWork price_tokens(double tokens, bool stays) const;
+    [[nodiscard]] StepWork price_tokens(double tokens, double own, bool stays) const;
     [[nodiscard]] StepWork embedding(double tokens) const;
     [[nodiscard]] StepWork price_adapters(double tokens, double adapters) const;
     [[nodiscard]] StepWork one_attention(double sequences, double queries, double keys, double window) const;
@@ -199,6 +202,7 @@ class ModelStep final : public StepCost {
     std::vector<GpuId> tensor_group_;                       ///< the first attention group
     std::vector<GpuId> across_groups_;                      ///< the first rank of every attention group
     std::array<std::vector<StepWork>, 2> dense_;            ///< by `stays` and tokens; seconds below 0: not priced yet
+    std::unordered_map<std::uint64_t, StepWork> uneven_;    ///< by tokens and those of the busiest group
     std::array<std::vector<StepWork>, 2> head_;             ///< by `stays` and sequences
     std::unordered_map<std::uint32_t, NanoLayer> nano_;     ///< by tokens; only looked up
     std::unordered_map<std::uint64_t, StepWork> adapters_;  ///< by tokens and adapters; only looked up

@@ -96,10 +96,10 @@ void KvTransfers::prompt_done(std::uint32_t from, std::uint32_t source) {
 
 void KvTransfers::send_rest(std::uint32_t id) {
     const bool begun = spec_.transfer == Transfer::layers && spec_.layers > 1 && !kv_transfers_[id].sent_whole;
-    send(id, begun ? 1.0 / spec_.layers : 1.0);
+    send(id, begun ? 1.0 / spec_.layers : 1.0, spec_.handover);
 }
 
-void KvTransfers::send(std::uint32_t id, double share) {
+void KvTransfers::send(std::uint32_t id, double share, double wait) {
     KvTransfer& kv_transfer = kv_transfers_[id];
     ++kv_transfer.transfers;
     const Replica& from = fleet_[kv_transfer.from];
@@ -110,7 +110,7 @@ void KvTransfers::send(std::uint32_t id, double share) {
     const std::uint32_t part = kv_transfer.parts++;
     kv_transfer.started.at(part) = dispatcher_->now();
     kv_transfer.bytes.at(part) = bytes;
-    dispatcher_->share(path.resources, bytes, SimTime::from_seconds(path.latency), kv_transfer.to + 1,
+    dispatcher_->share(path.resources, bytes, SimTime::from_seconds(wait + path.latency), kv_transfer.to + 1,
                        Token{ServiceTask::kv_transfer, id, part}.pack());
 }
 

@@ -59,7 +59,7 @@ class KvTransfers {
     };
 
     std::uint32_t open(std::uint32_t from, std::uint32_t source, std::uint32_t cached);
-    void send(std::uint32_t id, double share);
+    void send(std::uint32_t id, double share, double wait = 0);
     void send_rest(std::uint32_t id);
     /// For a timeline: a part has arrived.
     void record(const KvTransfer& kv_transfer, std::uint32_t part);
