@@ -408,6 +408,37 @@ TEST_CASE("serving: the host of an attention group works on its own sequences al
     CHECK(host(8, 17) == doctest::Approx(3e-3));  // one group has three
 }
 
+TEST_CASE("serving: tokens of prompts go once to each node and from there to GPUs, decoded ones straight to these") {
+    const ModelSpec model = preset("deepseek-v3");
+    const Counter nothing(Counter::What::attention_heads);  // latent attention has none
+    const Fabric fabric(test::rail_nodes(2));
+    const IdealCollectives collectives;
+    const auto seconds = [&](Dispatch dispatch, std::uint32_t tokens) {
+        Batch batch;
+        for (std::uint32_t i = 0; i < 16; ++i) {
+            batch.items.push_back(BatchItem{i, tokens, tokens});
+        }
+        ModelStep step(ServingModel{.model = model,
+                                    .device = nothing,
+                                    .fabric = fabric,
+                                    .collectives = collectives,
+                                    .gpus = Replica::gpus(16),
+                                    .groups = 16,
+                                    .expert = 16,
+                                    .dispatch = dispatch});
+        return step.kernel_seconds(batch);
+    };
+    CHECK(seconds(Dispatch::hierarchical, 1) == doctest::Approx(seconds(Dispatch::all_to_all, 1)));
+    // There and back, in 16 bits: half of what goes to both nodes leaves over the NIC, beside 15 of 16 parts of what each GPU gets.
+    const double nodes = holders_reached(model.experts, 2);
+    const double layers = 58 * 2;
+    const double bytes = 100'000.0 * 7168 * 2;
+    CHECK(nodes > 1.9);
+    CHECK(seconds(Dispatch::hierarchical, 100'000) ==
+          doctest::Approx(layers * bytes * nodes / 2 / fabric.shape().nic_bandwidth).epsilon(0.01));
+    CHECK(seconds(Dispatch::all_to_all, 100'000) > 3 * seconds(Dispatch::hierarchical, 100'000));
+}
+
 TEST_CASE("serving: windows bound the keys of their layers alone") {
     Replica replica("gpt-oss-120b", Counter::What::attention_heads, 1, 1, 1);
     // Pages of 16: 18 layers read all 4,096 keys, 18 the 128 of the window.
@@ -432,6 +463,13 @@ TEST_CASE("serving: caches and weights take the bytes of their formats") {
     const double together = weight_bytes_per_rank(deepseek, mixed, 8, 1);
     CHECK(apart > together);
     CHECK(together * 8 == doctest::Approx(weight_bytes_per_rank(deepseek, mixed, 1)).epsilon(1e-9));
+    // An eighth of the experts twice, in 4 bits, shared out over eight ranks.
+    PhaseSpec phase;
+    phase.tensor = 1;
+    phase.groups = phase.expert = 8;
+    phase.redundant_experts = 32;
+    const double copied = weight_bytes(deepseek, mixed, phase, 0) - apart;
+    CHECK(copied == doctest::Approx(58 * deepseek.routed_parameters() / 2 / 8 / 8).epsilon(1e-9));
 }
 
 TEST_CASE("serving: degrees that do not divide a mixture of experts are refused with the numbers") {
@@ -450,6 +488,12 @@ TEST_CASE("serving: degrees that do not divide a mixture of experts are refused 
     CHECK(problem("{tensor: 2, groups: 2}", "llama-3-8b").find("of which this model has none") != std::string::npos);
     CHECK(problem("{tensor: 4, groups: 4}").find("replicas of 16 ranks") != std::string::npos);
     CHECK(problem("{tensor: 2, groups: 2, expert: 4}").empty());
+    CHECK(problem("{tensor: 1, groups: 3, expert: 3}").find("'redundant_experts' adds copies of some") !=
+          std::string::npos);
+    CHECK(problem("{tensor: 1, groups: 3, expert: 3, redundant_experts: 3}").find("128 experts with their 3 copies") !=
+          std::string::npos);
+    CHECK(problem("{tensor: 1, groups: 3, expert: 3, redundant_experts: 4}").empty());
+    CHECK(problem("{redundant_experts: 4}").find("'expert' is 1") != std::string::npos);
     CHECK(problem("{tensor: 2, groups: 2, expert: 4, dispatch: all-to-all, weights: fp8, experts: int4}").empty());
     // 671 GB of weights over eight devices of 80 GiB.
     CHECK(problem("{tensor: 8, weights: fp8}", "deepseek-v3").find("3 the model does not fit") == 0);

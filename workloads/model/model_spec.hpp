@@ -24,6 +24,10 @@ struct ExpertsSpec {
     std::int64_t group_topk = 0;       ///< groups that a token's experts are in; 0: any
 };
 
+/// Mean number of `holders` of equal parts of all experts that a token's choices fall on: without repetition, evenly over experts or,
+/// where a router is limited to groups of experts, over those of the chosen groups.
+[[nodiscard]] double holders_reached(const ExpertsSpec& experts, double holders);
+
 /// What a layer is: attention and a feed-forward, or one of three alone, as the letters of ModelSpec::pattern say.
 enum class LayerPart : std::uint8_t { whole, attention, feed_forward, state_space };
 

@@ -75,11 +75,16 @@ void describe_phase(Fields& fields, PhaseSpec& phase) {
     fields.integer({"replicas", "engines that share the requests", false, 1, 1 << 16}, phase.replicas);
     fields.integer({"tensor", "tensor-parallel ranks of a pipeline stage", false, 1, 1024}, phase.tensor);
     fields.integer({"pipeline", "pipeline stages of a replica", false, 1, 256}, phase.pipeline);
-    bool given = phase.groups > 1 || phase.expert > 1;
+    bool given = phase.groups > 1 || phase.expert > 1 || phase.redundant_experts > 0;
     fields.group(given, [&](Fields& same) {
         same.integer({"groups", "groups of `tensor` ranks that attend to sequences of their own", false, 1, 1024},
                      phase.groups);
         same.integer({"expert", "expert-parallel degree over all ranks of a stage", false, 1, 4096}, phase.expert);
+        same.integer(
+            {"redundant_experts",
+             "copies of routed experts beside all of them, in a layer, that expert-parallel ranks share out too", false,
+             0, 1 << 20},
+            phase.redundant_experts);
     });
     fields.section({"scheduler", "what runs in each iteration"},
                    [&](Fields& inner) { describe(inner, phase.scheduler); });
@@ -195,15 +200,16 @@ void describe(Fields& fields, EngineSpec& engine) {
                        {"whole", "layers"}, engine.transfer);
     bool from_decode = engine.first_token == FirstToken::decode;
     fields.group(from_decode, [&](Fields& same) {
-        same.enumeration({"first_token",
-                          "which replica sends a request's first token: prefill at once, or decode with the next (Dynamo, "
-                          "SGLang, vLLM)"},
-                         {"prefill", "decode"}, engine.first_token);
+        same.enumeration(
+            {"first_token",
+             "which replica sends a request's first token: prefill at once, or decode with the next (Dynamo, "
+             "SGLang, vLLM)"},
+            {"prefill", "decode"}, engine.first_token);
     });
-    fields.quantity({"handover",
-                     "time of a hand-over from prefill to decode beside its bytes: routing, connections, polling", false, 0,
-                     1e3},
-                    Dimension::time, engine.handover);
+    fields.quantity(
+        {"handover", "time of a hand-over from prefill to decode beside its bytes: routing, connections, polling",
+         false, 0, 1e3},
+        Dimension::time, engine.handover);
     bool shared = engine.same_devices;
     fields.group(shared, [&](Fields& same) {
         same.boolean({"same_devices", "both phases are on the same GPUs, each on its share of the units; caches stay"},
@@ -223,7 +229,7 @@ void describe(Fields& fields, EngineSpec& engine) {
         same.enumeration({"scaling", "factors of low-precision experts: one a tensor, or one a block"},
                          {"tensor", "block"}, engine.scaling);
         same.enumeration({"dispatch", "how tokens reach experts on other attention groups"},
-                         {"gather", "all-to-all", "coherent"}, engine.dispatch);
+                         {"gather", "all-to-all", "coherent", "hierarchical"}, engine.dispatch);
         same.number({"expert_load", "tokens of the busiest expert group over their mean", false, 1, 1000},
                     engine.expert_load);
     });
@@ -526,14 +532,30 @@ void check(const PhaseSpec& phase, const ModelSpec& model) {
             fmt::format("{} dense layers leave none of the {} for experts", experts.dense_layers, model.layers));
     require(phase.stage_ranks() % phase.expert == 0,
             fmt::format("expert {} must divide the {} ranks of a stage", phase.expert, phase.stage_ranks()));
-    require(experts.count % phase.expert == 0,
-            fmt::format("expert {} must divide the {} experts", phase.expert, experts.count));
+    const std::int64_t copies = phase.redundant_experts;
+    require(copies == 0 || phase.expert > 1, "'redundant_experts' lie on expert-parallel ranks: 'expert' is 1");
+    require((experts.count + copies) % phase.expert == 0,
+            copies > 0 ? fmt::format("expert {} must divide the {} experts with their {} copies", phase.expert,
+                                     experts.count, copies)
+                       : fmt::format("expert {} must divide the {} experts ('redundant_experts' adds copies of some)",
+                                     phase.expert, experts.count));
 }
 
 // Of one routed expert, on each of the ranks that share it.
 static double expert_bytes_per_rank(const ModelSpec& model, const Quantisation& quantisation, std::int64_t ranks) {
     return model.routed_parameters() / static_cast<double>(model.experts.count) * bytes_of(quantisation.experts) /
            static_cast<double>(ranks);
+}
+
+double weight_bytes(const ModelSpec& model, const Quantisation& quantisation, const PhaseSpec& phase,
+                    std::int64_t stage) {
+    const double share =
+        static_cast<double>(stage_layers(model.layers, stage, phase.pipeline)) / static_cast<double>(model.layers);
+    const double copies = phase.redundant_experts == 0
+                              ? 0
+                              : share * static_cast<double>(model.expert_layers() * phase.redundant_experts) *
+                                    expert_bytes_per_rank(model, quantisation, phase.stage_ranks());
+    return weight_bytes_per_rank(model, quantisation, phase.tensor, phase.groups, stage, phase.pipeline) + copies;
 }
 
 std::optional<ExpertPool> experts_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model,
@@ -600,8 +622,7 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
     const double device_memory = device.memory.value;
     const Quantisation quantisation = engine.quantisation(device);
     for (std::int64_t stage = 0; stage < phase.pipeline; ++stage) {
-        const double all =
-            weight_bytes_per_rank(model, quantisation, phase.tensor, phase.groups, stage, phase.pipeline);
+        const double all = weight_bytes(model, quantisation, phase, stage);
         const std::int64_t layers = stage_layers(model.layers, stage, phase.pipeline);
         const double elsewhere = engine.caches_experts
                                      ? static_cast<double>(model.expert_layers()) *

@@ -13,10 +13,11 @@ namespace orrery::inline serving {
 /// Replicas of one role.
 struct PhaseSpec {
     std::int64_t replicas = 1;
-    std::int64_t tensor = 1;    ///< ranks of a pipeline stage
-    std::int64_t pipeline = 1;  ///< stages of a replica
-    std::int64_t groups = 1;    ///< of a stage: groups of `tensor` ranks that attend to sequences of their own
-    std::int64_t expert = 1;    ///< expert-parallel degree over all ranks of a stage
+    std::int64_t tensor = 1;             ///< ranks of a pipeline stage
+    std::int64_t pipeline = 1;           ///< stages of a replica
+    std::int64_t groups = 1;             ///< of a stage: groups of `tensor` ranks that attend to sequences of their own
+    std::int64_t expert = 1;             ///< expert-parallel degree over all ranks of a stage
+    std::int64_t redundant_experts = 0;  ///< copies of routed experts that the expert groups hold beside them
     SchedulerSpec scheduler;
     bool other_device = false;  ///< its replicas have `device` instead of the node's
     DeviceSpec device;
@@ -124,6 +125,9 @@ void describe(Fields& fields, MeasureSpec& measure);
 void check(const PhaseSpec& phase, const ModelSpec& model);
 
 /// Experts of a replica of this phase that the host keeps; nothing where all are on the devices. Throws InfeasibleError with the
+/// Bytes of weights on one rank of a stage of a phase's replica, copies of experts too.
+[[nodiscard]] double weight_bytes(const ModelSpec& model, const Quantisation& quantisation, const PhaseSpec& phase,
+                                  std::int64_t stage);
 /// numbers when the host lacks memories or room for them, ConfigError at `mark` for a tier that it does not have. `replicas`: of a node.
 [[nodiscard]] std::optional<ExpertPool> experts_of(const EngineSpec& engine, const PhaseSpec& phase,
                                                    const ModelSpec& model, const DeviceSpec& device,

@@ -35,9 +35,6 @@ struct ExpertLoad {
 [[nodiscard]] double expert_rows(const ExpertsSpec& experts, const PlanSpec& plan, double tokens,
                                  const ExpertLoad& load);
 
-/// Mean number of `holders` of equal parts of all experts that a token's choices fall on.
-[[nodiscard]] double holders_reached(const ExpertsSpec& experts, double holders);
-
 /// The exchanges of one layer's tokens with their experts.
 class ExpertExchange {
   public:

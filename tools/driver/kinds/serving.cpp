@@ -189,8 +189,7 @@ class ServingScenario final : public ScenarioRun {
         pool.starts = phase->scales || engine_.faults.given;
         pool.start = phase->start;
         for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
-            pool.start.weight_bytes += weight_bytes_per_rank(scenario_.model, engine_.quantisation(gpu), phase->tensor,
-                                                             phase->groups, stage, phase->pipeline) *
+            pool.start.weight_bytes += weight_bytes(scenario_.model, engine_.quantisation(gpu), *phase, stage) *
                                        static_cast<double>(phase->stage_ranks());
         }
         peers_ = peers_ || (pool.starts && phase->start.weights == WeightsFrom::peer);
@@ -242,6 +241,7 @@ class ServingScenario final : public ScenarioRun {
                 .quantisation = engine_.quantisation(*pool.gpu),
                 .groups = static_cast<std::uint32_t>(phase->groups),
                 .expert = static_cast<std::uint32_t>(phase->expert),
+                .redundant_experts = static_cast<std::uint32_t>(phase->redundant_experts),
                 .expert_load = engine_.expert_load,
                 .dispatch = engine_.dispatch,
                 .affinity = engine_.affinity,

@@ -136,8 +136,8 @@ double co_schedule(const std::vector<LaneOperation>& layer, std::size_t parts, s
 }
 
 // What of a layer needs no other operation of it, for this many tokens of a part.
-const ModelStep::NanoLayer& ModelStep::nano_layer(std::uint32_t tokens) {
-    const auto [entry, fresh] = nano_.try_emplace(tokens);
+const ModelStep::NanoLayer& ModelStep::nano_layer(std::uint32_t tokens, Mode mode) {
+    const auto [entry, fresh] = nano_.try_emplace((std::uint64_t{tokens} << 8U) | static_cast<std::uint64_t>(mode));
     NanoLayer& layer = entry->second;
     if (!fresh) {
         return layer;
@@ -158,7 +158,10 @@ const ModelStep::NanoLayer& ModelStep::nano_layer(std::uint32_t tokens) {
         layer.feed_forward += (1 - routed) * price_feed_forward(own, static_cast<double>(model.ffn) / t_);
     }
     if (routed > 0) {
+        const Exchange exchange = price_exchange(tokens, own, mode);
+        layer.dispatch = routed * exchange.dispatch;
         layer.feed_forward += routed * price_experts(tokens, own);
+        layer.combine = routed * exchange.combine;
     }
     return layer;
 }
@@ -167,7 +170,7 @@ StepWork ModelStep::nano_batched(const NanoBatch& batch) {
     const auto parts = static_cast<double>(m_.nano_batches);
     const double layers = share_ * static_cast<double>(m_.model.layers);
     const auto tokens = static_cast<std::uint32_t>(std::ceil(batch.tokens / parts));
-    const NanoLayer& layer = nano_layer(tokens);
+    const NanoLayer& layer = nano_layer(tokens, batch.mode);
     const double rate = m_.spec->memory_bandwidth.value * m_.spec->memory_efficiency.value;
     std::vector<LaneOperation> order;
     StepWork sum;
@@ -188,7 +191,9 @@ StepWork ModelStep::nano_batched(const NanoBatch& batch) {
     if (!m_.model.parallel_block) {
         add(Lane::network, layer.reduce);
     }
+    add(Lane::network, layer.dispatch);
     add(Lane::products, layer.feed_forward);
+    add(Lane::network, layer.combine);
     add(Lane::network, layer.reduce);
     StepWork out = sum;
     out.seconds = out.kernels =

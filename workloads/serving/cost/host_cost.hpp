@@ -43,13 +43,14 @@ struct HostSpec {
     Sourced<double> layer_gap;            ///< s of the device a layer: small kernels that are not modelled
     Sourced<double> slowdown{1, "", ""};  ///< kernels in an engine over the same in a microbenchmark
     KernelSets kernels;                   ///< that it runs where a device has them
-    bool compiled = false;  ///< kernels bound by memory are compiled or fused: none takes longer than its start and its bytes
-    bool tuned = false;     ///< products run the fastest kernel: none takes longer than one of up to four times its rows
-    bool overlap = false;                 ///< the host prepares an iteration while the device runs the one before
-    std::int64_t graph_sequences = 0;     ///< iterations of decodes alone up to this size replay a graph
-    std::int64_t graph_tokens = 0;        ///< others of up to this many tokens replay one graph between two attentions
-    std::int64_t graph_regular = 0;       ///< graphs exist for 1, 2, 4, multiples of 8 up to this, and powers of two
-                                          ///< beyond; 0: for every size
+    bool compiled =
+        false;  ///< kernels bound by memory are compiled or fused: none takes longer than its start and its bytes
+    bool tuned = false;    ///< products run the fastest kernel: none takes longer than one of up to four times its rows
+    bool overlap = false;  ///< the host prepares an iteration while the device runs the one before
+    std::int64_t graph_sequences = 0;  ///< iterations of decodes alone up to this size replay a graph
+    std::int64_t graph_tokens = 0;     ///< others of up to this many tokens replay one graph between two attentions
+    std::int64_t graph_regular = 0;    ///< graphs exist for 1, 2, 4, multiples of 8 up to this, and powers of two
+                                       ///< beyond; 0: for every size
     bool has_interval = false;
     LatencyWidths interval;  ///< of its dense models
     bool has_experts_interval = false;

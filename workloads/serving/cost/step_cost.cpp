@@ -91,6 +91,13 @@ ModelStep::ModelStep(const ServingModel& model)
     for (std::size_t first = 0; first < model.gpus.size(); first += tensor) {
         across_groups_.push_back(model.gpus[first]);
     }
+    if (model.dispatch == Dispatch::hierarchical && model.groups > 1) {
+        const std::uint32_t per_node = layout_of(model.fabric, model.gpus).per_node();
+        node_.assign(model.gpus.begin(), model.gpus.begin() + per_node);
+        for (std::size_t place = 0; place < model.gpus.size(); place += per_node) {
+            rail_.push_back(model.gpus[place]);
+        }
+    }
 }
 
 StepWork ModelStep::priced(const Operation& operation, Precision precision) const {
@@ -221,14 +228,14 @@ double ModelStep::rank_tokens(double tokens, bool stays) const {
     return stays ? std::min(tokens, std::ceil(tokens * m_.expert_load / groups)) : std::ceil(tokens / groups);
 }
 
-StepWork ModelStep::price_experts(double tokens, double group_tokens, bool stays) const {
+StepWork ModelStep::price_experts(double tokens, double group_tokens) const {
     const ExpertsSpec& routed = m_.model.experts;
     const auto hidden = static_cast<double>(m_.model.hidden);
     const auto count = static_cast<double>(routed.count);
     const auto groups = static_cast<double>(m_.expert);
     FusedExperts experts;
     experts.tokens = tokens;
-    experts.experts = count / groups;
+    experts.experts = (count + m_.redundant_experts) / groups;
     // Of a token's choices, those that fall on this device.
     experts.topk = std::min(experts.experts, static_cast<double>(routed.topk) / groups * m_.expert_load);
     if (m_.groups == 1) {
@@ -255,27 +262,54 @@ StepWork ModelStep::price_experts(double tokens, double group_tokens, bool stays
         const double split = m_.groups > 1 ? 1 : t_;
         seconds += price_feed_forward(group_tokens, static_cast<double>(routed.shared) / split);
     }
-    if (m_.groups > 1 && m_.dispatch == Dispatch::gather) {
+    return seconds;
+}
+
+// The GPUs of a node share its NICs where there are fewer of them.
+StepWork ModelStep::by_node(double group_tokens, double token) const {
+    const ExpertsSpec& routed = m_.model.experts;
+    const double bytes = group_tokens / t_ * token;
+    const double sharing =
+        std::max(1.0, static_cast<double>(node_.size()) / static_cast<double>(m_.fabric.shape().nics_per_node));
+    const auto exchanged = [&](const std::vector<GpuId>& ranks, double each) {
+        return ranks.size() < 2 ? StepWork() : collective(CollectiveOp::all_to_all, ranks, each);
+    };
+    const StepWork across =
+        exchanged(rail_, sharing * bytes * holders_reached(routed, static_cast<double>(rail_.size())));
+    const StepWork inside = exchanged(node_, bytes * holders_reached(routed, static_cast<double>(m_.expert)));
+    return across.seconds > inside.seconds ? across : inside;
+}
+
+ModelStep::Exchange ModelStep::price_exchange(double tokens, double group_tokens, Mode mode) const {
+    const ExpertsSpec& routed = m_.model.experts;
+    const auto hidden = static_cast<double>(m_.model.hidden);
+    const auto groups = static_cast<double>(m_.expert);
+    if (m_.groups == 1) {
+        return {};
+    }
+    if (m_.dispatch == Dispatch::gather) {
         const double bytes = 2 * hidden * tokens;
-        seconds += between(CollectiveOp::all_gather, bytes) + between(CollectiveOp::reduce_scatter, bytes);
-    } else if (stays) {
+        return {between(CollectiveOp::all_gather, bytes), between(CollectiveOp::reduce_scatter, bytes)};
+    }
+    if (mode == Mode::stays) {
         // A rank sends the tokens whose expert is elsewhere there, where they stay: their residuals, once. By chance one in
         // `groups` is not sent, which is what an all-to-all leaves out.
         const double chance = 1 / groups;
         const double elsewhere = m_.affinity > 0 ? (1 - m_.affinity) / (1 - chance) : 1;
-        seconds += between(CollectiveOp::all_to_all, 2 * hidden * group_tokens * elsewhere);
-    } else if (m_.groups > 1) {
-        // A rank sends its part of the group's tokens once to each of their experts, and gets as many back.
-        // Choices within few groups of experts reach the ranks that hold those alone.
-        const double reached =
-            routed.groups > 0 && routed.group_topk > 0
-                ? std::ceil(groups * static_cast<double>(routed.group_topk) / static_cast<double>(routed.groups))
-                : groups;
-        const double copies = group_tokens / t_ * std::min(static_cast<double>(routed.topk), reached) * hidden;
-        seconds += between(CollectiveOp::all_to_all, bytes_of(m_.quantisation.weights) * copies) +
-                   between(CollectiveOp::all_to_all, 2 * copies);
+        return {between(CollectiveOp::all_to_all, 2 * hidden * group_tokens * elsewhere), {}};
     }
-    return seconds;
+    if (m_.dispatch == Dispatch::hierarchical && mode == Mode::prompts) {
+        return {by_node(group_tokens, bytes_of(m_.quantisation.weights) * hidden), by_node(group_tokens, 2 * hidden)};
+    }
+    // A rank sends its part of the group's tokens once to each of their experts, and gets as many back.
+    // Choices within few groups of experts reach the ranks that hold those alone.
+    const double reached =
+        routed.groups > 0 && routed.group_topk > 0
+            ? std::ceil(groups * static_cast<double>(routed.group_topk) / static_cast<double>(routed.groups))
+            : groups;
+    const double copies = group_tokens / t_ * std::min(static_cast<double>(routed.topk), reached) * hidden;
+    return {between(CollectiveOp::all_to_all, bytes_of(m_.quantisation.weights) * copies),
+            between(CollectiveOp::all_to_all, 2 * copies)};
 }
 
 StepWork ModelStep::price_dense_layer(double tokens) const {
@@ -284,7 +318,7 @@ StepWork ModelStep::price_dense_layer(double tokens) const {
            price_feed_forward(tokens, static_cast<double>(m_.model.ffn) / t_);
 }
 
-StepWork ModelStep::price_tokens(double tokens, double own, bool stays) const {
+StepWork ModelStep::price_tokens(double tokens, double own, Mode mode) const {
     const ModelSpec& model = m_.model;
     const auto hidden = static_cast<double>(model.hidden);
     const auto routed = static_cast<double>(model.expert_layers());
@@ -298,7 +332,8 @@ StepWork ModelStep::price_tokens(double tokens, double own, bool stays) const {
         seconds += dense * price_feed_forward(own, static_cast<double>(model.ffn) / t_);
     }
     if (routed > 0) {
-        seconds += routed * price_experts(tokens, own, stays);
+        const Exchange exchange = price_exchange(tokens, own, mode);
+        seconds += routed * (price_experts(tokens, own) + exchange.dispatch + exchange.combine);
     }
     if (coherent()) {
         // Every rank gets the keys and values of the iteration's tokens, of all layers at once.
@@ -312,24 +347,24 @@ StepWork ModelStep::embedding(double tokens) const {
     return streaming(2 * static_cast<double>(m_.model.hidden) * tokens, 1, StreamingKind::embedding) + reduce(tokens);
 }
 
-StepWork ModelStep::dense(std::uint32_t tokens, bool stays) {
-    std::vector<StepWork>& known = dense_[stays ? 1 : 0];
+StepWork ModelStep::dense(std::uint32_t tokens, Mode mode) {
+    std::vector<StepWork>& known = dense_.at(static_cast<std::size_t>(mode));
     if (known.size() <= tokens) {
         known.resize(std::size_t{tokens} + 1, kNotPriced);
     }
     if (known[tokens].seconds < 0) {
-        known[tokens] = price_tokens(tokens, rank_tokens(tokens, stays), stays);
+        known[tokens] = price_tokens(tokens, rank_tokens(tokens, mode == Mode::stays), mode);
     }
     return known[tokens];
 }
 
 StepWork ModelStep::uneven(std::uint32_t tokens, std::uint32_t own) {
     if (own <= rank_tokens(tokens, false)) {
-        return dense(tokens, false);
+        return dense(tokens, Mode::prompts);
     }
     const auto [entry, fresh] = uneven_.try_emplace((std::uint64_t{tokens} << 32U) | own);
     if (fresh) {
-        entry->second = price_tokens(tokens, own, false);
+        entry->second = price_tokens(tokens, own, Mode::prompts);
     }
     return entry->second;
 }
@@ -475,7 +510,8 @@ StepWork ModelStep::kernels(const Batch& batch) {
     }
     const StepWork prompt_attention = work;
     const double running = std::max(1.0, decoding - batch.padded);
-    const bool stays = coherent() && prompts == 0;
+    const Mode mode = prompts > 0 ? Mode::prompts : coherent() ? Mode::stays : Mode::decodes;
+    const bool stays = mode == Mode::stays;
     const double own = rank_tokens(decoding, stays);
     const double keys = std::max(1.0, context / running);
     if (decoding > 0) {
@@ -499,9 +535,9 @@ StepWork ModelStep::kernels(const Batch& batch) {
     const double prompt_share = std::max<double>(longest_prompt, std::ceil(prompt_tokens * busiest));
     const double share = std::ceil((passed - prompt_tokens) / groups) + prompt_share;
     const StepWork whole =
-        work + (prompts > 0 ? uneven(passed, static_cast<std::uint32_t>(share)) : dense(passed, stays)) + last;
+        work + (prompts > 0 ? uneven(passed, static_cast<std::uint32_t>(share)) : dense(passed, mode)) + last;
     if (m_.nano_batches > 1) {
-        const StepWork cut = nano_batched({static_cast<double>(passed), own, keys, prompt_attention}) + low_rank +
+        const StepWork cut = nano_batched({static_cast<double>(passed), own, keys, prompt_attention, mode}) + low_rank +
                              last + (m_.embedding ? embedding(std::ceil(passed / groups)) : StepWork());
         return cut.seconds < whole.seconds ? cut : whole;
     }
@@ -510,7 +546,7 @@ StepWork ModelStep::kernels(const Batch& batch) {
     }
     const double layers = share_ * static_cast<double>(m_.model.layers);
     const StepWork halves = prompt_attention + low_rank + last +
-                            interleaved(attention(std::ceil(own / 2), 1, keys), dense((passed + 1) / 2, stays), layers);
+                            interleaved(attention(std::ceil(own / 2), 1, keys), dense((passed + 1) / 2, mode), layers);
     return halves.seconds < whole.seconds ? halves : whole;
 }
 

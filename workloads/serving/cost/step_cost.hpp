@@ -94,9 +94,12 @@ struct Quantisation {
     bool fp4_units = true;              ///< the device multiplies 4-bit numbers; otherwise fp4 is of the weights alone
 };
 
-/// How the experts' tokens travel between attention groups. Coherent: every rank holds the cache of all tokens, so that a decoding
-/// token stays with its expert and attends there (one all-to-all a layer).
-enum class Dispatch { gather, all_to_all, coherent };
+/// How tokens reach experts on other attention groups, and come back. coherent: every rank holds the cache of all tokens, so that a
+/// decoding token stays with its expert and attends there (one all-to-all a layer). hierarchical: tokens of prompts go once to each
+/// node that has one of their experts, over the NIC of their own rail, and from there once to each GPU that has one, the two side by
+/// side (DeepEP's normal kernels); where an iteration only decodes they go straight to each rank (its low-latency kernels), as
+/// always with all_to_all.
+enum class Dispatch { gather, all_to_all, coherent, hierarchical };
 
 struct ServingModel {
     const ModelSpec& model;
@@ -106,9 +109,10 @@ struct ServingModel {
     PathChoice paths = PathChoice::spray;
     std::vector<GpuId> gpus;  ///< of a pipeline stage, attention group by attention group
     Quantisation quantisation{};
-    std::uint32_t groups = 1;  ///< of attention; the tensor-parallel degree is gpus / groups
-    std::uint32_t expert = 1;  ///< expert-parallel degree
-    double expert_load = 1;    ///< tokens of the busiest expert group over their mean
+    std::uint32_t groups = 1;             ///< of attention; the tensor-parallel degree is gpus / groups
+    std::uint32_t expert = 1;             ///< expert-parallel degree
+    std::uint32_t redundant_experts = 0;  ///< copies of experts, in a layer, that the expert groups share out too
+    double expert_load = 1;               ///< tokens of the busiest expert group over their mean
     Dispatch dispatch = Dispatch::gather;
     double affinity = 0;  ///< share of the tokens whose next expert is on their rank (coherent); 0: by chance
     double block = 16;    ///< tokens of a cache block
@@ -134,7 +138,7 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepWork work(const Batch& batch) override;
 
     /// Parts of an iteration, for checks: products, small kernels and communication over all layers for this many tokens ...
-    [[nodiscard]] double dense_seconds(std::uint32_t tokens) { return dense(tokens, false).seconds; }
+    [[nodiscard]] double dense_seconds(std::uint32_t tokens) { return dense(tokens, Mode::decodes).seconds; }
     /// ... those of one dense layer without attention and communication ...
     [[nodiscard]] double dense_layer_seconds(double tokens) const { return price_dense_layer(tokens).seconds; }
     /// ... attention of one sequence's piece, or of `sequences` decoding ones, over all layers ...
@@ -154,7 +158,9 @@ class ModelStep final : public StepCost {
     // `stays`: tokens stay with their experts, in a context-coherent group that only decodes.
     [[nodiscard]] bool coherent() const { return m_.groups > 1 && m_.dispatch == Dispatch::coherent; }
     [[nodiscard]] double rank_tokens(double tokens, bool stays) const;
-    [[nodiscard]] StepWork dense(std::uint32_t tokens, bool stays);
+    /// How the tokens of an iteration meet their experts.
+    enum class Mode : std::uint8_t { decodes, stays, prompts };
+    [[nodiscard]] StepWork dense(std::uint32_t tokens, Mode mode);
     /// The same where the busiest group has `own` of the tokens.
     [[nodiscard]] StepWork uneven(std::uint32_t tokens, std::uint32_t own);
     [[nodiscard]] StepWork head(std::uint32_t sequences, bool stays);
@@ -168,12 +174,13 @@ class ModelStep final : public StepCost {
         double decoding = 0;        ///< sequences,
         double keys = 0;            ///< of so many tokens each
         StepWork prompt_attention;  ///< over all layers
+        Mode mode = Mode::decodes;
     };
     /// Operations of a layer for the tokens of a nano-batch; the products before attention, and after it.
     struct NanoLayer {
-        StepWork in, out, reduce, feed_forward;
+        StepWork in, out, reduce, dispatch, feed_forward, combine;
     };
-    [[nodiscard]] const NanoLayer& nano_layer(std::uint32_t tokens);
+    [[nodiscard]] const NanoLayer& nano_layer(std::uint32_t tokens, Mode mode);
     /// All layers, without embedding, head and adapters.
     [[nodiscard]] StepWork nano_batched(const NanoBatch& batch);
     [[nodiscard]] StepWork attention(double sequences, double queries, double keys) const;
@@ -188,9 +195,16 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepWork price_query_key_norm(double tokens, double width) const;
     [[nodiscard]] StepWork price_attention_products(double tokens) const;
     [[nodiscard]] StepWork price_feed_forward(double tokens, double width) const;
-    [[nodiscard]] StepWork price_experts(double tokens, double group_tokens, bool stays = false) const;
+    [[nodiscard]] StepWork price_experts(double tokens, double group_tokens) const;
+    /// To the experts of a layer on other attention groups, and back.
+    struct Exchange {
+        StepWork dispatch, combine;
+    };
+    [[nodiscard]] Exchange price_exchange(double tokens, double group_tokens, Mode mode) const;
+    /// Of `token` bytes for each token, by node first.
+    [[nodiscard]] StepWork by_node(double group_tokens, double token) const;
     [[nodiscard]] StepWork price_dense_layer(double tokens) const;
-    [[nodiscard]] StepWork price_tokens(double tokens, double own, bool stays) const;
+    [[nodiscard]] StepWork price_tokens(double tokens, double own, Mode mode) const;
     [[nodiscard]] StepWork embedding(double tokens) const;
     [[nodiscard]] StepWork price_adapters(double tokens, double adapters) const;
     [[nodiscard]] StepWork one_attention(double sequences, double queries, double keys, double window) const;
@@ -201,10 +215,12 @@ class ModelStep final : public StepCost {
     bool beside_;                                           ///< decoding attention leaves the other units free
     std::vector<GpuId> tensor_group_;                       ///< the first attention group
     std::vector<GpuId> across_groups_;                      ///< the first rank of every attention group
-    std::array<std::vector<StepWork>, 2> dense_;            ///< by `stays` and tokens; seconds below 0: not priced yet
+    std::vector<GpuId> rail_;                               ///< equal places on the nodes of the stage,
+    std::vector<GpuId> node_;                               ///< and its GPUs on the first of them
+    std::array<std::vector<StepWork>, 3> dense_;            ///< by mode and tokens; seconds below 0: not priced yet
     std::unordered_map<std::uint64_t, StepWork> uneven_;    ///< by tokens and those of the busiest group
     std::array<std::vector<StepWork>, 2> head_;             ///< by `stays` and sequences
-    std::unordered_map<std::uint32_t, NanoLayer> nano_;     ///< by tokens; only looked up
+    std::unordered_map<std::uint64_t, NanoLayer> nano_;     ///< by tokens and mode; only looked up
     std::unordered_map<std::uint64_t, StepWork> adapters_;  ///< by tokens and adapters; only looked up
 };
 
