@@ -96,7 +96,8 @@ std::vector<std::string> phase_changes_of(const FactsRow& row) {
     };
     for (const char* phase : {"prefill", "decode"}) {
         for (const char* key : {"replicas", "tensor", "groups", "expert"}) {
-            changes.push_back(fmt::format("engine.{0}.{1}={2}", phase, key, row.text(fmt::format("{}_{}", phase, key))));
+            changes.push_back(
+                fmt::format("engine.{0}.{1}={2}", phase, key, row.text(fmt::format("{}_{}", phase, key))));
         }
     }
     limit("prefill", "token_budget", "budget");

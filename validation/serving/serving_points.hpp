@@ -3,6 +3,7 @@
 
 #include "tools/driver/scenario.hpp"
 #include "tools/program/terminal.hpp"
+#include "validation/validate.hpp"
 
 #include <string>
 #include <vector>
@@ -43,6 +44,10 @@ void predict(ServingPoint& point, ModelCache& models);
 /// Runs those points in two threads.
 void predict_all(const std::vector<ServingPoint*>& points, const DataDirectory& data,
                  const std::function<void(double)>& progress);
+
+/// Runs one phase of wide expert parallelism as each row of validation/serving/wide_ep.csv has it, and prints measured and predicted
+/// throughput.
+[[nodiscard]] std::vector<Score> validate_wide_ep(const DataDirectory& data, const Terminal& terminal);
 
 /// Prints errors of a layer's kernels against summed operators (validation/serving/layers.csv).
 void validate_layers(const DataDirectory& data, const Terminal& terminal);

@@ -430,10 +430,12 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
         [](const ServingPoint& p) { return std::string(p.dense ? "dense" : "experts"); }, any);
     print_intervals(terminal, all);
     std::vector<ServingPoint> disaggregated;
+    std::vector<Score> wide;
     if (only.empty()) {
         validate_offline(data, terminal, points);
         validate_apart(data, terminal, points);
         disaggregated = validate_disaggregated(data, terminal, points);
+        wide = validate_wide_ep(data, terminal);
     }
     print_excluded(terminal, data, all);
     validate_layers(data, terminal);
@@ -444,6 +446,7 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
             out.scores.push_back({"disaggregated_" + score.name, score.value, score.unit});
         }
     }
+    out.scores.insert(out.scores.end(), wide.begin(), wide.end());
     return out;
 }
 
