@@ -126,7 +126,7 @@ void add_closed_loops(const std::string& file, const DataDirectory& data, Loader
 std::vector<ServingPoint> load_points_apart(const DataDirectory& data) {
     std::vector<ServingPoint> points;
     Loader loader(data);
-    for (const char* file : {"degrees", "latent"}) {
+    for (const char* file : {"degrees", "latent", "borrowed"}) {
         add_closed_loops(fmt::format("validation/serving/{}.csv", file), data, loader, changes_of, points);
     }
     for (ServingPoint& point : points) {

@@ -32,7 +32,7 @@ struct ServingPoint {
 
 /// All points of latencies in the order of their files. Throws ConfigError.
 [[nodiscard]] std::vector<ServingPoint> load_serving_points(const DataDirectory& data);
-/// Points that are scored apart, none of them for fitting (validation/serving/degrees.csv, latent.csv).
+/// Points that are scored apart, none of them for fitting (validation/serving/degrees.csv, latent.csv, borrowed.csv).
 [[nodiscard]] std::vector<ServingPoint> load_points_apart(const DataDirectory& data);
 /// Points with replicas of their own for prompts and for decoding, none of them for fitting (validation/serving/disaggregated.csv).
 [[nodiscard]] std::vector<ServingPoint> load_disaggregated_points(const DataDirectory& data);

@@ -280,8 +280,9 @@ void validate_apart(const DataDirectory& data, const Terminal& terminal, bool ea
     }
     const Filter any = [](const ServingPoint&) { return true; };
     print_groups(
-        terminal, "scored apart: degrees that the source multiplied, latent attention by the roofline", points,
-        [](const ServingPoint& p) { return p.id.substr(0, p.id.find(':')); }, any);
+        terminal,
+        "scored apart: degrees that the source multiplied, latent attention by the roofline, B300 by B200's kernels",
+        points, [](const ServingPoint& p) { return p.id.substr(0, p.id.find(':')); }, any);
 }
 
 void print_excluded(const Terminal& terminal, const DataDirectory& data, const std::vector<ServingPoint>& points) {
