@@ -115,6 +115,8 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
         CHECK_MESSAGE(said(dense + rest).find(expected) != std::string::npos, rest << said(dense + rest));
     }
     CHECK(said("model: {preset: llama-3-8b, full_every: 2}\n").find("it needs a 'window'") != std::string::npos);
+    CHECK(said("model: qwen3-30b-a3b\nengine: {tensor: 2, dispatch: hierarchical}\n")
+              .find("attention groups: 'groups'") != std::string::npos);
     CHECK(said(dense + "requests: {burstiness: 1, period: 1 d, prompt: {spread: 1}}\nengine: {transfer: whole}\n")
               .empty());
     const std::string training =

@@ -247,7 +247,9 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
                       "an engine without 'front_end', which says itself what requests take");
     }
     unread.refuse(engine.experts_differ, "engine.experts", experts, of_experts);
-    unread.refuse(engine.dispatch != Dispatch::gather, "engine.dispatch", experts, of_experts);
+    const bool apart = engine.split ? engine.prefill.groups > 1 || engine.decode.groups > 1 : engine.mixed.groups > 1;
+    unread.refuse(engine.dispatch != Dispatch::gather, "engine.dispatch", experts && apart,
+                  "experts on several attention groups: 'groups'");
     unread.refuse(engine.affinity > 0, "engine.affinity", engine.dispatch == Dispatch::coherent,
                   "tokens that stay with their experts: dispatch: coherent");
     unread.refuse(engine.scaling != Scaling::tensor, "engine.scaling", experts, of_experts);
