@@ -92,10 +92,13 @@ ModelStep::ModelStep(const ServingModel& model)
         across_groups_.push_back(model.gpus[first]);
     }
     if (model.dispatch == Dispatch::hierarchical && model.groups > 1) {
-        const std::uint32_t per_node = layout_of(model.fabric, model.gpus).per_node();
-        node_.assign(model.gpus.begin(), model.gpus.begin() + per_node);
-        for (std::size_t place = 0; place < model.gpus.size(); place += per_node) {
+        const GroupLayout layout = layout_of(model.fabric, model.gpus);
+        node_.assign(model.gpus.begin(), model.gpus.begin() + layout.per_node());
+        for (std::size_t place = 0; place < model.gpus.size(); place += layout.per_node()) {
             rail_.push_back(model.gpus[place]);
+        }
+        if (layout.nodes > 1) {
+            nic_sharers_ = layout.per_node() * layout_of(model.fabric, rail_).nics.value() / layout.nics.value();
         }
     }
 }
@@ -265,17 +268,14 @@ StepWork ModelStep::price_experts(double tokens, double group_tokens) const {
     return seconds;
 }
 
-// The GPUs of a node share its NICs where there are fewer of them.
 StepWork ModelStep::by_node(double group_tokens, double token) const {
     const ExpertsSpec& routed = m_.model.experts;
     const double bytes = group_tokens / t_ * token;
-    const double sharing =
-        std::max(1.0, static_cast<double>(node_.size()) / static_cast<double>(m_.fabric.shape().nics_per_node));
     const auto exchanged = [&](const std::vector<GpuId>& ranks, double each) {
         return ranks.size() < 2 ? StepWork() : collective(CollectiveOp::all_to_all, ranks, each);
     };
     const StepWork across =
-        exchanged(rail_, sharing * bytes * holders_reached(routed, static_cast<double>(rail_.size())));
+        exchanged(rail_, nic_sharers_ * bytes * holders_reached(routed, static_cast<double>(rail_.size())));
     const StepWork inside = exchanged(node_, bytes * holders_reached(routed, static_cast<double>(m_.expert)));
     return across.seconds > inside.seconds ? across : inside;
 }

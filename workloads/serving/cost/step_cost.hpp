@@ -217,6 +217,7 @@ class ModelStep final : public StepCost {
     std::vector<GpuId> across_groups_;                      ///< the first rank of every attention group
     std::vector<GpuId> rail_;                               ///< equal places on the nodes of the stage,
     std::vector<GpuId> node_;                               ///< and its GPUs on the first of them
+    double nic_sharers_ = 1;                                ///< GPUs of a node that send over one NIC
     std::array<std::vector<StepWork>, 3> dense_;            ///< by mode and tokens; seconds below 0: not priced yet
     std::unordered_map<std::uint64_t, StepWork> uneven_;    ///< by tokens and those of the busiest group
     std::array<std::vector<StepWork>, 2> head_;             ///< by `stays` and sequences
