@@ -4,6 +4,7 @@
 #include "sim/base/random.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/pool_place.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -128,6 +129,24 @@ TEST_CASE("serving: sixty-five thousand replicas are set up") {
         "orrery: 1\nkind: serving\ncluster: {nodes: 8192, node: dgx-h100}\nmodel: llama-2-7b\n"
         "engine: {replicas: 65536}\nrequests: {count: 5}\n");
     CHECK(run(s, test::models(), {}).summary.find("requests")->value == 5);
+}
+
+TEST_CASE("serving: a pool begins at a node where its replicas fill some, and at a share of one where they fit into it") {
+    PhaseSpec phase;
+    phase.tensor = 8;
+    CHECK(pool_begin(phase, 0, 8) == 0);
+    CHECK(pool_begin(phase, 4, 8) == 8);
+    phase.pipeline = 2;  // two nodes per replica
+    CHECK(pool_begin(phase, 9, 8) == 16);
+    phase = {};
+    phase.tensor = 4;
+    CHECK(pool_begin(phase, 5, 8) == 8);
+    CHECK(pool_begin(phase, 1, 8) == 4);
+    phase.pipeline = 3;  // twelve GPUs: its stages do not lie across nodes
+    CHECK(pool_begin(phase, 2, 8) == 4);
+    phase = {};
+    phase.tensor = 6;  // no share of a node of eight: wherever the others end
+    CHECK(pool_begin(phase, 5, 8) == 5);
 }
 
 TEST_CASE("serving: a replica that fits into a node does not lie across two behind a pool that leaves half of one") {

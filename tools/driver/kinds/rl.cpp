@@ -1,6 +1,7 @@
 // kind: rl. Steps of reinforcement-learning post-training, whose parts are scenarios of serving and training.
 
 #include "tools/driver/kind.hpp"
+#include "tools/driver/pool_place.hpp"
 
 #include "sim/base/text.hpp"
 #include "workloads/rl/reshard.hpp"
@@ -333,8 +334,10 @@ class RlScenario final : public ScenarioRun {
             phases = engine.same_devices ? std::vector{&engine.prefill} : std::vector{&engine.prefill, &engine.decode};
         }
         std::vector<WeightHolders> out;
+        const std::uint32_t per_node = context_.fabric.shape().gpus_per_node;
         std::uint32_t next = 0;
         for (const PhaseSpec* phase : phases) {
+            next = pool_begin(*phase, next, per_node);
             WeightHolders pool{phase->tensor, phase->pipeline, phase->replicas, {}, true, false};
             for (std::int64_t rank = 0; rank < phase->replicas * phase->ranks(); ++rank) {
                 pool.gpus.push_back(placements_[i].gpu(next++));

@@ -4,6 +4,7 @@
 #include "tools/driver/kind.hpp"
 
 #include "models/scaled_device.hpp"
+#include "tools/driver/pool_place.hpp"
 #include "tools/driver/scenario_checks.hpp"
 #include "tools/driver/serving_intervals.hpp"
 #include "tools/driver/serving_summary.hpp"
@@ -27,15 +28,16 @@ JobShape service_shape(const Scenario& scenario) {
     JobShape out;
     out.gpus_per_node = fabric.shape().gpus_per_node;
     out.nics_per_node = std::max(1U, fabric.shape().nics_per_node);
-    std::int64_t gpus = 0;
+    std::uint32_t gpus = 0;
     for (const PhaseSpec* phase :
          engine.split ? std::vector{&engine.prefill, &engine.decode} : std::vector{&engine.mixed}) {
         out.replicas += static_cast<std::uint32_t>(phase->replicas);
-        gpus += phase->replicas * phase->ranks();
+        const std::uint32_t first = engine.same_devices ? 0 : pool_begin(*phase, gpus, out.gpus_per_node);
+        gpus = std::max(gpus, first + static_cast<std::uint32_t>(phase->replicas * phase->ranks()));
     }
     // Groups of a cluster begin at nodes of their own: any of them may have replicas.
     out.nodes = scenario.cluster.mixed ? fabric.shape().nodes
-                                       : static_cast<std::uint32_t>((gpus + out.gpus_per_node - 1) / out.gpus_per_node);
+                                       : (gpus + out.gpus_per_node - 1) / out.gpus_per_node;
     return out;
 }
 
@@ -122,8 +124,7 @@ class ServingScenario final : public ScenarioRun {
             where = fmt::format("group '{}'", groups[group].name);
         }
         std::uint32_t& next = next_gpus_[group];
-        const std::uint32_t unit = alignment(phase, per_node);
-        const std::uint32_t first = again ? base : base + (next - base + unit - 1) / unit * unit;
+        const std::uint32_t first = again ? base : base + pool_begin(phase, next - base, per_node);
         if (first + needed > end) {
             throw InfeasibleError(fmt::format("{} replicas of {} ranks need {} GPUs, but {} has {}", phase.replicas,
                                               phase.ranks(), first + needed - base, where, end - base));
@@ -131,13 +132,6 @@ class ServingScenario final : public ScenarioRun {
         next = first + needed;
         totals_.pool_gpus = again ? totals_.pool_gpus : totals_.pool_gpus + needed;
         return {first, fabric.node_of(context.placement.gpu(first))};
-    }
-
-    // GPUs in units of which a pool begins: a replica that fits into a node, or fills several, does not begin inside one.
-    static std::uint32_t alignment(const PhaseSpec& phase, std::uint32_t per_node) {
-        const auto ranks = static_cast<std::uint32_t>(phase.ranks());
-        const auto stage = static_cast<std::uint32_t>(phase.stage_ranks());
-        return ranks % per_node == 0 ? per_node : per_node % ranks == 0 ? ranks : per_node % stage == 0 ? stage : 1;
     }
 
     void add_pool(const RunContext& context, Role role, const PhaseSpec& spec) {
