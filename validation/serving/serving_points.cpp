@@ -110,8 +110,11 @@ std::vector<std::string> phase_changes_of(const FactsRow& row) {
 
 constexpr double kMilli = 1e-3;
 
-void add_closed_loops(const std::string& file, const DataDirectory& data, Loader& loader,
-                      std::vector<std::string> (*changes)(const FactsRow&), std::vector<ServingPoint>& points) {
+/// What a row changes in its setup.
+using Changes = std::vector<std::string> (*)(const FactsRow&);
+
+void add_closed_loops(const std::string& file, const DataDirectory& data, Loader& loader, Changes changes,
+                      std::vector<ServingPoint>& points) {
     for (const FactsRow& row : read_facts_table(data.path(file))) {
         ServingPoint point = loader.begin(row, changes(row));
         point.ttft = kMilli * row.number("ttft_ms");
@@ -121,13 +124,13 @@ void add_closed_loops(const std::string& file, const DataDirectory& data, Loader
     }
 }
 
-}  // namespace
-
-std::vector<ServingPoint> load_points_apart(const DataDirectory& data) {
+// Closed loops that no engine is fitted on.
+std::vector<ServingPoint> loops_apart(const std::vector<std::string>& files, Changes changes,
+                                      const DataDirectory& data) {
     std::vector<ServingPoint> points;
     Loader loader(data);
-    for (const char* file : {"degrees", "latent", "borrowed"}) {
-        add_closed_loops(fmt::format("validation/serving/{}.csv", file), data, loader, changes_of, points);
+    for (const std::string& file : files) {
+        add_closed_loops(fmt::format("validation/serving/{}.csv", file), data, loader, changes, points);
     }
     for (ServingPoint& point : points) {
         point.fitted_half = false;
@@ -135,14 +138,14 @@ std::vector<ServingPoint> load_points_apart(const DataDirectory& data) {
     return points;
 }
 
+}  // namespace
+
+std::vector<ServingPoint> load_points_apart(const DataDirectory& data) {
+    return loops_apart({"degrees", "latent", "borrowed"}, changes_of, data);
+}
+
 std::vector<ServingPoint> load_disaggregated_points(const DataDirectory& data) {
-    std::vector<ServingPoint> points;
-    Loader loader(data);
-    add_closed_loops("validation/serving/disaggregated.csv", data, loader, phase_changes_of, points);
-    for (ServingPoint& point : points) {
-        point.fitted_half = false;
-    }
-    return points;
+    return loops_apart({"disaggregated"}, phase_changes_of, data);
 }
 
 std::vector<ServingPoint> load_serving_points(const DataDirectory& data) {

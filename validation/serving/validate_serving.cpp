@@ -191,9 +191,7 @@ void print_intervals(const Terminal& terminal, const std::vector<ServingPoint>& 
     terminal.table({"device", inside[0], inside[1], inside[2]}, rows);
 }
 
-// Throughput of whole systems with all requests there from the start, by engine, device, model and format.
-void validate_offline(const DataDirectory& data, const Terminal& terminal, bool each) {
-    std::vector<ServingPoint> points = load_offline_points(data);
+void predict_each(std::vector<ServingPoint>& points, const DataDirectory& data, const Terminal& terminal) {
     std::vector<ServingPoint*> every;
     for (ServingPoint& point : points) {
         every.push_back(&point);
@@ -201,6 +199,12 @@ void validate_offline(const DataDirectory& data, const Terminal& terminal, bool 
     Progress progress(terminal.quiet());
     predict_all(every, data, [&](double fraction) { progress.update(fraction); });
     progress.finish();
+}
+
+// Throughput of whole systems with all requests there from the start, by engine, device, model and format.
+void validate_offline(const DataDirectory& data, const Terminal& terminal, bool each) {
+    std::vector<ServingPoint> points = load_offline_points(data);
+    predict_each(points, data, terminal);
     std::map<std::string, std::vector<double>> groups;
     std::vector<std::vector<std::string>> rows;
     for (const ServingPoint& point : points) {
@@ -236,13 +240,7 @@ void validate_offline(const DataDirectory& data, const Terminal& terminal, bool 
 // Prompts and decoding on replicas of their own, most of them with experts over many GPUs.
 std::vector<ServingPoint> validate_disaggregated(const DataDirectory& data, const Terminal& terminal, bool each) {
     std::vector<ServingPoint> points = load_disaggregated_points(data);
-    std::vector<ServingPoint*> every;
-    for (ServingPoint& point : points) {
-        every.push_back(&point);
-    }
-    Progress progress(terminal.quiet());
-    predict_all(every, data, [&](double fraction) { progress.update(fraction); });
-    progress.finish();
+    predict_each(points, data, terminal);
     if (each) {
         print_points(terminal, points);
     }
@@ -270,11 +268,7 @@ std::vector<ServingPoint> validate_disaggregated(const DataDirectory& data, cons
 // Points whose degrees their source misstates, or whose attention was not measured on their device: no part of the scores.
 void validate_apart(const DataDirectory& data, const Terminal& terminal, bool each) {
     std::vector<ServingPoint> points = load_points_apart(data);
-    std::vector<ServingPoint*> every;
-    for (ServingPoint& point : points) {
-        every.push_back(&point);
-    }
-    predict_all(every, data, nullptr);
+    predict_each(points, data, terminal);
     if (each) {
         print_points(terminal, points);
     }
@@ -394,13 +388,7 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
     if (fit) {
         fit_engines(all, data, terminal, only);
     }
-    std::vector<ServingPoint*> every;
-    for (ServingPoint& point : all) {
-        every.push_back(&point);
-    }
-    Progress progress(terminal.quiet());
-    predict_all(every, data, [&](double fraction) { progress.update(fraction); });
-    progress.finish();
+    predict_each(all, data, terminal);
     if (points) {
         print_points(terminal, all);
     }
