@@ -3,8 +3,27 @@
 #include "tools/cudabench/bench.cuh"
 
 #include <dlfcn.h>
+#include <sys/utsname.h>
+
+#include <fstream>
+#include <thread>
 
 namespace orrery::cudabench {
+
+namespace {
+
+// "Intel(R) Xeon(R) Platinum 8480+ x 16": model and threads of the host's processor.
+std::string host_cpu() {
+    std::ifstream in("/proc/cpuinfo");
+    for (std::string line; std::getline(in, line);) {
+        if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos) {
+            return line.substr(line.find(": ") + 2) + " x " + std::to_string(std::thread::hardware_concurrency());
+        }
+    }
+    return "unknown";
+}
+
+}  // namespace
 
 // The management library's stable C interface, loaded by name so that neither build nor run needs it.
 struct Monitor::Library {
@@ -66,11 +85,16 @@ Monitor::Sample Monitor::sample() const {
 }
 
 std::vector<std::pair<std::string, std::string>> Monitor::meta() const {
-    std::vector<std::pair<std::string, std::string>> out;
+    std::vector<std::pair<std::string, std::string>> out = {{"host_cpu", host_cpu()}};
+    utsname system{};
+    if (uname(&system) == 0) {
+        out.emplace_back("os", std::string(system.sysname) + " " + system.release);
+    }
     if (library_->device == nullptr) {
         return out;
     }
     char text[96] = {};
+    unsigned second = 0;
     unsigned value = 0;
     constexpr unsigned kLength = sizeof text;
     if (library_->call("nvmlSystemGetDriverVersion", static_cast<char*>(text), kLength)) {
@@ -87,6 +111,16 @@ std::vector<std::pair<std::string, std::string>> Monitor::meta() const {
     }
     if (library_->call("nvmlDeviceGetMaxClockInfo", library_->device, 2, &value)) {
         out.emplace_back("memory_clock_max_mhz", std::to_string(value));
+    }
+    if (library_->call("nvmlDeviceGetCurrPcieLinkGeneration", library_->device, &value) &&
+        library_->call("nvmlDeviceGetCurrPcieLinkWidth", library_->device, &second)) {
+        out.emplace_back("pcie", "gen" + std::to_string(value) + " x" + std::to_string(second));
+    }
+    if (library_->call("nvmlDeviceGetPersistenceMode", library_->device, &value)) {
+        out.emplace_back("persistence", value != 0 ? "on" : "off");
+    }
+    if (library_->call("nvmlDeviceGetMigMode", library_->device, &value, &second)) {
+        out.emplace_back("mig", value != 0 ? "on" : "off");
     }
     return out;
 }

@@ -6,13 +6,17 @@
 The `attention` group (forward, backward, chunked and decode, through PyTorch's fused kernels) is for calibration. All other
 groups are end-to-end runs, marked as held out: cost models are never fitted on them. The layout of the file is documented in
 models/calibration/trace.hpp. Rows are flushed as measured; run again with the same file, it goes on where it stopped.
+`--profile` writes instead, of every end-to-end point, the kernels of one execution as the profiler sees them (name,
+launches, us): in a run of its own, because a profiler that was once loaded slows the launches after it.
 `--smoke` runs a tiny version of everything on the CPU, to test the script itself.
 """
 
 import argparse
+import csv
 import datetime
 import math
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -28,6 +32,16 @@ GPT2_124M = dict(hidden=768, ffn=3072, heads=12, kv_heads=12, head_dim=64)
 GPT_1_3B = dict(hidden=2048, ffn=8192, heads=16, kv_heads=16, head_dim=128)
 TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 TINY = dict(hidden=64, ffn=128, heads=4, kv_heads=2, head_dim=16)
+
+
+def host_cpu():
+    """Name of the host's processor and how many of its threads there are."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return f"{names[0] if names else 'unknown'} x {os.cpu_count()}".replace(",", " ")
 
 
 def repeat_kv(x, times):
@@ -147,7 +161,7 @@ class Bench:
         self.dtype = torch.bfloat16 if self.cuda else torch.float32
         self.where = torch.device("cuda" if self.cuda else "cpu")
         self.start = time.monotonic()
-        self.done = self.resume()
+        self.done = set() if args.profile else self.resume()
 
     def resume(self):
         """Names of the points that the file holds; writes its head when it is new, drops a row that was cut off."""
@@ -165,13 +179,17 @@ class Bench:
     def head(self):
         version = subprocess.run(["git", "log", "-1", "--format=%h", "--", os.path.dirname(os.path.abspath(__file__))],
                                  capture_output=True, text=True, check=False, cwd=os.path.dirname(os.path.abspath(__file__)))
-        meta = {"device": self.args.device, "source": f"tools/torchbench at {version.stdout.strip() or 'unknown'}",
+        commit = self.args.commit or version.stdout.strip() or "unknown"
+        meta = {"device": self.args.device, "source": f"tools/torchbench at {commit}",
                 "date": datetime.date.today().isoformat(), "torch": torch.__version__, "timer": "CUDA events",
                 "warm_up": "3 executions", "seed": "1"}
         if self.cuda:
             meta["device_name"] = torch.cuda.get_device_name()
             meta["cuda"] = torch.version.cuda
             meta["cudnn"] = str(torch.backends.cudnn.version())
+            meta["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
+        meta["os"] = f"{platform.system()} {platform.release()}"
+        meta["host_cpu"] = host_cpu()
         lines = ["# orrery-trace: 1"] + [f"# {key}: {value}" for key, value in meta.items()]
         return "\n".join(lines + [",".join(COLUMNS)]) + "\n"
 
@@ -211,7 +229,25 @@ class Bench:
         torch.cuda.synchronize()
         return [first.elapsed_time(last) * 1e-3 for first, last in marks]
 
-    def point(self, op, shape, run, *, phase="", mode="eager", held_out=True, note="", library=None):
+    def write_profile(self, name, run):
+        """Kernels of one execution: `point, kernel, launches, us`, one row a kernel, the longest first."""
+        where = "CUDA" if self.cuda else "CPU"
+        with torch.profiler.profile(activities=[getattr(torch.profiler.ProfilerActivity, where)]) as seen:
+            run()
+            if self.cuda:
+                torch.cuda.synchronize()
+        total = {}
+        for event in seen.events():
+            if event.device_type.name == where:
+                launches, us = total.get(event.name, (0, 0.0))
+                total[event.name] = launches + 1, us + event.time_range.elapsed_us()
+        with open(self.args.out, "a", encoding="utf-8", newline="") as file:
+            out = csv.writer(file, lineterminator="\n")
+            for kernel, (launches, us) in sorted(total.items(), key=lambda entry: -entry[1][1]):
+                out.writerow([name, kernel, launches, f"{us:.1f}"])
+
+    def point(self, op, shape, run, *, phase="", mode="eager", held_out=True, note="", library=None, count=1):
+        """Times `run()`; what it does `count` times in an execution is given once in the row."""
         text = " ".join(f"{key}={value}" for key, value in shape.items())
         name = "/".join(part for part in (op, phase, mode, note.replace(" ", "-"), text) if part)
         if name in self.done:
@@ -219,7 +255,14 @@ class Bench:
         if time.monotonic() - self.start > self.args.seconds:
             raise TimeoutError
         try:
-            times = sorted(self.time(run(), mode == "graph"))
+            execute = run()
+            if self.args.profile:
+                if held_out and op != "launch":
+                    for _ in range(3):
+                        execute()
+                    self.write_profile(name, execute)
+                return
+            times = sorted(seconds / count for seconds in self.time(execute, mode == "graph"))
         except torch.cuda.OutOfMemoryError if hasattr(torch.cuda, "OutOfMemoryError") else MemoryError:
             print(f"left out, out of memory: {name}", file=sys.stderr)
             torch.cuda.empty_cache()
@@ -281,6 +324,16 @@ def attention_points(bench):
 
                 if batch * keys <= 4 << 20:
                     bench.point("attention_decode", shape, run, held_out=False, mode="graph" if bench.cuda else "eager")
+
+
+def launch_points(bench):
+    """What the host pays for one eager operation of a framework: the device is never the slower of the two."""
+    count = 2000 if bench.cuda else 4
+    x = bench.tensor(16, 16)
+    weight = bench.tensor(16, 16)
+    for note, operation in (("eager add", lambda: x.add_(1.0)), ("eager linear", lambda: F.linear(x, weight))):
+        bench.point("launch", dict(count=count), lambda operation=operation: lambda: [operation() for _ in range(count)],
+                    note=note, count=count)
 
 
 def angles_of(bench, length, width):
@@ -393,7 +446,8 @@ def moe_points(bench):
                 phase="backward", note="forward and backward with one product an expert")
 
 
-GROUPS = dict(attention=attention_points, layer=layer_points, serving=serving_points, training=training_points, moe=moe_points)
+GROUPS = dict(attention=attention_points, launch=launch_points, layer=layer_points, serving=serving_points,
+              training=training_points, moe=moe_points)
 
 
 def main():
@@ -402,6 +456,8 @@ def main():
     parser.add_argument("--device", default="cpu", help="the device's name in models/data/devices")
     parser.add_argument("--groups", default=",".join(GROUPS), help="default: %(default)s")
     parser.add_argument("--seconds", type=float, default=420, help="stop after that long (default %(default)s)")
+    parser.add_argument("--profile", action="store_true", help="write kernels of end-to-end points instead of times")
+    parser.add_argument("--commit", help="commit of this script, for a copy outside its repository")
     parser.add_argument("--smoke", action="store_true", help="tiny shapes on the CPU")
     args = parser.parse_args()
     unknown = [name for name in args.groups.split(",") if name not in GROUPS]
