@@ -39,8 +39,12 @@ TEST_CASE("cudabench: rows say how executions were launched, and every operation
     measured.library = "cublas-13.0";
     measured.mode = "stream";
     measured.median_ns = 1000;
+    measured.note = "one, two";
     const std::string row = trace_row(all_points()[0], measured, false);
     CHECK(row.find(",cublas-13.0,stream,") != std::string::npos);
+    const orrery::Trace trace = orrery::parse_trace(
+        trace_head({{"device", "h200-sxm"}, {"source", "s"}, {"date", "2026-11-26"}}) + row + "\n", "row");
+    CHECK(trace.rows.at(0).note == "one; two");
 }
 
 TEST_CASE("cudabench: where there is a CUDA compiler it builds without warnings and can set up every point") {
@@ -86,4 +90,23 @@ TEST_CASE("cudabench: a trace that was cut off resumes after its last complete r
     REQUIRE(found.size() == 3);
     CHECK(found[1] == points[0].id());
     CHECK(found[2] == points[100].id());
+}
+
+TEST_CASE("cudabench: the committed runs hold every point of the plan, and nothing else") {
+    for (const char* run : {"h200-sxm-2026-11-26", "h100-sxm-2026-11-26"}) {
+        const orrery::Trace trace =
+            orrery::read_trace(std::string(ORRERY_SOURCE_DIR) + "/validation/measured/" + run + "/cudabench.csv.xz");
+        std::set<std::string> measured;
+        int repeats = 0;
+        for (const orrery::TraceRow& row : trace.rows) {
+            repeats += row.split == "repeat" ? 1 : 0;
+            CHECK_MESSAGE((measured.insert(row.point).second || row.split == "repeat"), row.point);
+        }
+        std::set<std::string> planned;
+        for (const Point& point : all_points()) {
+            planned.insert(point.id());
+        }
+        CHECK(measured == planned);
+        CHECK(repeats == 20);
+    }
 }

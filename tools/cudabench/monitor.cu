@@ -88,7 +88,8 @@ std::vector<std::pair<std::string, std::string>> Monitor::meta() const {
     std::vector<std::pair<std::string, std::string>> out = {{"host_cpu", host_cpu()}};
     utsname system{};
     if (uname(&system) == 0) {
-        out.emplace_back("os", std::string(system.sysname) + " " + system.release);
+        const std::string release = system.release;
+        out.emplace_back("os", std::string(system.sysname) + " " + release.substr(0, release.find('-')));
     }
     if (library_->device == nullptr) {
         return out;

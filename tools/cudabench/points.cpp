@@ -1,5 +1,6 @@
 #include "tools/cudabench/points.hpp"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace orrery::cudabench {
@@ -337,7 +338,9 @@ std::string trace_row(const Point& p, const Measured& m, bool repeat) {
                                     known(p.held_s)}) {
         text += cell + ",";
     }
-    return text + m.note;
+    std::string note = m.note;
+    std::replace(note.begin(), note.end(), ',', ';');  // the format has no quotes
+    return text + note;
 }
 
 std::vector<std::string> measured_points(const std::string& text) {

@@ -1,7 +1,7 @@
 #pragma once
 // What cudabench measures: every point of the microbenchmark plan, as plain data (no CUDA here, so that tests see it).
 //
-// Claims: about 1,900 points in eight groups, under eight minutes on an H200. GEMM sizes form a grid of factors of two
+// Claims: about 1,960 points in ten groups, 83 seconds on an H200. GEMM sizes form a grid of factors of two
 // (calibration) with the projections of Llama-3 8B, 70B split eight ways, GPT-2 and a 1.3B GPT beside it.
 // Limits: backward attention and end-to-end steps are measured by tools/torchbench, through the kernels that training
 // frameworks run.

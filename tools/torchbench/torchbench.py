@@ -188,7 +188,7 @@ class Bench:
             meta["cuda"] = torch.version.cuda
             meta["cudnn"] = str(torch.backends.cudnn.version())
             meta["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
-        meta["os"] = f"{platform.system()} {platform.release()}"
+        meta["os"] = f"{platform.system()} {platform.release().split('-')[0]}"
         meta["host_cpu"] = host_cpu()
         lines = ["# orrery-trace: 1"] + [f"# {key}: {value}" for key, value in meta.items()]
         return "\n".join(lines + [",".join(COLUMNS)]) + "\n"
