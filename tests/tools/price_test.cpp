@@ -188,6 +188,30 @@ TEST_CASE("validate compute --trace prices held-back rows first and names what n
     check_refused("validate compute --fit --trace " + folder.file("t.csv"), "belongs to the suite");
 }
 
+TEST_CASE("validate compute --kernels compares a profiled step by class of kernel") {
+    const Folder folder;
+    const std::string shape = "batch=4 queries=2048 hidden=4096 ffn=14336 heads=32 kv_heads=8 head_dim=128 gated=1";
+    const std::string trace = folder.file("t.csv",
+                                          "# orrery-trace: 1\n# device: h200-sxm\n# source: t\n# date: unknown\n"
+                                          "op,dtype,shape,split,point,median_ns\nlayer,bf16," +
+                                              shape + ",holdout,one,7000000\n");
+    const RowPricer burst(read_device("h200-sxm", data()), data(), "", kBurst);
+    double products = 0;
+    for (const auto& [operation, times] : operations_in(row("layer", shape))) {
+        products += std::holds_alternative<Gemm>(operation) ? times * burst.price(operation).seconds : 0;
+    }
+    const std::string kernels = folder.file(
+        "k.csv", fmt::format("point,launches,us,kernel\none,4,{},nvjet_sm90_tst_256x128_64x4_1x2_h_bz\n"
+                             "one,1,1,cudnn_generated_fort_native_sdpa_sm90_flash_fprop\none,9,1,void f<a, b>(int)\n",
+                             products * 1e6 / 1.25));
+    const Outcome out = orrery_command("validate compute --trace " + trace + " --kernels " + kernels);
+    CHECK_MESSAGE(out.code == 0, out.text);
+    CHECK_MESSAGE(out.text.find("+25.0 %") != std::string::npos, out.text);
+    check_refused("validate compute --kernels " + kernels, "belongs to --trace");
+    const std::string other = folder.file("o.csv", "point,launches,us,kernel\ntwo,1,1,gemm\n");
+    check_refused("validate compute --trace " + trace + " --kernels " + other, "none of the layers and steps");
+}
+
 TEST_CASE("a device of the user's own, with its kernels, needs no change of the program's data") {
     const Folder folder;
     const std::string mine = folder.file("mine");

@@ -343,6 +343,7 @@ const std::vector<CommandSpec>& command_table() {
            "logged spot machines; with --trace: presets and kernels of your own"},
           {"log", "FILE", "serving: a scenario against the latencies that its request trace logged"},
           {"trace", "FILE", "compute: price the rows of a trace of microbenchmarks, first of all those held back"},
+          {"kernels", "FILE", "with --trace: kernels of its layers and steps, as tools/torchbench --profile wrote them"},
           {"fit", "", "fit the software constants on the declared half"},
           {"engine", "NAME", "serving: this engine software alone", false, false, "engines"},
           {"runs", "FILE", "training: measured runs of your own, written as those of validation/training"},

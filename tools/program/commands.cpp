@@ -242,12 +242,16 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         {"runs", {"training"}},
         {"without", {"training"}},
         {"trace", {"compute"}},
+        {"kernels", {"compute"}},
         {"log", {"serving"}}};
     for (const auto& [option, suites] : uses) {
         if (line.has(option) && suite != "all" && std::find(suites.begin(), suites.end(), suite) == suites.end()) {
             throw ConfigError(fmt::format("--{} belongs to the suite{} {}, not to {}", option,
                                           suites.size() > 1 ? "s" : "", fmt::join(suites, " and "), suite));
         }
+    }
+    if (line.has("kernels") && !line.has("trace")) {
+        throw ConfigError("--kernels belongs to --trace: the profiles are of a trace's layers and steps");
     }
     if (suite == "serving" && line.has("data") && !line.has("log")) {
         throw ConfigError("--data belongs to the suite serving with --log alone");
@@ -261,7 +265,8 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
                 throw ConfigError(fmt::format("--{} and --trace: a trace is priced, and nothing else", other));
             }
         }
-        validate_trace(data, terminal, line.text("trace"), line.has("points"));
+        validate_trace(data, terminal, line.text("trace"), line.has("kernels") ? line.text("kernels") : "",
+                       line.has("points"));
         return 0;
     }
     ModelCache models(data);

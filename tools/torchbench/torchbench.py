@@ -12,7 +12,6 @@ launches, us): in a run of its own, because a profiler that was once loaded slow
 """
 
 import argparse
-import csv
 import datetime
 import math
 import os
@@ -230,7 +229,7 @@ class Bench:
         return [first.elapsed_time(last) * 1e-3 for first, last in marks]
 
     def write_profile(self, name, run):
-        """Kernels of one execution: `point, kernel, launches, us`, one row a kernel, the longest first."""
+        """Kernels of one execution, the longest first; a kernel's name is last, because it holds commas."""
         where = "CUDA" if self.cuda else "CPU"
         with torch.profiler.profile(activities=[getattr(torch.profiler.ProfilerActivity, where)]) as seen:
             run()
@@ -241,10 +240,11 @@ class Bench:
             if event.device_type.name == where:
                 launches, us = total.get(event.name, (0, 0.0))
                 total[event.name] = launches + 1, us + event.time_range.elapsed_us()
-        with open(self.args.out, "a", encoding="utf-8", newline="") as file:
-            out = csv.writer(file, lineterminator="\n")
+        with open(self.args.out, "a", encoding="utf-8") as file:
+            if file.tell() == 0:
+                file.write("point,launches,us,kernel\n")
             for kernel, (launches, us) in sorted(total.items(), key=lambda entry: -entry[1][1]):
-                out.writerow([name, kernel, launches, f"{us:.1f}"])
+                file.write(f"{name},{launches},{us:.1f},{kernel}\n")
 
     def point(self, op, shape, run, *, phase="", mode="eager", held_out=True, note="", library=None, count=1):
         """Times `run()`; what it does `count` times in an execution is given once in the row."""

@@ -42,10 +42,9 @@ class RowPricer {
               double duty = kTransformer);
     /// Empty where no model has an operation for it.
     [[nodiscard]] std::optional<RowPrice> price(const TraceRow& row) const;
-
-  private:
     [[nodiscard]] RowPrice price(const Operation& operation) const;
 
+  private:
     DeviceSpec device_;
     Roofline roofline_;
     std::optional<Calibrated> calibrated_;

@@ -1,0 +1,25 @@
+#pragma once
+// Layers and steps by class of kernel: what a profiler saw of one execution against the prices of its kernels.
+//
+// Scope: the files that `tools/torchbench --profile` writes (point,launches,us,kernel) beside the trace of the same points.
+// Limits: kernels are told apart by their names (cuBLAS, cuDNN, FlashAttention, CUTLASS, PyTorch); what none of these names is
+// counts as elementwise, optimizer and loss with it. Points without a profile, and those that no model prices, are left out.
+
+#include "models/calibration/trace.hpp"
+#include "tools/program/terminal.hpp"
+#include "validation/compute/row_prices.hpp"
+
+#include <string>
+
+namespace orrery::inline validation {
+
+enum class KernelClass { product, attention, elementwise };
+
+/// Of a kernel, by the name that a profiler prints.
+[[nodiscard]] KernelClass class_of(const std::string& kernel);
+
+/// Prints a table of the classes of every profiled point of the trace. Throws ConfigError for a file that cannot be read, and for one
+/// without any point of the trace.
+void list_step_kernels(const Trace& trace, const RowPricer& pricer, const std::string& file, const Terminal& terminal);
+
+}  // namespace orrery::inline validation
