@@ -21,11 +21,6 @@ constexpr double kMemoryPower = 0.8;
 // them can know.
 constexpr double kBetweenCollections = 0.05;
 
-bool is_attention(KernelKind kind) {
-    return kind == KernelKind::prefill || kind == KernelKind::decode || kind == KernelKind::latent_prefill ||
-           kind == KernelKind::latent_decode;
-}
-
 KernelFormat fallback(KernelFormat format) {
     return format == KernelFormat::fp8_block ? KernelFormat::fp8 : KernelFormat::bf16;
 }
@@ -179,6 +174,17 @@ double governed_seconds(const DeviceSpec& device, double duty, double seconds, d
     return std::max(memory, seconds * (1 + (slow - 1) * known));
 }
 
+double burst_seconds(const DeviceSpec& device, double held, double flops, double bytes, double peak) {
+    constexpr double kMostSlow = 2;  // more than any limit slows a kernel down
+    double low = held / kMostSlow;
+    double high = held;
+    for (int step = 0; step < 50; ++step) {
+        const double middle = (low + high) / 2;
+        (governed_seconds(device, kHeld, middle, flops, bytes, peak) < held ? low : high) = middle;
+    }
+    return high;
+}
+
 // As many times the price of even choices as the nearest format whose skewed rows were measured has it.
 Cost Calibrated::cost_of_skewed(const FusedExperts& experts) const {
     FusedExperts even = experts;
@@ -210,22 +216,32 @@ Cost Calibrated::cost_of_skewed(const FusedExperts& experts) const {
     return cost;
 }
 
+// Attention of training where no kernel of it was measured.
+Cost Calibrated::cost_from_prompt(const Attention& attention) const {
+    (void)without_->cost(attention);  // units that do no backward pass say so
+    Attention forward = attention;
+    forward.trains = false;
+    forward.backward = false;
+    forward.fused = FusedAttention::newest;
+    Cost cost = this->cost(forward);
+    cost.seconds = cost.seconds * earlier_attention(device_, attention);
+    if (attention.backward) {
+        cost.seconds = cost.seconds * (kBackwardWork / kBackwardEfficiency);
+        cost.flops = attention.flops();
+        cost.bytes = attention.bytes();
+    }
+    return cost;
+}
+
 Cost Calibrated::cost(const Operation& operation) const {
     if (const auto* experts = std::get_if<FusedExperts>(&operation); experts != nullptr && experts->skewed) {
         return cost_of_skewed(*experts);
     }
     const auto* attention = std::get_if<Attention>(&operation);
-    if (attention != nullptr && attention->backward) {
-        (void)without_->cost(operation);  // units that do no backward pass say so
-        Attention forward = *attention;
-        forward.backward = false;
-        Cost cost = this->cost(forward);
-        cost.seconds = cost.seconds * (kBackwardWork / kBackwardEfficiency);
-        cost.flops = attention->flops();
-        cost.bytes = attention->bytes();
-        return cost;
-    }
     const std::optional<KernelPoint> point = kernel_point(operation);
+    if (attention != nullptr && (attention->trains || attention->backward) && !has(point->kind, point->format)) {
+        return cost_from_prompt(*attention);
+    }
     const Entry* entry = nullptr;
     if (point) {
         entry = &entries_[static_cast<std::size_t>(point->kind)][static_cast<std::size_t>(point->format)];
@@ -241,8 +257,8 @@ Cost Calibrated::cost(const Operation& operation) const {
         burst *= split_accumulator(device_, *gemm);
     }
     double seconds = governed_seconds(device_, duty_, burst, point->flops, point->bytes, entry->rates.flops);
-    if (attention != nullptr && attention->flash2 && device_.flash2.value > 0) {
-        seconds /= device_.flash2.value;
+    if (attention != nullptr) {
+        seconds *= earlier_attention(device_, *attention);
     } else if (gemm != nullptr) {
         seconds += gemm->extra_bytes / roofline_.memory_rate();
         if (gemm->quantises) {

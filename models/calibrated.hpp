@@ -8,7 +8,8 @@
 // rate x clock^2, so a product held at rate r above the knee r0 slows down by (r / r0)^(1/3); in a mix the governor sees
 // the mean of products and streaming kernels. Kernels that are long against the governor's reaction were slowed down in
 // the sweep already and are not slowed down twice.
-// Fused attention backward has 2.5 times the work at 63/73 of the efficiency of forward.
+// Attention of training has kernels of its own where they were measured (H200, and H100 by it); elsewhere its forward pass is a
+// prompt's, and the backward pass 2.5 times the work at 63/73 of the efficiency of forward.
 // Experts that are wanted unequally take as many times the price of even choices as fits of rows by a power law have it for
 // the same or the nearest format. Where there are fewer choices than experts, the law of the sweeps leaves each an expert of its
 // own: there the ratio less one goes in proportion to the choices.
@@ -46,6 +47,8 @@ inline constexpr double kTransformer = 0.7;
 /// s of a product that takes `seconds` in a burst where it runs `duty` of the time: the governor above. `peak`: FLOP/s of its format.
 [[nodiscard]] double governed_seconds(const DeviceSpec& device, double duty, double seconds, double flops, double bytes,
                                       double peak);
+/// The other way round: s in a burst of a kernel that takes `held` s where it runs without a pause.
+[[nodiscard]] double burst_seconds(const DeviceSpec& device, double held, double flops, double bytes, double peak);
 
 class Calibrated final : public CostModel, public SeparateUnits {
   public:
@@ -67,6 +70,7 @@ class Calibrated final : public CostModel, public SeparateUnits {
         KernelRates rates;
     };
     [[nodiscard]] Cost cost_of_skewed(const FusedExperts& experts) const;
+    [[nodiscard]] Cost cost_from_prompt(const Attention& attention) const;
     DeviceSpec device_;
     Roofline roofline_;
     std::unique_ptr<CostModel> without_;  ///< for operations without a kernel: the units, or the roofline

@@ -63,11 +63,11 @@ std::optional<KernelPoint> point_of(const FusedExperts& experts) {
 }
 
 std::optional<KernelPoint> point_of(const Attention& attention) {
-    if (attention.backward) {
-        return std::nullopt;
-    }
     KernelPoint point;
-    point.kind = attention.decodes() ? KernelKind::decode : KernelKind::prefill;
+    point.kind = attention.backward    ? KernelKind::attention_backward
+                 : attention.trains    ? KernelKind::attention_forward
+                 : attention.decodes() ? KernelKind::decode
+                                       : KernelKind::prefill;
     point.format = bytes_of(attention.cache) < 2 ? KernelFormat::bf16_kv8 : KernelFormat::bf16;
     point.flops = attention.flops();
     point.bytes = attention.bytes();
@@ -132,24 +132,29 @@ std::optional<KernelPoint> point_of(const Other&) {
 
 const std::vector<std::string>& kernel_kind_names() {
     static const std::vector<std::string> kNames = {
-        "gemm", "experts",    "prefill", "decode", "latent_prefill", "latent_decode",
-        "norm", "activation", "add",     "rotary", "embedding",      "experts_skewed"};
+        "gemm",       "experts", "prefill", "decode",    "latent_prefill", "latent_decode",     "norm",
+        "activation", "add",     "rotary",  "embedding", "experts_skewed", "attention_forward", "attention_backward"};
     return kNames;
 }
 
 const std::vector<std::string>& kernel_axes(KernelKind kind) {
+    static const std::vector<std::string> kBytes = {"bytes"};
+    static const std::vector<std::string> kExperts = {"rows", "experts", "ffn", "hidden"};
+    static const std::vector<std::string> kPrompt = {"queries", "heads", "group", "dim"};
     static const std::array<std::vector<std::string>, kKernelKinds> kAxes = {{{"m", "n", "k"},
-                                                                              {"rows", "experts", "ffn", "hidden"},
-                                                                              {"queries", "heads", "group", "dim"},
+                                                                              kExperts,
+                                                                              kPrompt,
                                                                               {"bytes", "heads", "group", "dim"},
                                                                               {"queries", "heads"},
                                                                               {"keys", "batch", "heads"},
-                                                                              {"bytes"},
-                                                                              {"bytes"},
-                                                                              {"bytes"},
-                                                                              {"bytes"},
-                                                                              {"bytes"},
-                                                                              {"rows", "experts", "ffn", "hidden"}}};
+                                                                              kBytes,
+                                                                              kBytes,
+                                                                              kBytes,
+                                                                              kBytes,
+                                                                              kBytes,
+                                                                              kExperts,
+                                                                              kPrompt,
+                                                                              kPrompt}};
     return kAxes[static_cast<std::size_t>(kind)];
 }
 

@@ -24,13 +24,24 @@ enum class KernelKind {
     add,
     rotary,
     embedding,
-    experts_skewed,  ///< rows by a power law; axes as those of experts
+    experts_skewed,      ///< rows by a power law; axes as those of experts
+    attention_forward,   ///< of training, keys contiguous; axes as those of prefill
+    attention_backward,  ///< likewise
 };
-inline constexpr std::size_t kKernelKinds = 12;
+inline constexpr std::size_t kKernelKinds = 14;
 [[nodiscard]] constexpr bool is_experts(KernelKind kind) {
     return kind == KernelKind::experts || kind == KernelKind::experts_skewed;
 }
 [[nodiscard]] const std::vector<std::string>& kernel_kind_names();
+/// Attention whose points are prompts' or training's: four axes, queries first.
+[[nodiscard]] constexpr bool is_prompt(KernelKind kind) {
+    return kind == KernelKind::prefill || kind == KernelKind::attention_forward ||
+           kind == KernelKind::attention_backward;
+}
+[[nodiscard]] constexpr bool is_attention(KernelKind kind) {
+    return is_prompt(kind) || kind == KernelKind::decode || kind == KernelKind::latent_prefill ||
+           kind == KernelKind::latent_decode;
+}
 /// Names of the axes of a kind, first the one that grows with the number of tokens.
 [[nodiscard]] const std::vector<std::string>& kernel_axes(KernelKind kind);
 
@@ -52,7 +63,7 @@ struct KernelPoint {
     bool spread = false;  ///< the first size is a mean of sizes that differ, as rows of experts do
 };
 
-/// The point of an operation, or nothing when no fit can price it (backward attention, copies, batched products...).
+/// The point of an operation, or nothing when no fit can price it (copies, batched products...).
 [[nodiscard]] std::optional<KernelPoint> kernel_point(const Operation& operation);
 
 }  // namespace orrery::inline cost

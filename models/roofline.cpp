@@ -22,6 +22,10 @@ constexpr double kAttentionEfficiency = 0.63;
 // second kernel joins the parts of long sums. Medians of the starts fitted to vLLM's on eight NVIDIA devices (start_us of decode-bf16
 // and prefill-bf16 in models/data/kernels), less their launches: decoding 9.8 us (of 7 to 16), prompts 9.3 (of 4 to 11); rounded.
 constexpr double kAttentionStart = 10e-6;
+// FlashAttention-2 is 1.3 to 1.5 times as fast as FlashAttention of 2022 in Triton forward, and twice as fast backward (Dao, "FlashAttention-2",
+// arXiv:2307.08691, section 4.1).
+constexpr double kFlash1Forward = 1.4;
+constexpr double kFlash1Backward = 2;
 // Mean error of a roofline with waves carried from one device to another (H100 to A100, B200: 17 to 18 %; A100 to H100:
 // 25 %), as a standard deviation of the logarithm.
 constexpr double kSpread = 0.25;
@@ -32,6 +36,15 @@ constexpr double kHostBandwidth = 25e9;
 double split_accumulator(const DeviceSpec& device, const Gemm& gemm) {
     return gemm.split_accumulator && gemm.precision == Precision::fp8 ? std::max(1.0, device.split_accumulator.value)
                                                                       : 1;
+}
+
+double earlier_attention(const DeviceSpec& device, const Attention& attention) {
+    if (attention.fused == FusedAttention::newest) {
+        return 1;
+    }
+    const double flash2 = device.flash2.value > 0 ? 1 / device.flash2.value : 1;
+    const double flash1 = attention.backward ? kFlash1Backward : kFlash1Forward;
+    return attention.fused == FusedAttention::flash1 ? flash2 * flash1 : flash2;
 }
 
 double flops_of(const Operation& operation) {
@@ -119,7 +132,8 @@ double Roofline::attention_start() const {
 
 double Roofline::seconds_of(const Attention& attention) const {
     const double compute = attention.flops() / (device_.flops_bf16.value * kAttentionEfficiency);
-    return attention_start() + std::max(compute, attention.bytes() / memory_rate());
+    return attention_start() +
+           earlier_attention(device_, attention) * std::max(compute, attention.bytes() / memory_rate());
 }
 
 double Roofline::seconds_of(const LatentAttention& attention) const {
@@ -127,13 +141,17 @@ double Roofline::seconds_of(const LatentAttention& attention) const {
     return attention_start() + std::max(compute, attention.bytes() / memory_rate());
 }
 
+double Roofline::streaming_start() const {
+    return device_.streaming_start.value > 0 ? device_.streaming_start.value : device_.launch.value;
+}
+
 double Roofline::seconds_of(const Streaming& streaming) const {
-    return streaming.kernels * device_.launch.value + streaming.bytes / memory_rate();
+    return streaming.kernels * streaming_start() + streaming.bytes / memory_rate();
 }
 
 double Roofline::seconds_of(const Copy& copy) const {
     if (copy.direction == CopyDirection::on_device) {
-        return device_.launch.value + 2 * copy.bytes / memory_rate();
+        return streaming_start() + 2 * copy.bytes / memory_rate();
     }
     const double rate = device_.host_bandwidth.value > 0 ? device_.host_bandwidth.value : kHostBandwidth;
     return device_.launch.value + copy.bytes / rate;

@@ -37,6 +37,7 @@ class Roofline final : public CostModel {
     [[nodiscard]] double seconds_of(const Attention& attention) const;
     [[nodiscard]] double seconds_of(const LatentAttention& attention) const;
     [[nodiscard]] double attention_start() const;
+    [[nodiscard]] double streaming_start() const;
     [[nodiscard]] double seconds_of(const Streaming& streaming) const;
     [[nodiscard]] double seconds_of(const Copy& copy) const;
     [[nodiscard]] double seconds_of(const Launch& launch) const;
@@ -48,6 +49,11 @@ class Roofline final : public CostModel {
 /// How many times the arithmetic of a product takes for its accumulator's sake: at least 1. Transformer Engine, torchao and XLA use fast
 /// accumulation in forward products alone (openxla/xla issue 6168, pytorch/ao issue 2377).
 [[nodiscard]] double split_accumulator(const DeviceSpec& device, const Gemm& gemm);
+
+/// How many times as long as the newest kernel of the device an earlier generation of fused attention takes: FlashAttention-2 by the
+/// device's figure, at every length (0.61 to 0.63 of cuDNN's rate from 512 to 16,384 tokens in heads of 128 on H100: Shah et al.,
+/// "FlashAttention-3", arXiv:2407.08608, figures 5 and 6).
+[[nodiscard]] double earlier_attention(const DeviceSpec& device, const Attention& attention);
 
 /// FLOPs and bytes through the main memory of any operation.
 [[nodiscard]] double flops_of(const Operation& operation);

@@ -242,7 +242,8 @@ double UnitModel::seconds_of(const Attention& attention) const {
         products(attention.queries * group, attention.head_dim, attention.keys, heads, attention.cache);
     const double compute = forward * density * (attention.backward ? 2.5 : 1);
     const double softmax = kSoftmax * scores * (attention.backward ? 2 : 1) / vector_;
-    const double units = std::min(std::max(compute, softmax), attention.flops() / vector_ + softmax);
+    const double units = earlier_attention(device_, attention) *
+                         std::min(std::max(compute, softmax), attention.flops() / vector_ + softmax);
     const double seconds = device_.launch.value + std::max(units, attention.bytes() / memory_);
     return in_drive(attention) ? seconds_with_drive(attention, seconds) : seconds;
 }

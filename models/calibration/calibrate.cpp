@@ -102,7 +102,7 @@ KernelFit::Beyond best_beyond(const std::vector<MeasuredPoint>& points, const Ke
     for (const auto beyond :
          {KernelFit::Beyond::border, KernelFit::Beyond::fade, KernelFit::Beyond::shift, KernelFit::Beyond::slope}) {
         // Prompts near their best rate early: what their last octaves still gain is noise.
-        const bool prompt = fit.kind == KernelKind::prefill || fit.kind == KernelKind::latent_prefill;
+        const bool prompt = is_prompt(fit.kind) || fit.kind == KernelKind::latent_prefill;
         if ((beyond == KernelFit::Beyond::shift && fit.kind != KernelKind::gemm) ||
             (beyond == KernelFit::Beyond::slope && prompt)) {
             continue;

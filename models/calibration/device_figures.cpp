@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kBeyondCaches = 8;      // caches' worth of an array, so that nothing of it is left from before
 constexpr double kLongCopy = 16 << 20;   // B, from which a link's latency does not show
+constexpr double kSmallArray = 16 << 20;  // B, of which a kernel's start is an eighth or more
 constexpr double kLongProduct = 100e-6;  // s, from which launches and last waves do not show
 constexpr double kSustained = 1;         // s
 constexpr double kThrottled = 1.02;      // held over burst: less is noise
@@ -61,6 +62,9 @@ bool reads_memory(const TraceRow& row, const DeviceSpec& device) {
     return row.op == "triad" && alone_in_bursts(row) && row.cache != "warm" &&
            row.dim("bytes") >= kBeyondCaches * std::max(1.0, device.cache.value);
 }
+bool reads_start(const TraceRow& row, const DeviceSpec&) {
+    return row.op == "triad" && alone_in_bursts(row) && row.cache != "warm" && row.dim("bytes") <= kSmallArray;
+}
 bool reads_links(const TraceRow& row, const DeviceSpec&) {
     return (row.op == "h2d" || row.op == "d2h") && alone_in_bursts(row) && row.dim("bytes") >= kLongCopy;
 }
@@ -101,6 +105,16 @@ double shortest(const std::vector<const TraceRow*>& rows, const DeviceSpec&) {
     }
     return least;
 }
+// The median of what small kernels take beside their bytes.
+double beside_bytes(const std::vector<const TraceRow*>& rows, const DeviceSpec& device) {
+    const double rate = device.memory_bandwidth.value * device.memory_efficiency.value;
+    std::vector<double> starts;
+    for (const TraceRow* row : rows) {
+        starts.push_back(row->median_ns * 1e-9 - bytes_of(*operation_of(*row)) / rate);
+    }
+    std::sort(starts.begin(), starts.end());
+    return std::max(0.0, starts[starts.size() / 2]);
+}
 double most_power(const std::vector<const TraceRow*>& rows, const DeviceSpec&) {
     double most = 0;
     for (const TraceRow* row : rows) {
@@ -122,6 +136,8 @@ const Reader kReaders[] = {
     {"host_bandwidth", Dimension::rate, &DeviceSpec::host_bandwidth, reads_links, slower_direction,
      "pinned copies, the slower direction", 0},
     {"launch", Dimension::time, &DeviceSpec::launch, reads_launch, shortest, "empty kernels on a stream", 1e-3},
+    {"streaming_start", Dimension::time, &DeviceSpec::streaming_start, reads_start, beside_bytes,
+     "small triads less their bytes", 1e-3},
     {"graph_launch", Dimension::time, &DeviceSpec::graph_launch, reads_graph, shortest, "empty kernels of a graph",
      1e-3},
     {"idle_power", Dimension::power, &DeviceSpec::idle_power, reads_idle, mean_power, "an idle device", 0},

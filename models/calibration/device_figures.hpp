@@ -6,6 +6,7 @@
 //   memory_efficiency  the best triad of arrays beyond eight caches, over the vendor's bandwidth
 //   matrix_efficiency  the best 16-bit product that takes 100 us or more, from memory, in a burst, over the peak
 //   host_bandwidth     the slower direction's best copy of 16 MiB and more
+//   streaming_start        small triads, less their bytes at the device's rate
 //   launch, graph_launch   an empty kernel of many, launched on a stream or replayed from a graph
 //   idle_power, matrix_power, memory_power   means while nothing, a product, a triad was held
 //   power_knee         from a 16-bit product held and in a burst: the clock falls with the cube root of the demand for power

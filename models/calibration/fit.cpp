@@ -146,7 +146,7 @@ std::vector<std::vector<double>> make_axes(const KernelFit& fit, const std::vect
 // Rows of the smoothness penalty: second differences along each axis, and weak first differences.
 void add_smoothness(const KernelFit& fit, std::vector<Triplet>& triplets, int& row) {
     const std::vector<std::vector<double>>& axes = fit.axes;
-    const bool attention = fit.kind == KernelKind::prefill || fit.kind == KernelKind::decode;
+    const bool attention = is_prompt(fit.kind) || fit.kind == KernelKind::decode;
     std::size_t stride = 1;
     std::size_t nodes = 1;
     for (const std::vector<double>& axis : axes) {
@@ -360,11 +360,6 @@ std::vector<MeasuredPoint> choose(const std::vector<MeasuredPoint>& points, cons
     return out;
 }
 
-bool is_attention(KernelKind kind) {
-    return kind == KernelKind::prefill || kind == KernelKind::decode || kind == KernelKind::latent_prefill ||
-           kind == KernelKind::latent_decode;
-}
-
 // Three folds of at most some thousand rows; the fold of a row is hashed from its place.
 class CrossValidation {
   public:
@@ -561,7 +556,7 @@ HeldBack errors_on(const KernelFit& fit, const std::vector<MeasuredPoint>& point
 std::vector<char> spread_points(const std::vector<MeasuredPoint>& points, double fraction) {
     const auto wanted = static_cast<std::size_t>(fraction * static_cast<double>(points.size()));
     const KernelKind kind = points.front().point.kind;
-    const bool attention = kind == KernelKind::prefill || kind == KernelKind::decode;
+    const bool attention = is_prompt(kind) || kind == KernelKind::decode;
     const std::size_t dimensions = kernel_axes(kind).size();
     std::vector<std::array<double, 4>> places(points.size());
     for (std::size_t i = 0; i < points.size(); ++i) {

@@ -1,5 +1,6 @@
 #include "models/calibration/points.hpp"
 
+#include "models/calibrated.hpp"
 #include "models/calibration/quantisation.hpp"
 
 #include <algorithm>
@@ -146,8 +147,9 @@ std::optional<Operation> operation_of(const TraceRow& row) {
         experts.scaling = format->scaling;
         return experts;
     }
-    if (row.op == "attention_prefill" || row.op == "attention_decode") {
+    if (row.op == "attention_prefill" || row.op == "attention_decode" || row.op == "attention_training") {
         Attention attention;
+        attention.trains = row.op == "attention_training" && !backward;
         attention.batch_heads = row.dim("batch") * row.dim("heads");
         attention.queries = row.dim("queries", 1);
         attention.keys = row.dim("keys");
@@ -273,7 +275,7 @@ std::string why_not_fitted(const TraceRow& row, const DeviceSpec& device) {
     if (row.split == "repeat") {
         return "repeats an earlier row, to show drift";
     }
-    if (row.phase != TracePhase::forward) {
+    if (row.phase != TracePhase::forward && row.op != "attention_training") {
         return "no fit is of a backward pass: it is priced from the forward kernel";
     }
     if (!row.beside.empty()) {
@@ -287,13 +289,16 @@ std::string why_not_fitted(const TraceRow& row, const DeviceSpec& device) {
     if (row.dim("window") > 0) {
         return "windows move along the axis of full attention";
     }
-    if (row.mode == "eager" || row.mode == "sync") {
+    // A framework's backward pass cannot be captured; long ones hide the host.
+    constexpr double kHostShows = 300e3;  // ns
+    if ((row.mode == "eager" && (row.op != "attention_training" || row.median_ns < kHostShows)) || row.mode == "sync") {
         return "its time has the host's launches in it";
     }
     if (row.held_s >= kSustained) {
         return "held until the power limit acts, and fits are of bursts";
     }
-    if (row.cache == "warm" && warmth_matters(*point, device)) {
+    // Training's queries, keys and values were written by the kernel before, as where a row's operands are warm.
+    if (row.cache == "warm" && row.op != "attention_training" && warmth_matters(*point, device)) {
         return "its operands were in the cache, and fits are of operands in memory";
     }
     return {};
@@ -323,6 +328,9 @@ std::vector<PointSet> point_sets(const Trace& trace, const DeviceSpec& device, c
             continue;  // it says more about the kernel before
         }
         measured.seconds *= 1 - measured.before;
+        if (trace.meta.contains("sustained")) {
+            measured.seconds = burst_seconds(device, measured.seconds, point->flops, point->bytes, rates.flops);
+        }
         const std::string own = libraries.kernel_set(row);
         const Key key = {static_cast<std::size_t>(point->kind), static_cast<std::size_t>(point->format), own};
         PointSet& set = sets.try_emplace(key, PointSet{point->kind, point->format, {}, {}, 0, {}, own}).first->second;

@@ -14,7 +14,9 @@
 //                                           sms, l2_bytes, memory_bytes, power_limit_w, sm_clock_max_mhz,
 //                                           memory_clock_max_mhz, ecc, mig, persistence, host_cpu, pcie, numa, os, timer,
 //                                           warm_up, repetitions, l2_flush, seed, nodes, gpus_per_node, fabric, nic,
-//                                           link_gbps (GB/s of a GPU's links one way; traces of collectives need it)
+//                                           link_gbps (GB/s of a GPU's links one way; traces of collectives need it),
+//                                           sustained (each row ran for that long without a pause: the power limit slowed
+//                                           it down, and fits are of bursts, so that the governor's law is taken off)
 //   # a line without a colon is a comment
 //   op,dtype,shape,median_ns,...            header: names of columns in any order, the four named here required
 //   gemm,bf16,m=4096 n=4096 k=8192,412345.0

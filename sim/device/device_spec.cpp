@@ -103,6 +103,9 @@ void describe(Fields& fields, DeviceSpec& device) {
         Dimension::time, device.power_delay);
     fields.sourced({"cache", "capacity of the last-level cache", false, 0, 1e12}, Dimension::bytes, device.cache);
     fields.sourced({"launch", "gap between kernels of one stream", true, 0, 1e-3}, Dimension::time, device.launch);
+    fields.sourced(
+        {"streaming_start", "start of a streaming kernel that follows another (0: as launch)", false, 0, 1e-3},
+        Dimension::time, device.streaming_start);
     fields.sourced({"graph_launch", "the same inside a replayed graph (0: as launch)", false, 0, 1e-3}, Dimension::time,
                    device.graph_launch);
     fields.sourced({"host_bandwidth", "copies from and to pinned host memory, each way", false, 0, 1e13},
@@ -125,8 +128,9 @@ void describe(Fields& fields, DeviceSpec& device) {
                     false, 0, 1e5},
                    Dimension::power, device.power_limit);
     fields.sourced({"price", "rent in USD per hour", false, 0, 1e4}, Dimension::number, device.price);
-    fields.sourced({"flash2", "rate of FlashAttention-2 over that of the measured attention kernels", false, 0, 2},
-                   Dimension::fraction, device.flash2);
+    fields.sourced(
+        {"flash2", "rate of FlashAttention-2 over that of the measured attention kernels of training", false, 0, 2},
+        Dimension::fraction, device.flash2);
     fields.sourced(
         {"split_accumulator",
          "time of 8-bit products whose partial sums are promoted to 32 bits along the way, as those of gradients "

@@ -31,6 +31,7 @@ struct DeviceSpec {
     /// s, after which the power limit acted in the sweep behind the fitted kernels; 0: never
     Sourced<double> power_delay;
     Sourced<double> launch;           ///< s, from one kernel's end to the next one's start in a stream
+    Sourced<double> streaming_start;  ///< s, of a streaming kernel that follows another, beside its bytes; 0: as launch
     Sourced<double> graph_launch;     ///< s, the same inside a replayed graph; 0: as launch
     Sourced<double> host_bandwidth;   ///< B/s, pinned host memory each way; 0: not known
     Sourced<double> tdp;              ///< W
@@ -42,7 +43,7 @@ struct DeviceSpec {
     Sourced<double> energy_per_byte;  ///< pJ of a byte through the main memory
     Sourced<double> power_limit;      ///< W that the board is held to by its clock; 0: tdp
     Sourced<double> price;            ///< USD per hour, rented
-    Sourced<double> flash2;           ///< rate of FlashAttention-2 over that of the measured attention kernels; 0: 1
+    Sourced<double> flash2;           ///< rate of FlashAttention-2 over that of the measured kernels of training; 0: 1
     /// Time of 8-bit products bound by arithmetic with a split accumulator over that with fast accumulation; 0: 1.
     Sourced<double> split_accumulator;
     std::int64_t compute_units = 0;  ///< SMs or CUs

@@ -92,6 +92,10 @@ struct ExpertRouting {
     [[nodiscard]] double bytes() const { return 2 * tokens * hidden * (1 + 4 * topk) + 4 * tokens * experts; }
 };
 
+/// Generations of fused attention that training software runs: FlashAttention of 2022 (as in Triton), FlashAttention-2, and the
+/// newest kernels of a device.
+enum class FusedAttention { newest, flash2, flash1 };
+
 /// Fused (flash) attention over `batch_heads` independent query heads; `queries` = 1 is a decode step.
 struct Attention {
     double batch_heads = 1;  ///< sequences times query heads
@@ -101,11 +105,12 @@ struct Attention {
     bool causal = true;
     double window = 0;  ///< sliding window in tokens; 0: none
     bool backward = false;
-    bool flash2 = false;                  ///< FlashAttention-2, which Hopper's newer kernels outrun
+    FusedAttention fused = FusedAttention::newest;
     double group = 1;                     ///< query heads that share a key head: 1 MHA, more GQA, heads: MQA
     Precision cache = Precision::bf16;    ///< of cached keys and values
     double block = 0;                     ///< tokens a page of the paged cache; 0: contiguous
     double shared_keys = 0, sharers = 1;  ///< of the keys, those that `sharers` sequences share and read once
+    bool trains = false;                  ///< forward with a backward pass to come: keys contiguous, in no paged cache
 
     /// Fraction of the queries x keys rectangle that is computed.
     [[nodiscard]] double density() const;
@@ -116,7 +121,7 @@ struct Attention {
     /// Keys whose entries are read: those in the window, whole pages, shared ones once.
     [[nodiscard]] double keys_read() const;
     [[nodiscard]] double bytes() const;
-    [[nodiscard]] bool decodes() const { return queries <= 1 && !backward; }
+    [[nodiscard]] bool decodes() const { return queries <= 1 && !backward && !trains; }
 };
 
 /// Multi-head latent attention: a decode step attends in the compressed space (all heads share one latent key of

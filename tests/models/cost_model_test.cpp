@@ -181,6 +181,65 @@ TEST_CASE("causal attention is half the work, a window less, and backward two an
     CHECK(backward.flops() == 2.5 * forward.flops());
 }
 
+TEST_CASE("attention of training has kernels of its own on H200, H100 has its sibling's, and others go by prompts") {
+    const auto seconds = [](const char* name, const Attention& attention, double duty = kBurst) {
+        return Calibrated(device_named(name), test::data(), duty).seconds(attention).value();
+    };
+    Attention prompt{8 * 32, 2048, 2048, 128};
+    Attention forward = prompt;
+    forward.trains = true;
+    Attention backward = prompt;
+    backward.backward = true;
+    for (const char* hopper : {"h200-sxm", "h100-sxm"}) {
+        // validation/measured/h200-sxm-2026-11-26: 500.6 and 1,714 us under the power limit.
+        CHECK(seconds(hopper, forward, kHeld) == doctest::Approx(500.6e-6).epsilon(0.05));
+        CHECK(seconds(hopper, backward, kHeld) == doctest::Approx(1714e-6).epsilon(0.05));
+        CHECK(seconds(hopper, forward) < 0.8 * seconds(hopper, prompt));
+    }
+    CHECK(seconds("a100-sxm-80g", forward) == seconds("a100-sxm-80g", prompt));
+    CHECK(seconds("a100-sxm-80g", backward) == doctest::Approx(2.5 * 73 / 63 * seconds("a100-sxm-80g", prompt)));
+
+    // Generations: FlashAttention-2 by the device's figure, FlashAttention in Triton 1.4 and 2 times as long as that.
+    for (const char* name : {"h200-sxm", "a100-sxm-80g"}) {
+        const double flash2 = device_named(name).flash2.value > 0 ? 1 / device_named(name).flash2.value : 1;
+        for (Attention attention : {forward, backward}) {
+            const double newest = seconds(name, attention);
+            attention.fused = FusedAttention::flash2;
+            CHECK(seconds(name, attention) == doctest::Approx(flash2 * newest));
+            attention.fused = FusedAttention::flash1;
+            CHECK(seconds(name, attention) == doctest::Approx((attention.backward ? 2 : 1.4) * flash2 * newest));
+        }
+    }
+    Attention old = backward;
+    old.fused = FusedAttention::flash1;
+    DeviceSpec bare = device_named("a100-sxm-80g");
+    bare.launch.value = 0;
+    CHECK(Roofline(bare).seconds(old).value() == doctest::Approx(2 * Roofline(bare).seconds(backward).value()));
+}
+
+TEST_CASE("a time held under the power limit and the burst that the governor makes it from are each other's inverse") {
+    const DeviceSpec h200 = device_named("h200-sxm");
+    for (const double share : {0.2, 0.5, 0.7, 0.85}) {
+        for (const double burst : {50e-6, 500e-6, 5e-3}) {
+            const double peak = h200.flops_bf16.value;
+            const double flops = share * peak * burst;
+            const double held = governed_seconds(h200, kHeld, burst, flops, 1e6, peak);
+            CHECK(held >= burst);
+            CHECK(burst_seconds(h200, held, flops, 1e6, peak) == doctest::Approx(burst).epsilon(1e-6));
+        }
+    }
+}
+
+TEST_CASE("a streaming kernel behind another starts sooner than a launch's gap, where that was measured") {
+    DeviceSpec h200 = device_named("h200-sxm");
+    REQUIRE(h200.streaming_start.value > 0);
+    const Streaming kernels{3e6, 4, StreamingKind::any};
+    const double with = Roofline(h200).seconds(kernels).value();
+    const double start = h200.streaming_start.value;
+    h200.streaming_start.value = 0;
+    CHECK(Roofline(h200).seconds(kernels).value() - with == doctest::Approx(4 * (h200.launch.value - start)));
+}
+
 TEST_CASE("a collective by hashed paths is as slow as the link that most of its flows share") {
     const auto nccl = make_collectives("nvlink3", "nccl", test::data());
     // Eight nodes of a GPU below each of two leaves, eight spines: an uplink for each flow, if they were placed so.

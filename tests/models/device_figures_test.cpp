@@ -140,11 +140,13 @@ TEST_CASE("figures of the device file come out in closed form, and the file read
     const DeviceSpec device = h200();
     const double bytes = 4.0 * (1ULL << 30U);
     const double triad = 3 * bytes / (0.85 * device.memory_bandwidth.value) * 1e9;
+    const double rate = device.memory_bandwidth.value * device.memory_efficiency.value;
     const double burst = 2.0 * 8192 * 8192 * 8192 / (0.8 * device.flops_bf16.value) * 1e9;
     const std::string shape = "m=8192 n=8192 k=8192";
     const Trace trace = trace_of(
         ",mode,held_s,power_w",
         fmt::format("triad,fp32,bytes={},{},graph,,\n", bytes, triad) +
+            fmt::format("triad,fp32,bytes=1048576,{},graph,,\n", 1900 + 3 * 1048576 / rate * 1e9) +
             fmt::format("h2d,,bytes=1073741824,{},stream,,\n", 1073741824 / 50.0) +
             fmt::format("d2h,,bytes=1073741824,{},stream,,\n", 1073741824 / 40.0) +
             "launch,,count=2000,2300,stream,,\nlaunch,,count=2000,1100,graph,,\nlaunch,,count=2000,9000,sync,,\n" +
@@ -156,6 +158,7 @@ TEST_CASE("figures of the device file come out in closed form, and the file read
     CHECK(figure(use, "host_bandwidth") == doctest::Approx(40e9));
     CHECK(figure(use, "launch") == doctest::Approx(2.3e-6));
     CHECK(figure(use, "graph_launch") == doctest::Approx(1.1e-6));
+    CHECK(figure(use, "streaming_start") == doctest::Approx(1.9e-6));
     CHECK(figure(use, "idle_power") == doctest::Approx(90));
     CHECK(figure(use, "matrix_power") == doctest::Approx(690));
     CHECK(figure(use, "matrix_efficiency") == doctest::Approx(0.8));

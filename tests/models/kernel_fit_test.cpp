@@ -138,6 +138,38 @@ TEST_CASE("a trace becomes points: held-back rows, neighbours and impossible row
     CHECK(again.front().refused[0].line == trace.rows[0].line);
 }
 
+TEST_CASE(
+    "attention of training: long backward passes in eager mode are points, short ones are the host's, held ones are "
+    "brought to bursts") {
+    const DeviceSpec h200 = read_device("h200-sxm", test::data());
+    const auto points = [&](const std::string& head, const std::string& row) {
+        const Trace trace = parse_trace("# orrery-trace: 1\n# device: h200-sxm\n# source: t\n# date: unknown\n" + head +
+                                            "op,phase,dtype,shape,mode,cache,median_ns\n" + row + "\n",
+                                        "t");
+        const std::vector<PointSet> sets = point_sets(trace, h200, "t");
+        return sets.empty() ? std::vector<MeasuredPoint>() : sets.front().points;
+    };
+    const std::string backward =
+        "attention_training,backward,bf16,batch=1 queries=8192 keys=8192 heads=32 kv_heads=8 head_dim=128,eager,warm,";
+    CHECK(points("", backward + "299000").empty());
+    const auto long_one = points("", backward + "2816000");
+    REQUIRE(long_one.size() == 1);
+    CHECK(long_one[0].point.kind == KernelKind::attention_backward);
+    CHECK(long_one[0].seconds == doctest::Approx(2816e-6));
+    const auto held = points("# sustained: 0.2 s\n", backward + "2816000");
+    REQUIRE(held.size() == 1);
+    CHECK(held[0].seconds < 0.99 * long_one[0].seconds);
+    const auto forward = points(
+        "", "attention_training,,bf16,batch=1 queries=512 keys=512 heads=32 kv_heads=8 head_dim=128,graph,warm,20270");
+    REQUIRE(forward.size() == 1);
+    CHECK(forward[0].point.kind == KernelKind::attention_forward);
+    // Prompts of a serving engine come from a paged cache in memory.
+    CHECK(
+        points("",
+               "attention_prefill,,bf16,batch=1 queries=512 keys=512 heads=32 kv_heads=8 head_dim=128,graph,warm,20270")
+            .empty());
+}
+
 TEST_CASE("products of one row leave a table where every width has them half as long again as those of two") {
     const DeviceSpec device = read_device("h200-sxm", test::data());
     const auto points_with = [&](double excess_ns) {

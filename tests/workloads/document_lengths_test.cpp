@@ -146,7 +146,7 @@ TEST_CASE("sequences dealt out by what they cost differ by the dearest at most, 
     const TrainingResult slow = train(drawn);
     const TrainingResult fast = train(even);
     CHECK(slow.iteration_s > fast.iteration_s);
-    CHECK(slow.documents->imbalance > fast.documents->imbalance);
+    CHECK(slow.documents->imbalance >= fast.documents->imbalance);  // one of the dearest may set both
     // Ranks that have less to do wait: the busiest has no bubble, the mean rank the rest.
     CHECK(slow.bubble_s > fast.bubble_s);
     CHECK(slow.folded_into_one == 1);

@@ -181,7 +181,7 @@ class Bench:
         commit = self.args.commit or version.stdout.strip() or "unknown"
         meta = {"device": self.args.device, "source": f"tools/torchbench at {commit}",
                 "date": datetime.date.today().isoformat(), "torch": torch.__version__, "timer": "CUDA events",
-                "warm_up": "3 executions", "seed": "1"}
+                "warm_up": "3 executions", "sustained": "0.2 s", "seed": "1"}
         if self.cuda:
             meta["device_name"] = torch.cuda.get_device_name()
             meta["cuda"] = torch.version.cuda
@@ -297,7 +297,8 @@ def attention_points(bench):
 
         # A retained graph cannot be captured, and a mask of its own object launches nothing extra.
         graph = bench.cuda and not backward and queries == keys
-        bench.point("attention_prefill", shape, run, phase="backward" if backward else "", held_out=False,
+        op = "attention_training" if queries == keys else "attention_prefill"
+        bench.point(op, shape, run, phase="backward" if backward else "", held_out=False,
                     mode="graph" if graph else "eager")
 
     for heads, kv_heads, width in shapes:

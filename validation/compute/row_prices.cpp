@@ -54,8 +54,10 @@ class Kernels {
         product(tokens, hidden_, ffn_, times);
         Attention attention{of.batch * row_.dim("heads"), of.queries, of.keys, row_.dim("head_dim")};
         attention.group = std::max(1.0, row_.dim("heads") / row_.dim("kv_heads"));
+        attention.trains = of.queries > 1 && of.queries == of.keys;  // PyTorch's keys are contiguous
         out_.emplace_back(attention, times);
         if (backward_) {
+            attention.trains = false;
             attention.backward = true;
             out_.emplace_back(attention, times);
         }

@@ -1,13 +1,13 @@
 #include "validation/compute/step_kernels.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/config/units.hpp"
 #include "validation/facts_table.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <map>
+#include <cmath>
 
 namespace orrery::inline validation {
 
@@ -19,25 +19,10 @@ constexpr std::array<const char*, kClasses> kNames = {"products", "attention", "
 constexpr std::array<const char*, 6> kProducts = {"nvjet", "gemm", "Gemm", "cutlass", "gemv", "splitKreduce"};
 constexpr std::array<const char*, 4> kAttention = {"sdpa", "cudnn::fusion", "flash", "fmha"};
 
-struct Seen {
-    std::array<double, kClasses> us{}, launches{};
-};
-
 template <typename Names>
 bool holds_one_of(const std::string& text, const Names& names) {
     return std::any_of(names.begin(), names.end(),
                        [&](const char* name) { return text.find(name) != std::string::npos; });
-}
-
-std::map<std::string, Seen> read_kernels(const std::string& file) {
-    std::map<std::string, Seen> out;
-    for (const FactsRow& row : read_facts_table(file)) {
-        Seen& seen = out[row.text("point")];
-        const auto kind = static_cast<std::size_t>(class_of(row.text("kernel")));
-        seen.us[kind] += row.number("us");
-        seen.launches[kind] += row.number("launches");
-    }
-    return out;
 }
 
 KernelClass class_of(const Operation& operation) {
@@ -54,8 +39,40 @@ KernelClass class_of(const std::string& kernel) {
                                              : KernelClass::elementwise;
 }
 
-void list_step_kernels(const Trace& trace, const RowPricer& pricer, const std::string& file, const Terminal& terminal) {
-    const std::map<std::string, Seen> profiles = read_kernels(file);
+std::map<std::string, StepKernels> read_step_kernels(const std::string& file, const Trace& trace) {
+    constexpr std::size_t kMostErrors = 100;
+    std::map<std::string, StepKernels> out;
+    std::vector<Diagnostic> errors;
+    const auto number = [&](const FactsRow& row, const char* column) {
+        double value = 0;
+        if (!parse_number(row.text(column), value) || !(value >= 0) || !std::isfinite(value)) {
+            errors.push_back({file, row.line, 1, fmt::format("'{}' is no number for {}", row.text(column), column)});
+        }
+        return value;
+    };
+    for (const FactsRow& row : read_facts_table(file)) {
+        StepKernels& seen = out[row.text("point")];
+        const auto kind = static_cast<std::size_t>(class_of(row.text("kernel")));
+        seen.us[kind] += number(row, "us");
+        seen.launches[kind] += number(row, "launches");
+        if (errors.size() >= kMostErrors) {
+            break;
+        }
+    }
+    const bool any = std::any_of(trace.rows.begin(), trace.rows.end(), [&](const TraceRow& row) {
+        return out.contains(row.point) && operations_in(row).size() > 1;
+    });
+    if (errors.empty() && !any) {
+        errors.push_back({file, 0, 0, "profiles none of the layers and steps of the trace"});
+    }
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+    return out;
+}
+
+void list_step_kernels(const Trace& trace, const RowPricer& pricer, const std::map<std::string, StepKernels>& profiles,
+                       const Terminal& terminal) {
     std::vector<std::vector<std::string>> table;
     for (const TraceRow& row : trace.rows) {
         const auto found = profiles.find(row.point);
@@ -81,14 +98,11 @@ void list_step_kernels(const Trace& trace, const RowPricer& pricer, const std::s
         }
         table.push_back(std::move(cells));
     }
-    if (table.empty()) {
-        throw ConfigError({Diagnostic{file, 0, 0, "profiles none of the layers and steps of the trace"}});
-    }
     std::vector<std::string> header = {"point", "batch x queries", "keys", "mode"};
     for (const char* name : kNames) {
         header.insert(header.end(), {name, "us", "error"});
     }
-    terminal.heading(fmt::format("kernels of one execution in {}: launches, us, error of the prices", file));
+    terminal.heading("kernels of one execution: launches, us, error of the prices");
     terminal.table(header, table);
 }
 

@@ -9,6 +9,8 @@
 #include "tools/program/terminal.hpp"
 #include "validation/compute/row_prices.hpp"
 
+#include <array>
+#include <map>
 #include <string>
 
 namespace orrery::inline validation {
@@ -18,8 +20,17 @@ enum class KernelClass { product, attention, elementwise };
 /// Of a kernel, by the name that a profiler prints.
 [[nodiscard]] KernelClass class_of(const std::string& kernel);
 
-/// Prints a table of the classes of every profiled point of the trace. Throws ConfigError for a file that cannot be read, and for one
-/// without any point of the trace.
-void list_step_kernels(const Trace& trace, const RowPricer& pricer, const std::string& file, const Terminal& terminal);
+/// What a profiler saw of one execution, by class.
+struct StepKernels {
+    std::array<double, 3> us{}, launches{};
+};
+
+/// A file of profiles, by the names of their points. Throws ConfigError for a file that cannot be read (the first hundred
+/// errors, each with its line), and for one without any layer or step of the trace.
+[[nodiscard]] std::map<std::string, StepKernels> read_step_kernels(const std::string& file, const Trace& trace);
+
+/// Prints a table of the classes of every profiled point of the trace.
+void list_step_kernels(const Trace& trace, const RowPricer& pricer, const std::map<std::string, StepKernels>& profiles,
+                       const Terminal& terminal);
 
 }  // namespace orrery::inline validation

@@ -50,16 +50,21 @@ std::string shape_text(const TraceRow& row) {
 void validate_trace(const DataDirectory& data, const Terminal& terminal, const std::string& file,
                     const std::string& kernels, bool points) {
     const Trace trace = read_trace(file);
+    std::map<std::string, StepKernels> profiles;
+    if (!kernels.empty()) {
+        profiles = read_step_kernels(kernels, trace);
+    }
     const DeviceSpec device = read_device(trace.device(), data);
     const RowPricer burst(device, data, "", kBurst);
     const RowPricer held(device, data, "", kHeld);
     const RowPricer mixed(device, data);  // layers and steps run for 0.2 s without a pause: the power limit acts
+    const bool sustained = trace.meta.contains("sustained");
     std::map<std::pair<bool, std::string>, Group> groups;  // held-back ones first
     std::map<std::string, std::int64_t> left_out;
     std::vector<std::vector<std::string>> listed;
     for (const TraceRow& row : trace.rows) {
         const bool whole = row.op == "layer" || row.op == "step";
-        const RowPricer& pricer = row.held_s >= kSustained ? held : whole ? mixed : burst;
+        const RowPricer& pricer = whole ? mixed : row.held_s >= kSustained || sustained ? held : burst;
         const auto price = row.beside.empty() ? pricer.price(row) : std::nullopt;
         if (!price || row.split == "repeat") {
             ++left_out[row.split == "repeat" ? row.op + ": repeats an earlier row"
@@ -98,8 +103,8 @@ void validate_trace(const DataDirectory& data, const Terminal& terminal, const s
     }
     terminal.heading(fmt::format("rows of {} against the models of {}", file, device.name));
     terminal.table({"held back", "what", "rows", "MAPE", "95 %", "median bias", "worst", "in the 90 % interval"}, rows);
-    if (!kernels.empty()) {
-        list_step_kernels(trace, burst, kernels, terminal);  // one execution after a pause
+    if (!profiles.empty()) {
+        list_step_kernels(trace, burst, profiles, terminal);  // one execution after a pause
     }
     rows.clear();
     for (const auto& [what, count] : left_out) {

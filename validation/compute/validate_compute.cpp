@@ -29,7 +29,7 @@ std::string kernel_name(KernelKind kind, KernelFormat format) {
 
 /// Targets on held-back rows of 20 us and more, in per cent.
 double target_of(const KernelFit& fit, const std::string& split) {
-    const bool attention = fit.kind == KernelKind::prefill || fit.kind == KernelKind::decode;
+    const bool attention = is_prompt(fit.kind) || fit.kind == KernelKind::decode;
     if (split == "larger" || (split == "layer" && fit.held_back.contains("sparse"))) {
         return 10;
     }

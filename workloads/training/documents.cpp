@@ -59,7 +59,7 @@ std::vector<std::string> document_problems(const ModelSpec& model, const PlanSpe
     }
     refuse(!own.lengths.empty() && shares <= 0, "documents: the shares of lengths must not all be 0");
     refuse(cut && plan.attention == AttentionKernel::unfused,
-           "documents that are packed or unpadded need attention: flash or flash2");
+           "documents that are packed or unpadded need attention: flash, flash2 or flash1");
     refuse(own.fill == DocumentFill::unpadded && (plan.pipeline > 1 || plan.context > 1),
            "documents without padding (fill: unpadded) need pipeline 1 and context 1");
     refuse(own.balanced && !cut,

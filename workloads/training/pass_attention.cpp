@@ -99,10 +99,13 @@ Attention PassCost::flash(LayerKind kind, double heads, double length, bool back
     const double width = model_.latent.kv_rank > 0
                              ? (model_.query_width() + model_.value_width()) / 2 / static_cast<double>(model_.heads)
                              : static_cast<double>(model_.head_dim);
-    return {heads,         length,
-            length,        width,
-            model_.causal, kind.windowed ? static_cast<double>(model_.window) : 0,
-            backward,      plan_.attention == AttentionKernel::flash2};
+    Attention out{heads,   length, length, width, model_.causal, kind.windowed ? static_cast<double>(model_.window) : 0,
+                  backward};
+    out.fused = plan_.attention == AttentionKernel::flash2   ? FusedAttention::flash2
+                : plan_.attention == AttentionKernel::flash1 ? FusedAttention::flash1
+                                                             : FusedAttention::newest;
+    out.trains = !backward;
+    return out;
 }
 
 }  // namespace orrery::inline training

@@ -155,7 +155,7 @@ void describe(Fields& fields, PlanSpec& plan) {
             {"delayed", "current", "row", "block"}, plan.fp8_scaling);
     });
     fields.enumeration({"attention", "attention kernel; software: what the software runs"},
-                       {"unfused", "flash", "flash2", "software"}, plan.asked_attention);
+                       {"unfused", "flash", "flash2", "flash1", "software"}, plan.asked_attention);
     fields.enumeration({"fusion", "elementwise kernels: fused, or one an operation"}, {"fused", "eager"}, plan.fusion);
     fields.enumeration(
         {"loss", "kernels of the loss: one for each step, compiled together, or fused over 16-bit logits"},
@@ -251,8 +251,8 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.step_overhead);
     fields.enumeration({"loss", "kernels of the loss, where the plan names none"}, {"separate", "compiled", "fused"},
                        software.loss);
-    fields.enumeration({"attention", "attention kernel, where the plan names none"}, {"unfused", "flash", "flash2"},
-                       software.attention);
+    fields.enumeration({"attention", "attention kernel, where the plan names none"},
+                       {"unfused", "flash", "flash2", "flash1"}, software.attention);
     fields.boolean({"fused_casts", "casts to fp8 by known scales are part of the norm before a product"},
                    software.fused_casts);
     fields.boolean(

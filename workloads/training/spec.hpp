@@ -26,8 +26,8 @@ struct RecomputeModules {
     bool attention = false;   ///< its core, fused or not
     bool ffn = false;         ///< all of the feed-forward behind its norm
 };
-/// flash: the newest fused kernel of the device; flash2: FlashAttention-2.
-enum class AttentionKernel { unfused, flash, flash2, software };
+/// flash: the newest fused kernel of the device; flash2: FlashAttention-2; flash1: FlashAttention of 2022, as in Triton.
+enum class AttentionKernel { unfused, flash, flash2, flash1, software };
 /// How the ranks that share a sequence come to attend to all of it; what each sends is in pass_context.cpp.
 ///   ring           keys and values go round, the next ones while a piece is attended to (Ring Attention, arXiv:2310.01889)
 ///   gathered_ring  piece by piece as well, but all keys and values are gathered behind the first piece (PyTorch's context_parallel)
