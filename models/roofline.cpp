@@ -39,10 +39,10 @@ double split_accumulator(const DeviceSpec& device, const Gemm& gemm) {
 }
 
 double earlier_attention(const DeviceSpec& device, const Attention& attention) {
-    if (attention.fused == FusedAttention::newest) {
-        return 1;
-    }
     const double flash2 = device.flash2.value > 0 ? 1 / device.flash2.value : 1;
+    if (attention.fused == FusedAttention::newest) {
+        return attention.trains || attention.backward ? std::min(1.0, flash2) : 1;
+    }
     const double flash1 = attention.backward ? kFlash1Backward : kFlash1Forward;
     return attention.fused == FusedAttention::flash1 ? flash2 * flash1 : flash2;
 }

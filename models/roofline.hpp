@@ -50,8 +50,8 @@ class Roofline final : public CostModel {
 /// accumulation in forward products alone (openxla/xla issue 6168, pytorch/ao issue 2377).
 [[nodiscard]] double split_accumulator(const DeviceSpec& device, const Gemm& gemm);
 
-/// How many times as long as the newest kernel of the device an earlier generation of fused attention takes: FlashAttention-2 by the
-/// device's figure, at every length (0.61 to 0.63 of cuDNN's rate from 512 to 16,384 tokens in heads of 128 on H100: Shah et al.,
+/// How many times as long as the measured kernels of the device a generation of fused attention takes in training: FlashAttention-2 by the
+/// device's figure, which the newest kernels never fall short of, at every length (0.61 to 0.63 of cuDNN's rate from 512 to 16,384 tokens in heads of 128 on H100: Shah et al.,
 /// "FlashAttention-3", arXiv:2407.08608, figures 5 and 6).
 [[nodiscard]] double earlier_attention(const DeviceSpec& device, const Attention& attention);
 
