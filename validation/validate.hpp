@@ -35,7 +35,7 @@ Comparison validate_compute(const DataDirectory& data, const Terminal& terminal,
                             bool points);
 
 /// Prices the rows of a trace of microbenchmarks, those held back first, by kind: bursts as bursts, rows held for seconds under the
-/// power limit, layers and steps as sums of their kernels. `points`: every row too; `kernels`: a file of their profiles, for errors by
+/// power limit, layers and steps as sums of their kernels in a mix. `points`: every row too; `kernels`: a file of their profiles, for errors by
 /// class of kernel, or empty. Throws ConfigError for a trace with none to price.
 void validate_trace(const DataDirectory& data, const Terminal& terminal, const std::string& file,
                     const std::string& kernels, bool points);
