@@ -194,7 +194,8 @@ TEST_CASE("encoder: a step is longer by its passes and its optimizer, where noth
             CHECK(cost.encoder_seconds() == doctest::Approx(once));
             const auto updated = [&](double encoders) {
                 const bool with = encoders > 0;
-                return cost.optimizer(weights_of(s.model, s.plan, mix_of(s.model, 0, 16, with), 2).total()).total();
+                const double weights = weights_of(s.model, s.plan, mix_of(s.model, 0, 16, with), 2).total();
+                return cost.optimizer(weights, weights).total();
             };
             return 6 * once + updated(1) - updated(0);
         });
@@ -234,7 +235,7 @@ TEST_CASE("encoder: where it makes the first stage the slowest, a 1F1B step is t
             passes += own + layers + (forward ? cost.embedding_forward() : cost.embedding_backward()).total();
         }
         const double weights = weights_of(s.model, s.plan, mix_of(s.model, 0, 2, true), 1).total();
-        return std::pair{passes, cost.optimizer(weights).total()};
+        return std::pair{passes, cost.optimizer(weights, weights).total()};
     });
     const TrainingResult result = train(s);
     CHECK(result.iteration_s == doctest::Approx(24 * stage + update + s.software.step_overhead.value).epsilon(1e-6));

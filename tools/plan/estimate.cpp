@@ -149,8 +149,10 @@ class Estimator::Estimate {
                      ? sharded_seconds(weights, micro_batches * slowest)
                      : replicated_seconds(weights.dense, width(), in_.plan.tensor) + expert_seconds(weights.experts);
         double update = 0;
+        const double updated = updated_weights(in_.plan, weights);
         for (const PassCost& cost : passes_.costs()) {
-            update = std::max(update, cost.optimizer(updated_weights(in_.plan, weights)).total());
+            const double held = in_.plan.by_layer() ? updated : weights.total();
+            update = std::max(update, cost.optimizer(updated, held).total());
         }
         const double kept = 1 - in_.plan.offload.optimizer.away();  // of the states on the device
         return total + kept * update + offload_seconds(in_, micro_batches * slowest) + in_.software.step_overhead.value;

@@ -626,8 +626,10 @@ void Lowering::finish_step(const TaskLists& reduced, const std::vector<RankWeigh
     const std::uint16_t name = graph.name("optimizer");
     out_.weights = stage_parameters;
     for (std::uint32_t stage = 0; stage < stages_; ++stage) {
-        const std::uint32_t price =
-            add_prices([&] { return cost().optimizer(updated_weights(plan, stage_parameters[stage])); });
+        const std::uint32_t price = add_prices([&] {
+            const RankWeights& weights = stage_parameters[stage];
+            return cost().optimizer(updated_weights(plan, weights), weights.total());
+        });
         for (std::uint32_t rank = stage * per_stage(); rank < (stage + 1) * per_stage(); ++rank) {
             const TaskId step = compute(rank, name, Category::optimizer, price);
             if (all_wait) {

@@ -60,8 +60,9 @@ MeasuredPipeline Lowering::measure(const std::vector<Layers>& layers) {
         const bool last = stage + 1 == stages_;
         out.send.push_back(last ? 0 : travels(stage, stage + 1));
         out.send_gradient.push_back(stage > 0 ? travels(stage, stage - 1) : 0);
-        const double updated = updated_weights(in_.plan, parameters(layers[stage], tables_of(stage == 0, last)));
-        out.step.push_back(slowest(stage, [&] { return cost().optimizer(updated); }).ps());
+        const RankWeights weights = parameters(layers[stage], tables_of(stage == 0, last));
+        const double updated = updated_weights(in_.plan, weights);
+        out.step.push_back(slowest(stage, [&] { return cost().optimizer(updated, weights.total()); }).ps());
     }
     out.ends_meet = in_.model.tied_embeddings && !in_.plan.adapters.given;
     if (out.ends_meet) {

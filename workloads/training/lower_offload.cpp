@@ -324,7 +324,7 @@ void OffloadLowering::finish_offloaded(const TaskLists& reduced, double updated)
     }
     const double own = 1 - in_.plan.offload.optimizer.away();
     if (own > 0) {
-        const std::uint32_t price = add_prices([&] { return cost().optimizer(own * updated); });
+        const std::uint32_t price = add_prices([&] { return cost().optimizer(own * updated, own * updated); });
         for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
             out_.graph.add_edge(norm_, compute(rank, out_.graph.name("optimizer"), Category::optimizer, price));
         }

@@ -416,12 +416,18 @@ double PassCost::token_bytes() const {
     return tokens_ * 4;
 }
 
-Price PassCost::optimizer(double parameters) const {
-    Price price;
+Price PassCost::optimizer(double updated, double held) const {
     // Adam: reads gradient, weight, both moments (fp32), writes weight, both moments and the 16-bit copy; before it one
     // pass each to unscale or check, to take the norm of and to zero the gradients.
+    constexpr double kAdam = 16 + 12 + 2 + 12;
+    constexpr double kWidened = 2 + 4;  // a gradient of 16 bits
+    const double gradient = bytes_of(plan_.gradient_precision);
+    const double counted = software_.update_bytes.value;
+    const double each = counted > 0 ? counted + (gradient < 4 ? kWidened : 0) : kAdam;
+    const double bytes = updated * each + held * software_.gradient_sweeps.value * gradient;
+    Price price;
     price.launches = 8;
-    price[Category::optimizer] = stream_slowdown_ * streaming(parameters * (16 + 12 + 2 + 12), 8).seconds;
+    price[Category::optimizer] = stream_slowdown_ * streaming(bytes, 8).seconds;
     return price;
 }
 

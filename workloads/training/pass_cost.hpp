@@ -89,8 +89,8 @@ class PassCost {
     /// Bytes of a micro-batch's input of the output layer on a rank, and of a number in 32 bits for each of its tokens.
     [[nodiscard]] double hidden_bytes() const;
     [[nodiscard]] double token_bytes() const;
-    /// The optimizer step over this many weights of a rank.
-    [[nodiscard]] Price optimizer(double parameters) const;
+    /// The optimizer step over this many weights of a rank, which has the gradients of `held`.
+    [[nodiscard]] Price optimizer(double updated, double held) const;
     /// The sum over tensor-parallel ranks of the gradients of this many weights that each has whole.
     [[nodiscard]] Price gradient_sum(double weights) const;
     /// A visit of zeroth-order steps to this many weights of a rank: their update and perturbations, for each matrix of a layer.

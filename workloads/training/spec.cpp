@@ -249,6 +249,17 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.waits_at_ends);
     fields.sourced({"step_overhead", "time per iteration beyond its passes", true, 0, 60}, Dimension::time,
                    software.step_overhead);
+    fields.sourced(
+        {"update_bytes",
+         "bytes that the optimizer's kernels move per updated weight, beside 6 that widen a gradient of 16 bits "
+         "(0: 42 in all: one kernel of Adam, and a pass each to unscale, to take the norm and to zero)",
+         false, 0, 1000},
+        Dimension::number, software.update_bytes);
+    fields.sourced({"gradient_sweeps",
+                    "times per step that all gradients of a rank are read or written beside their reduction: to zero, "
+                    "check, scale or copy them",
+                    false, 0, 100},
+                   Dimension::number, software.gradient_sweeps);
     fields.enumeration({"loss", "kernels of the loss, where the plan names none"}, {"separate", "compiled", "fused"},
                        software.loss);
     fields.enumeration({"attention", "attention kernel, where the plan names none"},

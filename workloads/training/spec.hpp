@@ -203,7 +203,11 @@ struct SoftwareSpec {
     /// The host waits for the device where a stage has sent or received, unless sends overlap, and then starts the next pass anew.
     bool pipeline_sync = false;
     bool waits_at_ends = false;  ///< sends that overlap are waited for while the pipeline fills and drains
-    Sourced<double> step_overhead;             ///< s per iteration: data loading, gradient clipping, logging
+    Sourced<double> step_overhead;  ///< s per iteration: data loading, host time between steps, logging
+    /// That the optimizer's kernels move per updated weight, beside those that widen gradients of 16 bits; 0: 42, those included.
+    Sourced<double> update_bytes;
+    /// Times per step that all gradients of a rank are read or written beside their reduction.
+    Sourced<double> gradient_sweeps;
     LossKernels loss = LossKernels::compiled;                ///< never software
     AttentionKernel attention = AttentionKernel::flash;      ///< of plans that name none; never software
     bool fused_casts = false;             ///< casts to fp8 are part of the norm before a product, and of its gather
