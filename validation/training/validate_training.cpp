@@ -252,7 +252,7 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
         void (*apply)(Scenario&);
     };
     static constexpr double kNothing = 1e-12;  // zero stands for a default
-    static constexpr std::array<Row, 14> kMechanisms = {{
+    static constexpr std::array<Row, 15> kMechanisms = {{
         {"launches", [](Scenario& s) { s.software.launch.value = 0; }},
         {"expert-wait", [](Scenario& s) { s.software.expert_wait.value = 0; }},
         {"slowest-device", [](Scenario& s) { s.cluster.node.gpu.speed_spread.value = kNothing; }},
@@ -275,6 +275,11 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
         {"cuts-only", [](Scenario& s) { s.software.cuts_only = false; }},
         {"scan-efficiency", [](Scenario& s) { s.software.scan_efficiency.value = 0; }},
         {"repeated-keys", [](Scenario& s) { s.software.repeats_keys = false; }},
+        {"counted-updates",
+         [](Scenario& s) {
+             s.software.update_bytes.value = 0;
+             s.software.gradient_sweeps.value = 0;
+         }},
     }};
     std::vector<std::string> names;
     for (const Row& row : kMechanisms) {
