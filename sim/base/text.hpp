@@ -21,6 +21,8 @@ namespace orrery {
     }
 }
 
+std::vector<std::string_view> split(std::string&& text, char separator) = delete;  // which would not outlive its parts
+
 /// Text of a file as it may reach a terminal: escape sequences, newlines, marks that turn the direction of writing and bytes
 /// that are no UTF-8 are spelt out ("\x1b"), and of more than `most` bytes the middle is left out, with how many there are.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t most = 4000);

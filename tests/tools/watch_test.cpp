@@ -73,6 +73,7 @@ TEST_CASE("run --watch runs again when the scenario or a file that it reads chan
     // The scenario itself; in place of it another file, as editors write.
     std::filesystem::rename(folder.file("new.yaml", text + "network: {paths: ecmpp}\n"), file);
     REQUIRE(comes([&] { return read(folder.file("log")).find("did you mean 'ecmp'") != std::string::npos; }));
+    CHECK(read(folder.file("log")).find("watched.yaml:5:18: error:") != std::string::npos);
     (void)folder.file("watched.yaml", text + "seed: 7\n");
     REQUIRE(comes([&] { return read(json).find("\"seed\": 7") != std::string::npos; }));
     // Nothing changes, nothing runs.

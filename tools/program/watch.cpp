@@ -34,8 +34,9 @@ bool changed(const Files& files) {
 }
 
 void print(const Error& error, OutputFormat format) {
+    const std::string whole = error_text(error, format);
     std::string text;
-    for (const std::string_view line : split(error_text(error, format), '\n')) {
+    for (const std::string_view line : split(whole, '\n')) {
         text += line.empty() ? "" : printable(line) + "\n";
     }
     (void)std::fputs(text.c_str(), stderr);
