@@ -114,9 +114,12 @@ class Runner {
 
     void done(const sg4::Activity& activity) {
         const auto id = static_cast<std::uint32_t>(std::stoul(activity.get_name()));
-        if (under_way_.erase(id) == 0) {
+        const auto entry = under_way_.find(id);
+        if (entry == under_way_.end()) {
             return;  // cancelled
         }
+        ended_ = std::move(entry->second);
+        under_way_.erase(entry);
         completions[id] = sg4::Engine::get_clock();
         for (const std::uint32_t next : job_.messages[id].releases) {
             if (--waiting_[next] == 0) {
@@ -134,6 +137,7 @@ class Runner {
     std::vector<std::uint32_t> waiting_;
     std::map<std::uint32_t, sg4::CommPtr> under_way_;
     std::vector<sg4::CommPtr> cancelled_;
+    sg4::CommPtr ended_;  ///< the last one, which SimGrid still looks at behind the callback
 
   public:
     std::vector<double> completions;

@@ -116,3 +116,27 @@ TEST_CASE("fluid sharing equals SimGrid within 1e-9 or 10 ps on 1,000 random sce
     CHECK(differing == 0);
     CHECK(compared >= 10'000);
 }
+
+TEST_CASE("messages that are passed on one after another arrive under SimGrid as they do in fluid sharing") {
+    if (!have_simgrid()) {
+        MESSAGE("skipped: this build has no SimGrid");
+        return;
+    }
+    for (const char* operation : {"broadcast", "reduce"}) {
+        for (const char* algorithm : {"chain", "binomial"}) {
+            CAPTURE(operation);
+            CAPTURE(algorithm);
+            const auto seconds = [&](const char* fidelity) {
+                const Scenario s = test::scenario(fmt::format(R"(orrery: 1
+kind: collective
+cluster: {{nodes: 8, node: dgx-h100, fabric: {{nodes_per_leaf: 8, rails: 8}}}}
+collective: {{op: {}, algorithm: {}, size: 64 MiB}}
+network: {{fidelity: {}}}
+)",
+                                                              operation, algorithm, fidelity));
+                return run(s, test::models(), {}).summary.find("collective_time_s")->value;
+            };
+            CHECK(seconds("simgrid") == doctest::Approx(seconds("fluid")).epsilon(1e-6).scale(0));
+        }
+    }
+}
