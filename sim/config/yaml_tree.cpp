@@ -5,6 +5,7 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <unordered_map>
@@ -13,6 +14,7 @@ namespace orrery::inline config {
 
 namespace {
 
+constexpr const char* kMerge = "<<";
 constexpr std::size_t kMaxBytes = 16U << 20;
 constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kMaxNodes = 1'000'000;  // after aliases are expanded
@@ -141,7 +143,30 @@ class TreeBuilder final : public YAML::EventHandler {
     void close() {
         Open done = std::move(stack_.back());
         stack_.pop_back();
+        if (done.lines.contains(kMerge)) {
+            merge(done.node);
+        }
         finish(std::move(done.node), done.anchor);
+    }
+
+    // `<<: *base` or `<<: [*one, *other]`: what a map has of other maps where it says nothing itself, the first of them first.
+    void merge(YamlNode& map) {
+        const auto key = std::find_if(map.entries.begin(), map.entries.end(),
+                                      [](const YamlNode::Entry& entry) { return entry.key == kMerge; });
+        const YamlNode::Entry merged = std::move(*key);
+        map.entries.erase(key);
+        const bool several = merged.value.kind == YamlNode::Kind::sequence;
+        for (const YamlNode& other : several ? merged.value.items : std::vector<YamlNode>{merged.value}) {
+            if (other.kind != YamlNode::Kind::map) {
+                errors.push_back(merged.key_mark.error("'<<' takes a map, or a list of maps, such as '<<: *base'"));
+                return;
+            }
+            for (const YamlNode::Entry& entry : other.entries) {
+                if (map.find(entry.key) == nullptr) {
+                    map.entries.push_back(entry);
+                }
+            }
+        }
     }
 
     void finish(YamlNode node, YAML::anchor_t anchor) {

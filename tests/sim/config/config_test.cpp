@@ -81,6 +81,21 @@ TEST_CASE("what yaml-cpp lets pass is refused: duplicates, open quotes, several 
     CHECK(parse_error(std::string("a: \0b", 5)).find("zero byte") != std::string::npos);
 }
 
+TEST_CASE("a map takes what it does not say from those that it merges, the first of them first") {
+    const YamlNode root = parse_yaml(
+        "one: &one {a: 1, b: 2}\nother: &other {b: 3, c: 4}\n"
+        "both: {<<: [*one, *other], a: 5}\nsame: {b: 6, <<: *other}\n",
+        "f.yaml");
+    const auto value = [&](const char* map, const char* key) { return root.find(map)->find(key)->scalar; };
+    CHECK(value("both", "a") == "5");
+    CHECK(value("both", "b") == "2");
+    CHECK(value("both", "c") == "4");
+    CHECK(value("same", "b") == "6");
+    CHECK(root.find("both")->entries.size() == 3);
+    CHECK(root.find("same")->find("c")->mark.line == 2);
+    CHECK(parse_error("a: {<<: 7}\n").find("f.yaml:1:5: error: '<<' takes a map") != std::string::npos);
+}
+
 TEST_CASE("aliases that explode and nesting without end are refused quickly") {
     std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
     for (int i = 1; i < 12; ++i) {
