@@ -3,6 +3,7 @@
 #include "sim/base/text.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 
 namespace orrery {
@@ -81,10 +82,19 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
             best = candidate;
         }
     }
-    if (best.empty() && word.size() >= kStart) {
-        const auto found = std::find_if(candidates.begin(), candidates.end(),
-                                        [&](const std::string& candidate) { return candidate.starts_with(word); });
-        best = found == candidates.end() ? best : *found;
+    // What differs in large and small letters alone, or begins with the word, is nearer than a name with two other letters.
+    const auto like = [&](std::size_t length) {
+        return std::find_if(candidates.begin(), candidates.end(), [&](const std::string& candidate) {
+            return candidate.size() >= word.size() && (length == 0 || candidate.size() == length) &&
+                   std::equal(word.begin(), word.end(), candidate.begin(),
+                              [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
+        });
+    };
+    if (const auto same = like(word.size()); same != candidates.end()) {
+        return *same;
+    }
+    if (const auto longer = like(0); best_distance > 1 && word.size() >= kStart && longer != candidates.end()) {
+        return *longer;
     }
     return best;
 }

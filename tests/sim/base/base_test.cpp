@@ -77,6 +77,8 @@ TEST_CASE("the nearest name is suggested only when it is near") {
     CHECK(nearest_name("tensr", {"tensor", "pipeline"}) == "tensor");
     CHECK(nearest_name("qwertyuiop", {"tensor", "pipeline"}).empty());
     CHECK(nearest_name("megatron-core", {"maxtext", "megatron-core-2024"}) == "megatron-core-2024");
+    CHECK(nearest_name("gbps", {"bps", "kbps", "Gbps"}) == "Gbps");
+    CHECK(nearest_name("h100", {"a10", "h100-sxm"}) == "h100-sxm");
     CHECK(nearest_name("me", {"maxtext", "megatron-core-2024"}).empty());
 }
 
