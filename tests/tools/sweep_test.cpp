@@ -196,6 +196,8 @@ TEST_CASE("a malformed sweep exits with 2 and lists every error with its place")
         {kHead + "axes: {model: [gpt3-175b]}\nwhere: [model.layers > 1]\n",
          "'model.layers' depends on the axis 'model'"},
         {kHead + "axes: {plan.tensor: [2]}\nkeep: [mfo]\n", "no metric 'mfo' (did you mean 'mfu'?)"},
+        {kHead + "set: {plan.tensor: 2}\naxes: {plan.tensor: [1, 2]}\n", "'plan.tensor' is set twice"},
+        {kHead + "set: {plan.tensr: 2}\naxes: {plan.zero: [1]}\n", "bad.yaml:4:7: error: unknown key 'tensr'"},
         {kHead + "axes: {plan.tensr: [1, 2]}\n", "bad.yaml:4:8: error: plan.tensr=1: unknown key 'tensr'"},
         {kHead + "axes: {plan.tensor: [1]}\nderive: {plan.zero: 1 / 0}\n", "division by zero"},
         {kHead + "axes: {plan.tensor: [1, 2]}\nderive: {plan.zero: 1 / (plan.tensor - 2)}\n", "division by zero"},
@@ -215,6 +217,10 @@ TEST_CASE("a malformed sweep exits with 2 and lists every error with its place")
         CHECK_MESSAGE(!std::filesystem::exists(folder.file("never.sqlite")), row.first);
         std::filesystem::remove(folder.file("never.sqlite"));
     }
+    const std::string axis = folder.file("axis.yaml", kHead + "axes: {plan.tensor: [1, 2]}\n");
+    CHECK(orrery_command("sweep " + axis + " --dry-run --set plan.tensor=4")
+              .text.find("--set plan.tensor=4 would change nothing") != std::string::npos);
+    CHECK(orrery_command("sweep " + axis + " --dry-run --shard 0/2").code == 2);
     CHECK(orrery_command("sweep " + folder.file("empty.yaml", "\n") + " --db " + folder.file("never.sqlite")).code ==
           2);
     std::ofstream(folder.file("empty.yaml")).close();

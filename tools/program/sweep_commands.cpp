@@ -154,6 +154,10 @@ int command_sweep(const CommandLine& line, const DataDirectory& data) {
     const SweepSpec sweep = load_sweep(line.arguments[0], line.overrides(), data);
     check_outputs(line, sweep.files);
     if (line.has("dry-run")) {
+        if (line.has("shard")) {
+            throw ConfigError(
+                "--dry-run lists the points of all shards: which one computes a point is known when it is resolved");
+        }
         return dry_run(sweep, terminal);
     }
     SweepOptions options;

@@ -32,6 +32,7 @@ class SweepReader {
         read_where();
         read_keep();
         read_timeout();
+        check_overrides(overrides);
         check_names();
         if (!tree_.errors.empty()) {
             throw ConfigError(tree_.errors);
@@ -63,6 +64,7 @@ class SweepReader {
                        "'base' must be the path of a scenario, relative to this file");
             return;
         }
+        const YamlNode* set = nullptr;
         try {
             const std::filesystem::path path = std::filesystem::path(folder_) / base->scalar;
             sweep_.base_name = path.filename().string();
@@ -71,9 +73,11 @@ class SweepReader {
                 return;
             }
             sweep_.base = load_yaml(path.string());
-            if (const YamlNode* set = tree_.map_at("set")) {
+            set = tree_.map_at("set");
+            if (set != nullptr) {
                 for (const YamlNode::Entry& entry : set->entries) {
                     if (tree_.scalar_of(entry.value, entry.key)) {
+                        tree_.claim(entry.key, entry.key_mark);
                         apply_override(sweep_.base, entry.key + "=" + entry.value.scalar);
                     }
                 }
@@ -87,7 +91,32 @@ class SweepReader {
             sweep_.files.push_back(path.string());
             read_constants(scenario);
         } catch (const ConfigError& error) {
-            tree_.errors.insert(tree_.errors.end(), error.diagnostics().begin(), error.diagnostics().end());
+            for (const Diagnostic& one : error.diagnostics()) {
+                tree_.errors.push_back(of_set(one, set));
+            }
+        }
+    }
+
+    // What `set` gives has its place in the sweep, and not on a command line that nobody wrote.
+    static Diagnostic of_set(const Diagnostic& one, const YamlNode* set) {
+        for (const YamlNode::Entry& entry : set != nullptr ? set->entries : std::vector<YamlNode::Entry>()) {
+            if (one.file == fmt::format("--set {}={}", entry.key, entry.value.scalar)) {
+                return entry.key_mark.error(one.text);
+            }
+        }
+        return one;
+    }
+
+    // An axis has a value in every point, and leaves none to the command line.
+    void check_overrides(const std::vector<std::string>& overrides) {
+        for (const std::string& assignment : overrides) {
+            const std::string key = assignment.substr(0, assignment.find('='));
+            const auto axis = tree_.claimed.find(key);
+            const YamlNode* set = tree_.map_at("set");
+            if (axis != tree_.claimed.end() && (set == nullptr || set->find(key) == nullptr)) {
+                tree_.errors.push_back(axis->second.error(
+                    fmt::format("'{}' has its values here: --set {} would change nothing", key, assignment)));
+            }
         }
     }
 
