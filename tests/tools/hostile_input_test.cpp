@@ -54,6 +54,14 @@ TEST_CASE("what means nothing is refused and not passed over") {
                                             "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\n"
                                             "model: llama-2-7b\nslo: {ttft: 1e-300 s}\n");
     check_refused("run " + serving, "serving.yaml:5:13: error: 'ttft' of 1e-300 s is too small to be meant");
+    check_refused("run " ORRERY_SOURCE_DIR
+                  "/scenarios/training/llama-3-8b-long-64xH100.yaml --set cluster.node.gpu.power_limit='50 W'",
+                  "power_limit 50 W is no more than the board takes when idle");
+    check_refused("run " + good + " --set plan.shard=2", "shard needs zero: 3");
+    check_refused("plan " + good + " --attainment 0.5", "--attainment is for serving scenarios");
+    check_refused("plan " ORRERY_SOURCE_DIR "/scenarios/serving/llama-2-70b-conversations.yaml --headroom 0.1",
+                  "--headroom is for training scenarios");
+    check_refused("help training plan.tensor plan.zero", "'orrery help' takes at most 2 arguments");
     check_refused("validate serving --engine nope", "no engine is called 'nope'; there are");
     check_refused("validate training --engine vllm-0.11", "--engine belongs to the suite serving");
     const std::string empty = folder.file("empty");
@@ -94,6 +102,7 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
         {"requests: {prompt: {mean: 5}, mix: [{share: 1}]}\n", "'requests.prompt' changes nothing"},
         {"engine: {experts: fp8, dispatch: all-to-all, expert_load: 2}\n", "'engine.expert_load' changes nothing"},
         {"engine: {replicas: 2, router: prefix}\n", "it needs a prefix cache"},
+        {"engine: {replicas: 2, router: session}\n", "it needs requests of several sessions"},
         {"engine: {transfer: layers}\n", "it needs 'prefill' and 'decode' replicas"},
         {"engine: {handover: 5 ms}\n", "it needs 'prefill' and 'decode' replicas"},
         {"engine: {first_token: decode}\n", "it needs 'prefill' and 'decode' replicas"},

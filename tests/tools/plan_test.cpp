@@ -193,7 +193,7 @@ TEST_CASE("plan: the program prints best, reasons and front, the same on one or 
     const std::string network = folder.file("network.yaml",
                                             "orrery: 1\nkind: network\ncluster: {hosts: 16, fabric: {link: 1 "
                                             "Gbps}}\ntraffic: {pattern: ring, size: 1 MB}\n");
-    CHECK(orrery_command("plan " + network).code == 2);
+    CHECK(orrery_command("plan " + network).text.find("for training and serving scenarios") != std::string::npos);
 }
 
 TEST_CASE("plan: states go to the fastest memory of the node that has room for them") {

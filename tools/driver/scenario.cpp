@@ -594,6 +594,12 @@ RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOption
         }
         add_packet_metrics(simulation.packet_statistics(), out.summary);
         out.packets = simulation.packet_report();
+        if (scenario.network.packet_details && !scenario.network.by_packet()) {
+            out.summary.notes.push_back(
+                fmt::format("settings of packets, switches, NICs and transports count at network.fidelity packet "
+                            "alone; this run is {}",
+                            fidelity_names()[static_cast<std::size_t>(scenario.network.fidelity)]));
+        }
         if (scenario.network.batch > 0) {
             out.summary.notes.push_back(
                 fmt::format("completions grouped within {}", pretty_quantity(scenario.network.batch, Dimension::time)));

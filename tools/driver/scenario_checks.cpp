@@ -104,6 +104,10 @@ void check_power_limit(const Scenario& scenario, std::vector<Diagnostic>& errors
                 "power_limit needs the figures of a power law, which {} lacks: active_power, energy_per_flop, "
                 "energy_per_byte and tdp",
                 device.name.empty() ? "the device" : device.name)));
+        } else if (device.power_limit.value > 0 && device.power_limit.value <= device.idle_power.value) {
+            errors.push_back(
+                mark.error(fmt::format("power_limit {:g} W is no more than the board takes when idle, {:g} W",
+                                       device.power_limit.value, device.idle_power.value)));
         }
     };
     check(scenario.cluster.node.gpu, scenario.cluster_mark);

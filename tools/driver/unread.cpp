@@ -264,6 +264,13 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
     unread.refuse(engine.nvme_bandwidth > 0, "engine.kv.prefix.nvme_bandwidth", engine.prefix_nvme > 0, "'nvme'");
     unread.refuse(engine.router.name() == std::string("prefix"), "engine.router", engine.prefix_cache,
                   "a prefix cache: 'kv.prefix'");
+    const RequestsSpec& asked = scenario.requests;
+    const bool part = root.find("orrery") == nullptr;  // of an algorithm that says itself how many answers a prompt has
+    unread.refuse(engine.router.name() == std::string("session"), "engine.router",
+                  part || !asked.trace.empty() || !asked.mix.empty() || asked.sessions > 1 || asked.samples > 1 ||
+                      asked.turns > 0 || asked.arrivals == ArrivalKind::closed,
+                  "requests of several sessions: 'sessions', 'turns', 'samples', a 'mix' or a trace (one replica would "
+                  "have all)");
     const auto refuse_groups = [&](const PhaseSpec& phase, const char* key) {
         unread.refuse(phase.scheduler.policy.name() == std::string("prefix-groups"), key, engine.prefix_cache,
                       "a prefix cache: 'kv.prefix'");

@@ -495,7 +495,7 @@ class PlanSearcher {
 
 PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, const PlanOptions& options) {
     if (!row_of(scenario.kind).plans) {
-        throw ConfigError("plans are searched for training scenarios; this one is of another kind");
+        throw ConfigError("plans are searched for training and serving scenarios; this one is of another kind");
     }
     if (!scenario.plan.stages.empty()) {
         throw ConfigError({scenario.plan_mark.error("'plan' searches stages itself: leave 'stages' out")});

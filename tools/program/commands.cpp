@@ -452,6 +452,8 @@ int run_command(const CommandLine& line) {
         if (line.arguments.size() < command.min_arguments || line.arguments.size() > command.max_arguments) {
             throw ConfigError(fmt::format("'orrery {0}' takes {1}; see 'orrery help {0}'", command.name,
                                           command.max_arguments == 0 ? "no argument"
+                                          : line.arguments.size() > command.max_arguments && command.max_arguments > 1
+                                              ? fmt::format("at most {} arguments", command.max_arguments)
                                           : command.max_arguments > 1
                                               ? fmt::format("at least {} arguments", command.min_arguments)
                                           : command.min_arguments == 0 ? "at most one argument"

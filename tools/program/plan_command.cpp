@@ -115,6 +115,11 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     if (row_of(scenario.kind).requests) {
         return plan_serving(line, scenario, data);
     }
+    for (const char* only : {"attainment", "percentile", "tolerance"}) {
+        if (line.has(only)) {
+            throw ConfigError(fmt::format("--{} is for serving scenarios", only));
+        }
+    }
     PlanOptions options;
     options.workers = static_cast<unsigned>(line.whole("jobs", available_cores(), 1, 1024));
     options.simulate = line.whole("simulate", 50, 1, 100'000);

@@ -623,6 +623,7 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
         "gather_precision needs sequence_parallel: true, and products that take what is gathered: precision: fp8");
     problems.refuse(plan.near_memory_sums && plan.overlap_tensor != TensorOverlap::tiles,
                     "overlap.near_memory needs overlap.tensor: tiles, whose reductions it sums");
+    problems.refuse(plan.shard > 0 && plan.zero != 3, "shard needs zero: 3: only there weights are cut over ranks");
     problems.refuse(plan.scaling_given && plan.precision != Precision::fp8, "fp8_scaling needs precision: fp8");
     if (plan.chunks != chunks) {
         std::vector<std::string> chunked;
