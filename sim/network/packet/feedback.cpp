@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 namespace orrery::inline network::packet {
 
@@ -15,7 +16,26 @@ constexpr std::int64_t kLongest = 10'000'000'000'000'000;  // ps: no timeout is 
 
 // Three smoothed round trips, so that a long queue is not mistaken for a loss; never below the set timeout.
 std::int64_t Nics::timeout_of(const Flow& flow) const {
-    return std::min(kLongest, std::max(flow.timeout, 3 * flow.round_trip));
+    const std::int64_t timeout = std::min(kLongest, std::max(flow.timeout, 3 * flow.round_trip));
+    return setup_.probe > 0 && probes(flow) ? std::max(setup_.probe, 2 * flow.round_trip) : timeout;
+}
+
+// Whether a flow that hears nothing probes before it takes all for lost.
+bool Nics::probes(const Flow& flow) const {
+    return setup_.probe > 0 && !flow.probed && flow.reduction == kNone && setup_.probe < flow.timeout &&
+           2 * flow.round_trip < flow.timeout;
+}
+
+// Tail loss probe: the first packet that is not acknowledged is sent again, and nothing else changes.
+void Nics::probe(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    flow.probed = true;
+    probes_[id] = {clock_.now, flow.next_new};
+    if (!flows_.test(flow, Bits::lost, flow.acked)) {
+        lose(id, flow.acked);
+    }
+    touch_deadline(id);
+    list(id);
 }
 
 void Nics::touch_deadline(std::uint32_t id) {
@@ -98,7 +118,7 @@ void Nics::on_acknowledgement(const Packet& p) {
             flow.next_new = std::max(flow.next_new, flow.acked);
         }
         flow.in_flight = static_cast<std::int64_t>(flow.next_new - flow.acked) * setup_.full;
-    } else if (flow.lost == 0) {
+    } else if (flow.lost == 0 && setup_.path_needs.windows == 0) {
         newly = acknowledge_all(flow, p);
     } else {
         const std::uint32_t known = flow.acked > p.sequence ? std::min(64U, flow.acked - p.sequence) : 0;
@@ -108,6 +128,7 @@ void Nics::on_acknowledgement(const Packet& p) {
                  news &= news - 1) {
                 const std::uint32_t sequence = first + static_cast<std::uint32_t>(std::countr_zero(news));
                 flows_.set(flow, Bits::acknowledged, sequence);
+                leave_path(id, sequence);
                 acknowledge(flow, sequence, newly);
                 flow.highest = std::max(flow.highest, sequence + 1);
             }
@@ -115,6 +136,7 @@ void Nics::on_acknowledgement(const Packet& p) {
         while (flow.acked < flow.packets &&
                (flow.acked < p.cumulative || flows_.test(flow, Bits::acknowledged, flow.acked))) {
             if (!flows_.test(flow, Bits::acknowledged, flow.acked)) {
+                leave_path(id, flow.acked);
                 acknowledge(flow, flow.acked, newly);
             }
             flows_.clear(flow, Bits::acknowledged, flow.acked);
@@ -139,14 +161,16 @@ void Nics::on_acknowledgement(const Packet& p) {
                          flow.acked,
                          flow.next_new,
                          static_cast<double>(flow.in_flight)};
-        if (setup_.transport.telemetry) {
-            ack.links = slab_.telemetry.since_last(id, slab_.telemetry.arriving);
+        if (setup_.more_to_hear) {
+            hear_more(id, p, before, ack);
         }
         transport_.on_ack(flow.congestion, ack);
         adopt(flow);
-        if (setup_.path_needs.learns) {
-            chooser_.heard(id, p.path, (p.flags & kMarked) == 0 ? PathNews::good : PathNews::marked, clock_.now);
+        if (setup_.more_to_tell) {
+            tell_more(id, p, ack);
         }
+    } else if (setup_.path_needs.clocked && (p.flags & kRepeated) == 0) {
+        clock(id, p.path, 0);  // another, which overtook it, has told of its packet
     }
     if (flow.acked == flow.packets) {
         // What is acknowledged has been received, all of it.
@@ -167,6 +191,58 @@ void Nics::on_acknowledgement(const Packet& p) {
     list(id);
 }
 
+void Nics::hear_more(std::uint32_t id, const Packet& p, std::uint32_t before, Acknowledged& ack) {
+    Flow& flow = flows_[id];
+    if (setup_.transport.telemetry) {
+        ack.links = slab_.telemetry.since_last(id, slab_.telemetry.arriving);
+    }
+    // Its packet is the one that it names, or the first that was missing.
+    ack.late = setup_.transport.late > 0 &&
+               std::max(before, p.sequence > p.cumulative ? p.sequence : 0) + setup_.transport.late < flow.highest;
+    if (std::exchange(flow.probed, false)) {
+        flow.deadline = clock_.now + timeout_of(flow);
+        // Where this answers the probe, what was sent before it and is missing has been lost.
+        const std::uint32_t end = p.sent >= probes_[id].at ? probes_[id].end : 0;
+        for (std::uint32_t s = flow.acked; s < end; ++s) {
+            if (!flows_.test(flow, Bits::acknowledged, s) && !flows_.test(flow, Bits::lost, s)) {
+                lose(id, s);
+                flow.credits += setup_.transport.credits ? setup_.full : 0;
+            }
+        }
+        ack.in_flight = static_cast<double>(flow.in_flight);
+    }
+    if (setup_.path_needs.windows > 0) {
+        ack.path = numbered_path(p.path);
+        ack.under_way = under_way_.of(id);
+    }
+}
+
+// An acknowledgement that tells of so many packets may let others go on its path.
+void Nics::clock(std::uint32_t id, std::uint32_t entropy, std::int64_t packets) {
+    const Flow& flow = flows_[id];
+    const double room = (flow.window - static_cast<double>(flow.in_flight)) / setup_.full;
+    chooser_.clock(id, entropy, packets, static_cast<std::int64_t>(std::clamp(room, 0.0, 1e9)));
+}
+
+void Nics::tell_more(std::uint32_t id, const Packet& p, const Acknowledged& ack) {
+    if (setup_.transport.timed) {
+        arm_congestion(id);
+    }
+    if (setup_.path_needs.clocked && !ack.late) {
+        clock(id, p.path, static_cast<std::int64_t>(ack.bytes) / setup_.full);
+    } else if (setup_.path_needs.learns) {
+        chooser_.heard(id, p.path, (p.flags & kMarked) == 0 ? PathNews::good : PathNews::marked, clock_.now);
+    }
+}
+
+// A packet is acknowledged or lost, and under way no longer.
+void Nics::leave_path(std::uint32_t id, std::uint32_t sequence) {
+    const Flow& flow = flows_[id];
+    if (setup_.path_needs.windows > 0 && flow.reduction == kNone && !flows_.test(flow, Bits::lost, sequence)) {
+        under_way_.leave(id, sequence);
+    }
+}
+
 // On one path packets stay in order: what is followed by enough acknowledged packets is lost.
 void Nics::judge_gaps(std::uint32_t id) {
     Flow& flow = flows_[id];
@@ -177,7 +253,7 @@ void Nics::judge_gaps(std::uint32_t id) {
     const std::int64_t before = flow.in_flight;
     for (std::uint32_t s = std::max(flow.scanned, flow.acked); s < end; ++s) {
         if (!flows_.test(flow, Bits::acknowledged, s) && !flows_.test(flow, Bits::lost, s)) {
-            lose(flow, s);
+            lose(id, s);
             flow.credits +=
                 setup_.transport.credits ? setup_.full : 0;  // no credit comes back for a packet that never arrives
         }
@@ -202,7 +278,7 @@ void Nics::judge_late(std::uint32_t id, std::int64_t sent) {
             ~(flows_.bits_from(flow, Bits::acknowledged, from) | flows_.bits_from(flow, Bits::lost, from));
         missing &= end - from < 64 ? (1ULL << (end - from)) - 1 : ~0ULL;
         for (; missing != 0; missing &= missing - 1) {
-            lose(flow, from + static_cast<std::uint32_t>(std::countr_zero(missing)));
+            lose(id, from + static_cast<std::uint32_t>(std::countr_zero(missing)));
             flow.credits += setup_.transport.credits ? setup_.full : 0;
         }
     }
@@ -222,7 +298,9 @@ Lost Nics::lost(const Flow& flow, std::int64_t bytes) const {
     return out;
 }
 
-void Nics::lose(Flow& flow, std::uint32_t sequence) {
+void Nics::lose(std::uint32_t id, std::uint32_t sequence) {
+    Flow& flow = flows_[id];
+    leave_path(id, sequence);
     flows_.set(flow, Bits::lost, sequence);
     ++flow.lost;
     flow.in_flight -= flows_.size_of(flow, sequence);
@@ -249,7 +327,7 @@ void Nics::on_report(const Packet& p) {
         flow.in_flight = 0;
     } else if (p.sequence >= flow.acked && !flows_.test(flow, Bits::acknowledged, p.sequence) &&
                !flows_.test(flow, Bits::lost, p.sequence)) {
-        lose(flow, p.sequence);
+        lose(id, p.sequence);
         flow.last_news = clock_.now;
         flow.backoff = 0;
     } else {
@@ -359,6 +437,16 @@ void Nics::on_timeout(std::uint32_t id) {
         return;
     }
     const bool quiet = clock_.now - flow.last_news >= timeout_of(flow);
+    if (flow.in_flight > 0 && probes(flow)) {
+        if (quiet) {
+            probe(id);
+        } else {
+            flow.deadline = flow.last_news + timeout_of(flow);
+            flow.timer_armed = true;
+            clock_.schedule(Timer::retransmit, id, flow.deadline);
+        }
+        return;
+    }
     const bool waits = flow.in_flight > 0 || (setup_.transport.credits && flow.credits <= 0) ||
                        ports_[setup_.base[0] + flow.source].down;
     if (waits && quiet && flow.backoff < std::numeric_limits<std::uint8_t>::max()) {
@@ -379,7 +467,7 @@ void Nics::on_timeout(std::uint32_t id) {
             const std::uint32_t end = quiet ? flow.next_new : flow.overtaken;
             for (std::uint32_t s = flow.acked; s < end; ++s) {
                 if (!flows_.test(flow, Bits::acknowledged, s) && !flows_.test(flow, Bits::lost, s)) {
-                    lose(flow, s);
+                    lose(id, s);
                     flow.credits += setup_.transport.credits ? setup_.full : 0;
                 }
             }

@@ -28,6 +28,7 @@ struct Flow {
     bool congestion_armed = false;  ///< a timer of the congestion control is pending
     bool cancelled = false;         ///< its message does not complete; the slot stays, as events may still name it
     bool speculates = false;        ///< its credit is its own, as its receiver has not been heard
+    bool probed = false;            ///< a probe has been sent since it heard of an arrival
     bool nack_sent = false;         ///< go-back-N receiver: the present gap has been reported
     std::uint8_t backoff = 0;       ///< successive timeouts without progress
     std::uint8_t traffic_class = 0;

@@ -138,6 +138,9 @@ std::uint32_t Nics::new_flow(std::uint32_t message, std::uint64_t bytes, std::ui
     }
     chooser_.start(id);
     flow.timeout = setup_.timeout_between(flow.source, flow.destination, flow.path.entropy);
+    if (setup_.probe > 0) {
+        probes_.resize(std::max<std::size_t>(probes_.size(), flows_.size()));
+    }
     if (setup_.by_time) {
         marks_.resize(std::max<std::size_t>(marks_.size(), flows_.size()));
         marks_[id] = SendMarks();
@@ -157,6 +160,10 @@ std::uint32_t Nics::new_flow(std::uint32_t message, std::uint64_t bytes, std::ui
     if (setup_.transport.acknowledged && !setup_.go_back && here) {
         flows_.give_bitmaps(
             flow, std::min(setup_.capacity, std::max(64U, std::bit_ceil(std::min(flow.packets, setup_.capacity)))));
+        flow.ahead = setup_.transport.ahead > 0 ? std::min(flow.ahead, setup_.transport.ahead) : flow.ahead;
+        if (setup_.path_needs.windows > 0) {
+            under_way_.start(id, setup_.path_needs.windows, flow.capacity);
+        }
     }
     return id;
 }
@@ -290,6 +297,13 @@ void Nics::shift_flow(std::uint32_t id, const Shift& by) {
     if (setup_.by_time) {
         marks_[id].shift(by.time, by.packets);
     }
+    if (setup_.probe > 0) {
+        probes_[id].at += by.time;
+        probes_[id].end += by.packets;
+    }
+    if (setup_.path_needs.windows > 0) {
+        under_way_.shift(id, by.packets);
+    }
     flows_.shift(id, by);
 }
 
@@ -336,6 +350,14 @@ void Nics::on_pace(std::uint32_t id) {
             list(id);
         }
     }
+}
+
+// The path that a packet takes where its transport has a window for each.
+std::uint32_t Nics::choose_path(std::uint32_t id, std::uint32_t sequence) {
+    Flow& flow = flows_[id];
+    flow.path.sprayed = transport_.choose_path(flow.congestion, under_way_.of(id));
+    under_way_.take(id, sequence, flow.path.sprayed % kMostPaths);
+    return chooser_.pick(id, flow.path, clock_.now);
 }
 
 bool Nics::send_packet(std::uint32_t id) {
@@ -386,6 +408,9 @@ bool Nics::send_packet(std::uint32_t id) {
         if (setup_.by_time && flow.lost == 0) {
             marks_[id].add(clock_.now, flow.next_new,
                            static_cast<std::int64_t>(setup_.congestion.base_rtt) / kMarksPerTrip);
+        }
+        if (setup_.path_needs.windows > 0 && flow.reduction == kNone) {
+            p.path = choose_path(id, sequence);
         }
         if (setup_.transport.backlog) {
             p.selected = flow.asked = std::max(flow.asked, credit_wanted(flow));

@@ -5,6 +5,7 @@
 #include "sim/network/packet/marks.hpp"
 #include "sim/network/packet/message.hpp"
 #include "sim/network/packet/port.hpp"
+#include "sim/network/packet/under_way.hpp"
 
 #include <functional>
 #include <map>
@@ -125,6 +126,10 @@ class Nics {
         CongestionState congestion;  ///< as the last message left it
         bool used = false;
     };
+    struct Probe {
+        std::int64_t at = 0;    ///< ps, when the last one was sent
+        std::uint32_t end = 0;  ///< packets before this had been sent then
+    };
     struct Peers {                     ///< two NICs, one way
         std::vector<QueuePair> pairs;  ///< as many as have been used
         std::uint64_t turn = 0;
@@ -148,11 +153,19 @@ class Nics {
     void request_credit(std::uint32_t flow);
     void limit(std::uint32_t flow, double rate);
     [[nodiscard]] double limit_of(const Message& message) const;
+    /// What only some transports are told with an acknowledgement. `before`: packets before it were acknowledged.
+    void hear_more(std::uint32_t flow, const Packet& p, std::uint32_t before, Acknowledged& ack);
+    void tell_more(std::uint32_t flow, const Packet& p, const Acknowledged& ack);
+    void clock(std::uint32_t flow, std::uint32_t entropy, std::int64_t packets);
+    void leave_path(std::uint32_t flow, std::uint32_t sequence);
+    [[nodiscard]] std::uint32_t choose_path(std::uint32_t flow, std::uint32_t sequence);
+    [[nodiscard]] bool probes(const Flow& flow) const;
+    void probe(std::uint32_t flow);
     void judge_gaps(std::uint32_t flow);
     void judge_late(std::uint32_t flow, std::int64_t sent);
     void arm_congestion(std::uint32_t flow);
     void touch_deadline(std::uint32_t flow);
-    void lose(Flow& flow, std::uint32_t sequence);
+    void lose(std::uint32_t flow, std::uint32_t sequence);
     /// What the transport is told of `bytes` that are lost and no longer in flight.
     [[nodiscard]] Lost lost(const Flow& flow, std::int64_t bytes) const;
 
@@ -171,6 +184,8 @@ class Nics {
     Turns turns_;
     std::vector<Ended> ended_;
     std::vector<SendMarks> marks_;                                    ///< by flow, where time proves losses
+    UnderWay under_way_;                                              ///< where flows have a window for each path
+    std::vector<Probe> probes_;                                       ///< by flow, where flows probe
     std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination
 };
 

@@ -235,6 +235,7 @@ void Setup::set_windows() {
     congestion.max_window = std::max<double>(window, full);
     congestion.told = tell_every * full;
     congestion.trims = queues.trim;
+    congestion.paths = path_needs.windows;
     // Where NICs differ, a window of the fastest may wait for the slowest.
     double slowest_nic = congestion.line_rate;
     for (std::uint32_t nic = 0; nic < nics && !fabric.shape().groups.empty(); ++nic) {
@@ -307,7 +308,11 @@ void Setup::set_recovery(double slowest_nic, std::int64_t round_trip) {
     by_time =
         transport.acknowledged && !go_back && reorder == 0 && (spec.transport.reorder_time > 0 || (loses && !q.trim));
     reorder_time = to_ps(spec.transport.reorder_time);
-    more_to_send = by_time || transport.credits || transport.backlog || transport.telemetry || counts_flows;
+    probe = go_back ? 0 : to_ps(transport.probe);
+    more_to_send = by_time || transport.credits || transport.backlog || transport.telemetry || counts_flows ||
+                   path_needs.windows > 0;
+    more_to_hear = transport.telemetry || transport.late > 0 || path_needs.windows > 0 || probe > 0;
+    more_to_tell = transport.timed || path_needs.learns;
 }
 
 // ps that a full queue of this kind of port takes to drain; 0: it has no limit, or pauses.

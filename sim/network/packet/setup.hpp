@@ -89,6 +89,9 @@ struct Setup {
     std::uint32_t reorder = 0;          ///< packets; 0: off
     bool counts_flows = false;          ///< there is a FlowLog
     bool more_to_send = false;          ///< a sender has more to do with a packet than most transports want
+    bool more_to_hear = false;          ///< and with an acknowledgement, before the transport hears of it
+    bool more_to_tell = false;          ///< and after it has
+    std::int64_t probe = 0;             ///< ps at least without news until a flow probes; 0: never
     bool by_time = false;               ///< what was sent later and has arrived proves a loss
     std::int64_t reorder_time = 0;      ///< ps later; 0: a flow's smoothed round trip
     std::uint32_t tell_every = 1;       ///< packets an acknowledgement

@@ -39,6 +39,16 @@ struct PathSet {
     }
 };
 
+/// Of the paths of a flow with a window for each (PathNeeds::windows): an entropy holds the number of its path in low bits, which
+/// choose no port; the lowest is left to topologies that detour.
+inline constexpr std::uint32_t kMostPaths = 4;
+[[nodiscard]] inline std::uint32_t with_number(std::uint32_t entropy, std::uint32_t path) {
+    return (entropy & ~((kMostPaths - 1) << 1U)) | (path % kMostPaths) << 1U;
+}
+[[nodiscard]] inline std::uint32_t numbered_path(std::uint32_t entropy) {
+    return (entropy >> 1U) % kMostPaths;
+}
+
 /// What one flow's paths come from.
 struct FlowPath {
     std::uint64_t hash = 0;
@@ -73,6 +83,8 @@ struct PathNeeds {
     bool leaves_choose = false;  ///< choose_lane is called
     bool learns = false;         ///< heard is called
     bool each = false;           ///< heard is called for each packet: acknowledgements do not wait for more of them
+    bool clocked = false;        ///< clock is, in place of heard, where a packet was acknowledged and not late
+    std::uint32_t windows = 0;   ///< paths of a flow among which its transport chooses: pick hashes FlowPath::sprayed
     bool plans = false;          ///< plan is called before messages start, and left when a flow has ended
 };
 
@@ -92,6 +104,9 @@ class PathChooser {
     [[nodiscard]] virtual std::uint32_t choose_lane(std::uint32_t /*leaf*/, const LeafPorts&) { return 0; }
     /// An acknowledgement or a report of loss tells of a packet with this entropy.
     virtual void heard(std::uint32_t /*flow*/, std::uint32_t /*entropy*/, PathNews, std::int64_t /*now*/) {}
+    /// The same, and it tells of so many packets, of none where others overtook it. The window has room for so many now.
+    virtual void clock(std::uint32_t /*flow*/, std::uint32_t /*entropy*/, std::int64_t /*packets*/,
+                       std::int64_t /*room*/) {}
     /// Entropies of the parts of each message, of which there are at most `subflows` times what the plan needs.
     [[nodiscard]] virtual std::vector<std::vector<std::uint32_t>> plan(const std::vector<PlannedMessage>&,
                                                                        std::uint32_t /*subflows*/) {

@@ -25,13 +25,14 @@ inline constexpr std::int64_t kNoTimer = std::numeric_limits<std::int64_t>::max(
 
 /// What a run's flows have in common.
 struct CongestionSettings {
-    double packet = 0;      ///< bytes of a full packet on the wire
-    double payload = 0;     ///< bytes of data in it
-    double line_rate = 0;   ///< B/s of a NIC
-    double base_rtt = 0;    ///< ps of the longest path without load
-    double max_window = 0;  ///< bytes
-    double told = 0;        ///< bytes that an acknowledgement may wait for
-    bool trims = false;     ///< switches trim what has no room
+    double packet = 0;        ///< bytes of a full packet on the wire
+    double payload = 0;       ///< bytes of data in it
+    double line_rate = 0;     ///< B/s of a NIC
+    double base_rtt = 0;      ///< ps of the longest path without load
+    double max_window = 0;    ///< bytes
+    double told = 0;          ///< bytes that an acknowledgement may wait for
+    bool trims = false;       ///< switches trim what has no room
+    std::uint32_t paths = 0;  ///< of a flow, for each of which it has a window; 0: one window for all
 };
 
 /// What a link of a flow's path did between the packets of two acknowledgements.
@@ -52,6 +53,9 @@ struct Acknowledged {
     std::uint32_t next = 0;                ///< first packet not yet sent
     double in_flight = 0;                  ///< bytes, without these
     std::span<const LinkLoad> links = {};  ///< of its path; none without telemetry, and with a flow's first one
+    bool late = false;                     ///< its packet was, as TransportNeeds::late has it
+    std::uint32_t path = 0;                ///< that its packet took, of CongestionSettings::paths
+    std::span<const std::uint32_t> under_way = {};  ///< packets on each of them, without these
 };
 
 /// A flow goes on at a later time, and with later packets: times and numbers of packets that are kept become so much larger.
@@ -105,6 +109,12 @@ struct TransportNeeds {
     bool counts_bytes = false;     ///< on_sent is called
     bool eager = false;            ///< a flow's first packet, and each that is sent again, is answered at once
     bool telemetry = false;        ///< ports write their load into packets, acknowledgements bring it back
+    bool path_windows = false;     ///< it can have a window for each path of a flow
+    double probe = 0;              ///< s at least without news, and two round trips, until it probes; 0: it never does
+    bool timed = false;            ///< acknowledgements may set its timer
+    bool credit_links = false;     ///< made for links with credits, whose ports mark only what they have credits for
+    std::uint32_t ahead = 0;       ///< packets from the first unacknowledged one on that may be sent; 0: any number
+    std::uint32_t late = 0;        ///< packets behind the highest acknowledged one beyond which one is late; 0: none is
     double notification_gap = -1;  ///< s at least between notifications of marks; negative: receivers send none
 };
 
@@ -125,6 +135,12 @@ class Transport {
     virtual void on_sent(CongestionState&, double /*bytes*/) const {}
     /// The time of `CongestionState::timer` has come.
     virtual void on_timer(CongestionState&, std::int64_t /*now*/) const {}
+    /// The path that the flow's next packet takes: its number, of CongestionSettings::paths, and kMostPaths more for each time that
+    /// this one was changed for another. `under_way`: packets, by path.
+    [[nodiscard]] virtual std::uint32_t choose_path(CongestionState&,
+                                                    std::span<const std::uint32_t> /*under_way*/) const {
+        return 0;
+    }
     /// The record passes to another flow, whose packets are numbered from 0 again.
     virtual void renumber(CongestionState&) const {}
     /// Moves each time and each number of a packet in the record. For every transport to say, as one that is left behind shows
