@@ -594,7 +594,10 @@ RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOption
         }
         add_packet_metrics(simulation.packet_statistics(), out.summary);
         out.packets = simulation.packet_report();
-        if (scenario.network.packet_details && !scenario.network.by_packet()) {
+        if (scenario.network.by_packet()) {
+            const std::vector<std::string> notes = notes_of(scenario.network.packets);
+            out.summary.notes.insert(out.summary.notes.end(), notes.begin(), notes.end());
+        } else if (scenario.network.packet_details) {
             out.summary.notes.push_back(
                 fmt::format("settings of packets, switches, NICs and transports count at network.fidelity packet "
                             "alone; this run is {}",

@@ -137,7 +137,8 @@ bool Ports::admit_in_lane(std::uint32_t port, Packet& p) {
     const std::int64_t leaving = std::max<std::int64_t>(0, out.busy_until - clock_.now);
     const auto all = static_cast<std::uint32_t>(served_[port].data_bytes);
     out.max_backlog = std::max(out.max_backlog, send_time(rate.link.ps_per_byte, all) + leaving);
-    if (own.mark_high > 0) {
+    const bool victim = setup_.transport.credit_links && !lane_may_send(port, p.lane, p.size);
+    if (own.mark_high > 0 && !victim) {
         const std::int64_t waiting = lane.bytes + std::llround(bytes_of(port, leaving));
         const std::int64_t low = std::max<std::int64_t>(1, std::llround(own.mark_low));
         if (waiting >= low && mark(port, p, waiting, low, std::llround(own.mark_high))) {

@@ -51,8 +51,14 @@ bool Receivers::unseen(Flow& flow, const Packet& p) {
 // Answers a data packet, now or with later ones.
 void Receivers::tell(Flow& flow, const Packet& p, bool fresh, bool complete) {
     const std::uint8_t marked = p.flags & kMarked;
-    if (setup_.go_back || !fresh) {
-        reply(PacketKind::ack, p, fresh ? marked : marked | kRepeated);
+    if (!fresh) {
+        reply(PacketKind::ack, p, marked | kRepeated);
+    } else if (setup_.go_back) {
+        // It tells of all before it.
+        if (++flow.untold >= setup_.tell_every || marked != 0 || complete || (p.flags & kAsks) != 0) {
+            flow.untold = 0;
+            reply(PacketKind::ack, p, marked);
+        }
     } else {
         // An acknowledgement tells of 64 packets in a row. The sender asks for one when it has to wait.
         if (flow.untold > 0 && (p.sequence >= flow.untold_low + 64 || p.sequence + 64 <= flow.untold_high)) {

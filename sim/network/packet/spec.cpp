@@ -23,7 +23,7 @@ void describe(Fields& fields, TransportSpec& t) {
     fields.enumeration(
         {"recovery",
          "after a loss all from it on is sent again, or what is missing in a bitmap of acknowledgements; "
-         "automatic: go-back-n for roce and hpcc"},
+         "automatic: go-back-n for roce, hpcc and infiniband"},
         {"automatic", "go-back-n", "selective"}, t.recovery);
     fields.quantity({"window", "bytes in flight; 0 B: 1.5 bandwidth-delay products", false, 0, 1e15}, Dimension::bytes,
                     t.window);
@@ -94,9 +94,10 @@ static void describe(Fields& fields, NicSpec& nic) {
                    nic.queue_pairs);
     fields.quantity({"host_memory", "of a node, for what its NICs read and write; 0 B/s: no limit", false, 0, 1e15},
                     Dimension::rate, nic.host_memory);
-    fields.integer({"acknowledge_every", "packets an acknowledgement tells of at most; 0: 16 KiB for multipath, else 1",
-                    false, 0, 64},
-                   nic.acknowledge_every);
+    fields.integer(
+        {"acknowledge_every",
+         "packets an acknowledgement tells of at most; 0: 16 KiB for multipath and infiniband, else 1", false, 0, 64},
+        nic.acknowledge_every);
     fields.boolean({"done_at_sender", "messages end with their last acknowledgement, not their last byte"},
                    nic.done_at_sender);
 }
@@ -264,6 +265,15 @@ bool NumberRanges::has(std::uint64_t number) const {
     return ranges_.empty() || std::any_of(ranges_.begin(), ranges_.end(), [&](const auto& range) {
                return range.first <= number && number <= range.second;
            });
+}
+
+std::vector<std::string> notes_of(const PacketSpec& spec) {
+    std::vector<std::string> out;
+    if (spec.transport.needs().credit_links && spec.queues.credits <= 0) {
+        out.push_back("transport " + spec.transport.policy.name() +
+                      " over links without credits: they may lose packets, and each above the threshold is marked");
+    }
+    return out;
 }
 
 std::vector<std::string> problems_of(const PacketSpec& spec) {

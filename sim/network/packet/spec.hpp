@@ -18,7 +18,7 @@ enum class StormAction { none, drop, forward };
 
 struct TransportSpec {
     PolicyChoice<packet::Transport> policy{packet::transport_table(), "multipath"};
-    Recovery recovery = Recovery::automatic;  ///< automatic: go-back-N for roce, selective for all others
+    Recovery recovery = Recovery::automatic;  ///< automatic: go-back-N where the transport says so, else selective
     double window = 0;                        ///< bytes in flight; 0: 1.5 bandwidth-delay products of the longest path
     double timeout = 0;  ///< s without progress until packets count as lost; 0: 8 unloaded round trips of the path
     std::int64_t retries = 16;  ///< timeouts in a row after which a flow has failed
@@ -95,7 +95,7 @@ struct NicSpec {
     std::int64_t rails = 1;              ///< NICs of a node that a message is spread over, from that of its GPU on
     std::int64_t queue_pairs = 0;        ///< between two NICs, each with messages in order; 0: one a message
     double host_memory = 0;              ///< B/s of a node, shared by what its NICs read and write; 0: no limit
-    std::int64_t acknowledge_every = 0;  ///< packets; 0: 16 KiB for multipath, else each
+    std::int64_t acknowledge_every = 0;  ///< packets; 0: 16 KiB for multipath and infiniband, else each
     bool done_at_sender = false;         ///< a message ends with its last acknowledgement instead of its last byte
 };
 
@@ -144,6 +144,8 @@ class NumberRanges {
 };
 /// What single fields cannot see. Empty: fine. One line an error.
 [[nodiscard]] std::vector<std::string> problems_of(const PacketSpec& spec);
+/// What a reader of the results should know of what is unusual and allowed, a line each.
+[[nodiscard]] std::vector<std::string> notes_of(const PacketSpec& spec);
 /// Whether switches pause their links, or give them credits: what may stand still for ever.
 [[nodiscard]] bool waits_for_room(const PacketSpec& spec);
 /// Whether they pause any.

@@ -20,11 +20,12 @@ extern const PolicyRow<Transport> kStrack;
 extern const PolicyRow<Transport> kMpRdma;
 extern const PolicyRow<Transport> kFalcon;
 extern const PolicyRow<Transport> kSrd;
+extern const PolicyRow<Transport> kInfiniband;
 
 const PolicyTable<Transport>& transport_table() {
     static const PolicyTable<Transport> kTable = {
-        &kIdeal, &kWindow, &kRoce, &kSwift, &kReceiverDriven, &kMultipath, &kNscc,   &kDctcp,
-        &kCubic, &kTimely, &kHpcc, &kRccc,  &kStrack,         &kMpRdma,    &kFalcon, &kSrd,
+        &kIdeal,  &kWindow, &kRoce, &kSwift,  &kReceiverDriven, &kMultipath, &kNscc, &kDctcp,      &kCubic,
+        &kTimely, &kHpcc,   &kRccc, &kStrack, &kMpRdma,         &kFalcon,    &kSrd,  &kInfiniband,
     };
     return kTable;
 }

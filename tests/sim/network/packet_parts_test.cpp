@@ -112,9 +112,9 @@ PacketSpec made_of(const std::string& transport, const std::string& paths) {
 
 TEST_CASE("threads share a packet network with the same results for every number of them") {
     const std::pair<const char*, const char*> choices[] = {
-        {"multipath", "oblivious"}, {"nscc", "mixed"},     {"rccc", "reps"},       {"receiver-driven", "spray"},
-        {"roce", "ecmp"},           {"dctcp", "flowlet"},  {"hpcc", "ecmp"},       {"window", "adaptive"},
-        {"cubic", "round-robin"},   {"swift", "recycled"}, {"multipath", "bitmap"}};
+        {"multipath", "oblivious"}, {"nscc", "mixed"},     {"rccc", "reps"},        {"receiver-driven", "spray"},
+        {"roce", "ecmp"},           {"dctcp", "flowlet"},  {"hpcc", "ecmp"},        {"window", "adaptive"},
+        {"cubic", "round-robin"},   {"swift", "recycled"}, {"multipath", "bitmap"}, {"infiniband", "ecmp"}};
     for (const bool pods : {false, true}) {
         for (const auto& [transport, paths] : choices) {
             const Made made{tree(pods ? 2 : 4, pods), made_of(transport, paths)};

@@ -110,6 +110,7 @@ const std::vector<std::string> kTransports = {
     "{kind: mp-rdma, mp_rdma_window: 1000}",  // as large as it gets: it grows unseen
     "{kind: falcon}",
     "{kind: srd}",
+    "{kind: infiniband}",
     "{kind: roce, dcqcn: false}",
     "{kind: multipath, receiver_credits: true}"};
 
