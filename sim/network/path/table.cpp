@@ -15,11 +15,12 @@ extern const PolicyRow<PathChooser> kReps;
 extern const PolicyRow<PathChooser> kBitmap;
 extern const PolicyRow<PathChooser> kMixed;
 extern const PolicyRow<PathChooser> kPlanned;
+extern const PolicyRow<PathChooser> kClocked;
 
 const PolicyTable<PathChooser>& path_table() {
     static const PolicyTable<PathChooser> kTable = {
-        &kSpray,    &kEcmp, &kFlowlet, &kOblivious, &kRoundRobin, &kAdaptive,
-        &kRecycled, &kReps, &kBitmap,  &kMixed,     &kPlanned,
+        &kSpray, &kEcmp,   &kFlowlet, &kOblivious, &kRoundRobin, &kAdaptive, &kRecycled,
+        &kReps,  &kBitmap, &kMixed,   &kPlanned,   &kClocked,
     };
     return kTable;
 }

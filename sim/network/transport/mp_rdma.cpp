@@ -4,19 +4,33 @@ namespace orrery::inline network::packet {
 
 namespace {
 
-/// MP-RDMA: Lu et al., "Multi-path transport for RDMA in datacenters", NSDI 2018, section 4.1: one window over all paths, which
+/// MP-RDMA: Lu et al., "Multi-path transport for RDMA in datacenters", NSDI 2018, sections 4.1 and 4.2: one window over all paths, which
 /// every acknowledgement moves by itself: an unmarked one by a packet a window, a marked one by half a packet less. So where a
-/// share p of packets is marked the window settles at 2 (1 - p) / p packets. Packets take any paths, as `oblivious` ones.
+/// share p of packets is marked the window settles at 2 (1 - p) / p packets. Its paths are `clocked`: each acknowledgement
+/// lets packets go on its own path, and one in a hundred takes a fresh one. An acknowledgement of a packet more than 32 behind the
+/// highest acknowledged one (half the bitmap, assumed) takes a packet off the window and lets none go on its path. No packet is sent
+/// beyond the receiver's bitmap of 64 packets, so no more than that many go in a round trip of the slowest path.
+/// Limits: packets that must be written in order (4.3) are not modelled. Over other paths than `clocked` the rules of windows and
+/// bitmap remain, and those of paths do not.
 /// After a loss, which its recovery finds in the receiver's bitmap, it goes on with half the window (assumed: the paper does not
 /// say), and after a timeout with a packet.
 class MpRdma final : public Transport {
   public:
     struct Parameters {
         double initial = 0;  ///< packets
+        std::int64_t bitmap = 64;
+        std::int64_t late = 32;
         void describe(Fields& fields) {
             fields.number(
                 {"mp_rdma_window", "initial, packets; 0: a bandwidth-delay product, as in the paper", false, 0, 1e6},
                 initial);
+            fields.integer({"mp_rdma_bitmap", "packets beyond the first missing one that its receiver can tell apart",
+                            false, 1, 65536},
+                           bitmap);
+            fields.integer(
+                {"mp_rdma_late", "packets behind the highest acknowledged one beyond which one cuts the window", false,
+                 1, 65536},
+                late);
         }
     };
     explicit MpRdma(const Parameters& own) : own_(own) {}
@@ -24,6 +38,8 @@ class MpRdma final : public Transport {
     [[nodiscard]] TransportNeeds needs() const override {
         TransportNeeds out;
         out.eager = true;
+        out.ahead = static_cast<std::uint32_t>(own_.bitmap);
+        out.late = static_cast<std::uint32_t>(own_.late);
         return out;
     }
     void start(CongestionState& flow) const override {
@@ -33,6 +49,7 @@ class MpRdma final : public Transport {
     }
     void on_ack(CongestionState& flow, const Acknowledged& ack) const override {
         flow.window += ack.marked ? -ack.bytes / 2 : run_.packet * ack.bytes / flow.window;
+        flow.window -= ack.late ? run_.packet : 0;
         flow.window = clamp_window(flow.window);
     }
     void on_loss(CongestionState& flow, const Lost& lost) const override {

@@ -230,6 +230,30 @@ TEST_CASE("mixed: entropies that came back unmarked before those of the bitmap")
     CHECK(mixed.pick() != first);
 }
 
+TEST_CASE("clocked: an acknowledgement's path is used by what the window has room for, two packets at most") {
+    Chooser clocked("{kind: clocked, clocked_probe: 0}");
+    CHECK(clocked.pick() != clocked.pick());  // the first window: at random
+    clocked.of->clock(0, 7, 1, 1);
+    CHECK(clocked.pick() == 7);
+    CHECK(clocked.pick() > 7);
+    clocked.of->clock(0, 7, 1, 0);
+    CHECK(clocked.pick() > 7);
+    clocked.of->clock(0, 5, 1, 9);
+    clocked.of->clock(0, 6, 1, 2);  // for the two before
+    clocked.of->clock(0, 7, 1, 3);
+    for (const std::uint32_t expected : {5U, 5U, 7U}) {
+        CHECK(clocked.pick() == expected);
+    }
+    CHECK(clocked.pick() > 7);
+    Chooser probes("{kind: clocked, clocked_probe: 0.01}");
+    int fresh = 0;
+    for (int i = 0; i < 100'000; ++i) {
+        probes.of->clock(0, 7, 1, 1);
+        fresh += probes.pick() == 7 ? 0 : 1;
+    }
+    CHECK(fresh == doctest::Approx(1000).epsilon(0.1));
+}
+
 TEST_CASE("packet paths: REPS, bitmap and mixed come near to placed paths, and leave links that went down") {
     const Fabric fabric(test::hosts(64, 8, 8, 50e9, 500e-9));
     const auto last = [&](const std::string& paths, bool down) {

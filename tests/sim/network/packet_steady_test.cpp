@@ -137,6 +137,21 @@ TEST_CASE("a long flow alone, skipped: its completion time is that of its packet
     }
 }
 
+TEST_CASE("a long flow alone over paths that its transport clocks or has windows for, skipped") {
+    for (const auto& [transport, paths] :
+         {std::pair("{kind: mp-rdma, mp_rdma_window: 1000}", "clocked")}) {
+        INFO(transport);
+        constexpr std::uint64_t kPackets = 100'000;
+        const PacketSpec spec = spec_of(transport, paths);
+        const Done done = run(spec, {{0, 9, kPackets * 4096}}, kTolerance);
+        const Done exact = run(spec, {{0, 9, kPackets * 4096}}, 0);
+        CHECK(std::abs(done.mean() / exact.mean() - 1) < kTolerance);
+        CHECK(done.payload == exact.payload);
+        CHECK(static_cast<double>(done.statistics.packet_hops) == doctest::Approx(4.0 * kPackets).epsilon(1e-4));
+        CHECK(done.statistics.skipped > kPackets * 8 / 10);
+    }
+}
+
 TEST_CASE("flows to one receiver share its link, skipped or not") {
     for (const std::string transport : {"{kind: window}", "{kind: multipath}", "{kind: nscc}", "{kind: rccc}",
                                         "{kind: receiver-driven}", "{kind: ideal}"}) {
