@@ -313,6 +313,10 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
         out.emplace_back("transport " + spec.transport.policy.name() +
                          " reads the links of a path up to a number that detours exceed: leave detour out");
     }
+    if (paths.windows > 0 && !transport.path_windows) {
+        out.push_back("paths " + spec.paths.policy.name() +
+                      " are of a transport with a window for each, falcon, and not of " + spec.transport.policy.name());
+    }
     if (go_back && q.trim) {
         out.emplace_back("trimming serves selective recovery: choose recovery: selective");
     }

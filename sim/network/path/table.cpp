@@ -16,11 +16,12 @@ extern const PolicyRow<PathChooser> kBitmap;
 extern const PolicyRow<PathChooser> kMixed;
 extern const PolicyRow<PathChooser> kPlanned;
 extern const PolicyRow<PathChooser> kClocked;
+extern const PolicyRow<PathChooser> kWindowed;
 
 const PolicyTable<PathChooser>& path_table() {
     static const PolicyTable<PathChooser> kTable = {
         &kSpray, &kEcmp,   &kFlowlet, &kOblivious, &kRoundRobin, &kAdaptive, &kRecycled,
-        &kReps,  &kBitmap, &kMixed,   &kPlanned,   &kClocked,
+        &kReps,  &kBitmap, &kMixed,   &kPlanned,   &kClocked,    &kWindowed,
     };
     return kTable;
 }

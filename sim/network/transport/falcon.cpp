@@ -1,4 +1,7 @@
+#include "sim/network/path/path.hpp"
 #include "sim/network/transport/transport.hpp"
+
+#include <array>
 
 namespace orrery::inline network::packet {
 
@@ -10,15 +13,23 @@ namespace {
 /// by 0.8 of the excess, by half at most, once a round trip. Small windows have a later target, by up to 100 us at a tenth of a
 /// packet. Windows go below a packet: then packets are paced, a window a round trip. Reports of loss alone change no
 /// window; a timeout halves it, and the third in a row leaves the smallest.
-/// A connection of several paths is `subflows: 4` of paths `ecmp`, each with its own window, as in Falcon.
-/// Limits: packets are cut over the paths beforehand, where Falcon gives each to the path with the most open window; paths are not
-/// changed under load (PLB); there is no tail loss probe. Receivers take packets at the line rate, so the NIC's own
-/// window, which its buffer moves, never binds and is left out.
+/// Several paths are `windowed`: each has a window and a target of its own, and a packet takes the one with the most of its window
+/// open, of equals the one before. Under load a path is changed for another (PLB: Qureshi et al., "PLB: congestion signals are
+/// simple and effective for network load balancing", SIGCOMM 2022; settings of the simulator): after five windows of it in a
+/// row of which half the packets or more were acknowledged later than 1.01 times the target.
+/// Tail loss probe: without news for two round trips, and 50 us at least, the first packet not acknowledged is sent again, once,
+/// before the timeout takes all for lost; its answer shows what was lost before it. The simulator has settings for both, and both
+/// off.
+/// Limits: fractions of a packet that several paths have open count together; a timeout halves the windows of all paths.
+/// Connections are not changed for others when idle, as PLB can. `subflows` cuts messages into connections beforehand. Receivers
+/// take packets at the line rate, so the NIC's own window, which its buffer moves, never binds and is left out.
 class Falcon final : public Transport {
   public:
     struct Parameters {
         double target = 0;        ///< s
         double scaling = 100e-6;  ///< s
+        double probe = 50e-6;     ///< s
+        std::int64_t plb = 5;
         void describe(Fields& fields) {
             fields.quantity(
                 {"falcon_target", "round trip aimed at; 0 s: 25 us, and 1.5 unloaded ones where those are longer",
@@ -26,6 +37,12 @@ class Falcon final : public Transport {
                 Dimension::time, target);
             fields.quantity({"falcon_flow_scaling", "largest addition to the target at small windows", false, 0, 1},
                             Dimension::time, scaling);
+            fields.quantity({"falcon_probe", "least time without news until a tail loss probe; 0 s: none", false, 0, 1},
+                            Dimension::time, probe);
+            fields.integer({"falcon_plb",
+                            "with paths windowed: windows in a row under load after which a path changes; 0: none do",
+                            false, 0, 255},
+                           plb);
         }
     };
     explicit Falcon(const Parameters& own) : own_(own) {}
@@ -33,35 +50,61 @@ class Falcon final : public Transport {
     [[nodiscard]] TransportNeeds needs() const override {
         TransportNeeds out;
         out.eager = true;
+        out.path_windows = true;
+        out.probe = own_.probe;
         return out;
     }
     void start(CongestionState& flow) const override {
         auto& state = flow.begin<State>();
-        state.window = run_.max_window / run_.packet;
-        set(flow);
+        for (std::uint32_t i = 0; i < paths(); ++i) {
+            state.window[i] = run_.max_window / run_.packet / paths();
+        }
+        set(flow, {});
     }
     void on_ack(CongestionState& flow, const Acknowledged& ack) const override {
         auto& state = flow.as<State>();
+        const std::uint32_t path = ack.path % paths();
+        double& window = state.window[path];
         state.delay = ack.delay;
         state.timeouts = 0;
-        const double goal = target(state.window);
+        const double before = window;
+        const double goal = target(window);
         const auto late = static_cast<double>(ack.delay);
         const double acked = ack.bytes / run_.packet;
         if (late < goal) {
-            state.window += state.window >= 1 ? acked / state.window : acked;
-        } else if (ack.now - state.last_decrease >= ack.delay) {
-            state.window *= std::max(1 - kBeta * (late - goal) / late, 1 - kMostDecrease);
-            state.last_decrease = ack.now;
+            window += window >= 1 ? acked / window : acked;
+        } else if (ack.now - state.last_decrease[path] >= ack.delay) {
+            window *= std::max(1 - kBeta * (late - goal) / late, 1 - kMostDecrease);
+            state.last_decrease[path] = ack.now;
         }
-        set(flow);
+        if (run_.paths > 0 && own_.plb > 0) {
+            balance(state, path, before, acked, late > kLoaded * goal);
+        }
+        set(flow, ack.under_way);
     }
     void on_timeout(CongestionState& flow, const Lost& lost) const override {
         auto& state = flow.as<State>();
-        state.window = ++state.timeouts >= kTimeouts ? kLeast : state.window * (1 - kMostDecrease);
-        state.last_decrease = lost.now;
-        set(flow);
+        ++state.timeouts;
+        for (std::uint32_t i = 0; i < paths(); ++i) {
+            state.window[i] = state.timeouts >= kTimeouts ? kLeast : state.window[i] * (1 - kMostDecrease);
+            state.last_decrease[i] = lost.now;
+        }
+        set(flow, {});
     }
-    void shift(CongestionState& flow, const Shift& by) const override { by.move(flow.as<State>().last_decrease); }
+    [[nodiscard]] std::uint32_t choose_path(CongestionState& flow,
+                                            std::span<const std::uint32_t> under_way) const override {
+        auto& state = flow.as<State>();
+        const auto open = [&](std::uint32_t path) { return state.window[path] - under_way[path]; };
+        for (std::uint32_t i = 0; i < paths(); ++i) {
+            state.last = open(i) > open(state.last) ? static_cast<std::uint8_t>(i) : state.last;
+        }
+        return state.last + kMostPaths * state.changes[state.last];
+    }
+    void shift(CongestionState& flow, const Shift& by) const override {
+        for (std::uint32_t i = 0; i < paths(); ++i) {
+            by.move(flow.as<State>().last_decrease[i]);
+        }
+    }
 
   private:
     static constexpr double kBeta = 0.8;
@@ -71,24 +114,56 @@ class Falcon final : public Transport {
     static constexpr double kMost = 256;         // packets, at which the target is the base alone
     static constexpr double kLeastScaled = 0.1;  // packets, at which it is latest
     static constexpr std::uint32_t kTimeouts = 3;
+    static constexpr double kLoaded = 1.01;      // targets, beyond which a packet was under load
+    static constexpr double kLoadedShare = 0.5;  // of a window, from which it was
     struct State {
-        double window = 0;  ///< packets, which may be a part of one
-        std::int64_t last_decrease = 0;
+        std::array<double, kMostPaths> window{};  ///< packets, which may be a part of one
+        std::array<std::int64_t, kMostPaths> last_decrease{};
         std::int64_t delay = 0;
-        std::uint32_t timeouts = 0;  ///< in a row
+        std::array<std::uint16_t, kMostPaths> acked{};    ///< packets of the present window,
+        std::array<std::uint16_t, kMostPaths> loaded{};   ///< and of them under load
+        std::array<std::uint16_t, kMostPaths> changes{};  ///< of the path for another
+        std::array<std::uint8_t, kMostPaths> rounds{};    ///< windows under load in a row
+        std::uint8_t last = 0;                            ///< path that was taken
+        std::uint8_t timeouts = 0;                        ///< in a row
     };
+    [[nodiscard]] std::uint32_t paths() const { return std::max(1U, run_.paths); }
+    // PLB: what an acknowledgement, of a path with this window, says of its load.
+    void balance(State& state, std::uint32_t path, double window, double acked, bool under_load) const {
+        const auto packets = static_cast<std::uint16_t>(std::ceil(acked));
+        state.acked[path] = static_cast<std::uint16_t>(state.acked[path] + packets);
+        state.loaded[path] = static_cast<std::uint16_t>(state.loaded[path] + (under_load ? packets : 0));
+        if (state.acked[path] < window) {
+            return;
+        }
+        const bool loaded = state.loaded[path] >= kLoadedShare * state.acked[path];
+        state.rounds[path] = static_cast<std::uint8_t>(loaded ? state.rounds[path] + 1 : 0);
+        if (state.rounds[path] >= own_.plb) {
+            ++state.changes[path];
+            state.rounds[path] = 0;
+        }
+        state.acked[path] = state.loaded[path] = 0;
+    }
     [[nodiscard]] double target(double window) const {  // ps
         const double base = own_.target > 0 ? own_.target * 1e12 : std::max(kBaseDelay, 1.5 * run_.base_rtt);
         const double end = 1 / std::sqrt(kMost);
         const double share = (1 / std::sqrt(window) - end) / (1 / std::sqrt(kLeastScaled) - end);
         return base + own_.scaling * 1e12 * std::clamp(share, 0.0, 1.0);
     }
-    void set(CongestionState& flow) const {
+    // In all a flow may have as much under way as its paths have, and have open.
+    void set(CongestionState& flow, std::span<const std::uint32_t> under_way) const {
         auto& state = flow.as<State>();
-        state.window = std::clamp(state.window, kLeast, run_.max_window / run_.packet);
-        flow.window = std::max(state.window, 1.0) * run_.packet;
+        double sum = 0;
+        double all = 0;
+        for (std::uint32_t i = 0; i < paths(); ++i) {
+            double& window = state.window[i];
+            window = std::clamp(window, kLeast, run_.max_window / run_.packet);
+            sum += window;
+            all += under_way.empty() ? window : std::max(window, static_cast<double>(under_way[i]));
+        }
+        flow.window = std::max(all, 1.0) * run_.packet;
         const double trip = std::max(run_.base_rtt, static_cast<double>(state.delay)) * 1e-12;
-        flow.rate = state.window < 1 ? state.window * run_.packet / trip : 0;
+        flow.rate = sum < 1 ? sum * run_.packet / trip : 0;
     }
 
     Parameters own_;
@@ -96,7 +171,7 @@ class Falcon final : public Transport {
 
 }  // namespace
 
-extern const PolicyRow<Transport> kFalcon =
-    policy_row<Transport, Falcon>("falcon", "Falcon: windows by delay as in Swift, paced below a packet");
+extern const PolicyRow<Transport> kFalcon = policy_row<Transport, Falcon>(
+    "falcon", "Falcon: windows by delay as in Swift, one for each path, paced below a packet");
 
 }  // namespace orrery::inline network::packet

@@ -115,7 +115,7 @@ TEST_CASE("threads share a packet network with the same results for every number
         {"multipath", "oblivious"}, {"nscc", "mixed"},     {"rccc", "reps"},        {"receiver-driven", "spray"},
         {"roce", "ecmp"},           {"dctcp", "flowlet"},  {"hpcc", "ecmp"},        {"window", "adaptive"},
         {"cubic", "round-robin"},   {"swift", "recycled"}, {"multipath", "bitmap"}, {"mp-rdma", "clocked"},
-        {"infiniband", "ecmp"}};
+        {"falcon", "windowed"},     {"infiniband", "ecmp"}};
     for (const bool pods : {false, true}) {
         for (const auto& [transport, paths] : choices) {
             const Made made{tree(pods ? 2 : 4, pods), made_of(transport, paths)};

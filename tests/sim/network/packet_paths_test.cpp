@@ -254,6 +254,19 @@ TEST_CASE("clocked: an acknowledgement's path is used by what the window has roo
     CHECK(fresh == doctest::Approx(1000).epsilon(0.1));
 }
 
+TEST_CASE("windowed: entropies hold the number of their path") {
+    Chooser windowed("{kind: windowed}");
+    std::map<std::uint32_t, int> seen;
+    for (std::uint32_t number = 0; number < 64; ++number) {
+        windowed.path.sprayed = number;
+        const std::uint32_t entropy = windowed.pick();
+        CHECK(packet::numbered_path(entropy) == number % packet::kMostPaths);
+        CHECK(windowed.pick() == entropy);
+        ++seen[entropy];
+    }
+    CHECK(seen.size() == 64);
+}
+
 TEST_CASE("packet paths: REPS, bitmap and mixed come near to placed paths, and leave links that went down") {
     const Fabric fabric(test::hosts(64, 8, 8, 50e9, 500e-9));
     const auto last = [&](const std::string& paths, bool down) {

@@ -25,7 +25,7 @@ struct Case {
 // As they are meant to be used.
 const std::vector<Case> kCases = {{"{kind: strack}", "{kind: bitmap}"},   {"{kind: mp-rdma}", "{kind: oblivious}"},
                                   {"{kind: mp-rdma}", "{kind: clocked}"}, {"{kind: falcon}", "{kind: oblivious}"},
-                                  {"{kind: falcon}", "{kind: ecmp}", 4},
+                                  {"{kind: falcon}", "{kind: ecmp}", 4},  {"{kind: falcon}", "{kind: windowed}"},
                                   {"{kind: srd}", "{kind: oblivious}"}};
 
 PacketSpec spec_of(const Case& one) {
@@ -149,6 +149,104 @@ TEST_CASE("sprayed transports: a path behind the others costs MP-RDMA packets of
     CHECK(clocked >= 4000 * kPacket);
 }
 
+TEST_CASE("sprayed transports: Falcon's packets take the path with the most of its window open") {
+    Flow flow("{kind: falcon, falcon_target: 20 us, falcon_flow_scaling: 0 s}", 4);
+    CHECK(flow.packets() == doctest::Approx(1e6 / 4160));
+    const auto next = [&] { return flow.transport->choose_path(flow.state, flow.under_way) % packet::kMostPaths; };
+    CHECK(next() == 0);
+    for (std::uint32_t i = 0; i < 40; ++i) {
+        const std::uint32_t path = next();
+        CHECK(flow.under_way[path] == *std::min_element(flow.under_way.begin(), flow.under_way.end()));
+        ++flow.under_way[path];
+    }
+    CHECK(flow.under_way == std::vector<std::uint32_t>(4, 10));
+    flow.ack(40, false, false, 2);  // twice as late: 0.8 of a half less, of this path alone
+    const double window = 1e6 / 4160 / 4;
+    CHECK(flow.packets() == doctest::Approx(3 * window + 0.6 * window));
+    for (int i = 0; i < 80; ++i) {  // which has the most open when each of the others has 34 under way
+        ++flow.under_way[next()];
+    }
+    CHECK(flow.under_way == std::vector<std::uint32_t>{36, 36, 12, 36});
+    // What is under way beyond a path's window takes nothing from the others.
+    flow.under_way = {10, 10, 90, 10};
+    flow.ack(10, false, false, 0);
+    CHECK(flow.packets() == doctest::Approx(3 * window + 1 / window + 90));
+}
+
+TEST_CASE("sprayed transports: Falcon changes a path that was under load for five windows in a row") {
+    Flow flow("{kind: falcon, falcon_target: 20 us, falcon_flow_scaling: 0 s}", 4);
+    const auto changes = [&] { return flow.transport->choose_path(flow.state, flow.under_way) / packet::kMostPaths; };
+    flow.under_way = {0, 500, 500, 500};  // the first path is the next one
+    flow.ack(10);
+    const auto round = [&](double share) {  // a window's acknowledgements, this share of them late, at the same window
+        const auto packets = static_cast<int>(std::ceil(flow.packets() - 1500));
+        for (int i = 0; i < packets; ++i) {
+            flow.ack(i < share * packets ? 20.3 : 10);
+        }
+    };
+    for (int i = 0; i < 40; ++i) {
+        round(0.2);
+    }
+    CHECK(changes() == 0);
+    int rounds = 0;
+    while (changes() == 0 && rounds < 20) {
+        round(0.9);
+        ++rounds;
+    }
+    CHECK(rounds >= 4);
+    CHECK(rounds <= 6);
+    Flow fixed("{kind: falcon, falcon_target: 20 us, falcon_flow_scaling: 0 s, falcon_plb: 0}", 4);
+    for (int i = 0; i < 4000; ++i) {
+        fixed.ack(30);
+    }
+    CHECK(fixed.transport->choose_path(fixed.state, fixed.under_way) < packet::kMostPaths);
+}
+
+TEST_CASE("sprayed transports: flows of Falcon with one path each leave links that others load too") {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
+    for (std::uint32_t i = 0; i < 64; ++i) {
+        pairs.emplace_back(i, (i + 17) % 64);
+    }
+    const auto last = [&](const std::string& plb) {
+        const PacketSpec spec =
+            spec_of({"{kind: falcon, falcon_target: 6 us, falcon_flow_scaling: 0 s, falcon_plb: " + plb + "}",
+                     "{kind: windowed, windowed_paths: 1}"});
+        return run(spec, test::hosts(64, 8, 8, 50e9, 500e-9), pairs, 4000).last();
+    };
+    CHECK(last("5") < 0.8 * last("0"));
+}
+
+TEST_CASE("sprayed transports: Falcon's probe finds a lost tail before the timeout") {
+    const auto last = [](const std::string& probe) {
+        PacketSpec spec = spec_of({"{kind: falcon, timeout: 2 ms, falcon_probe: " + probe + "}", "{kind: windowed}"});
+        spec.bit_error_rate = 1e-7;  // 3 packets in a thousand, on each link
+        std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
+        for (std::uint32_t i = 0; i < 512; ++i) {
+            pairs.emplace_back(i % 8, 8 + i / 8 % 8);
+        }
+        const Outcome out = run(spec, test::hosts(16, 8, 8, 50e9, 500e-9), pairs, 4);
+        CHECK(out.statistics.corrupted > 10);
+        return out;
+    };
+    const Outcome with = last("50 us");
+    const Outcome without = last("0 s");
+    CHECK(without.last() > 2e9);
+    CHECK(without.statistics.timeouts > 0);
+    // All are sent, and heard of, within the time of 256 packets and a round trip; then a probe comes, and its answer.
+    const double heard = 256 * kPacket + 5e6;
+    CHECK(with.last() > 50e6);
+    CHECK(with.last() < 50e6 + heard + 20e6);
+    CHECK(with.statistics.timeouts == 0);
+}
+
+TEST_CASE("sprayed transports: paths with windows of their own are Falcon's alone") {
+    PacketSpec spec = spec_of({"{kind: nscc}", "{kind: windowed}"});
+    CHECK(problems_of(spec).front().find("paths windowed are of a transport with a window for each") !=
+          std::string::npos);
+    spec.transport = test::transport("{kind: falcon}");
+    CHECK(problems_of(spec).empty());
+}
+
 TEST_CASE("sprayed transports: Falcon's window by the delay") {
     Flow flow("{kind: falcon, falcon_target: 20 us, falcon_flow_scaling: 0 s}");
     const double before = flow.packets();
@@ -241,6 +339,7 @@ TEST_CASE("sprayed transports: permutations over even paths, in which a flow cou
         // Of a few hashed paths some meet, and the more where each carries a fixed part. Where acknowledgements clock them, what
         // the first window leaves uneven is evened out by a packet a round trip.
         const double most = one.subflows > 1                  ? 3
+                            : one.paths == "{kind: windowed}" ? 2
                             : one.paths == "{kind: clocked}"  ? 1.4
                                                               : 1.3;
         CHECK(out.last() < most * 1000 * kPacket);

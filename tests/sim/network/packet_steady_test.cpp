@@ -139,7 +139,7 @@ TEST_CASE("a long flow alone, skipped: its completion time is that of its packet
 
 TEST_CASE("a long flow alone over paths that its transport clocks or has windows for, skipped") {
     for (const auto& [transport, paths] :
-         {std::pair("{kind: mp-rdma, mp_rdma_window: 1000}", "clocked")}) {
+         {std::pair("{kind: mp-rdma, mp_rdma_window: 1000}", "clocked"), {"{kind: falcon}", "windowed"}}) {
         INFO(transport);
         constexpr std::uint64_t kPackets = 100'000;
         const PacketSpec spec = spec_of(transport, paths);
