@@ -46,6 +46,28 @@ TEST_CASE("front end: requests that come faster than two cores take them in wait
     CHECK(result.front_end_busy_s == doctest::Approx(24));
 }
 
+TEST_CASE("front end: each of two replicas brings one that takes requests in one after another, or both share one") {
+    for (const bool shared : {false, true}) {
+        CAPTURE(shared);
+        std::vector<Request> all;
+        for (int k = 0; k < 8; ++k) {
+            all.push_back(request(k, 1, 1));
+        }
+        ListSource source(all);
+        AffineStep cost(0.0625, 0, 0);
+        ServiceSpec spec = spec_of("chunked-prefill", 1000, 64, 100000);
+        spec.pools[0].replicas = 2;
+        spec.frontend = 3;
+        spec.shared_front_end = shared;
+        const ServiceResult result = serve_with(spec, source, cost);
+        REQUIRE(result.requests.size() == 8);
+        for (std::size_t k = 0; k < 8; ++k) {
+            const double waited = shared ? 2.0 * static_cast<double>(k) : static_cast<double>(k / 2);  // D/D/1, D/D/2
+            CHECK(static_cast<double>(result.requests[k].ttft) == waited + 3 + 0.0625);
+        }
+    }
+}
+
 TEST_CASE("front end: the tokens of an iteration leave one after another over the cores") {
     for (const std::int64_t cores : {1, 2, 4}) {
         ListSource source({request(0, 1, 3), request(0, 1, 3), request(0, 1, 3), request(0, 1, 3)});

@@ -113,8 +113,8 @@ constexpr WhatIf kWhatIfs[] = {
          s.software.step_overhead.value /= more;
          HostSpec& host = s.engine.software;
          for (double* seconds : {&host.step.value, &host.sequence.value, &host.request.value, &host.frontend.value,
-                                 &host.layer_launch.value, &host.experts_launch.value, &s.engine.step_overhead,
-                                 &s.engine.sequence_overhead}) {
+                                 &host.prompt_token.value, &host.layer_launch.value, &host.experts_launch.value,
+                                 &s.engine.step_overhead, &s.engine.sequence_overhead}) {
              *seconds /= more;
          }
      }},

@@ -338,6 +338,7 @@ class ServingScenario final : public ScenarioRun {
         service_.request_overhead = engine_.software.request.value;
         service_.frontend = engine_.software.frontend.value;
         service_.prompt_token = engine_.software.prompt_token.value;
+        service_.shared_front_end = engine_.software.shared_front_end;
         service_.front_end = engine_.front_end;
         service_.timeline = options_.timeline;
         service_.placement = context.placement;

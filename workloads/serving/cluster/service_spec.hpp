@@ -127,8 +127,9 @@ struct ServiceSpec {
     double cache_token_bytes = 0;        ///< keys and values of a token, over all ranks
     double request_overhead = 0;         ///< s from a client to an engine's queue
     FrontEndSpec front_end;              ///< not given: `frontend`
-    double frontend = 0;                 ///< s of work on each request before that, one after another,
+    double frontend = 0;                 ///< s of a front end's work on each request before that, one after another,
     double prompt_token = 0;             ///< and on each token of its prompt
+    bool shared_front_end = false;       ///< one before all replicas; else each that takes prompts has one
     double hidden_bytes = 0;             ///< that a token takes from one pipeline stage to the next
     const Fabric* fabric = nullptr;      ///< needed where there are KV transfers, pipelines or experts elsewhere
     const NodeHost* host = nullptr;      ///< of every node; needed where experts are elsewhere

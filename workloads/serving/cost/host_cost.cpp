@@ -30,6 +30,9 @@ void describe(Fields& fields, HostSpec& host) {
                    host.sequence);
     fields.sourced({"request", "from a client to the engine's queue, and back with the first token", false, 0, 10},
                    Dimension::time, host.request);
+    fields.boolean(
+        {"shared_front_end", "one front end is before all replicas; else each that takes prompts brings one"},
+        host.shared_front_end);
     fields.sourced({"frontend", "work of the front end on a request, one after another", false, 0, 1}, Dimension::time,
                    host.frontend);
     bool by_token = host.prompt_token.value > 0;

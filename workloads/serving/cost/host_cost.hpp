@@ -38,6 +38,7 @@ struct HostSpec {
     Sourced<double> request;   ///< s from a client to the engine's queue, and back with the first token
     Sourced<double> frontend;  ///< s that the front end works on a request before the engine sees it, one after another
     Sourced<double> prompt_token;         ///< s of that on each token of its prompt: tokenised, copied
+    bool shared_front_end = false;        ///< one is before all replicas
     Sourced<double> layer_launch;         ///< s of the host to launch the kernels of a layer one by one
     Sourced<double> experts_launch;       ///< s of the host beyond that, to launch those of routed experts
     Sourced<double> layer_gap;            ///< s of the device a layer: small kernels that are not modelled

@@ -32,8 +32,10 @@ void Frontend::await_next() {
         if (clients > 0) {
             request.arrival = dispatcher_->now();
         }
-        frontend_free_ = std::max(frontend_free_, request.arrival) + work_on(request);
-        dispatcher_->delay(std::max(SimTime(), frontend_free_ + way - dispatcher_->now()), 0, Token{}.pack());
+        const SimTime done = std::max(free_.top(), request.arrival) + work_on(request);
+        free_.pop();
+        free_.push(done);
+        dispatcher_->delay(std::max(SimTime(), done + way - dispatcher_->now()), 0, Token{}.pack());
         coming_.push_back(std::move(request));
     }
 }

@@ -1,18 +1,23 @@
 #pragma once
 // Requests on their way from clients to the engines.
 //
-// Claims: a request passes the front end, which works on one at a time, longer on longer prompts (or as front_end_host.hpp
-// says), and then takes its way to an engine's queue. The source is read as time goes, never held in memory. Clients of a
+// Claims: a request passes a front end, which works on one at a time, longer on longer prompts (or as front_end_host.hpp
+// says), and then takes its way to an engine's queue. Each replica that takes prompts brings a front end (vllm serve, a server of
+// SGLang or TensorRT-LLM), and the first that is free takes the next request; or one is before all of them (Dynamo). The source is read as time goes, never held in memory. Clients of a
 // closed loop send a request whenever they have none under way; what a conversation asks next comes when its client has
 // thought about the answer.
-// Limits: a follow-up does not queue at the serial front end, as its time there is known only when it comes.
+// Limits: a follow-up does not queue at the serial front end, as its time there is known only when it comes. No request overtakes
+// another on its way through front ends, and which of them a request takes has nothing to do with its router.
 // Validated by tests/workloads/serving_clients_test.cpp and serving_turns_test.cpp.
 
 #include "sim/engine/task_source.hpp"
 #include "workloads/serving/cluster/service.hpp"
 #include "workloads/serving/requests/front_end_host.hpp"
 
+#include <algorithm>
 #include <deque>
+#include <functional>
+#include <queue>
 
 namespace orrery::inline serving {
 
@@ -29,6 +34,12 @@ class Frontend {
     Frontend(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks, FrontendListener& listener,
              ServiceResult& result)
         : spec_(spec), requests_(requests), hooks_(hooks), listener_(listener) {
+        std::size_t front_ends = 0;
+        for (const PoolSpec& pool : spec.pools) {
+            front_ends += pool.role != Role::decode ? pool.replicas : 0;
+        }
+        free_ =
+            decltype(free_)({}, std::vector<SimTime>(spec.shared_front_end ? 1 : std::max<std::size_t>(1, front_ends)));
         if (spec.front_end.given) {
             host_.emplace(spec.front_end, spec.request_overhead, result);
         }
@@ -71,7 +82,7 @@ class Frontend {
     std::deque<Request> coming_;      ///< sent, and not at an engine (or at the host of the front end) yet
     std::vector<Request> returning_;  ///< what clients ask after an answer, while they think
     std::vector<std::uint32_t> free_returning_;
-    SimTime frontend_free_;
+    std::priority_queue<SimTime, std::vector<SimTime>, std::greater<>> free_;  ///< when each front end is
     bool all_sent_ = false;
     bool closed_ = false;
     std::uint64_t arrived_ = 0;
