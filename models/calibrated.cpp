@@ -121,6 +121,14 @@ Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, doub
     }
     for (std::size_t kind = 0; kind < kKernelKinds; ++kind) {
         auto& formats = entries_[kind];
+        // Units that have no such format get its values as 16 bits.
+        for (const auto& [format, precision] :
+             {std::pair{KernelFormat::fp8, Precision::fp8}, std::pair{KernelFormat::fp4, Precision::fp4}}) {
+            auto& own = formats[static_cast<std::size_t>(format)].fit;
+            if (!own && device.matrix_flops(precision) <= 0) {
+                own = formats[static_cast<std::size_t>(KernelFormat::bf16)].fit;
+            }
+        }
         for (std::size_t f = 0; f < kKernelFormats; ++f) {
             const auto format = static_cast<KernelFormat>(f);
             const bool narrows = format == KernelFormat::fp8_block || format == KernelFormat::bf16_kv8 ||

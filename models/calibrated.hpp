@@ -2,7 +2,7 @@
 // The calibrated compute model: every operation priced by the fit of its kernel on its device.
 //
 // Claims: see models/kernel_fit.hpp for the form. What has no fit on a device takes, in this order: the fit of a nearer
-// format (block-scaled fp8: fp8; 8-bit cache and weight-only: 16 bits with the smaller bytes), then the units of the device
+// format (block-scaled fp8: fp8; 8-bit cache, weight-only and 8 bits where the units have none: 16 bits with the smaller bytes), then the units of the device
 // (units.yaml in its folder of kernels, models/unit_model.hpp), then the roofline.
 // Fits hold burst times. Run without pause, a device reaches its power limit and lowers its clock: dynamic power goes with
 // rate x clock^2, so a product held at rate r above the knee r0 slows down by (r / r0)^(1/3); in a mix the governor sees

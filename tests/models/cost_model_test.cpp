@@ -61,6 +61,25 @@ TEST_CASE("an engine's sets of kernels: attention and experts by sets of their o
     CHECK(model("nobody").seconds(experts) == own.seconds(experts));
 }
 
+TEST_CASE(
+    "units without 8 bits take 16-bit kernels over half the weights: never less than half, and no gain from "
+    "arithmetic") {
+    const DeviceSpec a100 = device_named("a100-sxm-80g");
+    const Calibrated model(a100, test::data(), kBurst);
+    const auto ratio = [&](double rows) {
+        Gemm gemm{rows, 8192, 8192};
+        const double wide = model.cost(gemm).seconds.value();
+        gemm.precision = Precision::fp8;
+        return model.cost(gemm).seconds.value() / wide;
+    };
+    for (const double rows : {1.0, 16.0, 64.0}) {
+        CAPTURE(rows);
+        CHECK(ratio(rows) > 0.5);
+        CHECK(ratio(rows) < 0.7);
+    }
+    CHECK(ratio(8192) == doctest::Approx(1).epsilon(0.01));
+}
+
 TEST_CASE("no GEMM beats the device's peak, whatever its shape") {
     for (const std::string& name : test::data().names(kDevicePresets)) {
         const DeviceSpec spec = device_named(name);
