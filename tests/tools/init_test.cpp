@@ -55,6 +55,9 @@ TEST_CASE("init refuses what it cannot use, with what it could") {
         {"init training --gpus 12 --device h100", "no multiple of the 8 GPUs"},
         {"init training --model llama-3-70", "did you mean 'llama-3-70b'?"},
         {"init network --model llama-3-8b", "takes no --model; it takes --gpus"},
+        {"init network --gpus 1", "give --gpus of 2 or more"},
+        {"init serving --gpus 8 --device gb200-tray --model llama-3-8b",
+         "error: no scenario comes of these facts (--gpus 8): 2 nodes do not fill domains of 18"},
     };
     for (const auto& [arguments, expected] : cases) {
         const Outcome out = orrery_command(arguments);

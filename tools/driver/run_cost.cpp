@@ -33,6 +33,8 @@ constexpr Price kRequest = {8e-6, 40};
 constexpr Price kCampaignStep = {3e-7, 0};  // a fault, or a stretch of training with its checkpoint
 constexpr double kHops = 4;                 // links of a path through a fabric of two tiers
 constexpr double kTasksPerPass = 8;         // of a pipeline stage: compute, its transfers and what they wait for
+constexpr double kPacketHost =
+    10.5 * 1024;                            // B of a host at packet fidelity, with its ports: 16,384 and 32,768 of them
 constexpr double kBytesPerRow = 60;         // of a trace of operations
 constexpr double kBytesPerLine = 30;        // of a trace of requests or flows
 
@@ -55,7 +57,7 @@ RunCost cost_of_messages(const Scenario& s, double messages, double bytes, const
     if (s.network.fidelity == Fidelity::packet) {
         const double packets = crossing * std::max(messages, bytes / s.network.packets.mtu);
         RunCost out = cost_of(kHops * packets, kPacketHop, "packet-hops");
-        out.bytes = messages * kMessage.bytes;
+        out.bytes = messages * kMessage.bytes + endpoints(s.cluster) * kPacketHost;
         return out;
     }
     return cost_of(messages, each, "messages");

@@ -239,6 +239,9 @@ std::string collective(const StarterFacts& facts, const DataDirectory& data) {
 
 std::string network(const StarterFacts& facts, const DataDirectory&) {
     const std::int64_t hosts = facts.gpus > 0 ? facts.gpus : 64;
+    if (hosts < 2) {
+        throw ConfigError("flows go between hosts: give --gpus of 2 or more");
+    }
     return head(fmt::format("How long does a permutation of 2 MiB flows take over {} hosts, packet by packet?", hosts),
                 facts, "network") +
            fmt::format(
@@ -368,7 +371,13 @@ std::string write_starter(const std::string& kind, const StarterFacts& facts, co
         if (kind == row.kind) {
             std::string text = row.write(facts, data);
             if (kind != "sweep") {
-                (void)read_scenario(parse_yaml(text, kind + ".yaml"), kind, data);
+                try {
+                    (void)read_scenario(parse_yaml(text, kind + ".yaml"), kind, data);
+                } catch (const ConfigError& error) {
+                    // Of no file: what was to be written has no such line yet.
+                    throw ConfigError(fmt::format("no scenario comes of these facts (--gpus {}): {}", facts.gpus,
+                                                  error.diagnostics().front().text));
+                }
             }
             return text;
         }
