@@ -3,6 +3,8 @@
 #include "models/unit_model.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/math.hpp"
+#include "sim/config/fields.hpp"
+#include "sim/config/yaml_tree.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -29,6 +31,7 @@ const std::string kKernels = "models/data/kernels/";
 
 struct KernelFolder {
     std::string path;
+    std::string device;    ///< that they were measured on
     bool attention;        ///< its fits of attention are taken
     bool experts;          ///< and those of mixtures of experts
     bool products = true;  ///< and those of everything else
@@ -44,16 +47,16 @@ std::vector<KernelFolder> kernel_folders(const DeviceSpec& device, const DataDir
     const bool elsewhere = !device.attention_kernels.empty() && device.attention_kernels != device.kernels;
     std::vector<KernelFolder> out;
     if (!device.sibling_kernels.empty()) {
-        out.push_back({data.path(kKernels + device.sibling_kernels), !elsewhere, true});
+        out.push_back({data.path(kKernels + device.sibling_kernels), device.sibling_kernels, !elsewhere, true});
     }
-    out.push_back({data.path(kKernels + device.kernels), !elsewhere, true});
+    out.push_back({data.path(kKernels + device.kernels), device.kernels, !elsewhere, true});
     if (elsewhere) {
-        out.push_back({data.path(kKernels + device.attention_kernels), true, false, false});
+        out.push_back({data.path(kKernels + device.attention_kernels), device.attention_kernels, true, false, false});
     }
     const auto add = [&](const std::string& name, bool attention, bool experts, bool products) {
         const std::string own = data.path(kKernels + device.kernels + "/" + name);
         if (!name.empty() && std::filesystem::is_directory(own)) {
-            out.push_back({own, attention && !elsewhere, experts, products});
+            out.push_back({own, device.kernels, attention && !elsewhere, experts, products});
         }
     };
     add(kernels.all, true, true, true);
@@ -74,6 +77,56 @@ std::unique_ptr<CostModel> model_without_kernels(const DeviceSpec& device, const
         return std::make_unique<UnitModel>(device, read_parts(file, device, data));
     }
     return std::make_unique<Roofline>(device);
+}
+
+Precision precision_of(KernelFormat format) {
+    switch (format) {
+        case KernelFormat::fp8:
+        case KernelFormat::fp8_block:
+            return Precision::fp8;
+        case KernelFormat::fp4:
+            return Precision::fp4;
+        case KernelFormat::int8:
+            return Precision::int8;
+        case KernelFormat::tf32:
+            return Precision::tf32;
+        case KernelFormat::fp32:
+            return Precision::fp32;
+        default:
+            return Precision::bf16;
+    }
+}
+
+// Fits carry over to siblings whose arithmetic and memory are in much the same proportion; beyond twice it (H20 by H200: 5.6) bounds
+// by their parts count as well.
+constexpr double kOtherBalance = 2;
+
+// The device of a preset, where it has far more arithmetic for each byte of its memory than this one.
+std::optional<DeviceSpec> faster_arithmetic(const std::string& preset, const DeviceSpec& device,
+                                            const DataDirectory& data) {
+    const std::string file = data.path("models/data/devices/" + preset + ".yaml");
+    if (!std::filesystem::exists(file)) {
+        return std::nullopt;
+    }
+    DeviceSpec other;
+    std::vector<Diagnostic> errors;
+    read_fields(load_yaml(file), data, errors, [&](Fields& fields) { describe(fields, other); });
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+    const auto balance = [](const DeviceSpec& of) { return of.flops_bf16.value / of.memory_bandwidth.value; };
+    return balance(other) > kOtherBalance * balance(device) ? std::optional(std::move(other)) : std::nullopt;
+}
+
+// s of a kernel that takes `measured` where it was measured: no more than with the memory of this device, and what its arithmetic
+// takes longer, as far above the peaks as there. Tiles that few rows fill in part are more of a time where arithmetic is slow, and
+// no fit has seen such.
+double most_seconds(double measured, const KernelPoint& point, const KernelFit& fit, const KernelRates& from,
+                    const KernelRates& to) {
+    const double work = point.flops / fit.compute_efficiency;
+    const double peaks = work / from.flops + point.bytes / (from.bandwidth * fit.memory_efficiency);
+    const double longer = std::max(0.0, work / to.flops - work / from.flops);
+    return measured * std::max(1.0, from.bandwidth / to.bandwidth) + std::max(1.0, measured / peaks) * longer;
 }
 
 // The fits in a folder, sorted. Throws ConfigError when it cannot be read.
@@ -111,11 +164,16 @@ std::vector<std::string> kernel_files(const DeviceSpec& device, const DataDirect
 Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, double duty, const KernelSets& kernels)
     : device_(device), roofline_(device), without_(model_without_kernels(device, data)), duty_(duty) {
     for (const KernelFolder& folder : kernel_folders(device, data, kernels)) {
+        const std::optional<DeviceSpec> slower = faster_arithmetic(folder.device, device, data);
         for (const std::string& path : fits_in(folder.path)) {
             auto fit = std::make_shared<const LazyFit>(path);
             if (folder.has(fit->kind())) {
-                entries_[static_cast<std::size_t>(fit->kind())][static_cast<std::size_t>(fit->format())].fit =
-                    std::move(fit);
+                Entry& entry = entries_[static_cast<std::size_t>(fit->kind())][static_cast<std::size_t>(fit->format())];
+                entry.measured = {};
+                if (slower) {
+                    entry.measured = kernel_rates(*slower, precision_of(fit->format()));
+                }
+                entry.fit = std::move(fit);
             }
         }
     }
@@ -138,15 +196,7 @@ Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, doub
             }
         }
         for (std::size_t f = 0; f < kKernelFormats; ++f) {
-            const Precision precision = f == static_cast<std::size_t>(KernelFormat::fp8) ||
-                                                f == static_cast<std::size_t>(KernelFormat::fp8_block)
-                                            ? Precision::fp8
-                                        : f == static_cast<std::size_t>(KernelFormat::fp4)  ? Precision::fp4
-                                        : f == static_cast<std::size_t>(KernelFormat::int8) ? Precision::int8
-                                        : f == static_cast<std::size_t>(KernelFormat::tf32) ? Precision::tf32
-                                        : f == static_cast<std::size_t>(KernelFormat::fp32) ? Precision::fp32
-                                                                                            : Precision::bf16;
-            formats[f].rates = kernel_rates(device, precision);
+            formats[f].rates = kernel_rates(device, precision_of(static_cast<KernelFormat>(f)));
         }
     }
 }
@@ -260,6 +310,10 @@ Cost Calibrated::cost(const Operation& operation) const {
     const KernelFit& fit = entry->fit->get();
     const KernelFit::Estimate estimate = fit.estimate(*point, entry->rates);
     double burst = estimate.seconds;
+    if (entry->measured) {
+        burst = std::min(
+            burst, most_seconds(fit.seconds(*point, *entry->measured), *point, fit, *entry->measured, entry->rates));
+    }
     const auto* gemm = std::get_if<Gemm>(&operation);
     if (gemm != nullptr && point->flops / entry->rates.flops > point->bytes / roofline_.memory_rate()) {
         burst *= split_accumulator(device_, *gemm);

@@ -10,6 +10,8 @@
 // the sweep already and are not slowed down twice.
 // Attention of training has kernels of its own where they were measured (H200, and H100 by it); elsewhere its forward pass is a
 // prompt's, and the backward pass 2.5 times the work at 63/73 of the efficiency of forward.
+// A device whose kernels are those of one with far more arithmetic beside its memory (H20: H200) takes no longer than those with its own
+// memory's rate and the difference of arithmetic, as few rows leave tiles of slow units in part empty and no fit has seen that.
 // Experts that are wanted unequally take as many times the price of even choices as fits of rows by a power law have it for
 // the same or the nearest format. Where there are fewer choices than experts, the law of the sweeps leaves each an expert of its
 // own: there the ratio less one goes in proportion to the choices.
@@ -32,6 +34,7 @@
 #include "sim/device/separate_units.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace orrery::inline cost {
@@ -68,6 +71,7 @@ class Calibrated final : public CostModel, public SeparateUnits {
     struct Entry {
         std::shared_ptr<const LazyFit> fit;
         KernelRates rates;
+        std::optional<KernelRates> measured;  ///< where the fit is from, if arithmetic is faster there beside memory
     };
     [[nodiscard]] Cost cost_of_skewed(const FusedExperts& experts) const;
     [[nodiscard]] Cost cost_from_prompt(const Attention& attention) const;

@@ -80,6 +80,25 @@ TEST_CASE(
     CHECK(ratio(8192) == doctest::Approx(1).epsilon(0.01));
 }
 
+TEST_CASE(
+    "a few tokens cost a device with little arithmetic what its memory is slower by, and many what its units are") {
+    const Calibrated h20(device_named("h20"), test::data(), kBurst);
+    const Calibrated h200(device_named("h200-sxm"), test::data(), kBurst);
+    const double memory = device_named("h200-sxm").memory_bandwidth.value / device_named("h20").memory_bandwidth.value;
+    const auto slower = [&](double tokens) {
+        FusedExperts experts;
+        experts.tokens = tokens;
+        experts.experts = 8;
+        experts.topk = 2;
+        experts.hidden = 4096;
+        experts.ffn = 1792;
+        return h20.cost(experts).seconds.value() / h200.cost(experts).seconds.value();
+    };
+    CHECK(slower(2) >= 1);
+    CHECK(slower(2) < 1.1 * memory);
+    CHECK(slower(8192) > 4);
+}
+
 TEST_CASE("no GEMM beats the device's peak, whatever its shape") {
     for (const std::string& name : test::data().names(kDevicePresets)) {
         const DeviceSpec spec = device_named(name);
