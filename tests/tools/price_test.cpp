@@ -117,6 +117,9 @@ TEST_CASE("price: a table has its prices row by row, and its errors at their lin
     const std::string spreadsheet = folder.file("crlf.csv", "op,shape,device\r\ngemm,m=64 n=64 k=64,h200-sxm\r\n");
     CHECK(prices("--table " + spreadsheet).size() == 1);
     check_refused("price gemm m=1 n=1 k=1", "name it with --device");
+    check_refused("price gemm m=1 n=1 k=1 --device h200-sxm --kv-dtype fp8", "gemm reads no cached keys and values");
+    check_refused("price --table " + folder.file("kv.csv", "op,kv_dtype,shape\ngemm,fp8,m=1 n=1 k=1\n"),
+                  "kv.csv:2:1: error: gemm reads no cached keys");
     check_refused("price gemm m=1 n=1 k=1 --device h200-sxm --kernels none-such", "no device has a set of kernels");
     check_refused("price all_reduce bytes=1 ranks=2 --device h200-sxm", "neither device nor kernels");
     check_refused("price all_reduce bytes=1 ranks=12 --node dgx-h200 --library ncl", "no library of collectives");

@@ -375,7 +375,7 @@ const std::vector<CommandSpec>& command_table() {
          {{"device", "NAME", "what kernels run on"},
           {"node", "NAME", "what collectives run on; kernels on its GPU"},
           {"dtype", "FORMAT", "of the operands; bf16 by default"},
-          {"kv-dtype", "FORMAT", "of cached keys and values; bf16 by default"},
+          {"kv-dtype", "FORMAT", "of attention's cached keys and values; bf16 by default"},
           {"kernels", "SET", "kernels of a library, where the device has a set of its own for it"},
           {"library", "NAME", "of collectives: nccl (default), vllm, sglang, trtllm"},
           {"table", "FILE",

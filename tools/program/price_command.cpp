@@ -36,6 +36,7 @@ const std::vector<std::string> kColumns = {"op",     "phase", "dtype",   "kv_dty
 struct Asked {
     std::map<std::string, std::string> cells;
     Diagnostic place;  ///< for errors
+    bool own_kv_dtype = false;  ///< said for this operation, and not for all rows of a table
 
     [[nodiscard]] const std::string& text(const std::string& column) const { return cells.at(column); }
 };
@@ -64,6 +65,7 @@ std::vector<Asked> requests_of(const CommandLine& line) {
         std::vector<std::string> shape(line.arguments.begin() + 1, line.arguments.end());
         common.cells["shape"] = fmt::format("{}", fmt::join(shape, " "));
         common.place = {"the operation", 0, 0, ""};
+        common.own_kv_dtype = !common.text("kv_dtype").empty();
         return {common};
     }
     std::vector<Asked> out;
@@ -81,6 +83,7 @@ std::vector<Asked> requests_of(const CommandLine& line) {
             }
             if (!text.empty()) {
                 request.cells[column] = text;
+                request.own_kv_dtype |= column == "kv_dtype";
             }
         }
         out.push_back(std::move(request));
@@ -124,6 +127,9 @@ class Pricers {
 
     RowPrice price(const Asked& request) {
         const TraceRow row = row_of(request);
+        if (request.own_kv_dtype && row.op.rfind("attention_", 0) != 0 && row.op.rfind("mla_", 0) != 0) {
+            refuse(request, fmt::format("{} reads no cached keys and values: only attention has a kv_dtype", row.op));
+        }
         const std::optional<CollectiveOp> op = collective_of(row.op);
         if (op) {
             return collective(request, row, *op);
