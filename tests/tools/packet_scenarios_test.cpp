@@ -128,6 +128,21 @@ network: {fidelity: packet, transport: {kind: ideal}}
     }
 }
 
+TEST_CASE("a run that is not by packets says which paths it takes instead") {
+    const auto notes = [](const char* paths, const char* fidelity) {
+        const Summary summary = summary_of(test::scenario(
+            fmt::format("orrery: 1\nkind: collective\n"
+                        "cluster: {{hosts: 8, fabric: {{hosts_per_leaf: 4, spines: 2, link: 400 Gbps}}}}\n"
+                        "collective: {{size: 1 MiB}}\nnetwork: {{fidelity: {}, paths: {}}}\n",
+                        fidelity, paths)));
+        return fmt::format("{}", fmt::join(summary.notes, "\n"));
+    };
+    CHECK(notes("flowlet", "fluid").find("this run is fluid and takes ecmp") != std::string::npos);
+    CHECK(notes("oblivious", "analytic").find("this run is analytic and takes spray") != std::string::npos);
+    CHECK(notes("ecmp", "fluid").find("takes") == std::string::npos);
+    CHECK(notes("flowlet", "packet").find("takes") == std::string::npos);
+}
+
 TEST_CASE("training packet by packet comes close to fluid where nothing collides") {
     const auto seconds = [&](const char* fidelity) {
         return value(summary_of(test::scenario(

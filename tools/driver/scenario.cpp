@@ -603,6 +603,13 @@ RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOption
                             "alone; this run is {}",
                             fidelity_names()[static_cast<std::size_t>(scenario.network.fidelity)]));
         }
+        const std::string paths = scenario.network.packets.paths.policy.name();
+        if (!scenario.network.by_packet() && paths != "spray" && paths != "ecmp") {
+            out.summary.notes.push_back(
+                fmt::format("paths '{}' count at network.fidelity packet alone; this run is {} and takes {}", paths,
+                            fidelity_names()[static_cast<std::size_t>(scenario.network.fidelity)],
+                            scenario.network.path_choice() == PathChoice::ecmp ? "ecmp" : "spray"));
+        }
         if (scenario.network.batch > 0) {
             out.summary.notes.push_back(
                 fmt::format("completions grouped within {}", pretty_quantity(scenario.network.batch, Dimension::time)));
