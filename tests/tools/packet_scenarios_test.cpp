@@ -188,6 +188,8 @@ TEST_CASE("settings of packets are read, written and refused with their place") 
         {", transport: {kind: roce, receiver_credits: true}, paths: ecmp", "unknown key 'receiver_credits'"},
         {", transport: {kind: dctcp, swift_beta: 0.5}", "unknown key 'swift_beta'"},
         {", paths: {kind: ecmp, split: false}", "unknown key 'split'"},
+        {", transport: {kind: infiniband, ccti_min: 9, ccti_limit: 8}, paths: ecmp, queues: {credits: 64 KiB}",
+         "ccti_min 9 is above ccti_limit 8"},
     };
     for (const auto& [settings, expected] : refused) {
         const std::string text = test::refusal(network_for(ring, settings));

@@ -283,6 +283,9 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     const QueueSpec& q = spec.queues;
     const bool loses = (q.size > 0 || q.shared > 0 || q.trim) && !q.pfc;
     add_problems_of_classes(spec, out);
+    if (std::string problem = spec.transport.policy.make()->problem(); !problem.empty()) {
+        out.push_back(std::move(problem));
+    }
     if (!transport.acknowledged && (loses || spec.bit_error_rate > 0 || q.watchdog == StormAction::drop)) {
         out.emplace_back(
             "transport ideal does not send again what is lost: leave queues.size, queues.shared, queues.trim, "

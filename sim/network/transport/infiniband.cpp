@@ -1,5 +1,7 @@
 #include "sim/network/transport/transport.hpp"
 
+#include <fmt/format.h>
+
 namespace orrery::inline network::packet {
 
 namespace {
@@ -57,6 +59,11 @@ class Infiniband final : public Transport {
         out.timed = own_.on;
         return out;
     }
+    [[nodiscard]] std::string problem() const override {
+        return own_.least > own_.limit
+                   ? fmt::format("ccti_min {} is above ccti_limit {}, the last index of the table", own_.least, own_.limit)
+                   : "";
+    }
     void start(CongestionState& flow) const override {
         flow.begin<State>().ccti = least();
         set(flow);
@@ -66,7 +73,7 @@ class Infiniband final : public Transport {
             return;
         }
         auto& state = flow.as<State>();
-        state.ccti = std::min(state.ccti + own_.increase, std::max(least(), own_.limit));
+        state.ccti = std::min(state.ccti + own_.increase, own_.limit);
         if (flow.timer == kNoTimer && state.ccti > least()) {
             flow.timer = ack.now + timer();
         }

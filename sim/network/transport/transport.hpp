@@ -16,6 +16,7 @@
 #include <limits>
 #include <new>
 #include <span>
+#include <string>
 #include <type_traits>
 
 namespace orrery::inline network::packet {
@@ -122,6 +123,8 @@ class Transport {
   public:
     virtual ~Transport() = default;
     [[nodiscard]] virtual TransportNeeds needs() const { return {}; }
+    /// What its parameters contradict each other in; empty: nothing.
+    [[nodiscard]] virtual std::string problem() const { return {}; }
     /// Before the first flow.
     void begin(const CongestionSettings& run) { run_ = run; }
 
