@@ -58,6 +58,28 @@ TEST_CASE("layers: sim knows nobody, and models, topologies and workloads do not
     }
 }
 
+TEST_CASE("what writes fmt:: includes it, itself or by a header: a precompiled header hides that it is missing") {
+    std::map<std::string, std::string> texts;
+    each_source({"sim", "models", "topologies", "workloads", "tools", "validation", "tests"},
+                [&](const std::string& path, const std::string& text) { texts[path] = text; });
+    for (const auto& [path, text] : texts) {
+        std::set<std::string> reached = {path};
+        std::vector<std::string> open = {path};
+        bool found = text.find("fmt::") == std::string::npos;
+        while (!found && !open.empty()) {
+            const std::string& file = texts[open.back()];
+            open.pop_back();
+            found = file.find("#include <fmt/") != std::string::npos;
+            for (const std::string& include : includes(file)) {
+                if (reached.insert(include).second) {
+                    open.push_back(include);
+                }
+            }
+        }
+        CHECK_MESSAGE(found, path << " uses fmt and includes it nowhere");
+    }
+}
+
 TEST_CASE("heavy headers stay out of public headers, and every header is included once and from the root") {
     each_source({"sim", "models", "topologies", "workloads", "tools", "validation"},
                 [](const std::string& path, const std::string& text) {

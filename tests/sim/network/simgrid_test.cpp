@@ -3,6 +3,7 @@
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <filesystem>
