@@ -35,6 +35,9 @@ class Executor final : public EventHandler, public ActivityListener, public Job 
     void begin() override;
     void end() override;
 
+    /// Whom its activities tell.
+    [[nodiscard]] ListenerId listener() const { return listener_; }
+
     // Times count from the job's start.
     /// Of the last completion so far.
     [[nodiscard]] SimTime finished_at() const { return last_; }

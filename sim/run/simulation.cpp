@@ -82,6 +82,12 @@ void Simulation::run_ahead() {
     }
 }
 
+void Simulation::number_flows() {
+    if (packets_ != nullptr) {
+        packets_->number_flows();
+    }
+}
+
 void Simulation::run() {
     Starter starter(jobs_);
     const std::uint32_t handler = engine_.add_handler(starter);
@@ -106,6 +112,10 @@ ResourceReport Simulation::report() const {
 
 std::optional<PacketStatistics> Simulation::packet_statistics() const {
     return packets_ != nullptr ? std::optional(packets_->network().statistics()) : std::nullopt;
+}
+
+std::vector<FlowTime> Simulation::flow_times() const {
+    return packets_ != nullptr ? packets_->flow_times() : std::vector<FlowTime>();
 }
 
 PacketReport Simulation::packet_report() const {

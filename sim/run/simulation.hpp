@@ -58,6 +58,8 @@ class Simulation {
 
     /// No job starts anything because something else has ended: packets may be simulated ahead of what is told of them.
     void run_ahead();
+    /// Before the run, at packet fidelity (else of no effect): as PacketModel::number_flows.
+    void number_flows();
 
     /// Once, after the last `add`. Throws InfeasibleError that names what can never finish.
     void run();
@@ -68,6 +70,8 @@ class Simulation {
     /// Of packet fidelity, else nothing.
     [[nodiscard]] std::optional<PacketStatistics> packet_statistics() const;
     [[nodiscard]] PacketReport packet_report() const;
+    /// As PacketModel::flow_times.
+    [[nodiscard]] std::vector<FlowTime> flow_times() const;
 
   private:
     [[nodiscard]] JobPlace next_place(SimTime start) const;

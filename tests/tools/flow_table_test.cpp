@@ -105,13 +105,12 @@ TEST_CASE("--flows lists the messages of a collective, and is refused where ther
         CHECK(row[3] == 1048576);
         CHECK(row[8] == doctest::Approx(1).epsilon(0.001));
     }
-    const std::string training = folder.file("training.yaml",
-                                             "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-a100-80g}\n"
-                                             "model: gpt3-175b\nplan: {tensor: 8, global_batch: 8}\n");
+    const std::string serving = std::string(ORRERY_SOURCE_DIR "/scenarios/serving/front-end-8b.yaml");
     const std::string none = folder.file("none.csv");
-    const Outcome refused = orrery_command("run " + training + " --flows " + none);
+    const Outcome refused = orrery_command("run " + serving + " --flows " + none);
     CHECK(refused.code == 2);
-    CHECK_MESSAGE(refused.text.find("--flows lists the messages of a network or collective") != std::string::npos,
+    CHECK_MESSAGE(refused.text.find("--flows lists the messages of a network, collective or training") !=
+                      std::string::npos,
                   refused.text);
     CHECK_FALSE(std::filesystem::exists(none));
 }

@@ -115,10 +115,13 @@ struct CampaignOutcome {
     double interval_s = 0;        ///< between checkpoints
 };
 
+/// Messages that a run keeps one by one.
+inline constexpr std::uint64_t kMostListed = 2'000'000;
+
 struct RunOptions {
     bool timeline = false;
     bool check_memory = true;  ///< refuse what does not fit
-    bool messages = false;     ///< keep when each message of a collective or network scenario went, up to 2 million
+    bool messages = false;     ///< keep when each message went, of a kind that has them and up to kMostListed
     bool requests = false;     ///< keep what became of each request of a serving scenario, at 64 B each
     SteadySpec steady;         ///< when a serving run without an end of its own has said enough
     const ServingObserver* serving = nullptr;  ///< sees a serving run from inside

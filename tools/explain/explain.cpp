@@ -204,7 +204,7 @@ Explanation explain(const Scenario& given, ModelCache& models) {
     }
     const Explainer& explainer = explainer_of(scenario.kind);
     RunOptions options;
-    options.messages = true;
+    options.messages = row_of(scenario.kind).messages;
     options.campaigns = fault_variants(scenario);
     const RunOutput base = run(scenario, models, options);
     out.seconds = base.summary.find(headline_metric(scenario.kind))->value;

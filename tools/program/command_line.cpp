@@ -139,8 +139,9 @@ const std::vector<CommandSpec>& command_table() {
           writes("trace", "FILE", "write a timeline for ui.perfetto.dev"),
           writes("requests", "FILE.csv", "serving: how each request ended, and when"),
           writes("flows", "FILE.csv",
-                 "network, collective: each message's start, end and slowdown over being alone; packet fidelity: its "
-                 "paths, losses and marks too (.sqlite: as a database)"),
+                 "network, collective, training: each message's start, end and slowdown over being alone (of training "
+                 "those "
+                 "between nodes); packet fidelity: its paths, losses and marks too (.sqlite: as a database)"),
           writes("flow-samples", "FILE.csv",
                  "packet fidelity: window, rate and marks of messages over time, every network.flow_samples (.sqlite: "
                  "as a database)"),

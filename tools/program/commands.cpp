@@ -88,8 +88,9 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
         throw ConfigError("--requests lists what a serving scenario served; this is another kind");
     }
     options.messages = line.has("flows");
-    if (options.messages && !row_of(scenario.kind).messages) {
-        throw ConfigError("--flows lists the messages of a network or collective scenario; this is another kind");
+    if (options.messages && !row_of(scenario.kind).network.flows) {
+        throw ConfigError(
+            "--flows lists the messages of a network, collective or training scenario; this is another kind");
     }
     for (const char* table : {"flows", "flow-samples"}) {
         if (line.has(table)) {

@@ -336,14 +336,14 @@ std::uint32_t Lowering::demands_of_copies(const std::vector<GroupTransfer>& all,
                    return std::equal(held.begin(), held.end(), one.demands.begin(), one.demands.end());
                });
     };
-    const auto found = in_.routes_flows ? known.end() : std::find_if(known.begin(), known.end(), is_of);
+    const bool flows = in_.routes_flows || in_.keep_flows;
+    const auto found = flows ? known.end() : std::find_if(known.begin(), known.end(), is_of);
     if (found != known.end()) {
         return *found;
     }
     known.push_back(static_cast<std::uint32_t>(out_.graph.demand_set_count()));
     for (const GroupTransfer& one : all) {
-        out_.graph.add_demands(one.demands, ResourceModel::kUnbounded,
-                               in_.routes_flows ? one.flows : std::vector<RoutedFlow>());
+        out_.graph.add_demands(one.demands, ResourceModel::kUnbounded, flows ? one.flows : std::vector<RoutedFlow>());
     }
     return known.back();
 }

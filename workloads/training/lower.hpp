@@ -63,6 +63,7 @@ struct TrainingInput {
     const NodeHost* host = nullptr;
     /// The documents of a step; null where the plan says nothing of them.
     std::shared_ptr<const DocumentLayout> documents = nullptr;
+    bool keep_flows = false;  ///< transfers keep their flows between nodes for whoever asks; those of routes_flows do anyway
     bool in_order = false;  ///< transfers take a link that they share one after another, and not each a part of it
 
     /// The same of any GPU's node.

@@ -6,7 +6,7 @@
 
 namespace orrery::inline network::packet {
 
-std::uint32_t Messages::add(const Request& request) {
+std::uint32_t Messages::add(const Request& request, std::int64_t at) {
     Message message;
     message.token = request.token;
     message.from = request.from;
@@ -19,6 +19,9 @@ std::uint32_t Messages::add(const Request& request) {
     message.live = true;
     message.sampled = request.sampled;
     message.number = added_++;
+    if (keeps_spans_) {
+        spans_.push_back({at});
+    }
     ++live_;
     return messages_.take(message);
 }
@@ -33,6 +36,9 @@ void Messages::release(std::uint32_t id, std::int64_t at) {
 void Messages::finish_part(std::uint32_t id, std::int64_t at) {
     if (--messages_[id].parts == 0) {
         completed_.push_back({at, messages_[id].token});
+        if (keeps_spans_) {
+            spans_[messages_[id].number].end = at;
+        }
         release(id, at);
     }
 }

@@ -47,6 +47,12 @@ struct Completion {
     std::uint64_t token = 0;
 };
 
+/// When a message was sent and when it was complete.
+struct MessageSpan {
+    std::int64_t start = 0;  ///< ps
+    std::int64_t end = -1;   ///< ps; negative: it is not complete
+};
+
 /// A flow has ended.
 struct Ended {
     std::int64_t at = 0;  ///< ps
@@ -60,8 +66,8 @@ class Messages {
     [[nodiscard]] const Message& operator[](std::uint32_t id) const { return messages_[id]; }
     [[nodiscard]] std::uint32_t size() const { return messages_.size(); }
 
-    /// Whoever starts a message sets its hash and its parts.
-    [[nodiscard]] std::uint32_t add(const Request& request);
+    /// Whoever starts a message, at this time, sets its hash and its parts.
+    [[nodiscard]] std::uint32_t add(const Request& request, std::int64_t at);
     /// One of its flows has ended at this time, ps; with the last it is complete. Calls come in the order of time.
     void finish_part(std::uint32_t id, std::int64_t at);
     /// It will not complete.
@@ -73,6 +79,10 @@ class Messages {
     [[nodiscard]] bool any_completed() const { return !completed_.empty(); }
     void forget_completed() { completed_.clear(); }
     void sort_completed();
+    /// From now on; before the first message.
+    void keep_spans() { keeps_spans_ = true; }
+    /// By number, where they are kept.
+    [[nodiscard]] const std::vector<MessageSpan>& spans() const { return spans_; }
     /// ps that means are over: timers that run out after the last message are no traffic.
     [[nodiscard]] std::int64_t elapsed(std::int64_t now) const {
         return live_ == 0 && finished_at_ > 0 ? finished_at_ : now;
@@ -80,13 +90,17 @@ class Messages {
     /// Throws InfeasibleError that says why this one can never finish; the first that is not finished.
     [[noreturn]] void fail(std::uint32_t id, const std::string& why) const;
     [[noreturn]] void fail_first(const std::string& why) const;
-    [[nodiscard]] std::size_t memory() const { return messages_.memory(); }
+    [[nodiscard]] std::size_t memory() const {
+        return messages_.memory() + spans_.capacity() * sizeof(MessageSpan);
+    }
 
   private:
     void release(std::uint32_t id, std::int64_t at);
 
     Slots<Message> messages_;
     std::vector<Completion> completed_;
+    bool keeps_spans_ = false;
+    std::vector<MessageSpan> spans_;
     std::size_t live_ = 0;
     std::uint32_t added_ = 0;
     std::int64_t finished_at_ = 0;  ///< ps, when the last message so far completed

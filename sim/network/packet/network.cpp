@@ -42,7 +42,7 @@ void Network::advance(std::int64_t now_ps) {
 
 void Network::send(const Request& request) {
     ORRERY_ASSERT(request.bytes > 0 && setup_.fabric.node_of(request.from) != setup_.fabric.node_of(request.to));
-    const std::uint32_t id = messages_.add(request);
+    const std::uint32_t id = messages_.add(request, now_);
     start_samples();
     // The pair decides the hash, so that all levels of detail place a hashed flow on the same spine.
     const std::uint64_t pair = (static_cast<std::uint64_t>(request.from.value()) << 32) | request.to.value();

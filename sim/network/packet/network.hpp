@@ -54,6 +54,10 @@ class Network final : private Watcher {
     void set_shares(const std::vector<double>& rates);
     /// Where threads share the network, run() no longer stops when messages complete: nobody sends any because of it.
     void run_ahead() { ahead_ = crew_ != nullptr; }
+    /// Before the first message: when each goes is kept.
+    void keep_spans() { messages_.keep_spans(); }
+    /// By number of the message; empty unless kept.
+    [[nodiscard]] const std::vector<MessageSpan>& spans() const { return messages_.spans(); }
     /// Times at which threads have waited for each other.
     [[nodiscard]] std::uint64_t steps() const { return crew_ ? crew_->side_by_side() : 0; }
 

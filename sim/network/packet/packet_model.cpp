@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 namespace orrery::inline network {
@@ -147,6 +148,12 @@ void PacketModel::start(ClassId id, double amount, ListenerId listener, std::uin
     }
 }
 
+void PacketModel::number_flows() {
+    ORRERY_ASSERT(started_ == 0);
+    numbers_flows_ = true;
+    network_.keep_spans();
+}
+
 void PacketModel::send(std::uint32_t slot) {
     const Activity& activity = activities_[slot];
     const Class& c = classes_[activity.of.value()];
@@ -161,8 +168,12 @@ void PacketModel::send(std::uint32_t slot) {
             limit = limit > 0 ? std::min(limit, bound) : bound;
         }
         const double weight = activity.inside.valid() ? flow.weight : 0;
+        const std::uint64_t name = numbers_flows_ ? sent_.size() : activity.token;
+        if (numbers_flows_) {
+            sent_.push_back({activity.listener.value(), flow.from, flow.to, bytes});
+        }
         if (counts_flows_) {
-            tokens_.push_back(activity.token);
+            tokens_.push_back(name);
         }
         if (!flow.members.empty()) {
             network_.reduce(
@@ -170,7 +181,7 @@ void PacketModel::send(std::uint32_t slot) {
             continue;
         }
         network_.send({flow.from, flow.to, static_cast<std::uint64_t>(bytes), limit, slot, weight, rates_[slot],
-                       class_of(flow), counts_flows_ && sampled_.has(activity.token)});
+                       class_of(flow), counts_flows_ && sampled_.has(name)});
     }
 }
 
@@ -230,6 +241,18 @@ PacketReport PacketModel::packet_report() const {
     }
     for (FlowSample& sample : out.flow_samples) {
         sample.token = tokens_[sample.token];
+    }
+    return out;
+}
+
+std::vector<FlowTime> PacketModel::flow_times() const {
+    std::vector<FlowTime> out;
+    for (std::size_t i = 0; i < sent_.size(); ++i) {
+        const packet::MessageSpan& span = network_.spans()[i];
+        const double end =
+            span.end < 0 ? std::numeric_limits<double>::quiet_NaN() : SimTime::from_ps(span.end).seconds();
+        out.push_back({sent_[i].owner, sent_[i].from.value(), sent_[i].to.value(), sent_[i].bytes,
+                       SimTime::from_ps(span.start).seconds(), end});
     }
     return out;
 }

@@ -27,6 +27,9 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
                 std::uint64_t seed, bool links_change = false, std::uint32_t threads = 1);
     /// As Network::run_ahead.
     void run_ahead() { network_.run_ahead(); }
+    /// Before the first activity: messages go by their number in the order of sending and not by what their jobs name them, and when
+    /// each went is kept. For jobs that send several in one activity.
+    void number_flows();
 
     ResourceId add_resource(double capacity) override { return inside_.add_resource(capacity); }
     [[nodiscard]] double capacity(ResourceId resource) const override { return inside_.capacity(resource); }
@@ -52,8 +55,10 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     }
 
     [[nodiscard]] const packet::Network& network() const { return network_; }
-    /// As Network::report, with messages named as their jobs name them.
+    /// As Network::report, with messages named as their jobs name them or numbered.
     [[nodiscard]] PacketReport packet_report() const;
+    /// In the order of sending; empty unless flows are numbered.
+    [[nodiscard]] std::vector<FlowTime> flow_times() const;
 
   private:
     struct Class {
@@ -62,6 +67,12 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
         std::vector<Demand> demands;
         double rate_bound = kUnbounded;
         std::uint32_t users = 0;  ///< holds, and activities under way
+    };
+    struct Sent {
+        std::uint32_t owner;
+        GpuId from;
+        GpuId to;
+        double bytes;
     };
     struct Activity {
         std::uint64_t token = 0;
@@ -100,6 +111,8 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     bool counts_flows_;
     NumberRanges sampled_;
     std::vector<std::uint64_t> tokens_;  ///< by number of the message in the network, where it counts by message
+    bool numbers_flows_ = false;
+    std::vector<Sent> sent_;  ///< by number of the message, where flows are numbered
     Slots<Class> classes_;
     Slots<Activity> activities_;
     std::deque<packet::Completion> arrived_;  ///< activities whose flows the next events hand over

@@ -15,7 +15,8 @@ void Reductions::begin(const ReductionRequest& request) {
                               " bytes is more than 2^32 packets: raise network.mtu or split it");
     }
     const std::uint32_t id = messages_.add({request.members.front(), request.members.back(), request.bytes,
-                                            request.rate_limit, request.token, request.weight, request.share});
+                                            request.rate_limit, request.token, request.weight, request.share},
+                                           clock_.now);
     messages_[id].parts = static_cast<std::uint32_t>(request.members.size());
 
     const std::uint32_t number = reductions_.take({});

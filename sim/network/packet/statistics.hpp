@@ -58,9 +58,19 @@ struct FlowSample {
     double marked = 0;        ///< of the data packets that came, the share with a mark
 };
 
+/// When a message between nodes went, and which. Times are those of the run, s.
+struct FlowTime {
+    std::uint32_t owner = 0;  ///< number of the listener that its activity tells
+    std::uint32_t from = 0;   ///< GPU
+    std::uint32_t to = 0;     ///< GPU
+    double bytes = 0;
+    double start = 0;
+    double end = 0;  ///< not a number: it was cancelled
+};
+
 /// What became of the packets of one message between nodes.
 struct FlowCounts {
-    std::uint64_t token = 0;            ///< as its job names it
+    std::uint64_t token = 0;            ///< as its job names it, or its number in the order of sending
     std::uint64_t paths = 0;            ///< that its data packets came by
     std::uint64_t sent = 0;             ///< data packets, those sent again among them
     std::uint64_t bytes = 0;            ///< of these, on the wire

@@ -1,5 +1,6 @@
 // kind: collective and kind: network. Messages on a fabric, of a collective or as traffic.
 
+#include "tools/driver/completion_times.hpp"
 #include "tools/driver/kind.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
 #include "workloads/collective/choose.hpp"
@@ -17,7 +18,6 @@ namespace orrery::inline driver {
 namespace {
 
 constexpr std::size_t kMostDrawn = 200'000;
-constexpr std::uint64_t kMostKept = 2'000'000;
 
 std::string too_many_to_draw(std::uint64_t messages) {
     return fmt::format("--trace draws up to {} messages of a fluid or analytic run; this one has {}", kMostDrawn,
@@ -113,7 +113,7 @@ class MessageScenario {
         }
         ring_messages_ = static_cast<std::uint64_t>(ranks_) * 2 * (ranks_ - 1);
         const bool stored = (options.timeline && ring_messages_ <= kMostDrawn) ||
-                            (options.messages && ring_messages_ <= kMostKept && spec_.slow_rank < 0);
+                            (options.messages && ring_messages_ <= kMostListed && spec_.slow_rank < 0);
         const Fidelity fidelity = scenario.network.fidelity;
         const bool counted = !spec_.in_memory;  // what is summed in memory goes message by message
         bool unstored_ring = ring && counted && fidelity != Fidelity::simgrid;
@@ -198,7 +198,7 @@ class MessageScenario {
                             result.messages, result.classes));
         }
         if (options_.messages && result.starts.size() == schedule_.messages.size() && form_ == Form::stored &&
-            schedule_.messages.size() <= kMostKept) {
+            schedule_.messages.size() <= kMostListed) {
             out.messages = MessageRecord{std::move(schedule_), std::move(result.starts), std::move(result.completions)};
         }
     }
@@ -215,19 +215,8 @@ class MessageScenario {
             times[i] -= result.starts[i] + schedule_.messages[i].delay;
         }
         LoneMessages alone(fabric_, placement_, schedule_, run_options_);
-        add_quantiles("fct_s", std::move(times), "s", summary);
-        add_quantiles("slowdown", slowdowns(alone, schedule_, result.starts, result.completions), "1", summary);
-    }
-
-    static void add_quantiles(const std::string& name, std::vector<double> values, const char* unit, Summary& summary) {
-        std::sort(values.begin(), values.end());
-        const double sum = std::accumulate(values.begin(), values.end(), 0.0);
-        summary.add(name + ".mean", sum / static_cast<double>(values.size()), unit);
-        for (const auto& [suffix, q] : {std::pair{".p50", 0.5}, {".p95", 0.95}, {".p99", 0.99}}) {
-            const auto place = static_cast<std::size_t>(q * static_cast<double>(values.size()));
-            summary.add(name + suffix, values[std::min(values.size() - 1, place)], unit);
-        }
-        summary.add(name + ".max", values.back(), unit);
+        add_spread("fct_s", std::move(times), "s", summary);
+        add_spread("slowdown", slowdowns(alone, schedule_, result.starts, result.completions), "1", summary);
     }
 
     const Fabric& fabric_;

@@ -1,10 +1,12 @@
 // kind: training. One iteration of a model under a plan.
 
+#include "tools/driver/completion_times.hpp"
 #include "tools/driver/given_faults.hpp"
 #include "tools/driver/group_names.hpp"
 #include "tools/driver/interval.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/driver/training_faults.hpp"
+#include "tools/driver/training_messages.hpp"
 #include "tools/driver/unread.hpp"
 
 #include "sim/device/power.hpp"
@@ -186,17 +188,24 @@ class TrainingScenario final : public ScenarioRun {
     explicit TrainingScenario(const RunContext& context)
         : scenario_(context.scenario),
           options_(context.options),
+          simulation_(context.simulation),
+          start_(context.start),
           input_(input_of(context)),
           run_(input_,
                context.options.check_memory ? context.scenario.cluster.node.gpu.memory.value
                                             : std::numeric_limits<double>::infinity(),
                context.simulation, context.start) {
         run_.set_progress(context.options.progress);
+        simulation_.number_flows();
     }
 
     // With what a cluster's given faults do to the job's ranks.
     static TrainingInput input_of(const RunContext& context) {
         TrainingInput input = training_input(context.scenario, context.models, context.fabric, context.placement);
+        if (context.options.messages && !context.simulation.by_packet()) {
+            input.fold = false;
+            input.keep_flows = true;
+        }
         if (context.faults != nullptr) {
             input.spells = slow_spells(*context.faults, context.fabric, context.placement,
                                        static_cast<std::uint32_t>(input.plan.ranks()), context.start);
@@ -218,6 +227,7 @@ class TrainingScenario final : public ScenarioRun {
                 }
             }
         }
+        add_messages(out);
         out.timeline = std::move(result.timeline);
         if (scenario_.faults.campaign) {
             add_campaign(scenario_, input_, result, options_.campaigns, out);
@@ -226,8 +236,32 @@ class TrainingScenario final : public ScenarioRun {
     }
 
   private:
+    // Packet by packet the summary tells of messages, whether somebody lists them or not.
+    void add_messages(RunOutput& out) const {
+        if (!simulation_.by_packet()) {
+            out.messages = options_.messages ? messages_of(input_, run_, kMostListed) : std::nullopt;
+            return;
+        }
+        MessageRecord record =
+            messages_of(simulation_.flow_times(), run_.executor().listener().value(), start_.seconds());
+        if (record.starts.empty()) {
+            return;
+        }
+        std::vector<double> times = record.completions;
+        for (std::size_t i = 0; i < times.size(); ++i) {
+            times[i] -= record.starts[i];
+        }
+        out.summary.add("messages", static_cast<double>(times.size()), "1");
+        add_spread("fct_s", std::move(times), "s", out.summary);
+        if (options_.messages && record.starts.size() <= kMostListed) {
+            out.messages = std::move(record);
+        }
+    }
+
     const Scenario& scenario_;
     const RunOptions& options_;
+    Simulation& simulation_;
+    SimTime start_;
     TrainingInput input_;
     TrainingRun run_;
 };
@@ -313,7 +347,7 @@ const KindRow kTrainingKind = {
     .requests = false,
     .plans = true,
     .drawing = TimelineDrawing::ranks,
-    .network = {.library = true, .folds = true, .collectives = true, .sends = true},
+    .network = {.library = true, .folds = true, .collectives = true, .sends = true, .flows = true},
     .cost = cost_of_training,
     .describe = describe_training,
     .check = check_training,
