@@ -8,9 +8,10 @@ namespace {
 /// HPC", IEEE Micro 40(6), 2020. Published: packets over many paths without order; a rate limit of each connection from an
 /// estimate of what arrives, by the times of acknowledgements, beside a limit of what is in flight; congestion shows in longer round
 /// trips or an estimate below the rate sent at. The rules and their settings are not published, and are assumed here:
-/// once a round trip the estimate is what arrived in it; with round trips of more than a quarter above the least one seen, or less
-/// arriving than nine tenths of the rate, the rate becomes nine tenths of the estimate, else it rises by a quarter (gains of 0.9 and
-/// 1.25 in the manner of BBR, which the paper names as kin); in flight are two least round trips of the rate at most.
+/// once a round trip the estimate is what arrived in it; with round trips of more than a quarter above the least one seen (and a
+/// packet, for a flow that sends less than half of one in that time), or less arriving than nine tenths of the rate, the rate becomes nine
+/// tenths of the estimate, else it rises by a quarter (gains of 0.9 and 1.25 in the manner of BBR, which the paper names as kin); in
+/// flight are two least round trips of the rate at most.
 /// A loss counts as congestion. Paths are `oblivious` or `bitmap`: that SRD avoids loaded ones is published, how is not.
 class Srd final : public Transport {
   public:
@@ -50,7 +51,10 @@ class Srd final : public Transport {
             return;
         }
         const double estimate = state.arrived / elapsed * 1e12;
-        const bool late = state.delays / state.arrived > (1 + own_.delay) * state.least;
+        // Far below a packet a round trip, single packets of others make it longer, whatever the rate.
+        const bool sparse = flow.rate * state.least * 1e-12 < run_.packet / 2;
+        const double others = sparse ? run_.packet / run_.line_rate * 1e12 : 0;
+        const bool late = state.delays / state.arrived > (1 + own_.delay) * state.least + others;
         // What arrives now was sent a round trip ago; only a flow that its limits hold back shows what the network carries.
         const bool held = ack.in_flight + run_.packet > kInFlight * state.least * flow.rate * 1e-12;
         const bool slow = held && estimate < kDown * std::min(state.before, flow.rate);
@@ -63,7 +67,8 @@ class Srd final : public Transport {
     void on_loss(CongestionState& flow, const Lost&) const override { flow.as<State>().lost = true; }
     void on_timeout(CongestionState& flow, const Lost& lost) const override {
         auto& state = flow.as<State>();
-        set(flow, flow.rate / 2);
+        // Not below a packet a round trip, which waiting for timeouts is slow enough beside.
+        set(flow, std::max(flow.rate / 2, std::min(flow.rate, run_.packet / state.least * 1e12)));
         state.since = lost.now;
         state.arrived = state.delays = 0;
     }
@@ -84,7 +89,7 @@ class Srd final : public Transport {
         std::int64_t since = 0;  ///< ps, when it began; 0: none yet
         bool lost = false;       ///< something was, in it
     };
-    // Never less than a packet a round trip and never more than the NIC sends.
+    // Never less than a packet in so many round trips and never more than the NIC sends.
     void set(CongestionState& flow, double rate) const {
         const auto& state = flow.as<State>();
         flow.rate = std::clamp(rate, run_.packet / state.least * 1e12 / kSlowest, run_.line_rate);
