@@ -99,14 +99,15 @@ TEST_CASE("price: a table has its prices row by row, and its errors at their lin
                                          "all_reduce,,,dgx-h200,bytes=65536 ranks=4\n");
     const std::string out = folder.file("out.csv");
     CHECK(prices("--table " + good + " --kv-dtype fp8 -o " + out).size() == 2);
-    CHECK(read(out).find("all_reduce,bf16,bytes=65536 ranks=4,,dgx-h200,") != std::string::npos);
+    CHECK(read(out).find("all_reduce,,bytes=65536 ranks=4,,dgx-h200,") != std::string::npos);
     const std::string bad = folder.file("bad.csv",
                                         "op,device,shape\ngem,h200-sxm,m=1\ngemm,h200-sxm,m=1 n=1\n"
                                         "gemm,h201,m=1 n=1 k=1\n");
     const Outcome outcome = orrery_command("price --table " + bad);
     CHECK(outcome.code == 2);
-    for (const char* error : {"bad.csv:2:1: error: unknown operation 'gem'; did you mean 'gemm'?",
-                              "bad.csv:3:1: error: gemm needs a positive 'k'", "bad.csv:4:1: error: unknown device 'h201'"}) {
+    for (const char* error :
+         {"bad.csv:2:1: error: unknown operation 'gem'; did you mean 'gemm'?",
+          "bad.csv:3:1: error: gemm needs a positive 'k'", "bad.csv:4:1: error: unknown device 'h201'"}) {
         CHECK_MESSAGE(outcome.text.find(error) != std::string::npos, outcome.text);
     }
     check_refused("price --table " + folder.file("c.csv", "op,devise,shape\n"), "has no row");
@@ -122,6 +123,10 @@ TEST_CASE("price: a table has its prices row by row, and its errors at their lin
                   "kv.csv:2:1: error: gemm reads no cached keys");
     check_refused("price gemm m=1 n=1 k=1 --device h200-sxm --kernels none-such", "no device has a set of kernels");
     check_refused("price all_reduce bytes=1 ranks=2 --device h200-sxm", "neither device nor kernels");
+    check_refused("price all_reduce bytes=1 ranks=2 --node dgx-h200 --dtype fp8", "it has neither dtype nor phase");
+    check_refused(
+        "price --table " + folder.file("dt.csv", "op,dtype,node,shape\nall_gather,fp8,dgx-h200,bytes=1 ranks=2\n"),
+        "dt.csv:2:1: error: all_gather moves bytes");
     check_refused("price all_reduce bytes=1 ranks=12 --node dgx-h200 --library ncl", "no library of collectives");
     check_refused("price all_reduce bytes=1 ranks=9 --node dgx-h200", "as many on each node");
     check_refused("price gemm m=1 n=1 k=1 --device h200-sxm --library nccl", "is no collective");

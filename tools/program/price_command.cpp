@@ -18,6 +18,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 
 namespace orrery::inline program {
 
@@ -35,8 +36,8 @@ const std::vector<std::string> kColumns = {"op",     "phase", "dtype",   "kv_dty
 
 struct Asked {
     std::map<std::string, std::string> cells;
-    Diagnostic place;  ///< for errors
-    bool own_kv_dtype = false;  ///< said for this operation, and not for all rows of a table
+    Diagnostic place;           ///< for errors
+    std::set<std::string> own;  ///< columns said for this operation, and not for all rows of a table
 
     [[nodiscard]] const std::string& text(const std::string& column) const { return cells.at(column); }
 };
@@ -56,16 +57,21 @@ std::vector<Asked> requests_of(const CommandLine& line) {
         for (const TraceOperation& one : trace_operations()) {
             operations.emplace_back(one.name);
         }
-        throw ConfigError(fmt::format("'orrery price' takes an operation with its dimensions, such as gemm m=4096 n=4096 "
-                                      "k=4096, or --table; operations are {}",
-                                      fmt::join(operations, ", ")));
+        throw ConfigError(
+            fmt::format("'orrery price' takes an operation with its dimensions, such as gemm m=4096 n=4096 "
+                        "k=4096, or --table; operations are {}",
+                        fmt::join(operations, ", ")));
     }
     if (!line.arguments.empty()) {
         common.cells["op"] = line.arguments[0];
         std::vector<std::string> shape(line.arguments.begin() + 1, line.arguments.end());
         common.cells["shape"] = fmt::format("{}", fmt::join(shape, " "));
         common.place = {"the operation", 0, 0, ""};
-        common.own_kv_dtype = !common.text("kv_dtype").empty();
+        for (const auto& [column, text] : common.cells) {
+            if (!text.empty()) {
+                common.own.insert(column);
+            }
+        }
         return {common};
     }
     std::vector<Asked> out;
@@ -83,7 +89,7 @@ std::vector<Asked> requests_of(const CommandLine& line) {
             }
             if (!text.empty()) {
                 request.cells[column] = text;
-                request.own_kv_dtype |= column == "kv_dtype";
+                request.own.insert(column);
             }
         }
         out.push_back(std::move(request));
@@ -127,7 +133,7 @@ class Pricers {
 
     RowPrice price(const Asked& request) {
         const TraceRow row = row_of(request);
-        if (request.own_kv_dtype && row.op.rfind("attention_", 0) != 0 && row.op.rfind("mla_", 0) != 0) {
+        if (request.own.contains("kv_dtype") && row.op.rfind("attention_", 0) != 0 && row.op.rfind("mla_", 0) != 0) {
             refuse(request, fmt::format("{} reads no cached keys and values: only attention has a kv_dtype", row.op));
         }
         const std::optional<CollectiveOp> op = collective_of(row.op);
@@ -187,6 +193,9 @@ class Pricers {
             refuse(
                 request,
                 fmt::format("{} is a collective: it has a node and a library, and neither device nor kernels", row.op));
+        }
+        if (request.own.contains("dtype") || request.own.contains("phase")) {
+            refuse(request, fmt::format("{} moves bytes, whatever they are: it has neither dtype nor phase", row.op));
         }
         for (const char* dimension : {"ranks", "nodes"}) {
             const double count = row.dim(dimension, 1);
@@ -292,7 +301,8 @@ int command_price(const CommandLine& line, const DataDirectory& data) {
     std::string csv = "op,dtype,shape,device,node,seconds,low,high,binds,of_peak,of_memory_or_links,source\n";
     std::vector<std::vector<std::string>> rows;
     for (const auto& [request, price] : prices) {
-        const std::string dtype = request.text("dtype").empty() ? "bf16" : request.text("dtype");
+        const bool moves = collective_of(request.text("op")).has_value();  // bytes, which have no type
+        const std::string dtype = moves ? "" : request.text("dtype").empty() ? "bf16" : request.text("dtype");
         rows.push_back({request.text("op"), dtype, request.text("shape"),
                         pretty_quantity(price.seconds, Dimension::time),
                         fmt::format("{} to {}", pretty_quantity(price.low, Dimension::time),
