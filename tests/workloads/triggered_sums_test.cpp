@@ -74,7 +74,47 @@ TEST_CASE("a compiler that only cuts hides neither sums of several gradients nor
     CHECK((of(false, 16) - of(false, 8)) / all == doctest::Approx(6.0 / 8 / 10));
 }
 
-TEST_CASE("casts for scales of rows take longer where they reduce over columns, and what promoted products make is scaled") {
+TEST_CASE("gathers before products with scales of rows stay whole where the compiler does not cut them") {
+    const auto of = [](bool whole, Fp8Scaling scaling, int layers) {
+        Scenario s = scenario_of("tensor: full", layers);
+        s.plan.precision = Precision::fp8;
+        s.plan.fp8_scaling = scaling;
+        s.cluster.node.gpu.flops_fp8 = s.cluster.node.gpu.flops_bf16;
+        s.software.fused_casts = false;  // so that gathers are of 16 bits
+        s.software.cuts_only = true;
+        s.software.whole_row_gathers = whole;
+        return train(s).booked[static_cast<std::size_t>(Category::tensor_communication)];
+    };
+    const auto waits = [&](bool whole, Fp8Scaling scaling) { return of(whole, scaling, 16) - of(whole, scaling, 8); };
+    const double all = exposed("tensor: none", true);
+    CHECK(waits(false, Fp8Scaling::row) / all == doctest::Approx((4 + 6.0 / 8) / 10));
+    CHECK(waits(true, Fp8Scaling::row) / all == doctest::Approx((8 + 2.0 / 8) / 10));
+    CHECK(waits(true, Fp8Scaling::current) / all == doctest::Approx((4 + 6.0 / 8) / 10));
+}
+
+TEST_CASE("a sequence that is not the outermost dimension is copied beside each whole collective") {
+    const auto copies = [](const char* overlap, Category category, bool sequence_parallel) {
+        const auto of = [&](bool copied, int layers) {
+            Scenario s = scenario_of(overlap, layers, sequence_parallel);
+            s.software.copies_sequences = copied;
+            s.software.cuts_only = true;
+            return train(s).booked[static_cast<std::size_t>(category)];
+        };
+        return (of(true, 16) - of(true, 8)) - (of(false, 16) - of(false, 8));
+    };
+    // Per layer and micro-batch: two gathers and two sums forward, four gathers and two sums backward.
+    const double forward = copies("tensor: none", Category::forward, true);
+    const double read_and_written = 2 * 4.0 * 4096 * 8192 * 2;                                // bytes of a copy
+    CHECK(forward == doctest::Approx(8 * 2 * 4 * read_and_written / 2.039e12).epsilon(0.2));  // of an A100's memory
+    CHECK(copies("tensor: none", Category::backward, true) == doctest::Approx(1.5 * forward));
+    // What is cut needs none: inputs gathered again and sums of gradients are not.
+    CHECK(copies("tensor: full", Category::forward, true) == doctest::Approx(0));
+    CHECK(copies("tensor: full", Category::backward, true) == doctest::Approx(forward));
+    CHECK(copies("tensor: none", Category::forward, false) == doctest::Approx(0));
+}
+
+TEST_CASE(
+    "casts for scales of rows take longer where they reduce over columns, and what promoted products make is scaled") {
     const auto seconds = [](double rate, bool rescales) {
         Scenario s = scenario_of("");
         s.plan.precision = Precision::fp8;

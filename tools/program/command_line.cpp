@@ -351,7 +351,8 @@ const std::vector<CommandSpec>& command_table() {
           {"runs", "FILE", "training: measured runs of your own, written as those of validation/training"},
           {"without", "MECHANISM",
            "training: switch a mechanism off (launches, expert-wait, slowest-device, contention, fused-casts, "
-           "split-accumulator, buckets, biases, split-heads, waits-at-ends, row-casts, cuts-only, repeated-keys, "
+           "split-accumulator, buckets, biases, split-heads, waits-at-ends, row-casts, cuts-only, row-gathers, "
+           "copied-sequences, repeated-keys, "
            "counted-updates)",
            true},
           writes("svg", "FILE", "predicted against measured as a picture"),

@@ -252,7 +252,7 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
         void (*apply)(Scenario&);
     };
     static constexpr double kNothing = 1e-12;  // zero stands for a default
-    static constexpr std::array<Row, 15> kMechanisms = {{
+    static constexpr std::array<Row, 17> kMechanisms = {{
         {"launches", [](Scenario& s) { s.software.launch.value = 0; }},
         {"expert-wait", [](Scenario& s) { s.software.expert_wait.value = 0; }},
         {"slowest-device", [](Scenario& s) { s.cluster.node.gpu.speed_spread.value = kNothing; }},
@@ -274,6 +274,8 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
          }},
         {"cuts-only", [](Scenario& s) { s.software.cuts_only = false; }},
         {"scan-efficiency", [](Scenario& s) { s.software.scan_efficiency.value = 0; }},
+        {"row-gathers", [](Scenario& s) { s.software.whole_row_gathers = false; }},
+        {"copied-sequences", [](Scenario& s) { s.software.copies_sequences = false; }},
         {"repeated-keys", [](Scenario& s) { s.software.repeats_keys = false; }},
         {"counted-updates",
          [](Scenario& s) {
@@ -456,7 +458,8 @@ constexpr std::array<Apart, 4> kApart = {{
     {"amd", "models on AMD", "model",
      [](const TrainingPoint& p) {
          const ModelSpec& model = p.variants[0].model;
-         return fmt::format("{}x{}{}", model.layers, model.hidden, p.variants[0].plan.adapters.given ? ", adapters" : "");
+         return fmt::format("{}x{}{}", model.layers, model.hidden,
+                            p.variants[0].plan.adapters.given ? ", adapters" : "");
      }},
 }};
 constexpr std::size_t kExperts = 0;

@@ -399,10 +399,16 @@ PassProgram PassCost::embedding(Direction direction) const {
             out.wait(out.collective("gather gradient", PassStream::tensor,
                                     tensor_collective(CollectiveOp::all_gather, tokens_ * h * 2)));
         }
+        if (copies_sequences()) {
+            out.kernel("unpack gradient", sequence_copy(2));
+        }
         out.kernel("add to the table's gradient", streaming(tokens_ * h * (2 + 2 * 4), 2), 2);
     } else {
         // Gathers rows, writes activations (and the sum over the tensor-parallel group).
         out.kernel("embedding", streaming(tokens_ * h * 2 * 3, 2), 2);
+        if (copies_sequences()) {
+            out.kernel("pack output", sequence_copy(2));
+        }
         out.wait(out.collective("sum output", PassStream::tensor, output_sum()));
     }
     return out.program();

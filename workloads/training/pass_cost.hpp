@@ -229,8 +229,15 @@ class PassCost {
     [[nodiscard]] Alone loss_pass(double logits, bool backward) const;
     [[nodiscard]] Alone tensor_collective(CollectiveOp op, double bytes) const;
     [[nodiscard]] Alone input_gather() const;  ///< of a block's input, under sequence parallelism
+    [[nodiscard]] double gathered_bytes() const;  ///< a value of it
+    /// Between a whole collective and a product: the sequence is put beside or apart from the batch, where the software does that.
+    [[nodiscard]] bool copies_sequences() const {
+        return software_.copies_sequences && plan_.sequence_parallel && tensor_group_.size() > 1;
+    }
+    [[nodiscard]] Alone sequence_copy(double bytes_a_value) const;
     [[nodiscard]] Alone output_sum() const;    ///< of a block's output
     [[nodiscard]] int pieces() const;          ///< that a product and its collective are cut into
+    [[nodiscard]] int gather_pieces() const;   ///< of gathers before products
     [[nodiscard]] bool triggers() const;       ///< tiles of a product start the reduction after it
 
     const ModelSpec& model_;

@@ -49,8 +49,8 @@ Alone PassCost::row_casts(const Gemm& gemm, double along, double across) const {
 
 // A product of one scale a tensor stands for one with scales of rows where sums are promoted, and these are applied to its output.
 Alone PassCost::rescaling(const Gemm& gemm) const {
-    const bool scaled = software_.rescales_products && gemm.precision == Precision::fp8 &&
-                        plan_.fp8_scaling == Fp8Scaling::row;
+    const bool scaled =
+        software_.rescales_products && gemm.precision == Precision::fp8 && plan_.fp8_scaling == Fp8Scaling::row;
     return scaled ? streaming(gemm.m * gemm.n * 4) : Alone();
 }
 
@@ -58,8 +58,10 @@ Alone PassCost::rescaling(const Gemm& gemm) const {
 // another, the casts are one kernel.
 Alone PassCost::forward_product(const Product& product, int parts) const {
     const Gemm& gemm = product.gemm;
-    const Alone casts = casts_before(gemm, product.times * gemm.m * gemm.k, product.fused_input) +
-                        product.times * row_casts(gemm, gemm.m * gemm.k + (product.held >= 2 ? gemm.n * gemm.k : 0), 0) + widening(product);
+    const Alone casts =
+        casts_before(gemm, product.times * gemm.m * gemm.k, product.fused_input) +
+        product.times * row_casts(gemm, gemm.m * gemm.k + (product.held >= 2 ? gemm.n * gemm.k : 0), 0) +
+        widening(product);
     return product.times * matrix_slowdown_ * parts * alone(part_of(gemm, parts)) + stream_slowdown_ * casts;
 }
 
@@ -67,7 +69,8 @@ Alone PassCost::forward_product(const Product& product, int parts) const {
 Alone PassCost::data_gradient(const Product& product, int parts) const {
     const Gemm& gemm = product.gemm;
     const Alone casts = casts_before(gemm, product.times * gemm.m * gemm.n, product.fused_gradient) +
-                        product.times * row_casts(gemm, gemm.m * gemm.n, product.held >= 2 ? gemm.n * gemm.k : 0) + widening(product);
+                        product.times * row_casts(gemm, gemm.m * gemm.n, product.held >= 2 ? gemm.n * gemm.k : 0) +
+                        widening(product);
     const Gemm part = part_of(gemm, parts);
     Gemm turned{part.m, part.k, part.n, 1, part.precision, 0};
     turned.scaling = gemm.scaling;
@@ -95,14 +98,21 @@ Alone PassCost::weight_gradient(const Product& product) const {
     return product.times * (matrix_slowdown_ * alone(weight) + stream_slowdown_ * streamed);
 }
 
-Alone PassCost::input_gather() const {
-    // Operands that are cast before they travel, as Transformer Engine does, and torchao's Float8ColwiseParallel and
-    // Float8RowwiseParallel for products with one scale a tensor; sums stay in 16 bits.
+// Operands that are cast before they travel, as Transformer Engine does, and torchao's Float8ColwiseParallel and
+// Float8RowwiseParallel for products with one scale a tensor; sums stay in 16 bits.
+double PassCost::gathered_bytes() const {
     const bool cast = !plan_.gather_given && software_.fused_casts;
-    const double bytes = cast ? plan_.operand_bytes() : bytes_of(plan_.gather_precision);
-    return plan_.sequence_parallel
-               ? tensor_collective(CollectiveOp::all_gather, tokens_ * static_cast<double>(model_.hidden) * bytes)
-               : Alone();
+    return cast ? plan_.operand_bytes() : bytes_of(plan_.gather_precision);
+}
+
+Alone PassCost::input_gather() const {
+    const double bytes = tokens_ * static_cast<double>(model_.hidden) * gathered_bytes();
+    return plan_.sequence_parallel ? tensor_collective(CollectiveOp::all_gather, bytes) : Alone();
+}
+
+// Read and written once. Collectives put the parts of ranks one after another; of [batch, sequence, hidden] that is another order.
+Alone PassCost::sequence_copy(double bytes_a_value) const {
+    return stream_slowdown_ * streaming(2 * tokens_ * static_cast<double>(model_.hidden) * bytes_a_value);
 }
 
 Alone PassCost::output_sum() const {
@@ -112,6 +122,12 @@ Alone PassCost::output_sum() const {
 
 int PassCost::pieces() const {
     return plan_.overlap_tensor == TensorOverlap::full ? static_cast<int>(plan_.tensor) : 1;
+}
+
+// Where a gather stays whole the product behind it is not cut either.
+int PassCost::gather_pieces() const {
+    const bool rows = plan_.precision == Precision::fp8 && plan_.fp8_scaling == Fp8Scaling::row;
+    return software_.whole_row_gathers && rows ? 1 : pieces();
 }
 
 bool PassCost::triggers() const {
@@ -145,14 +161,18 @@ Gemm PassCost::part_of(const Gemm& gemm, int parts) {
 
 void PassCost::write_input_products(Writer& out, std::span<const Block> blocks) const {
     const bool gathers = tensor_group_.size() > 1 && plan_.sequence_parallel;
-    const int parts = gathers ? pieces() : 1;
+    const int parts = gathers ? gather_pieces() : 1;
     Alone products;
     for (const Block& block : blocks) {
         for (const Product& each : block.in) {
             products += forward_product(each, parts);
         }
     }
-    if (gathers) {
+    if (gathers && copies_sequences() && parts == 1) {
+        out.kernel("unpack input", sequence_copy(gathered_bytes()), 1,
+                   out.collective("gather input", PassStream::tensor, input_gather()));
+        out.kernel("product, in", products);
+    } else if (gathers) {
         out.gathered("gather input", input_gather(), "product, in", products, parts);
     } else {
         out.kernel("product, in", products);
@@ -171,6 +191,10 @@ void PassCost::write_output_products(Writer& out, std::span<const Block> blocks)
     write_adapters(out, blocks, false, PassWork::forward);  // before the sum over ranks, of which it is a part
     if (triggers()) {
         write_triggered(out, "sum output", "product, out", products);
+    } else if (copies_sequences() && parts == 1) {
+        out.kernel("product, out", products);
+        out.kernel("pack output", sequence_copy(2));
+        out.wait(out.collective("sum output", PassStream::tensor, output_sum()));
     } else if (tensor_group_.size() > 1) {
         out.scattered("sum output", output_sum(), "product, out", products, parts);
     } else {
@@ -181,7 +205,7 @@ void PassCost::write_output_products(Writer& out, std::span<const Block> blocks)
 // The gradient is gathered before the last product's gradients.
 void PassCost::write_output_gradients(Writer& out, std::span<const Block> blocks, Part part) const {
     const bool gathers = tensor_group_.size() > 1 && plan_.sequence_parallel;
-    const int parts = gathers ? pieces() : 1;
+    const int parts = gathers ? gather_pieces() : 1;
     Alone data;
     Alone weight;
     for (const Block& block : blocks) {
@@ -190,7 +214,11 @@ void PassCost::write_output_gradients(Writer& out, std::span<const Block> blocks
             weight += weight_gradient(each);
         }
     }
-    if (part != Part::weights && gathers) {
+    if (part != Part::weights && gathers && copies_sequences() && parts == 1) {
+        out.kernel("unpack gradient", sequence_copy(gathered_bytes()), 1,
+                   out.collective("gather gradient", PassStream::tensor, input_gather()));
+        out.kernel("data gradient, out", data);
+    } else if (part != Part::weights && gathers) {
         out.gathered("gather gradient", input_gather(), "data gradient, out", data, parts);
     } else if (part != Part::weights) {
         out.kernel("data gradient, out", data);
@@ -236,11 +264,17 @@ void PassCost::write_input_gradients(Writer& out, std::span<const Block> blocks,
         } else {
             out.kernel("data gradient, in", data);
             write_adapters(out, blocks, true, PassWork::input_gradient);
+            if (copies_sequences()) {
+                out.kernel("pack gradient", sequence_copy(2));
+            }
             summed = grouped ? out.collective("sum gradient", PassStream::tensor, output_sum()) : PassProgram::kNone;
         }
         if (!hides) {
             out.wait(summed);
         }
+    }
+    if (gathered != PassProgram::kNone && copies_sequences()) {
+        out.kernel("unpack input", sequence_copy(gathered_bytes()), 1, gathered);
     }
     if (part != Part::input && !frozen()) {
         out.kernel("weight gradient, in", weight, 1, gathered);

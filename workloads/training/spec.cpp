@@ -279,6 +279,9 @@ void describe(Fields& fields, SoftwareSpec& software) {
                     "overlap.tensor: full hides what it cuts into one product, and neither sums of several products' "
                     "gradients nor inputs that are gathered again"},
                    software.cuts_only);
+    fields.boolean({"whole_row_gathers",
+                    "overlap.tensor: full does not cut gathers before products in 8 bits with scales of rows"},
+                   software.whole_row_gathers);
     bool scans = software.scan_efficiency.value > 0;
     fields.group(scans, [&](Fields& same) {
         same.sourced(
@@ -307,6 +310,10 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.fused_biases);
     fields.boolean({"repeats_keys", "grouped keys and values are copied for every query head before attention"},
                    software.repeats_keys);
+    fields.boolean({"copies_sequences",
+                    "under sequence parallelism what was gathered, or is to be summed, is copied, as the sequence is not "
+                    "the outermost dimension; not where overlap.tensor cuts it"},
+                   software.copies_sequences);
     fields.boolean({"splits_heads",
                     "queries, keys and values are copied apart before fused attention, and their gradients together"},
                    software.splits_heads);

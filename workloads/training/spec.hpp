@@ -218,6 +218,7 @@ struct SoftwareSpec {
     /// With overlap.tensor: full only what is cut into one product hides: not the sums of several products' gradients, nor inputs that
     /// are gathered again for the gradients of weights.
     bool cuts_only = false;
+    bool whole_row_gathers = false;  ///< overlap.tensor: full does not cut gathers before products with scales of rows
     /// Of the vector units' 32-bit rate that kernels of a state-space scan's products reach at most; 0: what batched products reach.
     Sourced<double> scan_efficiency;
     bool rescales_products = false;  ///< what a backward product with scales of rows makes is scaled by a kernel after it
@@ -232,6 +233,8 @@ struct SoftwareSpec {
     bool fused_gradient_accumulation = true;  ///< weight gradients are added in the GEMM's epilogue
     bool fused_biases = true;                 ///< biases are added, and their gradients summed, by the kernels of products
     bool repeats_keys = false;                ///< keys and values are copied for every query head before attention
+    /// Whole collectives of sequence-parallel ranks copy what they have gathered, or sum, as the sequence is not the outermost dimension.
+    bool copies_sequences = false;
     bool splits_heads = false;                ///< queries, keys and values are copied apart before fused attention
     bool scatter_gather_pipeline = true;      ///< each tensor-parallel rank sends its share between stages
     std::int64_t gathers_per_layer = 1;       ///< collectives that ZeRO-3 gathers a layer's weights with
