@@ -430,7 +430,8 @@ bool Nics::send_packet(std::uint32_t id) {
         }
     }
     const bool more = may_send(flow);
-    p.flags |= more && !(repeated && setup_.transport.eager) ? 0 : kAsks;
+    const bool small = flow.window < setup_.ask_below;
+    p.flags |= more && !small && !(repeated && setup_.transport.eager) ? 0 : kAsks;
     if (flow.rate > 0) {
         const double gap = size / flow.rate * 1e12;
         // Ideal flows make up for what they wait behind others at their NIC, or they would fall behind their share.

@@ -226,6 +226,7 @@ void Setup::set_windows() {
     tell_every = spec.nic.acknowledge_every > 0 ? static_cast<std::uint32_t>(spec.nic.acknowledge_every)
                  : batches                      ? std::max(1U, 16384 / mtu)
                                                 : 1;
+    ask_below = tell_every > 1 && transport.asks_early ? 1.5 * tell_every * full : 0;
     const double product = congestion.line_rate * static_cast<double>(round_trip) * 1e-12;
     // An acknowledgement that waits for more packets must not stop the sender, however short the links are. Loss-based control
     // needs room for the queue that it fills.

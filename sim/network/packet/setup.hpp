@@ -95,6 +95,8 @@ struct Setup {
     bool by_time = false;               ///< what was sent later and has arrived proves a loss
     std::int64_t reorder_time = 0;      ///< ps later; 0: a flow's smoothed round trip
     std::uint32_t tell_every = 1;       ///< packets an acknowledgement
+    /// Bytes of a window below which each packet asks for one: it may shrink to less than what the receiver keeps to itself.
+    double ask_below = 0;
     std::uint32_t capacity = 256;       ///< most bits of a bitmap
 
     [[nodiscard]] std::uint32_t ports() const { return base[kPortKinds]; }

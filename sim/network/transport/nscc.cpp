@@ -31,6 +31,7 @@ class Nscc final : public Transport {
     [[nodiscard]] TransportNeeds needs() const override {
         TransportNeeds out;
         out.rare_news = true;
+        out.asks_early = false;  // as the public simulator: with the packet that fills the window
         out.eager = true;
         return out;
     }

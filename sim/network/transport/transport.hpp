@@ -107,6 +107,7 @@ struct TransportNeeds {
     double speculative = 0;        ///< bytes of credit until the receiver is heard; 0: a window
     bool fills_queues = false;     ///< its windows grow until packets are lost or marked
     bool rare_news = false;        ///< many packets an acknowledgement will do
+    bool asks_early = true;        ///< with a small window each packet asks for one, and not the one that fills it alone
     bool counts_bytes = false;     ///< on_sent is called
     bool eager = false;            ///< a flow's first packet, and each that is sent again, is answered at once
     bool telemetry = false;        ///< ports write their load into packets, acknowledgements bring it back
