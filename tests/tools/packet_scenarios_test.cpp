@@ -35,7 +35,7 @@ std::string network_for(const std::string& traffic, const std::string& settings,
 }  // namespace
 
 TEST_CASE("a window that shrinks below what an acknowledgement tells of waits for no timeout") {
-    // The last flows of the incast had three packets in flight when their windows became two, of which no receiver told.
+    // Fewer packets than a receiver tells of together may fill a window that has shrunk since they left.
     for (const int senders : {16, 31}) {
         for (const int every : {4, 8, 32}) {
             INFO(senders << " senders, an acknowledgement every " << every);

@@ -1,5 +1,6 @@
 #include "tools/driver/training_messages.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/random.hpp"
 
 #include <algorithm>
@@ -25,7 +26,8 @@ struct Transfer {
 MessageRecord messages_of(const std::vector<FlowTime>& times, std::uint32_t owner, double start) {
     MessageRecord out;
     for (const FlowTime& time : times) {
-        if (time.owner == owner && !std::isnan(time.end)) {
+        if (time.owner == owner) {
+            ORRERY_ASSERT(!std::isnan(time.end));  // iterations cancel nothing
             add(out, Message{time.from, time.to, time.bytes}, time.start - start, time.end - start);
         }
     }

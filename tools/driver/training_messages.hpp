@@ -11,7 +11,7 @@
 
 namespace orrery::inline driver {
 
-/// Those that one job of a packet run sent, in the order of sending; cancelled ones are left out.
+/// Those that one job of a packet run sent, in the order of sending, of which none was cancelled.
 /// `owner`: the number of its listener; `start`: of the job, s of the run.
 [[nodiscard]] MessageRecord messages_of(const std::vector<FlowTime>& times, std::uint32_t owner, double start);
 /// Those of an iteration whose transfers keep their flows and are shared by the fluid or the analytic model, in the order of their

@@ -140,8 +140,7 @@ const std::vector<CommandSpec>& command_table() {
           writes("requests", "FILE.csv", "serving: how each request ended, and when"),
           writes("flows", "FILE.csv",
                  "network, collective, training: each message's start, end and slowdown over being alone (of training "
-                 "those "
-                 "between nodes); packet fidelity: its paths, losses and marks too (.sqlite: as a database)"),
+                 "those between nodes); packet fidelity: its paths, losses and marks too (.sqlite: as a database)"),
           writes("flow-samples", "FILE.csv",
                  "packet fidelity: window, rate and marks of messages over time, every network.flow_samples (.sqlite: "
                  "as a database)"),
@@ -352,8 +351,7 @@ const std::vector<CommandSpec>& command_table() {
           {"without", "MECHANISM",
            "training: switch a mechanism off (launches, expert-wait, slowest-device, contention, fused-casts, "
            "split-accumulator, buckets, biases, split-heads, waits-at-ends, row-casts, cuts-only, row-gathers, "
-           "copied-sequences, repeated-keys, "
-           "counted-updates)",
+           "copied-sequences, repeated-keys, counted-updates)",
            true},
           writes("svg", "FILE", "predicted against measured as a picture"),
           {"limits", "FILE", "scores that must be kept; validation/thresholds.yaml by default"},

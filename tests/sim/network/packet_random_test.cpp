@@ -204,7 +204,7 @@ double longest_timeout(const Case& c, double bytes, double rate) {
 }
 
 // Transports lose time to their own rules: windows that start small, rates that fall and rise again. The worst of 120,000 cases takes
-// 14 of these, ten more than 9.
+// 14 of these, six more than 9.
 constexpr double kMostOfBound = 16;
 
 // s, by when all messages would have arrived one after another: the last change of a link and what routing needs to learn of it, then
