@@ -351,7 +351,11 @@ const std::vector<TraceOperation>& trace_operations() {
     static const std::vector<std::string> kWide = {"tokens", "hidden"};
     static const std::vector<std::string> kRanks = {"ranks", "bytes"};
     static const std::vector<TraceOperation> kOperations = {
-        {"gemm", "C[m,n] = A[m,k] B[k,n], batch times", {"m", "n", "k"}, {"batch"}},
+        {"gemm",
+         "C[m,n] = A[m,k] B[k,n], batch times; split_accumulator 1: 8-bit products whose sums are promoted along the way; "
+         "accumulate 1: added to C in 32 bits",
+         {"m", "n", "k"},
+         {"batch", "split_accumulator", "accumulate"}},
         {"grouped_gemm",
          "one product for each expert: rows[tokens * topk] x [k,n] of its expert",
          {"tokens", "experts", "topk", "n", "k"},

@@ -131,18 +131,25 @@ Prepared prepare_gemm(const Point& point, Arena& arena) {
     const double m = point.dim("m");
     const double n = point.dim("n");
     const double k = point.dim("k");
-    const Format format = format_of(point.dtype);
+    Format format = format_of(point.dtype);
+    const bool accumulates = point.dim("accumulate") > 0;
+    if (accumulates) {
+        // As gradients of weights are summed over micro-batches: into 32-bit sums that are there already.
+        format.result = CUDA_R_32F;
+        format.result_bytes = 4;
+    }
     const bool a_transposed = point.layout[0] == 't';
     const bool b_transposed = point.layout[1] == 't';
 
     auto product = std::make_shared<Product>();
+    product->beta = accumulates ? 1 : 0;
     Prepared out;
     out.operand_bytes = (m * k + k * n) * format.operand_bytes + m * n * format.result_bytes;
     out.copies = arena.copies_for(out.operand_bytes);
     for (int i = 0; i < out.copies; ++i) {
         product->a.push_back(operand(arena, point.dtype, m * k));
         product->b.push_back(operand(arena, point.dtype, k * n));
-        product->c.push_back(arena.take(m * n * format.result_bytes));
+        product->c.push_back(accumulates ? arena.normal<float>(m * n) : arena.take(m * n * format.result_bytes));
     }
     product->workspace = arena.take(kWorkspace);
     float* scale = static_cast<float*>(arena.take(sizeof(float)));
@@ -163,8 +170,9 @@ Prepared prepare_gemm(const Point& point, Arena& arena) {
         check(cudaMemcpy(scale, &one, sizeof one, cudaMemcpyHostToDevice), "scale");
         set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scale);
         set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scale);
-        // As serving engines and Transformer Engine's forward pass set it: sums stay in the tensor core's registers.
-        const std::int8_t fast = 1;
+        // As serving engines and Transformer Engine's forward pass set it: sums stay in the tensor core's registers. Its
+        // products of gradients promote them to 32 bits along the way (split_accumulator).
+        const std::int8_t fast = point.dim("split_accumulator") > 0 ? 0 : 1;
         set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
     }
     const auto rows = [](double value) { return static_cast<std::uint64_t>(value); };

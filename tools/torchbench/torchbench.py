@@ -13,19 +13,23 @@ launches, us): in a run of its own, because a profiler that was once loaded slow
 
 import argparse
 import datetime
+import gc
 import math
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-COLUMNS = ("op,phase,dtype,shape,library,mode,cache,split,point,median_ns,min_ns,p10_ns,p90_ns,mean_ns,reps,note").split(",")
+COLUMNS = ("op,phase,dtype,shape,library,mode,cache,split,point,median_ns,min_ns,p10_ns,p90_ns,mean_ns,reps,sm_clock_mhz,power_w,"
+           "temperature_c,held_s,note").split(",")
 LLAMA_8B = dict(hidden=4096, ffn=14336, heads=32, kv_heads=8, head_dim=128)
 GPT2_124M = dict(hidden=768, ffn=3072, heads=12, kv_heads=12, head_dim=64)
 GPT_1_3B = dict(hidden=2048, ffn=8192, heads=16, kv_heads=16, head_dim=128)
@@ -267,15 +271,103 @@ class Bench:
             print(f"left out, out of memory: {name}", file=sys.stderr)
             torch.cuda.empty_cache()
             return
+        self.write(dict(op=op, phase=phase, dtype="bf16", shape=text, library=library or f"torch-{torch.__version__}", mode=mode,
+                        cache="warm", split="holdout" if held_out else "", point=name, note=note), times)
+
+    def write(self, cells, times):
+        """A row of sorted `times`, s."""
         quantile = lambda q: times[min(len(times) - 1, round(q * (len(times) - 1)))]
-        cells = dict(op=op, phase=phase, dtype="bf16", shape=text, library=library or f"torch-{torch.__version__}", mode=mode,
-                     cache="warm", split="holdout" if held_out else "", point=name,
-                     median_ns=statistics.median(times) * 1e9, min_ns=times[0] * 1e9, p10_ns=quantile(0.1) * 1e9,
-                     p90_ns=quantile(0.9) * 1e9, mean_ns=statistics.fmean(times) * 1e9, reps=len(times), note=note)
-        row = ",".join(f"{cells[c]:.1f}" if isinstance(cells[c], float) else str(cells[c]) for c in COLUMNS)
+        cells.update(median_ns=statistics.median(times) * 1e9, min_ns=times[0] * 1e9, p10_ns=quantile(0.1) * 1e9,
+                     p90_ns=quantile(0.9) * 1e9, mean_ns=statistics.fmean(times) * 1e9, reps=len(times))
+        row = ",".join(f"{cells[c]:.1f}" if isinstance(cells.get(c), float) else str(cells.get(c, "")) for c in COLUMNS)
         with open(self.args.out, "a", encoding="utf-8") as file:
             file.write(row + "\n")
-        self.done.add(name)
+        self.done.add(cells["point"])
+
+    def held(self, op, note, shape, make, seconds=2.0):
+        """A kernel without a pause, with the means of what the board says of itself in the second half."""
+        text = " ".join(f"{key}={value}" for key, value in shape.items())
+        name = "/".join(part for part in (op, "held", note.replace(" ", "-"), text) if part)
+        if name in self.done or self.args.profile:
+            return
+        if time.monotonic() - self.start > self.args.seconds:
+            raise TimeoutError
+        run = make()
+        times, samples = self.time_held(run, seconds)
+        mean = {key: statistics.fmean(sample[key] for sample in samples) if samples else "" for key in BOARD}
+        seen = f"{note}; {mean['millivolts']:.0f} mV" if isinstance(mean["millivolts"], float) and mean["millivolts"] > 0 else note
+        self.write(dict(op=op, dtype="fp8" if "fp8" in note else "bf16", shape=text, library=f"torch-{torch.__version__}", mode="stream",
+                        cache="warm", split="holdout", point=name, note=seen, held_s=seconds, sm_clock_mhz=mean["clock"],
+                        power_w=mean["watts"], temperature_c=mean["celsius"]), sorted(times))
+
+    def time_held(self, run, seconds):
+        for _ in range(3):
+            run()
+        torch.cuda.synchronize()
+        begin = time.monotonic()
+        times, samples, stop = [], [], []
+        sampler = threading.Thread(target=sample_board, args=(samples, begin + seconds / 2, stop))
+        sampler.start()
+        while time.monotonic() - begin < seconds:
+            marks = [torch.cuda.Event(enable_timing=True) for _ in range(21)]
+            marks[0].record()
+            for mark in marks[1:]:
+                run()
+                mark.record()
+            torch.cuda.synchronize()
+            if time.monotonic() - begin > seconds / 2:
+                times += [first.elapsed_time(last) * 1e-3 for first, last in zip(marks, marks[1:])]
+        stop.append(True)
+        sampler.join()
+        return times, samples
+
+    def paused(self, op, note, shape, dtype, make):
+        """Single executions, each after 40 ms of rest."""
+        text = " ".join(f"{key}={value}" for key, value in shape.items())
+        name = "/".join((op, "paused", note.replace(" ", "-"), text))
+        if name in self.done or self.args.profile:
+            return
+        run = make()
+        for _ in range(3):
+            run()
+        times = []
+        for _ in range(9):
+            torch.cuda.synchronize()
+            time.sleep(0.04)
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            run()  # wakes the clocks
+            begin.record()
+            run()
+            end.record()
+            torch.cuda.synchronize()
+            times.append(begin.elapsed_time(end) * 1e-3)
+        self.write(dict(op=op, dtype=dtype, shape=text, library=f"torch-{torch.__version__}", mode="stream", cache="warm",
+                        split="holdout", point=name, note=note), sorted(times))
+
+
+BOARD = ("clock", "watts", "celsius", "millivolts")
+
+
+def sample_board(samples, start, stop):
+    """Samples of clock, power, temperature and voltage of the first GPU from `start` on, until `stop` holds something."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    board = pynvml.nvmlDeviceGetHandleByIndex(0)
+    while not stop:
+        if time.monotonic() >= start:
+            samples.append(dict(clock=float(pynvml.nvmlDeviceGetClockInfo(board, pynvml.NVML_CLOCK_SM)),
+                                watts=pynvml.nvmlDeviceGetPowerUsage(board) / 1000,
+                                celsius=float(pynvml.nvmlDeviceGetTemperature(board, pynvml.NVML_TEMPERATURE_GPU)),
+                                millivolts=float(millivolts())))
+        time.sleep(0.05)
+
+
+def millivolts():
+    """What nvidia-smi says of the graphics voltage; 0 where it does not."""
+    answer = subprocess.run(["nvidia-smi", "-q", "-i", "0", "-d", "VOLTAGE"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"Graphics\s*:\s*([0-9.]+) mV", answer)
+    return found.group(1) if found else 0
 
 
 def attention_points(bench):
@@ -325,6 +417,121 @@ def attention_points(bench):
 
                 if batch * keys <= 4 << 20:
                     bench.point("attention_decode", shape, run, held_out=False, mode="graph" if bench.cuda else "eager")
+
+
+def flash_points(bench):
+    """FlashAttention-2, PyTorch's own kernels, in training: whole sequences, and the pieces of a ring over ranks."""
+    if not bench.cuda:
+        return
+    flash = torch.ops.aten._scaled_dot_product_flash_attention.default
+    library = f"torch-{torch.__version__}/flash"
+
+    def measure(batch, queries, keys, heads, width, causal):
+        shape = dict(batch=batch, queries=queries, keys=keys, heads=heads, kv_heads=heads, head_dim=width, causal=int(causal))
+        made = []
+
+        def inputs():
+            if not made:
+                made.append([bench.tensor(batch, heads, count, width) for count in (queries, keys, keys)])
+            return made[0]
+
+        def forward():
+            q, k, v = inputs()
+            return lambda: flash(q, k, v, 0.0, causal)
+
+        def backward():
+            tensors = [t.requires_grad_() for t in inputs()]
+            out = flash(*tensors, 0.0, causal)[0]
+            gradient = torch.randn_like(out)
+            return lambda: torch.autograd.grad(out, tensors, gradient, retain_graph=True)
+
+        for phase, run in (("", forward), ("backward", backward)):
+            bench.point("attention_training", shape, run, phase=phase, held_out=False, library=library, mode="eager", note="flash")
+
+    for heads, width in ((32, 128), (8, 128), (40, 128), (16, 64)):
+        length = 1024
+        while length <= 32768:
+            for batch in (1, 2, 4) if length <= 8192 else (1,):
+                measure(batch, length, length, heads, width, True)
+            length *= 2
+    for queries, keys in ((2048, 2048), (8192, 8192), (32768, 16384), (16384, 32768), (32768, 32768)):
+        measure(1, queries, keys, 32, 128, False)
+
+
+def held_points(bench):
+    """Clock, power and voltage where a kernel is held for two seconds, and products after a pause."""
+    if not bench.cuda:
+        return
+
+    def product(n, k, m, make=None):
+        a, b = (make or bench.tensor)(m, k), (make or bench.tensor)(n, k)
+        return lambda: torch.mm(a, b.t())
+
+    def product8(n, k, m, fast):
+        a, b = bench.tensor(m, k).to(torch.float8_e4m3fn), bench.tensor(n, k).to(torch.float8_e4m3fn)
+        one = torch.ones((), device=bench.where)
+        return lambda: torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast)
+
+    def streaming(gigabytes):
+        a = torch.empty(int(gigabytes * 1e9 / 8), device=bench.where)
+        b = torch.randn_like(a)
+        return lambda: torch.add(b, 1.0, out=a)
+
+    def attention_of(length):
+        q, k, v = (bench.tensor(1, 32, length, 128) for _ in range(3))
+        return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def mixed(gigabytes):
+        first, second = product(8192, 8192, 8192), streaming(gigabytes)
+
+        def run():
+            first()
+            second()
+
+        return run
+
+    kinds = [("gemm", "random", dict(m=8192, n=8192, k=8192), lambda: product(8192, 8192, 8192)),
+             ("gemm", "uniform", dict(m=8192, n=8192, k=8192), lambda: product(8192, 8192, 8192, lambda *s: bench.tensor(*s).uniform_(-1, 1))),
+             ("gemm", "one value", dict(m=8192, n=8192, k=8192), lambda: product(8192, 8192, 8192, lambda *s: bench.tensor(*s).fill_(1.0))),
+             ("gemm", "few bits", dict(m=8192, n=8192, k=8192), lambda: product(8192, 8192, 8192, lambda *s: bench.tensor(*s).sign())),
+             ("gemm", "zeros", dict(m=8192, n=8192, k=8192), lambda: product(8192, 8192, 8192, lambda *s: bench.tensor(*s).zero_())),
+             ("gemm", "tall", dict(m=16384, n=28672, k=4096), lambda: product(28672, 4096, 16384)),
+             ("gemm", "small", dict(m=1024, n=1024, k=8192), lambda: product(1024, 8192, 1024)),
+             ("gemm", "fp8 fast", dict(m=8192, n=8192, k=8192), lambda: product8(8192, 8192, 8192, True)),
+             ("gemm", "fp8 split", dict(m=8192, n=8192, k=8192), lambda: product8(8192, 8192, 8192, False)),
+             ("attention_prefill", "cudnn or flash", dict(batch=1, queries=8192, keys=8192, heads=32, kv_heads=32, head_dim=128, causal=1),
+              lambda: attention_of(8192)),
+             ("add", "", dict(tokens=65536, hidden=8192), lambda: streaming(2.1)),
+             ("gemm", "with 1 GB streamed after each", dict(m=8192, n=8192, k=8192), lambda: mixed(1)),
+             ("gemm", "with 4 GB streamed after each", dict(m=8192, n=8192, k=8192), lambda: mixed(4))]
+    for op, note, shape, make in kinds:
+        bench.held(op, note, shape, make)
+    for n, k, m in ((8192, 8192, 8192), (28672, 4096, 8192), (4096, 14336, 8192), (4096, 4096, 16384), (14336, 8192, 8192)):
+        for note, dtype, run in (("bf16", "bf16", lambda: product(n, k, m)), ("fast", "fp8", lambda: product8(n, k, m, True)),
+                                 ("split", "fp8", lambda: product8(n, k, m, False))):
+            bench.paused("gemm", f"after a pause {note}", dict(m=m, n=n, k=k), dtype, run)
+
+
+def fsdp_points(bench):
+    """Whole steps of Llama 3 8B's layers as torchtitan runs them, under FSDP2 on one device."""
+    import llama
+
+    shape, vocabulary, batch, sequence = (LLAMA_8B, 128256, 2, 8192) if bench.cuda else (TINY, 128, 2, 16)
+    for name, compiled, eight_bits, recompute in (("compiled", True, False, "operations"), ("eager", False, False, "operations"),
+                                                  ("compiled fp8", True, True, "operations"), ("compiled none", True, False, "none"),
+                                                  ("eager full", False, False, "full"), ("compiled fp8 none", True, True, "none")):
+        for layers in (4, 2):
+
+            def run(layers=layers, compiled=compiled, eight_bits=eight_bits, recompute=recompute):
+                return llama.training_step(layers, vocabulary, batch, sequence, shape, compiled=compiled and bench.cuda,
+                                           eight_bits=eight_bits and bench.cuda, recompute=recompute, where=bench.where)
+
+            bench.point("step", dict(batch=batch, queries=sequence, layers=layers, **shape, vocabulary=vocabulary, gated=1, training=1),
+                        run, note=f"fsdp2 {name}")
+            gc.collect()
+            if bench.cuda:
+                torch._dynamo.reset()
+                torch.cuda.empty_cache()
 
 
 def launch_points(bench):
@@ -448,7 +655,7 @@ def moe_points(bench):
 
 
 GROUPS = dict(attention=attention_points, launch=launch_points, layer=layer_points, serving=serving_points,
-              training=training_points, moe=moe_points)
+              training=training_points, moe=moe_points, flash=flash_points, held=held_points, fsdp=fsdp_points)
 
 
 def main():
