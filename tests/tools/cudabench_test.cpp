@@ -17,8 +17,9 @@ TEST_CASE("cudabench: every point has a name of its own, and every group of the 
         CHECK_MESSAGE(names.insert(point.id()).second, point.id());
         ++groups[point.group];
     }
-    CHECK(groups.size() == 10);
+    CHECK(groups.size() == 11);
     CHECK(groups["gemm"] == 43 * 23 + 2 * 75 + 24);
+    CHECK(groups["gradients"] == 12 * 3 * 10);
     CHECK(groups["launch"] == 3);
 }
 
@@ -92,15 +93,17 @@ TEST_CASE("cudabench: a trace that was cut off resumes after its last complete r
     CHECK(found[2] == points[100].id());
 }
 
-TEST_CASE("cudabench: the committed runs hold every point of the plan, and nothing else") {
-    for (const char* run : {"h200-sxm-2026-11-26", "h100-sxm-2026-11-26"}) {
-        const orrery::Trace trace =
-            orrery::read_trace(std::string(ORRERY_SOURCE_DIR) + "/validation/measured/" + run + "/cudabench.csv.xz");
+TEST_CASE("cudabench: the committed runs of a device hold every point of the plan together, and nothing else") {
+    for (const char* device : {"h200-sxm", "h100-sxm"}) {
         std::set<std::string> measured;
         int repeats = 0;
-        for (const orrery::TraceRow& row : trace.rows) {
-            repeats += row.split == "repeat" ? 1 : 0;
-            CHECK_MESSAGE((measured.insert(row.point).second || row.split == "repeat"), row.point);
+        for (const char* day : {"-2026-11-26", "-2026-11-27"}) {
+            const orrery::Trace trace = orrery::read_trace(std::string(ORRERY_SOURCE_DIR) + "/validation/measured/" +
+                                                           device + day + "/cudabench.csv.xz");
+            for (const orrery::TraceRow& row : trace.rows) {
+                repeats += row.split == "repeat" ? 1 : 0;
+                CHECK_MESSAGE((measured.insert(row.point).second || row.split == "repeat"), row.point);
+            }
         }
         std::set<std::string> planned;
         for (const Point& point : all_points()) {

@@ -12,6 +12,7 @@
 #include <cuda_fp8.h>
 
 #include <algorithm>
+#include <cstdint>
 
 namespace orrery::cudabench {
 

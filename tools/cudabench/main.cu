@@ -133,7 +133,7 @@ std::vector<std::pair<std::string, std::string>> meta_of(const Options& options,
         {"warm_up", "5 executions and one graph"},
         {"repetitions", "7 to 100 in about 20 ms"},
         {"l2_flush", "operands rotate over three times the cache; rows with cache warm do not"},
-        {"fp8_products", "fast accumulation, scales per tensor"},
+        {"fp8_products", "scales per tensor; fast accumulation but where a row says split_accumulator"},
         {"seed", "1"}};
     for (const auto& entry : monitor.meta()) {
         meta.push_back(entry);

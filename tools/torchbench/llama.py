@@ -1,13 +1,16 @@
 """Llama 3 as PyTorch's own training examples write it (torchtitan's models, FSDP2, torchao's 8-bit layers), on one device.
 
 Learnt from pytorch/torchtitan, models/llama3/model.py and parallelize.py: projections apart, rotary embedding in 32 bits on complex
-numbers, keys repeated for every query head, weights in 32 bits that FSDP2 casts to 16, every second product kept by selective recomputation.
-8-bit layers scale each tensor by its largest value; the gradient's products have a split accumulator (pytorch/ao, float8/config.py).
+numbers, keys repeated for every query head, weights in 32 bits that FSDP2 casts to 16, every second product kept by selective
+recomputation. 8-bit layers scale each tensor by its largest value; the gradient's products have a split accumulator (pytorch/ao, float8/config.py).
 """
+
+import contextlib
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional as F
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
@@ -94,7 +97,10 @@ SAVED = [getattr(torch.ops.aten, name).default
 
 
 def keep_every_second():
-    """Selective recomputation of operations: attention, largest values and every second product in 16 bits are kept; 8-bit ones run again."""
+    """Selective recomputation of operations: attention, largest values and every second product in 16 bits are kept.
+
+    8-bit products run again.
+    """
     count = {False: 0, True: 0}
 
     def policy(ctx, operation, *args, **kwargs):
@@ -142,7 +148,7 @@ def loss_of(logits, labels):
     return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(0, 1))
 
 
-def training_step(layers, vocabulary, batch, sequence, shape, *, compiled, eight_bits, recompute, where):
+def training_step(layers, vocabulary, batch, sequence, shape, *, compiled, eight_bits, recompute, flash, where):
     """A function that runs one whole step: forward, backward, clipping, AdamW."""
     if not dist.is_initialized():
         store = dist.HashStore()
@@ -163,7 +169,8 @@ def training_step(layers, vocabulary, batch, sequence, shape, *, compiled, eight
 
     def execute():
         optimizer.zero_grad()
-        logits = model(tokens)
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION) if flash else contextlib.nullcontext():
+            logits = model(tokens)
         value = loss(logits, labels)
         del logits
         value.backward()

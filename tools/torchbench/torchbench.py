@@ -3,9 +3,10 @@
 
     tools/torchbench/torchbench.py --out FILE --device h200-sxm [--groups attention,layer,...] [--seconds N]
 
-The `attention` group (forward, backward, chunked and decode, through PyTorch's fused kernels) is for calibration. All other
-groups are end-to-end runs, marked as held out: cost models are never fitted on them. The layout of the file is documented in
-models/calibration/trace.hpp. Rows are flushed as measured; run again with the same file, it goes on where it stopped.
+The groups `attention` (forward, backward, chunked and decode, through PyTorch's fused kernels) and `flash` (FlashAttention-2, with
+the pieces of rings) are for calibration. `held` has clock and power of kernels without a pause, and products after one. All other groups
+are end-to-end runs, marked as held out: cost models are never fitted on them; `fsdp` has steps of llama.py. The layout of the file
+is documented in models/calibration/trace.hpp. Rows are flushed as measured; run again with the same file, it goes on where it stopped.
 `--profile` writes instead, of every end-to-end point, the kernels of one execution as the profiler sees them (name,
 launches, us): in a run of its own, because a profiler that was once loaded slows the launches after it.
 `--smoke` runs a tiny version of everything on the CPU, to test the script itself.
@@ -17,7 +18,6 @@ import gc
 import math
 import os
 import platform
-import re
 import statistics
 import subprocess
 import sys
@@ -250,8 +250,8 @@ class Bench:
             for kernel, (launches, us) in sorted(total.items(), key=lambda entry: -entry[1][1]):
                 file.write(f"{name},{launches},{us:.1f},{kernel}\n")
 
-    def point(self, op, shape, run, *, phase="", mode="eager", held_out=True, note="", library=None, count=1):
-        """Times `run()`; what it does `count` times in an execution is given once in the row."""
+    def point(self, op, shape, run, *, phase="", mode="eager", held_out=True, note="", library=None, count=1, board=False):
+        """Times `run()`; what it does `count` times in an execution is given once in the row. `board`: with its clock and power."""
         text = " ".join(f"{key}={value}" for key, value in shape.items())
         name = "/".join(part for part in (op, phase, mode, note.replace(" ", "-"), text) if part)
         if name in self.done:
@@ -266,13 +266,22 @@ class Bench:
                         execute()
                     self.write_profile(name, execute)
                 return
+            samples, stop = [], []
+            sampler = threading.Thread(target=sample_board, args=(samples, 0, stop))
+            if board and self.cuda:
+                for _ in range(3):
+                    execute()
+                sampler.start()
             times = sorted(seconds / count for seconds in self.time(execute, mode == "graph"))
+            stop.append(True)
+            if sampler.is_alive():
+                sampler.join()
         except torch.cuda.OutOfMemoryError if hasattr(torch.cuda, "OutOfMemoryError") else MemoryError:
             print(f"left out, out of memory: {name}", file=sys.stderr)
             torch.cuda.empty_cache()
             return
         self.write(dict(op=op, phase=phase, dtype="bf16", shape=text, library=library or f"torch-{torch.__version__}", mode=mode,
-                        cache="warm", split="holdout" if held_out else "", point=name, note=note), times)
+                        cache="warm", split="holdout" if held_out else "", point=name, note=note, **means(samples)), times)
 
     def write(self, cells, times):
         """A row of sorted `times`, s."""
@@ -294,11 +303,8 @@ class Bench:
             raise TimeoutError
         run = make()
         times, samples = self.time_held(run, seconds)
-        mean = {key: statistics.fmean(sample[key] for sample in samples) if samples else "" for key in BOARD}
-        seen = f"{note}; {mean['millivolts']:.0f} mV" if isinstance(mean["millivolts"], float) and mean["millivolts"] > 0 else note
         self.write(dict(op=op, dtype="fp8" if "fp8" in note else "bf16", shape=text, library=f"torch-{torch.__version__}", mode="stream",
-                        cache="warm", split="holdout", point=name, note=seen, held_s=seconds, sm_clock_mhz=mean["clock"],
-                        power_w=mean["watts"], temperature_c=mean["celsius"]), sorted(times))
+                        cache="warm", split="holdout", point=name, note=note, held_s=seconds, **means(samples)), sorted(times))
 
     def time_held(self, run, seconds):
         for _ in range(3):
@@ -345,29 +351,22 @@ class Bench:
                         split="holdout", point=name, note=note), sorted(times))
 
 
-BOARD = ("clock", "watts", "celsius", "millivolts")
-
-
 def sample_board(samples, start, stop):
-    """Samples of clock, power, temperature and voltage of the first GPU from `start` on, until `stop` holds something."""
+    """Samples of clock, power and temperature of the first GPU from `start` on, until `stop` holds something."""
     import pynvml
 
     pynvml.nvmlInit()
     board = pynvml.nvmlDeviceGetHandleByIndex(0)
     while not stop:
         if time.monotonic() >= start:
-            samples.append(dict(clock=float(pynvml.nvmlDeviceGetClockInfo(board, pynvml.NVML_CLOCK_SM)),
-                                watts=pynvml.nvmlDeviceGetPowerUsage(board) / 1000,
-                                celsius=float(pynvml.nvmlDeviceGetTemperature(board, pynvml.NVML_TEMPERATURE_GPU)),
-                                millivolts=float(millivolts())))
+            samples.append(dict(sm_clock_mhz=float(pynvml.nvmlDeviceGetClockInfo(board, pynvml.NVML_CLOCK_SM)),
+                                power_w=pynvml.nvmlDeviceGetPowerUsage(board) / 1000,
+                                temperature_c=float(pynvml.nvmlDeviceGetTemperature(board, pynvml.NVML_TEMPERATURE_GPU))))
         time.sleep(0.05)
 
 
-def millivolts():
-    """What nvidia-smi says of the graphics voltage; 0 where it does not."""
-    answer = subprocess.run(["nvidia-smi", "-q", "-i", "0", "-d", "VOLTAGE"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"Graphics\s*:\s*([0-9.]+) mV", answer)
-    return found.group(1) if found else 0
+def means(samples):
+    return {key: statistics.fmean(sample[key] for sample in samples) for key in samples[0]} if samples else {}
 
 
 def attention_points(bench):
@@ -459,7 +458,7 @@ def flash_points(bench):
 
 
 def held_points(bench):
-    """Clock, power and voltage where a kernel is held for two seconds, and products after a pause."""
+    """Clock and power where a kernel is held for two seconds, and products after a pause."""
     if not bench.cuda:
         return
 
@@ -490,20 +489,21 @@ def held_points(bench):
 
         return run
 
-    kinds = [("gemm", "random", dict(m=8192, n=8192, k=8192), lambda: product(8192, 8192, 8192)),
-             ("gemm", "uniform", dict(m=8192, n=8192, k=8192), lambda: product(8192, 8192, 8192, lambda *s: bench.tensor(*s).uniform_(-1, 1))),
-             ("gemm", "one value", dict(m=8192, n=8192, k=8192), lambda: product(8192, 8192, 8192, lambda *s: bench.tensor(*s).fill_(1.0))),
-             ("gemm", "few bits", dict(m=8192, n=8192, k=8192), lambda: product(8192, 8192, 8192, lambda *s: bench.tensor(*s).sign())),
-             ("gemm", "zeros", dict(m=8192, n=8192, k=8192), lambda: product(8192, 8192, 8192, lambda *s: bench.tensor(*s).zero_())),
+    square = dict(m=8192, n=8192, k=8192)
+    kinds = [("gemm", "random", square, lambda: product(8192, 8192, 8192)),
+             ("gemm", "uniform", square, lambda: product(8192, 8192, 8192, lambda *s: bench.tensor(*s).uniform_(-1, 1))),
+             ("gemm", "one value", square, lambda: product(8192, 8192, 8192, lambda *s: bench.tensor(*s).fill_(1.0))),
+             ("gemm", "few bits", square, lambda: product(8192, 8192, 8192, lambda *s: bench.tensor(*s).sign())),
+             ("gemm", "zeros", square, lambda: product(8192, 8192, 8192, lambda *s: bench.tensor(*s).zero_())),
              ("gemm", "tall", dict(m=16384, n=28672, k=4096), lambda: product(28672, 4096, 16384)),
              ("gemm", "small", dict(m=1024, n=1024, k=8192), lambda: product(1024, 8192, 1024)),
-             ("gemm", "fp8 fast", dict(m=8192, n=8192, k=8192), lambda: product8(8192, 8192, 8192, True)),
-             ("gemm", "fp8 split", dict(m=8192, n=8192, k=8192), lambda: product8(8192, 8192, 8192, False)),
-             ("attention_prefill", "cudnn or flash", dict(batch=1, queries=8192, keys=8192, heads=32, kv_heads=32, head_dim=128, causal=1),
-              lambda: attention_of(8192)),
+             ("gemm", "fp8 fast", square, lambda: product8(8192, 8192, 8192, True)),
+             ("gemm", "fp8 split", square, lambda: product8(8192, 8192, 8192, False)),
+             ("attention_prefill", "as PyTorch chooses",
+              dict(batch=1, queries=8192, keys=8192, heads=32, kv_heads=32, head_dim=128, causal=1), lambda: attention_of(8192)),
              ("add", "", dict(tokens=65536, hidden=8192), lambda: streaming(2.1)),
-             ("gemm", "with 1 GB streamed after each", dict(m=8192, n=8192, k=8192), lambda: mixed(1)),
-             ("gemm", "with 4 GB streamed after each", dict(m=8192, n=8192, k=8192), lambda: mixed(4))]
+             ("gemm", "with 1 GB streamed after each", square, lambda: mixed(1)),
+             ("gemm", "with 4 GB streamed after each", square, lambda: mixed(4))]
     for op, note, shape, make in kinds:
         bench.held(op, note, shape, make)
     for n, k, m in ((8192, 8192, 8192), (28672, 4096, 8192), (4096, 14336, 8192), (4096, 4096, 16384), (14336, 8192, 8192)):
@@ -514,20 +514,22 @@ def held_points(bench):
 
 def fsdp_points(bench):
     """Whole steps of Llama 3 8B's layers as torchtitan runs them, under FSDP2 on one device."""
-    import llama
+    import llama  # needs PyTorch 2.6
 
     shape, vocabulary, batch, sequence = (LLAMA_8B, 128256, 2, 8192) if bench.cuda else (TINY, 128, 2, 16)
-    for name, compiled, eight_bits, recompute in (("compiled", True, False, "operations"), ("eager", False, False, "operations"),
-                                                  ("compiled fp8", True, True, "operations"), ("compiled none", True, False, "none"),
-                                                  ("eager full", False, False, "full"), ("compiled fp8 none", True, True, "none")):
-        for layers in (4, 2):
+    kinds = [("compiled", True, False, "operations"), ("eager", False, False, "operations"),
+             ("compiled fp8", True, True, "operations"), ("compiled none", True, False, "none"), ("eager full", False, False, "full"),
+             ("compiled fp8 none", True, True, "none"), ("compiled flash", True, False, "operations")]
+    for name, compiled, eight_bits, recompute in kinds:
+        for layers in (4,) if bench.args.profile else (4, 2):
 
-            def run(layers=layers, compiled=compiled, eight_bits=eight_bits, recompute=recompute):
+            def run(name=name, layers=layers, compiled=compiled, eight_bits=eight_bits, recompute=recompute):
                 return llama.training_step(layers, vocabulary, batch, sequence, shape, compiled=compiled and bench.cuda,
-                                           eight_bits=eight_bits and bench.cuda, recompute=recompute, where=bench.where)
+                                           eight_bits=eight_bits and bench.cuda, recompute=recompute, flash="flash" in name,
+                                           where=bench.where)
 
             bench.point("step", dict(batch=batch, queries=sequence, layers=layers, **shape, vocabulary=vocabulary, gated=1, training=1),
-                        run, note=f"fsdp2 {name}")
+                        run, note=f"fsdp2 {name}", board=True)
             gc.collect()
             if bench.cuda:
                 torch._dynamo.reset()
