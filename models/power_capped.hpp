@@ -2,8 +2,9 @@
 // A device held to a power limit by the clock of its units.
 //
 // Claims: a kernel that would draw more than the limit (sim/device/power.hpp) runs at the highest clock that keeps it there: arithmetic
-// slows with the clock, memory keeps its own. What the units draw goes with clock times voltage squared and the voltage with the
-// clock, so with its cube, as the governor of models/calibrated.hpp has it (H200, B200); what memory and idle draw stays.
+// slows with the clock, memory keeps its own. What the units draw goes with clock times voltage squared, which does not fall to
+// nothing with the clock: measured boards at their limit keep 0.36 of it, and the rest goes with clock^2.54 (Zeus, `orrery validate
+// energy`) until the voltage is as low as it gets and power goes with the clock. What memory and idle draw stays at any clock.
 // Scope: devices with active_power, energy_per_flop and energy_per_byte.
 // Limits: each kernel has its own clock, where boards average over some milliseconds; a board that lowers its clock for kernels
 // of many kinds slows those below the limit, too.

@@ -8,6 +8,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace orrery {
 
 namespace {
@@ -77,15 +79,17 @@ plan: {tensor: 2, data: 4, global_batch: 8}
     CHECK(test::refusal(limited).find("power_limit needs the figures of a power law") != std::string::npos);
 }
 
-TEST_CASE("under a power limit products slow with the clock, and its cube is what is left for the units") {
+TEST_CASE("under a power limit products slow with the clock by the law of measured boards") {
     const DeviceSpec spec = board();
     const Cost product = cost_of(1, 600e12, 1e9);
     const Operation gemm = Gemm{8192, 8192, 8192};
     CHECK(capped(product, 650).cost(gemm).seconds.value() == 1);
-    // 600 W are 100 W idle and 500 W of units (the 0.1 W of bytes aside): 162.5 W are left at half the clock.
-    const PowerCapped half = capped(product, 100 + 500.0 / 8);
-    CHECK(half.clock(gemm) == doctest::Approx(0.5).epsilon(1e-3));
-    CHECK(half.cost(gemm).seconds.value() == doctest::Approx(2).epsilon(2e-3));
+    // Of 600 W 216 are fixed and 384 go with clock^2.54: 433.9 W at 0.8 of the clock.
+    const PowerCapped slower = capped(product, 216 + 384 * std::pow(0.8, 2.54));
+    CHECK(slower.clock(gemm) == doctest::Approx(0.8).epsilon(1e-3));
+    CHECK(slower.cost(gemm).seconds.value() == doctest::Approx(1.25).epsilon(2e-3));
+    // The line from 100 W idle touches that law at 0.527 of the clock and 291.3 W, so that half of that clock takes half of 191.3 W.
+    CHECK(capped(product, 100 + 191.3 / 2).clock(gemm) == doctest::Approx(0.527 / 2).epsilon(2e-3));
     // Streams keep their time: their bytes cost the same, and active units slow down without being missed.
     const Cost stream = cost_of(1, 0, 2.5e12);
     CHECK(capped(stream, 400).clock(Copy{1}) < 1);
