@@ -115,6 +115,10 @@ std::optional<Operation> operation_of(const TraceRow& row) {
     if (row.op == "gemm") {
         Gemm gemm{row.dim("m"),        row.dim("n"),    row.dim("k"),   row.dim("batch", 1), format->precision, 0,
                   format->weight_only, format->weights, format->scaling};
+        gemm.split_accumulator = row.dim("split_accumulator") > 0;
+        if (row.dim("accumulate") > 0) {
+            gemm.extra_bytes = kSumBytes * kSumsBesideProduct * gemm.m * gemm.n * gemm.batch;
+        }
         if (row.kernels == 2) {
             gemm.quantises = true;
             gemm.extra_bytes = kQuantisedBytes * gemm.m * gemm.k * gemm.batch;
@@ -285,6 +289,9 @@ std::string why_not_fitted(const TraceRow& row, const DeviceSpec& device) {
     const std::optional<KernelPoint> point = operation ? kernel_point(*operation) : std::nullopt;
     if (!point) {
         return "no fit is of such operations";
+    }
+    if (row.dim("split_accumulator") > 0 || row.dim("accumulate") > 0) {
+        return "fits are of products with fast accumulation that write their result";
     }
     if (row.dim("window") > 0) {
         return "windows move along the axis of full attention";

@@ -73,7 +73,7 @@ TEST_CASE("scenarios/faults/degraded-nic: the all-reduce between nodes takes twi
     const RunOutput out = run_file("degraded-nic");
     const double t = value(out, "iteration_time_s");
     const double d = part(out, {Category::data_communication});
-    CHECK(d > 0.05 * t);
+    CHECK(d > 0.04 * t);
     CHECK(value(out, "lost_s.network") == doctest::Approx(3600 * d / (t + d)).epsilon(0.01));
     check_sum(out);
 }

@@ -195,7 +195,7 @@ TEST_CASE("simulated V-shaped and bidirectional pipelines do the work of 1F1B, a
         CHECK_MESSAGE(work(r) == doctest::Approx(work(plain)).epsilon(1e-9), name);
         CHECK_MESSAGE(r.hardware_flops == doctest::Approx(plain.hardware_flops).epsilon(1e-9), name);
         // The order of v-min, which has least to spare, waits where passes are not equal: its authors' limit.
-        CHECK_MESSAGE(r.bubble_s < (std::string(name) == "v-min" ? 1.1 : 0.8) * plain.bubble_s, name);
+        CHECK_MESSAGE(r.bubble_s < (std::string(name) == "v-min" ? 1.15 : 0.8) * plain.bubble_s, name);
     }
     const auto activations = [](const TrainingResult& r) {
         double most = 0;

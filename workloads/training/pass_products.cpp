@@ -91,7 +91,7 @@ Alone PassCost::weight_gradient(const Product& product) const {
     const bool accumulates = !reduced && (plan_.micro_batches() > 1 || plan_.gradient_precision == Precision::fp32);
     Alone streamed = row_casts(gemm, 0, gemm.m * (gemm.n + gemm.k)) + rescaling(weight);
     if (accumulates && software_.fused_gradient_accumulation) {
-        weight.extra_bytes = gemm.n * gemm.k * 6;
+        weight.extra_bytes = gemm.n * gemm.k * kSumBytes * kSumsBesideProduct;
     } else if (accumulates) {
         streamed += streaming(gemm.n * gemm.k * 10);
     }
