@@ -132,6 +132,7 @@ class Steady {
         double spread = 0;          ///< relative, of the sums of the three stretches
         double trend = 0;           ///< relative change of the sum per ps
         double noise = 0;           ///< bytes per ps, standard error of a flow's rate
+        double doubt = 0;           ///< relative: more was sent than came, or less
         double spare = 0;           ///< what these leave of the tolerance
         double chance = 0;  ///< relative deviation of a NIC's rate in a time by chance, times the root of that time
     };

@@ -4,8 +4,9 @@
 // A flow's own rate is then its mean over the three stretches, drawn towards that of its NIC, and a NIC's towards that of the
 // group: as far as the means differ no more than chance lets them, which the three stretches of each show. So flows that take turns
 // get one rate, and flows that differ keep theirs.
-// Error: the variance that is left after this, the spread and trend of the sums, and what chance would have added to a NIC's flows
-// in the time skipped, as their means differ by now: a walk, which grows with the root of time.
+// Where queues grew by a share of what was sent, rates are taken in the middle between sending and receiving, as either may be what lasts.
+// Error: the variance that is left after this, the spread and trend of the sums, half of the share that queues took, and what chance
+// would have added to a NIC's flows in the time skipped, as their means differ by now: a walk, which grows with the root of time.
 // Limits: a port whose queue grows among thousands that are steady is not seen. Flows whose rates differ by chance end nearer to
 // each other than without skipping. What begins as such a group did is observed anew.
 // Source: Efron and Morris, "Stein's estimation rule and its competitors: an empirical Bayes approach", JASA 68 (1973).
@@ -83,7 +84,7 @@ std::int64_t Steady::judge_together(const Group& group) {
         track.rate = best.rates[i];
         track.spread = best.spread + 2 * best.noise / track.rate;
         track.trend = best.trend;
-        track.doubt = 0;
+        track.doubt = best.doubt;
         most = std::min(most, time_left(group.flows[i]));
     }
     if (most < kLeastWindows * static_cast<double>(window_)) {
@@ -143,9 +144,11 @@ Steady::Together Steady::judge_together(const Group& group, const std::size_t (&
     const double whole = tracks_[group.flows.front()].past[ends[0]].at - tracks_[group.flows.front()].past[ends[3]].at;
     out.trend = (all.came[0] - all.came[2]) / mean / all.flows / (whole * 2 / 3);
     // What queues take in or give back is missing at, or more than, what receivers got.
-    if (!(out.spread < tolerance_) || std::abs(under_way) > tolerance_ * bytes) {
+    const double queued = under_way / bytes;
+    if (!(out.spread < tolerance_) || std::abs(queued) > tolerance_) {
         return {};
     }
+    out.doubt = std::abs(queued);
     Chance of_flows;
     Chance of_nics;
     const auto squares = [](const double(&parts)[3], double of) {  // variance of the mean of three parts
@@ -178,10 +181,11 @@ Steady::Together Steady::judge_together(const Group& group, const std::size_t (&
     for (std::size_t i = 0; i < group.flows.size(); ++i) {
         const double of_nic = nics[flows_[group.flows[i]].source].mean();
         out.rates[i] = mean + nics_differ * (of_nic - mean) + flows_differ * (out.rates[i] - of_nic);
+        out.rates[i] *= 1 + queued / 2;
         slowest = std::min(slowest, out.rates[i]);
     }
     out.noise = std::sqrt(flows_differ * of_flows.noise() + nics_differ * of_nics.noise());
-    const double spare = tolerance_ - out.spread / 2 - out.noise / mean - lag;
+    const double spare = tolerance_ - out.spread / 2 - out.doubt / 2 - out.noise / mean - lag;
     out.spare = spare;
     out.chance = std::sqrt(of_nics.free > 0 ? of_nics.between / of_nics.free * whole : 0) / mean;
     if (slowest > 0 && out.noise / slowest < kWorstFlow * tolerance_ && spare > 0) {
