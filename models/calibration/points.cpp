@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <tuple>
 
 namespace orrery::inline cost {
@@ -99,6 +100,13 @@ std::optional<Operation> moved_by(const TraceRow& row) {
     return std::nullopt;
 }
 
+// PyTorch's own FlashAttention-2, as tools/torchbench names it.
+bool by_flash2(const TraceRow& row) {
+    constexpr std::string_view kName = "/flash";
+    const std::string_view library = row.library;
+    return library.size() > kName.size() && library.substr(library.size() - kName.size()) == kName;
+}
+
 }  // namespace
 
 std::optional<Operation> operation_of(const TraceRow& row) {
@@ -161,6 +169,7 @@ std::optional<Operation> operation_of(const TraceRow& row) {
         attention.causal = row.dim("causal", 1) > 0;
         attention.window = row.dim("window");
         attention.backward = backward;
+        attention.fused = by_flash2(row) ? FusedAttention::flash2 : FusedAttention::newest;
         attention.group = std::max(1.0, row.dim("heads") / row.dim("kv_heads"));
         attention.cache = cache;
         attention.block = row.dim("block");
@@ -289,6 +298,9 @@ std::string why_not_fitted(const TraceRow& row, const DeviceSpec& device) {
     const std::optional<KernelPoint> point = operation ? kernel_point(*operation) : std::nullopt;
     if (!point) {
         return "no fit is of such operations";
+    }
+    if (by_flash2(row)) {
+        return "FlashAttention-2 is priced as a share of the newest kernels";
     }
     if (row.dim("split_accumulator") > 0 || row.dim("accumulate") > 0) {
         return "fits are of products with fast accumulation that write their result";

@@ -29,7 +29,7 @@
 //   kv_dtype     of cached keys and values, where it differs
 //   layout       gemm: nt | nn | tn | tt (A is m x k, B is k x n; n: row-major, t: transposed; y = x W^T is nt)
 //   shape        `name=number` separated by blanks, the dimensions of the operation, see `trace_operations()`
-//   library      what ran it, with its version: cublaslt-12.8, vllm-0.24.0/flash_attn
+//   library      what ran it, with its version: cublaslt-12.8, vllm-0.24.0/flash_attn; `/flash` at its end: FlashAttention-2
 //   kernel       names the profiler saw, joined by `;`
 //   algorithm    collectives: ring | tree | nvls | ..., with protocol and channels: ring/simple/16
 //   kernels      number of kernels timed together (1 when empty)

@@ -116,6 +116,31 @@ TEST_CASE("a warm cache matters to what reads little more than the cache, and no
     CHECK(why("m=1 n=65536 k=16384").empty());  // 2 GB through a cache of 50 MB
 }
 
+TEST_CASE("rows of training's kernels are priced as what they are, and enter no fit of other kernels") {
+    const DeviceSpec device = h200();
+    const Roofline roofline(device);
+    const auto row = [](const std::string& op, const std::string& more, const std::string& library) {
+        return trace_of(",library", op + more + ",1000000," + library + "\n").rows[0];
+    };
+    const auto price = [&](const TraceRow& one) { return roofline.seconds(*operation_of(one)).value(); };
+    const std::string product = "gemm,fp8,m=8192 n=8192 k=8192";
+    const TraceRow plain = row(product, "", "cublaslt-13.1");
+    const TraceRow split = row(product, " split_accumulator=1", "cublaslt-13.1");
+    const TraceRow summed = row(product, " accumulate=1", "cublaslt-13.1");
+    CHECK(price(split) / price(plain) == doctest::Approx(device.split_accumulator.value).epsilon(0.01));
+    const double sums = 6 * 0.71 * 8192.0 * 8192 / (device.memory_bandwidth.value * device.memory_efficiency.value);
+    CHECK(price(summed) - price(plain) == doctest::Approx(sums).epsilon(1e-6));
+    const std::string attention = "attention_training,bf16,batch=1 queries=8192 keys=8192 heads=32 kv_heads=32 head_dim=128";
+    const TraceRow newest = row(attention, "", "torch-2.11.0");
+    const TraceRow flash2 = row(attention, "", "torch-2.11.0/flash");
+    CHECK(price(newest) / price(flash2) == doctest::Approx(device.flash2.value).epsilon(0.01));
+    for (const TraceRow* one : {&split, &summed, &flash2}) {
+        CHECK(!why_not_fitted(*one, device).empty());
+    }
+    CHECK(why_not_fitted(plain, device).empty());
+    CHECK(why_not_fitted(newest, device).empty());
+}
+
 TEST_CASE("libraries that timed the same sizes are sets of their own; products shared out by shape are one") {
     const DeviceSpec device = h200();
     const std::string decode = "attention_decode,bf16,batch=8 keys={} heads=32 kv_heads=8 head_dim=128,50000,{}\n";
