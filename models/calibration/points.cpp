@@ -129,7 +129,7 @@ std::optional<Operation> operation_of(const TraceRow& row) {
         }
         if (row.kernels == 2) {
             gemm.quantises = true;
-            gemm.extra_bytes = kQuantisedBytes * gemm.m * gemm.k * gemm.batch;
+            gemm.extra_bytes += kQuantisedBytes * gemm.m * gemm.k * gemm.batch;
         }
         return gemm;
     }

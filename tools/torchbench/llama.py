@@ -2,7 +2,8 @@
 
 Learnt from pytorch/torchtitan, models/llama3/model.py and parallelize.py: projections apart, rotary embedding in 32 bits on complex
 numbers, keys repeated for every query head, weights in 32 bits that FSDP2 casts to 16, every second product kept by selective
-recomputation. 8-bit layers scale each tensor by its largest value; the gradient's products have a split accumulator (pytorch/ao, float8/config.py).
+recomputation. 8-bit layers scale each tensor by its largest value; the gradient's products have a split accumulator (pytorch/ao,
+float8/config.py).
 """
 
 import contextlib

@@ -29,7 +29,7 @@ from torch import nn
 from torch.nn import functional as F
 
 COLUMNS = ("op,phase,dtype,shape,library,mode,cache,split,point,median_ns,min_ns,p10_ns,p90_ns,mean_ns,reps,sm_clock_mhz,power_w,"
-           "temperature_c,held_s,note").split(",")
+           "temperature_c,held_s,beside,note").split(",")
 LLAMA_8B = dict(hidden=4096, ffn=14336, heads=32, kv_heads=8, head_dim=128)
 GPT2_124M = dict(hidden=768, ffn=3072, heads=12, kv_heads=12, head_dim=64)
 GPT_1_3B = dict(hidden=2048, ffn=8192, heads=16, kv_heads=16, head_dim=128)
@@ -304,7 +304,8 @@ class Bench:
         run = make()
         times, samples = self.time_held(run, seconds)
         self.write(dict(op=op, dtype="fp8" if "fp8" in note else "bf16", shape=text, library=f"torch-{torch.__version__}", mode="stream",
-                        cache="warm", split="holdout", point=name, note=note, held_s=seconds, **means(samples)), sorted(times))
+                        cache="warm", split="holdout", point=name, note=note, held_s=seconds,
+                        beside=note if note.startswith("with ") else "", **means(samples)), sorted(times))
 
     def time_held(self, run, seconds):
         for _ in range(3):
@@ -501,7 +502,7 @@ def held_points(bench):
              ("gemm", "fp8 split", square, lambda: product8(8192, 8192, 8192, False)),
              ("attention_prefill", "as PyTorch chooses",
               dict(batch=1, queries=8192, keys=8192, heads=32, kv_heads=32, head_dim=128, causal=1), lambda: attention_of(8192)),
-             ("add", "", dict(tokens=65536, hidden=8192), lambda: streaming(2.1)),
+             ("copy", "", dict(bytes=1050000000), lambda: streaming(2.1)),
              ("gemm", "with 1 GB streamed after each", square, lambda: mixed(1)),
              ("gemm", "with 4 GB streamed after each", square, lambda: mixed(4))]
     for op, note, shape, make in kinds:

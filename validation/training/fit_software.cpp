@@ -149,7 +149,7 @@ double fit_one(Constants& constants, const Fitted& fit, const std::function<doub
 }
 
 void fit_all(std::vector<TrainingPoint>& points, ModelCache& models, const Terminal& terminal, const Fitted& fit,
-              const std::function<std::vector<std::string>(const SoftwareSpec&)>& words,
+             const std::function<std::vector<std::string>(const SoftwareSpec&)>& words,
              const std::vector<std::string>& headings) {
     std::map<std::string, Constants> fitted;
     for (const TrainingPoint& point : points) {
