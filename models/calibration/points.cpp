@@ -125,7 +125,8 @@ std::optional<Operation> operation_of(const TraceRow& row) {
                   format->weight_only, format->weights, format->scaling};
         gemm.split_accumulator = row.dim("split_accumulator") > 0;
         if (row.dim("accumulate") > 0) {
-            gemm.extra_bytes = kSumBytes * kSumsBesideProduct * gemm.m * gemm.n * gemm.batch;
+            const double moved = row.dim("accumulate") == 16 ? kNarrowSumBytes : kSumBytes;
+            gemm.extra_bytes = moved * kSumsBesideProduct * gemm.m * gemm.n * gemm.batch;
         }
         if (row.kernels == 2) {
             gemm.quantises = true;

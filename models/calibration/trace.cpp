@@ -353,7 +353,7 @@ const std::vector<TraceOperation>& trace_operations() {
     static const std::vector<TraceOperation> kOperations = {
         {"gemm",
          "C[m,n] = A[m,k] B[k,n], batch times; split_accumulator 1: 8-bit products whose sums are promoted along the way; "
-         "accumulate 1: added to C in 32 bits",
+         "accumulate: added to C in 32 bits (1), in 16 (16)",
          {"m", "n", "k"},
          {"batch", "split_accumulator", "accumulate"}},
         {"grouped_gemm",
@@ -391,6 +391,7 @@ const std::vector<TraceOperation>& trace_operations() {
         {"add", "residual addition", kWide, {}},
         {"add_norm", "residual addition and norm in one kernel", kWide, {}},
         {"dropout_add", "dropout and residual addition", kWide, {}},
+        {"dropout", "with its mask kept", kWide, {}},
         {"gelu", "activation", kWide, {}},
         {"silu_mul", "gated activation; hidden counts the output", kWide, {}},
         {"rotary", "rotary embedding of queries and keys; hidden = (heads + kv heads) * head_dim", kWide, {}},

@@ -17,12 +17,14 @@ enum class Scaling { tensor, block };
 /// Bytes that narrowing a value moves: it is read in 16 bits and written in 8.
 inline constexpr double kQuantisedBytes = 3;
 
-/// Of the time that a product's sums in 32 bits take at the memory's rate, read and written 4 B each instead of written 2, what it
-/// takes longer for them; the rest goes on beside its arithmetic. Median of 48 pairs with 2,048 tokens on H100 and H200, in 16 and 8 bits
-/// (validation/measured, 2026-11-27; longer products hide more). Other devices: as these.
+/// Of the time that a product's sums take at the memory's rate, read and written instead of written once, what it takes longer for them;
+/// the rest goes on beside its arithmetic. Median of 48 pairs with 2,048 tokens on H100 and H200, in 16 and 8 bits with sums in 32
+/// (validation/measured, 2026-11-27; 0.68 of 336 pairs with 1,024 to 16,384 tokens, and 0.72 of 120 with sums in 16 bits). Other
+/// devices: as these.
 inline constexpr double kSumsBesideProduct = 0.71;
-/// Bytes of such sums beyond a result in 16 bits, a value.
+/// Bytes of such sums beyond a result in 16 bits, a value: 4 read and written, or 2.
 inline constexpr double kSumBytes = 6;
+inline constexpr double kNarrowSumBytes = 2;
 
 /// C[m,n] += A[m,k] B[k,n], `batch` times.
 struct Gemm {

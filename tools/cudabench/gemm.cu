@@ -134,7 +134,8 @@ Prepared prepare_gemm(const Point& point, Arena& arena) {
     const double k = point.dim("k");
     Format format = format_of(point.dtype);
     const bool accumulates = point.dim("accumulate") > 0;
-    if (accumulates) {
+    const bool wide = accumulates && point.dim("accumulate") != 16;
+    if (wide) {
         // As gradients of weights are summed over micro-batches: into 32-bit sums that are there already.
         format.result = CUDA_R_32F;
         format.result_bytes = 4;
@@ -150,7 +151,9 @@ Prepared prepare_gemm(const Point& point, Arena& arena) {
     for (int i = 0; i < out.copies; ++i) {
         product->a.push_back(operand(arena, point.dtype, m * k));
         product->b.push_back(operand(arena, point.dtype, k * n));
-        product->c.push_back(accumulates ? arena.normal<float>(m * n) : arena.take(m * n * format.result_bytes));
+        product->c.push_back(wide          ? arena.normal<float>(m * n)
+                             : accumulates ? operand(arena, point.dtype, m * n)
+                                           : arena.take(m * n * format.result_bytes));
     }
     product->workspace = arena.take(kWorkspace);
     float* scale = static_cast<float*>(arena.take(sizeof(float)));

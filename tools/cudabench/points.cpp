@@ -126,32 +126,35 @@ void add_low_precision(std::vector<Point>& out) {
 }
 
 // Products of training: 8-bit ones with fast accumulation and with a split accumulator, and gradients of weights that are
-// summed in 32 bits. Projections of Llama-3 8B, 70B on four and 405B on eight GPUs, and squares.
+// summed in 32 or 16 bits. Projections of Llama-3 8B, 70B on four and 405B on eight GPUs, and squares.
 void add_gradients(std::vector<Point>& out) {
     constexpr std::pair<double, double> kSizes[] = {{6144, 4096},  {28672, 4096},  {4096, 14336}, {4096, 4096},
                                                     {2560, 8192},  {14336, 8192},  {8192, 7168},  {8192, 2048},
                                                     {2304, 16384}, {13312, 16384}, {16384, 6656}, {8192, 8192}};
-    const auto add = [&](const char* phase, Point p, bool split, bool accumulate) {
+    const auto add = [&](const char* phase, Point p, bool split, double accumulate) {
         p.phase = phase;
         if (p.dtype == "fp8") {
             p.shape.emplace_back("split_accumulator", split ? 1 : 0);
         }
-        if (accumulate) {
-            p.shape.emplace_back("accumulate", 1);
+        if (accumulate > 0) {
+            p.shape.emplace_back("accumulate", accumulate);
         }
         out.push_back(p);
     };
     for (const auto& [n, k] : kSizes) {
         for (const double tokens : {2048, 8192, 16384}) {
             for (const bool split : {false, true}) {
-                add("", gemm("gradients", "fp8", "nt", tokens, n, k), split, false);
-                add("data_gradient", gemm("gradients", "fp8", "nt", tokens, k, n), split, false);
-                add("weight_gradient", gemm("gradients", "fp8", "nt", n, k, tokens), split, false);
+                add("", gemm("gradients", "fp8", "nt", tokens, n, k), split, 0);
+                add("data_gradient", gemm("gradients", "fp8", "nt", tokens, k, n), split, 0);
+                add("weight_gradient", gemm("gradients", "fp8", "nt", n, k, tokens), split, 0);
             }
-            add("weight_gradient", gemm("gradients", "fp8", "nt", n, k, tokens), true, true);
-            add("", gemm("gradients", "bf16", "nt", tokens, n, k), false, false);
-            add("weight_gradient", gemm("gradients", "bf16", "tn", n, k, tokens), false, false);
-            add("weight_gradient", gemm("gradients", "bf16", "tn", n, k, tokens), false, true);
+            add("weight_gradient", gemm("gradients", "fp8", "nt", n, k, tokens), true, 1);
+            add("", gemm("gradients", "bf16", "nt", tokens, n, k), false, 0);
+        }
+        for (const double tokens : {1024, 2048, 4096, 8192, 16384}) {
+            for (const double accumulate : {0, 1, 16}) {
+                add("weight_gradient", gemm("gradients", "bf16", "tn", n, k, tokens), false, accumulate);
+            }
         }
     }
 }

@@ -5,7 +5,8 @@
 
 The groups `attention` (forward, backward, chunked and decode, through PyTorch's fused kernels) and `flash` (FlashAttention-2, with
 the pieces of rings) are for calibration. `held` has clock and power of kernels without a pause, and products after one. All other groups
-are end-to-end runs, marked as held out: cost models are never fitted on them; `fsdp` has steps of llama.py. The layout of the file
+are end-to-end runs, marked as held out: cost models are never fitted on them; `fsdp` has steps of llama.py, `megatron` of megatron.py,
+`unfused` the kernels of the latter one by one, `experts` grouped products of training (held out, too). The layout of the file
 is documented in models/calibration/trace.hpp. Rows are flushed as measured; run again with the same file, it goes on where it stopped.
 `--profile` writes instead, of every end-to-end point, the kernels of one execution as the profiler sees them (name,
 launches, us): in a run of its own, because a profiler that was once loaded slows the launches after it.
@@ -250,7 +251,7 @@ class Bench:
             for kernel, (launches, us) in sorted(total.items(), key=lambda entry: -entry[1][1]):
                 file.write(f"{name},{launches},{us:.1f},{kernel}\n")
 
-    def point(self, op, shape, run, *, phase="", mode="eager", held_out=True, note="", library=None, count=1, board=False):
+    def point(self, op, shape, run, *, phase="", mode="eager", held_out=True, note="", library=None, count=1, board=False, dtype="bf16"):
         """Times `run()`; what it does `count` times in an execution is given once in the row. `board`: with its clock and power."""
         text = " ".join(f"{key}={value}" for key, value in shape.items())
         name = "/".join(part for part in (op, phase, mode, note.replace(" ", "-"), text) if part)
@@ -280,7 +281,7 @@ class Bench:
             print(f"left out, out of memory: {name}", file=sys.stderr)
             torch.cuda.empty_cache()
             return
-        self.write(dict(op=op, phase=phase, dtype="bf16", shape=text, library=library or f"torch-{torch.__version__}", mode=mode,
+        self.write(dict(op=op, phase=phase, dtype=dtype, shape=text, library=library or f"torch-{torch.__version__}", mode=mode,
                         cache="warm", split="holdout" if held_out else "", point=name, note=note, **means(samples)), times)
 
     def write(self, cells, times):
@@ -537,6 +538,141 @@ def fsdp_points(bench):
                 torch.cuda.empty_cache()
 
 
+def unfused_points(bench):
+    """Attention as scores, softmax, dropout and weighted sum in fp16, each by itself, and the other kernels of Megatron's own layers."""
+    import megatron
+
+    softmax, gelu, add = megatron.fused_kernels(bench.cuda).values()
+
+    def half(*shape):
+        return bench.tensor(*shape).to(torch.float16 if bench.cuda else torch.float32)
+
+    def measure(op, shape, note, make, phase=""):
+        graph = bench.cuda and op != "dropout_add"  # whose random numbers are of the compiler's making
+        bench.point(op, shape, make, phase=phase, note=note, mode="graph" if graph else "eager", dtype="fp16")
+
+    def of_heads(batch, heads, s, width):
+        rows = batch * heads
+        wide, narrow = dict(m=s, n=s, k=width, batch=rows), dict(m=s, n=width, k=s, batch=rows)
+
+        def product(kind):
+            # As the layer holds them: [sequence, batch * heads, width].
+            q, k, v = (half(s, rows, width).transpose(0, 1) for _ in range(3))
+            p = half(rows, s, s)
+            return {"scores": lambda: torch.baddbmm(p, q, k.transpose(1, 2), beta=0.0, alpha=0.1),
+                    "weighted sum": lambda: torch.bmm(p, v),
+                    "gradient of values": lambda: torch.bmm(p.transpose(1, 2), q),
+                    "gradient of weights": lambda: torch.bmm(q, v.transpose(1, 2)),
+                    "gradient of queries": lambda: torch.bmm(p, k)}[kind]
+
+        for kind, shape in (("scores", wide), ("weighted sum", narrow), ("gradient of values", narrow),
+                            ("gradient of weights", wide), ("gradient of queries", narrow)):
+            measure("gemm", shape, kind, lambda kind=kind: product(kind))
+
+        def masked(backward):
+            p = half(rows, s, s)
+            gradient, out = half(rows, s, s), p.softmax(-1)
+            return (lambda: torch._softmax_backward_data(gradient, out, -1, out.dtype)) if backward else (lambda: softmax(p))
+
+        def dropped(backward):
+            p = half(rows, s, s)
+            _, mask = torch.native_dropout(p, 0.1, True)
+            return (lambda: torch.ops.aten.native_dropout_backward(p, mask, 1 / 0.9)) if backward else (
+                lambda: torch.native_dropout(p, 0.1, True))
+
+        shape = dict(tokens=rows * s, hidden=s)
+        for backward in (False, True):
+            phase = "backward" if backward else ""
+            measure("softmax", shape, "causal mask" if not backward else "", lambda backward=backward: masked(backward), phase)
+            measure("dropout", shape, "", lambda backward=backward: dropped(backward), phase)
+
+    for sizes in (((6, 24, 1024, 96), (3, 32, 1024, 128), (1, 48, 1024, 128), (2, 24, 2048, 128), (8, 16, 1024, 64), (1, 16, 4096, 128),
+                   (16, 12, 512, 64)) if bench.cuda else ((1, 2, 16, 8),)):
+        of_heads(*sizes)
+    for tokens, hidden in ((6144, 2304), (3072, 4096), (1024, 6144), (8192, 8192)) if bench.cuda else ((16, 32),):
+        shape, wide = dict(tokens=tokens, hidden=hidden), dict(tokens=tokens, hidden=4 * hidden)
+        three = dict(bytes=2 * 3 * tokens * hidden)
+        makes = [("dropout_add", shape, "with a bias", "",
+                  lambda: (lambda x, b, r: lambda: add(x, b, r, 0.1, True))(half(tokens, hidden), half(hidden), half(tokens, hidden))),
+                 ("gelu", wide, "with a bias", "", lambda: (lambda x, b: lambda: gelu(x, b))(half(tokens, 4 * hidden), half(4 * hidden))),
+                 ("layer_norm", shape, "", "",
+                  lambda: (lambda x, w, b: lambda: F.layer_norm(x, (hidden,), w, b))(half(tokens, hidden), half(hidden), half(hidden))),
+                 ("copy", three, "bias", "", lambda: (lambda x, b: lambda: x + b)(half(tokens, 3 * hidden), half(3 * hidden))),
+                 ("read", three, "sum of a bias", "", lambda: (lambda x: lambda: x.sum(dim=0))(half(tokens, 3 * hidden))),
+                 ("copy", three, "split of heads", "",
+                  lambda: (lambda x: lambda: [t.contiguous() for t in x.split(hidden // 32, dim=-1)])(half(tokens, 32, 3 * hidden // 32)))]
+        for op, of, note, phase, make in makes:
+            measure(op, of, note, make, phase)
+
+
+def megatron_points(bench):
+    """Micro-batches and whole steps of Megatron's own layers, see megatron.py."""
+    import megatron
+
+    kinds = ([(2304, 24, 6, 1024, False), (4096, 32, 3, 1024, False), (6144, 48, 1, 1024, False), (3072, 24, 1, 2048, True)]
+             if bench.cuda else [(32, 2, 2, 16, False)])
+    vocabulary = 32000 if bench.cuda else 128
+    steps = [(4, "step", 2), (4, "step", 8), (2, "step", 8)]
+    for parts in [steps, [(4, "update", 1), (4, "passes", 1), (4, "forward", 1)]] if not bench.args.profile else [steps[:1]]:
+        for hidden, heads, batch, sequence, flash in kinds:
+            for layers, part, micro_batches in parts:
+
+                def run(layers=layers, part=part, micro_batches=micro_batches):
+                    return megatron.training_step(layers, vocabulary, batch, sequence, hidden, heads, micro_batches, flash=flash,
+                                                  dropout=0.0 if flash else 0.1, part=part, where=bench.where)
+
+                bench.point("step", dict(batch=batch, queries=sequence, layers=layers, hidden=hidden, ffn=4 * hidden, heads=heads,
+                                         kv_heads=heads, head_dim=hidden // heads, vocabulary=vocabulary, gated=0, training=1), run,
+                            note=f"megatron {part} {micro_batches}{' flash' if flash else ''}", board=part == "step", dtype="fp16")
+                gc.collect()
+                if bench.cuda:
+                    torch.cuda.empty_cache()
+            if bench.cuda:
+                torch._dynamo.reset()
+
+
+def experts_points(bench):
+    """Products of experts in training, all experts in one kernel (torch._grouped_mm), and what brings tokens to them and back."""
+    if not bench.cuda:
+        return
+    for tokens, experts, topk, hidden, ffn in ((4096, 128, 8, 2048, 768), (16384, 128, 8, 2048, 768), (4096, 16, 8, 4096, 1536),
+                                               (16384, 16, 8, 4096, 1536), (8192, 8, 2, 6144, 16384), (4096, 32, 8, 7168, 2048),
+                                               (16384, 32, 8, 7168, 2048), (8192, 16, 1, 5120, 8192), (16384, 32, 4, 2880, 2880)):
+        rows = tokens * topk
+        ends = (torch.arange(1, experts + 1, device=bench.where) * rows // experts).to(torch.int32)
+        for n, k in ((2 * ffn, hidden), (hidden, ffn)):
+            shape = dict(tokens=tokens, experts=experts, topk=topk, n=n, k=k)
+
+            def forward(n=n, k=k):
+                x, w = bench.tensor(rows, k), bench.tensor(experts, n, k)
+                return lambda: torch._grouped_mm(x, w.transpose(1, 2), offs=ends)
+
+            def of_input(n=n, k=k):
+                g, w = bench.tensor(rows, n), bench.tensor(experts, n, k)
+                return lambda: torch._grouped_mm(g, w, offs=ends)
+
+            def of_weights(n=n, k=k):
+                g, x = bench.tensor(rows, n), bench.tensor(rows, k)
+                return lambda: torch._grouped_mm(g.t(), x, offs=ends)
+
+            for phase, make in (("", forward), ("data_gradient", of_input), ("weight_gradient", of_weights)):
+                bench.point("grouped_gemm", shape, make, phase=phase)
+
+        def route():
+            x, gate = bench.tensor(tokens, hidden), bench.tensor(experts, hidden)
+
+            def execute():
+                weight, expert = (x @ gate.t()).float().softmax(-1).topk(topk, dim=-1)
+                order = expert.flatten().argsort()
+                there = x[order // topk]
+                back = torch.empty_like(there).index_copy_(0, order, there).view(tokens, topk, hidden)
+                return (back * weight.unsqueeze(-1).to(back.dtype)).sum(1)
+
+            return execute
+
+        bench.point("moe_route", dict(tokens=tokens, experts=experts, topk=topk, hidden=hidden), route)
+
+
 def launch_points(bench):
     """What the host pays for one eager operation of a framework: the device is never the slower of the two."""
     count = 2000 if bench.cuda else 4
@@ -658,7 +794,8 @@ def moe_points(bench):
 
 
 GROUPS = dict(attention=attention_points, launch=launch_points, layer=layer_points, serving=serving_points,
-              training=training_points, moe=moe_points, flash=flash_points, held=held_points, fsdp=fsdp_points)
+              training=training_points, moe=moe_points, flash=flash_points, held=held_points, fsdp=fsdp_points,
+              unfused=unfused_points, megatron=megatron_points, experts=experts_points)
 
 
 def main():
