@@ -79,8 +79,8 @@ Alone PassCost::data_gradient(const Product& product, int parts) const {
            stream_slowdown_ * (casts + product.times * parts * rescaling(turned));
 }
 
-// Gradients add up in fp32 over the micro-batches: in the epilogue (reads and writes 4 bytes instead of writing 2), or in a
-// kernel of its own.
+// Gradients add up over the micro-batches in the format in which ranks exchange them, that of their buffer (Megatron-LM's
+// main_grad): in the epilogue, or in a kernel of its own.
 Alone PassCost::weight_gradient(const Product& product) const {
     const Gemm& gemm = product.gemm;
     Gemm weight{gemm.n, gemm.k, gemm.m, 1, gemm.precision, 0};
@@ -88,12 +88,13 @@ Alone PassCost::weight_gradient(const Product& product) const {
     weight.split_accumulator = gemm.scaling != Scaling::block;
     // ZeRO-2 and 3 reduce them after each micro-batch and add up what they keep of them.
     const bool reduced = plan_.zero >= 2 && plan_.pipeline == 1;
-    const bool accumulates = !reduced && (plan_.micro_batches() > 1 || plan_.gradient_precision == Precision::fp32);
+    const bool wide = plan_.gradient_precision == Precision::fp32;
+    const bool accumulates = !reduced && (plan_.micro_batches() > 1 || wide);
     Alone streamed = row_casts(gemm, 0, gemm.m * (gemm.n + gemm.k)) + rescaling(weight);
     if (accumulates && software_.fused_gradient_accumulation) {
-        weight.extra_bytes = gemm.n * gemm.k * kSumBytes * kSumsBesideProduct;
+        weight.extra_bytes = gemm.n * gemm.k * (wide ? kSumBytes : kNarrowSumBytes) * kSumsBesideProduct;
     } else if (accumulates) {
-        streamed += streaming(gemm.n * gemm.k * 10);
+        streamed += streaming(gemm.n * gemm.k * (wide ? 10 : 6));
     }
     return product.times * (matrix_slowdown_ * alone(weight) + stream_slowdown_ * streamed);
 }

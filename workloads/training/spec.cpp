@@ -160,8 +160,8 @@ void describe(Fields& fields, PlanSpec& plan) {
     fields.enumeration(
         {"loss", "kernels of the loss: one for each step, compiled together, or fused over 16-bit logits"},
         {"separate", "compiled", "fused", "software"}, plan.loss);
-    fields.enumeration({"gradient_precision", "of gradients on the wire"}, training_precision_names(),
-                       plan.gradient_precision);
+    fields.enumeration({"gradient_precision", "of gradients on the wire, and of their sums over micro-batches"},
+                       training_precision_names(), plan.gradient_precision);
     fields.group(plan.gather_given, [&](Fields& same) {
         same.enumeration(
             {"gather_precision",
