@@ -17,6 +17,12 @@ double share_of(const Sourced<double>& units, const DeviceSpec& gpu) {
     return std::min(kMost, units.value / static_cast<double>(gpu.compute_units));
 }
 
+// Of the memory's rate: PyTorch's kernels that walk strided tensors or add a vector to all rows (0.38 to 0.55), and the one that joins
+// three tensors along their last dimension (0.20 to 0.34), on H100 and H200 (validation/measured, 2026-11-27, `unfused` and the
+// kernels of `megatron`).
+constexpr double kStrided = 0.48;
+constexpr double kJoined = 0.27;
+
 // Bytes that the loss moves per logit, and its kernels. Forward and backward, in turn:
 //   separate  cast 2 + 4, maximum 4, difference 8, exponentials 8, sum 4, quotient 8, rows of the targets; product with the
 //             gradient of the loss 8, cast 4 + 2
@@ -248,10 +254,13 @@ PassCost::LayerTraffic PassCost::traffic(bool backward) const {
     } else if (model_.query_key_norm != QueryKeyNorm::none) {
         out.query_key_norm = tokens_ * (q + model_.kv_width() / t_) * (backward ? 8 : 6);
     }
-    // Splitting and transposing q, k, v and the context for the heads' layout.
+    // Batched products read queries, keys and values where the projection wrote them, and their result is put in the tokens' order;
+    // fused attention gets copies. The gradients of the three are joined.
     const bool unfused = plan_.attention == AttentionKernel::unfused;
-    out.transposes = unfused ? tokens_ * (qkv + q) * 2 * 2 : 0;
-    out.heads = !unfused && software_.splits_heads ? tokens_ * qkv * 2 * 2 : 0;
+    const bool splits = !unfused && software_.splits_heads;
+    out.transposes = tokens_ * 4 * (unfused ? q : splits && !backward ? qkv : 0);
+    out.joins = backward && (unfused || splits) ? tokens_ * 4 * qkv : 0;
+    out.scales = backward && unfused ? tokens_ * 4 * 2 * q : 0;
     const bool grouped = model_.kv_heads < model_.heads;
     out.repeats = software_.repeats_keys && grouped ? tokens_ * 2 * (q + model_.kv_width() / t_) * 2 : 0;
     if (model_.biases && !software_.fused_biases && !(backward && frozen())) {
@@ -259,6 +268,7 @@ PassCost::LayerTraffic PassCost::traffic(bool backward) const {
         const double ffn_in = ffn * (model_.gated ? 2 : 1);
         out.attention_biases = tokens_ * (backward ? 2 * (qkv + h / sharded) : 4 * qkv);
         out.ffn_biases = backward ? tokens_ * 2 * (ffn_in + h / sharded) : 0;
+        out.vectors = backward ? 6 * (qkv + ffn_in + 6 * h) : 0;
     }
     return out;
 }
@@ -314,9 +324,11 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
     const LayerTraffic bytes = traffic(backward);
     const bool eager = plan_.fusion == Fusion::eager;
     const double norm_kernels = eager ? 6 : 1;
-    const auto stream = [&](const char* name, double moved, double kernels) {
+    const bool unfused = plan_.attention == AttentionKernel::unfused;
+    // `rate`: of the memory's, that such kernels reach.
+    const auto stream = [&](const char* name, double moved, double kernels, double rate = 1) {
         if (moved > 0) {
-            out.kernel(name, stream_slowdown_ * streaming(moved, kernels), kernels);
+            out.kernel(name, stream_slowdown_ * streaming(moved / rate, kernels), kernels);
         }
     };
     const auto core = [&](int block) {
@@ -325,9 +337,11 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
         } else if (block == 0) {
             stream("rotary embedding", bytes.rotary, 2);
             stream("norm of queries and keys", bytes.query_key_norm, 2);
-            stream("biases", bytes.attention_biases, backward ? 2 : 1);
-            stream("transposes", bytes.transposes, 2);
-            stream("split of heads", bytes.heads, backward ? 1 : 3);
+            stream("biases", bytes.attention_biases, backward ? 2 : 1, backward ? 1 : kStrided);
+            stream("transposes", bytes.transposes, bytes.joins > 0 || unfused ? 1 : 3, kStrided);
+            stream("scaled gradients", bytes.scales, 2);
+            stream("join of gradients", bytes.joins, 1, kJoined);
+            stream("gradients of vectors", bytes.vectors, 8);
             stream("keys and values for every head", bytes.repeats, 2);
             out.program().append(attention_core(kind, direction));
         } else {

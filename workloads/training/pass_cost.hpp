@@ -113,9 +113,12 @@ class PassCost {
     class Writer;
     /// Bytes that each streaming kernel of a layer moves; norm and residual: of one block.
     struct LayerTraffic {
-        double norm, residual, activation, rotary, transposes;
+        double norm, residual, activation, rotary;
+        double transposes = 0;  ///< strided copies between tokens and heads
+        double joins = 0;       ///< that put gradients of queries, keys and values beside each other
+        double scales = 0;      ///< the factor of the scores, on gradients of queries and keys
+        double vectors = 0;     ///< gradients of biases and norms, added to what earlier micro-batches left
         double query_key_norm = 0;
-        double heads = 0;             ///< copies around fused attention
         double repeats = 0;           ///< of keys and values, for every query head
         double attention_biases = 0;  ///< where products do not fuse them
         double ffn_biases = 0;
