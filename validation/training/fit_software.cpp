@@ -95,10 +95,13 @@ double objective(std::vector<TrainingPoint>& points, ModelCache& models, const F
 std::vector<Constants> directions_of(const Constants& step) {
     std::vector<Constants> out;
     for (std::size_t i = 0; i < step.size(); ++i) {
+        if (step[i] == 0) {
+            continue;
+        }
         Constants along(step.size());
         along[i] = step[i];
         out.push_back(along);
-        for (std::size_t j = 0; j < i; ++j) {
+        for (std::size_t j = 0; j < i && step[j] > 0; ++j) {
             Constants exchange = along;
             exchange[j] = -step[j];
             out.push_back(exchange);
@@ -148,6 +151,21 @@ double fit_one(Constants& constants, const Fitted& fit, const std::function<doub
     return best;
 }
 
+// Of a software whose preset has some constants from elsewhere: no steps along these.
+Fitted only_fitted(Fitted fit, const SoftwareSpec& software) {
+    const Constants now = fit.get(software);
+    for (std::size_t i = 0; i < now.size(); ++i) {
+        Constants moved = now;
+        moved[i] += fit.first_step[i];
+        SoftwareSpec trial = software;
+        fit.set(trial, moved);
+        if (fit.get(trial) == now) {
+            fit.first_step[i] = 0;
+        }
+    }
+    return fit;
+}
+
 void fit_all(std::vector<TrainingPoint>& points, ModelCache& models, const Terminal& terminal, const Fitted& fit,
              const std::function<std::vector<std::string>(const SoftwareSpec&)>& words,
              const std::vector<std::string>& headings) {
@@ -162,10 +180,11 @@ void fit_all(std::vector<TrainingPoint>& points, ModelCache& models, const Termi
         const auto wanted = [&, &software = name](const TrainingPoint& point) {
             return point.scored() && point.variants[0].software.name == software && fit.tells(point);
         };
-        const double best = fit_one(
-            constants, fit, [&](const Constants& trial) { return objective(points, models, fit, wanted, trial); });
-        std::vector<std::string> row{name};
         const auto some = std::find_if(points.begin(), points.end(), wanted);
+        const Fitted own = only_fitted(fit, some->variants[0].software);
+        const double best = fit_one(
+            constants, own, [&](const Constants& trial) { return objective(points, models, fit, wanted, trial); });
+        std::vector<std::string> row{name};
         fit.set(some->variants[0].software, constants);
         for (const std::string& word : words(some->variants[0].software)) {
             row.push_back(word);
