@@ -65,6 +65,13 @@ std::vector<std::string> problems_of(const NetworkSpec& network) {
     std::vector<std::string> out;
     if (network.by_packet()) {
         out = problems_of(network.packets);
+        const auto& classes = network.packets.classes;
+        if (!network.packets.transport.needs().acknowledged &&
+            std::any_of(classes.begin(), classes.end(), [](const auto& own) { return own.strict || own.weight != 1; })) {
+            out.emplace_back(
+                "network.classes: transport ideal paces flows at their max-min fair rates, whatever their class: leave "
+                "strict and weight out, or choose another transport");
+        }
     }
     if (!network.by_packet() && network.packets.flow_samples > 0) {
         out.emplace_back("network.flow_samples are of windows and marks, which only fidelity packet has");

@@ -44,7 +44,7 @@ TEST_CASE("kriging goes through rows without noise, and finds which coordinate d
     const std::vector<Kriging::Row> rows = rows_of(160, 0);
     const Kriging kriging(rows, 3);
     for (const Kriging::Row& row : rows) {
-        CHECK(kriging.at(row.at) == doctest::Approx(row.residual).epsilon(0.01));
+        CHECK(kriging.at(row.at) == doctest::Approx(row.residual).epsilon(0.03));
     }
     CHECK(mean_error(kriging) < 0.02);
     CHECK(kriging.lengths()[2] > 3 * kriging.lengths()[0]);

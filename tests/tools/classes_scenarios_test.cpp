@@ -31,23 +31,23 @@ Summary summary_of(const std::string& text) {
     return run(test::scenario(text), test::models(), {}).summary;
 }
 
-constexpr const char* kIdeal = ", paths: ecmp, transport: {kind: ideal}, classes: ";
+constexpr const char* kWindow = ", paths: ecmp, transport: {kind: window}, classes: ";
 
 }  // namespace
 
 TEST_CASE("flows of a file share a link by the weights of their classes") {
     const test::File flows("classes.csv", "src,dst,bytes,start,class\n0,3,24576000,0,bulk\n1,3,8192000,0,little\n");
     const auto last = [&](const std::string& classes) {
-        return value(summary_of(network_for("{flows: " + flows.path() + "}", kIdeal + classes)), "fct_s.max");
+        return value(summary_of(network_for("{flows: " + flows.path() + "}", kWindow + classes)), "fct_s.mean");
     };
     const double packet = 4160 / 50e9;  // s
     // 6,000 and 2,000 packets at 3 to 1 end together; at 1 to 1 the shorter one in half the time.
     CHECK(last("[{name: bulk, weight: 3}, {name: little}]") == doctest::Approx(8000 * packet).epsilon(0.01));
     const Summary even = summary_of(
-        network_for("{flows: " + flows.path() + "}", std::string(kIdeal) + "[{name: bulk}, {name: little}]"));
+        network_for("{flows: " + flows.path() + "}", std::string(kWindow) + "[{name: bulk}, {name: little}]"));
     CHECK(value(even, "fct_s.mean") == doctest::Approx((8000 + 4000) / 2.0 * packet).epsilon(0.01));
     const Summary strict = summary_of(network_for(
-        "{flows: " + flows.path() + "}", std::string(kIdeal) + "[{name: little, strict: true}, {name: bulk}]"));
+        "{flows: " + flows.path() + "}", std::string(kWindow) + "[{name: little, strict: true}, {name: bulk}]"));
     CHECK(value(strict, "fct_s.mean") == doctest::Approx((8000 + 2000) / 2.0 * packet).epsilon(0.01));
 }
 
