@@ -49,6 +49,14 @@ TEST_CASE("flows of a file share a link by the weights of their classes") {
     const Summary strict = summary_of(network_for(
         "{flows: " + flows.path() + "}", std::string(kWindow) + "[{name: little, strict: true}, {name: bulk}]"));
     CHECK(value(strict, "fct_s.mean") == doctest::Approx((8000 + 2000) / 2.0 * packet).epsilon(0.01));
+    // Flows that are paced at their max-min fair rates never wait for each other.
+    for (const char* own : {"strict: true", "weight: 3"}) {
+        const std::string classes = fmt::format("[{{name: little, {}}}, {{name: bulk}}]", own);
+        CHECK_THROWS_WITH_AS(
+            (void)summary_of(network_for("{flows: " + flows.path() + "}",
+                                         ", paths: ecmp, transport: {kind: ideal}, classes: " + classes)),
+            doctest::Contains("whatever their class"), ConfigError);
+    }
 }
 
 TEST_CASE("patterns and collectives go in the class that they name") {

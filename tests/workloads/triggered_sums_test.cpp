@@ -104,13 +104,16 @@ TEST_CASE("a sequence that is not the outermost dimension is copied beside each 
     };
     // Per layer and micro-batch: two gathers and two sums forward, four gathers and two sums backward.
     const double forward = copies("tensor: none", Category::forward, true);
-    const double read_and_written = 2 * 4.0 * 4096 * 8192 * 2;                                // bytes of a copy
-    CHECK(forward == doctest::Approx(8 * 2 * 4 * read_and_written / 2.039e12).epsilon(0.2));  // of an A100's memory
+    const double read_and_written = 2 * 4.0 * 4096 * 8192 * 2;  // bytes of a copy
+    const Scenario s = scenario_of("tensor: none", 8, true);
+    const DeviceSpec& gpu = s.cluster.node.gpu;
+    const double second = gpu.memory_bandwidth.value * gpu.memory_efficiency.value / s.software.kernel_slowdown.value;
+    CHECK(forward == doctest::Approx(8 * 2 * 4 * read_and_written / second).epsilon(0.03));
     CHECK(copies("tensor: none", Category::backward, true) == doctest::Approx(1.5 * forward));
     // What is cut needs none: inputs gathered again and sums of gradients are not.
-    CHECK(copies("tensor: full", Category::forward, true) == doctest::Approx(0));
+    CHECK(std::abs(copies("tensor: full", Category::forward, true)) < 1e-12);
     CHECK(copies("tensor: full", Category::backward, true) == doctest::Approx(forward));
-    CHECK(copies("tensor: none", Category::forward, false) == doctest::Approx(0));
+    CHECK(std::abs(copies("tensor: none", Category::forward, false)) < 1e-12);
 }
 
 TEST_CASE(
