@@ -1,4 +1,4 @@
-"""GPT's layers as Megatron-LM's own code writes them (`--transformer-impl local`, fp16), and a whole step of it, on one device.
+"""GPT's layers written after Megatron-LM's code (`--transformer-impl local`, fp16), and a whole step of them, on one device.
 
 Learnt from NVIDIA/Megatron-LM, core/tensor_parallel/layers.py, core/transformer/, core/fusions/ and core/optimizer/: the bias of
 queries, keys and values is a kernel of its own, biases of the other products are fused with what follows them; unfused attention

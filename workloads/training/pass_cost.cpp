@@ -18,7 +18,7 @@ double share_of(const Sourced<double>& units, const DeviceSpec& gpu) {
 }
 
 // Of the memory's rate: PyTorch's kernels that walk strided tensors or add a vector to all rows (0.38 to 0.55), and the one that joins
-// three tensors along their last dimension (0.20 to 0.34), on H100 and H200 (validation/measured, 2026-11-27, `unfused` and the
+// three tensors along their last dimension (0.20 to 0.34), on H100 and H200 (validation/measured, 2026-11-27b, `unfused` and the
 // kernels of `megatron`).
 constexpr double kStrided = 0.48;
 constexpr double kJoined = 0.27;
