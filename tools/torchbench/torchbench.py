@@ -3,11 +3,12 @@
 
     tools/torchbench/torchbench.py --out FILE --device h200-sxm [--groups attention,layer,...] [--seconds N]
 
-The groups `attention` (forward, backward, chunked and decode, through PyTorch's fused kernels) and `flash` (FlashAttention-2, with
-the pieces of rings) are for calibration. `held` has clock and power of kernels without a pause, and products after one. All other groups
-are end-to-end runs, marked as held out: cost models are never fitted on them; `fsdp` has steps of llama.py, `megatron` of megatron.py,
-`unfused` the kernels of the latter one by one, `experts` grouped products of training (held out, too). The layout of the file
-is documented in models/calibration/trace.hpp. Rows are flushed as measured; run again with the same file, it goes on where it stopped.
+The groups `attention` (forward, backward, chunked and decode, through PyTorch's fused kernels), `flash` (FlashAttention-2, with
+the pieces of rings) and `cudnn` (attention of training in bursts; alone in a file) are for calibration. `held` has clock and
+power of kernels without a pause, and products after one. All other groups are end-to-end runs, marked as held out: cost models
+are never fitted on them; `fsdp` has steps of llama.py, `megatron` of megatron.py, `unfused` the kernels of the latter one by
+one, `experts` grouped products of training (held out, too). The layout of the file is documented in
+models/calibration/trace.hpp. Rows are flushed as measured; run again with the same file, it goes on where it stopped.
 `--profile` writes instead, of every end-to-end point, the kernels of one execution as the profiler sees them (name,
 launches, us): in a run of its own, because a profiler that was once loaded slows the launches after it.
 `--smoke` runs a tiny version of everything on the CPU, to test the script itself.
@@ -186,7 +187,11 @@ class Bench:
         commit = self.args.commit or version.stdout.strip() or "unknown"
         meta = {"device": self.args.device, "source": f"tools/torchbench at {commit}",
                 "date": datetime.date.today().isoformat(), "torch": torch.__version__, "timer": "CUDA events",
-                "warm_up": "3 executions", "sustained": "0.2 s", "seed": "1"}
+                "warm_up": "3 executions", "seed": "1"}
+        if self.args.groups == "cudnn":
+            meta["repetitions"] = "4 bursts of 8 ms, 30 ms of rest before each"
+        else:
+            meta["sustained"] = "0.2 s"
         if self.cuda:
             meta["device_name"] = torch.cuda.get_device_name()
             meta["cuda"] = torch.version.cuda
@@ -353,6 +358,38 @@ class Bench:
                         split="holdout", point=name, note=note), sorted(times))
 
 
+def bursts_of(execute, stream):
+    """Sorted seconds of an execution in four bursts of 8 ms, each after a rest and a graph that wakes the clocks.
+
+    A graph holds executions for a millisecond, so that its own start is in none of the times.
+    """
+    def graph(executions):
+        captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(captured, stream=stream):
+            for _ in range(executions):
+                execute()
+        return captured.replay
+
+    def timed(replay, count):
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+        marks[0].record(stream)
+        for mark in marks[1:]:
+            replay()
+            mark.record(stream)
+        torch.cuda.synchronize()
+        return [first.elapsed_time(last) * 1e-3 for first, last in zip(marks, marks[1:])]
+
+    executions = int(min(50, max(1, 1e-3 / max(1e-6, timed(graph(1), 3)[2]))))
+    replay = graph(executions)
+    count = int(max(2, 8e-3 / max(1e-6, timed(replay, 2)[1])))
+    times = []
+    for _ in range(4):
+        time.sleep(0.03)
+        replay()
+        times += timed(replay, count)
+    return sorted(seconds / executions for seconds in times)
+
+
 def sample_board(samples, start, stop):
     """Samples of clock, power and temperature of the first GPU from `start` on, until `stop` holds something."""
     import pynvml
@@ -418,6 +455,53 @@ def attention_points(bench):
 
                 if batch * keys <= 4 << 20:
                     bench.point("attention_decode", shape, run, held_out=False, mode="graph" if bench.cuda else "eager")
+
+
+def cudnn_points(bench):
+    """cuDNN's attention of training by heads, shared keys and widths, in bursts and without the host in any time."""
+    if not bench.cuda or bench.args.profile:
+        return
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def measure(batch, length, heads, kv_heads, width, causal):
+        shape = dict(batch=batch, queries=length, keys=length, heads=heads, kv_heads=kv_heads, head_dim=width, causal=int(causal))
+        text = " ".join(f"{key}={value}" for key, value in shape.items())
+        names = {phase: "/".join(part for part in ("attention_training", phase, "burst", text) if part) for phase in ("", "backward")}
+        if all(name in bench.done for name in names.values()):
+            return
+        if time.monotonic() - bench.start > bench.args.seconds:
+            raise TimeoutError
+        # Contiguous in tokens, as projections write them; a backward pass runs on the stream of its forward pass.
+        tensors = [bench.tensor(batch, length, count, width).transpose(1, 2).requires_grad_() for count in (heads, kv_heads, kv_heads)]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        try:
+            with sdpa_kernel(SDPBackend.CUDNN_ATTENTION), torch.cuda.stream(stream):
+                run = lambda: F.scaled_dot_product_attention(*tensors, is_causal=causal, enable_gqa=heads != kv_heads)
+                out = run()
+                gradient = torch.randn_like(out)
+                for phase, name in names.items():
+                    execute = run if not phase else lambda: torch.autograd.grad(out, tensors, gradient, retain_graph=True)
+                    for _ in range(3):
+                        execute()
+                    torch.cuda.synchronize()
+                    times = bursts_of(execute, stream)
+                    bench.write(dict(op="attention_training", phase=phase, dtype="bf16", shape=text, mode="graph", cache="warm",
+                                     library=f"torch-{torch.__version__}", point=name, note="bursts"), times)
+        except RuntimeError as error:
+            print(f"left out: {names['']}: {str(error).splitlines()[0]}", file=sys.stderr)
+            torch.cuda.synchronize()
+
+    heads = [(32, 32, 128), (8, 8, 128), (32, 8, 128), (8, 1, 128), (16, 2, 128), (5, 5, 128), (16, 16, 64), (32, 8, 64), (8, 8, 96),
+             (16, 16, 96), (12, 1, 192), (8, 8, 192), (4, 4, 256)]
+    for h, g, width in heads:
+        for length in (512, 1024, 2048, 4096, 8192, 16384):
+            for batch in (1, 2, 4, 8):
+                if batch * length <= (16384 if h > 16 else 32768):
+                    measure(batch, length, h, g, width, True)
+    for h, g, width in ((16, 16, 64), (32, 32, 128)):
+        for length in (512, 2048, 8192):
+            measure(1, length, h, g, width, False)
 
 
 def flash_points(bench):
@@ -793,7 +877,7 @@ def moe_points(bench):
                 phase="backward", note="forward and backward with one product an expert")
 
 
-GROUPS = dict(attention=attention_points, launch=launch_points, layer=layer_points, serving=serving_points,
+GROUPS = dict(attention=attention_points, cudnn=cudnn_points, launch=launch_points, layer=layer_points, serving=serving_points,
               training=training_points, moe=moe_points, flash=flash_points, held=held_points, fsdp=fsdp_points,
               unfused=unfused_points, megatron=megatron_points, experts=experts_points)
 
@@ -802,7 +886,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True)
     parser.add_argument("--device", default="cpu", help="the device's name in models/data/devices")
-    parser.add_argument("--groups", default=",".join(GROUPS), help="default: %(default)s")
+    parser.add_argument("--groups", default=",".join(name for name in GROUPS if name != "cudnn"),
+                        help="default: %(default)s")
     parser.add_argument("--seconds", type=float, default=420, help="stop after that long (default %(default)s)")
     parser.add_argument("--profile", action="store_true", help="write kernels of end-to-end points instead of times")
     parser.add_argument("--commit", help="commit of this script, for a copy outside its repository")
@@ -811,6 +896,8 @@ def main():
     unknown = [name for name in args.groups.split(",") if name not in GROUPS]
     if unknown:
         parser.error(f"unknown group {unknown[0]!r}; there are {', '.join(GROUPS)}")
+    if "cudnn" in args.groups and args.groups != "cudnn":
+        parser.error("group cudnn is measured in bursts, the others without a pause: give it a file of its own")
     if not args.smoke and not torch.cuda.is_available():
         sys.exit("torchbench: no CUDA device here (--smoke tests the script on the CPU)")
     torch.manual_seed(1)
