@@ -4,10 +4,10 @@
     tools/torchbench/torchbench.py --out FILE --device h200-sxm [--groups attention,layer,...] [--seconds N]
 
 The groups `attention` (forward, backward, chunked and decode, through PyTorch's fused kernels), `flash` (FlashAttention-2, with
-the pieces of rings) and `cudnn` (attention of training in bursts; alone in a file) are for calibration. `held` has clock and
-power of kernels without a pause, and products after one. All other groups are end-to-end runs, marked as held out: cost models
-are never fitted on them; `fsdp` has steps of llama.py, `megatron` of megatron.py, `unfused` the kernels of the latter one by
-one, `experts` grouped products of training (held out, too). The layout of the file is documented in
+the pieces of rings), `cudnn` and `flash2` (attention of training in bursts; apart from the others) are for calibration. `held`
+has clock and power of kernels without a pause, and products after one. All other groups are end-to-end runs, marked as held
+out: cost models are never fitted on them; `fsdp` has steps of llama.py, `megatron` of megatron.py, `unfused` the kernels of the
+latter one by one, `experts` grouped products of training (held out, too). The layout of the file is documented in
 models/calibration/trace.hpp. Rows are flushed as measured; run again with the same file, it goes on where it stopped.
 `--profile` writes instead, of every end-to-end point, the kernels of one execution as the profiler sees them (name,
 launches, us): in a run of its own, because a profiler that was once loaded slows the launches after it.
@@ -188,7 +188,7 @@ class Bench:
         meta = {"device": self.args.device, "source": f"tools/torchbench at {commit}",
                 "date": datetime.date.today().isoformat(), "torch": torch.__version__, "timer": "CUDA events",
                 "warm_up": "3 executions", "seed": "1"}
-        if self.args.groups == "cudnn":
+        if BURSTS.issuperset(self.args.groups.split(",")):
             meta["repetitions"] = "4 bursts of 8 ms, 30 ms of rest before each"
         else:
             meta["sustained"] = "0.2 s"
@@ -458,7 +458,20 @@ def attention_points(bench):
 
 
 def cudnn_points(bench):
-    """cuDNN's attention of training by heads, shared keys and widths, in bursts and without the host in any time."""
+    """cuDNN's attention of training by heads, shared keys and widths."""
+    attention_in_bursts(bench, "CUDNN_ATTENTION", "",
+                        [(32, 32, 128), (8, 8, 128), (32, 8, 128), (8, 1, 128), (16, 2, 128), (5, 5, 128), (16, 16, 64), (32, 8, 64),
+                         (8, 8, 96), (16, 16, 96), (12, 1, 192), (8, 8, 192), (4, 4, 256)])
+
+
+def flash2_points(bench):
+    """FlashAttention-2, PyTorch's own kernels, likewise."""
+    attention_in_bursts(bench, "FLASH_ATTENTION", "/flash",
+                        [(32, 32, 128), (8, 8, 128), (32, 8, 128), (8, 1, 128), (5, 5, 128), (16, 16, 64), (8, 8, 96), (8, 8, 192)])
+
+
+def attention_in_bursts(bench, backend, library, heads):
+    """Attention of training by (heads, kv_heads, head_dim), in bursts and without the host in any time."""
     if not bench.cuda or bench.args.profile:
         return
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -466,7 +479,8 @@ def cudnn_points(bench):
     def measure(batch, length, heads, kv_heads, width, causal):
         shape = dict(batch=batch, queries=length, keys=length, heads=heads, kv_heads=kv_heads, head_dim=width, causal=int(causal))
         text = " ".join(f"{key}={value}" for key, value in shape.items())
-        names = {phase: "/".join(part for part in ("attention_training", phase, "burst", text) if part) for phase in ("", "backward")}
+        names = {phase: "/".join(part for part in ("attention_training", phase, f"burst{library}", text) if part)
+                 for phase in ("", "backward")}
         if all(name in bench.done for name in names.values()):
             return
         if time.monotonic() - bench.start > bench.args.seconds:
@@ -476,7 +490,7 @@ def cudnn_points(bench):
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         try:
-            with sdpa_kernel(SDPBackend.CUDNN_ATTENTION), torch.cuda.stream(stream):
+            with sdpa_kernel(getattr(SDPBackend, backend)), torch.cuda.stream(stream):
                 run = lambda: F.scaled_dot_product_attention(*tensors, is_causal=causal, enable_gqa=heads != kv_heads)
                 out = run()
                 gradient = torch.randn_like(out)
@@ -487,13 +501,11 @@ def cudnn_points(bench):
                     torch.cuda.synchronize()
                     times = bursts_of(execute, stream)
                     bench.write(dict(op="attention_training", phase=phase, dtype="bf16", shape=text, mode="graph", cache="warm",
-                                     library=f"torch-{torch.__version__}", point=name, note="bursts"), times)
+                                     library=f"torch-{torch.__version__}{library}", point=name, note="bursts"), times)
         except RuntimeError as error:
             print(f"left out: {names['']}: {str(error).splitlines()[0]}", file=sys.stderr)
             torch.cuda.synchronize()
 
-    heads = [(32, 32, 128), (8, 8, 128), (32, 8, 128), (8, 1, 128), (16, 2, 128), (5, 5, 128), (16, 16, 64), (32, 8, 64), (8, 8, 96),
-             (16, 16, 96), (12, 1, 192), (8, 8, 192), (4, 4, 256)]
     for h, g, width in heads:
         for length in (512, 1024, 2048, 4096, 8192, 16384):
             for batch in (1, 2, 4, 8):
@@ -877,16 +889,17 @@ def moe_points(bench):
                 phase="backward", note="forward and backward with one product an expert")
 
 
-GROUPS = dict(attention=attention_points, cudnn=cudnn_points, launch=launch_points, layer=layer_points, serving=serving_points,
-              training=training_points, moe=moe_points, flash=flash_points, held=held_points, fsdp=fsdp_points,
-              unfused=unfused_points, megatron=megatron_points, experts=experts_points)
+GROUPS = dict(attention=attention_points, cudnn=cudnn_points, flash2=flash2_points, launch=launch_points, layer=layer_points,
+              serving=serving_points, training=training_points, moe=moe_points, flash=flash_points, held=held_points,
+              fsdp=fsdp_points, unfused=unfused_points, megatron=megatron_points, experts=experts_points)
+BURSTS = {"cudnn", "flash2"}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True)
     parser.add_argument("--device", default="cpu", help="the device's name in models/data/devices")
-    parser.add_argument("--groups", default=",".join(name for name in GROUPS if name != "cudnn"),
+    parser.add_argument("--groups", default=",".join(name for name in GROUPS if name not in BURSTS),
                         help="default: %(default)s")
     parser.add_argument("--seconds", type=float, default=420, help="stop after that long (default %(default)s)")
     parser.add_argument("--profile", action="store_true", help="write kernels of end-to-end points instead of times")
@@ -896,8 +909,9 @@ def main():
     unknown = [name for name in args.groups.split(",") if name not in GROUPS]
     if unknown:
         parser.error(f"unknown group {unknown[0]!r}; there are {', '.join(GROUPS)}")
-    if "cudnn" in args.groups and args.groups != "cudnn":
-        parser.error("group cudnn is measured in bursts, the others without a pause: give it a file of its own")
+    bursts = [name in BURSTS for name in args.groups.split(",")]
+    if any(bursts) and not all(bursts):
+        parser.error(f"groups {' and '.join(sorted(BURSTS))} are measured in bursts, the others without a pause: use two files")
     if not args.smoke and not torch.cuda.is_available():
         sys.exit("torchbench: no CUDA device here (--smoke tests the script on the CPU)")
     torch.manual_seed(1)
