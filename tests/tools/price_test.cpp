@@ -99,7 +99,7 @@ TEST_CASE("price: a table has its prices row by row, and its errors at their lin
                                          "all_reduce,,,dgx-h200,bytes=65536 ranks=4\n");
     const std::string out = folder.file("out.csv");
     CHECK(prices("--table " + good + " --kv-dtype fp8 -o " + out).size() == 2);
-    CHECK(read(out).find("all_reduce,,bytes=65536 ranks=4,,dgx-h200,") != std::string::npos);
+    CHECK(read(out).find("all_reduce,,,bytes=65536 ranks=4,,dgx-h200,") != std::string::npos);
     const std::string bad = folder.file("bad.csv",
                                         "op,device,shape\ngem,h200-sxm,m=1\ngemm,h200-sxm,m=1 n=1\n"
                                         "gemm,h201,m=1 n=1 k=1\n");
@@ -117,6 +117,14 @@ TEST_CASE("price: a table has its prices row by row, and its errors at their lin
     check_refused("price experts tokens=1 --device h200-sxm", "unknown operation 'experts'; there are gemm");
     const std::string spreadsheet = folder.file("crlf.csv", "op,shape,device\r\ngemm,m=64 n=64 k=64,h200-sxm\r\n");
     CHECK(prices("--table " + spreadsheet).size() == 1);
+    check_refused("price attention_decode batch=1 keys=64 heads=32 kv_heads=7 head_dim=128 --device h200-sxm",
+                  "kv_heads (7) must divide heads (32)");
+    const std::string back = folder.file("back.csv",
+                                         "op,phase,device,shape\nattention_training,backward,a100-sxm-80g,batch=1 "
+                                         "queries=64 keys=64 heads=8 kv_heads=8 head_dim=64\n");
+    CHECK(prices("--table " + back + " -o " + out).size() == 1);
+    CHECK(read(out).find("attention_training,backward,bf16,") != std::string::npos);
+    CHECK(read(out).find("from prompts") != std::string::npos);
     check_refused("price gemm m=1 n=1 k=1", "name it with --device");
     check_refused("price gemm m=1 n=1 k=1 --device h200-sxm --kv-dtype fp8", "gemm reads no cached keys and values");
     check_refused("price --table " + folder.file("kv.csv", "op,kv_dtype,shape\ngemm,fp8,m=1 n=1 k=1\n"),

@@ -136,6 +136,11 @@ class Pricers {
         if (request.own.contains("kv_dtype") && row.op.rfind("attention_", 0) != 0 && row.op.rfind("mla_", 0) != 0) {
             refuse(request, fmt::format("{} reads no cached keys and values: only attention has a kv_dtype", row.op));
         }
+        const double heads = row.dim("heads");
+        const double kv_heads = row.dim("kv_heads", heads);
+        if (kv_heads > 0 && std::fmod(heads, kv_heads) != 0) {
+            refuse(request, fmt::format("kv_heads ({}) must divide heads ({})", kv_heads, heads));
+        }
         const std::optional<CollectiveOp> op = collective_of(row.op);
         if (op) {
             return collective(request, row, *op);
@@ -298,17 +303,19 @@ int command_price(const CommandLine& line, const DataDirectory& data) {
         throw ConfigError(errors);
     }
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
-    std::string csv = "op,dtype,shape,device,node,seconds,low,high,binds,of_peak,of_memory_or_links,source\n";
+    std::string csv = "op,phase,dtype,shape,device,node,seconds,low,high,binds,of_peak,of_memory_or_links,source\n";
     std::vector<std::vector<std::string>> rows;
     for (const auto& [request, price] : prices) {
         const bool moves = collective_of(request.text("op")).has_value();  // bytes, which have no type
         const std::string dtype = moves ? "" : request.text("dtype").empty() ? "bf16" : request.text("dtype");
-        rows.push_back({request.text("op"), dtype, request.text("shape"),
+        const std::string phase = request.text("phase");
+        rows.push_back({request.text("op") + (phase.empty() ? "" : " " + phase), dtype, request.text("shape"),
                         pretty_quantity(price.seconds, Dimension::time),
                         fmt::format("{} to {}", pretty_quantity(price.low, Dimension::time),
                                     pretty_quantity(price.high, Dimension::time)),
                         price.binds, share(price.of_peak), share(price.of_memory), price.source});
         json.push_back({{"op", request.text("op")},
+                        {"phase", phase},
                         {"dtype", dtype},
                         {"shape", request.text("shape")},
                         {"device", request.text("device")},
@@ -320,8 +327,8 @@ int command_price(const CommandLine& line, const DataDirectory& data) {
                         {"of_peak", price.of_peak},
                         {"of_memory_or_links", price.of_memory},
                         {"source", price.source}});
-        csv += fmt::format("{},{},{},{},{},{:.9g},{:.9g},{:.9g},{},{:.4f},{:.4f},{}\n", request.text("op"), dtype,
-                           request.text("shape"), request.text("device"), request.text("node"), price.seconds,
+        csv += fmt::format("{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{},{:.4f},{:.4f},{}\n", request.text("op"), phase,
+                           dtype, request.text("shape"), request.text("device"), request.text("node"), price.seconds,
                            price.low, price.high, price.binds, price.of_peak, price.of_memory, quoted(price.source));
     }
     if (line.has("json")) {

@@ -169,6 +169,16 @@ RowPrice RowPricer::price(const Operation& operation) const {
     out.of_memory = cost.bytes / out.seconds / rates.bandwidth;
     std::optional<KernelPoint> point = kernel_point(operation);
     const KernelFit* fit = point && calibrated_ ? calibrated_->fit(point->kind, point->format) : nullptr;
+    bool by_prompts = false;
+    if (const auto* attention = std::get_if<Attention>(&operation);
+        fit == nullptr && calibrated_ && attention != nullptr && (attention->trains || attention->backward)) {
+        Attention prompt = *attention;
+        prompt.trains = false;
+        prompt.backward = false;
+        point = kernel_point(prompt);
+        fit = calibrated_->fit(point->kind, point->format);
+        by_prompts = fit != nullptr;
+    }
     if (fit == nullptr) {
         const double memory = device_.memory_efficiency.value;
         out.binds = binding(device_.launch.value, cost.flops / rates.flops, cost.bytes / (rates.bandwidth * memory));
@@ -189,6 +199,9 @@ RowPrice RowPricer::price(const Operation& operation) const {
     }
     if (!meta("device").empty()) {
         out.source += ", on " + meta("device");
+    }
+    if (by_prompts) {
+        out.source += ", from prompts";
     }
     if (fit->format != point->format) {
         out.source += ", of " + kernel_format_names()[static_cast<std::size_t>(fit->format)];
