@@ -4,7 +4,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
 namespace orrery::inline driver {
+
+namespace {
+
+// Times, counts and shares are not negative, and shares not above 1, which a normal law of few runs does not know.
+void add_mean(const std::string& name, const char* unit, const std::vector<double>& runs, Summary& out) {
+    const MeanInterval interval = mean_interval(runs, 0.90);
+    out.add(name, interval.mean, unit);
+    if (runs.size() > 1) {
+        const double most = std::string(unit) == "1" ? 1 : std::numeric_limits<double>::infinity();
+        out.metrics.back().low = std::max(0.0, interval.mean - interval.half_width);
+        out.metrics.back().high = std::min(most, interval.mean + interval.half_width);
+    }
+}
+
+}  // namespace
 
 double goodput_of(const CampaignResult& run) {
     return static_cast<double>(run.tally[Cause::useful]) / static_cast<double>(run.length.ns());
@@ -17,15 +35,10 @@ void add_metrics(const CampaignPlan& plan, const CheckpointSetting& setting, con
         for (const CampaignResult& run : runs) {
             values.push_back(value(run));
         }
-        return mean_interval(values, 0.90);
+        return values;
     };
     const auto add = [&](const std::string& name, const char* unit, const auto& value) {
-        const MeanInterval interval = samples(value);
-        out.add(name, interval.mean, unit);
-        if (runs.size() > 1) {
-            out.metrics.back().low = interval.mean - interval.half_width;
-            out.metrics.back().high = interval.mean + interval.half_width;
-        }
+        add_mean(name, unit, samples(value), out);
     };
     const auto ratio = [](double a, double b) { return b > 0 ? a / b : kNotMeasured; };
     add("goodput_fraction", "1", goodput_of);
@@ -33,7 +46,7 @@ void add_metrics(const CampaignPlan& plan, const CheckpointSetting& setting, con
         const auto seconds = [&](const CampaignResult& run) {
             return static_cast<double>(run.tally[static_cast<Cause>(i)]) * 1e-9;
         };
-        if (samples(seconds).mean > 0) {
+        if (mean_interval(samples(seconds), 0.90).mean > 0) {
             add(fmt::format("lost_s.{}", cause_name(static_cast<Cause>(i))), "s", seconds);
         }
     }
@@ -68,12 +81,7 @@ void add_rounds(const Scenario& scenario, const std::vector<RoundsPlayed>& round
         for (const RoundsPlayed& one : rounds) {
             samples.push_back(one.*value);
         }
-        const MeanInterval interval = mean_interval(samples, 0.90);
-        out.add(name, interval.mean, unit);
-        if (samples.size() > 1) {
-            out.metrics.back().low = interval.mean - interval.half_width;
-            out.metrics.back().high = interval.mean + interval.half_width;
-        }
+        add_mean(name, unit, samples, out);
     };
     if (rounds.empty()) {
         return;
@@ -103,12 +111,7 @@ void add_energy(const Scenario& scenario, const std::vector<CampaignResult>& run
         const double trained = static_cast<double>(run.tally[Cause::useful] + run.tally[Cause::lost_work]) * 1e-9;
         joules.push_back(trained * power->value + (run.length.seconds() - trained) * idle);
     }
-    const MeanInterval interval = mean_interval(joules, 0.90);
-    out.add("campaign_energy_j", interval.mean, "J");
-    if (runs.size() > 1) {
-        out.metrics.back().low = interval.mean - interval.half_width;
-        out.metrics.back().high = interval.mean + interval.half_width;
-    }
+    add_mean("campaign_energy_j", "J", joules, out);
 }
 
 void add_notes(const CampaignPlan& plan, const std::vector<CampaignResult>& runs, Summary& out) {

@@ -31,6 +31,7 @@ constexpr Price kTask = {4e-7, 70};      // of a training iteration or a replay
 constexpr Price kCopied = {1.5e-7, 10};  // of an iteration whose ranks do the same: copies of one of each stage
 constexpr Price kRequest = {8e-6, 40};
 constexpr Price kCampaignStep = {3e-7, 0};  // a fault, or a stretch of training with its checkpoint
+constexpr Price kSlowState = {1.2e-4, 1200};  // of an iteration that a campaign prepares, and whose time it keeps
 constexpr double kHops = 4;                 // links of a path through a fabric of two tiers
 constexpr double kTasksPerPass = 8;         // of a pipeline stage: compute, its transfers and what they wait for
 constexpr double kPacketHost =
@@ -110,6 +111,21 @@ RunCost cost_of_collective(const Scenario& s) {
     return out;
 }
 
+// How often so many components are slow at once that an iteration with just these is simulated.
+static double slow_states(const Scenario& s) {
+    const JobShape shape = job_shape(s);
+    double rate = 0;
+    double at_once = 0;
+    for (const ProcessSpec& process : s.faults.processes) {
+        if (process.factor < 1 && process.lasts_s > 0) {
+            const double own = shape.count(process.component) / process.mtbf_s;
+            rate += own;
+            at_once += own * process.lasts_s;
+        }
+    }
+    return static_cast<double>(s.faults.runs) * s.faults.duration_s * rate * std::min(1.0, at_once);
+}
+
 static RunCost cost_of_campaign(const Scenario& s) {
     constexpr double kStall = 60;  // s, where the interval depends on it
     const JobShape shape = job_shape(s);
@@ -138,7 +154,10 @@ RunCost cost_of_training(const Scenario& s) {
                           alike ? kCopied : kTask, "operations");
     if (s.faults.campaign) {
         const RunCost campaign = cost_of_campaign(s);
-        out.seconds += campaign.seconds;
+        const RunCost anew = out;
+        const double states = slow_states(s);
+        out.seconds += campaign.seconds + states * (anew.seconds + kSlowState.seconds);
+        out.bytes += states * kSlowState.bytes;
         out.what += ", " + campaign.what;
     }
     return out;
