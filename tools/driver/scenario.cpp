@@ -558,6 +558,38 @@ Fabric fabric_of(const Scenario& scenario) {
 
 namespace {
 
+// What of the network a run of this fidelity does not do, or does in its own way.
+void add_network_notes(const NetworkSpec& network, std::vector<std::string>& notes) {
+    const std::string& fidelity = fidelity_names()[static_cast<std::size_t>(network.fidelity)];
+    if (network.by_packet()) {
+        const std::vector<std::string> own = notes_of(network.packets);
+        notes.insert(notes.end(), own.begin(), own.end());
+    } else if (network.packet_details) {
+        notes.push_back(
+            fmt::format("settings of packets, switches, NICs and transports count at network.fidelity packet alone; "
+                        "this run is {}",
+                        fidelity));
+    }
+    if (!network.by_packet() && !network.packets.link_events.empty()) {
+        notes.push_back(fmt::format(
+            "warning: no link of 'network.link_events' changes, as this run is {} and not packet by packet; "
+            "'faults: events' count at it, too",
+            fidelity));
+    }
+    const std::string paths = network.packets.paths.policy.name();
+    if (!network.by_packet() && paths != "spray" && paths != "ecmp") {
+        notes.push_back(fmt::format("paths '{}' count at network.fidelity packet alone; this run is {} and takes {}",
+                                    paths, fidelity, network.path_choice() == PathChoice::ecmp ? "ecmp" : "spray"));
+    } else if (!network.by_packet() && network.path_details) {
+        notes.push_back(fmt::format(
+            "what 'network.paths' says beside its kind counts at network.fidelity packet alone; this run is {}",
+            fidelity));
+    }
+    if (network.batch > 0 && network.fidelity != Fidelity::simgrid) {
+        notes.push_back(fmt::format("completions grouped within {}", pretty_quantity(network.batch, Dimension::time)));
+    }
+}
+
 RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOptions& options) {
     const auto started = std::chrono::steady_clock::now();
     RunOutput out;
@@ -594,27 +626,8 @@ RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOption
         }
         add_packet_metrics(simulation.packet_statistics(), out.summary);
         out.packets = simulation.packet_report();
-        if (scenario.network.by_packet()) {
-            const std::vector<std::string> notes = notes_of(scenario.network.packets);
-            out.summary.notes.insert(out.summary.notes.end(), notes.begin(), notes.end());
-        } else if (scenario.network.packet_details) {
-            out.summary.notes.push_back(
-                fmt::format("settings of packets, switches, NICs and transports count at network.fidelity packet "
-                            "alone; this run is {}",
-                            fidelity_names()[static_cast<std::size_t>(scenario.network.fidelity)]));
-        }
-        const std::string paths = scenario.network.packets.paths.policy.name();
-        if (!scenario.network.by_packet() && paths != "spray" && paths != "ecmp") {
-            out.summary.notes.push_back(
-                fmt::format("paths '{}' count at network.fidelity packet alone; this run is {} and takes {}", paths,
-                            fidelity_names()[static_cast<std::size_t>(scenario.network.fidelity)],
-                            scenario.network.path_choice() == PathChoice::ecmp ? "ecmp" : "spray"));
-        }
-        if (scenario.network.batch > 0) {
-            out.summary.notes.push_back(
-                fmt::format("completions grouped within {}", pretty_quantity(scenario.network.batch, Dimension::time)));
-        }
     }
+    add_network_notes(scenario.network, out.summary.notes);
     out.summary.expectations = judge(scenario.expect, out.summary);
     const auto elapsed = std::chrono::steady_clock::now() - started;
     out.summary.wall_time_s = std::chrono::duration<double>(elapsed).count();
