@@ -184,6 +184,10 @@ class Reader final : public Fields {
             of_one.entries.push_back({field.alone, node->mark, *node});
             node = &of_one;
         }
+        if (!preset && field.alone != nullptr && node->kind == YamlNode::Kind::map) {
+            of_one = name_as(*node, field.alone);
+            node = &of_one;
+        }
         if (node->kind != YamlNode::Kind::map) {
             return fail(*node, fmt::format("'{}' must be a map{}", field.key,
                                            preset        ? fmt::format(" or the name of a {} preset", preset->what)
@@ -235,7 +239,8 @@ class Reader final : public Fields {
         }
         (void)take(field);
         detailed = true;
-        Reader inner(*node, data_, errors_, partial_, origins_, prefix_ + field.key + ".");
+        const YamlNode named = name_as(*node, "kind");
+        Reader inner(named, data_, errors_, partial_, origins_, prefix_ + field.key + ".");
         inner.choice(Field{"kind", field.doc}, names, index);
         describe(inner);
         inner.finish();
@@ -440,6 +445,20 @@ class Reader final : public Fields {
             return nullptr;
         }
         return data_.preset(kind, name.scalar);
+    }
+
+    // An override below a name has made a map of it that starts from a preset of this name (apply_override): where there are no
+    // presets, the name is that of `key`.
+    static YamlNode name_as(YamlNode node, const char* key) {
+        for (YamlNode::Entry& entry : node.entries) {
+            const Mark& own = entry.value.mark;
+            const bool made =
+                entry.key == "preset" && entry.key_mark.line == own.line && entry.key_mark.column == own.column;
+            if (made && node.find(key) == nullptr) {
+                entry.key = key;
+            }
+        }
+        return node;
     }
 
     // A preset may start from another of its kind, and that from none.

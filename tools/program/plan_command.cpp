@@ -128,7 +128,10 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
         if (!parse_number(text, nodes) || nodes != std::floor(nodes) || nodes < 1 || nodes > 1e6) {
             throw ConfigError(fmt::format("--nodes is a list of whole numbers, such as 64,128; not '{}'", text));
         }
-        options.nodes.push_back(static_cast<std::int64_t>(nodes));
+        const auto count = static_cast<std::int64_t>(nodes);
+        if (std::find(options.nodes.begin(), options.nodes.end(), count) == options.nodes.end()) {
+            options.nodes.push_back(count);
+        }
     }
     std::string problem;
     if (line.has("headroom") &&
