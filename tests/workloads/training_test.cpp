@@ -554,45 +554,6 @@ network: {{collectives: ideal}}
     CHECK(seconds("false", "true") == seconds("false", "false"));
 }
 
-TEST_CASE("long kernels hide the host that launches them, short ones wait for it") {
-    const auto iteration = [](double launch, const char* plan, const char* sync) {
-        Scenario s = test::scenario(fmt::format(R"(orrery: 1
-kind: training
-cluster: {{nodes: 1, node: dgx-h100}}
-model: {{layers: 8, hidden: 4096, heads: 32, vocabulary: 32000, sequence: 2048}}
-plan: {{{}, global_batch: 16}}
-software: {{preset: megatron-core-2024, step_overhead: 10 ms, pipeline_sync: {}}}
-)",
-                                                plan, sync));
-        s.software.launch.value = launch;
-        return train(s);
-    };
-    const char* kDataParallel = "data: 8, micro_batch: 1";
-    const TrainingResult free = iteration(0, kDataParallel, "false");
-    CHECK(iteration(1e-6, kDataParallel, "false").iteration_s == free.iteration_s);
-    // A host that takes a millisecond per kernel is all that counts, but for the gradients and the optimizer behind it.
-    const TrainingResult slow = iteration(1e-3, kDataParallel, "false");
-    const TrainingResult slower = iteration(2e-3, kDataParallel, "false");
-    const double per_millisecond = slower.iteration_s - slow.iteration_s;
-    CHECK(slow.iteration_s > per_millisecond);
-    CHECK(slow.iteration_s < per_millisecond + 0.010 + free.iteration_s);
-    // What the device waits for its host is booked as overhead, and every second is booked.
-    double booked = slow.bubble_s;
-    for (const double seconds : slow.booked) {
-        booked += seconds;
-    }
-    CHECK(booked == doctest::Approx(slow.iteration_s));
-    CHECK(slow.booked[static_cast<std::size_t>(Category::overhead)] > 0.5 * slow.iteration_s);
-    // In a pipeline whose host waits for its device no pass is prepared while another one runs: four launches until each begins. The
-    // first stage runs the forward and backward passes of four micro-batches, and waits for one of each on the other.
-    const char* kPipeline = "pipeline: 2, data: 4, micro_batch: 1";
-    CHECK(iteration(1e-6, kPipeline, "true").iteration_s - iteration(0, kPipeline, "true").iteration_s ==
-          doctest::Approx(2 * (4 + 1) * 4e-6).epsilon(1e-6));
-    CHECK(iteration(1e-3, kPipeline, "true").iteration_s >= iteration(1e-3, kPipeline, "false").iteration_s);
-    const char* kOverlapped = "pipeline: 2, data: 4, micro_batch: 1, overlap: {pipeline: true}";
-    CHECK(iteration(1e-6, kOverlapped, "true").iteration_s == iteration(0, kOverlapped, "true").iteration_s);
-}
-
 TEST_CASE("biases and split heads move so many bytes of the main memory, and those of frozen products none on the way back") {
     const auto iteration = [](const char* model, const char* software, const char* plan = ", attention: flash2") {
         Scenario s = test::scenario(fmt::format(R"(orrery: 1

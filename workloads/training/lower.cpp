@@ -449,8 +449,8 @@ std::vector<Lowering::Group> Lowering::spans(std::uint32_t stage, std::uint32_t 
 
 // The host of each rank launches pass after pass, ahead of its device where it is faster; what a pass releases waits for both.
 void Lowering::add_hosts() {
-    if (host_waits()) {
-        return;  // it starts each pass with the device: part of the pass's price
+    if (host_waits() || in_.software.blocking_launches) {
+        return;  // it starts each pass, or each kernel, with the device: part of the pass's price
     }
     // What starts the step is the host's own time. Its launches follow, and it never makes its device wait where they so far never
     // take longer than the passes so far.
@@ -567,7 +567,8 @@ Price Lowering::chunk_price(Layers layers, bool first, bool last, PassWork work)
         price += cost().encoder(EncoderPart::projector, work);
     }
     if (in_.plan.vocabulary != VocabularyParallel::none) {
-        return last ? price += cost().final_norm(work != PassWork::forward) : price;  // tables are passes of their own
+        return launched(last ? price += cost().final_norm(work != PassWork::forward)
+                             : price);  // tables are passes of their own
     }
     if (first && parts.embedding != nullptr) {
         price += *parts.embedding;
@@ -575,7 +576,7 @@ Price Lowering::chunk_price(Layers layers, bool first, bool last, PassWork work)
     if (last) {
         price += *parts.head;
     }
-    return price;
+    return launched(price);
 }
 
 void Lowering::start_step() {

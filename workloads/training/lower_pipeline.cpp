@@ -127,7 +127,7 @@ void PipelineLowering::price_passes() {
     }
     for (const PassWork work : {PassWork::scores, PassWork::score_gradients}) {
         if (used[index_of(work)]) {
-            const std::uint32_t price = add_prices([&] { return cost().vocabulary_pass(work); });
+            const std::uint32_t price = add_prices([&] { return launched(cost().vocabulary_pass(work)); });
             out_.hardware_flops += mean_flops(price) * micro_batches_;
             prices_[index_of(work)].assign(parts_, price);
         }

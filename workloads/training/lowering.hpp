@@ -158,6 +158,11 @@ class Lowering {
     [[nodiscard]] bool host_waits() const {
         return stages_ > 1 && in_.software.pipeline_sync && !in_.plan.overlap_pipeline;
     }
+    /// With the time in which its device waits for a host that launches one kernel after the end of another.
+    [[nodiscard]] Price launched(Price price) const {
+        price[Category::overhead] += in_.software.blocking_launches ? host_seconds(price) : 0;
+        return price;
+    }
     /// Seconds in which the host launches what a pass runs.
     [[nodiscard]] double host_seconds(const Price& price) const { return price.launches * in_.software.launch.value; }
     /// What a pass takes, with what stands at the ends of the model.

@@ -244,6 +244,11 @@ void describe(Fields& fields, SoftwareSpec& software) {
     fields.boolean({"pipeline_sync",
                     "the host waits for the device where a stage has sent or received, unless overlap.pipeline"},
                    software.pipeline_sync);
+    fields.boolean(
+        {"blocking_launches",
+         "the host launches a kernel or collective when the one before it has ended (CUDA_LAUNCH_BLOCKING=1), so "
+         "that none of its time hides"},
+        software.blocking_launches);
     fields.boolean({"waits_at_ends",
                     "with overlap.pipeline a stage waits for its sends while the pipeline fills and drains"},
                    software.waits_at_ends);
@@ -338,6 +343,13 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    Dimension::fraction, software.interval);
     fields.sourced({"reserved_memory", "memory a GPU for context and library buffers", true, 0, 1e12}, Dimension::bytes,
                    software.reserved_memory);
+}
+
+bool PlanSpec::overlaps() const {
+    const bool ring = context > 1 && context_exchange != ContextExchange::all_gather &&
+                      context_exchange != ContextExchange::all_to_all;
+    return overlap_tensor != TensorOverlap::none || overlap_pipeline || (ring && overlap_context) || overlap_data ||
+           overlap_parameters || experts.overlap != ExpertOverlap::none || experts.pieces > 1 || outer.overlap > 0;
 }
 
 LossKernels loss_kernels(const PlanSpec& plan, const SoftwareSpec& software) {

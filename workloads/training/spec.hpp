@@ -143,6 +143,8 @@ struct PlanSpec {
     DocumentsPlan documents;
     SignaturePlan signatures;
 
+    /// Something is to go on beside the kernels of a pass or of a step.
+    [[nodiscard]] bool overlaps() const;
     /// Ranks of a stage; how many of them cut an expert, and how many hold the same experts.
     [[nodiscard]] std::int64_t stage_ranks() const { return tensor * context * data; }
     [[nodiscard]] std::int64_t expert_tensor() const { return experts.tensor > 0 ? experts.tensor : tensor; }
@@ -202,6 +204,8 @@ struct SoftwareSpec {
     Sourced<double> expert_wait;
     /// The host waits for the device where a stage has sent or received, unless sends overlap, and then starts the next pass anew.
     bool pipeline_sync = false;
+    /// CUDA_LAUNCH_BLOCKING=1: the host launches a kernel or collective when the one before it has ended, so that nothing overlaps.
+    bool blocking_launches = false;
     bool waits_at_ends = false;  ///< sends that overlap are waited for while the pipeline fills and drains
     Sourced<double> step_overhead;  ///< s per iteration: data loading, host time between steps, logging
     /// That the optimizer's kernels move per updated weight, beside those that widen gradients of 16 bits; 0: 42, those included.
