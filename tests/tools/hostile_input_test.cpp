@@ -104,6 +104,12 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
         {"engine: {replicas: 2, router: prefix}\n", "it needs a prefix cache"},
         {"engine: {replicas: 2, router: session}\n", "it needs requests of several sessions"},
         {"engine: {transfer: layers}\n", "it needs 'prefill' and 'decode' replicas"},
+        {"engine: {redundant_experts: 4}\n",
+         "'engine.redundant_experts' changes nothing: it needs a model with experts"},
+        {"engine: {tensor: 2, prefill: {replicas: 1}, decode: {replicas: 1}}\n",
+         "'engine.tensor' changes nothing: it needs replicas that are all alike"},
+        {"engine: {scheduler: {token_budget: 16}, prefill: {replicas: 1}, decode: {replicas: 1}}\n",
+         "'engine.scheduler' changes nothing"},
         {"engine: {handover: 5 ms}\n", "it needs 'prefill' and 'decode' replicas"},
         {"engine: {first_token: decode}\n", "it needs 'prefill' and 'decode' replicas"},
         {"engine: {kv: {host_memory: 1 GiB}}\n", "it needs a scheduler that swaps"},
@@ -124,6 +130,14 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
         CHECK_MESSAGE(said(dense + rest).find(expected) != std::string::npos, rest << said(dense + rest));
     }
     CHECK(said("model: {preset: llama-3-8b, full_every: 2}\n").find("it needs a 'window'") != std::string::npos);
+    CHECK(said("model: {preset: deepseek-v3, window: 128}\n").find("'model.window' changes nothing") !=
+          std::string::npos);
+    CHECK(said("model: {preset: llama-3-8b, experts: {topk: 2}}\n").find("experts: a 'count'") != std::string::npos);
+    CHECK(said("model: {preset: llama-3-8b, latent: {value_dim: 64}}\n").find("latent attention") != std::string::npos);
+    for (const char* heads : {"hidden: 64, heads: 96", "hidden: 1024, heads: 3"}) {
+        const std::string uneven = fmt::format("model: {{layers: 2, {}, vocabulary: 1024}}\n", heads);
+        CHECK_MESSAGE(said(uneven).find("must divide hidden") != std::string::npos, uneven << said(uneven));
+    }
     CHECK(said("model: qwen3-30b-a3b\nengine: {tensor: 2, dispatch: hierarchical}\n")
               .find("attention groups: 'groups'") != std::string::npos);
     CHECK(said(dense + "requests: {burstiness: 1, period: 1 d, prompt: {spread: 1}}\nengine: {transfer: whole}\n")
@@ -132,6 +146,16 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
         "orrery: 1\nkind: training\ncluster: {nodes: 2, node: dgx-h100}\nmodel: llama-2-7b\n"
         "plan: {tensor: 8, data: 2, global_batch: 16}\nfaults:\n  duration: 1 d\n  processes:\n"
         "    - {component: gpu, kind: fail-stop, mtbf: 1000 h, bad_factor: 5}\n  recovery: {borrow: 5 s}\n";
+    const std::string spine =
+        "orrery: 1\nkind: network\ncluster: {hosts: 8, fabric: {core_oversubscription: 4}}\n"
+        "traffic: {pattern: permutation, size: 1 MiB}\n";
+    CHECK(refusal(spine).find("is of pods, which kind: fat-tree has") != std::string::npos);
+    const std::string queues =
+        "orrery: 1\nkind: network\ncluster: {hosts: 8}\ntraffic: {pattern: permutation, size: 1 MiB}\n"
+        "network: {fidelity: packet, queues: {alpha: 8, pause_at: 1 MB, ecn_probability: 0.5}}\n";
+    for (const char* needed : {"queues.shared", "queues.pfc", "queues.ecn"}) {
+        CHECK_MESSAGE(refusal(queues).find(needed) != std::string::npos, refusal(queues));
+    }
     const std::string both = refusal(training);
     CHECK_MESSAGE(both.find(":9:67: error: 'faults.processes.0.bad_factor' changes nothing") != std::string::npos,
                   both);

@@ -33,6 +33,14 @@ const YamlNode& nearest_at(const YamlNode& root, const std::string& path) {
     return *at;
 }
 
+// Whether the scenario itself says something at a path; what a preset says does not stand in it.
+bool stands(const YamlNode& root, const std::string& path) {
+    const std::size_t last = path.rfind('.');
+    const YamlNode& parent = nearest_at(root, path.substr(0, last));
+    const YamlNode& at = nearest_at(root, path);
+    return &at != &parent && parent.find(path.substr(last + 1)) == &at && at.kind != YamlNode::Kind::null;
+}
+
 bool is_override(const YamlNode& node) {
     return node.mark.file && node.mark.file->rfind("--set", 0) == 0;
 }
@@ -58,6 +66,8 @@ class Unread {
             errors_.push_back(at.mark.error(fmt::format("'{}' changes nothing: it needs {}", path, reader)));
         }
     }
+
+    [[nodiscard]] const YamlNode& root() const { return root_; }
 
   private:
     const YamlNode& root_;
@@ -183,6 +193,8 @@ void refuse_service_faults(Unread& unread, const EngineSpec& engine, std::int64_
                   "faults that stop replicas");
     unread.refuse(given && faults.budgeted, "faults.retry_budget", stops && faults.retries > 0,
                   "'retries' of requests whose replica stopped");
+    unread.refuse(given && stands(unread.root(), "faults.kv.rate"), "faults.kv.rate", faults.restores,
+                  "kind: restored");
     unread.refuse(given && faults.restores, "faults.kv", stops && faults.retries > 0,
                   "'retries' of requests whose replica stopped");
     const bool storage =
@@ -214,8 +226,33 @@ void refuse_unread_model(const YamlNode& root, const Scenario& scenario, std::ve
     unread.refuse(model.full_every > 0, "model.full_every", model.window > 0, "a 'window'");
     unread.refuse(model.latent.q_rank > 0, "model.latent.q_rank", model.latent.kv_rank > 0, latent);
     unread.refuse(model.latent.rotary != usual.rotary, "model.latent.rotary", model.latent.kv_rank > 0, latent);
+    unread.refuse(stands(root, "model.latent.value_dim"), "model.latent.value_dim", model.latent.kv_rank > 0, latent);
+    for (const char* key :
+         {"topk", "ffn", "shared", "dense_layers", "gate", "skewed", "every", "groups", "group_topk"}) {
+        const std::string path = fmt::format("model.experts.{}", key);
+        unread.refuse(stands(root, path), path, model.experts.count > 0, "experts: a 'count'");
+    }
+    unread.refuse(stands(root, "model.encoder"), "model.encoder", model.encoder.given(),
+                  "an encoder with layers and tokens");
+    const bool no_width = model.head_dim == 0 || (model.heads > 0 && model.head_dim == model.hidden / model.heads);
+    if (model.heads > 0 && model.hidden % model.heads != 0 && no_width) {
+        errors.push_back(nearest_at(root, "model.heads")
+                             .mark.error(fmt::format("heads ({}) must divide hidden ({}) where no 'head_dim' is given",
+                                                     model.heads, model.hidden)));
+    }
     unread.refuse(scenario.software.scan_efficiency.how == kGivenInScenario, "software.scan_efficiency",
                   model.layers_with(LayerPart::state_space) > 0, "a model with state-space layers");
+    if (scenario.software.blocking_launches) {
+        const YamlNode& at = nearest_at(root, "software.blocking_launches");
+        if (scenario.plan.overlaps()) {
+            errors.push_back(at.mark.error(
+                "with 'software.blocking_launches' nothing overlaps, and the plan has exchanges that do"));
+        }
+        if (scenario.software.graphs != CudaGraphs::none) {
+            errors.push_back(
+                at.mark.error("'software.blocking_launches' launches kernels one by one, and no 'graphs' of them"));
+        }
+    }
     for (const std::vector<ModelProblem>& found : {hybrid_problems(model), encoder_problems(model)}) {
         for (const ModelProblem& problem : found) {
             errors.push_back(nearest_at(root, "model." + problem.key).mark.error(problem.text));
@@ -247,6 +284,19 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
                       "an engine without 'front_end', which says itself what requests take");
     }
     unread.refuse(engine.experts_differ, "engine.experts", experts, of_experts);
+    for (const auto& [phase, path] :
+         {std::pair{&engine.mixed, "engine"}, {&engine.prefill, "engine.prefill"}, {&engine.decode, "engine.decode"}}) {
+        unread.refuse(phase->redundant_experts > 0, fmt::format("{}.redundant_experts", path), experts, of_experts);
+        unread.refuse(phase->expert > 1, fmt::format("{}.expert", path), experts, of_experts);
+    }
+    for (const char* key : {"replicas", "tensor", "pipeline", "groups", "expert", "redundant_experts", "scheduler",
+                            "autoscale", "device", "clock"}) {
+        const std::string path = fmt::format("engine.{}", key);
+        unread.refuse(stands(root, path), path, !engine.split,
+                      "replicas that are all alike: those of 'prefill' and of 'decode' have their own");
+    }
+    unread.refuse(stands(root, "model.window") && scenario.model.window > 0, "model.window",
+                  scenario.model.latent.kv_rank == 0, "attention that is not latent, where requests are served");
     const bool apart = engine.split ? engine.prefill.groups > 1 || engine.decode.groups > 1 : engine.mixed.groups > 1;
     unread.refuse(engine.dispatch != Dispatch::gather, "engine.dispatch", experts && apart,
                   "experts on several attention groups: 'groups'");

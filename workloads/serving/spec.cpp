@@ -191,7 +191,8 @@ void describe_swap(Fields& fields, EngineSpec& engine) {
 
 void describe(Fields& fields, EngineSpec& engine) {
     auto draft_tokens = std::max<std::int64_t>(1, engine.speculation.tokens);
-    describe_phase(fields, engine.mixed);
+    bool alike = !engine.split;  // else each kind of replica has its own
+    fields.group(alike, [&](Fields& same) { describe_phase(same, engine.mixed); });
     optional_section(fields, {"prefill", "replicas for prompts alone; 'decode' then takes the rest"}, engine.split,
                      [&](Fields& inner) { describe_phase(inner, engine.prefill); });
     optional_section(fields, {"decode", "replicas that only decode"}, engine.decodes,

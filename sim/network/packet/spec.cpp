@@ -276,8 +276,28 @@ std::vector<std::string> notes_of(const PacketSpec& spec) {
     return out;
 }
 
+namespace {
+
+// Settings that nothing of the same section reads.
+void add_unread(const PacketSpec& spec, std::vector<std::string>& out) {
+    const QueueSpec& q = spec.queues;
+    const QueueSpec plain;
+    if (q.alpha != plain.alpha && q.shared <= 0) {
+        out.emplace_back("queues.alpha is a share of a switch's buffer: it needs queues.shared");
+    }
+    if ((q.pause_at > 0 || q.resume_at > 0 || q.headroom > 0) && !pauses(spec)) {
+        out.emplace_back("queues.pause_at, resume_at and headroom are of paused links: they need queues.pfc");
+    }
+    if (q.mark_probability != plain.mark_probability && q.mark_high <= 0) {
+        out.emplace_back("queues.ecn_probability is that of marks: it needs queues.ecn");
+    }
+}
+
+}  // namespace
+
 std::vector<std::string> problems_of(const PacketSpec& spec) {
     std::vector<std::string> out;
+    add_unread(spec, out);
     const packet::TransportNeeds transport = spec.transport.needs();
     const packet::PathNeeds paths = spec.paths.needs();
     const QueueSpec& q = spec.queues;

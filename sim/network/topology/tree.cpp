@@ -330,6 +330,17 @@ class TreePlan final : public TopologyPlan {
     [[nodiscard]] bool is_tree() const override { return true; }
     void complete(FabricShape& shape, std::vector<std::string>& problems) const override {
         shape.kind = kKind;
+        const TreeParameters usual;
+        for (const auto& [given, key] :
+             {std::pair{own_.leaf_groups_per_pod != usual.leaf_groups_per_pod, "leaf_groups_per_pod"},
+              {own_.cores_per_spine != usual.cores_per_spine, "cores_per_spine"},
+              {own_.core_oversubscription != usual.core_oversubscription, "core_oversubscription"}}) {
+            if (given && kKind != FabricKind::fat_tree) {
+                problems.push_back(
+                    problem_at(std::string("fabric.") + key,
+                               std::string("'fabric.") + key + "' is of pods, which kind: fat-tree has"));
+            }
+        }
         shape.nodes_per_leaf =
             static_cast<std::uint32_t>(own_.hosts_per_leaf > 0 ? own_.hosts_per_leaf : own_.nodes_per_leaf);
         shape.nodes_per_leaf = std::min(shape.nodes_per_leaf, std::max(1U, shape.nodes));

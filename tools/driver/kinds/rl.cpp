@@ -493,6 +493,8 @@ void check_part(const JobSpec& job, const Mark& mark, std::vector<Diagnostic>& e
         refuse(requests.count != 0 || requests.samples != 1, "generates what 'batch' says: no 'count', no 'samples'");
         refuse(requests.arrivals != usual.arrivals || requests.clients > 0,
                "gets a step's prompts at once: no 'arrivals', no 'clients'");
+        refuse(requests.sample != 1 || requests.rate != usual.rate || requests.swing > 0,
+               "has all of a step's prompts, and at once: no 'sample', no 'rate', no 'swing'");
         refuse(requests.timeout > 0 || part.measure.from > 0 || part.measure.to > 0,
                "answers all prompts, and all of it is measured: no 'timeout', no 'measure'");
         refuse(part.engine.mixed.scales || part.engine.prefill.scales || part.engine.decode.scales,
