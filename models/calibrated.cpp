@@ -19,6 +19,9 @@ constexpr double kBackwardEfficiency = 63.0 / 73.0;
 constexpr double kBackwardWork = 2.5;
 // Dynamic power of streaming kernels over that of the limit: H200, (578 - 80) of (700 - 80) W (te42kyfo/gpu-benches).
 constexpr double kMemoryPower = 0.8;
+// Rows of queries that a compute unit attends to at a time: of two sizes, with and without a causal mask, over an H100 and an H200
+// (validation/measured/*-2026-11-27c).
+constexpr double kQueriesOfUnit = 192;
 // Two collections of the same device differ by 3.8 to 7.1 % (H200, three versions of one library): what no fit on one of
 // them can know.
 constexpr double kBetweenCollections = 0.05;
@@ -127,6 +130,21 @@ double most_seconds(double measured, const KernelPoint& point, const KernelFit& 
     const double peaks = work / from.flops + point.bytes / (from.bandwidth * fit.memory_efficiency);
     const double longer = std::max(0.0, work / to.flops - work / from.flops);
     return measured * std::max(1.0, from.bandwidth / to.bandwidth) + std::max(1.0, measured / peaks) * longer;
+}
+
+// Attention of as much work over a square, with the mask that fits of training have.
+Attention masked_of(Attention attention) {
+    attention.queries = std::sqrt(attention.queries * attention.keys);
+    attention.keys = attention.queries;
+    attention.causal = true;
+    return attention;
+}
+
+// How many times as long attention takes without the causal mask: with one, the time of the longest row of queries where all rows have
+// a unit of their own at once, and of the mean one where many share it.
+double without_mask(const Attention& causal, double units) {
+    const double rounds = causal.batch_heads * causal.queries / (kQueriesOfUnit * std::max(1.0, units));
+    return 1 / (causal.density() + (1 - causal.density()) / std::max(1.0, rounds));
 }
 
 // The fits in a folder, sorted. Throws ConfigError when it cannot be read.
@@ -308,8 +326,11 @@ Cost Calibrated::cost(const Operation& operation) const {
         return without_->cost(operation);
     }
     const KernelFit& fit = entry->fit->get();
-    const KernelFit::Estimate estimate = fit.estimate(*point, entry->rates);
-    double burst = estimate.seconds;
+    const bool unmasked = attention != nullptr && !attention->causal && attention->window == 0 &&
+                          (attention->trains || attention->backward);
+    const Attention causal = unmasked ? masked_of(*attention) : Attention();
+    const KernelFit::Estimate estimate = fit.estimate(unmasked ? *kernel_point(causal) : *point, entry->rates);
+    double burst = estimate.seconds * (unmasked ? without_mask(causal, entry->rates.units) : 1);
     if (entry->measured) {
         burst = std::min(
             burst, most_seconds(fit.seconds(*point, *entry->measured), *point, fit, *entry->measured, entry->rates));
