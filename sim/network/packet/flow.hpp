@@ -208,11 +208,11 @@ class Flows {
 
     const Setup& setup_;
     Slab& slab_;
-    std::vector<Flow> flows_;
+    HugeVector<Flow> flows_;
     bool whole_;
     std::vector<std::uint32_t> free_;     ///< heap, the least first
     std::vector<std::uint32_t> retired_;  ///< where this is not all of the network
-    std::vector<std::uint64_t> bitmaps_;
+    HugeVector<std::uint64_t> bitmaps_;
     std::vector<std::vector<std::uint32_t>> free_bitmaps_;  ///< by the logarithm of their capacity
 };
 

@@ -179,7 +179,7 @@ class Nics {
     const Transport& transport_;
     PathChooser& chooser_;
     std::function<void(std::uint32_t, bool)> tell_;
-    std::vector<Nic> nics_;
+    HugeVector<Nic> nics_;
     std::vector<std::uint32_t> rings_;  ///< with classes: of those of the first NIC, of the second...; as Nic::sending
     Turns turns_;
     std::vector<Ended> ended_;

@@ -2,6 +2,7 @@
 // A packet under way, and the slab of all of them. Indices are 32 bits wide.
 
 #include "sim/base/error.hpp"
+#include "sim/base/huge_pages.hpp"
 #include "sim/network/packet/telemetry.hpp"
 
 #include <cstdint>
@@ -76,7 +77,7 @@ class Slab {
 
   private:
     static constexpr std::size_t kMost = 100'000'000;  // 6 GiB
-    std::vector<Packet> packets_;
+    HugeVector<Packet> packets_;
     std::uint32_t free_ = kNone;
     std::size_t in_use_ = 0;
 };

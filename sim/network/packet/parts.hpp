@@ -78,7 +78,7 @@ class Border {
     }
 
     struct Box {
-        std::vector<Crossing> packets;
+        HugeVector<Crossing> packets;
         std::vector<Telemetry::Path> told;  ///< of each, with telemetry
     };
     /// Two sets of boxes take turns, so that one is read while the other is filled.

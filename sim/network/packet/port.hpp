@@ -336,9 +336,9 @@ class Ports {
     bool telemetry_;                        ///< as TransportNeeds::telemetry
     bool divided_;                          ///< there are other parts
     std::vector<std::uint32_t> to_settle_;  ///< such ports where packets wait
-    std::vector<Port> ports_;
-    std::vector<PortCounts> counts_;
-    std::vector<ServedPort> served_;
+    HugeVector<Port> ports_;
+    HugeVector<PortCounts> counts_;
+    HugeVector<ServedPort> served_;
     std::vector<Rate> rates_;  ///< of the kinds, then of ports whose rate has changed
     Rings rings_;
     /// Served ports decide when the packets they send arrive, or others come: what leaves shows at the end of a link only.

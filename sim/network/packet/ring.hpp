@@ -3,6 +3,7 @@
 // own record is not touched while others come behind it or leave before it.
 
 #include "sim/base/error.hpp"
+#include "sim/base/huge_pages.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -82,7 +83,7 @@ class Rings {
         ring = {first, 0, count, capacity - 1};
     }
 
-    std::vector<Queued> entries_;
+    HugeVector<Queued> entries_;
     std::vector<std::vector<std::uint32_t>> free_;  ///< places, by the logarithm of their capacity
 };
 

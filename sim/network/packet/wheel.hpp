@@ -12,6 +12,7 @@
 // Validated by tests/sim/network/packet_engine_test.cpp against a sorted list.
 
 #include "sim/base/error.hpp"
+#include "sim/base/huge_pages.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -132,7 +133,7 @@ class Wheel {
     static constexpr std::uint64_t kNone64 = ~0ULL;
     static constexpr std::uint64_t kNoKey = ~0ULL;  ///< after every key
     static constexpr unsigned kTimeBits = 64 - kEntityBits;
-    static constexpr std::uint32_t kChunk = 16;    ///< two cache lines: the place of the next chunk, then keys
+    static constexpr std::uint32_t kChunk = 16;  ///< two cache lines: the place of the next chunk, then keys
     struct Far {
         std::int64_t time;
         std::uint32_t entity;
@@ -391,8 +392,8 @@ class Wheel {
     std::uint64_t late_first_ = kNoKey;
     /// Chunks of keys of slots, each behind the place of the slot's next chunk; the first chunk is never used. Few are in
     /// use, and the one freed last is taken first, so they stay in cache.
-    std::vector<std::uint64_t> keys_ = std::vector<std::uint64_t>(kChunk, 0);
-    std::vector<std::uint32_t> slots_;    ///< where the next key of each goes; a multiple of kChunk: to a new chunk
+    HugeVector<std::uint64_t> keys_ = HugeVector<std::uint64_t>(kChunk, 0);
+    HugeVector<std::uint32_t> slots_;     ///< where the next key of each goes; a multiple of kChunk: to a new chunk
     std::uint32_t free_ = 0;              ///< first chunk that is not in use; 0: none
     std::vector<std::uint64_t> bits_;     ///< one bit a slot: it is not empty
     std::vector<std::uint64_t> summary_;  ///< one bit a word of bits_

@@ -1,12 +1,17 @@
 #include "sim/base/error.hpp"
+#include "sim/base/huge_pages.hpp"
 #include "sim/base/math.hpp"
 #include "sim/base/random.hpp"
 #include "sim/base/time.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <set>
+#include <vector>
 
 using namespace orrery;
 
@@ -84,4 +89,22 @@ TEST_CASE("the nearest name is suggested only when it is near") {
 
 TEST_CASE("a diagnostic prints file, line and column") {
     CHECK(Diagnostic{"a.yaml", 3, 5, "bad"}.to_string() == "a.yaml:3:5: error: bad");
+}
+
+TEST_CASE("tables of any size keep what is written into them, and give their memory to the next") {
+    HugeVector<std::uint64_t> grown;
+    std::vector<HugeVector<std::uint64_t>> apart;
+    for (std::uint64_t i = 0; i < 400'000; ++i) {
+        grown.push_back(i);
+        if (std::has_single_bit(i)) {
+            apart.emplace_back(i, i);
+        }
+    }
+    for (std::uint64_t i = 0; i < grown.size(); ++i) {
+        REQUIRE(grown[i] == i);
+    }
+    for (const HugeVector<std::uint64_t>& table : apart) {
+        CHECK(reinterpret_cast<std::uintptr_t>(table.data()) % 64 == 0);
+        CHECK(std::count(table.begin(), table.end(), table.size()) == static_cast<std::ptrdiff_t>(table.size()));
+    }
 }

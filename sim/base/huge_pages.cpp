@@ -1,0 +1,98 @@
+#include "sim/base/huge_pages.hpp"
+
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <utility>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace orrery {
+
+namespace {
+
+constexpr std::size_t kPage = std::size_t{2} << 20;
+constexpr std::size_t kOwn = kPage / 2;  // bytes of a table that has pages of its own
+#if defined(__SANITIZE_ADDRESS__)
+constexpr std::size_t kShared =
+    std::numeric_limits<std::size_t>::max();  // so that the sanitizer knows where tables end
+#else
+constexpr std::size_t kShared = std::size_t{16} << 10;  // bytes of one that shares them
+#endif
+constexpr std::align_val_t kLine{64};
+
+void* whole_pages(std::size_t bytes) {
+    const std::size_t rounded = (bytes + kPage - 1) / kPage * kPage;
+    void* const out = std::aligned_alloc(kPage, rounded);
+    if (out == nullptr) {
+        throw std::bad_alloc();
+    }
+#if defined(__linux__)
+    (void)madvise(out, rounded, MADV_HUGEPAGE);  // a wish: nothing depends on it
+#endif
+    return out;
+}
+
+// Blocks of powers of two bytes within pages that many tables share.
+class Blocks {
+  public:
+    void* take(std::size_t bytes) {
+        const std::scoped_lock lock(mutex_);
+        if (Free*& first = of(bytes); first != nullptr) {
+            return std::exchange(first, first->next);
+        }
+        if (left_ < bytes) {
+            page_ = static_cast<std::byte*>(whole_pages(kPage));
+            left_ = kPage;
+        }
+        left_ -= bytes;
+        return page_ + left_;
+    }
+    void give(void* table, std::size_t bytes) {
+        const std::scoped_lock lock(mutex_);
+        Free*& first = of(bytes);
+        first = new (table) Free{first};
+    }
+
+  private:
+    struct Free {
+        Free* next;
+    };
+    Free*& of(std::size_t bytes) { return free_[static_cast<std::size_t>(std::countr_zero(bytes))]; }
+
+    std::mutex mutex_;
+    std::array<Free*, std::numeric_limits<std::size_t>::digits> free_{};
+    std::byte* page_ = nullptr;
+    std::size_t left_ = 0;
+};
+
+// Lives for ever: tables with static storage may come back after everything else.
+Blocks& blocks() {
+    static Blocks* const all = new Blocks();
+    return *all;
+}
+
+}  // namespace
+
+void* take_table(std::size_t bytes) {
+    if (bytes < kShared) {
+        return operator new(bytes, kLine);
+    }
+    return bytes < kOwn ? blocks().take(std::bit_ceil(bytes)) : whole_pages(bytes);
+}
+
+void give_table(void* table, std::size_t bytes) {
+    if (bytes < kShared) {
+        operator delete(table, kLine);
+    } else if (bytes < kOwn) {
+        blocks().give(table, std::bit_ceil(bytes));
+    } else {
+        std::free(table);
+    }
+}
+
+}  // namespace orrery
