@@ -13,6 +13,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/huge_pages.hpp"
+#include "sim/network/packet/key_sort.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -125,8 +126,8 @@ class Wheel {
     static constexpr std::size_t kMostAhead = 16;
 
     [[nodiscard]] std::size_t bytes() const {
-        return (sorted_.capacity() + late_.capacity()) * 8 + keys_.capacity() * 8 + slots_.capacity() * 4 +
-               far_.capacity() * sizeof(Far);
+        return (unsorted_.capacity() + sorted_.capacity() + late_.capacity()) * 8 + keys_.capacity() * 8 +
+               slots_.capacity() * 4 + far_.capacity() * sizeof(Far);
     }
 
   private:
@@ -281,54 +282,32 @@ class Wheel {
         stop_ = std::min(late_first_, key_from(std::min(far_first_, limit_ + (limit_ < kNever ? 1 : 0))));
     }
 
-    // Room for the keys of two chunks.
-    static std::vector<std::uint64_t> first_sorted() {
-        std::vector<std::uint64_t> out(1 + 2 * kChunk + kMostAhead, kNoKey);
-        out[0] = 0;
-        return out;
-    }
-
-    // Puts keys in order behind those from sorted_[1] to before `end`, and returns the new end. Keys that were added later are mostly
-    // greater.
-    static std::uint64_t* put_in_order(const std::uint64_t* from, const std::uint64_t* to, std::uint64_t* end) {
-        for (; from != to; ++from) {
-            const std::uint64_t key = *from;
-            std::uint64_t* at = end++;
-            for (; at[-1] > key; --at) {
-                *at = at[-1];
-            }
-            *at = key;
-        }
-        return end;
-    }
-
-    // Moves the keys of a slot to sorted_, in order: of one chunk or two as they are copied, the older one first.
+    // Moves the keys of a slot to sorted_, in order.
     void take_sorted(std::uint64_t index) {
         const std::uint32_t newest = (slots_[index] - 1) / kChunk * kChunk;
-        const auto older = static_cast<std::uint32_t>(keys_[newest]);
         std::uint32_t last = newest;
-        std::uint64_t* end = sorted_.data() + 1;
-        if (older == 0 || keys_[older] == 0) [[likely]] {
-            if (older != 0) {
-                last = older;
-                end = put_in_order(&keys_[older + 1], &keys_[older] + kChunk, end);
-            }
-            end = put_in_order(&keys_[newest + 1], &keys_[0] + slots_[index], end);
+        std::size_t count = slots_[index] - newest - 1;
+        if (keys_[newest] == 0) [[likely]] {
+            sort_few(&keys_[newest + 1], count, sorted_.data());
         } else {
-            std::size_t count = 0;
+            count = 0;
             last = each_chunk(index, [&](const std::uint64_t* from, const std::uint64_t* to) {
                 const auto more = static_cast<std::size_t>(to - from);
-                if (sorted_.size() < count + more + kMostAhead + 1) [[unlikely]] {
-                    sorted_.resize(std::bit_ceil(count + more + kMostAhead + 1));
+                if (sorted_.size() < count + more + kMostAhead) [[unlikely]] {
+                    sorted_.resize(std::bit_ceil(count + more + kMostAhead));
+                    unsorted_.resize(sorted_.size());
                 }
-                std::copy(from, to, sorted_.data() + 1 + count);
+                std::copy(from, to, unsorted_.data() + count);
                 count += more;
             });
-            end = sorted_.data() + 1 + count;
-            std::sort(sorted_.data() + 1, end);
+            if (count <= kFewKeys) {
+                sort_few(unsorted_.data(), count, sorted_.data());
+            } else {
+                sort_many(unsorted_.data(), count, sorted_.data());
+            }
         }
-        std::fill_n(end, kMostAhead, kNoKey);
-        next_ = sorted_.data() + 1;
+        std::fill_n(sorted_.data() + count, kMostAhead, kNoKey);
+        next_ = sorted_.data();
         keys_[last] = free_;
         free_ = newest;
         slots_[index] = 0;
@@ -385,10 +364,11 @@ class Wheel {
     std::uint64_t current_ = 0;            ///< slot of the last event popped, or of those that are sorted
     std::uint64_t sorted_slot_ = kNone64;  ///< slot of what is, or was last, in sorted_ and late_
     std::uint64_t first_bits_ = 0;         ///< of the times of that slot: those that keys do not hold
-    /// Before all others one that none is less than, where sorting ends; keys of that slot; then kNoKey.
-    std::vector<std::uint64_t> sorted_ = first_sorted();
-    const std::uint64_t* next_ = sorted_.data() + 1;  ///< the first of them that has not been popped
-    std::vector<std::uint64_t> late_;                 ///< heap of keys that came when the slot's turn had come
+    std::vector<std::uint64_t> unsorted_ = std::vector<std::uint64_t>(2 * kChunk + kMostAhead);
+    std::vector<std::uint64_t> sorted_ =
+        std::vector<std::uint64_t>(unsorted_.size(), kNoKey);  ///< keys of that slot, then kNoKey
+    const std::uint64_t* next_ = sorted_.data();               ///< the first of them that has not been popped
+    std::vector<std::uint64_t> late_;                          ///< heap of keys that came when the slot's turn had come
     std::uint64_t late_first_ = kNoKey;
     /// Chunks of keys of slots, each behind the place of the slot's next chunk; the first chunk is never used. Few are in
     /// use, and the one freed last is taken first, so they stay in cache.

@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
+#include <vector>
 
 using namespace orrery;
 using packet::Network;
@@ -70,6 +72,26 @@ TEST_CASE("packet: the wheel pops in the order of time and entity, whatever the 
                 }
             }
         }
+    }
+}
+
+TEST_CASE("packet: few keys and many are put in order, equal ones among them") {
+    RandomStream random(3, "keys");
+    for (std::size_t count = 0; count < 400; ++count) {
+        const std::uint64_t different = count % 3 == 0 ? count / 2 + 1 : std::uint64_t{1} << (count % 64);
+        std::vector<std::uint64_t> keys(count);
+        for (std::uint64_t& key : keys) {
+            key = random.below(different) << (count % 5 * 9);
+        }
+        std::vector<std::uint64_t> expected = keys;
+        std::sort(expected.begin(), expected.end());
+        std::vector<std::uint64_t> sorted(count);
+        if (count <= packet::kFewKeys) {
+            packet::sort_few(keys.data(), count, sorted.data());
+            REQUIRE(sorted == expected);
+        }
+        packet::sort_many(keys.data(), count, sorted.data());
+        REQUIRE(sorted == expected);
     }
 }
 
