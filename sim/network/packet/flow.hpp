@@ -13,13 +13,12 @@
 
 namespace orrery::inline network::packet {
 
-/// A message, or one of its subflows, between two NICs. Sender and receiver state in one place.
-struct Flow {
+/// A message, or one of its subflows, between two NICs. Sender and receiver state in one place: what a packet that arrives touches lies
+/// in the first cache line, what one that leaves does in the first three.
+struct alignas(64) Flow {
     std::uint32_t source = 0;       ///< NIC
     std::uint32_t destination = 0;  ///< NIC
     std::uint32_t packets = 0;
-    std::uint32_t last_payload = 0;  ///< bytes of the last packet
-    std::uint32_t message = 0;
     bool live = false;
     bool started = false;
     bool listed = false;            ///< among its NIC's flows that may send
@@ -32,39 +31,10 @@ struct Flow {
     bool nack_sent = false;         ///< go-back-N receiver: the present gap has been reported
     std::uint8_t backoff = 0;       ///< successive timeouts without progress
     std::uint8_t traffic_class = 0;
-
-    // Sender.
-    std::uint32_t next_new = 0;   ///< first packet never sent
-    std::uint32_t acked = 0;      ///< all before it have been acknowledged
-    std::uint32_t highest = 0;    ///< one beyond the highest acknowledged packet
-    std::uint32_t lost = 0;       ///< packets to send again
-    std::uint32_t sent_high = 0;  ///< one beyond the highest packet ever sent
-    std::uint32_t scanned = 0;    ///< gaps before this have been judged by reordering
-    std::uint32_t capacity = 0;   ///< bits of each of its bitmaps: packets from `acked` on that can be told apart
-    std::uint32_t ahead = kNone;  ///< packets from `acked` on that it may send; none: any number
-    std::uint32_t records = 0;    ///< packets of either direction that exist
-    std::uint32_t next_flow = kNone;
-    std::int64_t in_flight = 0;   ///< bytes on the wire
-    double window = 0;            ///< bytes
-    double rate = 0;              ///< B/s; 0: as the link allows
-    double rate_limit = 0;        ///< B/s, given by the workload; 0: none
-    std::int64_t next_time = 0;   ///< ps, pacing
-    std::int64_t deadline = 0;    ///< ps, of the retransmission timer
-    std::int64_t last_news = 0;   ///< ps, when an acknowledgement last told of an arrival
-    std::int64_t round_trip = 0;  ///< ps, smoothed
-    std::int64_t timeout = 0;     ///< ps, of its path
-    std::uint32_t overtaken = 0;  ///< `highest` when the deadline was set: gaps before it are lost when it passes
-    std::int64_t credits = 0;     ///< receiver-driven: bytes that may be sent
-    std::uint64_t credited = 0;   ///< bytes, the last total that a credit packet told of
-    std::uint64_t asked = 0;      ///< bytes, the largest total that it has asked for
-
+    std::uint32_t records = 0;        ///< packets of either direction that exist
     std::uint32_t reduction = kNone;  ///< in which it takes part
-
-    std::uint32_t queue_pair = 0;  ///< of those between its NICs
-    std::uint32_t next_in_pair = kNone;
-    std::int64_t earliest = 0;  ///< ps: not to start before
-
-    FlowPath path;
+    std::uint32_t capacity = 0;       ///< bits of each of its bitmaps: packets from `acked` on that can be told apart
+    std::uint32_t bitmap = 0;         ///< first word of its three bitmaps: acknowledged, lost, received
 
     // Receiver.
     std::uint32_t expected = 0;     ///< all before it have arrived
@@ -72,14 +42,43 @@ struct Flow {
     std::uint32_t untold = 0;       ///< packets that came since the last acknowledgement
     std::uint32_t untold_low = 0;   ///< the first of them
     std::uint32_t untold_high = 0;  ///< the last of them
-    std::uint64_t wanted = 0;       ///< receiver-driven: bytes of credit in all that are to be given
-    std::uint64_t given = 0;        ///< bytes of credit in all, which every credit packet tells
+
+    // Sender.
+    std::uint32_t last_payload = 0;  ///< bytes of the last packet
+    std::uint32_t next_new = 0;      ///< first packet never sent
+    std::uint32_t acked = 0;         ///< all before it have been acknowledged
+    std::uint32_t highest = 0;       ///< one beyond the highest acknowledged packet
+    std::uint32_t lost = 0;          ///< packets to send again
+    std::uint32_t sent_high = 0;     ///< one beyond the highest packet ever sent
+    std::uint32_t scanned = 0;       ///< gaps before this have been judged by reordering
+    std::uint32_t ahead = kNone;     ///< packets from `acked` on that it may send; none: any number
+    std::uint32_t next_flow = kNone;
+    std::int64_t in_flight = 0;  ///< bytes on the wire
+    double window = 0;           ///< bytes
+    double rate = 0;             ///< B/s; 0: as the link allows
+    std::int64_t next_time = 0;  ///< ps, pacing
+    FlowPath path;
+    std::int64_t deadline = 0;    ///< ps, of the retransmission timer
+    std::int64_t last_news = 0;   ///< ps, when an acknowledgement last told of an arrival
+    std::int64_t round_trip = 0;  ///< ps, smoothed
+    std::int64_t timeout = 0;     ///< ps, of its path
+    std::uint32_t overtaken = 0;  ///< `highest` when the deadline was set: gaps before it are lost when it passes
+    std::uint32_t message = 0;
+    CongestionState congestion;
+
+    // Of both, in some runs.
+    double rate_limit = 0;       ///< B/s, given by the workload; 0: none
+    std::int64_t credits = 0;    ///< receiver-driven: bytes that may be sent
+    std::uint64_t credited = 0;  ///< bytes, the last total that a credit packet told of
+    std::uint64_t asked = 0;     ///< bytes, the largest total that it has asked for
+    std::uint64_t wanted = 0;    ///< receiver-driven: bytes of credit in all that are to be given
+    std::uint64_t given = 0;     ///< bytes of credit in all, which every credit packet tells
     std::uint32_t next_grant = kNone;
     bool grant_listed = false;
     std::int64_t last_notification = 0;
-
-    std::uint32_t bitmap = 0;  ///< first word of its three bitmaps: acknowledged, lost, received
-    CongestionState congestion;
+    std::uint32_t queue_pair = 0;  ///< of those between its NICs
+    std::uint32_t next_in_pair = kNone;
+    std::int64_t earliest = 0;  ///< ps: not to start before
 };
 
 /// Packets of a run, and what became of them. Data packets of senders, receivers and drops are equal in the end.
@@ -111,6 +110,14 @@ class Flows {
     [[nodiscard]] Flow& operator[](std::uint32_t id) { return flows_[id]; }
     [[nodiscard]] const Flow& operator[](std::uint32_t id) const { return flows_[id]; }
     [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(flows_.size()); }
+
+    /// Fetches what a packet of a flow touches where it arrives, and what its sender does with it.
+    void fetch_receiver(std::uint32_t id) const { __builtin_prefetch(&flows_[id]); }
+    void fetch_sender(std::uint32_t id) const {
+        __builtin_prefetch(&flows_[id]);
+        __builtin_prefetch(&flows_[id].next_new);
+        __builtin_prefetch(&flows_[id].path);
+    }
 
     /// A fresh flow in the first free slot, so that which slot that is does not depend on the order in which slots became free.
     /// Throws InfeasibleError beyond 2^24.

@@ -86,6 +86,13 @@ class Nics {
         nics_[nic].to_wake = false;
         commit(nic);
     }
+    // Fetch from memory what that needs, in this order and with time between them.
+    void fetch_nic(std::uint32_t nic) const { __builtin_prefetch(&nics_[nic]); }
+    void fetch_turn(std::uint32_t nic) const {
+        if (nics_[nic].sending != kNone) {
+            flows_.fetch_sender(nics_[nic].sending);
+        }
+    }
     /// A flow's pacing lets it send again.
     void on_pace(std::uint32_t flow);
 

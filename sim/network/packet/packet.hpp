@@ -52,6 +52,7 @@ class Slab {
     [[nodiscard]] Packet& operator[](std::uint32_t id) { return packets_[id]; }
     [[nodiscard]] const Packet& operator[](std::uint32_t id) const { return packets_[id]; }
 
+    void fetch(std::uint32_t id) const { __builtin_prefetch(&packets_[id]); }
     [[nodiscard]] std::uint32_t take() {
         ++in_use_;
         if (free_ != kNone) {

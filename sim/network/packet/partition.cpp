@@ -8,7 +8,8 @@ namespace {
 
 // How many events ahead a port, and the first packet of its link, are fetched.
 constexpr std::size_t kPortAhead = 11;
-constexpr std::size_t kPacketAhead = 3;
+constexpr std::size_t kPacketAhead = 4;
+constexpr std::size_t kNextAhead = 1;
 constexpr std::uint32_t kManyPorts = 2048;
 
 }  // namespace
@@ -70,12 +71,34 @@ void Partition::run_all(std::int64_t limit, bool stop) {
 
 // Memory answers late: what the next events need is asked for while this one is handled.
 void Partition::fetch_ahead() {
-    const std::uint32_t count = setup_.ports();
-    if (const std::uint32_t port = clock.wheel.ahead(kPortAhead); port < count) {
-        ports.fetch_port(port);
+    const std::uint32_t links = setup_.ports();
+    const std::uint32_t nics_end = links + setup_.nics;
+    if (const std::uint32_t far = clock.wheel.ahead(kPortAhead); far < nics_end + links) {
+        const bool of_nic = far >= links && far < nics_end;
+        ports.fetch_port(of_nic ? setup_.base[0] + far - links : far < links ? far : far - nics_end);
+        if (of_nic) {
+            nics.fetch_nic(far - links);
+        }
     }
-    if (const std::uint32_t port = clock.wheel.ahead(kPacketAhead); port < count) {
-        ports.fetch_packet(port);
+    if (const std::uint32_t near = clock.wheel.ahead(kPacketAhead); near < links) {
+        if (const std::uint32_t packet = ports.first_on_link(near); packet != kNone) {
+            slab.fetch(packet);
+        }
+    } else if (near < nics_end) {
+        nics.fetch_turn(near - links);
+    } else if (near < nics_end + links) {
+        ports.fetch_waiting(near - nics_end);
+    }
+    if (const std::uint32_t next = clock.wheel.ahead(kNextAhead); next < links) {
+        const Port& in = ports[next];
+        if (const std::uint32_t packet = ports.first_on_link(next); packet != kNone) {
+            if (in.kind == PortKind::nic_in) {
+                flows.fetch_receiver(slab[packet].flow);
+            } else {
+                const std::uint32_t out = routing.likely_port(in, slab[packet]);
+                ports.fetch_port(out < links ? out : next);
+            }
+        }
     }
 }
 

@@ -158,11 +158,21 @@ class Ports {
             catch_up_now(port);
         }
     }
-    /// Fetches what the arrival of a port's next packet needs, in this order and with time between them.
-    void fetch_port(std::uint32_t port) const { __builtin_prefetch(&ports_[port]); }
-    void fetch_packet(std::uint32_t port) const {
-        if (!ports_[port].link.empty()) {
-            __builtin_prefetch(&slab_[rings_.front(ports_[port].link).packet]);
+    // Fetch from memory what a port's next event needs, in this order and with time between them.
+    void fetch_port(std::uint32_t port) const {
+        __builtin_prefetch(&ports_[port]);
+        if (!served_.empty()) {
+            __builtin_prefetch(&served_[port]);
+        }
+    }
+    /// The first packet on its link; kNone: it has none.
+    [[nodiscard]] std::uint32_t first_on_link(std::uint32_t port) const {
+        return ports_[port].link.empty() ? kNone : rings_.front(ports_[port].link).packet;
+    }
+    /// The first packet that waits.
+    void fetch_waiting(std::uint32_t port) const {
+        if (!served_[port].data.empty()) {
+            __builtin_prefetch(&slab_[rings_.front(served_[port].data).packet]);
         }
     }
     /// Whether data may leave a lane, of which a port has setup.lanes; true when that has changed.

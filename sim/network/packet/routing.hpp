@@ -18,6 +18,15 @@ class Routing {
 
     /// Where the switch at the end of the link of `in` sends a packet.
     [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t next_port(const Port& in, Packet& p);
+    /// The same for most packets in trees of two levels, so that it can be fetched ahead.
+    [[nodiscard]] std::uint32_t likely_port(const Port& in, const Packet& p) const {
+        const std::uint32_t to_leaf = setup_.leaf_of_nic[p.destination];
+        if (in.where == to_leaf) {
+            return setup_.base[1] + p.destination;
+        }
+        return in.kind == PortKind::nic_out ? setup_.base[2] + in.where * setup_.spines + scale(p.path, setup_.spines)
+                                            : setup_.base[3] + to_leaf * setup_.spines + in.lane;
+    }
     /// Where it goes instead when the next link is dead, and from a leaf when it came down for another leaf.
     [[nodiscard]] std::uint32_t detour(const Port& in, std::uint32_t out, Packet& p) const;
     /// Switches everywhere learn whether a link is down now, and its rate.
