@@ -52,6 +52,8 @@ class Slab {
     [[nodiscard]] Packet& operator[](std::uint32_t id) { return packets_[id]; }
     [[nodiscard]] const Packet& operator[](std::uint32_t id) const { return packets_[id]; }
 
+    /// So many packets are likely to be under way. What is not used of their memory stays with the system.
+    void expect(std::size_t packets) { packets_.reserve(packets); }
     void fetch(std::uint32_t id) const { __builtin_prefetch(&packets_[id]); }
     [[nodiscard]] std::uint32_t take() {
         ++in_use_;

@@ -33,6 +33,8 @@ struct Ring {
 /// The pool of all queues of a run.
 class Rings {
   public:
+    /// So many entries are likely to be needed. What is not used of their memory stays with the system.
+    void expect(std::size_t entries) { entries_.reserve(entries); }
     /// Entry `i` from the front. Precondition: it has one.
     [[nodiscard]] Queued& at(const Ring& ring, std::uint32_t i) {
         return entries_[ring.first + ((ring.head + i) & ring.mask)];
@@ -54,7 +56,7 @@ class Rings {
         ring.head = (ring.head + 1) & ring.mask;
         return entry;
     }
-    [[nodiscard]] std::size_t memory() const { return entries_.capacity() * sizeof(Queued); }
+    [[nodiscard]] std::size_t memory() const { return entries_.size() * sizeof(Queued); }
 
   private:
     static constexpr std::uint32_t kLeast = 8;
