@@ -69,6 +69,7 @@ struct Partition {
     void dispatch(std::uint32_t entity);
     void kick_nic_of(std::uint32_t port);
     [[gnu::always_inline]] inline void fetch_ahead();
+    [[gnu::always_inline]] inline void fetch_first();
     void finish_ended();
 
     const Setup& setup_;

@@ -108,10 +108,15 @@ class Wheel {
     }
 
     /// Removes the first event if it is not after the limit; else its entity is kNobody. Asks for `whole` above kMostEntities.
-    [[nodiscard]] [[gnu::always_inline]] Pending pop() {
+    [[nodiscard]] Pending pop() {
+        return pop([] {});
+    }
+    /// The same; calls `look` when the next slot's turn has come, so that all of its events are `ahead`.
+    template <class Look>
+    [[nodiscard]] [[gnu::always_inline]] Pending pop(const Look& look) {
         const std::uint64_t key = *next_;
         if (key >= stop_) [[unlikely]] {
-            return pop_rarer();
+            return pop_rarer(look);
         }
         ++next_;
         return {time_of(key), entity_of(key)};
@@ -219,11 +224,13 @@ class Wheel {
     }
 
     // The first event is of the next slot, came late, is a far one, or lies after the limit.
-    [[gnu::noinline]] Pending pop_rarer() {
+    template <class Look>
+    [[gnu::noinline]] Pending pop_rarer(const Look& look) {
         if (*next_ == kNoKey && late_.empty()) {
             if (!sort_next()) {
                 return pop_far();
             }
+            look();
             if (const std::uint64_t first = *next_; first < stop_) [[likely]] {
                 ++next_;
                 return {time_of(first), entity_of(first)};
