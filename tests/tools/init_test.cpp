@@ -67,4 +67,8 @@ TEST_CASE("init refuses what it cannot use, with what it could") {
     const Outcome large = orrery_command("init training --model deepseek-v3");
     CHECK_MESSAGE(large.code == 3, large.text);
     CHECK_MESSAGE(large.text.find("does not fit on 64 GPUs") != std::string::npos, large.text);
+    // Weights alone would fit.
+    const Outcome full = orrery_command("init serving --gpus 8 --device tpu-v5e --model llama-2-7b");
+    CHECK_MESSAGE(full.code == 3, full.text);
+    CHECK_MESSAGE(full.text.find("does not fit into 1 GPUs") != std::string::npos, full.text);
 }

@@ -194,8 +194,9 @@ std::string serving(const StarterFacts& facts, const DataDirectory& data) {
            2 * model.parameters() > 0.7 * static_cast<double>(tensor) * on.node.gpu.memory.value) {
         tensor *= 2;
     }
-    if (2 * model.parameters() > 0.85 * static_cast<double>(tensor) * on.node.gpu.memory.value ||
-        model.heads % tensor != 0) {
+    // Weights with what the engine keeps aside fill at most nine tenths, less some room for caches.
+    const double most = 0.85 * on.node.gpu.memory.value - EngineSpec().reserved_memory;
+    if (2 * model.parameters() > most * static_cast<double>(tensor) || model.heads % tensor != 0) {
         throw InfeasibleError(
             fmt::format("{} in 16 bits needs {:.0f} GiB and does not fit into {} GPUs of a node ({}): take another "
                         "device or more of its GPUs",
