@@ -19,8 +19,8 @@ constexpr double kBackwardEfficiency = 63.0 / 73.0;
 constexpr double kBackwardWork = 2.5;
 // Dynamic power of streaming kernels over that of the limit: H200, (578 - 80) of (700 - 80) W (te42kyfo/gpu-benches).
 constexpr double kMemoryPower = 0.8;
-// Rows of queries that a compute unit attends to at a time: of two sizes, with and without a causal mask, over an H100 and an H200
-// (validation/measured/*-2026-11-27c).
+// Rows of queries that a compute unit attends to at a time, chosen on 24 rows without a causal mask beside those with one, on an H100
+// and an H200 (validation/measured/*-2026-11-27c).
 constexpr double kQueriesOfUnit = 192;
 // Two collections of the same device differ by 3.8 to 7.1 % (H200, three versions of one library): what no fit on one of
 // them can know.
@@ -329,11 +329,14 @@ Cost Calibrated::cost(const Operation& operation) const {
     const bool unmasked = attention != nullptr && !attention->causal && attention->window == 0 &&
                           (attention->trains || attention->backward);
     const Attention causal = unmasked ? masked_of(*attention) : Attention();
-    const KernelFit::Estimate estimate = fit.estimate(unmasked ? *kernel_point(causal) : *point, entry->rates);
-    double burst = estimate.seconds * (unmasked ? without_mask(causal, entry->rates.units) : 1);
+    const KernelPoint measured = unmasked ? *kernel_point(causal) : *point;
+    const double longer = unmasked ? without_mask(causal, entry->rates.units) : 1;
+    const KernelFit::Estimate estimate = fit.estimate(measured, entry->rates);
+    double burst = estimate.seconds * longer;
     if (entry->measured) {
         burst = std::min(
-            burst, most_seconds(fit.seconds(*point, *entry->measured), *point, fit, *entry->measured, entry->rates));
+            burst, longer * most_seconds(fit.seconds(measured, *entry->measured), measured, fit, *entry->measured,
+                                         entry->rates));
     }
     const auto* gemm = std::get_if<Gemm>(&operation);
     if (gemm != nullptr && point->flops / entry->rates.flops > point->bytes / roofline_.memory_rate()) {
