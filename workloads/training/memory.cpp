@@ -64,6 +64,21 @@ KeptInputs kept_inputs(const ModelSpec& model, const PlanSpec& plan) {
     return out;
 }
 
+// Bytes that the loss holds per logit at its peak: logits in 16 bits, with the exponentials in 32, or with their copy in 32 as well
+// where each step is a kernel (PyTorch's own cross entropy: outputs and two gradients in 32); else the gradients at most.
+double logit_bytes(LossKernels kernels) {
+    switch (kernels) {
+        case LossKernels::separate:
+            return 2 + 4 + 4;
+        case LossKernels::online:
+            return 2 + 2;
+        case LossKernels::fused:
+            return 2;
+        default:
+            return 2 + 4;
+    }
+}
+
 // One layer of the kind with the most weights among them.
 LayerMix largest_of(const ModelSpec& model, const LayerMix& layers) {
     if (!model.hybrid()) {
@@ -110,8 +125,9 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     if (degrees.secondary > 0) {
         use.weights += 2 * held.dense / static_cast<double>(degrees.secondary);
     }
-    // Gradients that add up over micro-batches or that are reduced in fp32 take 4 bytes.
-    const double gradient = plan.gradient_precision == Precision::fp32 ? 4 : 2;
+    // Gradients that add up over micro-batches or that are reduced in fp32 take 4 bytes; those of 16 bits may stay beside them.
+    const bool wide = plan.gradient_precision == Precision::fp32;
+    const double gradient = (wide ? 4 : 2) + (wide && software.keeps_gradients ? 2 : 0);
     use.gradients = gradient * divided(degrees.gradients, plan.zero >= 2);
     use.optimizer = 12 * held.dense / static_cast<double>(degrees.optimizer) +
                     12 * held.experts / (plan.zero >= 1 ? expert_group : 1);
@@ -218,8 +234,7 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     if (layers.encoder > 0) {
         use.activations += encoder_activations(model, plan, software, encoded);
     }
-    // Logits in 16 bits and their fp32 softmax; a fused loss writes gradients over the logits.
-    const double logit = loss_kernels(plan, software) == LossKernels::fused ? 2 : 6;
+    const double logit = logit_bytes(loss_kernels(plan, software));
     if (cut) {
         // A stage's part of them for two micro-batches, and the input of the output layer with its gradient for each.
         use.activations += 2 * s * static_cast<double>(plan.micro_batch) *

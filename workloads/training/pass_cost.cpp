@@ -28,11 +28,15 @@ constexpr double kJoined = 0.27;
 //             gradient of the loss 8, cast 4 + 2
 //   compiled  cast with maximum 2 + 4, exponentials of differences with their sum 4 + 4, quotients 4 (over them); product and
 //             cast 4 + 4 + 2
+//   online    a reading of 2 that exponentials bound, as long as 5 take at the memory's rate; gradients 2 + 2, as long as 4.7 (steps
+//             on an H100 and an H200, validation/measured: 4.2 to 4.8 and 4.4 to 4.5; 5.7 and 5.1)
 //   fused     maximum and sum 2, gradients over the logits 2 + 2; scaled by the gradient of the loss 2 + 2
 LossTraffic loss_traffic(LossKernels kernels) {
     switch (kernels) {
         case LossKernels::separate:
             return {38, 8, 14, 2};
+        case LossKernels::online:
+            return {5, 3, 4.7, 1};
         case LossKernels::fused:
             return {6, 2, 4, 1};
         default:
@@ -166,7 +170,7 @@ PassProgram PassCost::recomputed_modules(LayerKind kind) const {
     const bool feeds = whole || kind.part == LayerPart::feed_forward;
     if (modules.norm) {
         const double norms = whole ? 2 : 1;
-        const double kernels = norms * (eager ? 6 : 1);
+        const double kernels = norms * norm_kernels();
         out.kernel("norm", stream_slowdown_ * streaming(norms * bytes.norm, kernels), kernels);
     }
     if (modules.attention && attends(kind)) {
@@ -229,6 +233,10 @@ Alone PassCost::tensor_collective(CollectiveOp op, double bytes) const {
 // Bytes of 16-bit activations that the streaming kernels of a layer move. Norms read twice; a residual addition reads two and
 // writes one (with a one-byte mask under dropout); the backward pass of each also reads what its forward pass read. Biases and heads
 // are those of Megatron-LM (core/tensor_parallel/layers.py, FlashSelfAttention).
+double PassCost::norm_kernels() const {
+    return plan_.fusion == Fusion::eager && !software_.fused_norms ? 6 : 1;
+}
+
 PassCost::LayerTraffic PassCost::traffic(bool backward) const {
     const double h = static_cast<double>(model_.hidden);
     const double ffn = static_cast<double>(model_.ffn) / t_;
@@ -236,10 +244,11 @@ PassCost::LayerTraffic PassCost::traffic(bool backward) const {
     const double qkv = (model_.q_width() + 2 * model_.kv_width()) / t_;
     const double sharded = plan_.sequence_parallel ? t_ : 1;
     const double dropout = model_.dropout ? 1 : 0;
-    // Eager RMS norm: cast to fp32, square, mean, scale, cast back, weight: 36 bytes a value instead of 6.
+    // RMS norm step by step: cast to fp32, square, mean, scale, cast back, weight: 36 bytes a value instead of 6.
     const bool eager = plan_.fusion == Fusion::eager;
+    const bool steps = norm_kernels() > 1;
     LayerTraffic out;
-    out.norm = tokens_ * h / sharded * (backward ? (eager ? 48 : 8) : (eager ? 36 : 6));
+    out.norm = tokens_ * h / sharded * (backward ? (steps ? 48 : 8) : (steps ? 36 : 6));
     out.residual = tokens_ * h / sharded * (backward ? 4 + 3 * dropout : 6 + 3 * dropout);
     const double gate = model_.gated ? (backward ? 5 : 3) + (eager ? 2 : 0) : (backward ? 3 : 2);
     out.activation = tokens_ * gate * ffn * 2;
@@ -323,7 +332,6 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
                                feed_forward(static_cast<double>(model_.ffn) / t_)};
     const LayerTraffic bytes = traffic(backward);
     const bool eager = plan_.fusion == Fusion::eager;
-    const double norm_kernels = eager ? 6 : 1;
     const bool unfused = plan_.attention == AttentionKernel::unfused;
     // `rate`: of the memory's, that such kernels reach.
     const auto stream = [&](const char* name, double moved, double kernels, double rate = 1) {
@@ -368,9 +376,11 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
         const std::span<const Block> both(products + block, static_cast<std::size_t>(joined));
         const bool routed = block == 1 && kind.experts;
         if (routed && part != Part::weights) {
-            stream(backward ? "residual" : "norm", backward ? bytes.residual : bytes.norm, backward ? 1 : norm_kernels);
+            stream(backward ? "residual" : "norm", backward ? bytes.residual : bytes.norm,
+                   backward ? 1 : norm_kernels());
             out.program().append(expert_feed_forward(direction, part));
-            stream(backward ? "norm" : "residual", backward ? bytes.norm : bytes.residual, backward ? norm_kernels : 1);
+            stream(backward ? "norm" : "residual", backward ? bytes.norm : bytes.residual,
+                   backward ? norm_kernels() : 1);
         } else if (routed) {
             out.program().append(expert_feed_forward(direction, part));
         } else if (part == Part::weights) {
@@ -383,9 +393,9 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
                 core(b);
             }
             write_input_gradients(out, both, part);
-            stream("norm", bytes.norm, norm_kernels);
+            stream("norm", bytes.norm, norm_kernels());
         } else {
-            stream("norm", bytes.norm, norm_kernels);
+            stream("norm", bytes.norm, norm_kernels());
             write_input_products(out, both);
             for (int b = block; b < block + joined; ++b) {
                 core(b);

@@ -226,6 +226,7 @@ class PassCost {
     [[nodiscard]] Alone exchange(CollectiveOp op, const std::vector<GpuId>& group, double bytes) const;
     void write_documents(Writer& out, LayerKind kind, bool backward) const;
     [[nodiscard]] Attention flash(LayerKind kind, double heads, double length, bool backward) const;
+    [[nodiscard]] double norm_kernels() const;
     [[nodiscard]] LayerTraffic traffic(bool backward) const;
     [[nodiscard]] Alone alone(const Operation& operation) const;
     [[nodiscard]] Alone streaming(double bytes, double kernels = 1) const;

@@ -6,6 +6,22 @@
 
 namespace orrery::inline training {
 
+namespace {
+
+// Bytes per weight of a sum that is not part of its product: the gradient is read, the sum read and written. A gradient that stays in
+// 16 bits is added to the one before, widened, added to the sum in 32 bits and cleared.
+double sum_bytes(bool wide, bool keeps_gradients) {
+    constexpr double kNarrow = 2 + 2 + 2;
+    constexpr double kWide = 2 + 4 + 4;
+    constexpr double kKept = kNarrow + (2 + 4) + (4 + 4 + 4) + 2;
+    if (!wide) {
+        return kNarrow;
+    }
+    return keeps_gradients ? kKept : kWide;
+}
+
+}  // namespace
+
 Gemm PassCost::product(double m, double n, double k, bool low_precision) const {
     Gemm gemm{m, n, k, 1, low_precision ? plan_.precision : Precision::bf16, 0};
     if (plan_.precision == Precision::fp16) {
@@ -94,7 +110,7 @@ Alone PassCost::weight_gradient(const Product& product) const {
     if (accumulates && software_.fused_gradient_accumulation) {
         weight.extra_bytes = gemm.n * gemm.k * (wide ? kSumBytes : kNarrowSumBytes) * kSumsBesideProduct;
     } else if (accumulates) {
-        streamed += streaming(gemm.n * gemm.k * (wide ? 10 : 6));
+        streamed += streaming(gemm.n * gemm.k * sum_bytes(wide, software_.keeps_gradients));
     }
     return product.times * (matrix_slowdown_ * alone(weight) + stream_slowdown_ * streamed);
 }

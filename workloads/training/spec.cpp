@@ -158,8 +158,9 @@ void describe(Fields& fields, PlanSpec& plan) {
                        {"unfused", "flash", "flash2", "flash1", "software"}, plan.asked_attention);
     fields.enumeration({"fusion", "elementwise kernels: fused, or one an operation"}, {"fused", "eager"}, plan.fusion);
     fields.enumeration(
-        {"loss", "kernels of the loss: one for each step, compiled together, or fused over 16-bit logits"},
-        {"separate", "compiled", "fused", "software"}, plan.loss);
+        {"loss",
+         "kernels of the loss: one for each step, compiled together, one for each pass, or fused over 16-bit logits"},
+        {"separate", "compiled", "online", "fused", "software"}, plan.loss);
     fields.enumeration({"gradient_precision", "of gradients on the wire, and of their sums over micro-batches"},
                        training_precision_names(), plan.gradient_precision);
     fields.group(plan.gather_given, [&](Fields& same) {
@@ -265,8 +266,14 @@ void describe(Fields& fields, SoftwareSpec& software) {
                     "check, scale or copy them",
                     false, 0, 100},
                    Dimension::number, software.gradient_sweeps);
-    fields.enumeration({"loss", "kernels of the loss, where the plan names none"}, {"separate", "compiled", "fused"},
-                       software.loss);
+    fields.boolean(
+        {"keeps_gradients",
+         "gradients of 16 bits stay beside sums of 32 bits: 26 bytes move per weight and micro-batch, not 10, "
+         "and 2 more are held"},
+        software.keeps_gradients);
+    fields.boolean({"fused_norms", "a norm is one kernel, with plan.fusion: eager too"}, software.fused_norms);
+    fields.enumeration({"loss", "kernels of the loss, where the plan names none"},
+                       {"separate", "compiled", "online", "fused"}, software.loss);
     fields.enumeration({"attention", "attention kernel, where the plan names none"},
                        {"unfused", "flash", "flash2", "flash1"}, software.attention);
     fields.boolean({"fused_casts", "casts to fp8 by known scales are part of the norm before a product"},

@@ -87,9 +87,10 @@ enum class Spread { stages, replicas };
 /// Kernels of the loss over the logits of a token, of 16 bits each:
 ///   separate  one for each step, in 32 bits: Megatron-LM without --cross-entropy-loss-fusion (core/tensor_parallel/cross_entropy.py)
 ///             casts, takes the maximum, subtracts, takes exponentials, sums and divides; PyTorch's own takes about as much
-///   compiled  steps that follow each other in one kernel, as Megatron-Core's jit_fuser, torch.compile and XLA make them
+///   compiled  steps that follow each other in one kernel, as Megatron-Core's jit_fuser and XLA make them
+///   online    maximum and sum in one reading, gradients in another: PyTorch's compiler of 2025 on
 ///   fused     reads logits twice and writes their gradients over them: Transformer Engine, FlashAttention's xentropy
-enum class LossKernels { separate, compiled, fused, software };
+enum class LossKernels { separate, compiled, online, fused, software };
 
 struct PlanSpec {
     std::int64_t tensor = 1;
@@ -212,6 +213,9 @@ struct SoftwareSpec {
     Sourced<double> update_bytes;
     /// Times per step that all gradients of a rank are read or written beside their reduction.
     Sourced<double> gradient_sweeps;
+    /// Where gradients add up in 32 bits those of 16 bits stay beside the sums, and join them in kernels of their own.
+    bool keeps_gradients = false;
+    bool fused_norms = false;                                ///< one kernel each where a plan has no fusion, too
     LossKernels loss = LossKernels::compiled;                ///< never software
     AttentionKernel attention = AttentionKernel::flash;      ///< of plans that name none; never software
     bool fused_casts = false;             ///< casts to fp8 are part of the norm before a product, and of its gather
