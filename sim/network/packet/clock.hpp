@@ -26,6 +26,7 @@ enum class Timer : std::uint32_t {
     go_on
 };
 inline constexpr std::uint32_t kTimerShift = Wheel::kEntityBits;
+static_assert(static_cast<std::uint32_t>(Timer::go_on) < 1U << (32 - kTimerShift));
 static_assert(Wheel::kNearTimers == static_cast<std::uint32_t>(Timer::pace) << kTimerShift);
 
 struct Clock {

@@ -316,6 +316,14 @@ void Nics::on_report(const Packet& p) {
     if (flow.speculates) {
         stop_speculating(flow);
     }
+    if (setup_.transport.operation > 0 && (p.flags & kEarly) != 0) {
+        flow.last_news = clock_.now;
+        flow.backoff = 0;
+        early_[id].push_back({clock_.now + wait_of_operation(flow), p.sequence});
+        ++flow.records;  // its slot is not another flow's before that
+        clock_.schedule(Timer::start, id, early_[id].back().at);
+        return;
+    }
     std::int64_t before = flow.in_flight;
     if (setup_.go_back) {
         on_acknowledgement(p);

@@ -156,6 +156,13 @@ class Flows {
         return (sequence + 1 == flow.packets ? flow.last_payload : setup_.mtu) + setup_.header;
     }
 
+    /// Whether a packet is to be written after all before it.
+    [[nodiscard]] bool synchronises(const Flow& flow, std::uint32_t sequence) const {
+        const std::uint32_t operation = setup_.transport.operation;
+        return operation > 0 && flow.reduction == kNone &&
+               ((sequence + 1) % operation == 0 || sequence + 1 == flow.packets);
+    }
+
     // Three bitmaps a flow, in a pool: their words lie side by side in turn.
     enum class Bits : std::uint32_t { acknowledged, lost, received };
     [[nodiscard]] std::uint64_t& word(const Flow& flow, Bits kind, std::uint32_t sequence) {

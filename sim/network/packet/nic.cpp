@@ -141,6 +141,10 @@ std::uint32_t Nics::new_flow(std::uint32_t message, std::uint64_t bytes, std::ui
     if (setup_.probe > 0) {
         probes_.resize(std::max<std::size_t>(probes_.size(), flows_.size()));
     }
+    if (setup_.transport.operation > 0) {
+        early_.resize(std::max<std::size_t>(early_.size(), flows_.size()));
+        early_[id].clear();
+    }
     if (setup_.by_time) {
         marks_.resize(std::max<std::size_t>(marks_.size(), flows_.size()));
         marks_[id] = SendMarks();
@@ -221,6 +225,10 @@ void Nics::cancel_flow(std::uint32_t id) {
 }
 
 void Nics::start(std::uint32_t id) {
+    if (flows_[id].started) {
+        send_again(id);
+        return;
+    }
     const bool reduces = flows_[id].reduction != kNone;
     if (setup_.spec.nic.queue_pairs > 0 && !reduces) {
         const QueuePair& pair = pair_of(flows_[id]);
@@ -352,6 +360,41 @@ void Nics::on_pace(std::uint32_t id) {
     }
 }
 
+// ps for which a packet is held back that is to come after all before it.
+std::int64_t Nics::wait_of_operation(const Flow& flow) const {
+    const double trip = flow.round_trip > 0 ? static_cast<double>(flow.round_trip) : setup_.congestion.base_rtt;
+    return std::llround(setup_.transport.operation_wait * setup_.full / flow.window * trip);
+}
+
+// The next packet, and all behind it, leave later.
+void Nics::hold_back(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    const std::int64_t wait = wait_of_operation(flow);
+    if (wait > 0) {
+        flow.next_time = std::max(flow.next_time, clock_.now + wait);
+        flow.waiting_pace = true;
+        clock_.schedule(Timer::pace, id, flow.next_time);
+    }
+}
+
+// Packets that came before one that they were to come after are due.
+void Nics::send_again(std::uint32_t id) {
+    Flow& flow = flows_[id];
+    std::vector<Early>& early = early_[id];
+    for (const Early& one : early) {
+        // Meanwhile a timeout may have taken it for lost, or sent it again with success.
+        if (one.at <= clock_.now && flow.live && one.sequence >= flow.acked &&
+            !flows_.test(flow, Bits::acknowledged, one.sequence) && !flows_.test(flow, Bits::lost, one.sequence)) {
+            lose(id, one.sequence);
+        }
+    }
+    std::erase_if(early, [&](const Early& one) { return one.at <= clock_.now; });
+    if (flow.live) {
+        list(id);
+    }
+    flows_.let_go(id);
+}
+
 // The path that a packet takes where its transport has a window for each.
 std::uint32_t Nics::choose_path(std::uint32_t id, std::uint32_t sequence) {
     Flow& flow = flows_[id];
@@ -443,6 +486,10 @@ bool Nics::send_packet(std::uint32_t id) {
     }
     const std::uint32_t port = setup_.base[0] + flow.source;
     ports_.send(port, packet);
+    if (setup_.more_to_send && !repeated && flow.next_new < flow.packets && flows_.synchronises(flow, flow.next_new)) {
+        hold_back(id);
+        return more && !flow.waiting_pace;
+    }
     return more;
 }
 

@@ -63,7 +63,7 @@ class Nics {
     void shift_flow(std::uint32_t flow, const Shift& by);
     [[nodiscard]] std::int64_t free_at(std::uint32_t nic) const { return nics_[nic].free_at; }
 
-    /// A flow starts to send.
+    /// A flow starts to send, or sends again what came too early.
     void start(std::uint32_t flow);
     /// Puts a flow among those that its NIC serves in turn, if it has something to send and may.
     void list(std::uint32_t flow);
@@ -137,6 +137,10 @@ class Nics {
         std::int64_t at = 0;    ///< ps, when the last one was sent
         std::uint32_t end = 0;  ///< packets before this had been sent then
     };
+    struct Early {
+        std::int64_t at = 0;  ///< ps, when it is sent again
+        std::uint32_t sequence = 0;
+    };
     struct Peers {                     ///< two NICs, one way
         std::vector<QueuePair> pairs;  ///< as many as have been used
         std::uint64_t turn = 0;
@@ -166,6 +170,9 @@ class Nics {
     void clock(std::uint32_t flow, std::uint32_t entropy, std::int64_t packets);
     void leave_path(std::uint32_t flow, std::uint32_t sequence);
     [[nodiscard]] std::uint32_t choose_path(std::uint32_t flow, std::uint32_t sequence);
+    [[nodiscard]] std::int64_t wait_of_operation(const Flow& flow) const;
+    void hold_back(std::uint32_t flow);
+    void send_again(std::uint32_t flow);
     [[nodiscard]] bool probes(const Flow& flow) const;
     void probe(std::uint32_t flow);
     void judge_gaps(std::uint32_t flow);
@@ -193,6 +200,7 @@ class Nics {
     std::vector<SendMarks> marks_;                                    ///< by flow, where time proves losses
     UnderWay under_way_;                                              ///< where flows have a window for each path
     std::vector<Probe> probes_;                                       ///< by flow, where flows probe
+    std::vector<std::vector<Early>> early_;                           ///< by flow, where operations synchronise
     std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination
 };
 

@@ -22,6 +22,7 @@ inline constexpr std::uint8_t kAsks = 8;        ///< the sender waits: acknowled
 inline constexpr std::uint8_t kDetour = 16;     ///< one way round a dead link; two bits count them
 inline constexpr std::uint8_t kDetours = 48;    ///< both bits: no more are taken
 inline constexpr std::uint8_t kRepeated = 128;  ///< acknowledgement: of a packet that had come before
+inline constexpr std::uint8_t kEarly = 128;     ///< report of loss: of a packet that was to come after those before it
 inline constexpr std::uint8_t kLastHop = 64;    ///< trimmed at the port to its receiver
 
 /// A packet under way, or queued.

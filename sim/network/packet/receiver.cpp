@@ -83,6 +83,10 @@ void Receivers::receive_data(const Packet& p) {
     if ((p.flags & kMarked) != 0) {
         notify(p);
     }
+    if (setup_.transport.operation > 0 && p.sequence > flow.expected && flows_.synchronises(flow, p.sequence)) {
+        reply(PacketKind::nack, p, kEarly);
+        return;
+    }
     const bool fresh = !acknowledged || (setup_.go_back ? in_order(flow, p) : unseen(flow, p));
     if (fresh) {
         if (flow.packets - ++flow.received == flows_.close_at) {

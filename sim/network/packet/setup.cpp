@@ -311,7 +311,7 @@ void Setup::set_recovery(double slowest_nic, std::int64_t round_trip) {
     reorder_time = to_ps(spec.transport.reorder_time);
     probe = go_back ? 0 : to_ps(transport.probe);
     more_to_send = by_time || transport.credits || transport.backlog || transport.telemetry || counts_flows ||
-                   path_needs.windows > 0;
+                   path_needs.windows > 0 || transport.operation > 0;
     more_to_hear = transport.telemetry || transport.late > 0 || path_needs.windows > 0 || probe > 0;
     more_to_tell = transport.timed || path_needs.learns;
 }

@@ -367,6 +367,13 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
             "leave "
             "link_events, bit_error_rate and queue_samples out, or skip");
     }
+    if (spec.skip_error > 0 && transport.operation > 0) {
+        out.emplace_back(
+            "skip knows no packets that are written in order: leave transport.mp_rdma_operation or skip out");
+    }
+    if (transport.operation > 0 && go_back) {
+        out.emplace_back("go-back-n writes all in order: leave transport.mp_rdma_operation out");
+    }
     if (spec.skip_error > 0 && spec.flow_samples > 0) {
         out.emplace_back("flow_samples look at flows all the time: leave them or skip out");
     }

@@ -4,14 +4,18 @@ namespace orrery::inline network::packet {
 
 namespace {
 
-/// MP-RDMA: Lu et al., "Multi-path transport for RDMA in datacenters", NSDI 2018, sections 4.1 and 4.2: one window over all paths, which
+/// MP-RDMA: Lu et al., "Multi-path transport for RDMA in datacenters", NSDI 2018, section 4: one window over all paths, which
 /// every acknowledgement moves by itself: an unmarked one by a packet a window, a marked one by half a packet less. So where a
 /// share p of packets is marked the window settles at 2 (1 - p) / p packets. Its paths are `clocked`: each acknowledgement
 /// lets packets go on its own path, and one in a hundred takes a fresh one. An acknowledgement of a packet more than 32 behind the
 /// highest acknowledged one (half the bitmap, assumed) takes a packet off the window and lets none go on its path. No packet is sent
 /// beyond the receiver's bitmap of 64 packets, so no more than that many go in a round trip of the slowest path.
-/// Limits: packets that must be written in order (4.3) are not modelled. Over other paths than `clocked` the rules of windows and
-/// bitmap remain, and those of paths do not.
+/// Operations that synchronise (mp_rdma_operation): the last packet of each must be written after all packets before it. Its sender
+/// holds it back, and all behind it, for the time that alpha x 32 packets take at its rate, a window a round trip, and a receiver
+/// that gets it too early throws it away and says so: then it is sent again after as long a time. That changes no window. The
+/// interval is that of public simulators too (MpRdmaHw over ns-3: alpha 1, 32 packets).
+/// Limits: in the paper applications say which operations synchronise; here it is every one, of a set number of packets, and the
+/// message's last packet ends one. Over other paths than `clocked` the rules of windows and bitmap remain, and those of paths do not.
 /// After a loss, which its recovery finds in the receiver's bitmap, it goes on with half the window (assumed: the paper does not
 /// say), and after a timeout with a packet.
 class MpRdma final : public Transport {
@@ -20,6 +24,8 @@ class MpRdma final : public Transport {
         double initial = 0;  ///< packets
         std::int64_t bitmap = 64;
         std::int64_t late = 32;
+        std::int64_t operation = 0;
+        double alpha = 1;
         void describe(Fields& fields) {
             fields.number(
                 {"mp_rdma_window", "initial, packets; 0: a bandwidth-delay product, as in the paper", false, 0, 1e6},
@@ -31,6 +37,14 @@ class MpRdma final : public Transport {
                 {"mp_rdma_late", "packets behind the highest acknowledged one beyond which one cuts the window", false,
                  1, 65536},
                 late);
+            fields.integer({"mp_rdma_operation",
+                            "packets of which the last synchronises: it is written after all before it; 0: none does",
+                            false, 0, 1e9},
+                           operation);
+            fields.number({"mp_rdma_alpha",
+                           "share of the time of mp_rdma_late packets for which one that synchronises is held back",
+                           false, 0, 1e3},
+                          alpha);
         }
     };
     explicit MpRdma(const Parameters& own) : own_(own) {}
@@ -40,6 +54,8 @@ class MpRdma final : public Transport {
         out.eager = true;
         out.ahead = static_cast<std::uint32_t>(own_.bitmap);
         out.late = static_cast<std::uint32_t>(own_.late);
+        out.operation = static_cast<std::uint32_t>(own_.operation);
+        out.operation_wait = own_.alpha * static_cast<double>(own_.late);
         return out;
     }
     void start(CongestionState& flow) const override {

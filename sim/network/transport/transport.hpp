@@ -117,6 +117,8 @@ struct TransportNeeds {
     bool credit_links = false;     ///< made for links with credits, whose ports mark only what they have credits for
     std::uint32_t ahead = 0;       ///< packets from the first unacknowledged one on that may be sent; 0: any number
     std::uint32_t late = 0;        ///< packets behind the highest acknowledged one beyond which one is late; 0: none is
+    std::uint32_t operation = 0;   ///< packets of which the last is written after all before it; 0: in any order
+    double operation_wait = 0;     ///< packets in whose time at the flow's rate that one is held back
     double notification_gap = -1;  ///< s at least between notifications of marks; negative: receivers send none
 };
 

@@ -111,11 +111,21 @@ PacketSpec made_of(const std::string& transport, const std::string& paths) {
 }  // namespace
 
 TEST_CASE("threads share a packet network with the same results for every number of them") {
-    const std::pair<const char*, const char*> choices[] = {
-        {"multipath", "oblivious"}, {"nscc", "mixed"},     {"rccc", "reps"},        {"receiver-driven", "spray"},
-        {"roce", "ecmp"},           {"dctcp", "flowlet"},  {"hpcc", "ecmp"},        {"window", "adaptive"},
-        {"cubic", "round-robin"},   {"swift", "recycled"}, {"multipath", "bitmap"}, {"mp-rdma", "clocked"},
-        {"falcon", "windowed"},     {"infiniband", "ecmp"}};
+    const std::pair<const char*, const char*> choices[] = {{"multipath", "oblivious"},
+                                                           {"nscc", "mixed"},
+                                                           {"rccc", "reps"},
+                                                           {"receiver-driven", "spray"},
+                                                           {"roce", "ecmp"},
+                                                           {"dctcp", "flowlet"},
+                                                           {"hpcc", "ecmp"},
+                                                           {"window", "adaptive"},
+                                                           {"cubic", "round-robin"},
+                                                           {"swift", "recycled"},
+                                                           {"multipath", "bitmap"},
+                                                           {"mp-rdma", "clocked"},
+                                                           {"falcon", "windowed"},
+                                                           {"infiniband", "ecmp"},
+                                                           {"mp-rdma, mp_rdma_operation: 8", "clocked"}};
     for (const bool pods : {false, true}) {
         for (const auto& [transport, paths] : choices) {
             const Made made{tree(pods ? 2 : 4, pods), made_of(transport, paths)};

@@ -3,6 +3,7 @@
 #include "tests/support/packets.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -129,6 +130,65 @@ TEST_CASE("sprayed transports: MP-RDMA has no more than its receiver's bitmap un
     CHECK(run(spec, shape, {{0, 5}}, 2400).last() == doctest::Approx(100 * trip).epsilon(0.02));
     spec.transport = test::transport("{kind: mp-rdma, mp_rdma_bitmap: 48}");
     CHECK(run(spec, shape, {{0, 5}}, 2400).last() == doctest::Approx(50 * trip).epsilon(0.02));
+}
+
+TEST_CASE("sprayed transports: MP-RDMA holds a packet that synchronises back for the time of its out-of-order window") {
+    const FabricShape shape = test::hosts(8, 4, 4, 50e9, 500e-9);
+    const double trip = 8 * 5e5 + 4 * kPacket + 4 * 1.28e3;
+    const auto last = [&](const std::string& more) {
+        return run(spec_of({"{kind: mp-rdma, mp_rdma_window: 1000" + more + "}", "{kind: clocked}"}), shape, {{0, 5}},
+                   1000);
+    };
+    const double window = std::max(1.5 * 50e9 * trip * 1e-12, 4160.0) / 4160;  // packets, as large as it gets
+    const double free = last("").last();
+    CHECK(free == doctest::Approx(1003 * kPacket + 4 * 5e5).epsilon(1e-3));
+    for (const double alpha : {0.5, 1.0, 2.0}) {
+        CAPTURE(alpha);
+        // Ten operations of 100 packets: each of their last ones leaves so much later after the packet before it.
+        const double wait = alpha * 32 / window * trip;
+        const Outcome held = last(fmt::format(", mp_rdma_operation: 100, mp_rdma_alpha: {}", alpha));
+        CHECK(held.last() - free == doctest::Approx(10 * (wait - kPacket)).epsilon(0.02));
+        CHECK(held.statistics.retransmissions == 0);
+    }
+    CHECK(last(", mp_rdma_operation: 100, mp_rdma_alpha: 0").last() == free);
+}
+
+TEST_CASE("sprayed transports: what MP-RDMA has to write in order and comes too early is thrown away and sent again") {
+    // One spine at a fifth of its rate: what synchronises overtakes packets on it.
+    const auto result = [](const std::string& more) {
+        const Fabric fabric(test::hosts(8, 4, 4, 50e9, 500e-9));
+        PacketSpec spec = spec_of({"{kind: mp-rdma" + more + "}", "{kind: oblivious}"});
+        spec.link_events = "given directly";
+        Network network(fabric, spec, 1);
+        network.add_link_event({0, 0, 0, LinkEvent::What::rate, 0.2});
+        network.send({GpuId(0), GpuId(5), 4000 * kMtu, 0, 0});
+        const auto done = static_cast<double>(test::finish(network, 1)[0]);
+        CHECK(network.conserved());
+        CHECK(network.statistics().packets_delivered == 4000);
+        return std::pair(done, network.statistics().retransmissions);
+    };
+    const auto [free, none] = result("");
+    CHECK(none == 0);
+    std::uint64_t before = 4000;
+    for (const char* alpha : {"0", "0.5", "2"}) {
+        CAPTURE(alpha);
+        const auto [done, again] = result(std::string(", mp_rdma_operation: 20, mp_rdma_alpha: ") + alpha);
+        CHECK(done > free);
+        CHECK(again < before);  // the longer it is held back, the fewer come too early
+        before = again;
+    }
+    CHECK(before == 0);
+}
+
+TEST_CASE("sprayed transports: packets that are written in order neither go with skipping nor with go-back-n") {
+    PacketSpec spec = spec_of({"{kind: mp-rdma, mp_rdma_operation: 10}", "{kind: clocked}"});
+    CHECK(problems_of(spec).empty());
+    spec.skip_error = 0.01;
+    CHECK(problems_of(spec).size() == 1);
+    spec.skip_error = 0;
+    spec.paths = test::paths("{kind: ecmp}");
+    spec.transport.recovery = Recovery::go_back_n;
+    CHECK(problems_of(spec).size() == 1);
 }
 
 TEST_CASE("sprayed transports: a path behind the others costs MP-RDMA packets of its window") {
