@@ -82,6 +82,9 @@ TEST_CASE("NICs, hosts and acknowledgements add to it what they add to a run") {
     CHECK(ratio(one, options, 1e4) == doctest::Approx(1).epsilon(1e-3));
     nic.host_rate = 20e9;
     CHECK(ratio(one, options, 5e6) == doctest::Approx(1).epsilon(1e-3));
+    nic.write_rate = 15e9;
+    CHECK(ratio(one, options, 5e6) == doctest::Approx(1).epsilon(1e-3));
+    CHECK(ratio(one, options, 5e3) == doctest::Approx(1).epsilon(1e-3));
     nic.done_at_sender = true;
     CHECK(ratio(one, options, 5e5) == doctest::Approx(1).epsilon(1e-3));
 }

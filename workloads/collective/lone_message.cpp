@@ -91,8 +91,10 @@ double LoneMessages::by_packet(const Message& message, GpuId from, GpuId to, con
     double first = 0;                         // until a full packet has left the hop
     double last = (packets.count - 1) * gap;  // until the last one has
     double answer = 0;
-    for (std::size_t i = 0; i < links.size(); ++i) {
-        const double rate = fabric_.capacity(links[i]);
+    // Then the receiver's NIC writes it to its host, where that takes time.
+    const std::size_t all = links.size() + (spec.nic.write_rate > 0 ? 1 : 0);
+    for (std::size_t i = 0; i < all; ++i) {
+        const double rate = i < links.size() ? fabric_.capacity(links[i]) : spec.nic.write_rate;
         const double time = packets.full / rate;
         const double rest = packets.last / rate;
         // Packets over many links do not wait for each other at each of them.
@@ -107,7 +109,7 @@ double LoneMessages::by_packet(const Message& message, GpuId from, GpuId to, con
         } else {
             last = std::max(previous, last + rest + time);  // the short one has overtaken it
         }
-        answer += spec.header / rate;
+        answer += i < links.size() ? spec.header / rate : 0;
     }
     const double latency = hops.latency + spec.nic.doorbell + spec.nic.dma;
     const double back = spec.nic.done_at_sender ? hops.latency + answer : 0;

@@ -20,6 +20,7 @@ enum class Timer : std::uint32_t {
     link_event,
     reroute,
     grant,
+    write,
     sample,
     watchdog,
     steady,  ///< after all else of its instant

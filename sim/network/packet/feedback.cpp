@@ -196,6 +196,10 @@ void Nics::hear_more(std::uint32_t id, const Packet& p, std::uint32_t before, Ac
     if (setup_.transport.telemetry) {
         ack.links = slab_.telemetry.since_last(id, slab_.telemetry.arriving);
     }
+    if (setup_.transport.hears_buffers && setup_.spec.nic.write_rate > 0) {
+        ack.held = std::int64_t{p.held} * 1000;
+        ack.filled = p.filled;
+    }
     // Its packet is the one that it names, or the first that was missing.
     ack.late = setup_.transport.late > 0 &&
                std::max(before, p.sequence > p.cumulative ? p.sequence : 0) + setup_.transport.late < flow.highest;
@@ -342,7 +346,8 @@ void Nics::on_report(const Packet& p) {
         return;
     }
     Lost news = lost(flow, before - flow.in_flight);
-    news.trimmed = setup_.go_back ? 0 : clock_.now - p.sent;
+    news.no_room = setup_.transport.hears_buffers && (p.flags & kNoRoom) != 0;
+    news.trimmed = setup_.go_back || news.no_room ? 0 : clock_.now - p.sent;
     news.last_hop = (p.flags & kLastHop) != 0;
     if (setup_.path_needs.learns && !setup_.go_back) {
         chooser_.heard(id, p.path,

@@ -25,6 +25,9 @@ inline constexpr std::uint8_t kRepeated = 128;  ///< acknowledgement: of a packe
 inline constexpr std::uint8_t kEarly = 128;     ///< report of loss: of a packet that was to come after those before it
 inline constexpr std::uint8_t kLastHop = 64;    ///< trimmed at the port to its receiver
 
+inline constexpr std::uint8_t kNoRoom = 128;  ///< report of loss: the buffer of the receiver's NIC was full
+inline constexpr std::uint32_t kFull = 31;    ///< of Packet::filled: all of the buffer is
+
 /// A packet under way, or queued.
 struct alignas(64) Packet {
     std::int64_t sent;  ///< ps, when its data packet left the sender; acknowledgements echo it
@@ -43,6 +46,8 @@ struct alignas(64) Packet {
     std::uint8_t flags;
     std::uint8_t lane;  ///< in which it leaves, where ports have lanes
     std::uint8_t came;  ///< lane in which it came into the present switch
+    std::uint32_t held : 27;   ///< acknowledgement, where NICs write at a rate: ns that its packet waited for that
+    std::uint32_t filled : 5;  ///< and how full its receiver's buffer is, of kFull
     std::uint64_t way;  ///< ports that it has passed, where the run has a FlowLog
 };
 static_assert(sizeof(Packet) == 64);

@@ -310,6 +310,9 @@ void Partition::dispatch(std::uint32_t entity) {
         case Timer::grant:
             receivers.grant(index);
             break;
+        case Timer::write:
+            receivers.write(index);
+            break;
         case Timer::sample:
             watcher_.sample();
             break;

@@ -187,6 +187,8 @@ class Ports {
     /// A packet has left the network: the room that it had at its NIC goes back.
     void give_room(const Packet& p);
     [[nodiscard]] const Lane& lane(std::uint32_t number) const { return lanes_[number]; }
+    /// A packet has come over a port's link to a NIC that has no room for it.
+    void lose_at_nic(std::uint32_t port, std::uint32_t packet) { lose(port, packet); }
     /// Packets that were dropped so.
     [[nodiscard]] std::uint64_t discarded() const { return discarded_; }
 

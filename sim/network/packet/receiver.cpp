@@ -1,6 +1,7 @@
 #include "sim/network/packet/receiver.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace orrery::inline network::packet {
 
@@ -109,6 +110,55 @@ void Receivers::receive_data(const Packet& p) {
     }
 }
 
+// A data packet waits until its NIC has written it; false: it has no room, and is lost.
+bool Receivers::wait_for_host(std::uint32_t id) {
+    const Packet p = slab_[id];
+    const std::uint32_t nic = p.destination;
+    Writing& own = writing_[nic];
+    if (setup_.spec.nic.buffer > 0 && static_cast<double>(own.bytes + p.size) > setup_.spec.nic.buffer) {
+        if (setup_.transport.hears_buffers && !flows_[p.flow].cancelled) {
+            reply(PacketKind::nack, p, kNoRoom);
+        }
+        ports_.lose_at_nic(setup_.base[1] + nic, id);
+        return false;
+    }
+    const std::int64_t begins = own.waiting.empty() ? clock_.now : own.waiting.back().at;
+    const double time = 1e12 * p.size / setup_.spec.nic.write_rate;
+    own.waiting.push_back({begins + std::max<std::int64_t>(1, std::llround(time)), clock_.now, id});
+    own.bytes += p.size;
+    if (own.waiting.size() == 1) {
+        clock_.schedule(Timer::write, nic, own.waiting.front().at);
+    }
+    return true;
+}
+
+void Receivers::write(std::uint32_t nic) {
+    Writing& own = writing_[nic];
+    const Writing::Waiting written = own.waiting.front();
+    own.waiting.pop_front();
+    const Packet p = slab_[written.packet];
+    own.bytes -= p.size;
+    own.held = written.at - written.came;
+    if (!own.waiting.empty()) {
+        clock_.schedule(Timer::write, nic, own.waiting.front().at);
+    }
+    if (setup_.transport.telemetry) {
+        slab_.telemetry.arriving = written.packet;
+    }
+    ++flows_.counts.arrived;
+    receive_data(p);
+    flows_.discard(written.packet);
+}
+
+// What a receiver's answer says of its NIC.
+void Receivers::tell_buffer(std::uint32_t nic, Packet& answer) const {
+    const Writing& own = writing_[nic];
+    const double share = setup_.spec.nic.buffer > 0 ? static_cast<double>(own.bytes) / setup_.spec.nic.buffer : 0;
+    constexpr std::int64_t kMostHeld = (1 << 27) - 1;  // ns
+    answer.held = static_cast<std::uint32_t>(std::min(own.held / 1000, kMostHeld)) & kMostHeld;
+    answer.filled = static_cast<std::uint32_t>(std::min(share * (kFull + 1), static_cast<double>(kFull))) & kFull;
+}
+
 void Receivers::deliver(std::uint32_t id) {
     // A copy: answering may grow the slab.
     const Packet p = slab_[id];
@@ -116,6 +166,10 @@ void Receivers::deliver(std::uint32_t id) {
         slab_.telemetry.arriving = id;
     }
     if (p.kind == PacketKind::data) [[likely]] {
+        if (!writing_.empty()) [[unlikely]] {
+            (void)wait_for_host(id);
+            return;
+        }
         ++flows_.counts.arrived;
         receive_data(p);
         flows_.discard(id);
@@ -186,6 +240,9 @@ void Receivers::reply(PacketKind kind, const Packet& data, std::uint8_t flags, s
     p.flags = flags;
     if (setup_.transport.telemetry) {
         slab_.telemetry.carry(slab_.telemetry.arriving, id);
+    }
+    if (!writing_.empty()) {
+        tell_buffer(flow.destination, p);
     }
     ++flow.records;
     const std::uint32_t port = setup_.base[0] + flow.destination;

@@ -301,18 +301,20 @@ void Setup::set_recovery(double slowest_nic, std::int64_t round_trip) {
                                                                [](const auto& c) { return c.size > 0; })
                                  : q.size > 0 || q.shared > 0;
     const bool drops = q.watchdog == StormAction::drop;
-    const bool loses = spec.bit_error_rate > 0 || links_change_ || drops || (limited && !q.trim && !paused);
+    const bool loses =
+        spec.bit_error_rate > 0 || links_change_ || drops || spec.nic.buffer > 0 || (limited && !q.trim && !paused);
     patience = q.watchdog == StormAction::none ? 0 : to_ps(q.detection) + to_ps(q.restoration);
     // Queues without limit may take longer than any number of round trips; pauses may stand still, which timeouts find.
     nothing_lost = spec.transport.timeout <= 0 && spec.bit_error_rate <= 0 && !links_change_ && !limited && !q.trim &&
-                   !pauses(spec);
+                   !pauses(spec) && spec.nic.buffer <= 0;
     by_time =
         transport.acknowledged && !go_back && reorder == 0 && (spec.transport.reorder_time > 0 || (loses && !q.trim));
     reorder_time = to_ps(spec.transport.reorder_time);
     probe = go_back ? 0 : to_ps(transport.probe);
     more_to_send = by_time || transport.credits || transport.backlog || transport.telemetry || counts_flows ||
                    path_needs.windows > 0 || transport.operation > 0;
-    more_to_hear = transport.telemetry || transport.late > 0 || path_needs.windows > 0 || probe > 0;
+    more_to_hear = transport.telemetry || transport.late > 0 || path_needs.windows > 0 || probe > 0 ||
+                   (transport.hears_buffers && spec.nic.write_rate > 0);
     more_to_tell = transport.timed || path_needs.learns;
 }
 

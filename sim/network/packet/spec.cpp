@@ -88,6 +88,14 @@ static void describe(Fields& fields, NicSpec& nic) {
                   nic.message_rate);
     fields.quantity({"host_rate", "what the host feeds to a NIC; 0 B/s: no limit", false, 0, 1e14}, Dimension::rate,
                     nic.host_rate);
+    fields.group(nic.writes_given, [&](Fields& same) {
+        same.quantity(
+            {"write_rate", "at which a NIC writes to its host what has come; 0 B/s: as it comes", false, 0, 1e14},
+            Dimension::rate, nic.write_rate);
+        same.quantity({"buffer", "of a NIC, for what waits to be written; what has no room is lost; 0 B: without limit",
+                       false, 0, 4e9},
+                      Dimension::bytes, nic.buffer);
+    });
     fields.integer({"rails", "NICs of a node that a message is spread over, from that of its GPU on", false, 1, 1024},
                    nic.rails);
     fields.integer({"queue_pairs", "between two NICs, each with messages in order; 0: one a message", false, 0, 65536},
@@ -288,6 +296,9 @@ void add_unread(const PacketSpec& spec, std::vector<std::string>& out) {
     if ((q.pause_at > 0 || q.resume_at > 0 || q.headroom > 0) && !pauses(spec)) {
         out.emplace_back("queues.pause_at, resume_at and headroom are of paused links: they need queues.pfc");
     }
+    if (spec.nic.buffer > 0 && spec.nic.write_rate <= 0) {
+        out.emplace_back("nic.buffer is of what waits to be written to the host: it needs nic.write_rate");
+    }
     if (q.mark_probability != plain.mark_probability && q.mark_high <= 0) {
         out.emplace_back("queues.ecn_probability is that of marks: it needs queues.ecn");
     }
@@ -306,10 +317,17 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     if (std::string problem = spec.transport.policy.make()->problem(); !problem.empty()) {
         out.push_back(std::move(problem));
     }
-    if (!transport.acknowledged && (loses || spec.bit_error_rate > 0 || q.watchdog == StormAction::drop)) {
+    if (!transport.acknowledged &&
+        (loses || spec.bit_error_rate > 0 || q.watchdog == StormAction::drop || spec.nic.buffer > 0)) {
         out.emplace_back(
             "transport ideal does not send again what is lost: leave queues.size, queues.shared, queues.trim, "
-            "queues.watchdog: drop and bit_error_rate out, or choose another transport");
+            "queues.watchdog: drop, nic.buffer and bit_error_rate out, or choose another transport");
+    }
+    if (spec.nic.buffer > 0 && spec.nic.buffer < spec.mtu + spec.header) {
+        out.emplace_back("nic.buffer is less than a full packet: nothing could ever be received");
+    }
+    if (spec.nic.write_rate > 0 && spec.skip_error > 0) {
+        out.emplace_back("skip knows NICs that write what comes: leave nic.write_rate or skip out");
     }
     const QueueSpec plain;
     if (q.watchdog != StormAction::none && !pauses(spec)) {

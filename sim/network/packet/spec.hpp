@@ -92,6 +92,9 @@ struct NicSpec {
     double dma = 0;                      ///< s of reading host memory before the first packet
     double message_rate = 0;             ///< messages a second that a NIC can start; 0: no limit
     double host_rate = 0;                ///< B/s that a host can feed to all flows of a NIC together; 0: no limit
+    bool writes_given = false;           ///< something of the next two was said
+    double write_rate = 0;               ///< B/s at which a NIC writes to its host what has come; 0: as it comes
+    double buffer = 0;                   ///< bytes that may wait for that; 0: any number
     std::int64_t rails = 1;              ///< NICs of a node that a message is spread over, from that of its GPU on
     std::int64_t queue_pairs = 0;        ///< between two NICs, each with messages in order; 0: one a message
     double host_memory = 0;              ///< B/s of a node, shared by what its NICs read and write; 0: no limit

@@ -20,9 +20,16 @@ namespace {
 /// Tail loss probe: without news for two round trips, and 50 us at least, the first packet not acknowledged is sent again, once,
 /// before the timeout takes all for lost; its answer shows what was lost before it. The simulator has settings for both, and both
 /// off.
+/// The NIC's window bounds what all paths have under way: each acknowledgement that finds the receiver's buffer less full than 15 of
+/// 32 parts raises it by a packet, a fuller one cuts it by 0.8 of the excess's share of the level, by half at most, once a round trip,
+/// and so does a packet that has no room, by half (rules and settings of the simulator's newest generation, swift.h, the only one with
+/// several paths). The delay that moves the fabric windows is without the time in the receiver's NIC. The buffer is `nic.buffer`,
+/// emptied at `nic.write_rate`; without them it never fills, and this window never binds.
+/// A path that has nothing under way may change sooner (falcon_plb_idle): PLB has 3 windows under load for that, and the simulator
+/// no such rule.
 /// Limits: fractions of a packet that several paths have open count together; a timeout halves the windows of all paths.
-/// Connections are not changed for others when idle, as PLB can. `subflows` cuts messages into connections beforehand. Receivers
-/// take packets at the line rate, so the NIC's own window, which its buffer moves, never binds and is left out.
+/// `subflows` cuts messages into connections beforehand. The level is of one buffer, and as it is when the acknowledgement leaves;
+/// Falcon's is a moving mean of the fullest of several pools.
 class Falcon final : public Transport {
   public:
     struct Parameters {
@@ -30,6 +37,7 @@ class Falcon final : public Transport {
         double scaling = 100e-6;  ///< s
         double probe = 50e-6;     ///< s
         std::int64_t plb = 5;
+        std::int64_t idle = 0;
         void describe(Fields& fields) {
             fields.quantity(
                 {"falcon_target", "round trip aimed at; 0 s: 25 us, and 1.5 unloaded ones where those are longer",
@@ -43,6 +51,10 @@ class Falcon final : public Transport {
                             "with paths windowed: windows in a row under load after which a path changes; 0: none do",
                             false, 0, 255},
                            plb);
+            fields.integer(
+                {"falcon_plb_idle",
+                 "the same for a path that has nothing under way when a packet takes it; 0: as others", false, 0, 255},
+                idle);
         }
     };
     explicit Falcon(const Parameters& own) : own_(own) {}
@@ -52,6 +64,7 @@ class Falcon final : public Transport {
         out.eager = true;
         out.path_windows = true;
         out.probe = own_.probe;
+        out.hears_buffers = true;
         return out;
     }
     void start(CongestionState& flow) const override {
@@ -59,6 +72,7 @@ class Falcon final : public Transport {
         for (std::uint32_t i = 0; i < paths(); ++i) {
             state.window[i] = run_.max_window / run_.packet / paths();
         }
+        state.nic_window = most();
         set(flow, {});
     }
     void on_ack(CongestionState& flow, const Acknowledged& ack) const override {
@@ -69,7 +83,7 @@ class Falcon final : public Transport {
         state.timeouts = 0;
         const double before = window;
         const double goal = target(window);
-        const auto late = static_cast<double>(ack.delay);
+        const auto late = static_cast<double>(ack.delay - ack.held);
         const double acked = ack.bytes / run_.packet;
         if (late < goal) {
             window += window >= 1 ? acked / window : acked;
@@ -78,9 +92,22 @@ class Falcon final : public Transport {
             state.last_decrease[path] = ack.now;
         }
         if (run_.paths > 0 && own_.plb > 0) {
-            balance(state, path, before, acked, late > kLoaded * goal);
+            balance(state, path, std::min(before, state.nic_window), acked, late > kLoaded * goal);
+        }
+        if (ack.filled < kBufferTarget) {
+            state.nic_window += 1;
+        } else {
+            const double excess = (ack.filled - kBufferTarget) / static_cast<double>(ack.filled);
+            cut_nic_window(state, kBeta * excess, ack.now, ack.delay);
         }
         set(flow, ack.under_way);
+    }
+    void on_loss(CongestionState& flow, const Lost& lost) const override {
+        if (lost.no_room) {
+            auto& state = flow.as<State>();
+            cut_nic_window(state, kMostDecrease, lost.now, state.delay);
+            flow.window = std::min(flow.window, state.nic_window * run_.packet);
+        }
     }
     void on_timeout(CongestionState& flow, const Lost& lost) const override {
         auto& state = flow.as<State>();
@@ -98,12 +125,17 @@ class Falcon final : public Transport {
         for (std::uint32_t i = 0; i < paths(); ++i) {
             state.last = open(i) > open(state.last) ? static_cast<std::uint8_t>(i) : state.last;
         }
+        if (own_.idle > 0 && under_way[state.last] == 0 && state.rounds[state.last] >= own_.idle) {
+            ++state.changes[state.last];
+            state.rounds[state.last] = 0;
+        }
         return state.last + kMostPaths * state.changes[state.last];
     }
     void shift(CongestionState& flow, const Shift& by) const override {
         for (std::uint32_t i = 0; i < paths(); ++i) {
             by.move(flow.as<State>().last_decrease[i]);
         }
+        by.move(flow.as<State>().nic_decrease);
     }
 
   private:
@@ -116,8 +148,11 @@ class Falcon final : public Transport {
     static constexpr std::uint32_t kTimeouts = 3;
     static constexpr double kLoaded = 1.01;      // targets, beyond which a packet was under load
     static constexpr double kLoadedShare = 0.5;  // of a window, from which it was
+    static constexpr std::uint32_t kBufferTarget = 15;  // 32nds of the receiver's buffer
     struct State {
         std::array<double, kMostPaths> window{};  ///< packets, which may be a part of one
+        double nic_window = 0;                    ///< packets, one at least
+        std::int64_t nic_decrease = 0;            ///< ps, when that was last cut
         std::array<std::int64_t, kMostPaths> last_decrease{};
         std::int64_t delay = 0;
         std::array<std::uint16_t, kMostPaths> acked{};    ///< packets of the present window,
@@ -128,6 +163,14 @@ class Falcon final : public Transport {
         std::uint8_t timeouts = 0;                        ///< in a row
     };
     [[nodiscard]] std::uint32_t paths() const { return std::max(1U, run_.paths); }
+    // Packets at which the NIC's window does not bind.
+    [[nodiscard]] double most() const { return std::max(kMost, paths() * run_.max_window / run_.packet); }
+    static void cut_nic_window(State& state, double share, std::int64_t now, std::int64_t trip) {
+        if (now - state.nic_decrease >= trip) {
+            state.nic_window = std::max(1.0, state.nic_window * (1 - std::min(share, kMostDecrease)));
+            state.nic_decrease = now;
+        }
+    }
     // PLB: what an acknowledgement, of a path with this window, says of its load.
     void balance(State& state, std::uint32_t path, double window, double acked, bool under_load) const {
         const auto packets = static_cast<std::uint16_t>(std::ceil(acked));
@@ -161,7 +204,8 @@ class Falcon final : public Transport {
             sum += window;
             all += under_way.empty() ? window : std::max(window, static_cast<double>(under_way[i]));
         }
-        flow.window = std::max(all, 1.0) * run_.packet;
+        state.nic_window = std::min(state.nic_window, most());
+        flow.window = std::max(state.nic_window < most() ? std::min(all, state.nic_window) : all, 1.0) * run_.packet;
         const double trip = std::max(run_.base_rtt, static_cast<double>(state.delay)) * 1e-12;
         flow.rate = sum < 1 ? sum * run_.packet / trip : 0;
     }

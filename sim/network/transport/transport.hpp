@@ -55,6 +55,8 @@ struct Acknowledged {
     double in_flight = 0;                  ///< bytes, without these
     std::span<const LinkLoad> links = {};  ///< of its path; none without telemetry, and with a flow's first one
     bool late = false;                     ///< its packet was, as TransportNeeds::late has it
+    std::int64_t held = 0;                 ///< ps of the delay for which its receiver's NIC waited to write the packet
+    std::uint32_t filled = 0;              ///< of that NIC's buffer, 32nds, at most 31
     std::uint32_t path = 0;                ///< that its packet took, of CongestionSettings::paths
     std::span<const std::uint32_t> under_way = {};  ///< packets on each of them, without these
 };
@@ -77,6 +79,7 @@ struct Lost {
     double in_flight = 0;      ///< bytes, with these
     std::int64_t trimmed = 0;  ///< ps from sending a packet to the report that it was trimmed; 0: not trimmed
     bool last_hop = false;     ///< trimmed at the port to its receiver
+    bool no_room = false;      ///< the buffer of its receiver's NIC was full
 };
 
 /// One flow's window and rate, and what its transport remembers of it.
@@ -114,6 +117,7 @@ struct TransportNeeds {
     bool path_windows = false;     ///< it can have a window for each path of a flow
     double probe = 0;              ///< s at least without news, and two round trips, until it probes; 0: it never does
     bool timed = false;            ///< acknowledgements may set its timer
+    bool hears_buffers = false;    ///< of receivers' NICs: how full they are, and of packets that had no room
     bool credit_links = false;     ///< made for links with credits, whose ports mark only what they have credits for
     std::uint32_t ahead = 0;       ///< packets from the first unacknowledged one on that may be sent; 0: any number
     std::uint32_t late = 0;        ///< packets behind the highest acknowledged one beyond which one is late; 0: none is

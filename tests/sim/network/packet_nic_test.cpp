@@ -162,3 +162,51 @@ TEST_CASE(
         CHECK(port.mean_queue_bytes < 0.6 * 4160);
     }
 }
+
+TEST_CASE("packet NICs: what a NIC writes slower than it comes waits in its buffer, to the picosecond") {
+    const FabricShape shape = test::hosts(4, 4, 1, 50e9, 500e-9);
+    PacketSpec spec = test::ideal();
+    spec.nic.write_rate = 20e9;
+    constexpr std::int64_t kWrite = std::int64_t{4160} * 50;
+    constexpr std::int64_t kFirst = 2 * (kFull + kLatency);
+    CHECK(run(shape, spec, {{GpuId(0), GpuId(1), 100 * kMtu, 0, 0}})[0] == kFirst + 100 * kWrite);
+    // Two senders share what is written; a host faster than the line delays by a packet.
+    const auto both =
+        run(shape, spec, {{GpuId(0), GpuId(1), 100 * kMtu, 0, 0}, {GpuId(2), GpuId(1), 100 * kMtu, 0, 1}});
+    CHECK(std::max(both[0], both[1]) == kFirst + 200 * kWrite);
+    spec.nic.write_rate = 100e9;
+    CHECK(run(shape, spec, {{GpuId(0), GpuId(1), 100 * kMtu, 0, 0}})[0] == kFirst + 99 * kFull + kFull / 2);
+}
+
+TEST_CASE("packet NICs: what finds no room in the buffer is lost and sent again") {
+    const FabricShape shape = test::hosts(8, 4, 4, 50e9, 500e-9);
+    for (const char* transport : {"multipath", "window", "swift", "roce", "nscc", "receiver-driven", "falcon", "srd"}) {
+        CAPTURE(transport);
+        PacketSpec spec;
+        spec.transport = test::transport(std::string("{kind: ") + transport + "}");
+        spec.paths.policy.choose("ecmp");
+        spec.nic.write_rate = 25e9;
+        spec.nic.buffer = 20 * 4160;
+        PacketStatistics statistics;
+        const auto done = run(shape, spec, {{GpuId(0), GpuId(5), 2000 * kMtu, 0, 0}}, &statistics);
+        CHECK(done[0] >= 2000 * 2 * kFull);
+        CHECK(statistics.packets_delivered == 2000);
+        CHECK(statistics.drops > 0);
+        CHECK(statistics.drops <= statistics.retransmissions);
+    }
+    PacketSpec spec;
+    spec.nic.buffer = 1e6;
+    CHECK(problems_of(spec).size() == 1);
+    spec.nic.write_rate = 1e9;
+    CHECK(problems_of(spec).empty());
+    spec.skip_error = 0.01;
+    CHECK(problems_of(spec).size() == 1);
+    spec.skip_error = 0;
+    spec.nic.buffer = 4000;
+    CHECK(problems_of(spec).size() == 1);
+    PacketSpec ideal = test::ideal();
+    ideal.nic.write_rate = 1e9;
+    CHECK(problems_of(ideal).empty());
+    ideal.nic.buffer = 1e6;
+    CHECK(problems_of(ideal).size() == 1);
+}

@@ -148,6 +148,10 @@ TEST_CASE("threads share short queues, trimming and bit errors") {
             made.spec.nic.done_at_sender = true;
             made.spec.paths.subflows = 2;
             check_same(made, "queue pairs");
+            made.spec = made_of("falcon", "windowed");
+            made.spec.nic.write_rate = 20e9;
+            made.spec.nic.buffer = 30e3;
+            check_same(made, "buffers of NICs");
         }
     }
 }

@@ -87,12 +87,14 @@ struct Flow {
         news.late = late;
         news.path = path;
         news.under_way = under_way;
+        news.filled = filled;
         transport->on_ack(state, news);
     }
     [[nodiscard]] double packets() const { return state.window / 4160; }
     std::unique_ptr<packet::Transport> transport;
     packet::CongestionState state;
     std::vector<std::uint32_t> under_way;
+    std::uint32_t filled = 0;  // of the receiver's buffer
     std::int64_t now = 1'000'000'000;
 };
 
@@ -260,6 +262,81 @@ TEST_CASE("sprayed transports: Falcon changes a path that was under load for fiv
         fixed.ack(30);
     }
     CHECK(fixed.transport->choose_path(fixed.state, fixed.under_way) < packet::kMostPaths);
+}
+
+TEST_CASE("sprayed transports: Falcon changes a path that has nothing under way sooner, where that is set") {
+    const auto changes_after = [](const std::string& idle, std::uint32_t under_way) {
+        Flow flow("{kind: falcon, falcon_target: 20 us, falcon_flow_scaling: 0 s, falcon_plb_idle: " + idle + "}", 4);
+        flow.under_way = {under_way, 900, 900, 900};  // the first path has the most of its window open
+        flow.ack(10);
+        // Four windows under load: the fifth would change it in any case.
+        const auto packets = static_cast<int>(4 * std::ceil(flow.packets() - 2700));
+        for (int i = 0; i < packets; ++i) {
+            flow.ack(20.3);
+        }
+        return flow.transport->choose_path(flow.state, flow.under_way) / packet::kMostPaths;
+    };
+    CHECK(changes_after("0", 0) == 0);
+    CHECK(changes_after("3", 0) == 1);
+    CHECK(changes_after("3", 1) == 0);
+}
+
+TEST_CASE("sprayed transports: Falcon's NIC window by how full the receiver's buffer is") {
+    Flow flow("{kind: falcon}");
+    const double fabric = flow.packets();
+    flow.ack(10);
+    CHECK(flow.packets() >= fabric);  // it does not bind while the buffer is empty
+    const auto later = [&](std::uint32_t filled) {
+        flow.now += 1'000'000'000;
+        flow.filled = filled;
+        flow.ack(10);
+    };
+    packet::Lost lost;
+    lost.no_room = true;
+    for (int i = 0; i < 5; ++i) {
+        lost.now = flow.now += 1'000'000'000;
+        flow.transport->on_loss(flow.state, lost);
+    }
+    const double window = 256.0 / 32;  // packets: halved five times
+    CHECK(flow.packets() == doctest::Approx(window));
+    flow.transport->on_loss(flow.state, lost);  // once a round trip
+    CHECK(flow.packets() == doctest::Approx(window));
+    later(14);  // less than 15 of 32 parts
+    CHECK(flow.packets() == doctest::Approx(window + 1));
+    later(20);
+    CHECK(flow.packets() == doctest::Approx((window + 1) * (1 - 0.8 * 5 / 20)));
+    flow.ack(10);  // once a round trip
+    CHECK(flow.packets() == doctest::Approx((window + 1) * (1 - 0.8 * 5 / 20)));
+    for (int i = 0; i < 40; ++i) {
+        later(31);
+    }
+    CHECK(flow.packets() == 1);
+    // Reports of other losses change nothing.
+    later(0);
+    lost.no_room = false;
+    lost.now = flow.now + 1'000'000'000;
+    flow.transport->on_loss(flow.state, lost);
+    CHECK(flow.packets() == 2);
+}
+
+TEST_CASE("sprayed transports: Falcon keeps the buffer of a receiver whose host is slow from running over") {
+    const auto outcome = [](const std::string& transport) {
+        PacketSpec spec = spec_of({transport, "{kind: windowed}"});
+        spec.nic.write_rate = 12.5e9;  // a quarter of the line
+        spec.nic.buffer = 48 * 4160;
+        if (transport.find("falcon") == std::string::npos) {
+            spec.paths = test::paths("{kind: oblivious}");
+        }
+        return run(spec, test::hosts(8, 4, 4, 50e9, 500e-9), {{0, 5}}, 20'000);
+    };
+    const double written = 20'000 * 4 * kPacket;
+    const Outcome falcon = outcome("{kind: falcon}");
+    CHECK(falcon.last() > written);
+    CHECK(falcon.last() < 1.1 * written);
+    CHECK(falcon.statistics.drops < 500);  // those of its first window, and few more
+    CHECK(falcon.statistics.timeouts == 0);
+    // A window that the network moves alone fills the buffer again and again.
+    CHECK(outcome("{kind: window}").statistics.drops > 4 * falcon.statistics.drops);
 }
 
 TEST_CASE("sprayed transports: flows of Falcon with one path each leave links that others load too") {
