@@ -289,13 +289,22 @@ class Wheel {
         stop_ = std::min(late_first_, key_from(std::min(far_first_, limit_ + (limit_ < kNever ? 1 : 0))));
     }
 
+    // Keys of one slot, a few of them.
+    void sort(const std::uint64_t* keys, std::size_t count) {
+        if (shift_ + kEntityBits <= kNearBits) [[likely]] {
+            sort_near(keys, count, sorted_.data());
+        } else {
+            sort_few(keys, count, sorted_.data());
+        }
+    }
+
     // Moves the keys of a slot to sorted_, in order.
     void take_sorted(std::uint64_t index) {
         const std::uint32_t newest = (slots_[index] - 1) / kChunk * kChunk;
         std::uint32_t last = newest;
         std::size_t count = slots_[index] - newest - 1;
         if (keys_[newest] == 0) [[likely]] {
-            sort_few(&keys_[newest + 1], count, sorted_.data());
+            sort(&keys_[newest + 1], count);
         } else {
             count = 0;
             last = each_chunk(index, [&](const std::uint64_t* from, const std::uint64_t* to) {
@@ -308,7 +317,7 @@ class Wheel {
                 count += more;
             });
             if (count <= kFewKeys) {
-                sort_few(unsorted_.data(), count, sorted_.data());
+                sort(unsorted_.data(), count);
             } else {
                 sort_many(unsorted_.data(), count, sorted_.data());
             }

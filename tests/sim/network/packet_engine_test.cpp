@@ -95,6 +95,26 @@ TEST_CASE("packet: few keys and many are put in order, equal ones among them") {
     }
 }
 
+TEST_CASE("packet: keys that differ in their last 52 bits are put in order, equal ones among them") {
+    RandomStream random(4, "near keys");
+    for (std::size_t i = 0; i < 6400; ++i) {
+        const std::size_t count = i % packet::kFewKeys + 1;
+        // Most are different; in some cases two are equal, or all are.
+        const std::uint64_t different = i % 7 == 0 ? i % 5 + 1 : std::uint64_t{1} << packet::kNearBits;
+        const std::uint64_t rest = random.next() << packet::kNearBits;
+        std::vector<std::uint64_t> keys(count);
+        for (std::uint64_t& key : keys) {
+            key = rest | random.below(different);
+        }
+        keys.back() = i % 3 == 0 ? keys.front() : keys.back();
+        std::vector<std::uint64_t> expected = keys;
+        std::sort(expected.begin(), expected.end());
+        std::vector<std::uint64_t> sorted(count);
+        packet::sort_near(keys.data(), count, sorted.data());
+        REQUIRE(sorted == expected);
+    }
+}
+
 TEST_CASE("packet: a flow alone takes (n + k - 2) full packets, the last one, and k latencies, to the picosecond") {
     const Fabric fabric = leaf_spine();
     for (const char* paths : {"ecmp", "spray", "round-robin", "planned"}) {
