@@ -427,9 +427,15 @@ TEST_CASE("link events come from a file, and a flow that they cut off for good i
     CHECK(value(back, "fct_s.max") > 1e-3);
     CHECK(value(back, "drops") > 0);
     const std::vector<std::pair<std::string, std::string>> bad = {
-        {"0,leaf 0 spine 99,down,1\n", "leaf 0, spine 99; the fabric has 4 leaves with 8 spines each"},
-        {"0,nic 32,down,1\n", "nic 32; the fabric has 32 NICs"},
-        {"0,spine 0 core 0,down,1\n", "spine 0, core 0; the fabric has no core switches"},
+        {"0,leaf 0 spine 99,down,1\n",
+         ":2:3: error: 'leaf 0 spine 99' does not exist: the fabric has 'leaf 0 spine 0' to 'leaf 3 spine 7'; nearest "
+         "is "
+         "'leaf 0 spine 7'"},
+        {"0,nic 32,down,1\n",
+         ":2:3: error: 'nic 32' does not exist: the fabric has 'nic 0' to 'nic 31'; nearest is 'nic 31'"},
+        {"0,leaf 0 spine 0,down,1\n1e-3,nic 40,up,1\n", ":3:6: error: 'nic 40' does not exist"},
+        {"0,nic 3,pause,\n", ":2:3: error: a link event lets nic 3 pause its switch, which knows pauses with"},
+        {"0,spine 0 core 0,down,1\n", ":2:3: error: 'spine 0 core 0': the fabric has no core"},
         {"0,leaf 0,down,1\n", ":2:3: error: link 'leaf 0' is not"},
         {"0,nic 0 1,down,1\n", ":2:3: error: link 'nic 0 1' is not"},
         {"0,nic 0,sideways,1\n", ":2:9: error: event 'sideways' is not one of"},

@@ -39,7 +39,8 @@ std::string hash_text(const std::string& text) {
 
 std::vector<LinkEvent> link_events_of(const Scenario& s) {
     const std::string& file = s.network.packets.link_events;
-    return file.empty() ? std::vector<LinkEvent>() : read_link_events(s.file(file));
+    return file.empty() ? std::vector<LinkEvent>()
+                        : read_link_events(s.file(file), fabric_of(s), pauses(s.network.packets));
 }
 
 const std::vector<const KindRow*>& kinds() {

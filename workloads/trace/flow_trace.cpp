@@ -445,7 +445,7 @@ Schedule read_flows(const std::string& path, std::uint32_t hosts, const std::vec
     return unpacked_name(path).ends_with(".cm") ? read_matrix(path, hosts) : read_csv(path, hosts, classes);
 }
 
-std::vector<LinkEvent> read_link_events(const std::string& path) {
+std::vector<LinkEvent> read_link_events(const std::string& path, const Fabric& fabric, bool pauses) {
     Lines lines(path);
     std::string line;
     std::vector<LinkEvent> out;
@@ -491,6 +491,9 @@ std::vector<LinkEvent> read_link_events(const std::string& path) {
         if (time && named && factor) {
             event.time = *time;
             event.factor = *factor;
+            if (const std::string problem = problem_of(event, fabric, pauses); !problem.empty()) {
+                lines.fail(problem, row[1].column);
+            }
             out.push_back(event);
         }
     }

@@ -1,44 +1,72 @@
 #include "sim/network/packet/faults.hpp"
 
 #include "sim/base/time.hpp"
+#include "sim/network/fabric.hpp"
+#include "sim/network/topology/tree.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
-namespace orrery::inline network::packet {
+namespace orrery::inline network {
 
-void Faults::add(const LinkEvent& event) {
-    const auto refuse = [&](const std::string& named, const std::string& fabric) {
-        throw ConfigError("a link event names " + named + "; the fabric has " + fabric);
+std::string problem_of(const LinkEvent& event, const Fabric& fabric, bool pauses) {
+    const auto missing = [&](const char* lower, std::uint32_t lowers, const char* upper, std::uint32_t uppers) {
+        const auto name = [&](std::uint32_t first, std::uint32_t second) {
+            return *upper == 0 ? fmt::format("{} {}", lower, first)
+                               : fmt::format("{} {} {} {}", lower, first, upper, second);
+        };
+        if (lowers == 0 || uppers == 0) {
+            return fmt::format("'{}': the fabric has no {}", name(event.lower, event.upper),
+                               *upper == 0 ? lower : upper);
+        }
+        if (event.lower < lowers && event.upper < uppers) {
+            return std::string();
+        }
+        return fmt::format("'{}' does not exist: the fabric has '{}' to '{}'; nearest is '{}'",
+                           name(event.lower, event.upper), name(0, 0), name(lowers - 1, uppers - 1),
+                           name(std::min(event.lower, lowers - 1), std::min(event.upper, uppers - 1)));
     };
-    const auto text = [](std::size_t number) { return std::to_string(number); };
+    const FabricShape& shape = fabric.shape();
+    const TreeTopology* tree = fabric.as_tree();
+    std::string problem;
     switch (event.link) {
         case LinkEvent::Link::nic_leaf:
-            if (event.lower >= setup_.nics) {
-                refuse("nic " + text(event.lower), text(setup_.nics) + " NICs");
-            }
+            problem = missing("nic", shape.nodes * shape.nics_per_node, "", 1);
             break;
         case LinkEvent::Link::leaf_spine:
-            if (event.lower >= setup_.fabric.leaves() || event.upper >= setup_.spines) {
-                refuse("leaf " + text(event.lower) + ", spine " + text(event.upper),
-                       text(setup_.fabric.leaves()) + " leaves with " + text(setup_.spines) + " spines each");
-            }
+            problem = missing("leaf", fabric.leaves(), "spine", tree != nullptr ? shape.spines : 0);
             break;
         case LinkEvent::Link::spine_core:
-            if (!setup_.tree || event.lower >= setup_.fabric.spines() || event.upper >= setup_.cores) {
-                refuse("spine " + text(event.lower) + ", core " + text(event.upper),
-                       setup_.tree
-                           ? text(setup_.fabric.spines()) + " spines with " + text(setup_.cores) + " core switches each"
-                           : "no core switches");
-            }
+            problem = missing("spine", fabric.spines(), "core",
+                              tree != nullptr && shape.kind == FabricKind::fat_tree ? shape.cores_per_spine : 0);
             break;
     }
-    const bool by_nic = event.what == LinkEvent::What::pause || event.what == LinkEvent::What::resume;
-    if (by_nic && !pauses(setup_.spec)) {
-        throw ConfigError("a link event lets nic " + text(event.lower) +
-                          " pause its switch, which knows pauses with network.queues.pfc alone");
+    if (problem.empty() && !pauses && (event.what == LinkEvent::What::pause || event.what == LinkEvent::What::resume)) {
+        problem = fmt::format(
+            "a link event lets nic {} pause its switch, which knows pauses with network.queues.pfc alone", event.lower);
     }
-    ORRERY_ASSERT(setup_.served && (!by_nic || event.link == LinkEvent::Link::nic_leaf));
+    return problem;
+}
+
+}  // namespace orrery::inline network
+
+namespace orrery::inline network::packet {
+
+namespace {
+
+bool by_nic(const LinkEvent& event) {
+    return event.what == LinkEvent::What::pause || event.what == LinkEvent::What::resume;
+}
+
+}  // namespace
+
+void Faults::add(const LinkEvent& event) {
+    if (std::string problem = problem_of(event, setup_.fabric, pauses(setup_.spec)); !problem.empty()) {
+        throw ConfigError(problem);
+    }
+    ORRERY_ASSERT(setup_.served && (!by_nic(event) || event.link == LinkEvent::Link::nic_leaf));
     events_.push_back(event);
     ++left_;
     if (event.what == LinkEvent::What::errors) {
@@ -65,7 +93,7 @@ void Faults::set_rate(std::uint32_t port, double factor) {
 void Faults::apply(std::uint32_t index) {
     const LinkEvent event = events_[index];
     --left_;
-    if (event.what == LinkEvent::What::pause || event.what == LinkEvent::What::resume) {
+    if (by_nic(event)) {
         for (std::uint32_t lane = 0; lane < setup_.lanes; ++lane) {  // all that can be paused
             if (setup_.classes[lane / setup_.lanes_per_class].pfc) {
                 (void)watchdog_.set_paused((setup_.base[1] + event.lower) * setup_.lanes + lane,

@@ -2,8 +2,11 @@
 // A change of a link during a packet run.
 
 #include <cstdint>
+#include <string>
 
 namespace orrery::inline network {
+
+class Fabric;
 
 /// A change of one link, both directions.
 struct LinkEvent {
@@ -17,5 +20,8 @@ struct LinkEvent {
     double factor = 1;  ///< rate: of the normal rate; errors: the link's bit error rate from now on
     Link link = Link::leaf_spine;
 };
+
+/// Why a fabric cannot have this event, with the nearest link that it has; empty: it can. `pauses`: its ports heed pauses.
+[[nodiscard]] std::string problem_of(const LinkEvent& event, const Fabric& fabric, bool pauses);
 
 }  // namespace orrery::inline network

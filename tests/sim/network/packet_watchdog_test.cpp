@@ -129,9 +129,10 @@ TEST_CASE("packet watchdog: what contradicts it is refused") {
 
 TEST_CASE("packet watchdog: a file of link events lets NICs alone pause") {
     const std::string path = (std::filesystem::temp_directory_path() / "orrery-watchdog-events.csv").string();
+    const Fabric fabric(test::hosts(8, 4, 1, 50e9, 500e-9));
     const auto read = [&](const std::string& lines) {
         std::ofstream(path) << "time_s,link,event,factor\n" << lines;
-        return trace::read_link_events(path);
+        return trace::read_link_events(path, fabric, true);
     };
     const auto events = read("0.001,nic 3,pause,\n0.002,nic 3,resume,\n");
     REQUIRE(events.size() == 2);
