@@ -71,7 +71,7 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
     constexpr std::size_t kLongest = 100;  // of names: what is longer is a mistake of another kind, and costs time
     constexpr std::size_t kStart = 3;      // characters that say which name is meant though its end is missing
     std::string best;
-    if (word.size() > kLongest) {
+    if (word.empty() || word.size() > kLongest) {
         return best;
     }
     std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;

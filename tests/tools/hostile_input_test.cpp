@@ -362,3 +362,24 @@ TEST_CASE("text of files reaches the terminal spelt out and cut") {
     }
     CHECK(orrery_command(fmt::format("run '{}' --quiet --json -", path)).code == 0);
 }
+
+TEST_CASE("a wrong --set is told once, and not as a part of the cluster that is missing") {
+    const Folder folder;
+    const std::string good = folder.file("good.yaml",
+                                         "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\n"
+                                         "model: llama-2-7b\nplan: {tensor: 8, global_batch: 8}\n");
+    const std::vector<std::pair<std::string, std::string>> wrong = {
+        {"cluster.node.gpu=h100", "--set cluster.node.gpu=h100:1:1: error: unknown device preset 'h100'"},
+        {"cluster.node=dgx", "unknown node preset 'dgx'"},
+        {"cluster.fabric.kind=leafspine", "'leafspine'"},
+        {"kind=trainng", "'kind' cannot be 'trainng'"},
+        {"cluster.nodes=.nan", "'nodes' must be a whole number, not '.nan'"},
+        {"model=\"''\"", "unknown model preset ''; 'orrery list models'"},
+    };
+    for (const auto& [value, expected] : wrong) {
+        const Outcome out = orrery_command(fmt::format("run {} --set {}", good, value));
+        CHECK_MESSAGE(out.code == 2, out.text);
+        CHECK_MESSAGE(out.text.find(expected) != std::string::npos, out.text);
+        CHECK_MESSAGE(lines_of(out.text) == 1, out.text);
+    }
+}

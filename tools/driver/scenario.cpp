@@ -154,7 +154,8 @@ void describe_compute(Fields& fields, Scenario& s) {
     });
 }
 
-void describe(Fields& fields, Scenario& s) {
+// What scenarios of every kind have.
+static void describe_common(Fields& fields, Scenario& s) {
     std::int64_t version = 1;
     fields.integer({"orrery", kSchemaVersionDoc, true, 1, 1}, version);
     fields.enumeration({"kind", "what the scenario asks", true}, scenario_kind_names(), s.kind);
@@ -162,6 +163,10 @@ void describe(Fields& fields, Scenario& s) {
     bool present = false;
     fields.section({"cluster", "the machines and their network", true}, std::nullopt, present,
                    [&](Fields& inner) { describe(inner, s.cluster); });
+}
+
+void describe(Fields& fields, Scenario& s) {
+    describe_common(fields, s);
     row_of(s.kind).describe(fields, s);
     fields.section({"network", "how the network is simulated"},
                    [&](Fields& inner) { describe(inner, s.network, row_of(s.kind).network); });
@@ -176,8 +181,8 @@ void describe_job(Fields& fields, Scenario& s) {
 
 namespace {
 
-// Keys of another kind of scenario are unknown keys, so the kind has to be known first.
-void find_kind(const YamlNode& root, Scenario& scenario) {
+// Keys of another kind of scenario are unknown keys, so the kind has to be known first. False: it is none.
+bool find_kind(const YamlNode& root, Scenario& scenario) {
     if (const YamlNode* kind = root.find("kind")) {
         if (kind->scalar == "sweep") {
             throw ConfigError({kind->mark.error("this is a sweep of scenarios: 'orrery sweep' runs it")});
@@ -186,8 +191,21 @@ void find_kind(const YamlNode& root, Scenario& scenario) {
         const auto found = std::find(names.begin(), names.end(), kind->scalar);
         if (found != names.end()) {
             scenario.kind = static_cast<ScenarioKind>(found - names.begin());
+            return true;
         }
     }
+    return false;
+}
+
+// What can be said of a scenario of no kind: what is wrong with the kind and with what all kinds have.
+[[noreturn]] void refuse_kind(const YamlNode& root, const DataDirectory& data, Scenario& scenario) {
+    YamlNode common = root;
+    std::erase_if(common.entries, [](const YamlNode::Entry& entry) {
+        return entry.key != "orrery" && entry.key != "kind" && entry.key != "seed" && entry.key != "cluster";
+    });
+    std::vector<Diagnostic> errors;
+    read_fields(common, data, errors, [&](Fields& fields) { describe_common(fields, scenario); });
+    throw ConfigError(errors);
 }
 
 void keep_marks(const YamlNode& root, Scenario& scenario) {
@@ -221,7 +239,7 @@ void refuse_shared_sections(YamlNode& job, std::vector<Diagnostic>& errors) {
 }
 
 void read_job(const YamlNode& node, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors) {
-    find_kind(node, scenario);
+    (void)find_kind(node, scenario);
     const std::size_t before = errors.size();
     std::int64_t version = 1;
     read_fields(
@@ -306,7 +324,9 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
     if (root.kind != YamlNode::Kind::map) {
         throw ConfigError({root.mark.error("a scenario is a map that starts with 'orrery: 1'")});
     }
-    find_kind(root, scenario);
+    if (!find_kind(root, scenario)) {
+        refuse_kind(root, data, scenario);
+    }
     keep_marks(root, scenario);
     YamlNode tidied = root;
     if (const YamlNode* expect = root.find(kExpect)) {
@@ -331,7 +351,8 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
         errors.push_back(scenario.network_mark.error(
             "fidelity simgrid serves collective and network scenarios: SimGrid owns its clock; use fluid here"));
     }
-    if (row.nodes && scenario.cluster.nodes == 0 && root.find("cluster") != nullptr) {
+    if (row.nodes && scenario.cluster.nodes == 0 && root.find("cluster") != nullptr &&
+        !names_lines_of(errors, root, "cluster")) {
         errors.push_back(
             scenario.cluster_mark.error(fmt::format("{} needs 'nodes' with GPUs, not bare hosts", row.name)));
     }

@@ -214,7 +214,16 @@ void check_threads(const YamlNode& root, const Scenario& scenario, std::vector<D
     }
 }
 
-// Whether an error is on the lines of a section, or of one line with the next.
+// Whether a value of a tree stands in this file: --set gives values of their own files.
+static bool has_value_of(const YamlNode& node, const std::string& file) {
+    return (node.mark.file && *node.mark.file == file) ||
+           std::any_of(node.items.begin(), node.items.end(),
+                       [&](const YamlNode& item) { return has_value_of(item, file); }) ||
+           std::any_of(node.entries.begin(), node.entries.end(),
+                       [&](const YamlNode::Entry& entry) { return has_value_of(entry.value, file); });
+}
+
+// Whether an error is on the lines of a section, or of one line with the next, or in what was set of it.
 bool names_lines_of(const std::vector<Diagnostic>& errors, const YamlNode& root, const std::string& section) {
     int first = 0;
     int last = std::numeric_limits<int>::max();
@@ -226,7 +235,11 @@ bool names_lines_of(const std::vector<Diagnostic>& errors, const YamlNode& root,
             break;
         }
     }
+    const YamlNode* given = root.find(section);
     return std::any_of(errors.begin(), errors.end(), [&](const Diagnostic& error) {
+        if (root.mark.file && error.file != *root.mark.file) {
+            return given != nullptr && has_value_of(*given, error.file);
+        }
         return error.line == 0 || (error.line >= first && error.line <= last);
     });
 }

@@ -13,7 +13,7 @@ void check_power_limit(const Scenario& scenario, std::vector<Diagnostic>& errors
 void check_topology(const Scenario& scenario, std::vector<Diagnostic>& errors);
 /// Threads share networks whose parts act on each other over links alone.
 void check_threads(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors);
-/// Whether an error is on the lines of a section, or has no line.
+/// Whether an error is on the lines of a section or in what --set gave of it, or has no line.
 [[nodiscard]] bool names_lines_of(const std::vector<Diagnostic>& errors, const YamlNode& root,
                                   const std::string& section);
 

@@ -208,7 +208,8 @@ bool stops_job(FaultKind kind) {
 // Whether there is an error where this stands: what follows from it is no error of its own.
 bool is_wrong(const std::vector<Diagnostic>& errors, const YamlNode* node) {
     return node == nullptr || std::any_of(errors.begin(), errors.end(), [&](const Diagnostic& error) {
-               return error.line == node->mark.line && error.column == node->mark.column;
+               return error.line == node->mark.line && error.column == node->mark.column &&
+                      (!node->mark.file || error.file == *node->mark.file);
            });
 }
 
