@@ -221,26 +221,30 @@ TEST_CASE("a config.json of a model that sees brings its encoder, or says that i
 
 TEST_CASE("arguments and configurations that say too little or nothing are refused by name") {
     const std::vector<std::tuple<const char*, const char*, const char*>> cases = {
-        {"megatron-args", "", "holds no flag"},
-        {"megatron-args", "--hidden-size 12", "--num-layers is missing"},
-        {"megatron-args", "--num-layers many", "--num-layers must be a whole number"},
+        {"megatron-args", "", "input:1:1: error: holds no flag"},
+        {"megatron-args", "--hidden-size 12", "input:1:1: error: --num-layers is missing"},
+        {"megatron-args", "pretrain.py \\\n  --hidden-size 64 --num-layers many",
+         "input:2:20: error: --num-layers must be a whole number"},
         {"megatron-args",
          "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --nnodes 1 "
          "--tensor-model-parallel-size 3",
-         "does not divide 8 GPUs"},
-        {"megatron-args", "--multi-latent-attention --num-layers 2", "write 'model.latent'"},
+         "input:1:84: error: tensor 3 x pipeline 1 x context 1 does not divide 8 GPUs"},
+        {"megatron-args", "--multi-latent-attention --num-layers 2",
+         "input:1:1: error: --multi-latent-attention is not read: write 'model.latent'"},
         {"megatron-args", "--hybrid-override-pattern M- --num-layers 2", "write 'model.pattern'"},
         {"megatron-args", "--vision-model-type clip --num-layers 2", "write 'model.encoder'"},
         {"hf-config",
          R"({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 1, "vocab_size": 9,
              "hybrid_override_pattern": "ME"})",
-         "letters beside M, - and *"},
-        {"vllm-args", "--tensor-parallel-size 2", "names no model"},
-        {"vllm-args", "vllm serve x --tensor-parallel-size 0", "must be a whole number"},
-        {"hf-config", "[]", "is no JSON object"},
-        {"hf-config", "{\"hidden_size\": 1", "is no JSON object"},
-        {"hf-config", "{\"hidden_size\": 64}", "'num_hidden_layers' is missing"},
-        {"hf-config", "{\"num_hidden_layers\": \"x\"}", "must be a whole number"},
+         "input:2:14: error: 'hybrid_override_pattern' has letters beside M, - and *"},
+        {"vllm-args", "--tensor-parallel-size 2", "input:1:1: error: names no model"},
+        {"vllm-args", "# a\nvllm serve x --tensor-parallel-size 0",
+         "input:2:14: error: --tensor-parallel-size must be a whole"},
+        {"hf-config", "[]", "input:1:1: error: is no JSON object"},
+        {"hf-config", "{\"hidden_size\": 1", "input:1:18: error: is no JSON: "},
+        {"hf-config", "{\"hidden_size\": 64}", "input:1:1: error: 'num_hidden_layers' is missing"},
+        {"hf-config", "{\n\"num_hidden_layers\": \"x\"}",
+         "input:2:1: error: 'num_hidden_layers' must be a whole number"},
     };
     for (const auto& [format, text, expected] : cases) {
         std::string said;

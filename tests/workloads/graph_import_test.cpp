@@ -104,10 +104,10 @@ TEST_CASE("a table of links becomes a fabric: vertices with one link are its hos
     const std::string holes =
         refused("graph-csv", "from,to,gbps,count\na,s,10,1\nb,s,10\nc,s,10,half\nd,t,10,1\ne,t,,1\n");
     CAPTURE(holes);
-    CHECK(holes.find("input:3:0: error: 3 values where the header names 4 columns") != std::string::npos);
-    CHECK(holes.find("input:4:0: error: 'count' must be a whole number") != std::string::npos);
-    CHECK(holes.find("input:5:0: error: no path from 'a' to 'd'") != std::string::npos);
-    CHECK(holes.find("input:6:0: error: the link from 'e' to 't' has no rate") != std::string::npos);
+    CHECK(holes.find("input:3:1: error: 3 values where the header names 4 columns") != std::string::npos);
+    CHECK(holes.find("input:4:1: error: 'count' must be a whole number") != std::string::npos);
+    CHECK(holes.find("input:5:1: error: no path from 'a' to 'd'") != std::string::npos);
+    CHECK(holes.find("input:6:1: error: the link from 'e' to 't' has no rate") != std::string::npos);
     CHECK(holes.find("is not like those before it") == std::string::npos);
     const std::string columns = refused("graph-csv", "rate\n1 GB/s\n");
     CHECK(columns.find("no column 'from'") != std::string::npos);
@@ -126,8 +126,8 @@ TEST_CASE("GraphML becomes the same fabric, directed or not") {
         CHECK(out.text.find("link: 5000000000 B/s") != std::string::npos);
         CHECK(out.notes.left_out().contains("attribute longitude of vertices"));
     }
-    CHECK(refused("graphml", "<graphml><graph>").find("no GraphML") != std::string::npos);
-    CHECK(refused("graphml", "from,to\n").find("no GraphML") != std::string::npos);
+    CHECK(refused("graphml", "<graphml>\n<graph>").find("input:2:1: error: is no XML: ") != std::string::npos);
+    CHECK(refused("graphml", "from,to\n").find("input:1:1: error: is no XML: ") != std::string::npos);
     std::string deep;
     for (int i = 0; i < 100000; ++i) {
         deep += "<a>";
@@ -145,7 +145,7 @@ TEST_CASE(
     const std::string whole = replaced(replaced(kLinks, "RATE", "10 Gbps"), "END", "right");
     CHECK(imported("graphml", whole).text.find("core") != std::string::npos);
     const std::string holes = refused("graphml", replaced(replaced(kLinks, "RATE", "10 Gbps"), "END", "rihgt"));
-    CHECK(holes.find(":6:0: error: an edge ends at 'rihgt', which is not among the nodes (did you mean 'right'?)") !=
+    CHECK(holes.find(":6:1: error: an edge ends at 'rihgt', which is not among the nodes (did you mean 'right'?)") !=
           std::string::npos);
     const std::string bare = replaced(kLinks, "<data key=\"r\">RATE</data>", "");
     CHECK(refused("graphml", replaced(bare, "END", "right")).find("the link from 'left' to 'core' has no rate") !=

@@ -266,7 +266,7 @@ TEST_CASE("import: spans that cannot be are refused with their line") {
     const std::vector<std::pair<std::string, const char*>> cases = {
         {"", "holds no span of a request"},
         {batch(span("a", "", 1, 2, {})), "holds no span of a request"},
-        {good + good.substr(0, good.size() / 2), "spans:2:1: error: no JSON begins here"},
+        {good + good.substr(0, good.size() / 2), "spans:2:201: error: is no JSON: "},
         {good + "\n[1]\n", "spans:3:1: error: is no OTLP JSON"},
         {"{\"traceEvents\": []}", "is no OTLP JSON: a map with 'resourceSpans'"},
         {batch(span("a", "", 3, 2, tokens)), "span 'a' ends before it starts"},

@@ -8,6 +8,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/input_file.hpp"
 #include "sim/config/units.hpp"
+#include "workloads/replay/importers/json_text.hpp"
 
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
@@ -404,14 +405,16 @@ std::map<std::string, std::vector<std::uint32_t>> groups_beside(const std::strin
     if (!std::filesystem::exists(path)) {
         return groups;
     }
-    const Json json = Json::parse(read_input(path), nullptr, false);
+    const std::string text = read_input(path);
+    const Json json = parse_json(text, path);
     if (!json.is_object()) {
-        throw ConfigError({Diagnostic{path, 0, 0, "is no JSON map from groups to lists of ranks"}});
+        throw ConfigError({Diagnostic{path, 1, 1, "is no JSON map from groups to lists of ranks"}});
     }
     for (const auto& [name, members] : json.items()) {
         for (const Json& member : members.is_array() ? members : Json::array()) {
             if (!member.is_number_unsigned() || member.get<std::uint64_t>() > 1U << 20U) {
-                throw ConfigError({Diagnostic{path, 0, 0, fmt::format("group '{}' is no list of ranks", name)}});
+                throw ConfigError({diagnostic_at(path, text, std::min(text.find('"' + name + '"'), text.size()),
+                                                 fmt::format("group '{}' is no list of ranks", name))});
             }
             groups[name].push_back(member.get<std::uint32_t>());
         }

@@ -14,20 +14,27 @@ namespace orrery::inline replay {
 namespace {
 
 // Words of a shell script, quotes and comments resolved; what stands alone in parentheses of an array is a word as well.
-std::vector<std::string> shell_words(const std::string& text) {
-    std::vector<std::string> out;
+struct Word {
+    std::string text;
+    std::size_t at;  ///< bytes behind the start of the script
+};
+
+std::vector<Word> shell_words(const std::string& text) {
+    std::vector<Word> out;
     std::string word;
+    std::size_t start = 0;
     bool in_word = false;
     char quote = 0;
     const auto finish = [&] {
         if (in_word) {
-            out.push_back(word);
+            out.push_back({word, start});
         }
         word.clear();
         in_word = false;
     };
     for (std::size_t i = 0; i < text.size(); ++i) {
         const char c = text[i];
+        start = in_word ? start : i;
         if (quote != 0) {
             if (c == quote) {
                 quote = 0;
@@ -110,10 +117,10 @@ bool is_flag(const std::string& word) {
 
 }  // namespace
 
-CommandText::CommandText(const std::string& text, std::string name) : name_(std::move(name)) {
+CommandText::CommandText(const std::string& text, std::string name) : name_(std::move(name)), text_(text) {
     Variables variables;
     std::string flag;
-    for (const std::string& raw : shell_words(text)) {
+    for (const auto& [raw, at] : shell_words(text)) {
         const std::string word = substituted(raw, variables);
         if (is_assignment(raw)) {
             variables[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
@@ -132,13 +139,14 @@ CommandText::CommandText(const std::string& text, std::string name) : name_(std:
         const std::size_t equals = std::min(word.find('='), word.size());
         flag = plain(word.substr(dashes, equals - dashes));
         flags_[flag] = "";
+        places_[flag] = at;
         if (equals < word.size()) {
             flags_[flag] = word.substr(equals + 1);
             flag.clear();
         }
     }
     if (flags_.empty() && std::find(words_.begin(), words_.end(), "serve") == words_.end()) {
-        throw ConfigError({Diagnostic{name_, 0, 0, "holds no flag such as --tensor-parallel-size 8"}});
+        throw ConfigError({Diagnostic{name_, 1, 1, "holds no flag such as --tensor-parallel-size 8"}});
     }
 }
 
@@ -168,13 +176,21 @@ std::optional<std::int64_t> CommandText::whole(const std::vector<std::string>& f
         const std::string value = flags_.at(plain(flag));
         double number = 0;
         if (!parse_number(value, number) || number != std::floor(number) || number < 1 || number > 1e12) {
-            throw ConfigError({Diagnostic{
-                name_, 0, 0,
-                fmt::format("--{} must be a whole number from 1 on, not '{}'", flag, printable(value, 100))}});
+            throw ConfigError({error(
+                {flag}, fmt::format("--{} must be a whole number from 1 on, not '{}'", flag, printable(value, 100)))});
         }
         return static_cast<std::int64_t>(number);
     }
     return std::nullopt;
+}
+
+Diagnostic CommandText::error(const std::vector<std::string>& flags, const std::string& problem) const {
+    for (const std::string& flag : flags) {
+        if (const auto place = places_.find(plain(flag)); place != places_.end()) {
+            return diagnostic_at(name_, text_, place->second, problem);
+        }
+    }
+    return {name_, 1, 1, problem};
 }
 
 void CommandText::count(ImportNotes& notes) const {

@@ -26,13 +26,16 @@ class CommandText {
     [[nodiscard]] std::optional<std::int64_t> whole(const std::vector<std::string>& flags);
     /// Words that are neither flags nor values of flags, such as the program and its model.
     [[nodiscard]] const std::vector<std::string>& words() const { return words_; }
+    /// Something wrong with the first of these flags that is given, at its place; without one at the start of the file.
+    [[nodiscard]] Diagnostic error(const std::vector<std::string>& flags, const std::string& problem) const;
     /// Counts what was asked for as read, and every other flag by its name as left out.
     void count(ImportNotes& notes) const;
-    [[nodiscard]] const std::string& name() const { return name_; }
 
   private:
     std::string name_;
+    std::string text_;
     std::map<std::string, std::string> flags_;
+    std::map<std::string, std::size_t> places_;  ///< of flags, in bytes behind the start of the text
     std::vector<std::string> words_;
     std::set<std::string> used_;
 };

@@ -49,7 +49,7 @@ class Table {
                 columns_ = cells;
             } else if (cells.size() != columns_.size()) {
                 graph_.error(Diagnostic{
-                    file_, line, 0,
+                    file_, line, 1,
                     fmt::format("{} values where the header names {} columns", cells.size(), columns_.size())});
             } else {
                 rows_.push_back({line, std::move(cells)});
@@ -60,7 +60,7 @@ class Table {
         std::vector<Diagnostic> errors;
         for (const std::string& name : names) {
             if (std::find(columns_.begin(), columns_.end(), name) == columns_.end()) {
-                errors.push_back(Diagnostic{file_, 1, 0, fmt::format("no column '{}' in the header", name)});
+                errors.push_back(Diagnostic{file_, 1, 1, fmt::format("no column '{}' in the header", name)});
             }
         }
         if (!errors.empty()) {
@@ -86,7 +86,7 @@ class Table {
         const std::string text = value(row, column);
         double number = 0;
         if (!parse_number(text, number) || number != std::floor(number) || number < least || number > 65536) {
-            graph_.error(Diagnostic{file_, line(row), 0,
+            graph_.error(Diagnostic{file_, line(row), 1,
                                     fmt::format("'{}' must be a whole number from {} to 65536, not '{}'", column, least,
                                                 printable(text, 60))});
             return static_cast<std::uint32_t>(least);

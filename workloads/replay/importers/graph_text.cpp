@@ -41,14 +41,15 @@ std::vector<ImportOption> graph_options() {
 }
 
 void GraphText::error(const std::string& text) {
-    errors_.push_back(Diagnostic{file_, line_, 0, text});
+    errors_.push_back(Diagnostic{file_, line_, line_ > 0 ? 1 : 0, text});
 }
 
 std::size_t GraphText::number_of(const std::string& name) {
     const auto [found, fresh] = numbers_.emplace(name, vertices_.size());
     if (fresh) {
         if (vertices_.size() == kMostVertices) {
-            throw ConfigError({Diagnostic{file_, line_, 0, fmt::format("more than {} vertices", kMostVertices)}});
+            throw ConfigError(
+                {Diagnostic{file_, line_, line_ > 0 ? 1 : 0, fmt::format("more than {} vertices", kMostVertices)}});
         }
         const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) { return c >= ' ' && c != 127; });
         if (name.empty() || name.size() > kMostName || !plain) {
@@ -75,7 +76,7 @@ void GraphText::add_link(const std::string& from, const std::string& to, double 
         return;
     }
     if (links_.size() == kMostLinks) {
-        throw ConfigError({Diagnostic{file_, line_, 0, fmt::format("more than {} links", kMostLinks)}});
+        throw ConfigError({Diagnostic{file_, line_, line_ > 0 ? 1 : 0, fmt::format("more than {} links", kMostLinks)}});
     }
     vertices_[a].links += count;
     vertices_[b].links += count;

@@ -14,6 +14,7 @@
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/graphml.hpp>
 #include <boost/make_shared.hpp>
+#include <boost/property_tree/detail/xml_parser_error.hpp>
 
 #include <algorithm>
 #include <cctype>
@@ -92,7 +93,7 @@ void require_shallow(const std::string& text, const std::string& file) {
             depth += end != std::string::npos && text[end - 1] == '/' ? 0 : 1;
         }
         if (depth > kDeepest) {
-            throw ConfigError({Diagnostic{file, line, 0, fmt::format("elements nest deeper than {}", kDeepest)}});
+            throw ConfigError({Diagnostic{file, line, 1, fmt::format("elements nest deeper than {}", kDeepest)}});
         }
     }
 }
@@ -101,7 +102,18 @@ void require_shallow(const std::string& text, const std::string& file) {
 // none of them, which it would make vertices.
 struct Ids {
     std::vector<std::string> vertices;
+    std::vector<int> lines;                                         ///< of vertices
+    std::map<std::pair<std::string, std::string>, int> edge_lines;  ///< of the first edge between these
     std::vector<Diagnostic> errors;
+
+    [[nodiscard]] int line_of(std::size_t vertex) const { return vertex < lines.size() ? lines[vertex] : 0; }
+    [[nodiscard]] int line_of(std::size_t from, std::size_t to) const {
+        if (std::max(from, to) >= vertices.size()) {
+            return 0;
+        }
+        const auto found = edge_lines.find({vertices[from], vertices[to]});
+        return found != edge_lines.end() ? found->second : 0;
+    }
 };
 
 // The value of an XML attribute inside a tag.
@@ -141,17 +153,19 @@ Ids ids_of(const std::string& text, const std::string& file) {
         const std::string tag = text.substr(i, text.find('>', i) - i);
         if (vertex) {
             out.vertices.push_back(within(tag, "id"));
+            out.lines.push_back(line);
             known.insert(out.vertices.back());
         } else {
             ends.push_back({within(tag, "source"), line});
             ends.push_back({within(tag, "target"), line});
+            out.edge_lines.emplace(std::pair(within(tag, "source"), within(tag, "target")), line);
         }
     }
     for (const End& end : ends) {
         if (!known.contains(end.id)) {
             const std::string nearest = nearest_name(end.id, out.vertices);
             out.errors.push_back(
-                {file, end.line, 0,
+                {file, end.line, 1,
                  fmt::format("an edge ends at '{}', which is not among the nodes{}", printable(end.id, 60),
                              nearest.empty() ? "" : " (did you mean '" + printable(nearest, 60) + "'?)")});
         }
@@ -213,9 +227,12 @@ Imported read_as(const ImportInput& input, const std::string& text, const Ids& i
     try {
         std::istringstream stream(text);
         boost::read_graphml(stream, read.graph, attributes);
+    } catch (const boost::property_tree::xml_parser::xml_parser_error& problem) {
+        throw ConfigError({Diagnostic{input.path(), std::max(1, static_cast<int>(problem.line())), 1,
+                                      "is no XML: " + printable(problem.message(), 200)}});
     } catch (const std::exception& problem) {
         throw ConfigError(
-            {Diagnostic{input.path(), 0, 0, "is no GraphML that can be read: " + printable(problem.what(), 200)}});
+            {Diagnostic{input.path(), 1, 1, "is no GraphML that can be read: " + printable(problem.what(), 200)}});
     }
     if (!ids.errors.empty()) {
         throw ConfigError(ids.errors);
@@ -234,6 +251,7 @@ Imported read_as(const ImportInput& input, const std::string& text, const Ids& i
             name = fmt::format("{}{}", name.empty() ? "n" : name + "-", vertex);
         }
         names.push_back(name);
+        graph.at(ids.line_of(vertex));
         const std::string type = lower(take(own, {"type", "kind"}));
         const std::uint32_t nodes = whole(graph, take(own, {"nodes", "hosts"}), "nodes", 0);
         GraphText::Kind kind = GraphText::Kind::unknown;
@@ -247,6 +265,7 @@ Imported read_as(const ImportInput& input, const std::string& text, const Ids& i
     }
     for (const auto edge : boost::make_iterator_range(boost::edges(read.graph))) {
         Attributes& own = read.edges[edge];
+        graph.at(ids.line_of(boost::source(edge, read.graph), boost::target(edge, read.graph)));
         const std::string raw = take(own, {"linkspeedraw"});
         double rate = graph.rate(take(own, {"rate", "bandwidth", "capacity"}));
         rate = rate < 0 ? graph.rate(raw, 1.0 / 8) : rate;

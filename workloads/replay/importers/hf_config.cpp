@@ -6,6 +6,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
 #include "workloads/replay/importers/command_text.hpp"
+#include "workloads/replay/importers/json_text.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -20,7 +21,12 @@ using Json = nlohmann::json;
 
 class Config {
   public:
-    Config(const Json& json, const std::string& file) : json_(json), file_(file) {}
+    // `text`: the file's, of which the map is the value of `key`, or all of it where that is empty.
+    Config(const Json& json, const std::string& file, const std::string& text, const std::string& key)
+        : json_(json),
+          file_(file),
+          text_(text),
+          start_(key.empty() ? 0 : std::min(text.find('"' + key + '"'), text.size())) {}
 
     // The first of these keys that is there and not null, as a whole number; 0 where none is.
     std::int64_t whole(const std::vector<const char*>& keys) {
@@ -30,7 +36,7 @@ class Config {
                 continue;
             }
             if (!found->is_number_integer() || *found < 0 || *found > 1'000'000'000'000) {
-                throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("'{}' must be a whole number", key)}});
+                throw ConfigError({error(key, fmt::format("'{}' must be a whole number", key))});
             }
             ++read_;
             return found->get<std::int64_t>();
@@ -40,8 +46,8 @@ class Config {
     std::int64_t needed(const std::vector<const char*>& keys) {
         const std::int64_t value = whole(keys);
         if (value == 0) {
-            throw ConfigError({Diagnostic{
-                file_, 0, 0, fmt::format("'{}' is missing: a config.json of a language model has it", keys[0])}});
+            throw ConfigError(
+                {error("", fmt::format("'{}' is missing: a config.json of a language model has it", keys[0]))});
         }
         return value;
     }
@@ -55,12 +61,19 @@ class Config {
     }
     [[nodiscard]] bool has(const char* key) const { return json_.contains(key) && !json_.at(key).is_null(); }
     void count_text() { ++read_; }
+    // Something wrong with the value of a key, or where it is empty with the map.
+    [[nodiscard]] Diagnostic error(const std::string& key, const std::string& problem) const {
+        const std::size_t at = key.empty() ? std::string::npos : text_.find('"' + key + '"', start_);
+        return diagnostic_at(file_, text_, at == std::string::npos ? start_ : at, problem);
+    }
     [[nodiscard]] std::size_t read() const { return read_; }
     [[nodiscard]] std::size_t keys() const { return json_.size(); }
 
   private:
     const Json& json_;
     const std::string& file_;
+    const std::string& text_;
+    std::size_t start_;
     std::size_t read_ = 0;
 };
 
@@ -111,15 +124,16 @@ std::string latent_of(Config& config) {
 }
 
 // Layers of a letter each, and the state-space ones among them (NemotronHConfig).
-YamlLines hybrid_of(Config& config, const std::string& file) {
+YamlLines hybrid_of(Config& config) {
     const std::string pattern = config.text("hybrid_override_pattern");
     if (pattern.empty()) {
         return {};
     }
     config.count_text();
     if (pattern.find_first_not_of("M-*") != std::string::npos) {
-        throw ConfigError({Diagnostic{
-            file, 0, 0, "'hybrid_override_pattern' has letters beside M, - and *, which are not modelled"}});
+        throw ConfigError({config.error("hybrid_override_pattern",
+                                        "'hybrid_override_pattern' has letters beside M, - and *, which are not "
+                                        "modelled")});
     }
     const std::string space =
         pattern.find('M') == std::string::npos
@@ -134,13 +148,13 @@ YamlLines hybrid_of(Config& config, const std::string& file) {
 
 // The encoder of models whose images have one size (LLaVA, InternVL): patches and, of all but SigLIP, a class token; InternVL puts
 // four patches side by side; the projector is as wide as the language model between its two products.
-std::string encoder_of(const Json& root, const std::string& hidden, const std::string& file, ImportNotes& notes) {
+std::string encoder_of(const Json& root, const Config& all, Config vision, const std::string& hidden,
+                       ImportNotes& notes) {
     if (!root.contains("vision_config") || !root["vision_config"].is_object()) {
         return "";
     }
     const Json& json = root["vision_config"];
-    Config vision(json, file);
-    const std::string of = Config(root, file).text("model_type");
+    const std::string of = all.text("model_type");
     const bool interns = one_of(of, {"internvl_chat", "internvl"});
     const bool sized = json.contains("image_size") && json["image_size"].is_number_integer() &&
                        json.contains("patch_size") && json["patch_size"].is_number_integer();
@@ -165,16 +179,18 @@ std::string encoder_of(const Json& root, const std::string& hidden, const std::s
 }
 
 Imported read_config(const ImportInput& input) {
-    const Json root = Json::parse(input.bytes(), nullptr, false);
+    const std::string bytes = input.bytes();
+    const Json root = parse_json(bytes, input.path());
     if (!root.is_object()) {
-        throw ConfigError({Diagnostic{input.path(), 0, 0, "is no JSON object, as a config.json is"}});
+        throw ConfigError({Diagnostic{input.path(), 1, 1, "is no JSON object, as a config.json is"}});
     }
     // Models that see and hear too keep their language part inside.
     const auto holds = [&](const char* key) { return root.contains(key) && root[key].is_object(); };
-    Config config(holds("text_config")  ? root["text_config"]
-                  : holds("llm_config") ? root["llm_config"]
-                                        : root,
-                  input.path());
+    const char* language = holds("text_config") ? "text_config" : holds("llm_config") ? "llm_config" : "";
+    const auto config_in = [&](const char* key) {
+        return Config(*key != 0 && holds(key) ? root.at(key) : root, input.path(), bytes, key);
+    };
+    Config config = config_in(language);
     Imported out;
     const std::string type = config.text("model_type");
     const bool plain = one_of(type, {"gpt2", "gpt_neo", "gpt_neox", "gptj", "gpt_bigcode", "bloom", "opt", "falcon",
@@ -215,9 +231,10 @@ Imported read_config(const ImportInput& input) {
         {"query_key_norm", one_of(type, {"qwen3", "qwen3_moe"}) ? "heads" : ""},
         {"experts", experts},
         {"latent", latent}};
-    const YamlLines hybrid = hybrid_of(config, input.path());
+    const YamlLines hybrid = hybrid_of(config);
     lines.insert(lines.end(), hybrid.begin(), hybrid.end());
-    lines.emplace_back("encoder", encoder_of(root, lines[2].second, input.path(), out.notes));
+    lines.emplace_back("encoder",
+                       encoder_of(root, config_in(""), config_in("vision_config"), lines[2].second, out.notes));
     out.text =
         "# The model of a Hugging Face config.json, by 'orrery import hf-config'.\n" + yaml_section("model", lines);
     out.use = "these lines in place of its 'model:'";

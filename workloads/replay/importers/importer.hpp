@@ -6,11 +6,13 @@
 // what it left out and why, and what it had to assume.
 // All of them throw ConfigError for a malformed, truncated or too large file, with the line or the byte where it is.
 
+#include "sim/base/error.hpp"
 #include "workloads/replay/replay_trace.hpp"
 
 #include <istream>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 namespace orrery::inline replay {
 
@@ -86,6 +88,10 @@ inline constexpr ImportOption kScaleOption = {
     "scale", "PLAN",
     "the job with more or fewer data-parallel ranks, such as tensor=2,data=4:32 (innermost degree first)"};
 inline constexpr ImportOption kRanksOption = {"ranks", "N", "ranks of the job, where the file does not say it"};
+
+/// Something wrong with what stands `offset` bytes behind the start of a text, which is that of `file`.
+[[nodiscard]] Diagnostic diagnostic_at(const std::string& file, std::string_view text, std::size_t offset,
+                                       const std::string& problem);
 
 /// Makes the program that of the job that --scale names, if it is given. Throws ConfigError where the record does not tell it.
 void scale_program(ReplayTrace& trace, const ImportInput& input, ImportNotes& notes);

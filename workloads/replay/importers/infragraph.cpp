@@ -66,7 +66,7 @@ class Reader {
         const YamlNode* inside = root_.find("infrastructure");
         const YamlNode& top = inside != nullptr ? *inside : root_;
         if (top.kind != YamlNode::Kind::map) {
-            throw ConfigError({Diagnostic{input_.path(), 0, 0, "is no map with 'instances' and 'edges'"}});
+            throw ConfigError({root_.mark.error("is no map with 'instances' and 'edges'")});
         }
         read_links(top);
         read_instances(top);
@@ -144,7 +144,7 @@ class Reader {
             add_instance(instance, scalar(instance, "name"), found == devices.end() ? nullptr : found->second);
         }
         if (instances_.empty()) {
-            throw ConfigError({Diagnostic{input_.path(), 0, 0, "has no 'instances'"}});
+            throw ConfigError({top.mark.error("has no 'instances'")});
         }
     }
 
@@ -317,7 +317,7 @@ class Reader {
 
     void error(const YamlNode& node, const std::string& text) {
         graph_.at(node.mark.line);
-        graph_.error(text);
+        graph_.error(node.mark.error(text));
     }
 
     const ImportInput& input_;

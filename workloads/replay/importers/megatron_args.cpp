@@ -50,8 +50,8 @@ YamlLines model_of(CommandText& flags, ImportNotes& notes) {
     const auto needed = [&](const char* flag) {
         const std::optional<std::int64_t> value = flags.whole({flag});
         if (!value) {
-            throw ConfigError({Diagnostic{flags.name(), 0, 0,
-                                          fmt::format("--{} is missing: the model is not known without it", flag)}});
+            throw ConfigError(
+                {flags.error({}, fmt::format("--{} is missing: the model is not known without it", flag))});
         }
         return std::to_string(*value);
     };
@@ -125,8 +125,9 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
     std::string chunks = number(flags.whole({"num-virtual-stages-per-pipeline-rank"}));
     if (const auto each = flags.whole({"num-layers-per-virtual-pipeline-stage"})) {
         if (layers % (degrees.pipeline * *each) != 0) {
-            throw ConfigError({Diagnostic{
-                flags.name(), 0, 0, "--num-layers-per-virtual-pipeline-stage does not divide the layers of a stage"}});
+            throw ConfigError(
+                {flags.error({"num-layers-per-virtual-pipeline-stage"},
+                             "--num-layers-per-virtual-pipeline-stage does not divide the layers of a stage")});
         }
         chunks = std::to_string(layers / degrees.pipeline / *each);
     }
@@ -177,17 +178,17 @@ Imported read_arguments(const ImportInput& input) {
     CommandText flags(input.bytes(), input.path());
     Imported out;
     if (flags.has("multi-latent-attention")) {
-        throw ConfigError({Diagnostic{input.path(), 0, 0,
-                                      "--multi-latent-attention is not read: write 'model.latent' in the scenario"}});
+        throw ConfigError({flags.error({"multi-latent-attention"},
+                                       "--multi-latent-attention is not read: write 'model.latent' in the scenario")});
     }
     if (flags.has("hybrid-override-pattern") || flags.has("hybrid-layer-pattern")) {
-        throw ConfigError({Diagnostic{input.path(), 0, 0,
-                                      "patterns of hybrid layers are not read: write 'model.pattern' and "
-                                      "'model.state_space' in the scenario"}});
+        throw ConfigError({flags.error({"hybrid-override-pattern", "hybrid-layer-pattern"},
+                                       "patterns of hybrid layers are not read: write 'model.pattern' and "
+                                       "'model.state_space' in the scenario")});
     }
     if (flags.has("vision-model-type") || flags.has("img-h")) {
-        throw ConfigError({Diagnostic{input.path(), 0, 0,
-                                      "encoders of images are not read: write 'model.encoder' in the scenario"}});
+        throw ConfigError({flags.error({"vision-model-type", "img-h"},
+                                       "encoders of images are not read: write 'model.encoder' in the scenario")});
     }
     const YamlLines model = model_of(flags, out.notes);
     const Degrees degrees = {flags.whole({"tensor-model-parallel-size"}).value_or(1),
@@ -204,9 +205,10 @@ Imported read_arguments(const ImportInput& input) {
         out.notes.assumed(fmt::format("{} GPUs: the text does not say how many (--gpus N)", gpus));
     }
     if (gpus % degrees.product() != 0) {
-        throw ConfigError({Diagnostic{input.path(), 0, 0,
-                                      fmt::format("tensor {} x pipeline {} x context {} does not divide {} GPUs",
-                                                  degrees.tensor, degrees.pipeline, degrees.context, gpus)}});
+        throw ConfigError(
+            {flags.error({"tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size"},
+                         fmt::format("tensor {} x pipeline {} x context {} does not divide {} GPUs", degrees.tensor,
+                                     degrees.pipeline, degrees.context, gpus))});
     }
     std::string node = input.option("node");
     if (node.empty()) {

@@ -12,6 +12,7 @@
 #include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
 #include "workloads/replay/importers/importer.hpp"
+#include "workloads/replay/importers/json_text.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -78,7 +79,7 @@ class Reader {
             try {
                 in >> document;
             } catch (const Json::exception& problem) {
-                fail(line_, fmt::format("no JSON begins here: {}", problem.what()));
+                throw ConfigError({json_problem(file_, problem, line_ - 1)});
             }
             if (document.is_array()) {
                 for (const Json& one : document) {

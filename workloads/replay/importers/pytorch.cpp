@@ -4,6 +4,7 @@
 #include "sim/config/units.hpp"
 #include "workloads/replay/activities.hpp"
 #include "workloads/replay/importers/importer.hpp"
+#include "workloads/replay/importers/json_text.hpp"
 #include "workloads/replay/work.hpp"
 
 #include <fmt/format.h>
@@ -161,8 +162,8 @@ class Reader final : public nlohmann::json_sax<Json> {
         }
         return close();
     }
-    bool parse_error(std::size_t position, const std::string&, const Json::exception& problem) override {
-        throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("byte {}: {}", position, problem.what())}});
+    bool parse_error(std::size_t, const std::string&, const Json::exception& problem) override {
+        throw ConfigError({json_problem(file_, problem)});
     }
 
     // A collective of no known group is one of the whole job; one of no known size can be replayed as recorded alone.
@@ -406,7 +407,7 @@ Imported import_pytorch(const ImportInput& input) {
     Reader reader(input);
     Json::sax_parse(*input.stream(), &reader);
     if (!reader.found_events) {
-        throw ConfigError({Diagnostic{name, 0, 0, "is not a Chrome trace: it has no 'traceEvents'"}});
+        throw ConfigError({Diagnostic{name, 1, 1, "is not a Chrome trace: it has no 'traceEvents'"}});
     }
     if (reader.devices.size() > 1) {
         throw ConfigError({Diagnostic{

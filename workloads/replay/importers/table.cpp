@@ -107,6 +107,14 @@ std::uint32_t ImportInput::whole_option(const std::string& name) const {
     return static_cast<std::uint32_t>(value);
 }
 
+Diagnostic diagnostic_at(const std::string& file, std::string_view text, std::size_t offset,
+                         const std::string& problem) {
+    const std::string_view before = text.substr(0, offset);
+    const std::size_t line_start = before.rfind('\n') + 1;  // 0 where there is none
+    return {file, 1 + static_cast<int>(std::count(before.begin(), before.end(), '\n')),
+            1 + static_cast<int>(before.size() - line_start), problem};
+}
+
 std::string Importer::default_output(const std::string& input) const {
     return std::filesystem::path(unpacked_name(input)).stem().string() + "." + extension;
 }

@@ -112,7 +112,7 @@ Imported read_arguments(const ImportInput& input) {
         model = *(serve + 1);
     }
     if (model.empty()) {
-        throw ConfigError({Diagnostic{input.path(), 0, 0, "names no model: --model NAME, or vllm serve NAME"}});
+        throw ConfigError({Diagnostic{input.path(), 1, 1, "names no model: --model NAME, or vllm serve NAME"}});
     }
     out.notes.assumed(
         fmt::format("'{}' is the preset of the model (orrery list models; orrery import hf-config makes others)",
