@@ -112,14 +112,20 @@ class TemporaryFile {
 
 }  // namespace
 
-SimgridResult run_simgrid(const SimgridJob& job) {
+static std::string simgrid_program() {
     std::error_code failed;
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failed);
     const std::string program = (self.parent_path() / "orrery-simgrid").string();
-    if (failed || !std::filesystem::exists(program)) {
-        throw ConfigError(
-            "fidelity simgrid needs the program orrery-simgrid beside this one; this build has no SimGrid");
-    }
+    return failed || !std::filesystem::exists(program) ? "" : program;
+}
+
+bool has_simgrid() {
+    return !simgrid_program().empty();
+}
+
+SimgridResult run_simgrid(const SimgridJob& job) {
+    const std::string program = simgrid_program();
+    ORRERY_ASSERT(!program.empty());
     const TemporaryFile input;
     const TemporaryFile output;
     {

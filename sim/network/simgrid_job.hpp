@@ -44,7 +44,9 @@ struct SimgridResult {
 /// Throws InternalError on malformed text.
 [[nodiscard]] SimgridJob read_job(const std::string& text);
 
-/// Runs the job in a child process. Throws ConfigError when this build has no SimGrid, InternalError when it fails.
+/// Whether the program that runs jobs lies beside this one; a build without SimGrid has none.
+[[nodiscard]] bool has_simgrid();
+/// Runs the job in a child process. Throws InternalError when it fails. Precondition: has_simgrid().
 [[nodiscard]] SimgridResult run_simgrid(const SimgridJob& job);
 
 }  // namespace orrery::inline network

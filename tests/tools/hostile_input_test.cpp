@@ -383,3 +383,35 @@ TEST_CASE("a wrong --set is told once, and not as a part of the cluster that is 
         CHECK_MESSAGE(lines_of(out.text) == 1, out.text);
     }
 }
+
+TEST_CASE("files that are not there and a missing SimGrid are told at the lines that ask for them, all at once") {
+    const Folder folder;
+    const std::string training = folder.file("training.yaml",
+                                             "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\n"
+                                             "model: llama-2-7b\nplan:\n  tensor: 8\n  global_batch: 8\n"
+                                             "  documents: {trace: lengths.csv}\nfaults: {trace: none.csv, checkpoint: "
+                                             "{interval: {kind: fixed, every: 30 min}}}\n");
+    check_refused("run " + training, "training.yaml:8:22: error: 'lengths.csv' cannot be read: no such file");
+    check_refused("run " + training, "training.yaml:9:17: error: 'none.csv' cannot be read: no such file");
+    const std::string jobs =
+        folder.file("jobs.yaml",
+                    "orrery: 1\nkind: cluster\ncluster: {nodes: 2, node: dgx-h100, fabric: {link: 400 Gbps}}\njobs:\n"
+                    "  - {name: a, nodes: 0, file: absent.yaml}\n"
+                    "  - name: b\n    nodes: 1\n    scenario:\n      kind: serving\n      model: llama-2-7b\n"
+                    "      requests: {trace: gone.csv}\n");
+    check_refused("run " + jobs, "jobs.yaml:5:31: error: 'absent.yaml' cannot be read: no such file");
+    (void)folder.file("absent.yaml", "kind: serving\nmodel: llama-2-7b\nrequests:\n  trace: away.csv\n");
+    check_refused("run " + jobs, "absent.yaml:4:10: error: 'away.csv' cannot be read: no such file");
+
+    // The program without its neighbour.
+    const std::string alone = folder.file("alone");
+    std::filesystem::copy_file(orrery_program(), alone);
+    const std::string network = folder.file("simgrid.yaml",
+                                            "orrery: 1\nkind: network\ncluster: {hosts: 4, fabric: {link: 1 Gbps}}\n"
+                                            "traffic: {pattern: shift, shift: 1, size: 1 MiB}\n"
+                                            "network: {fidelity: simgrid}\n");
+    const Outcome out = shell_command(fmt::format("{} run {}", alone, network));
+    CHECK(out.code == 2);
+    CHECK_MESSAGE(out.text.find("simgrid.yaml:5:10: error: fidelity simgrid needs the program") != std::string::npos,
+                  out.text);
+}

@@ -3,7 +3,6 @@
 #include "models/calibrated.hpp"
 #include "models/collective_library.hpp"
 #include "models/power_capped.hpp"
-#include "sim/base/input_file.hpp"
 #include "sim/base/random.hpp"
 #include "sim/device/power.hpp"
 #include "tools/driver/given_faults.hpp"
@@ -382,28 +381,6 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
     return scenario;
 }
 
-// A file that a scenario names and that cannot be read is told where it is named.
-static void check_files(const YamlNode& root, const Scenario& scenario) {
-    constexpr std::array<std::array<const char*, 2>, 5> kPaths = {{{"requests", "trace"},
-                                                                   {"compute", "trace"},
-                                                                   {"traffic", "flows"},
-                                                                   {"network", "link_events"},
-                                                                   {"faults", "trace"}}};
-    for (const auto& [section, key] : kPaths) {
-        const YamlNode* node = root.find(section);
-        node = node == nullptr ? nullptr : node->find(key);
-        if (node == nullptr || node->mark.line == 0 || node->scalar.empty()) {
-            continue;
-        }
-        try {
-            require_input_file(scenario.file(node->scalar));
-        } catch (const ConfigError& error) {
-            throw ConfigError(
-                {node->mark.error(fmt::format("'{}' {}", node->scalar, error.diagnostics().front().text))});
-        }
-    }
-}
-
 Scenario load_scenario(const std::string& path, const std::vector<std::string>& overrides, const DataDirectory& data) {
     YamlNode root;
     if (path == "-") {
@@ -418,7 +395,11 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
     Scenario scenario =
         read_scenario(root, path == "-" ? "stdin" : std::filesystem::path(path).filename().string(), data);
     scenario.directory = path == "-" ? "" : std::filesystem::path(path).parent_path().string();
-    check_files(root, scenario);
+    std::vector<Diagnostic> errors;
+    check_files(root, scenario.directory, errors);
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
     return scenario;
 }
 

@@ -1,6 +1,8 @@
 #include "tools/driver/scenario_checks.hpp"
 
 #include "models/power_capped.hpp"
+#include "sim/base/input_file.hpp"
+#include "sim/base/text.hpp"
 #include "sim/device/power.hpp"
 #include "sim/network/packet/parts.hpp"
 #include "tools/driver/kind.hpp"
@@ -8,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 
@@ -211,6 +214,38 @@ void check_threads(const YamlNode& root, const Scenario& scenario, std::vector<D
     }
     if (const std::string problem = problem_of_threads(scenario); !problem.empty()) {
         errors.push_back(threads.error(problem));
+    }
+}
+
+bool check_file(const Mark& mark, const std::string& named, const std::string& directory,
+                std::vector<Diagnostic>& errors) {
+    try {
+        require_input_file(directory.empty() || named.front() == '/' ? named : directory + "/" + named);
+        return true;
+    } catch (const ConfigError& error) {
+        errors.push_back(mark.error(fmt::format("'{}' {}", named, error.diagnostics().front().text)));
+        return false;
+    }
+}
+
+void check_files(const YamlNode& tree, const std::string& directory, std::vector<Diagnostic>& errors) {
+    constexpr std::array kPaths = {"requests.trace",      "compute.trace", "traffic.flows",
+                                   "network.link_events", "faults.trace",  "plan.documents.trace"};
+    for (const std::string_view path : kPaths) {
+        const YamlNode* node = &tree;
+        for (const std::string_view key : split(path, '.')) {
+            node = node == nullptr ? nullptr : node->find(std::string(key));
+        }
+        if (node != nullptr && node->mark.line > 0 && !node->scalar.empty()) {
+            (void)check_file(node->mark, node->scalar, directory, errors);
+        }
+    }
+    if (const YamlNode* jobs = tree.find("jobs")) {
+        for (const YamlNode& job : jobs->items) {
+            if (const YamlNode* own = job.find("scenario")) {
+                check_files(*own, directory, errors);
+            }
+        }
     }
 }
 

@@ -13,6 +13,11 @@ void check_power_limit(const Scenario& scenario, std::vector<Diagnostic>& errors
 void check_topology(const Scenario& scenario, std::vector<Diagnostic>& errors);
 /// Threads share networks whose parts act on each other over links alone.
 void check_threads(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors);
+/// A file that a scenario names at `mark` as `named` and that cannot be read is an error there. False: it cannot.
+bool check_file(const Mark& mark, const std::string& named, const std::string& directory,
+                std::vector<Diagnostic>& errors);
+/// The same of every file that a scenario, `tree`, and its jobs in place name; relative ones start at `directory`.
+void check_files(const YamlNode& tree, const std::string& directory, std::vector<Diagnostic>& errors);
 /// Whether an error is on the lines of a section or in what --set gave of it, or has no line.
 [[nodiscard]] bool names_lines_of(const std::vector<Diagnostic>& errors, const YamlNode& root,
                                   const std::string& section);

@@ -2,6 +2,7 @@
 
 #include "sim/base/text.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/scenario_checks.hpp"
 
 #include <fmt/format.h>
 
@@ -284,6 +285,10 @@ bool read_job_source(const YamlNode& item, const DataDirectory& data, const Scen
         namespace fs = std::filesystem;
         const fs::path here = item.mark.file ? fs::path(*item.mark.file).parent_path() : fs::path();
         const fs::path file = fs::path(job.file).is_absolute() ? fs::path(job.file) : here / job.file;
+        const YamlNode* named = item.find("file");
+        if (!check_file(named != nullptr ? named->mark : item.mark, job.file, here.string(), errors)) {
+            return false;
+        }
         try {
             YamlNode tree = load_yaml(file.string());
             // Before its jobs are read: it may be one of them.
@@ -296,6 +301,7 @@ bool read_job_source(const YamlNode& item, const DataDirectory& data, const Scen
             }
             refuse_shared_sections(tree, errors);
             read_job(tree, data, job.scenario, errors);
+            check_files(tree, file.parent_path().string(), errors);
         } catch (const ConfigError& error) {
             errors.insert(errors.end(), error.diagnostics().begin(), error.diagnostics().end());
             return false;

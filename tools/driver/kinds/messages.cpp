@@ -1,5 +1,6 @@
 // kind: collective and kind: network. Messages on a fabric, of a collective or as traffic.
 
+#include "sim/network/simgrid_job.hpp"
 #include "tools/driver/completion_times.hpp"
 #include "tools/driver/kind.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
@@ -321,6 +322,11 @@ void check_collective(const YamlNode& root, const DataDirectory&, Scenario& scen
 void run_on_simgrid(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out) {
     MessageScenario messages(scenario, options, fabric, Placement(fabric));
     MessageRunResult result = run_messages_on_simgrid(fabric, messages.schedule(), scenario.network.path_choice());
+    if (!has_simgrid()) {
+        throw ConfigError({scenario.network_mark.error(
+            "fidelity simgrid needs the program orrery-simgrid beside this one, and this build has no SimGrid: use "
+            "fluid")});
+    }
     const double utilisation = result.max_link_utilisation;
     messages.summarise(std::move(result), out);
     out.summary.add("max_link_utilisation", utilisation, "1");
