@@ -132,6 +132,8 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
     CHECK(said("model: {preset: llama-3-8b, full_every: 2}\n").find("it needs a 'window'") != std::string::npos);
     CHECK(said("model: {preset: deepseek-v3, window: 128}\n").find("'model.window' changes nothing") !=
           std::string::npos);
+    CHECK(said("model: {preset: deepseek-v3, kv_heads: 8}\n").find("it needs attention that is not latent") !=
+          std::string::npos);
     CHECK(said("model: {preset: llama-3-8b, experts: {topk: 2}}\n").find("experts: a 'count'") != std::string::npos);
     CHECK(said("model: {preset: llama-3-8b, latent: {value_dim: 64}}\n").find("latent attention") != std::string::npos);
     for (const char* heads : {"hidden: 64, heads: 96", "hidden: 1024, heads: 3"}) {
@@ -160,6 +162,64 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
     CHECK_MESSAGE(both.find(":9:67: error: 'faults.processes.0.bad_factor' changes nothing") != std::string::npos,
                   both);
     CHECK(both.find("'faults.recovery.borrow' changes nothing: it needs 'spares'") != std::string::npos);
+}
+
+TEST_CASE("what sweeps pass through to no effect is a note of the run at every fidelity") {
+    const auto noted = [](const std::string& text, const std::string& note) {
+        const RunOutput out = run(scenario(text), models(), {});
+        const auto& notes = out.summary.notes;
+        return std::count_if(notes.begin(), notes.end(),
+                             [&](const std::string& one) { return one.find(note) != std::string::npos; });
+    };
+    const std::string training =
+        "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\nmodel: {preset: llama-2-7b, layers: 4}\n"
+        "plan: {tensor: 2, data: 4, global_batch: 8, ";
+    for (const char* fidelity : {"analytic", "fluid", "packet"}) {
+        const std::string rest = fmt::format("}}\nnetwork: {{fidelity: {}}}\n", fidelity);
+        const char* parameters =
+            "'plan.overlap.parameters' has no effect: it needs weights that are gathered once a step";
+        CHECK(noted(training + "zero: 0, overlap: {parameters: true}" + rest, parameters) == 1);
+        CHECK(noted(training + "zero: 1, overlap: {parameters: true}" + rest, parameters) == 0);
+        CHECK(noted(training + "zero: 0, overlap: {parameters: false}" + rest, parameters) == 0);
+        const std::string lone =
+            training.substr(0, training.find("tensor: 2")) + "tensor: 1, data: 8, global_batch: 8, ";
+        CHECK(noted(lone + "sequence_parallel: true, overlap: {tensor: full, pipeline: true}" + rest,
+                    "has no effect: it needs") == 3);
+        const std::string cut =
+            training.substr(0, training.find("tensor: 2")) + "tensor: 8, data: 1, global_batch: 8, ";
+        CHECK(noted(cut + "zero: 1, sequence_parallel: true, overlap: {data: true, parameters: true}" + rest,
+                    "has no effect: it needs") == 3);
+        const char* selective = "'plan.recompute' has no effect: it needs attention: unfused";
+        CHECK(noted(training + "recompute: selective" + rest, selective) == 1);
+        CHECK(noted(training + "recompute: selective, attention: unfused" + rest, selective) == 0);
+    }
+    const std::string collective =
+        "orrery: 1\nkind: collective\ncluster: {hosts: 4, fabric: {link: 400 Gbps}}\n"
+        "collective: {algorithm: ring, size: 1 MiB, slow_factor: 0.5";
+    CHECK(refusal(collective + "}\n")
+              .find(":4:57: error: 'collective.slow_factor' changes nothing: it needs a "
+                    "'slow_rank'") != std::string::npos);
+    const char* factor = "'collective.slow_factor' has no effect: it needs a 'slow_rank'";
+    CHECK(noted(collective + ", slow_rank: -1}\n", factor) == 1);
+    CHECK(noted(collective + ", slow_rank: 1}\n", factor) == 0);
+    const auto transport = [&](const std::string& settings, const std::string& note) {
+        return noted(
+            "orrery: 1\nkind: network\ncluster: {hosts: 4, fabric: {link: 100 Gbps}}\n"
+            "traffic: {pattern: shift, shift: 1, size: 64 KiB}\n"
+            "network: {fidelity: packet, paths: ecmp, " +
+                settings + "}\n",
+            note);
+    };
+    for (const char* kind : {"roce", "hpcc", "timely", "infiniband", "ideal"}) {
+        CHECK_MESSAGE(transport(fmt::format("transport: {{kind: {}, window: 20 kB}}", kind),
+                                fmt::format("'network.transport.window' has no effect: it needs a transport with a "
+                                            "window, and {} has none",
+                                            kind)) == 1,
+                      kind);
+    }
+    CHECK(transport("transport: {kind: swift, window: 20 kB}", "has no effect") == 0);
+    CHECK(transport("transport: {kind: ideal, retries: 3, timeout: 1 ms}, nic: {done_at_sender: true}",
+                    "has no effect: it needs a transport that acknowledges packets, and ideal does not") == 3);
 }
 
 TEST_CASE("jobs that are the cluster which lists them are refused") {

@@ -88,6 +88,20 @@ std::string errors_of(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("what a reference's plan says of training is a note of the run, as it runs forward alone") {
+    std::string text = scenario_text("");
+    text.replace(text.find("micro_batch: 1"), 14, "micro_batch: 1, recompute: full, zero: 1");
+    const Summary noted = run_text(text);
+    for (const char* key : {"recompute", "zero"}) {
+        const std::string note = fmt::format("reference: 'plan.{}' has no effect: this model is not trained", key);
+        CHECK_MESSAGE(std::count_if(noted.notes.begin(), noted.notes.end(),
+                                    [&](const std::string& one) { return one.find(note) == 0; }) == 1,
+                      note);
+    }
+    const Summary plain = run_text(scenario_text(""));
+    CHECK(value(plain, "iteration_time_s") == value(noted, "iteration_time_s"));
+}
+
 TEST_CASE("a synchronous step takes the sum of its phases, on nodes of its own or shared") {
     for (const bool sharing : {false, true}) {
         const StepsResult result = steps({{5}, 2, 7, 1}, 0, sharing);

@@ -8,6 +8,7 @@
 #include "tools/driver/given_faults.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/driver/scenario_checks.hpp"
+#include "tools/driver/unread.hpp"
 #include "workloads/trace/flow_trace.hpp"
 #include "workloads/training/offload.hpp"
 
@@ -275,6 +276,7 @@ void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& sce
     const std::size_t before = errors.size();
     check_power_limit(scenario, errors);
     row.check(node, data, scenario, errors);
+    scenario.without_effect = without_effect(node, scenario);
     if (errors.size() == before) {
         complete(scenario.model);
     }
@@ -373,6 +375,7 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
         throw ConfigError(errors);
     }
     complete(scenario.model);
+    scenario.without_effect = without_effect(root, scenario);
     const FabricShape shape = shape_of(scenario.cluster, scenario.cluster_mark, cluster);
     if (const std::int64_t rails = scenario.network.packets.nic.rails; rails > std::max(1U, shape.nics_per_node)) {
         throw ConfigError({scenario.network_mark.error(
@@ -593,6 +596,16 @@ void add_network_notes(const NetworkSpec& network, std::vector<std::string>& not
     }
 }
 
+// What scenarios and their jobs say to no effect.
+void add_without_effect(const Scenario& scenario, std::vector<std::string>& notes) {
+    notes.insert(notes.end(), scenario.without_effect.begin(), scenario.without_effect.end());
+    for (const JobSpec& job : scenario.jobs) {
+        for (const std::string& note : job.scenario.without_effect) {
+            notes.push_back(job.name + ": " + note);
+        }
+    }
+}
+
 RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOptions& options) {
     const auto started = std::chrono::steady_clock::now();
     RunOutput out;
@@ -631,6 +644,7 @@ RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOption
         out.packets = simulation.packet_report();
     }
     add_network_notes(scenario.network, out.summary.notes);
+    add_without_effect(scenario, out.summary.notes);
     out.summary.expectations = judge(scenario.expect, out.summary);
     const auto elapsed = std::chrono::steady_clock::now() - started;
     out.summary.wall_time_s = std::chrono::duration<double>(elapsed).count();

@@ -37,6 +37,8 @@ struct Scenario {
     std::string directory;  ///< of the scenario's file: what it names is looked for there
     ScenarioKind kind = ScenarioKind::training;
     std::int64_t seed = 1;
+    std::vector<std::string>
+        without_effect;  ///< what it says that nothing of it reads and that may stay: notes of its runs
     Origins origins;  ///< where each given value stands, for explanations
     Mark cluster_mark;
     Mark plan_mark;

@@ -234,6 +234,9 @@ void refuse_unread_model(const YamlNode& root, const Scenario& scenario, std::ve
     }
     unread.refuse(stands(root, "model.encoder"), "model.encoder", model.encoder.given(),
                   "an encoder with layers and tokens");
+    const bool grouped = model.kv_heads != 0 && model.kv_heads != model.heads;
+    unread.refuse(grouped && stands(root, "model.kv_heads"), "model.kv_heads", model.latent.kv_rank == 0,
+                  "attention that is not latent, which has one compressed key and value for all heads");
     const bool no_width = model.head_dim == 0 || (model.heads > 0 && model.head_dim == model.hidden / model.heads);
     if (model.heads > 0 && model.hidden % model.heads != 0 && no_width) {
         errors.push_back(nearest_at(root, "model.heads")
@@ -351,6 +354,102 @@ void refuse_unread_faults(const YamlNode& root, const Scenario& scenario, std::v
     unread.refuse(recovery.borrow_s != usual.borrow_s, "faults.recovery.borrow", recovery.spares > 0, "'spares'");
     unread.refuse(recovery.retire_window_s != usual.retire_window_s, "faults.recovery.repair.retire_window",
                   recovery.retire_after > 0, "'retire_after'");
+}
+
+void refuse_unread_collective(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
+    Unread unread(root, errors);
+    unread.refuse(scenario.collective.slow_factor != CollectiveSpec().slow_factor, "collective.slow_factor",
+                  stands(root, "collective.slow_rank"), "a 'slow_rank'");
+}
+
+namespace {
+
+// Notes of keys that the scenario itself gives.
+class Notes {
+  public:
+    explicit Notes(const YamlNode& root) : root_(root) {}
+
+    /// `unless`: what would have to be for the key to count.
+    void add(bool read, const std::string& path, const std::string& unless) {
+        if (!read && stands(root_, path)) {
+            out.push_back(fmt::format("'{}' has no effect: it needs {}", path, unless));
+        }
+    }
+    std::vector<std::string> out;
+
+  private:
+    const YamlNode& root_;
+};
+
+void add_unread_plan(const PlanSpec& plan, Notes& notes) {
+    const bool cut = plan.tensor > 1 || plan.expert_tensor() > 1;
+    // Ranks with the same weights, of experts or of the rest; layers that are offloaded move by the same keys.
+    const bool alike =
+        std::max(plan.data * plan.context, plan.expert_data()) > std::max<std::int64_t>(1, plan.outer.workers) ||
+        plan.by_layer();
+    const std::tuple<bool, bool, const char*, const char*> degrees[] = {
+        {plan.sequence_parallel, cut, "sequence_parallel", "tensor parallelism: 'tensor' above 1"},
+        {plan.overlap_tensor != TensorOverlap::none, cut, "overlap.tensor", "tensor parallelism: 'tensor' above 1"},
+        {plan.overlap_pipeline, plan.pipeline > 1, "overlap.pipeline",
+         "stages that send to each other: 'pipeline' above 1"},
+        {plan.overlap_data, alike, "overlap.data", "gradients that are added up over ranks: 'data' above 1"},
+        {plan.zero == 1, alike, "zero", "ranks that have the same weights: 'data' above 1"}};
+    for (const auto& [given, read, key, unless] : degrees) {
+        if (given) {
+            notes.add(read, fmt::format("plan.{}", key), unless);
+        }
+    }
+    if (plan.overlap_parameters) {
+        notes.add(plan.zero >= 1 && plan.zero < 3 && alike, "plan.overlap.parameters",
+                  "weights that are gathered once a step: zero: 1 or 2 and 'data' above 1");
+    }
+    if (plan.recompute == Recompute::selective) {
+        notes.add(plan.attention == AttentionKernel::unfused, "plan.recompute",
+                  "attention: unfused, as fused attention computes its scores again by itself");
+    }
+}
+
+void add_unread_transport(const NetworkSpec& network, Notes& notes) {
+    const TransportSpec& transport = network.packets.transport;
+    const std::string name = transport.policy.name();
+    if (!network.by_packet()) {
+        return;  // said of all settings of packets
+    }
+    notes.add(transport.needs().window, "network.transport.window",
+              fmt::format("a transport with a window, and {} has none", name));
+    if (!transport.needs().acknowledged) {
+        for (const char* key : {"transport.recovery", "transport.timeout", "transport.retries", "transport.reorder",
+                                "transport.reorder_time", "nic.acknowledge_every", "nic.done_at_sender"}) {
+            notes.add(false, fmt::format("network.{}", key),
+                      fmt::format("a transport that acknowledges packets, and {} does not", name));
+        }
+    }
+}
+
+}  // namespace
+
+std::vector<std::string> without_effect(const YamlNode& root, const Scenario& scenario) {
+    Notes notes(root);
+    if (scenario.kind == ScenarioKind::training) {
+        add_unread_plan(scenario.plan, notes);
+    }
+    notes.add(scenario.collective.slow_rank >= 0, "collective.slow_factor", "a 'slow_rank'");
+    add_unread_transport(scenario.network, notes);
+    return notes.out;
+}
+
+std::vector<std::string> without_effect_forward(const PlanSpec& plan) {
+    std::vector<std::string> out;
+    for (const auto& [given, key] : {std::pair{plan.recompute != Recompute::none, "recompute"},
+                                     {plan.zero > 0, "zero"},
+                                     {plan.overlap_data, "overlap.data"},
+                                     {plan.overlap_parameters, "overlap.parameters"}}) {
+        if (given) {
+            out.push_back(
+                fmt::format("'plan.{}' has no effect: this model is not trained, it runs forward alone", key));
+        }
+    }
+    return out;
 }
 
 }  // namespace orrery::inline driver

@@ -14,7 +14,15 @@ namespace orrery::inline driver {
 void refuse_unread_model(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors);
 /// Of what clients ask for, and of engines.
 void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors);
+/// Of an operation of messages.
+void refuse_unread_collective(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors);
 /// Of campaigns of faults.
 void refuse_unread_faults(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors);
+
+/// What else nothing reads, as notes of the run: what sweeps pass through, and what one key of a fitting whole makes needless.
+[[nodiscard]] std::vector<std::string> without_effect(const YamlNode& root, const Scenario& scenario);
+
+/// The same of the plan of a model that runs forward alone.
+[[nodiscard]] std::vector<std::string> without_effect_forward(const PlanSpec& plan);
 
 }  // namespace orrery::inline driver

@@ -76,6 +76,7 @@ class Dcqcn final : public Transport {
     [[nodiscard]] TransportNeeds needs() const override {
         TransportNeeds out;
         out.go_back_n = true;
+        out.window = false;
         if (own_.on) {
             out.counts_bytes = true;
             out.notification_gap = own_.notification;

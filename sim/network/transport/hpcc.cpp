@@ -31,6 +31,7 @@ class Hpcc final : public Transport {
     [[nodiscard]] TransportNeeds needs() const override {
         TransportNeeds out;
         out.go_back_n = true;
+        out.window = false;
         out.telemetry = true;
         return out;
     }

@@ -13,6 +13,7 @@ class Ideal final : public Transport {
     [[nodiscard]] TransportNeeds needs() const override {
         TransportNeeds out;
         out.acknowledged = false;
+        out.window = false;
         return out;
     }
     void shift(CongestionState&, const Shift&) const override {}

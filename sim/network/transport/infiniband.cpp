@@ -54,6 +54,7 @@ class Infiniband final : public Transport {
     [[nodiscard]] TransportNeeds needs() const override {
         TransportNeeds out;
         out.go_back_n = true;
+        out.window = false;
         out.rare_news = true;
         out.credit_links = true;
         out.timed = own_.on;

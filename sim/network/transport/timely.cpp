@@ -41,6 +41,11 @@ class Timely final : public Transport {
     };
     explicit Timely(const Parameters& own) : own_(own) {}
 
+    [[nodiscard]] TransportNeeds needs() const override {
+        TransportNeeds out;
+        out.window = false;
+        return out;
+    }
     void start(CongestionState& flow) const override {
         flow.begin<State>();
         flow.rate = run_.line_rate;

@@ -103,6 +103,7 @@ struct CongestionState {
 
 /// What a transport needs of senders, receivers and switches.
 struct TransportNeeds {
+    bool window = true;            ///< its flows keep to the window that the scenario gives
     bool acknowledged = true;      ///< receivers acknowledge; what is lost is sent again
     bool go_back_n = false;        ///< unless the scenario names another recovery
     bool credits = false;          ///< beyond its first window a flow sends what its receiver grants

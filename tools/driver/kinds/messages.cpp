@@ -3,6 +3,7 @@
 #include "sim/network/simgrid_job.hpp"
 #include "tools/driver/completion_times.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/unread.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
 #include "workloads/collective/choose.hpp"
 #include "workloads/collective/lone_message.hpp"
@@ -297,6 +298,7 @@ void check_collective(const YamlNode& root, const DataDirectory&, Scenario& scen
             "threads cannot share a network that sums inside its switches: leave in-switch or network.threads out"));
     }
     check_class(root, "collective", scenario, errors);
+    refuse_unread_collective(root, scenario, errors);
     const bool laned = scenario.network.by_packet() &&
                        (scenario.network.packets.classes.size() > 1 || scenario.network.packets.queues.credits > 0);
     if (laned && scenario.collective.algorithm == &algorithm("in-switch") && chosen != nullptr) {
@@ -320,13 +322,13 @@ void check_collective(const YamlNode& root, const DataDirectory&, Scenario& scen
 }  // namespace
 
 void run_on_simgrid(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out) {
-    MessageScenario messages(scenario, options, fabric, Placement(fabric));
-    MessageRunResult result = run_messages_on_simgrid(fabric, messages.schedule(), scenario.network.path_choice());
     if (!has_simgrid()) {
         throw ConfigError({scenario.network_mark.error(
             "fidelity simgrid needs the program orrery-simgrid beside this one, and this build has no SimGrid: use "
             "fluid")});
     }
+    MessageScenario messages(scenario, options, fabric, Placement(fabric));
+    MessageRunResult result = run_messages_on_simgrid(fabric, messages.schedule(), scenario.network.path_choice());
     const double utilisation = result.max_link_utilisation;
     messages.summarise(std::move(result), out);
     out.summary.add("max_link_utilisation", utilisation, "1");

@@ -2,6 +2,7 @@
 
 #include "tools/driver/kind.hpp"
 #include "tools/driver/pool_place.hpp"
+#include "tools/driver/unread.hpp"
 
 #include "sim/base/text.hpp"
 #include "workloads/rl/reshard.hpp"
@@ -579,6 +580,9 @@ void check_rl(const YamlNode& root, const DataDirectory& data, Scenario& scenari
         job.name = part_role_names()[static_cast<std::size_t>(job.role)];
         if (read_job_source(item, data, scenario, job, errors)) {
             check_part(job, item.mark, errors);
+            if (judges_only(job.role)) {
+                job.scenario.without_effect = without_effect_forward(job.scenario.plan);
+            }
         }
     }
     std::vector<std::string> problems = problems_of(scenario.rl);
