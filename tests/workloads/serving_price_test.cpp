@@ -223,8 +223,12 @@ TEST_CASE("serving: in-flight batching takes whole prompts within the budget and
     // Three blocks of four: 4 + 4 tokens hold two of them, so the second waits for the first one's end.
     CHECK(run_list(policy("in-flight"), 12, 3, {request(0, 4, 4), request(0, 4, 4)}).iterations ==
           Lines{"0:4", "0:1", "0:1", "0:1", "1:4", "1:1", "1:1", "1:1"});
-    // A prompt beyond the budget runs alone.
-    CHECK(run_list(policy("in-flight"), 12, 100, {request(0, 13, 2)}).iterations == Lines{"0:13", "0:1"});
+    // A prompt beyond the budget runs alone, once nothing else runs, and the result says so.
+    const Run alone =
+        run_list(policy("in-flight"), 12, 100, {request(0, 4, 3), request(0.5, 13, 2), request(0.5, 4, 1)});
+    CHECK(alone.iterations == Lines{"0:4", "0:1", "0:1", "1:13", "1:1 2:4"});
+    CHECK(alone.result.lone_prompts == 1);
+    CHECK(run_list(policy("in-flight"), 13, 100, {request(0, 13, 2)}).result.lone_prompts == 0);
 }
 
 TEST_CASE("serving: in-flight prompts wait for company while others decode, and not longer") {

@@ -263,6 +263,7 @@ class ServiceRun::Service final : public TaskSource,
         for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
             const EngineState& state = fleet_[i].state;
             result_.preemptions += state.preemptions;
+            result_.lone_prompts += state.lone_prompts;
             result_.prompt_tokens += state.prompt_tokens();
             result_.prefix_tokens += state.prefix_tokens();
             result_.swap_reused_bytes += static_cast<double>(state.reused_blocks()) * state.limits().block_bytes;

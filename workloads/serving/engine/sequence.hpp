@@ -269,6 +269,7 @@ class EngineState {
     std::vector<std::uint32_t> running;  ///< in order of admission; without those in entry
     std::deque<std::uint32_t> swapped;
     std::uint64_t preemptions = 0;
+    std::uint64_t lone_prompts = 0;  ///< beyond the token budget, that had to wait until nothing else ran
 
   private:
     void empty_caches();

@@ -142,6 +142,7 @@ struct ServiceResult : WindowCounts {
     std::uint64_t decode_steps = 0;        ///< of single sequences, where drafts are verified
     std::uint64_t accepted = 0;            ///< draft tokens
     std::uint64_t preemptions = 0;
+    std::uint64_t lone_prompts = 0;  ///< beyond the token budget, that had to wait until their replica was empty
     std::uint64_t kv_transfers = 0;
     double kv_transfer_s = 0;  ///< summed: from the end of a prompt to its sequence being ready to decode
     std::uint64_t iterations = 0;

@@ -63,7 +63,8 @@ void InFlight::plan(EngineState& state, Batch& batch) {
         const std::uint32_t index = state.waiting.front();
         const Sequence& sequence = state.sequence(index);
         const std::uint32_t prompt = sequence.left_to_prefill();
-        // A prompt beyond the budget runs alone: it could never run otherwise.
+        // A prompt beyond the budget runs alone, once nothing else does: it could never run otherwise, and the engine itself would
+        // refuse it. A run tells how many there were.
         if (!batch.empty() && tokens + prompt > limits.token_budget) {
             break;
         }
@@ -73,11 +74,12 @@ void InFlight::plan(EngineState& state, Batch& batch) {
         const bool fits = state.schedule(index, prompt, batch);
         ORRERY_ASSERT(fits);
         state.admit_front();
+        state.lone_prompts += prompt > limits.token_budget ? 1 : 0;
         tokens += prompt;
     }
 }
 
-extern const PolicyRow<Scheduler> kInFlight =
-    policy_row<Scheduler, InFlight>("in-flight", "whole prompts, room for the longest output (TensorRT-LLM)");
+extern const PolicyRow<Scheduler> kInFlight = policy_row<Scheduler, InFlight>(
+    "in-flight", "whole prompts, one beyond the budget alone, room for the longest output (TensorRT-LLM)");
 
 }  // namespace orrery::inline serving
