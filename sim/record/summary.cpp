@@ -6,9 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 
 namespace orrery::inline record {
 
@@ -76,6 +78,60 @@ std::string to_json(const Summary& summary, bool with_host) {
     return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+namespace {
+
+// When spans begin and end, in ps, or in ns where a run is too long for these. Starts and lengths that are rounded each by itself, and
+// sums of doubles, would let spans that follow each other overlap: an end that meets the next start but for rounding is that start.
+class SpanTimes {
+  public:
+    explicit SpanTimes(const std::vector<Span>& spans) {
+        constexpr double kMostPicoseconds = 9e12;  // us
+        constexpr double kRounding = 0x1p-51;      // of a sum of two times
+        double longest = 0;
+        for (const Span& span : spans) {
+            longest = std::max(longest, span.start_us + span.duration_us);
+        }
+        digits_ = longest < kMostPicoseconds ? 6 : 3;
+        per_us_ = digits_ == 6 ? 1'000'000 : 1'000;
+        constexpr double kMost = 9e15;  // us
+        const auto whole = [&](double us) -> std::int64_t {
+            return std::llround(std::min(us, kMost) * static_cast<double>(per_us_));
+        };
+        for (const Span& span : spans) {
+            starts_.push_back(whole(span.start_us));
+            ends_.push_back(std::max(starts_.back(), whole(span.start_us + span.duration_us)));
+        }
+        std::vector<std::size_t> order(spans.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        const auto track = [&](std::size_t i) { return std::pair(spans[i].process, spans[i].thread); };
+        std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+            return std::pair(track(a), starts_[a]) < std::pair(track(b), starts_[b]);
+        });
+        for (std::size_t k = 0; k + 1 < order.size(); ++k) {
+            const std::size_t next = order[k + 1];
+            std::int64_t& end = ends_[order[k]];
+            const auto slack = 1 + static_cast<std::int64_t>(static_cast<double>(end) * kRounding);
+            if (track(order[k]) == track(next) && starts_[order[k]] < starts_[next] && end > starts_[next] &&
+                end - starts_[next] <= slack) {
+                end = starts_[next];
+            }
+        }
+    }
+    [[nodiscard]] std::string start(std::size_t span) const { return text(starts_[span]); }
+    [[nodiscard]] std::string duration(std::size_t span) const { return text(ends_[span] - starts_[span]); }
+
+  private:
+    [[nodiscard]] std::string text(std::int64_t time) const {
+        return fmt::format("{}.{:0{}}", time / per_us_, time % per_us_, digits_);
+    }
+    std::int64_t per_us_ = 1;
+    int digits_ = 0;
+    std::vector<std::int64_t> starts_;
+    std::vector<std::int64_t> ends_;
+};
+
+}  // namespace
+
 std::string to_chrome_trace(const Timeline& timeline) {
     std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
     const auto quoted = [](const std::string& text) {
@@ -90,10 +146,12 @@ std::string to_chrome_trace(const Timeline& timeline) {
                 thread, quoted(label));
         }
     }
-    for (const Span& span : timeline.spans) {
-        out += fmt::format("{{\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{:.6f},\"dur\":{:.6f}",
-                           quoted(span.name), quoted(span.category), span.process, span.thread, span.start_us,
-                           span.duration_us);
+    const SpanTimes times(timeline.spans);
+    for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
+        const Span& span = timeline.spans[i];
+        out += fmt::format("{{\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{}",
+                           quoted(span.name), quoted(span.category), span.process, span.thread, times.start(i),
+                           times.duration(i));
         const char* before = ",\"args\":{";
         for (const auto& [name, value] : span.arguments) {
             out += fmt::format("{}\"{}\":{}", before, name, value);

@@ -150,9 +150,17 @@ Timeline draw(const CampaignResult& run) {
         const char* name = one.cause == Cause::useful ? "training" : cause_name(one.cause);
         out.spans.push_back({name, name, 0, 0, us(one.start), us(one.end) - us(one.start)});
     }
+    std::vector<double> busy;  // until when each row of faults is: those that last at a time have rows of their own
     for (const StruckFault& one : run.struck) {
         const std::string& name = fault_kind_names()[static_cast<std::size_t>(one.fault.kind)];
-        out.spans.push_back({name, "fault", 0, 1, us(one.at), one.fault.lasts_s * 1e6});
+        const auto free = std::find_if(busy.begin(), busy.end(), [&](double until) { return until <= us(one.at); });
+        const auto row = static_cast<std::uint32_t>(free - busy.begin());
+        busy.resize(std::max<std::size_t>(busy.size(), row + 1));
+        busy[row] = us(one.at) + one.fault.lasts_s * 1e6;
+        out.spans.push_back({name, "fault", 0, 1 + row, us(one.at), one.fault.lasts_s * 1e6});
+    }
+    for (std::uint32_t row = 1; row < busy.size(); ++row) {
+        out.threads.emplace_back(1 + row, fmt::format("faults {}", row + 1));
     }
     return out;
 }
