@@ -387,13 +387,14 @@ void add_unread_plan(const PlanSpec& plan, Notes& notes) {
     const bool alike =
         std::max(plan.data * plan.context, plan.expert_data()) > std::max<std::int64_t>(1, plan.outer.workers) ||
         plan.by_layer();
-    const std::tuple<bool, bool, const char*, const char*> degrees[] = {
+    const std::string more = plan.outer.workers > 1 ? "'data' above the 'workers' of 'outer'" : "'data' above 1";
+    const std::tuple<bool, bool, const char*, std::string> degrees[] = {
         {plan.sequence_parallel, cut, "sequence_parallel", "tensor parallelism: 'tensor' above 1"},
         {plan.overlap_tensor != TensorOverlap::none, cut, "overlap.tensor", "tensor parallelism: 'tensor' above 1"},
         {plan.overlap_pipeline, plan.pipeline > 1, "overlap.pipeline",
          "stages that send to each other: 'pipeline' above 1"},
-        {plan.overlap_data, alike, "overlap.data", "gradients that are added up over ranks: 'data' above 1"},
-        {plan.zero == 1, alike, "zero", "ranks that have the same weights: 'data' above 1"}};
+        {plan.overlap_data, alike, "overlap.data", "gradients that are added up over ranks: " + more},
+        {plan.zero == 1, alike, "zero", "ranks that have the same weights: " + more}};
     for (const auto& [given, read, key, unless] : degrees) {
         if (given) {
             notes.add(read, fmt::format("plan.{}", key), unless);
@@ -401,7 +402,7 @@ void add_unread_plan(const PlanSpec& plan, Notes& notes) {
     }
     if (plan.overlap_parameters) {
         notes.add(plan.zero >= 1 && plan.zero < 3 && alike, "plan.overlap.parameters",
-                  "weights that are gathered once a step: zero: 1 or 2 and 'data' above 1");
+                  "weights that are gathered once a step: zero: 1 or 2, and " + more);
     }
     if (plan.recompute == Recompute::selective) {
         notes.add(plan.attention == AttentionKernel::unfused, "plan.recompute",
