@@ -428,6 +428,12 @@ TEST_CASE("a wrong --set is told once, and not as a part of the cluster that is 
     const std::string good = folder.file("good.yaml",
                                          "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\n"
                                          "model: llama-2-7b\nplan: {tensor: 8, global_batch: 8}\n");
+    check_refused(fmt::format("run {} --set model=[1]", good), "'model' must be a map");
+    check_refused(fmt::format("run {} --set plan=[1]", good), "'plan' must be a map");
+    const std::string ring = folder.file("ring.yaml",
+                                         "orrery: 1\nkind: collective\ncluster: {hosts: 4, fabric: {link: 1 Gbps}}\n"
+                                         "collective: [1]\n");
+    check_refused("run " + ring, "ring.yaml:4:13: error: 'collective' must be a map");
     const std::vector<std::pair<std::string, std::string>> wrong = {
         {"cluster.node.gpu=h100", "--set cluster.node.gpu=h100:1:1: error: unknown device preset 'h100'"},
         {"cluster.node=dgx", "unknown node preset 'dgx'"},

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <tuple>
 #include <utility>
@@ -21,7 +22,8 @@ const YamlNode& nearest_at(const YamlNode& root, const std::string& path) {
         const std::string key = path.substr(from, end - from);
         const YamlNode* next = at->find(key);
         if (at->kind == YamlNode::Kind::sequence) {
-            const std::size_t index = std::stoul(key);
+            std::size_t index = at->items.size();  // a list in place of a map has no such key
+            (void)std::from_chars(key.data(), key.data() + key.size(), index);
             next = index < at->items.size() ? &at->items[index] : nullptr;
         }
         if (next == nullptr) {
