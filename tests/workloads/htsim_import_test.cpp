@@ -167,7 +167,7 @@ TEST_CASE("what is wrong with a topology file is told with its lines, all at onc
     wrong("Oversubscribed 2", "Oversubscribed 4", "Oversubscribed is 4, but rates and ports of tier 0 make it 2");
     wrong("Tiers 3", "Tiers 2", "'Tier 2': the file has 2 tiers");
     wrong("Radix_Up 2\n", "", "tier 0 has no 'Radix_Up'");
-    wrong("Tiers 3", "", "some.topo: error: 'Tiers' is missing");
+    wrong("Tiers 3", "", "some.topo:1:1: error: 'Tiers' is missing");
     CHECK(refused("").find("'Nodes' is missing") != std::string::npos);
     CHECK(refused(replaced(kTwoTiers, "Podsize 32", "Podsize 16")).find("two tiers are one pod") != std::string::npos);
 }
