@@ -406,7 +406,12 @@ std::map<std::string, std::vector<std::uint32_t>> groups_beside(const std::strin
         return groups;
     }
     const std::string text = read_input(path);
-    const Json json = parse_json(text, path);
+    Json json;
+    try {
+        json = Json::parse(text);
+    } catch (const Json::exception& problem) {
+        throw ConfigError({json_problem(path, problem)});
+    }
     if (!json.is_object()) {
         throw ConfigError({Diagnostic{path, 1, 1, "is no JSON map from groups to lists of ranks"}});
     }

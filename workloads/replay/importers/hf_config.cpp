@@ -178,9 +178,17 @@ std::string encoder_of(const Json& root, const Config& all, Config vision, const
         hidden);
 }
 
+Json parsed(const std::string& text, const std::string& file) {
+    try {
+        return Json::parse(text);
+    } catch (const Json::exception& problem) {
+        throw ConfigError({json_problem(file, problem)});
+    }
+}
+
 Imported read_config(const ImportInput& input) {
     const std::string bytes = input.bytes();
-    const Json root = parse_json(bytes, input.path());
+    const Json root = parsed(bytes, input.path());
     if (!root.is_object()) {
         throw ConfigError({Diagnostic{input.path(), 1, 1, "is no JSON object, as a config.json is"}});
     }
