@@ -78,8 +78,11 @@ TEST_CASE(
     CHECK(kept - wide == doctest::Approx(4 * (wide - narrow)).epsilon(0.01));  // 16 bytes, and 4
     CHECK(seconds("bf16", true) == narrow);
 
-    const auto gradients = [](bool keeps) {
-        return held("gradient_precision: fp32", fmt::format("launch: 0 us, keeps_gradients: {}", keeps)).gradients;
+    const auto gradients = [](bool keeps, bool fused) {
+        return held("gradient_precision: fp32",
+                    fmt::format("launch: 0 us, keeps_gradients: {}, fused_gradient_accumulation: {}", keeps, fused))
+            .gradients;
     };
-    CHECK(gradients(true) == doctest::Approx(gradients(false) * 6 / 4));
+    CHECK(gradients(true, false) == doctest::Approx(gradients(false, false) * 6 / 4));
+    CHECK(gradients(true, true) == gradients(false, true));
 }

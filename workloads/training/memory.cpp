@@ -127,7 +127,8 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     }
     // Gradients that add up over micro-batches or that are reduced in fp32 take 4 bytes; those of 16 bits may stay beside them.
     const bool wide = plan.gradient_precision == Precision::fp32;
-    const double gradient = (wide ? 4 : 2) + (wide && software.keeps_gradients ? 2 : 0);
+    const bool both = wide && software.keeps_gradients && !software.fused_gradient_accumulation;
+    const double gradient = (wide ? 4 : 2) + (both ? 2 : 0);
     use.gradients = gradient * divided(degrees.gradients, plan.zero >= 2);
     use.optimizer = 12 * held.dense / static_cast<double>(degrees.optimizer) +
                     12 * held.experts / (plan.zero >= 1 ? expert_group : 1);

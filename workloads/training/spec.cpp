@@ -268,8 +268,8 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    Dimension::number, software.gradient_sweeps);
     fields.boolean(
         {"keeps_gradients",
-         "gradients of 16 bits stay beside sums of 32 bits: 26 bytes move per weight and micro-batch, not 10, "
-         "and 2 more are held"},
+         "gradients of 16 bits stay beside sums of 32 bits, unless these are part of their products: 26 bytes move per "
+         "weight and micro-batch, not 10, and 2 more are held"},
         software.keeps_gradients);
     fields.boolean({"fused_norms", "a norm is one kernel, with plan.fusion: eager too"}, software.fused_norms);
     fields.enumeration({"loss", "kernels of the loss, where the plan names none"},
