@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::uint64_t kWatchInterval = 1U << 20;  // events
 constexpr int kSpins = 4096;                        // before a thread sleeps
-constexpr std::int64_t kFewSteps = 3;               // are not worth waking others
+constexpr std::int64_t kFewSteps = 3;               // latencies, are not worth waking others
+constexpr std::int64_t kRound = 16;                 // latencies
 
 void pause_a_little() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -35,15 +36,13 @@ Crew::Crew(const Setup& setup, Team& parts, const Parts& division, Watcher& watc
       lookahead_(division.lookahead),
       watcher_(watcher),
       told_(parts.size()),
+      progress_(parts.size()),
       failures_(parts.size()),
       watch_next_(kWatchInterval) {
     // Packets of one flow come a full packet's time apart at a NIC's rate, but for its last one, which may be short.
     const std::int64_t apart = std::max<std::int64_t>(1, setup.links[1].full_time);
     for (const std::unique_ptr<Partition>& part : parts_) {
         part->flows.close_at = static_cast<std::uint32_t>(std::min<std::int64_t>(lookahead_ / apart + 2, kNone - 1));
-    }
-    for (std::uint32_t part = 1; part < parts_.size(); ++part) {
-        threads_.emplace_back([this, part] { work(part); });
     }
 }
 
@@ -76,7 +75,7 @@ bool Crew::any(std::uint32_t turn, bool Told::*what) const {
     return std::any_of(told_.begin(), told_.end(), [&](const std::array<Told, 2>& told) { return told[turn].*what; });
 }
 
-// Not included. Limits are below Wheel::kNever.
+// Of all parts by one thread; not included. Limits are below Wheel::kNever.
 std::int64_t Crew::end_of_step(std::int64_t begin) const {
     return begin > limit_ - lookahead_ ? limit_ + 1 : begin + lookahead_;
 }
@@ -97,54 +96,73 @@ void Crew::tell(std::uint32_t index, std::uint32_t turn) {
 // A part's events before `end`.
 void Crew::step(std::uint32_t index, std::int64_t end) {
     try {
-        parts_[index]->run(end - 1, false);
+        if (failures_[index] == nullptr) {
+            parts_[index]->run(end - 1, false);
+        }
     } catch (...) {
         failures_[index] = std::current_exception();
     }
 }
 
-// A part sends what leaves it before `end`.
-void Crew::leave(std::uint32_t index, std::int64_t end, std::uint32_t turn) {
+// A part ends a stride: it sends what leaves it before `end`, and the others may go on.
+void Crew::leave(std::uint32_t index, std::int64_t end) {
     Partition& part = *parts_[index];
     try {
-        part.ports.close(end);
+        if (failures_[index] == nullptr) {
+            part.ports.close(end);
+        }
     } catch (...) {
         failures_[index] = std::current_exception();
     }
-    tell(index, turn);
-    part.border.fill(turn ^ 1U);
+    std::atomic<std::uint32_t>& ended = progress_[index].ended;
+    const std::uint32_t strides = ended.load(std::memory_order_relaxed) + 1;
+    part.border.fill(strides);
+    ended.store(strides, std::memory_order_release);
+    ended.notify_all();
 }
 
-// A part takes what others have sent to it.
-void Crew::enter(std::uint32_t index, std::uint32_t turn) {
-    for (std::uint32_t from = 0; from < parts_.size(); ++from) {
-        if (from == index) {
-            continue;
+// A part takes what others sent to it in so many strides. Precondition: they have ended them.
+void Crew::enter(std::uint32_t index, std::uint32_t strides) {
+    try {
+        for (std::uint32_t& stride = progress_[index].emptied; stride != strides; ++stride) {
+            for (std::uint32_t from = 0; from < parts_.size(); ++from) {
+                if (from != index) {
+                    parts_[index]->ports.receive(parts_[from]->border.box(index, stride));
+                }
+            }
         }
-        Border::Box& box = parts_[from]->border.box(index, turn);
-        for (std::size_t i = 0; i < box.packets.size(); ++i) {
-            parts_[index]->ports.receive(box.packets[i], box.told.empty() ? nullptr : &box.told[i]);
-        }
-        box.packets.clear();
-        box.told.clear();
+    } catch (...) {
+        failures_[index] = std::current_exception();
     }
 }
 
-// A step of all parts by this thread alone.
+// A stride of all parts by this thread alone.
 void Crew::in_turn(std::int64_t end) {
+    for (std::uint32_t part = 0; part < parts_.size(); ++part) {
+        parts_[part]->border.note_from(end);
+        step(part, end);
+        leave(part, end);
+    }
+    meet_alone();
+}
+
+// What all parts have sent is with the others, and they are told of it.
+void Crew::meet_alone() {
     turn_ ^= 1U;
     for (std::uint32_t part = 0; part < parts_.size(); ++part) {
-        step(part, end);
-        leave(part, end, turn_);
+        tell(part, turn_);
     }
     for (std::uint32_t part = 0; part < parts_.size(); ++part) {
-        enter(part, turn_);
+        enter(part, progress_[part].ended.load(std::memory_order_relaxed));
     }
 }
 
-// The same in the order of time, to the end of the first instant at which messages complete; true: some have.
+// A stride of all parts in the order of time, to the end of the first instant at which messages complete; true: some have.
 bool Crew::one_by_one(std::int64_t end) {
     bool completed = false;
+    for (const std::unique_ptr<Partition>& part : parts_) {
+        part->border.note_from(0);
+    }
     for (;;) {
         // The part with the first event goes on to the first event of the others.
         std::uint32_t first = 0;
@@ -169,13 +187,10 @@ bool Crew::one_by_one(std::int64_t end) {
             end = std::min(end, parts_[first]->clock.now + 1);
         }
     }
-    turn_ ^= 1U;
     for (std::uint32_t part = 0; part < parts_.size(); ++part) {
-        leave(part, end, turn_);
+        leave(part, end);
     }
-    for (std::uint32_t part = 0; part < parts_.size(); ++part) {
-        enter(part, turn_);
-    }
+    meet_alone();
     return completed;
 }
 
@@ -194,22 +209,20 @@ bool Crew::hand_over() {
     return messages.any_completed();
 }
 
-// The thread of a part: steps until the limit, or until parts cannot go on side by side. All threads decide alike.
+// The thread of a part: rounds until the limit, or until parts cannot go on side by side. All threads decide alike.
 void Crew::together(std::uint32_t part) {
     std::uint32_t turn = turn_;
-    std::uint64_t steps = 0;
+    const std::uint32_t before = progress_[part].ended.load(std::memory_order_relaxed);
     for (;;) {
         const std::int64_t begin = first(turn);
         if (begin > limit_ || any(turn, &Told::failed) || (!ahead_ && any(turn, &Told::close))) {
             break;
         }
-        const std::int64_t end = end_of_step(begin);
+        round(part, begin);
         turn ^= 1U;
-        step(part, end);
-        leave(part, end, turn);
+        tell(part, turn);
         meet();
-        enter(part, turn);
-        ++steps;
+        enter(part, progress_[part].ended.load(std::memory_order_relaxed));
         if (part == 0) {
             look(turn);
         }
@@ -218,8 +231,40 @@ void Crew::together(std::uint32_t part) {
     meet();
     if (part == 0) {
         turn_ = turn;
-        side_by_side_ += steps;
-        steps_ += steps;
+        side_by_side_ += progress_[part].ended.load(std::memory_order_relaxed) - before;
+    }
+}
+
+// Strides of a part from `begin` on. Where messages that end may bring others, one of a whole latency.
+void Crew::round(std::uint32_t part, std::int64_t begin) {
+    const std::int64_t ahead = ahead_ ? std::min<std::int64_t>(Border::kAhead, lookahead_) : 1;
+    const std::int64_t stride = lookahead_ / ahead;
+    const std::int64_t strides = ahead_ ? std::min(kRound * ahead, (limit_ - begin) / stride + 1) : 1;
+    const std::uint32_t before = progress_[part].ended.load(std::memory_order_relaxed);
+    const auto end = [&](std::int64_t i) {
+        return begin > limit_ - stride * (i + 1) ? limit_ + 1 : begin + stride * (i + 1);
+    };
+    parts_[part]->border.note_from(end(strides - 1));
+    for (std::int64_t i = 0; i < strides; ++i) {
+        if (i >= ahead) {
+            const std::uint32_t needed = before + static_cast<std::uint32_t>(i - ahead) + 1;
+            wait_for_others(part, needed);
+            enter(part, needed);
+        }
+        step(part, end(i));
+        leave(part, end(i));
+    }
+}
+
+// Waits until all others have ended so many strides.
+void Crew::wait_for_others(std::uint32_t part, std::uint32_t strides) const {
+    for (std::uint32_t other = 0; other < parts_.size(); ++other) {
+        const std::atomic<std::uint32_t>& ended = progress_[other].ended;
+        for (std::uint32_t now = ended.load(std::memory_order_acquire);
+             other != part && static_cast<std::int32_t>(now - strides) < 0;
+             now = ended.load(std::memory_order_acquire)) {
+            wait_for_change(ended, now);
+        }
     }
 }
 
@@ -234,10 +279,18 @@ void Crew::meet() {
     }
 }
 
+// The other threads begin.
+void Crew::start() {
+    ++started_;
+    started_.notify_all();
+    for (auto part = static_cast<std::uint32_t>(threads_.size() + 1); part < parts_.size(); ++part) {
+        threads_.emplace_back([this, part] { work(part); });
+    }
+}
+
 void Crew::work(std::uint32_t part) {
-    for (std::uint32_t seen = 0;;) {
+    for (std::uint32_t seen = 0;; ++seen) {
         wait_for_change(started_, seen);
-        ++seen;
         if (over_) {
             return;
         }
@@ -282,6 +335,7 @@ void Crew::run(std::int64_t limit, bool ahead) {
     limit_ = limit;
     ahead_ = ahead;
     for (std::uint32_t part = 0; part < parts_.size(); ++part) {
+        parts_[part]->border.note_from(0);
         tell(part, turn_);
     }
     for (;;) {
@@ -290,16 +344,13 @@ void Crew::run(std::int64_t limit, bool ahead) {
             break;
         }
         if (!ahead && any(turn_, &Told::close)) {
-            ++steps_;
             if (one_by_one(end_of_step(begin))) {
                 break;
             }
         } else if ((limit - begin) / kFewSteps < lookahead_) {
-            ++steps_;
             in_turn(end_of_step(begin));
         } else {
-            ++started_;
-            started_.notify_all();
+            start();
             together(0);
         }
         look(turn_);

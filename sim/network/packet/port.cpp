@@ -260,8 +260,11 @@ bool Ports::cross(std::uint32_t port, const Port& out, std::uint32_t packet, std
     if (part == border_.own()) {
         return false;
     }
+    if (late_) {
+        fetch_waiting(port);  // may leave next, and nothing has asked for it yet
+    }
     Border::Box& box = border_.box(part);
-    box.packets.push_back({arrival, port, slab_[packet]});
+    box.put(slab_[packet], port, arrival);
     if (setup_.transport.telemetry) {
         box.told.push_back(slab_.telemetry.told(packet));
     }
@@ -270,17 +273,25 @@ bool Ports::cross(std::uint32_t port, const Port& out, std::uint32_t packet, std
     return true;
 }
 
-void Ports::receive(const Crossing& crossing, const Telemetry::Path* told) {
-    const std::uint32_t id = slab_.take();
-    slab_[id] = crossing.packet;
-    if (told != nullptr) {
-        slab_.telemetry.tell(id, *told);
+void Ports::receive(Border::Box& box) {
+    constexpr std::size_t kPacketAhead = 16;
+    constexpr std::size_t kPortAhead = 6;
+    const std::size_t count = box.packets.size();
+    for (std::size_t i = 0; i < count; ++i) {
+        __builtin_prefetch(&box.packets[std::min(i + kPacketAhead, count - 1)]);
+        __builtin_prefetch(&ports_[box.packets[std::min(i + kPortAhead, count - 1)].ingress], 1);
+        const std::uint32_t id = slab_.take();
+        const Packet& packet = slab_[id] = box.packets[i];
+        if (!box.told.empty()) {
+            slab_.telemetry.tell(id, box.told[i]);
+        }
+        Port& in = ports_[packet.ingress];
+        if (in.link.empty()) {
+            expect_arrival(packet.ingress, box.arrivals[i]);
+        }
+        rings_.push(in.link, {box.arrivals[i], id, 0});
     }
-    Port& in = ports_[crossing.port];
-    if (in.link.empty()) {
-        expect_arrival(crossing.port, crossing.arrival);
-    }
-    rings_.push(in.link, {crossing.arrival, id, 0});
+    box.clear();
 }
 
 // Cuts a packet that has no room down to its header, where that has some: what is left of it still tells the receiver, and

@@ -207,8 +207,8 @@ class Ports {
     void expect_errors();
     /// All that leaves for another part before `end`, ps, is with it. Precondition: what comes before `end` is known.
     void close(std::int64_t end);
-    /// A packet has left another part for this one.
-    void receive(const Crossing& crossing, const Telemetry::Path* told);
+    /// Packets have left another part for this one. Empties the box.
+    void receive(Border::Box& box);
     void set_rate(std::uint32_t port, double factor);
     /// What is on the link dies when the first of it would have arrived; what waits dies at once.
     void cut(std::uint32_t port);
