@@ -1,5 +1,7 @@
 #include "sim/network/packet/crew.hpp"
 
+#include "sim/base/processors.hpp"
+
 #include <algorithm>
 
 namespace orrery::inline network::packet {
@@ -7,7 +9,8 @@ namespace orrery::inline network::packet {
 namespace {
 
 constexpr std::uint64_t kWatchInterval = 1U << 20;  // events
-constexpr int kSpins = 4096;                        // before a thread sleeps
+constexpr int kSpins = 128;                         // before a thread lets others run
+constexpr int kYields = 4096;                       // before it sleeps
 constexpr std::int64_t kFewSteps = 3;               // latencies, are not worth waking others
 constexpr std::int64_t kRound = 16;                 // latencies
 
@@ -17,13 +20,19 @@ void pause_a_little() {
 #endif
 }
 
-// Waits until `value` is no longer `old`.
+// Waits until `value` is no longer `old`. Where threads are more than processors, the one that is waited for must run.
 void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
     for (int i = 0; i < kSpins; ++i) {
         if (value.load(std::memory_order_acquire) != old) {
             return;
         }
         pause_a_little();
+    }
+    for (int i = 0; i < kYields; ++i) {
+        if (value.load(std::memory_order_acquire) != old) {
+            return;
+        }
+        std::this_thread::yield();
     }
     value.wait(old, std::memory_order_acquire);
 }
@@ -218,6 +227,7 @@ void Crew::together(std::uint32_t part) {
         if (begin > limit_ || any(turn, &Told::failed) || (!ahead_ && any(turn, &Told::close))) {
             break;
         }
+        spread(part);
         round(part, begin);
         turn ^= 1U;
         tell(part, turn);
@@ -232,6 +242,25 @@ void Crew::together(std::uint32_t part) {
     if (part == 0) {
         turn_ = turn;
         side_by_side_ += progress_[part].ended.load(std::memory_order_relaxed) - before;
+    }
+}
+
+// A thread leaves a processor that the thread of a part before its own is on.
+void Crew::spread(std::uint32_t part) {
+    std::atomic<int>& own = progress_[part].processor;
+    own.store(present_processor(), std::memory_order_relaxed);
+    std::vector<int> taken;
+    bool shared = false;
+    for (std::uint32_t other = 0; other < parts_.size(); ++other) {
+        const int processor = progress_[other].processor.load(std::memory_order_relaxed);
+        if (other != part && processor >= 0) {
+            taken.push_back(processor);
+            shared = shared || (other < part && processor == own.load(std::memory_order_relaxed));
+        }
+    }
+    if (shared) {
+        move_to_other_processor(taken);
+        own.store(present_processor(), std::memory_order_relaxed);
     }
 }
 

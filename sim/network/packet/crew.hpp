@@ -49,6 +49,7 @@ class Crew {
     struct alignas(64) Progress {
         std::atomic<std::uint32_t> ended{0};
         std::uint32_t emptied = 0;
+        std::atomic<int> processor{-1};  ///< of its thread, when it last looked
     };
     [[nodiscard]] std::int64_t first(std::uint32_t turn) const;
     [[nodiscard]] bool any(std::uint32_t turn, bool Told::*what) const;
@@ -60,6 +61,7 @@ class Crew {
     bool one_by_one(std::int64_t end);
     void meet_alone();
     void together(std::uint32_t part);
+    void spread(std::uint32_t part);
     void round(std::uint32_t part, std::int64_t begin);
     void wait_for_others(std::uint32_t part, std::uint32_t strides) const;
     void meet();

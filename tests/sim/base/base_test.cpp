@@ -1,6 +1,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/huge_pages.hpp"
 #include "sim/base/math.hpp"
+#include "sim/base/processors.hpp"
 #include "sim/base/random.hpp"
 #include "sim/base/time.hpp"
 
@@ -12,6 +13,10 @@
 #include <cstdint>
 #include <set>
 #include <vector>
+
+#ifdef __linux__
+#include <sched.h>
+#endif
 
 using namespace orrery;
 
@@ -108,3 +113,30 @@ TEST_CASE("tables of any size keep what is written into them, and give their mem
         CHECK(std::count(table.begin(), table.end(), table.size()) == static_cast<std::ptrdiff_t>(table.size()));
     }
 }
+
+#ifdef __linux__
+TEST_CASE("a thread moves to another processor, and may go where it could before") {
+    cpu_set_t before;
+    CPU_ZERO(&before);
+    REQUIRE(sched_getaffinity(0, sizeof(before), &before) == 0);
+    std::vector<int> all;
+    for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+        if (CPU_ISSET(processor, &before)) {
+            all.push_back(processor);
+        }
+    }
+    CHECK(std::find(all.begin(), all.end(), present_processor()) != all.end());
+    bool moved = all.size() == 1;
+    for (int i = 0; i < 100 && !moved; ++i) {  // the system may move it back at once
+        const int here = present_processor();
+        move_to_other_processor({here});
+        moved = present_processor() != here;
+    }
+    CHECK(moved);
+    move_to_other_processor(all);
+    cpu_set_t after;
+    CPU_ZERO(&after);
+    REQUIRE(sched_getaffinity(0, sizeof(after), &after) == 0);
+    CHECK(CPU_EQUAL(&before, &after));
+}
+#endif
