@@ -65,7 +65,7 @@ class Simulation {
     void run();
 
     /// Events of the engine and of the network.
-    [[nodiscard]] std::uint64_t events() const { return engine_.events() + report().events; }
+    [[nodiscard]] std::uint64_t events() const { return engine_.events() + resources_->report(0).events; }
     [[nodiscard]] ResourceReport report() const;
     /// Of packet fidelity, else nothing.
     [[nodiscard]] std::optional<PacketStatistics> packet_statistics() const;
