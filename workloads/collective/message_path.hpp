@@ -40,7 +40,9 @@ struct MessagePath {
 
 /// What the slow start of its connections adds, s.
 [[nodiscard]] inline double slow_start_of(const Fabric& fabric, GpuId from, GpuId to, double bytes) {
-    const auto* routed = dynamic_cast<const RoutedTopology*>(&fabric.topology());
+    // Trees have none, and are told without a cast.
+    const auto* routed =
+        fabric.as_tree() == nullptr ? dynamic_cast<const RoutedTopology*>(&fabric.topology()) : nullptr;
     if (routed == nullptr || fabric.domain_of(from) == fabric.domain_of(to)) {
         return 0;
     }
