@@ -23,6 +23,7 @@ constexpr std::size_t kShared =
 #else
 constexpr std::size_t kShared = std::size_t{16} << 10;  // bytes of one that shares them
 #endif
+constexpr std::size_t kKept = std::size_t{16} << 20;  // bytes of whole pages that may wait for the next tables
 constexpr std::align_val_t kLine{64};
 
 void* whole_pages(std::size_t bytes) {
@@ -37,13 +38,17 @@ void* whole_pages(std::size_t bytes) {
     return out;
 }
 
-// Blocks of powers of two bytes within pages that many tables share.
+// Blocks of powers of two bytes: small ones within pages that many tables share, large ones of whole pages.
 class Blocks {
   public:
     void* take(std::size_t bytes) {
         const std::scoped_lock lock(mutex_);
         if (Free*& first = of(bytes); first != nullptr) {
+            kept_ -= bytes < kOwn ? 0 : bytes;
             return std::exchange(first, first->next);
+        }
+        if (bytes >= kOwn) {
+            return whole_pages(bytes);
         }
         if (left_ < bytes) {
             page_ = static_cast<std::byte*>(whole_pages(kPage));
@@ -54,6 +59,13 @@ class Blocks {
     }
     void give(void* table, std::size_t bytes) {
         const std::scoped_lock lock(mutex_);
+        if (bytes >= kOwn) {
+            if (kept_ + bytes > kKept) {
+                std::free(table);
+                return;
+            }
+            kept_ += bytes;
+        }
         Free*& first = of(bytes);
         first = new (table) Free{first};
     }
@@ -68,6 +80,7 @@ class Blocks {
     std::array<Free*, std::numeric_limits<std::size_t>::digits> free_{};
     std::byte* page_ = nullptr;
     std::size_t left_ = 0;
+    std::size_t kept_ = 0;  // bytes of whole pages that no table has
 };
 
 // Lives for ever: tables with static storage may come back after everything else.
@@ -82,13 +95,13 @@ void* take_table(std::size_t bytes) {
     if (bytes < kShared) {
         return operator new(bytes, kLine);
     }
-    return bytes < kOwn ? blocks().take(std::bit_ceil(bytes)) : whole_pages(bytes);
+    return bytes <= kKept ? blocks().take(std::bit_ceil(bytes)) : whole_pages(bytes);
 }
 
 void give_table(void* table, std::size_t bytes) {
     if (bytes < kShared) {
         operator delete(table, kLine);
-    } else if (bytes < kOwn) {
+    } else if (bytes <= kKept) {
         blocks().give(table, std::bit_ceil(bytes));
     } else {
         std::free(table);

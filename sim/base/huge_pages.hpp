@@ -2,8 +2,8 @@
 // Memory for large tables that are looked up in no order: in huge pages where the system has them, so that few addresses need a walk
 // through the page tables.
 //
-// Claims: a table of half a huge page or more has pages of its own, smaller ones share some. The former go back to the system,
-// the latter's memory serves the next tables.
+// Claims: a table of half a huge page or more has pages of its own, smaller ones share some. Their memory serves the next tables:
+// fresh pages cost more than what is done with them in a short run. Of the former, all but some MiB go back to the system.
 // Limits: tables of less than 16 KiB lie where all else does. Only Linux is asked for huge pages, and may refuse.
 // Source: madvise(2), MADV_HUGEPAGE.
 // Validated by tests/sim/base/base_test.cpp.

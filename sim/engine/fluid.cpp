@@ -186,7 +186,7 @@ void FluidModel::enter_into_table(std::uint32_t id) {
         bucket = one;
     };
     if (table_entries_ == table_.size()) {
-        const std::vector<std::uint32_t> before = std::move(table_);
+        const HugeVector<std::uint32_t> before = std::move(table_);
         table_.assign(std::max<std::size_t>(16, 2 * before.size()), kNone);
         for (std::uint32_t one : before) {
             while (one != kNone) {

@@ -24,6 +24,7 @@
 // Validated by tests/sim/engine/fluid_test.cpp (closed forms, brute-force max-min, conservation) and
 // tests/sim/network/simgrid_test.cpp (SimGrid at tightened precision).
 
+#include "sim/base/huge_pages.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/engine/list_pool.hpp"
 #include "sim/engine/resource_model.hpp"
@@ -263,33 +264,33 @@ class FluidModel final : public ResourceModel, public EventHandler {
     Engine& engine_;
     std::uint32_t handler_;
     SimTime window_;
-    std::vector<Resource> resources_;
-    std::vector<double> reaches_;  ///< by resource: its level; without bound while what it holds back rises
-    std::vector<Room> rooms_;      ///< by resource
-    std::vector<Class> classes_;
-    std::vector<std::uint32_t> free_classes_;
-    std::vector<Slot> slots_;
-    std::vector<std::uint32_t> owners_;                   ///< class, by slot
+    HugeVector<Resource> resources_;
+    HugeVector<double> reaches_;  ///< by resource: its level; without bound while what it holds back rises
+    HugeVector<Room> rooms_;      ///< by resource
+    HugeVector<Class> classes_;
+    HugeVector<std::uint32_t> free_classes_;
+    HugeVector<Slot> slots_;
+    HugeVector<std::uint32_t> owners_;                    ///< class, by slot
     std::vector<std::vector<std::uint32_t>> free_slots_;  ///< by length
     ListPool<User> users_;
     ListPool<Held> held_;
     ListPool<Member> members_;
-    std::vector<std::uint32_t> table_;  ///< first class, by hash: a power of two of them
+    HugeVector<std::uint32_t> table_;  ///< first class, by hash: a power of two of them
     std::size_t table_entries_ = 0;
-    std::vector<Completion> heap_;
-    std::vector<std::uint32_t> touched_;
-    std::vector<std::uint32_t> seeds_;     ///< classes whose rate is sought anew from zero
-    std::vector<std::uint32_t> included_;  ///< resources that the fill under way has seen
-    std::vector<std::uint32_t> raised_;    ///< resources on which a class began to rise just now
-    std::vector<std::uint32_t> bounded_;   ///< classes that the fill under way froze at their own bounds
+    HugeVector<Completion> heap_;
+    HugeVector<std::uint32_t> touched_;
+    HugeVector<std::uint32_t> seeds_;     ///< classes whose rate is sought anew from zero
+    HugeVector<std::uint32_t> included_;  ///< resources that the fill under way has seen
+    HugeVector<std::uint32_t> raised_;    ///< resources on which a class began to rise just now
+    HugeVector<std::uint32_t> bounded_;   ///< classes that the fill under way froze at their own bounds
     std::vector<std::pair<std::uint32_t, std::uint32_t>> tied_;  ///< class, the settled resource that it uses
-    std::vector<Level> levels_;                                  ///< a heap
-    std::vector<std::uint32_t> queued_;                          ///< place in it, by resource, or kIsFar
-    std::vector<std::uint32_t> far_;                             ///< resources that wait outside it
+    HugeVector<Level> levels_;                                   ///< a heap
+    HugeVector<std::uint32_t> queued_;                           ///< place in it, by resource, or kIsFar
+    HugeVector<std::uint32_t> far_;                              ///< resources that wait outside it
     double far_from_ = 0;                                        ///< where their levels begin
-    std::vector<std::uint32_t> stale_;                           ///< resources
-    std::vector<std::uint32_t> due_;
-    std::vector<std::uint32_t> finished_;
+    HugeVector<std::uint32_t> stale_;                            ///< resources
+    HugeVector<std::uint32_t> due_;
+    HugeVector<std::uint32_t> finished_;
     std::map<std::uint32_t, Changed> changed_;   ///< by resource
     std::vector<std::uint32_t> new_capacities_;  ///< resources whose capacity changed at this instant
     std::vector<std::uint32_t> reshaped_;        ///< resources that their users share anew because of that
